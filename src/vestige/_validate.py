@@ -1,0 +1,31 @@
+"""One-line argument checks; every message names the argument, the requirement and the value."""
+
+from collections.abc import Container
+
+
+def positive(**values: float) -> None:
+    """Raise ValueError unless every value is > 0."""
+    for name, value in values.items():
+        if not value > 0:
+            raise ValueError(f"{name} must be positive, got {value}")
+
+
+def at_least(minimum: float, **values: float) -> None:
+    """Raise ValueError unless every value is >= minimum."""
+    for name, value in values.items():
+        if not value >= minimum:
+            raise ValueError(f"{name} must be at least {minimum}, got {value}")
+
+
+def fraction(**values: float) -> None:
+    """Raise ValueError unless every value lies in [0, 1)."""
+    for name, value in values.items():
+        if not 0 <= value < 1:
+            raise ValueError(f"{name} must lie in [0, 1), got {value}")
+
+
+def one_of(allowed: Container[str], **values: str) -> None:
+    """Raise ValueError unless every value is among the allowed ones."""
+    for name, value in values.items():
+        if value not in allowed:
+            raise ValueError(f"{name} must be one of {allowed}, got {value!r}")
