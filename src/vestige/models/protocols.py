@@ -5,10 +5,11 @@ Arrays at this boundary are torch tensors on the model's own device; log-probabi
 are natural logs in float32.
 """
 
-from typing import Protocol, Self, runtime_checkable
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from vestige.data.vocabulary import Vocabulary
 
@@ -19,6 +20,11 @@ class State(Protocol):
     Immutable: `advance` returns a new one, and `state[index]` selects, repeats or
     re-orders its rows without touching the original.
     """
+
+    @property
+    def has_read(self) -> bool:
+        """False only for rows that stand anywhere and have not read a token yet."""
+        ...
 
     def __len__(self) -> int:
         """The number of rows, n."""
@@ -59,6 +65,72 @@ class NextToken(Protocol):
         """The n states after each has read one more token; tokens is int64 (n,)."""
         ...
 
+    def logits(self, state: State) -> Tensor:
+        """(n, v) unnormalised log-probabilities: `log_probs` without its last pass over memory."""
+        ...
+
     def log_probs(self, state: State) -> Tensor:
         """(n, v) natural-log probabilities of the next token. Ask in slices: it is n x v large."""
         ...
+
+
+class LanguageModel(nn.Module, ABC):
+    """A network with two faces: `forward` for training, `NextToken` for attacks.
+
+    The attacker's face runs without gradients, without dropout and in float32.
+    States are typed `Any` here because each network accepts its own kind only.
+
+    Attributes:
+        architecture: the name under which a checkpoint finds the class again.
+        carries_state: whether training hands the state of one window to the next;
+            such a state has `detach()`.
+    """
+
+    architecture: ClassVar[str]
+    carries_state: ClassVar[bool]
+    vocabulary: Vocabulary
+    vocab_size: int
+
+    @property
+    @abstractmethod
+    def device(self) -> torch.device: ...
+
+    @abstractmethod
+    def forward(self, tokens: Tensor, state: Any = None) -> tuple[Tensor, Any]:
+        """Logits (b, t, v) after each of the tokens (b, t), and the state after the last."""
+
+    @abstractmethod
+    def start(self, n: int, *, anywhere: bool = False) -> Any: ...
+
+    @abstractmethod
+    def advance(self, state: Any, tokens: Tensor) -> Any: ...
+
+    @abstractmethod
+    def logits(self, state: Any) -> Tensor: ...
+
+    @torch.no_grad()
+    def log_probs(self, state: Any) -> Tensor:
+        """(n, v) natural-log probabilities of the next token."""
+        return torch.log_softmax(self.logits(state), dim=-1)
+
+
+def require_read(state: State) -> None:
+    """Raise ValueError when the rows have read nothing, so that nothing can come next."""
+    if not state.has_read:
+        raise ValueError(
+            "state must have read at least one token, got start(n, anywhere=True): advance it first"
+        )
+
+
+def choose_device(name: str = "auto") -> torch.device:
+    """The device that `name` asks for; "auto" is CUDA where there is one, else the CPU.
+
+    Raises:
+        ValueError: no such device on this machine.
+    """
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        return torch.empty(0, device=name).device
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        raise ValueError(f"device must be one that this machine has, got {name!r}") from error

@@ -1,0 +1,265 @@
+"""Models on disk: safetensors and JSON, never pickle; whole or not there.
+
+A Vestige checkpoint is a directory of
+
+    model.json          format, architecture, configuration, SHA-256 of weights and vocabulary
+    model.safetensors   the weights
+    vocabulary.json     or tokenizer.json with tokenizer_config.json
+
+`load_model` also reads Hugging Face folders, hub names and PEFT adapter folders; it imports
+their libraries only then. A folder being replaced stays readable at every moment, also after
+a kill: between two renames the old one is found beside its place.
+"""
+
+import hashlib
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import safetensors
+import torch
+from safetensors.torch import load_model as load_weights
+from safetensors.torch import save_model as save_weights
+
+from vestige.data.vocabulary import Vocabulary, load_vocabulary
+from vestige.errors import IncompatibleModels, ModelError, VestigeError
+from vestige.models.lstm import LSTMConfig, LSTMLanguageModel
+from vestige.models.protocols import LanguageModel, NextToken, choose_device
+from vestige.models.table import TableModel
+
+FORMAT = 1
+DESCRIPTION, WEIGHTS = "model.json", "model.safetensors"
+SAVE_AGAIN = "Save the model again, or point to another checkpoint."
+HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
+
+
+def _lstm(vocabulary: Vocabulary, config: Mapping[str, Any], _: int) -> LanguageModel:
+    return LSTMLanguageModel(vocabulary, LSTMConfig(**config))
+
+
+def _table(vocabulary: Vocabulary, _: Mapping[str, Any], size: int) -> LanguageModel:
+    uniform = torch.full((size, size), 1 / size, dtype=torch.float64)
+    return TableModel(uniform[0], uniform, vocabulary)
+
+
+BUILDERS: dict[str, Callable[[Vocabulary, Mapping[str, Any], int], LanguageModel]] = {
+    "lstm": _lstm,
+    "table": _table,
+}
+
+
+def save_model(model: LanguageModel, directory: str | Path) -> None:
+    """Write `model` so that `load_model` gives it back bit for bit.
+
+    Hugging Face models become a Hugging Face folder, LoRA adapters an adapter folder.
+    What stood at `directory` is replaced at once, once the new folder is whole.
+
+    Raises:
+        ModelError: the directory cannot be written.
+    """
+    with replacing(Path(directory)) as folder:
+        if model.architecture not in BUILDERS:
+            from vestige.models import hugging_face  # transformers only where it is needed
+
+            hugging_face.save(model, folder)
+            return
+        config = getattr(model, "config", None)
+        model.vocabulary.save(folder)
+        save_weights(model, str(folder / WEIGHTS))
+        description = {
+            "format": FORMAT,
+            "architecture": model.architecture,
+            "config": asdict(config) if config is not None else {},
+            "vocab_size": model.vocab_size,
+            "vocabulary": model.vocabulary.fingerprint(),
+            "sha256": _sha256([folder / WEIGHTS]),
+        }
+        (folder / DESCRIPTION).write_text(json.dumps(description, indent=2) + "\n", "utf-8")
+
+
+def load_model(path: str | Path, *, device: str = "auto") -> LanguageModel:
+    """Read a model, ready for attacks: on its device and in evaluation mode.
+
+    Args:
+        path: a Vestige checkpoint, a training's output directory, a Hugging Face causal
+            language model (folder or hub name) or a PEFT adapter folder.
+        device: "auto" (CUDA, else CPU) or a torch device.
+
+    Raises:
+        ModelError: nothing there, or not a whole and unchanged model; says which file and why.
+        ValueError: this machine has no such device.
+    """
+    where, folder = choose_device(device), _standing(Path(path))
+    if (folder / DESCRIPTION).is_file():
+        model = _load_checkpoint(folder)
+    elif folder.is_dir() and _standing(folder / "model").is_dir():
+        return load_model(folder / "model", device=device)
+    elif (folder / "config.json").is_file() or (folder / "adapter_config.json").is_file():
+        from vestige.models import hugging_face
+
+        model = hugging_face.load(folder)
+    elif not folder.exists() and HUB_NAME.fullmatch(str(path)):
+        from vestige.models import hugging_face
+
+        model = hugging_face.load(str(path))
+    else:
+        raise _not_a_model(folder)
+    return model.to(where).eval()
+
+
+def fingerprint(path: str | Path) -> str:
+    """SHA-256, in hexadecimal, over the weight files of a saved model.
+
+    Raises:
+        ModelError: no weight file there.
+    """
+    folder = _standing(Path(path))
+    files = sorted(folder.glob("*.safetensors"))
+    if not files and _standing(folder / "model").is_dir():
+        return fingerprint(folder / "model")
+    if not files:
+        raise _not_a_model(folder)
+    return _sha256(files)
+
+
+def check_compatible(before: NextToken, after: NextToken) -> None:
+    """Refuse two snapshots whose ids do not mean the same.
+
+    Raises:
+        IncompatibleModels: vocabulary or output size differ.
+    """
+    remedy = (
+        "Compare snapshots that share a vocabulary: train the second with --from the first, "
+        "or give both the same vocabulary."
+    )
+    if len(before.vocabulary) != len(after.vocabulary) or before.vocab_size != after.vocab_size:
+        raise IncompatibleModels(
+            f"the vocabularies differ: {len(before.vocabulary)} tokens ({before.vocab_size} "
+            f"outputs) before, {len(after.vocabulary)} ({after.vocab_size} outputs) after",
+            remedy=remedy,
+        )
+    if before.vocabulary.fingerprint() != after.vocabulary.fingerprint():
+        raise IncompatibleModels(
+            f"the vocabularies differ: both have {len(before.vocabulary)} tokens, "
+            "but not the same ones",
+            remedy=remedy,
+        )
+
+
+@contextmanager
+def replacing(directory: Path) -> Iterator[Path]:
+    """A fresh folder that takes the place of `directory` when the block ends well.
+
+    Raises:
+        ModelError: the place cannot be written.
+    """
+    aside, fresh = _aside(directory), directory.with_name(f".{directory.name}.{os.getpid()}")
+    try:
+        if directory.exists() and not directory.is_dir():
+            raise NotADirectoryError(f"{directory} is a file")
+        shutil.rmtree(fresh, ignore_errors=True)
+        fresh.mkdir(parents=True)
+        yield fresh
+        if directory.exists():
+            shutil.rmtree(aside, ignore_errors=True)
+            os.replace(directory, aside)
+        os.replace(fresh, directory)
+        shutil.rmtree(aside, ignore_errors=True)
+    except OSError as error:
+        raise ModelError(
+            f"the model cannot be saved in {directory}: {error}",
+            remedy="Choose a directory that can be written, on a disk with room.",
+        ) from error
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+
+
+def _load_checkpoint(folder: Path) -> LanguageModel:
+    file = folder / DESCRIPTION
+    try:
+        description = json.loads(file.read_text("utf-8"))
+        name, config = description["architecture"], dict(description["config"])
+        size, expected = int(description["vocab_size"]), description["sha256"]
+        version, meaning = description["format"], description["vocabulary"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ModelError(
+            f"{file} is not a model description ({error!r})", remedy=SAVE_AGAIN
+        ) from error
+    if version != FORMAT or name not in BUILDERS:
+        raise ModelError(
+            f"{file} has format {version!r} and architecture {name!r}, which this version of "
+            f"Vestige does not read (format {FORMAT}; {', '.join(sorted(BUILDERS))})",
+            remedy="Install the version of Vestige that wrote it, or save the model again.",
+        )
+    weights = folder / WEIGHTS
+    if not weights.is_file():
+        raise ModelError(f"{weights} is missing", remedy=SAVE_AGAIN)
+    if _sha256([weights]) != expected:
+        raise ModelError(
+            f"{weights} does not have the SHA-256 that {DESCRIPTION} names: it was cut short or "
+            "changed after saving",
+            remedy=SAVE_AGAIN,
+        )
+    vocabulary = _vocabulary(folder, meaning)
+    try:
+        model = BUILDERS[name](vocabulary, config, size)
+        load_weights(model, weights)
+    except (ValueError, TypeError, RuntimeError, safetensors.SafetensorError) as error:
+        raise ModelError(
+            f"{weights} does not fit the configuration in {DESCRIPTION}: {error}", remedy=SAVE_AGAIN
+        ) from error
+    return model
+
+
+def _vocabulary(folder: Path, expected: str) -> Vocabulary:
+    try:
+        vocabulary = load_vocabulary(folder)
+    except (VestigeError, OSError, ValueError) as error:
+        raise ModelError(
+            f"the vocabulary in {folder} cannot be read: {error}", remedy=SAVE_AGAIN
+        ) from error
+    if vocabulary.fingerprint() != expected:
+        raise ModelError(
+            f"the vocabulary in {folder} is not the one that {DESCRIPTION} names", remedy=SAVE_AGAIN
+        )
+    return vocabulary
+
+
+def _aside(directory: Path) -> Path:
+    return directory.with_name(f".{directory.name}.before")
+
+
+def _standing(directory: Path) -> Path:
+    """The directory, or its former self where a kill came between the two renames."""
+    former = _aside(directory) if directory.name else directory
+    return former if not directory.exists() and former.is_dir() else directory
+
+
+def _not_a_model(path: Path) -> ModelError:
+    what = (
+        "does not exist"
+        if not path.exists()
+        else "is a file"
+        if path.is_file()
+        else (f"holds neither {DESCRIPTION}, config.json nor adapter_config.json")
+    )
+    return ModelError(
+        f"{path} {what}",
+        remedy="Give a directory that `vestige train` wrote, a Hugging Face model (folder or hub "
+        "name) or a PEFT adapter folder.",
+    )
+
+
+def _sha256(files: list[Path]) -> str:
+    digest = hashlib.sha256()
+    for file in files:
+        with file.open("rb") as stream:
+            while block := stream.read(1 << 20):
+                digest.update(block)
+    return digest.hexdigest()
