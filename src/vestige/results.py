@@ -1,0 +1,252 @@
+"""The one place where results touch disk.
+
+A run directory holds `run.json` (what was asked, of what, when, by which versions),
+`summary.json` (scalars: a row of a table) and `rows.parquet` (one row per phrase, canary,
+position or user). Reports are built from run directories alone, never from live models.
+"""
+
+import json
+import math
+import os
+import platform
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from vestige.errors import RunError
+
+FORMAT = 1
+_FILES = ("run.json", "summary.json", "rows.parquet")
+_RECORDED = ("vestige", "torch", "numpy", "transformers", "tokenizers", "peft", "pyarrow")
+
+
+class Result(Protocol):
+    """What every attack returns: a frozen dataclass with these two views."""
+
+    def summary(self) -> Mapping[str, object]: ...
+
+    def rows(self) -> Iterable[Mapping[str, object]]: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """A run directory, read.
+
+    Attributes:
+        directory: where it lies.
+        run: what was asked; always has `result`, the name of the result's class.
+        summary: scalars by name.
+        rows: plain dicts, in the order in which they were saved.
+    """
+
+    directory: Path
+    run: dict[str, Any]
+    summary: dict[str, Any]
+    rows: list[dict[str, Any]]
+
+    @property
+    def result(self) -> str:
+        """The name of the result's class, such as "UpdateDiff"."""
+        return str(self.run["result"])
+
+
+def save(result: Result, directory: str | Path, *, run: Mapping[str, object]) -> Path:
+    """Write a run directory, whole or not at all.
+
+    Args:
+        result: what an attack or experiment returned.
+        directory: a path that does not exist yet; its parents are made.
+        run: what was asked: command, configuration, seed, models and data with hashes.
+
+    Returns:
+        The directory.
+
+    Raises:
+        RunError: the directory exists, or cannot be written.
+    """
+    directory = require_new(directory)
+    asked = {
+        "format": FORMAT,
+        "result": type(result).__name__,
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "versions": versions(),
+        **run,
+    }
+    table = pa.Table.from_pylist([plain(row) for row in result.rows()])
+    with new_directory(directory) as partial:
+        _write_json(partial / "run.json", asked)
+        _write_json(partial / "summary.json", result.summary())
+        pq.write_table(table, partial / "rows.parquet")
+    return directory
+
+
+def load(directory: str | Path) -> Run:
+    """Read a run directory.
+
+    Raises:
+        RunError: it is not a run directory, a file in it is missing, cut off or malformed, or
+            a later version of Vestige wrote it.
+    """
+    directory = Path(directory)
+    missing = [name for name in _FILES if not (directory / name).is_file()]
+    if missing:
+        raise RunError(
+            f"{directory} is not a run directory: it has no {', '.join(missing)}",
+            remedy="Give the --out directory of `vestige diff`, `rank` or `reproduce`.",
+        )
+    run = _read_json(directory / "run.json")
+    if run.get("format") != FORMAT or not isinstance(run.get("result"), str):
+        raise RunError(
+            f"{directory / 'run.json'} has format {run.get('format')!r}, this reads {FORMAT}",
+            remedy="Read it with the version of Vestige that wrote it, or repeat the run.",
+        )
+    return Run(
+        directory=directory,
+        run=run,
+        summary=_read_json(directory / "summary.json"),
+        rows=_read_rows(directory / "rows.parquet"),
+    )
+
+
+def require_new(directory: str | Path) -> Path:
+    """The directory as a Path, after making sure that nothing is there yet.
+
+    Call it before long work, so that the refusal comes first.
+
+    Raises:
+        RunError: something exists at this path.
+    """
+    directory = Path(directory)
+    if os.path.lexists(directory):
+        raise RunError(
+            f"{directory} exists already, and a run is never overwritten",
+            remedy="Choose another --out, or remove it first.",
+        )
+    return directory
+
+
+@contextmanager
+def new_directory(directory: Path) -> Iterator[Path]:
+    """Give a hidden directory beside `directory`; on success it takes its name, else it goes.
+
+    Raises:
+        RunError: the directory exists by then, or its parent cannot be written.
+    """
+    try:
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        partial = Path(tempfile.mkdtemp(prefix=f".{directory.name}.", dir=directory.parent))
+    except OSError as error:
+        raise RunError(
+            f"{directory} cannot be made: {error.strerror or error}",
+            remedy="Choose an --out whose parent is a directory that you may write to.",
+        ) from error
+    try:
+        yield partial
+        require_new(directory)
+        # mkdtemp's directory is private to its owner; a result is as open as any other file.
+        partial.chmod(0o777 & ~_umask())
+        partial.rename(directory)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def versions() -> dict[str, str]:
+    """The versions of Python and of the packages that can change a number."""
+    found = {"python": platform.python_version()}
+    for package in _RECORDED:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def plain(value: object) -> Any:
+    """The value as plain Python: mappings, lists, numbers and strings that UTF-8 can hold.
+
+    NumPy scalars and arrays become numbers and lists, tuples lists, paths strings.
+
+    Example:
+        >>> plain({"rank": (1, 2), "where": Path("runs")})
+        {'rank': [1, 2], 'where': 'runs'}
+    """
+    if isinstance(value, str):
+        # Half a surrogate pair can stand in a model's text, but in no file.
+        return value.encode("utf-8", "replace").decode()
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if hasattr(value, "tolist"):
+        return plain(value.tolist())
+    if isinstance(value, Iterable):
+        return [plain(item) for item in value]
+    return plain(str(value))
+
+
+def to_json(value: object) -> str:
+    """Strict JSON: NaN and infinities, which JSON does not have, become null.
+
+    Example:
+        >>> print(to_json({"threshold": float("inf")}))
+        {
+          "threshold": null
+        }
+    """
+    return json.dumps(_finite(plain(value)), indent=2, ensure_ascii=False, allow_nan=False)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_finite(item) for item in value]
+    return value
+
+
+def _write_json(path: Path, value: object) -> None:
+    path.write_text(to_json(value) + "\n", encoding="utf-8")
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        raise RunError(
+            f"{path} cannot be read: {error}",
+            remedy="The run directory is damaged; repeat the run.",
+        ) from error
+    if not isinstance(value, dict):
+        raise RunError(
+            f"{path} holds {type(value).__name__}, not an object",
+            remedy="The run directory is damaged; repeat the run.",
+        )
+    return value
+
+
+def _read_rows(path: Path) -> list[dict[str, Any]]:
+    try:
+        rows: list[dict[str, Any]] = pq.read_table(path).to_pylist()
+    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
+        raise RunError(
+            f"{path} cannot be read: {error}",
+            remedy="The run directory is damaged; repeat the run.",
+        ) from error
+    return rows
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

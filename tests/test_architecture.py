@@ -1,0 +1,57 @@
+"""Imports point one way: each layer may import only the layers named before it."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import vestige
+
+LAYERS = [
+    "errors", "_validate", "data", "models", "metrics", "attacks", "training",
+    "defences", "parallel", "results", "experiments", "reports", "cli",
+]  # fmt: skip
+SIBLINGS = [{"models", "metrics"}, {"attacks", "training"}, {"reports", "experiments"}]
+ROOT = Path(vestige.__file__).parent
+FORBIDDEN = {"utils", "common", "helpers", "base", "manager", "engine"}
+
+
+def imports(path: Path) -> set[str]:
+    """Top-level parts of our package imported anywhere in a file."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.split(".")[1] for alias in node.names if "vestige." in alias.name}
+        if not isinstance(node, ast.ImportFrom) or node.module is None:
+            continue
+        assert node.level == 0, f"{path} imports relatively"
+        package, *rest = node.module.split(".")
+        if package == "vestige":
+            found |= {rest[0]} if rest else {alias.name for alias in node.names}
+    return found
+
+
+def test_imports_point_downwards():
+    for path in ROOT.rglob("*.py"):
+        layer = path.relative_to(ROOT).parts[0].removesuffix(".py")
+        if layer == "__init__":
+            continue
+        for other in imports(path) - {layer, "__version__"}:
+            assert LAYERS.index(other) < LAYERS.index(layer), f"{path} imports upwards: {other}"
+            assert {layer, other} not in SIBLINGS, f"{path} imports a sibling: {other}"
+
+
+def test_reports_never_see_a_model():
+    for path in (ROOT / "reports").rglob("*.py"):
+        assert imports(path) <= {"errors", "_validate", "results", "reports"}, path
+
+
+def test_no_file_is_called_by_what_it_is_not():
+    for path in ROOT.rglob("*.py"):
+        assert path.stem not in FORBIDDEN, path
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.rglob("*.py")), ids=lambda p: p.stem)
+def test_no_module_outgrows_one_idea(path):
+    lines = len(path.read_text(encoding="utf-8").splitlines())
+    assert lines <= 400, f"{path} has {lines} lines"
