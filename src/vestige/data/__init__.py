@@ -1,0 +1,1 @@
+"""Text, whose it is, and what we planted in it."""

@@ -1,0 +1,221 @@
+"""What text is there, and whose is it?
+
+Documents live in an Arrow table, so that 20 million words are a few contiguous buffers and
+never a list of Python strings.
+"""
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import ArrayLike
+
+from vestige import _validate
+from vestige.errors import DataError
+
+COLUMNS = ("text", "user", "label")
+_ROWS_PER_CHUNK = 10_000
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Documents in order, each with an optional user and an optional label.
+
+    Attributes:
+        table: column `text` (large_string); optional `user` and `label` (large_string), where
+            the empty string means unknown.
+
+    Raises:
+        DataError: a column is missing, is no text, or holds nulls.
+
+    Example:
+        >>> corpus = Corpus.from_texts(["to be", "or not"], users=["ann", "bob"])
+        >>> len(corpus), list(corpus), corpus.users
+        (2, ['to be', 'or not'], ['ann', 'bob'])
+    """
+
+    table: pa.Table
+
+    def __post_init__(self) -> None:
+        if "text" not in self.table.column_names:
+            raise DataError(
+                f'a corpus needs a column "text", this table has {self.table.column_names}',
+                remedy="Rename the column that holds the text.",
+            )
+        kept = [name for name in COLUMNS if name in self.table.column_names]
+        columns = {name: _as_text(name, self.table[name]) for name in kept}
+        object.__setattr__(self, "table", pa.table(columns))
+
+    @classmethod
+    def from_texts(
+        cls,
+        texts: Iterable[str],
+        *,
+        users: Iterable[str] | None = None,
+        labels: Iterable[str] | None = None,
+    ) -> Self:
+        """A corpus from any iterable, read once and a batch at a time.
+
+        Args:
+            texts: the documents.
+            users: whose each document is, as many as texts.
+            labels: a class for each document, as many as texts.
+
+        Raises:
+            ValueError: users or labels are fewer or more than the texts.
+            DataError: something in the iterables is not text.
+        """
+        given = {"text": texts, "user": users, "label": labels}
+        sources = {name: iter(values) for name, values in given.items() if values is not None}
+        chunks: dict[str, list[pa.Array]] = {name: [] for name in sources}
+        while True:
+            block = {name: list(islice(it, _ROWS_PER_CHUNK)) for name, it in sources.items()}
+            sizes = {name: len(values) for name, values in block.items()}
+            if len(set(sizes.values())) > 1:
+                raise ValueError(f"every document needs one of each, a batch holds {sizes}")
+            if not block["text"]:
+                break
+            for name, values in block.items():
+                chunks[name].append(_text_array(name, values))
+        empty = pa.large_string()
+        return cls(pa.table({n: pa.chunked_array(c, type=empty) for n, c in chunks.items()}))
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+    def __iter__(self) -> Iterator[str]:
+        for batch in self.batches():
+            yield from batch
+
+    def batches(self, size: int = 1000) -> Iterator[list[str]]:
+        """The texts in lists of at most `size`; only one list is in memory at a time."""
+        _validate.positive(size=size)
+        for start in range(0, len(self), size):
+            yield self.table["text"].slice(start, size).to_pylist()
+
+    @property
+    def users(self) -> list[str] | None:
+        """Whose each document is, or None where nobody said."""
+        return self._column("user")
+
+    @property
+    def labels(self) -> list[str] | None:
+        """The class of each document, or None where there are none."""
+        return self._column("label")
+
+    def take(self, indices: ArrayLike) -> "Corpus":
+        """The documents at the given places, in the given order.
+
+        Args:
+            indices: (k,) places in [0, len(self)); a place may come twice.
+
+        Raises:
+            ValueError: a place lies outside the corpus.
+        """
+        places = np.asarray(indices, dtype=np.int64).reshape(-1)
+        if places.size and not 0 <= places.min() <= places.max() < len(self):
+            raise ValueError(f"indices must lie in [0, {len(self)}), got {places}")
+        return Corpus(self.table.take(pa.array(places)))
+
+    def __add__(self, other: "Corpus") -> "Corpus":
+        both = [n for n in self.table.column_names if n in other.table.column_names]
+        return Corpus(pa.concat_tables([self.table.select(both), other.table.select(both)]))
+
+    def split(
+        self, fraction: float, *, seed: int, by_user: bool = False
+    ) -> tuple["Corpus", "Corpus"]:
+        """Hold out a random part; both parts keep the documents' order.
+
+        Args:
+            fraction: share of documents (of users, with `by_user`) to hold out, in [0, 1).
+            seed: decides which.
+            by_user: no user has documents in both parts.
+
+        Returns:
+            (the rest, the part held out).
+
+        Raises:
+            ValueError: the fraction is out of range.
+            DataError: `by_user` on a corpus without users.
+        """
+        _validate.fraction(fraction=fraction)
+        held_out = self._draw(fraction, np.random.default_rng(seed), by_user)
+        return self.take(np.flatnonzero(~held_out)), self.take(np.flatnonzero(held_out))
+
+    def fingerprint(self) -> str:
+        """SHA-256 (hex) over every column's name and contents, however the table is chunked."""
+        digest = hashlib.sha256(b"vestige corpus 1")
+        for name in self.table.column_names:
+            lengths, contents = hashlib.sha256(), hashlib.sha256()
+            for chunk in self.table[name].chunks:
+                lengths.update(_lengths(chunk).tobytes())
+                contents.update(_contents(chunk))
+            digest.update(name.encode() + lengths.digest() + contents.digest())
+        return digest.hexdigest()
+
+    def _column(self, name: str) -> list[str] | None:
+        if name not in self.table.column_names:
+            return None
+        values: list[str] = self.table[name].to_pylist()
+        return values
+
+    def _draw(
+        self, fraction: float, generator: np.random.Generator, by_user: bool
+    ) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
+        if not by_user:
+            owner = np.arange(len(self))
+        elif "user" in self.table.column_names:
+            codes = pc.dictionary_encode(self.table["user"]).combine_chunks()
+            owner = codes.indices.to_numpy(zero_copy_only=False)
+        else:
+            raise DataError(
+                "the corpus cannot be split by user, it has none",
+                remedy="Name the column that holds the users when the corpus is read.",
+            )
+        owners = int(owner.max()) + 1 if owner.size else 0
+        drawn = np.zeros(owners, dtype=bool)
+        drawn[generator.permutation(owners)[: round(fraction * owners)]] = True
+        held_out: np.ndarray[tuple[int], np.dtype[np.bool_]] = drawn[owner]
+        return held_out
+
+
+def _text_array(name: str, values: list[str]) -> pa.Array:
+    try:
+        return pa.array(values, type=pa.large_string())
+    except (pa.ArrowInvalid, pa.ArrowTypeError, UnicodeEncodeError) as error:
+        raise DataError(
+            f"the {name}s hold a value that is no valid text: {error}",
+            remedy="Convert every value to str, without lone surrogates.",
+        ) from error
+
+
+def _as_text(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
+    is_text = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
+    if not is_text:
+        raise DataError(
+            f'column "{name}" holds {column.type}, not text',
+            remedy="Name another column, or convert this one to strings.",
+        )
+    if column.null_count:
+        raise DataError(
+            f'column "{name}" has {column.null_count} empty (null) entries',
+            remedy="Drop those rows or fill them in.",
+        )
+    return column.cast(pa.large_string())
+
+
+def _lengths(chunk: pa.LargeStringArray) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
+    return np.asarray(pc.binary_length(chunk), dtype=np.int64)
+
+
+def _contents(chunk: pa.LargeStringArray) -> memoryview:
+    if not len(chunk):
+        return memoryview(b"")
+    _, offsets, data = chunk.buffers()
+    bounds = np.frombuffer(offsets, np.int64)[chunk.offset : chunk.offset + len(chunk) + 1]
+    return memoryview(data if data is not None else b"")[bounds[0] : bounds[-1]]

@@ -1,0 +1,185 @@
+"""How does text become one long array of ids that need not fit in memory?
+
+Ids are int32 in a NumPy file that is mapped, never read whole; each document ends with the
+end-of-text token. `encoded.json` is written last and taken away first: where it stands,
+the two arrays beside it are whole.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vestige.data.corpus import Corpus
+from vestige.data.vocabulary import Vocabulary
+from vestige.data.whole_file import replacing, write_text
+from vestige.errors import DataError
+
+_FORMAT = "vestige-encoded-1"
+_BATCH = 1000
+
+
+@dataclass(frozen=True)
+class EncodedCorpus:
+    """A corpus as ids.
+
+    Attributes:
+        tokens: (n,) int32 ids, each document followed by the end-of-text token; mapped from
+            disk where the corpus was encoded into a folder.
+        offsets: (d + 1,) int64; document i is tokens[offsets[i]:offsets[i + 1]].
+    """
+
+    tokens: NDArray[np.int32]
+    offsets: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def document(self, index: int) -> NDArray[np.int32]:
+        """The ids of one document, its end-of-text token included."""
+        return self.tokens[self.offsets[index] : self.offsets[index + 1]]
+
+
+def encode(
+    corpus: Corpus,
+    vocabulary: Vocabulary,
+    directory: Path | None = None,
+    *,
+    progress: Callable[[int], None] | None = None,
+) -> EncodedCorpus:
+    """The corpus as ids, a batch of documents at a time.
+
+    Args:
+        corpus: what to encode.
+        vocabulary: what the ids mean.
+        directory: where `tokens.npy`, `offsets.npy` and `encoded.json` shall stand; an
+            encoding of the same corpus by the same vocabulary is found there and used again,
+            any other is replaced. None keeps the arrays in memory.
+        progress: called with the number of documents done so far.
+
+    Raises:
+        DataError: the corpus is empty.
+    """
+    if not len(corpus):
+        raise DataError("an empty corpus has no tokens", remedy="Give a corpus with documents.")
+    batches = _encoded_batches(corpus, vocabulary, progress)
+    if directory is None:
+        pieces, lengths = zip(*batches, strict=True)
+        return EncodedCorpus(np.concatenate(pieces), _offsets(lengths))
+    directory = Path(directory)
+    identity = {"corpus": corpus.fingerprint(), "vocabulary": vocabulary.fingerprint()}
+    if not _holds(directory, identity):
+        _write(directory, batches, identity)
+    return load_encoded(directory)
+
+
+def load_encoded(directory: Path) -> EncodedCorpus:
+    """The encoding that a folder holds, mapped from disk.
+
+    Raises:
+        DataError: there is none, or one of its files is cut or changed.
+    """
+    directory = Path(directory)
+    record = _record(directory)
+    if record is None:
+        raise DataError(
+            f"{directory} holds no whole encoding (no valid encoded.json)",
+            remedy="Encode the corpus again.",
+        )
+    tokens = _map(directory / "tokens.npy", np.int32, record.get("tokens"))
+    offsets = _map(directory / "offsets.npy", np.int64, record.get("documents", -2) + 1)
+    if offsets[0] != 0 or offsets[-1] != len(tokens):
+        raise _broken(directory / "offsets.npy", "its last entry is not the number of tokens")
+    return EncodedCorpus(tokens, np.array(offsets))
+
+
+def _encoded_batches(
+    corpus: Corpus, vocabulary: Vocabulary, progress: Callable[[int], None] | None
+) -> Iterator[tuple[NDArray[np.int32], NDArray[np.int64]]]:
+    done, end = 0, [vocabulary.eos_id]
+    for texts in corpus.batches(_BATCH):
+        rows = vocabulary.encode_batch(texts)
+        lengths = np.array([len(row) + 1 for row in rows], dtype=np.int64)
+        flat = chain.from_iterable(chain(row, end) for row in rows)
+        yield np.fromiter(flat, dtype=np.int32, count=int(lengths.sum())), lengths
+        done += len(texts)
+        if progress is not None:
+            progress(done)
+
+
+def _offsets(lengths: tuple[NDArray[np.int64], ...]) -> NDArray[np.int64]:
+    return np.concatenate([[0], np.cumsum(np.concatenate(lengths))]).astype(np.int64)
+
+
+def _write(
+    directory: Path,
+    batches: Iterator[tuple[NDArray[np.int32], NDArray[np.int64]]],
+    identity: dict[str, str],
+) -> None:
+    directory.mkdir(parents=True, exist_ok=True)
+    lengths: list[NDArray[np.int64]] = []
+    with (
+        replacing(directory / "tokens.npy") as tokens_file,
+        replacing(directory / "offsets.npy") as offsets_file,
+    ):
+        total = 0
+        _npy_header(tokens_file, 0)
+        for tokens, batch_lengths in batches:
+            tokens_file.write(tokens.tobytes())
+            lengths.append(batch_lengths)
+            total += tokens.size
+        # NumPy pads its header so that the length of the array can be put in afterwards.
+        tokens_file.seek(0)
+        _npy_header(tokens_file, total)
+        tokens_file.seek(0, 2)
+        offsets = _offsets(tuple(lengths))
+        np.save(offsets_file, offsets)
+        (directory / "encoded.json").unlink(missing_ok=True)
+    record = {"format": _FORMAT, **identity, "tokens": total, "documents": len(offsets) - 1}
+    write_text(directory / "encoded.json", json.dumps(record, indent=2))
+
+
+def _npy_header(file: BinaryIO, size: int) -> None:
+    header = {"descr": "<i4", "fortran_order": False, "shape": (size,)}
+    np.lib.format.write_array_header_1_0(file, header)
+
+
+def _record(directory: Path) -> dict[str, Any] | None:
+    try:
+        record = json.loads((directory / "encoded.json").read_bytes())
+    except (OSError, ValueError):
+        return None
+    valid = isinstance(record, dict) and record.get("format") == _FORMAT
+    return record if valid else None
+
+
+def _holds(directory: Path, identity: dict[str, str]) -> bool:
+    record = _record(directory)
+    if record is None or any(record.get(key) != value for key, value in identity.items()):
+        return False
+    try:
+        load_encoded(directory)
+    except DataError:
+        return False
+    return True
+
+
+def _map(path: Path, dtype: type, size: int | None) -> NDArray[Any]:
+    try:
+        array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise _broken(path, str(error)) from error
+    if array.dtype != dtype or array.ndim != 1 or array.size != size:
+        raise _broken(path, f"it holds {array.dtype} of shape {array.shape}")
+    return array
+
+
+def _broken(path: Path, reason: str) -> DataError:
+    return DataError(
+        f"{path} is missing, cut or changed: {reason}", remedy="Encode the corpus again."
+    )

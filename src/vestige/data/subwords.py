@@ -1,0 +1,137 @@
+"""How does a Hugging Face tokenizer become a vocabulary?
+
+Byte-level BPE: Radford et al. (2019), "Language Models are Unsupervised Multitask Learners".
+`transformers` and `tokenizers` are imported when first needed: they take seconds.
+"""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Self
+
+from vestige import _validate
+from vestige.data.corpus import Corpus
+from vestige.errors import DataError
+
+END_OF_TEXT = "<|endoftext|>"
+_ALPHABET = 256  # a byte-level BPE begins with one token for each byte
+
+
+class SubwordVocabulary:
+    """A fast Hugging Face tokenizer behind the face of `Vocabulary`.
+
+    Args:
+        tokenizer: a `transformers.PreTrainedTokenizerFast` with an end-of-text token.
+
+    Raises:
+        DataError: the tokenizer is a slow one, or has no end-of-text token.
+    """
+
+    def __init__(self, tokenizer: Any) -> None:
+        if not getattr(tokenizer, "is_fast", False):
+            raise DataError(
+                f"the tokenizer {type(tokenizer).__name__} has no fast version",
+                remedy="Convert it to a tokenizer.json first.",
+            )
+        if tokenizer.eos_token_id is None:
+            raise DataError(
+                "the tokenizer has no end-of-text token",
+                remedy='Set its eos_token, in tokenizer_config.json: "eos_token".',
+            )
+        self.tokenizer = tokenizer
+        self.eos_id: int = int(tokenizer.eos_token_id)
+        unk = tokenizer.unk_token_id
+        # Byte-level tokenizers name their end-of-text token as <unk> too, and never use it.
+        self.unk_id: int | None = None if unk in (None, self.eos_id) else int(unk)
+
+    @classmethod
+    def from_pretrained(cls, source: str | Path) -> Self:
+        """The tokenizer of a model folder or of a model on the hub.
+
+        Raises:
+            DataError: there is none, or it cannot be read.
+        """
+        from transformers import AutoTokenizer
+
+        try:
+            return cls(AutoTokenizer.from_pretrained(str(source), trust_remote_code=False))
+        except DataError:
+            raise
+        except Exception as error:  # the reader raises anything from KeyError to its Rust panic
+            raise DataError(
+                f"{source} holds no tokenizer that can be read: {error}",
+                remedy="Give a folder with tokenizer.json and tokenizer_config.json.",
+            ) from error
+
+    @classmethod
+    def train_bpe(cls, corpus: Corpus, *, size: int) -> Self:
+        """A byte-level BPE tokenizer learnt from a corpus.
+
+        Args:
+            corpus: read as a stream.
+            size: tokens at most, the 256 bytes and the end-of-text token counted.
+
+        Raises:
+            ValueError: size is below 257.
+            DataError: the corpus is empty.
+        """
+        from tokenizers import ByteLevelBPETokenizer
+        from transformers import PreTrainedTokenizerFast
+
+        _validate.at_least(_ALPHABET + 1, size=size)
+        if not len(corpus):
+            raise DataError(
+                "an empty corpus teaches no subwords", remedy="Give a corpus with documents."
+            )
+        bpe = ByteLevelBPETokenizer()
+        bpe.train_from_iterator(
+            corpus.batches(),
+            vocab_size=size,
+            special_tokens=[END_OF_TEXT],
+            show_progress=False,
+            length=len(corpus),
+        )
+        return cls(
+            PreTrainedTokenizerFast(
+                tokenizer_object=bpe._tokenizer, bos_token=END_OF_TEXT, eos_token=END_OF_TEXT
+            )
+        )
+
+    def __len__(self) -> int:
+        return len(self.tokenizer)
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        backend = self.tokenizer.backend_tokenizer
+        encodings = backend.encode_batch_fast(list(texts), add_special_tokens=False)
+        return [encoding.ids for encoding in encodings]
+
+    def encode(self, text: str) -> list[int]:
+        return self.encode_batch([text])[0]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        return str(
+            self.tokenizer.decode(
+                [int(token) for token in ids],
+                skip_special_tokens=False,
+                clean_up_tokenization_spaces=False,
+            )
+        )
+
+    def piece(self, token: int) -> str:
+        raw = self.tokenizer.convert_ids_to_tokens(int(token))
+        if raw is None:  # model heads are often padded beyond the tokenizer
+            return f"<{int(token)}>"
+        # SentencePiece marks the space so; decoding a single token would drop it.
+        return raw.replace("▁", " ") if "▁" in raw else self.decode([token])
+
+    def save(self, directory: Path) -> None:
+        Path(directory).mkdir(parents=True, exist_ok=True)
+        self.tokenizer.save_pretrained(str(directory))
+
+    def fingerprint(self) -> str:
+        content = json.loads(self.tokenizer.backend_tokenizer.to_str())
+        for setting in ("truncation", "padding", "post_processor"):
+            content.pop(setting, None)
+        canonical = json.dumps([content, self.eos_id], sort_keys=True)
+        return hashlib.sha256(canonical.encode()).hexdigest()

@@ -1,0 +1,256 @@
+"""What does a token id stand for?
+
+A `WordVocabulary` is a list of words; a `SubwordVocabulary` is a Hugging Face tokenizer behind
+the same face, in its own file so that only those who need it wait for `transformers`.
+"""
+
+import hashlib
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Literal, Protocol, Self, get_args, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vestige import _validate
+from vestige.data.corpus import Corpus
+from vestige.data.whole_file import write_text
+from vestige.errors import DataError
+
+UNK, EOS = "<unk>", "<eos>"
+FILE_NAME = "vocabulary.json"
+_FORMAT = "vestige-words-1"
+_WORDS = re.compile(r"<unk>|<eos>|\w+(?:['’-]\w+)*|[^\w\s]")
+
+Tokenise = Literal["whitespace", "words"]
+
+
+@runtime_checkable
+class Vocabulary(Protocol):
+    """The face that every vocabulary shows.
+
+    Attributes:
+        eos_id: the token that ends every document.
+        unk_id: the token that stands for what has none, or None where everything has one.
+    """
+
+    @property
+    def eos_id(self) -> int: ...
+
+    @property
+    def unk_id(self) -> int | None: ...
+
+    def __len__(self) -> int:
+        """The number of tokens, v; ids lie in [0, v)."""
+        ...
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        """The ids of each text, without an end-of-text token."""
+        ...
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of one text, without an end-of-text token."""
+        ...
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of some ids."""
+        ...
+
+    def piece(self, token: int) -> str:
+        """One token as a reader would write it, with the leading space it may carry."""
+        ...
+
+    def save(self, directory: Path) -> None:
+        """Write the vocabulary into a folder, for `load_vocabulary`."""
+        ...
+
+    def fingerprint(self) -> str:
+        """SHA-256 (hex): equal for vocabularies that read every text alike."""
+        ...
+
+
+@dataclass(frozen=True)
+class WordVocabulary:
+    """Words by descending count, with `<unk>` for all others and `<eos>` after each document.
+
+    Attributes:
+        words: the word of each id, all different, `<unk>` and `<eos>` among them.
+        lowercase: texts are put in lower case first.
+        tokenise: "whitespace" splits at blanks only, as corpora that come tokenised want it;
+            "words" splits off punctuation too.
+
+    Raises:
+        ValueError: the words repeat, lack a special one, or `tokenise` is unknown.
+
+    Example:
+        >>> vocabulary = WordVocabulary.build(Corpus.from_texts(["to be or not to be"]), size=4)
+        >>> vocabulary.words
+        ('<unk>', '<eos>', 'be', 'to')
+        >>> vocabulary.encode("to be is to do"), vocabulary.decode([3, 2])
+        ([3, 2, 0, 3, 0], 'to be')
+    """
+
+    words: tuple[str, ...]
+    lowercase: bool = False
+    tokenise: Tokenise = "whitespace"
+
+    def __post_init__(self) -> None:
+        _validate.one_of(get_args(Tokenise), tokenise=self.tokenise)
+        if len(self._index) != len(self.words):
+            repeated = [word for word, n in Counter(self.words).items() if n > 1]
+            raise ValueError(f"words must be all different, got twice: {repeated[:5]}")
+        if UNK not in self._index or EOS not in self._index:
+            raise ValueError(f"words must hold {UNK} and {EOS}, got {self.words[:5]}...")
+
+    @classmethod
+    def build(
+        cls,
+        corpus: Corpus,
+        *,
+        size: int | None = None,
+        min_count: int = 1,
+        lowercase: bool = False,
+        tokenise: Tokenise = "whitespace",
+    ) -> Self:
+        """The commonest words of a corpus; equal counts stand in alphabetical order.
+
+        Args:
+            corpus: read once, as a stream.
+            size: how many tokens at most, `<unk>` and `<eos>` counted.
+            min_count: words seen less often are left out.
+            lowercase: count in lower case.
+            tokenise: "whitespace" or "words", see the class.
+
+        Raises:
+            ValueError: size below 3 or min_count below 1.
+            DataError: no word is left.
+        """
+        _validate.at_least(3, size=3 if size is None else size)
+        _validate.at_least(1, min_count=min_count)
+        _validate.one_of(get_args(Tokenise), tokenise=tokenise)
+        counts: Counter[str] = Counter()
+        split = splitter(lowercase, tokenise)
+        for text in corpus:
+            counts.update(split(text))
+        ranked = sorted(
+            (w for w, n in counts.items() if n >= min_count and w not in (UNK, EOS)),
+            key=lambda word: (-counts[word], word),
+        )
+        if not ranked:
+            raise DataError(
+                f"no word of the corpus ({len(corpus)} documents) occurs {min_count} times",
+                remedy="Give a corpus with more text, or a smaller min_count.",
+            )
+        room = None if size is None else size - 2
+        return cls((UNK, EOS, *ranked[:room]), lowercase, tokenise)
+
+    @property
+    def eos_id(self) -> int:
+        return self._index[EOS]
+
+    @property
+    def unk_id(self) -> int:
+        return self._index[UNK]
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def __contains__(self, word: str) -> bool:
+        return word in self._index
+
+    def split(self, text: str) -> list[str]:
+        """The words of a text, known or not."""
+        return splitter(self.lowercase, self.tokenise)(text)
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        split = splitter(self.lowercase, self.tokenise)
+        get, unk = self._index.get, self.unk_id
+        return [[get(word, unk) for word in split(text)] for text in texts]
+
+    def encode(self, text: str) -> list[int]:
+        return self.encode_batch([text])[0]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        return " ".join(self.words[int(token)] for token in ids)
+
+    def piece(self, token: int) -> str:
+        return self.words[int(token)]
+
+    def save(self, directory: Path) -> None:
+        write_text(Path(directory) / FILE_NAME, json.dumps(self._content(), ensure_ascii=False))
+
+    def fingerprint(self) -> str:
+        canonical = json.dumps(self._content(), ensure_ascii=True, sort_keys=True)
+        return hashlib.sha256(canonical.encode()).hexdigest()
+
+    @cached_property
+    def _index(self) -> dict[str, int]:
+        return {word: token for token, word in enumerate(self.words)}
+
+    def _content(self) -> dict[str, object]:
+        return {
+            "format": _FORMAT,
+            "lowercase": self.lowercase,
+            "tokenise": self.tokenise,
+            "words": list(self.words),
+        }
+
+
+def splitter(lowercase: bool, tokenise: Tokenise) -> Callable[[str], list[str]]:
+    """The function that takes a text apart, chosen once and not for every text."""
+    split: Callable[[str], list[str]] = str.split if tokenise == "whitespace" else _WORDS.findall
+    return (lambda text: split(text.lower())) if lowercase else split
+
+
+def word_counts(corpus: Corpus, vocabulary: Vocabulary) -> NDArray[np.int64]:
+    """How often each token occurs in a corpus; the ends of documents are not counted.
+
+    Returns:
+        (v,) counts, one for each id.
+    """
+    counts = np.zeros(len(vocabulary), dtype=np.int64)
+    for texts in corpus.batches(10_000):
+        rows = vocabulary.encode_batch(texts)
+        ids = np.fromiter((token for row in rows for token in row), dtype=np.int64)
+        counts += np.bincount(ids, minlength=len(vocabulary))
+    return counts
+
+
+def load_vocabulary(directory: Path) -> Vocabulary:
+    """The vocabulary that a folder holds: `vocabulary.json`, or a Hugging Face tokenizer.
+
+    Raises:
+        DataError: there is none, or it cannot be read.
+    """
+    directory = Path(directory)
+    if (directory / FILE_NAME).is_file():
+        return _load_words(directory / FILE_NAME)
+    if (directory / "tokenizer.json").is_file() or (directory / "tokenizer_config.json").is_file():
+        from vestige.data.subwords import SubwordVocabulary
+
+        return SubwordVocabulary.from_pretrained(directory)
+    raise DataError(
+        f"{directory} holds no vocabulary",
+        remedy=f"It needs a {FILE_NAME} or a tokenizer.json; give the folder of a saved model.",
+    )
+
+
+def _load_words(path: Path) -> WordVocabulary:
+    try:
+        content = json.loads(path.read_bytes())
+        if not isinstance(content, dict) or content.get("format") != _FORMAT:
+            raise ValueError(f'its "format" is not "{_FORMAT}"')
+        words = content["words"]
+        if not (isinstance(words, list) and all(isinstance(word, str) for word in words)):
+            raise ValueError('"words" is not a list of strings')
+        return WordVocabulary(tuple(words), bool(content["lowercase"]), content["tokenise"])
+    except (ValueError, KeyError, UnicodeDecodeError) as error:
+        raise DataError(
+            f"{path} is no word vocabulary of ours: {error}",
+            remedy="Restore it from the run that wrote it, or train again.",
+        ) from error
