@@ -1,0 +1,289 @@
+"""What do we plant, so as to see later whether a model gives it away?
+
+Zanella-Béguelin et al. (2020), "Analyzing Information Leakage of Updates to Natural Language
+Models", section 3.2: grammatical phrases of five words that do not occur in the corpus and
+whose words follow one of four frequency patterns.
+
+Differs from the paper: it shows two phrases and no word list; ours is in `word_list.py`. Every
+set has control canaries, made alike and never planted, so that a score has something to be
+compared with. Phrases that are made together share no words, so that all of them can be
+planted in one corpus.
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from vestige import _validate
+from vestige.data.canary import Canary, occurrences
+from vestige.data.corpus import Corpus
+from vestige.data.lexicon import LEVELS, Lexicon
+from vestige.data.manifest import Manifest, plant
+from vestige.data.vocabulary import Vocabulary, WordVocabulary
+from vestige.data.word_list import TEMPLATES, WORDS_BY_ROLE
+from vestige.errors import DataError
+
+__all__ = [
+    "PATTERNS",
+    "Canary",
+    "Manifest",
+    "frequency_canaries",
+    "given_canaries",
+    "occurrences",
+    "plant",
+    "random_canaries",
+]
+
+PATTERNS = ("all-low", "low-to-high", "mixed", "high-to-low")
+_TRIES = 100
+
+
+def frequency_canaries(
+    corpus: Corpus,
+    vocabulary: WordVocabulary | None = None,
+    *,
+    patterns: Sequence[str] = PATTERNS,
+    copies: int,
+    controls: int = 1,
+    length: int = 5,
+    seed: int,
+) -> tuple[Canary, ...]:
+    """One canary for each frequency pattern, with controls.
+
+    Args:
+        corpus: where they will be planted; no phrase occurs in it.
+        vocabulary: whose words and quintiles count; None takes every word of the corpus.
+        patterns: some of `PATTERNS`; one may come twice.
+        copies: how often each is to be planted.
+        controls: control canaries for each pattern, at least 1.
+        length: words in a phrase.
+        seed: decides the words.
+
+    Returns:
+        first the canaries in the order of `patterns`, then the controls. More controls leave
+        the rest unchanged.
+
+    Raises:
+        ValueError: an argument is out of range.
+        DataError: the corpus has too few words.
+    """
+    for pattern in patterns:
+        _validate.one_of(PATTERNS, pattern=pattern)
+    _validate.positive(copies=copies, controls=controls, length=length)
+    lexicon, generator = Lexicon.of(corpus, vocabulary), np.random.default_rng(seed)
+    used: set[str] = set()
+    made = []
+    for number, pattern in enumerate(list(patterns) * (1 + controls)):
+
+        def draw(pattern: str = pattern) -> list[str]:
+            return _fill(_levels(pattern, length, generator), lexicon, used, generator)
+
+        words = _absent(corpus, draw)
+        used.update(words)
+        made.append(_canary(words, pattern, lexicon, copies if number < len(patterns) else 0))
+    return tuple(made)
+
+
+def random_canaries(
+    corpus: Corpus,
+    vocabulary: WordVocabulary | None = None,
+    *,
+    number: int,
+    copies: int,
+    controls: int = 1,
+    length: int = 5,
+    seed: int,
+) -> tuple[Canary, ...]:
+    """Canaries of random words, every word of the vocabulary alike, with controls.
+
+    Args:
+        corpus: where they will be planted; no phrase occurs in it.
+        vocabulary: whose words are drawn; None takes every word of the corpus.
+        number: how many to plant.
+        copies: how often each is to be planted.
+        controls: how many never to plant, at least 1.
+        length: words in a phrase.
+        seed: decides the words.
+
+    Returns:
+        first the canaries, then the controls; no word comes twice.
+
+    Raises:
+        ValueError: an argument is out of range.
+        DataError: the corpus has too few words.
+    """
+    _validate.positive(number=number, copies=copies, controls=controls, length=length)
+    lexicon, generator = Lexicon.of(corpus, vocabulary), np.random.default_rng(seed)
+    used: set[str] = set()
+    made = []
+    for index in range(number + controls):
+
+        def draw() -> list[str]:
+            return _choose(lexicon.alphabetic(), length, used, generator)
+
+        words = _absent(corpus, draw)
+        used.update(words)
+        made.append(_canary(words, "random", lexicon, copies if index < number else 0))
+    return tuple(made)
+
+
+def given_canaries(
+    phrases: Sequence[str],
+    corpus: Corpus,
+    vocabulary: Vocabulary | None = None,
+    *,
+    copies: int,
+    controls: int = 1,
+    seed: int,
+) -> tuple[Canary, ...]:
+    """Canaries of given phrases; a control has words of the same quintiles in their places.
+
+    Args:
+        phrases: what to plant; runs of blanks count as one.
+        corpus: where they will be planted; no phrase occurs in it.
+        vocabulary: what the model will read them with. A word vocabulary must hold every word.
+        copies: how often each is to be planted.
+        controls: control canaries for each phrase, at least 1.
+        seed: decides the controls' words.
+
+    Returns:
+        first the canaries in the order given, then the controls.
+
+    Raises:
+        ValueError: a phrase is empty, or stands in another one.
+        DataError: a phrase occurs in the corpus, or has words that the vocabulary lacks.
+    """
+    _validate.positive(copies=copies, controls=controls)
+    phrases = [" ".join(phrase.split()) for phrase in phrases]
+    _check_given(phrases, corpus)
+    words_only = vocabulary if isinstance(vocabulary, WordVocabulary) else None
+    if words_only is not None:
+        _check_known(phrases, words_only)
+    lexicon, generator = Lexicon.of(corpus, words_only), np.random.default_rng(seed)
+    split = [lexicon.vocabulary.split(phrase) for phrase in phrases]
+    used = {word for words in split for word in words}
+    made = [
+        Canary(phrase, "given", _frequencies(words, lexicon), copies)
+        for phrase, words in zip(phrases, split, strict=True)
+    ]
+    for words in split * controls:
+
+        def draw(words: Sequence[str] = words) -> list[str]:
+            return _in_place_of(words, lexicon, used, generator)
+
+        control = _absent(corpus, draw)
+        used.update(control)
+        made.append(_canary(control, "given", lexicon, 0))
+    return tuple(made)
+
+
+def _levels(pattern: str, length: int, generator: np.random.Generator) -> list[int]:
+    """The quintile of each word of a phrase, 0 for the least frequent."""
+    if pattern == "all-low":
+        return [0] * length
+    rising: list[int] = np.linspace(0, LEVELS - 1, length).round().astype(int).tolist()
+    if pattern == "low-to-high":
+        return rising
+    if pattern == "high-to-low":
+        return rising[::-1]
+    mixed = list(rising)
+    while length > 2 and mixed in (rising, rising[::-1]):
+        mixed = [int(level) for level in generator.permutation(rising)]
+    return mixed
+
+
+def _fill(
+    levels: Sequence[int], lexicon: Lexicon, used: set[str], generator: np.random.Generator
+) -> list[str]:
+    """The words of a phrase: listed ones of the wanted quintiles, or any of the quintile."""
+    templates = TEMPLATES.get(len(levels)) or _chained(len(levels))
+    candidates = []
+    for index in generator.permutation(len(templates)):
+        words: list[str] = []
+        fallbacks = 0
+        for level, role in zip(levels, templates[index], strict=True):
+            taken = used | set(words)
+            listed = [w for w in lexicon.listed(WORDS_BY_ROLE[role], level) if w not in taken]
+            fallbacks += not listed
+            words += _choose(listed or lexicon.alphabetic(level), 1, taken, generator)
+        candidates.append((fallbacks, words))
+    return min(candidates, key=lambda candidate: candidate[0])[1]
+
+
+def _chained(length: int) -> tuple[tuple[str, ...], ...]:
+    longest = TEMPLATES[max(TEMPLATES)]
+    return tuple(tuple(roles[i % len(roles)] for i in range(length)) for roles in longest)
+
+
+def _in_place_of(
+    words: Sequence[str], lexicon: Lexicon, used: set[str], generator: np.random.Generator
+) -> list[str]:
+    made: list[str] = []
+    for word in words:
+        taken = used | set(made)
+        same_level = lexicon.alphabetic(lexicon.level(word))
+        free = [other for other in same_level if other not in taken]
+        made += _choose(free or lexicon.alphabetic(), 1, taken, generator)
+    return made
+
+
+def _choose(
+    words: Sequence[str], number: int, used: set[str], generator: np.random.Generator
+) -> list[str]:
+    free = [word for word in words if word not in used]
+    if len(free) < number:
+        raise DataError(
+            f"the corpus has {len(words)} words of the wanted kind, of which {len(free)} are "
+            f"left where {number} are needed: canaries of one set share no words",
+            remedy="Ask for fewer or shorter canaries or controls, or give a larger corpus.",
+        )
+    return [free[index] for index in generator.choice(len(free), number, replace=False)]
+
+
+def _absent(corpus: Corpus, draw: Callable[[], list[str]]) -> list[str]:
+    """Draw words until they make a phrase that the corpus does not hold."""
+    for _ in range(_TRIES):
+        words = draw()
+        if occurrences(corpus, [" ".join(words)]) == [0]:
+            return words
+    raise DataError(
+        f"{_TRIES} phrases were drawn, and the corpus holds them all",
+        remedy="Ask for longer canaries, or give a corpus with more different words.",
+    )
+
+
+def _canary(words: Sequence[str], pattern: str, lexicon: Lexicon, copies: int) -> Canary:
+    return Canary(" ".join(words), pattern, _frequencies(words, lexicon), copies)
+
+
+def _frequencies(words: Sequence[str], lexicon: Lexicon) -> tuple[int, ...]:
+    return tuple(lexicon.counts.get(word, 0) for word in words)
+
+
+def _check_given(phrases: Sequence[str], corpus: Corpus) -> None:
+    if not phrases or not all(phrases):
+        raise ValueError(f"phrases must be at least one and none of them empty, got {phrases}")
+    for index, phrase in enumerate(phrases):
+        inside = occurrences(Corpus.from_texts(phrases), [phrase])
+        if inside != [1]:
+            raise ValueError(
+                f"phrases must not stand in one another, got {phrase!r} (number {index + 1}) "
+                f"{inside[0]} times"
+            )
+    for phrase, count in zip(phrases, occurrences(corpus, phrases), strict=True):
+        if count:
+            raise DataError(
+                f"the corpus already holds the phrase {phrase!r} ({count} times)",
+                remedy="Choose another phrase, or take that text out of the corpus.",
+            )
+
+
+def _check_known(phrases: Sequence[str], vocabulary: WordVocabulary) -> None:
+    for phrase in phrases:
+        unknown = [word for word in vocabulary.split(phrase) if word not in vocabulary]
+        if unknown:
+            raise DataError(
+                f"the phrase {phrase!r} has words that the vocabulary of {len(vocabulary)} "
+                f"words lacks, so that a model would read them as <unk>: {', '.join(unknown)}",
+                remedy="Use other words, a larger vocabulary, or a subword vocabulary.",
+            )

@@ -1,0 +1,64 @@
+"""What is a canary, and where in a corpus does a phrase stand?"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow.compute as pc
+
+from vestige.data.corpus import Corpus
+
+
+@dataclass(frozen=True)
+class Canary:
+    """A phrase that a model has no reason to know, unless it was trained on it.
+
+    Attributes:
+        phrase: its words, a blank between them.
+        pattern: a frequency pattern ("all-low", "low-to-high", "mixed", "high-to-low"),
+            "random" or "given".
+        frequencies: how often each of its words occurs in the corpus before planting.
+        copies: how often it is planted; 0 for a control.
+        ids: its tokens, known once it is planted for a vocabulary.
+    """
+
+    phrase: str
+    pattern: str
+    frequencies: tuple[int, ...]
+    copies: int
+    ids: tuple[int, ...] = ()
+
+    @property
+    def planted(self) -> bool:
+        """Whether it goes into the corpus at all."""
+        return self.copies > 0
+
+    @property
+    def control(self) -> bool:
+        """Whether it was made only to be compared with, and is never planted."""
+        return not self.planted
+
+
+def occurrences(corpus: Corpus, phrases: Sequence[str]) -> list[int]:
+    """How often each phrase stands in a corpus, whatever its case and its blanks.
+
+    A phrase counts where no letter or digit touches its ends, inside longer texts too.
+
+    Returns:
+        one count for each phrase.
+
+    Example:
+        >>> occurrences(Corpus.from_texts(["Hot tea!", "hot team", "so hot  tea"]), ["hot tea"])
+        [2]
+    """
+    if not phrases:
+        return []
+    shapes = [r"\s+".join(re.escape(word) for word in phrase.split()) for phrase in phrases]
+    # One pass over all the text, then Python only where something stands.
+    any_of_them = "|".join(f"(?:{shape})" for shape in shapes)
+    texts = corpus.table["text"]
+    found = texts.filter(pc.match_substring_regex(texts, any_of_them, ignore_case=True))
+    patterns = [re.compile(rf"(?<!\w){shape}(?!\w)", re.IGNORECASE) for shape in shapes]
+    return [
+        sum(len(pattern.findall(text)) for text in found.to_pylist()) for pattern in patterns
+    ]

@@ -1,0 +1,86 @@
+"""Plain text: a document a line, blank lines skipped; gzip when the name ends in `.gz`."""
+
+import gzip
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from vestige.data.corpus import Corpus
+from vestige.errors import DataError
+
+
+def read_plain_text(path: str | Path) -> Corpus:
+    """Every line that is not blank, without the blanks around it, as a document.
+
+    Raises:
+        DataError: the file is missing, holds no text, or is not UTF-8 (with the line).
+    """
+    path = Path(path)
+    texts = (line.strip() for line in lines(path))
+    corpus = Corpus.from_texts(text for text in texts if text)
+    return not_empty(corpus, path)
+
+
+def lines(path: Path) -> Iterator[str]:
+    """The lines of a UTF-8 file, as a stream.
+
+    Raises:
+        DataError: the file is missing, cut short, or not UTF-8 (with the line and the byte).
+    """
+    number = 0
+    for number, line in enumerate(raw_lines(path), start=1):
+        try:
+            yield line.decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError as error:
+            raise DataError(
+                f"{path}, line {number}: byte {error.start + 1} of the line "
+                f"(0x{line[error.start]:02x}) is not UTF-8",
+                remedy="Convert the file, for instance with `iconv -f latin1 -t utf-8`.",
+            ) from error
+
+
+def raw_lines(path: Path) -> Iterator[bytes]:
+    """The undecoded lines of a file, gzip or not.
+
+    Raises:
+        DataError: the file is missing, unreadable or cut short.
+    """
+    existing(path)
+    try:
+        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
+            yield from file
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise DataError(
+            f"{path} is cut short or is no gzip file: {error}",
+            remedy="Fetch or compress it again; `gzip -t` tests it.",
+        ) from error
+    except OSError as error:
+        raise DataError(
+            f"{path} cannot be read: {error.strerror}", remedy="Check its permissions."
+        ) from error
+
+
+def existing(path: Path) -> Path:
+    """The path itself, when a file stands there.
+
+    Raises:
+        DataError: there is nothing, or a folder.
+    """
+    if path.is_dir():
+        raise DataError(f"{path} is a folder, not a file", remedy="Name a file in it.")
+    if not path.exists():
+        raise DataError(f"{path} does not exist", remedy="Check the path.")
+    return path
+
+
+def not_empty(corpus: Corpus, source: object) -> Corpus:
+    """The corpus itself, when it has documents.
+
+    Raises:
+        DataError: it has none.
+    """
+    if not len(corpus):
+        raise DataError(
+            f"{source} holds no text at all", remedy="Give a file or folder with documents."
+        )
+    return corpus

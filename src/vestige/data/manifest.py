@@ -1,0 +1,244 @@
+"""What was planted where, and has anybody changed the record since?
+
+A manifest is sealed with SHA-256 over its canonical JSON, and each canary with one of its own,
+so that a reader learns not only that the record was changed but where.
+"""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import pyarrow as pa
+
+from vestige.data.canary import Canary, occurrences
+from vestige.data.corpus import Corpus
+from vestige.data.vocabulary import Vocabulary
+from vestige.data.whole_file import write_text
+from vestige.errors import DataError, ManifestError
+
+_FORMAT = "vestige-canaries-1"
+_REMEDY = "Restore the file that `vestige plant` wrote, or plant again."
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The record of one planting.
+
+    Attributes:
+        canaries: all of them, controls too.
+        positions: for each canary, which documents of the planted corpus are its copies.
+        seed: what decided the places.
+        corpus: fingerprint of the corpus before planting.
+        planted: fingerprint of the corpus with the canaries.
+        vocabulary: fingerprint of the vocabulary that the canaries' ids belong to, or None.
+    """
+
+    canaries: tuple[Canary, ...]
+    positions: tuple[tuple[int, ...], ...]
+    seed: int
+    corpus: str
+    planted: str
+    vocabulary: str | None = None
+
+    @property
+    def sha256(self) -> str:
+        """The seal: SHA-256 (hex) over the canonical content."""
+        return _seal(self._content())
+
+    def save(self, path: Path) -> None:
+        """Write the sealed record as JSON, whole or not at all."""
+        content = self._content()
+        for entry in content["canaries"]:
+            entry["sha256"] = _seal(entry)
+        sealed = {**content, "sha256": self.sha256}
+        write_text(Path(path), json.dumps(sealed, indent=2, ensure_ascii=False) + "\n")
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Read a record and check its seals.
+
+        Raises:
+            ManifestError: the file is missing, malformed, or was changed (naming what).
+        """
+        content = _read(Path(path))
+        try:
+            seal = content.pop("sha256")
+            seals = [entry.pop("sha256") for entry in content["canaries"]]
+            _check_seals(Path(path), content, seal, seals)
+            return cls(
+                canaries=tuple(_canary(entry) for entry in content["canaries"]),
+                positions=tuple(tuple(entry["positions"]) for entry in content["canaries"]),
+                seed=content["seed"],
+                corpus=content["corpus"],
+                planted=content["planted"],
+                vocabulary=content["vocabulary"],
+            )
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ManifestError(
+                f"{path} lacks an entry or has one of the wrong kind: {error!r}", remedy=_REMEDY
+            ) from error
+
+    def verify(self, corpus: Corpus) -> None:
+        """Check that a corpus holds what the record says.
+
+        Every planted phrase stands there exactly as often as it was planted, at the recorded
+        places, and no control stands there at all.
+
+        Raises:
+            ManifestError: naming the phrase, what was expected and what was found.
+        """
+        phrases = [canary.phrase for canary in self.canaries]
+        counts = occurrences(corpus, phrases)
+        for canary, places, count in zip(self.canaries, self.positions, counts, strict=True):
+            if count != canary.copies:
+                kind = "control" if canary.control else "canary"
+                raise _not_there(
+                    f"the {kind} {canary.phrase!r} stands {count} times in the corpus, "
+                    f"not {canary.copies} times"
+                )
+            inside = [place for place in places if place < len(corpus)]
+            texts = corpus.take(inside) if inside else []
+            if len(inside) < len(places) or any(text != canary.phrase for text in texts):
+                raise _not_there(f"the copies of {canary.phrase!r} do not stand at their places")
+
+    def _content(self) -> dict[str, Any]:
+        return {
+            "format": _FORMAT,
+            "seed": self.seed,
+            "corpus": self.corpus,
+            "planted": self.planted,
+            "vocabulary": self.vocabulary,
+            "canaries": [
+                {
+                    "phrase": canary.phrase,
+                    "pattern": canary.pattern,
+                    "frequencies": list(canary.frequencies),
+                    "copies": canary.copies,
+                    "ids": list(canary.ids),
+                    "positions": list(places),
+                }
+                for canary, places in zip(self.canaries, self.positions, strict=True)
+            ],
+        }
+
+
+def plant(
+    corpus: Corpus,
+    canaries: Sequence[Canary],
+    *,
+    seed: int,
+    vocabulary: Vocabulary | None = None,
+    user: str = "",
+) -> tuple[Corpus, Manifest]:
+    """Put each canary's copies into a corpus, each copy as a document of its own.
+
+    Args:
+        corpus: stays as it is.
+        canaries: planted ones and controls, no phrase twice.
+        seed: decides the places.
+        vocabulary: to record the canaries' ids.
+        user: whose the copies are, in a corpus with users.
+
+    Returns:
+        (the corpus with the copies at random places, the record).
+
+    Raises:
+        ValueError: there is nothing to plant, or a phrase comes twice.
+        DataError: the corpus already holds one of the phrases.
+    """
+    _check_plantable(corpus, canaries)
+    owner = np.repeat(np.arange(len(canaries)), [canary.copies for canary in canaries])
+    generator = np.random.default_rng(seed)
+    total = len(corpus) + owner.size
+    places = generator.choice(total, size=owner.size, replace=False)
+
+    order = np.empty(total, dtype=np.int64)
+    is_copy = np.zeros(total, dtype=bool)
+    is_copy[places] = True
+    order[~is_copy] = np.arange(len(corpus))
+    order[places] = len(corpus) + owner
+    planted = (corpus + _documents(canaries, corpus, user)).take(order)
+
+    if vocabulary is not None:
+        canaries = [replace(c, ids=tuple(vocabulary.encode(c.phrase))) for c in canaries]
+    positions = tuple(
+        tuple(sorted(places[owner == index].tolist())) for index in range(len(canaries))
+    )
+    named = None if vocabulary is None else vocabulary.fingerprint()
+    return planted, Manifest(
+        tuple(canaries), positions, seed, corpus.fingerprint(), planted.fingerprint(), named
+    )
+
+
+def _documents(canaries: Sequence[Canary], like: Corpus, user: str) -> Corpus:
+    phrases = [canary.phrase for canary in canaries]
+    values = {"text": phrases, "user": [user] * len(phrases), "label": [""] * len(phrases)}
+    return Corpus(pa.table({name: values[name] for name in like.table.column_names}))
+
+
+def _check_plantable(corpus: Corpus, canaries: Sequence[Canary]) -> None:
+    phrases = [canary.phrase for canary in canaries]
+    if not any(canary.planted for canary in canaries):
+        raise ValueError(f"canaries must hold one with copies, got {phrases}")
+    if len(set(phrases)) < len(phrases):
+        raise ValueError(f"canaries must be all different, got {phrases}")
+    for phrase, count in zip(phrases, occurrences(corpus, phrases), strict=True):
+        if count:
+            raise DataError(
+                f"the corpus already holds the phrase {phrase!r} ({count} times)",
+                remedy="Make the canaries for this corpus, before anything is planted in it.",
+            )
+
+
+def _seal(content: dict[str, Any]) -> str:
+    canonical = json.dumps(content, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_bytes())
+    except OSError as error:
+        raise ManifestError(
+            f"{path} cannot be read: {error.strerror}",
+            remedy="Name the manifest that `vestige plant` wrote.",
+        ) from error
+    except ValueError as error:
+        raise ManifestError(f"{path} is not JSON: {error}", remedy=_REMEDY) from error
+    if not isinstance(content, dict) or content.get("format") != _FORMAT:
+        raise ManifestError(
+            f'{path} is no canary manifest: its "format" is not "{_FORMAT}"', remedy=_REMEDY
+        )
+    return content
+
+
+def _check_seals(path: Path, content: dict[str, Any], seal: str, seals: list[str]) -> None:
+    if _seal(content) == seal:
+        return
+    changed = [
+        f"canary {number} ({entry.get('phrase')!r})"
+        for number, (entry, own) in enumerate(zip(content["canaries"], seals, strict=True), 1)
+        if _seal(entry) != own
+    ]
+    what = ", ".join(changed) or "its settings, or which canaries it lists"
+    raise ManifestError(f"{path} was changed after it was sealed: {what}", remedy=_REMEDY)
+
+
+def _canary(entry: dict[str, Any]) -> Canary:
+    return Canary(
+        phrase=entry["phrase"],
+        pattern=entry["pattern"],
+        frequencies=tuple(entry["frequencies"]),
+        copies=entry["copies"],
+        ids=tuple(entry["ids"]),
+    )
+
+
+def _not_there(problem: str) -> ManifestError:
+    return ManifestError(
+        problem, remedy="Give the corpus that was planted with this manifest, unchanged."
+    )
