@@ -11,13 +11,9 @@ their libraries only then. A folder being replaced stays readable at every momen
 a kill: between two renames the old one is found beside its place.
 """
 
-import hashlib
 import json
-import os
 import re
-import shutil
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -29,9 +25,11 @@ from safetensors.torch import save_model as save_weights
 
 from vestige.data.vocabulary import Vocabulary, load_vocabulary
 from vestige.errors import IncompatibleModels, ModelError, VestigeError
+from vestige.models.folders import replacing, sha256, standing
 from vestige.models.lstm import LSTMConfig, LSTMLanguageModel
 from vestige.models.protocols import LanguageModel, NextToken, choose_device
 from vestige.models.table import TableModel
+from vestige.models.transformer import CausalTransformer, TransformerConfig
 
 FORMAT = 1
 DESCRIPTION, WEIGHTS = "model.json", "model.safetensors"
@@ -43,6 +41,10 @@ def _lstm(vocabulary: Vocabulary, config: Mapping[str, Any], _: int) -> Language
     return LSTMLanguageModel(vocabulary, LSTMConfig(**config))
 
 
+def _transformer(vocabulary: Vocabulary, config: Mapping[str, Any], _: int) -> LanguageModel:
+    return CausalTransformer(vocabulary, TransformerConfig(**config))
+
+
 def _table(vocabulary: Vocabulary, _: Mapping[str, Any], size: int) -> LanguageModel:
     uniform = torch.full((size, size), 1 / size, dtype=torch.float64)
     return TableModel(uniform[0], uniform, vocabulary)
@@ -51,6 +53,7 @@ def _table(vocabulary: Vocabulary, _: Mapping[str, Any], size: int) -> LanguageM
 BUILDERS: dict[str, Callable[[Vocabulary, Mapping[str, Any], int], LanguageModel]] = {
     "lstm": _lstm,
     "table": _table,
+    "transformer": _transformer,
 }
 
 
@@ -78,7 +81,7 @@ def save_model(model: LanguageModel, directory: str | Path) -> None:
             "config": asdict(config) if config is not None else {},
             "vocab_size": model.vocab_size,
             "vocabulary": model.vocabulary.fingerprint(),
-            "sha256": _sha256([folder / WEIGHTS]),
+            "sha256": sha256([folder / WEIGHTS]),
         }
         (folder / DESCRIPTION).write_text(json.dumps(description, indent=2) + "\n", "utf-8")
 
@@ -95,10 +98,10 @@ def load_model(path: str | Path, *, device: str = "auto") -> LanguageModel:
         ModelError: nothing there, or not a whole and unchanged model; says which file and why.
         ValueError: this machine has no such device.
     """
-    where, folder = choose_device(device), _standing(Path(path))
+    where, folder = choose_device(device), standing(Path(path))
     if (folder / DESCRIPTION).is_file():
         model = _load_checkpoint(folder)
-    elif folder.is_dir() and _standing(folder / "model").is_dir():
+    elif folder.is_dir() and standing(folder / "model").is_dir():
         return load_model(folder / "model", device=device)
     elif (folder / "config.json").is_file() or (folder / "adapter_config.json").is_file():
         from vestige.models import hugging_face
@@ -119,13 +122,13 @@ def fingerprint(path: str | Path) -> str:
     Raises:
         ModelError: no weight file there.
     """
-    folder = _standing(Path(path))
+    folder = standing(Path(path))
     files = sorted(folder.glob("*.safetensors"))
-    if not files and _standing(folder / "model").is_dir():
+    if not files and standing(folder / "model").is_dir():
         return fingerprint(folder / "model")
     if not files:
         raise _not_a_model(folder)
-    return _sha256(files)
+    return sha256(files)
 
 
 def check_compatible(before: NextToken, after: NextToken) -> None:
@@ -152,34 +155,6 @@ def check_compatible(before: NextToken, after: NextToken) -> None:
         )
 
 
-@contextmanager
-def replacing(directory: Path) -> Iterator[Path]:
-    """A fresh folder that takes the place of `directory` when the block ends well.
-
-    Raises:
-        ModelError: the place cannot be written.
-    """
-    aside, fresh = _aside(directory), directory.with_name(f".{directory.name}.{os.getpid()}")
-    try:
-        if directory.exists() and not directory.is_dir():
-            raise NotADirectoryError(f"{directory} is a file")
-        shutil.rmtree(fresh, ignore_errors=True)
-        fresh.mkdir(parents=True)
-        yield fresh
-        if directory.exists():
-            shutil.rmtree(aside, ignore_errors=True)
-            os.replace(directory, aside)
-        os.replace(fresh, directory)
-        shutil.rmtree(aside, ignore_errors=True)
-    except OSError as error:
-        raise ModelError(
-            f"the model cannot be saved in {directory}: {error}",
-            remedy="Choose a directory that can be written, on a disk with room.",
-        ) from error
-    finally:
-        shutil.rmtree(fresh, ignore_errors=True)
-
-
 def _load_checkpoint(folder: Path) -> LanguageModel:
     file = folder / DESCRIPTION
     try:
@@ -200,7 +175,7 @@ def _load_checkpoint(folder: Path) -> LanguageModel:
     weights = folder / WEIGHTS
     if not weights.is_file():
         raise ModelError(f"{weights} is missing", remedy=SAVE_AGAIN)
-    if _sha256([weights]) != expected:
+    if sha256([weights]) != expected:
         raise ModelError(
             f"{weights} does not have the SHA-256 that {DESCRIPTION} names: it was cut short or "
             "changed after saving",
@@ -231,16 +206,6 @@ def _vocabulary(folder: Path, expected: str) -> Vocabulary:
     return vocabulary
 
 
-def _aside(directory: Path) -> Path:
-    return directory.with_name(f".{directory.name}.before")
-
-
-def _standing(directory: Path) -> Path:
-    """The directory, or its former self where a kill came between the two renames."""
-    former = _aside(directory) if directory.name else directory
-    return former if not directory.exists() and former.is_dir() else directory
-
-
 def _not_a_model(path: Path) -> ModelError:
     what = (
         "does not exist"
@@ -254,12 +219,3 @@ def _not_a_model(path: Path) -> ModelError:
         remedy="Give a directory that `vestige train` wrote, a Hugging Face model (folder or hub "
         "name) or a PEFT adapter folder.",
     )
-
-
-def _sha256(files: list[Path]) -> str:
-    digest = hashlib.sha256()
-    for file in files:
-        with file.open("rb") as stream:
-            while block := stream.read(1 << 20):
-                digest.update(block)
-    return digest.hexdigest()

@@ -97,7 +97,10 @@ class LanguageModel(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, tokens: Tensor, state: Any = None) -> tuple[Tensor, Any]:
-        """Logits (b, t, v) after each of the tokens (b, t), and the state after the last."""
+        """Logits (b, t, v) after each of the tokens (b, t), and the state after the last.
+
+        A model that carries no state takes and gives None for it.
+        """
 
     @abstractmethod
     def start(self, n: int, *, anywhere: bool = False) -> Any: ...

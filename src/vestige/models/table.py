@@ -82,9 +82,9 @@ class TableModel(LanguageModel):
     def device(self) -> torch.device:
         return self.log_table.device
 
-    def forward(self, tokens: Tensor, state: TableState | None = None) -> tuple[Tensor, TableState]:
+    def forward(self, tokens: Tensor, state: None = None) -> tuple[Tensor, None]:
         """Log-probabilities (b, t, v) after each of the tokens (b, t)."""
-        return self.log_table[tokens], TableState(tokens[:, -1])
+        return self.log_table[tokens], None
 
     def start(self, n: int, *, anywhere: bool = False) -> TableState:
         """n rows at the beginning of a text."""

@@ -1,0 +1,78 @@
+"""How a folder of several files is replaced without a moment in which there is none.
+
+A directory cannot be renamed over another one. So the old one steps aside to a hidden name,
+the new one takes its place, and whoever reads between the two finds the old one aside.
+"""
+
+import hashlib
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from vestige.errors import ModelError
+
+
+@contextmanager
+def replacing(directory: Path) -> Iterator[Path]:
+    """A fresh folder that takes the place of `directory` when the block ends well.
+
+    When the block raises, or the process dies, `directory` stays what it was.
+
+    Raises:
+        ModelError: the place cannot be written.
+    """
+    directory = directory.absolute()
+    fresh = directory.with_name(f".{directory.name}.{os.getpid()}")
+    try:
+        if directory.exists() and not directory.is_dir():
+            raise NotADirectoryError(f"{directory} is a file")
+        shutil.rmtree(fresh, ignore_errors=True)
+        fresh.mkdir(parents=True)
+        yield fresh
+        for file in fresh.iterdir():
+            file.chmod(0o666 & ~_umask())  # safetensors writes 0600
+        _swap(fresh, directory)
+    except OSError as error:
+        raise ModelError(
+            f"the model cannot be saved in {directory}: {error}",
+            remedy="Choose a directory that can be written, on a disk with room.",
+        ) from error
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+
+
+def standing(directory: Path) -> Path:
+    """The directory, or its former self where a kill came between the two renames."""
+    former = _aside(directory.absolute())
+    return former if not directory.exists() and former.is_dir() else directory
+
+
+def sha256(files: list[Path]) -> str:
+    """One digest, in hexadecimal, over the contents of some files."""
+    digest = hashlib.sha256()
+    for file in files:
+        with file.open("rb") as stream:
+            while block := stream.read(1 << 20):
+                digest.update(block)
+    return digest.hexdigest()
+
+
+def _swap(fresh: Path, directory: Path) -> None:
+    aside = _aside(directory)
+    if directory.exists():
+        shutil.rmtree(aside, ignore_errors=True)
+        os.replace(directory, aside)
+    os.replace(fresh, directory)
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+def _aside(directory: Path) -> Path:
+    return directory.with_name(f".{directory.name}.before")
+
+
+def _umask() -> int:
+    mask = os.umask(0o022)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,207 @@
+"""The causal Transformer of the update papers: pre-norm blocks, learned positions.
+
+Vaswani et al. (2017), "Attention Is All You Need", arXiv:1706.03762; its size here is that of
+Zanella-Béguelin et al. (2020), arXiv:1912.07942, section 3.2: 4 layers, 6 heads, hidden 192.
+
+Differs from the paper: layer norms stand before each sublayer and not after it, so that
+training needs no warm-up; positions are learned.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from vestige import _validate
+from vestige.data.vocabulary import Vocabulary
+from vestige.models.protocols import LanguageModel, require_read
+
+KeysAndValues = tuple[Tensor, Tensor]  # each (n, heads, t, head_size)
+
+
+@dataclass(frozen=True)
+class TransformerConfig:
+    """The shape of a causal Transformer.
+
+    Attributes:
+        layers: blocks of attention and feed-forward.
+        heads: attention heads; they share hidden_size evenly.
+        hidden_size: width of a token's vector throughout.
+        feed_forward: width inside a feed-forward layer.
+        max_length: tokens that it can read at most.
+        dropout: probability of dropping a unit of the input and of each sublayer's output.
+    """
+
+    layers: int = 4
+    heads: int = 6
+    hidden_size: int = 192
+    feed_forward: int = 768
+    max_length: int = 256
+    dropout: float = 0.1
+
+    def __post_init__(self) -> None:
+        _validate.positive(
+            layers=self.layers,
+            heads=self.heads,
+            hidden_size=self.hidden_size,
+            feed_forward=self.feed_forward,
+            max_length=self.max_length,
+        )
+        _validate.fraction(dropout=self.dropout)
+        if self.hidden_size % self.heads:
+            raise ValueError(
+                f"hidden_size must be a multiple of heads, got {self.hidden_size} and {self.heads}"
+            )
+
+
+@dataclass(frozen=True)
+class TransformerState:
+    """What n rows have read, as keys and values.
+
+    Attributes:
+        cache: for each layer its keys and values, each (n, heads, t, head_size).
+        hidden: (n, hidden_size), what the head reads.
+    """
+
+    cache: tuple[KeysAndValues, ...]
+    hidden: Tensor
+
+    @property
+    def has_read(self) -> bool:
+        """False before the first token of a text entered anywhere."""
+        return self.length > 0
+
+    @property
+    def length(self) -> int:
+        """t, the tokens read."""
+        return self.cache[0][0].shape[2]
+
+    def __len__(self) -> int:
+        return len(self.hidden)
+
+    def __getitem__(self, index: Tensor | slice) -> Self:
+        cache = tuple((keys[index], values[index]) for keys, values in self.cache)
+        return type(self)(cache, self.hidden[index])
+
+
+class CausalTransformer(LanguageModel):
+    """Token and position embeddings, blocks, a last norm and a linear head.
+
+    Args:
+        vocabulary: what the ids mean.
+        config: sizes and dropout.
+    """
+
+    architecture: ClassVar[str] = "transformer"
+    carries_state: ClassVar[bool] = False
+
+    def __init__(self, vocabulary: Vocabulary, config: TransformerConfig | None = None) -> None:
+        super().__init__()
+        self.vocabulary, self.config = vocabulary, config or TransformerConfig()
+        self.vocab_size = len(vocabulary)
+        width = self.config.hidden_size
+        self.embedding = nn.Embedding(self.vocab_size, width)
+        self.positions = nn.Embedding(self.config.max_length, width)
+        self.blocks = nn.ModuleList(Block(self.config) for _ in range(self.config.layers))
+        self.norm = nn.LayerNorm(width)
+        self.head = nn.Linear(width, self.vocab_size)
+        for module in self.modules():
+            if isinstance(module, nn.Linear | nn.Embedding):
+                nn.init.normal_(module.weight, std=0.02)
+            if isinstance(module, nn.Linear):
+                nn.init.zeros_(module.bias)
+
+    @property
+    def device(self) -> torch.device:
+        return self.head.weight.device
+
+    def forward(self, tokens: Tensor, state: None = None) -> tuple[Tensor, None]:
+        """Logits (b, t, v) after each of the tokens (b, t), which begin at position 0.
+
+        Raises:
+            ValueError: t is larger than max_length.
+        """
+        hidden, _ = self._read(tokens, None)
+        return self.head(hidden), None
+
+    @torch.no_grad()
+    def start(self, n: int, *, anywhere: bool = False) -> TransformerState:
+        """n rows at the beginning of a document: they have read `<eos>` alone."""
+        rows = 1 if not anywhere else n
+        shape = self.config
+        empty = self.head.weight.new_empty(rows, shape.heads, 0, shape.hidden_size // shape.heads)
+        unread = self.head.weight.new_empty(rows, shape.hidden_size)
+        state = TransformerState(((empty, empty),) * shape.layers, unread)
+        if anywhere:
+            return state
+        eos = torch.tensor([self.vocabulary.eos_id], device=self.device)
+        return self.advance(state, eos)[torch.zeros(n, dtype=torch.int64, device=self.device)]
+
+    @torch.no_grad()
+    def advance(self, state: TransformerState, tokens: Tensor) -> TransformerState:
+        """The n states after each has read one more token; tokens is int64 (n,).
+
+        Raises:
+            ValueError: the text becomes longer than max_length, or dropout is on.
+        """
+        if self.training and self.config.dropout:
+            raise ValueError("the model must be in evaluation mode, got training: call eval()")
+        hidden, cache = self._read(tokens[:, None], state)
+        return TransformerState(cache, hidden[:, 0])
+
+    @torch.no_grad()
+    def logits(self, state: TransformerState) -> Tensor:
+        """(n, v) unnormalised float32 log-probabilities of the next token."""
+        require_read(state)
+        return functional.linear(state.hidden, self.head.weight, self.head.bias).float()
+
+    def _read(
+        self, tokens: Tensor, state: TransformerState | None
+    ) -> tuple[Tensor, tuple[KeysAndValues, ...]]:
+        before = state.length if state is not None else 0
+        end = before + tokens.shape[1]
+        if end > self.config.max_length:
+            raise ValueError(
+                f"a text must have at most max_length = {self.config.max_length} tokens "
+                f"(its beginning counts as one), got {end}"
+            )
+        position = torch.arange(before, end, device=tokens.device)
+        hidden = self.embedding(tokens) + self.positions(position)
+        hidden = functional.dropout(hidden, self.config.dropout, self.training)
+        cache = []
+        for layer, block in enumerate(self.blocks):
+            hidden, read = block(hidden, state.cache[layer] if state is not None else None)
+            cache.append(read)
+        return self.norm(hidden), tuple(cache)
+
+
+class Block(nn.Module):
+    """Attention over what was read, then a feed-forward layer, each added to its input."""
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        width = config.hidden_size
+        self.heads, self.dropout = config.heads, config.dropout
+        self.attention_norm, self.feed_forward_norm = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.queries_keys_values = nn.Linear(width, 3 * width)
+        self.attention_out = nn.Linear(width, width)
+        self.expand = nn.Linear(width, config.feed_forward)
+        self.contract = nn.Linear(config.feed_forward, width)
+
+    def forward(self, hidden: Tensor, before: KeysAndValues | None) -> tuple[Tensor, KeysAndValues]:
+        """The block's output (n, t, width), and all keys and values read so far."""
+        n, t, width = hidden.shape
+        mixed = self.queries_keys_values(self.attention_norm(hidden))
+        # (n, t, 3 * width) -> three of (n, heads, t, head_size)
+        queries, keys, values = mixed.view(n, t, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        if before is not None:
+            keys, values = torch.cat([before[0], keys], 2), torch.cat([before[1], values], 2)
+        # A single query may look at everything; several come only with an empty cache.
+        attended = functional.scaled_dot_product_attention(queries, keys, values, is_causal=t > 1)
+        attended = self.attention_out(attended.transpose(1, 2).reshape(n, t, width))
+        hidden = hidden + functional.dropout(attended, self.dropout, self.training)
+        inner = functional.gelu(self.expand(self.feed_forward_norm(hidden)))
+        inner = functional.dropout(self.contract(inner), self.dropout, self.training)
+        return hidden + inner, (keys, values)
