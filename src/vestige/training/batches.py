@@ -1,0 +1,118 @@
+"""From one long stream of ids to batches of windows.
+
+Models that carry a state read the stream in `batch_size` contiguous rows, window after window
+(truncated back-propagation through time, Zaremba et al. 2014, section 4.1). Models that do not
+read the same stream as independent windows, shuffled anew every epoch.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from vestige.errors import TrainingError
+
+IGNORED = -100
+"""The target that no loss counts (`torch.nn.functional.cross_entropy`'s own default)."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Windows read side by side.
+
+    Attributes:
+        inputs: int64 (b, t) token ids.
+        targets: int64 (b, t), the token after each input; IGNORED where there is none.
+    """
+
+    inputs: Tensor
+    targets: Tensor
+
+
+@dataclass(frozen=True)
+class Windows:
+    """A stream cut into batches.
+
+    Attributes:
+        tokens: int32 (n,) ids, possibly memory-mapped.
+        batch_size: rows, or windows, in a batch.
+        sequence_length: tokens in a window.
+        contiguous: rows follow on from batch to batch, for models that carry a state.
+        device: where batches are put.
+    """
+
+    tokens: NDArray[np.int32]
+    batch_size: int
+    sequence_length: int
+    contiguous: bool
+    device: torch.device
+
+    def __post_init__(self) -> None:
+        needed = self.batch_size + 1 if self.contiguous else self.sequence_length + 1
+        if len(self.tokens) < needed:
+            raise TrainingError(
+                f"{len(self.tokens)} tokens are too few: batch_size {self.batch_size} and "
+                f"sequence_length {self.sequence_length} need at least {needed}",
+                remedy="Give more text, or a smaller batch_size or sequence_length.",
+            )
+
+    def __len__(self) -> int:
+        """Batches in an epoch."""
+        if self.contiguous:
+            return -(-self._row_length // self.sequence_length)
+        return -(-self._count // self.batch_size)
+
+    @property
+    def _row_length(self) -> int:
+        return (len(self.tokens) - 1) // self.batch_size
+
+    @property
+    def _count(self) -> int:
+        return (len(self.tokens) - 1) // self.sequence_length
+
+    def epoch(self, seed: int, number: int, *, first: int = 0) -> Iterator[Batch]:
+        """The batches of an epoch, from batch `first` on.
+
+        Args:
+            seed: with the epoch's number it decides the order of independent windows.
+            number: the epoch, from 0.
+            first: batches already read, when a training is resumed.
+        """
+        if self.contiguous:
+            starts = np.arange(self.batch_size) * self._row_length
+            for offset in range(first * self.sequence_length, self._row_length, self.sequence_length):
+                length = min(self.sequence_length, self._row_length - offset)
+                yield self._batch(starts + offset, length)
+            return
+        order = np.random.default_rng([seed, number]).permutation(self._count)
+        for begin in range(first * self.batch_size, self._count, self.batch_size):
+            chosen = order[begin : begin + self.batch_size]
+            yield self._batch(chosen * self.sequence_length, self.sequence_length)
+
+    def _batch(self, starts: NDArray[np.int64], length: int) -> Batch:
+        window = self.tokens[starts[:, None] + np.arange(length + 1)].astype(np.int64)
+        ids = torch.from_numpy(window).to(self.device, non_blocking=True)
+        return Batch(ids[:, :-1], ids[:, 1:])
+
+
+def every_token(
+    tokens: NDArray[np.int32], *, batch_size: int, sequence_length: int, device: torch.device
+) -> Iterator[Batch]:
+    """Contiguous rows that hold each of the n - 1 predictable tokens exactly once, in order.
+
+    Where the rows do not come out even, the last targets are IGNORED.
+    """
+    last = len(tokens) - 1
+    row_length = -(-last // batch_size)
+    starts = np.arange(batch_size) * row_length
+    for offset in range(0, row_length, sequence_length):
+        length = min(sequence_length, row_length - offset)
+        index = starts[:, None] + offset + np.arange(length + 1)
+        window = tokens[np.minimum(index, last)].astype(np.int64)
+        targets = np.where(index[:, 1:] <= last, window[:, 1:], IGNORED)
+        yield Batch(
+            torch.from_numpy(window[:, :-1]).to(device), torch.from_numpy(targets).to(device)
+        )

@@ -1,0 +1,275 @@
+"""A training on disk, so that it can go on to the same bits after any interruption.
+
+    training.json            what is being trained, on what and how; written first
+    checkpoint.safetensors   everything the next step depends on, in one file
+    history.json             a record an epoch, for people and plots
+    log.jsonl                a line every few steps, for people and plots
+    model/                   the best model; the last thing written
+
+Every file but the log is written beside its place and renamed into it, so that a kill at any
+moment leaves the one before. Chance is part of the checkpoint: torch's generators stand in it.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from vestige.data.encoded import EncodedCorpus
+from vestige.errors import TrainingError
+from vestige.models.protocols import LanguageModel
+from vestige.training.history import EpochRecord
+
+IDENTITY, CHECKPOINT = "training.json", "checkpoint.safetensors"
+HISTORY, LOG, MODEL = "history.json", "log.jsonl", "model"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Position:
+    """How far a training has come, apart from what model and optimizer hold.
+
+    Attributes:
+        step: steps taken.
+        loss: float64 scalar, the summed loss of this epoch's tokens, in nats.
+        tokens: how many that were.
+        state: what the model carries into the next window; None at the start of an epoch.
+        epochs: records of the finished epochs.
+        best: the weights of the best epoch so far; empty without validation data.
+        stopped: a StopFn has ended the training.
+    """
+
+    step: int
+    loss: Tensor
+    tokens: int
+    state: Any
+    epochs: tuple[EpochRecord, ...]
+    best: Mapping[str, Tensor]
+    stopped: bool = False
+
+
+def weights(model: LanguageModel) -> dict[str, Tensor]:
+    """What a training changes: trainable parameters, each once, and buffers."""
+    found = {name: p.detach() for name, p in model.named_parameters() if p.requires_grad}
+    return found | dict(model.named_buffers())
+
+
+@torch.no_grad()
+def restore(model: LanguageModel, kept: Mapping[str, Tensor]) -> None:
+    """Copy weights into a model, in place."""
+    for name, tensor in weights(model).items():
+        tensor.copy_(kept[name])
+
+
+def save(
+    directory: Path, position: Position, model: LanguageModel, optimizer: torch.optim.Optimizer
+) -> None:
+    """Replace the checkpoint, at once."""
+    tensors = {f"model.{name}": tensor for name, tensor in weights(model).items()}
+    tensors |= {f"best.{name}": tensor for name, tensor in position.best.items()}
+    tensors |= {f"state.{name}": tensor for name, tensor in _tensors(position.state).items()}
+    for index, moments in optimizer.state_dict()["state"].items():
+        tensors |= {f"optimizer.{index}.{name}": moments[name] for name in moments}
+    tensors["loss"] = position.loss
+    tensors["chance.cpu"] = torch.get_rng_state()
+    if model.device.type == "cuda":
+        tensors["chance.cuda"] = torch.cuda.get_rng_state(model.device)
+    facts = {
+        "step": position.step,
+        "tokens": position.tokens,
+        "stopped": position.stopped,
+        "epochs": [asdict(record) for record in position.epochs],
+    }
+    temporary = directory / f".{CHECKPOINT}"
+    save_file(
+        {name: tensor.contiguous() for name, tensor in tensors.items()},
+        temporary,
+        metadata={"position": json.dumps(facts)},
+    )
+    _put(temporary, directory / CHECKPOINT)
+
+
+def load(
+    directory: Path, model: LanguageModel, optimizer: torch.optim.Optimizer
+) -> Position | None:
+    """Put model, optimizer and chance back where the checkpoint left them.
+
+    Returns:
+        The position, or None when the training was interrupted before its first checkpoint.
+
+    Raises:
+        TrainingError: the checkpoint is not whole.
+    """
+    path = directory / CHECKPOINT
+    if not path.exists():
+        return None
+    try:
+        with safe_open(path, framework="pt") as file:
+            facts = json.loads(file.metadata()["position"])
+            # Clones lie where torch's own allocator puts tensors: views into the file may not be
+            # aligned, and vector kernels round their unaligned ends differently.
+            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}
+        restore(model, _under("model", tensors))
+        _load_optimizer(optimizer, _under("optimizer", tensors))
+        torch.set_rng_state(tensors["chance.cpu"])
+        if model.device.type == "cuda" and "chance.cuda" in tensors:
+            torch.cuda.set_rng_state(tensors["chance.cuda"], model.device)
+        return Position(
+            step=facts["step"],
+            loss=tensors["loss"].to(model.device),
+            tokens=facts["tokens"],
+            state=_carried(model, _under("state", tensors)),
+            epochs=tuple(EpochRecord(**record) for record in facts["epochs"]),
+            best={k: v.to(model.device) for k, v in _under("best", tensors).items()},
+            stopped=facts["stopped"],
+        )
+    except (SafetensorError, OSError, KeyError, TypeError, ValueError, RuntimeError) as error:
+        raise TrainingError(
+            f"{path} is not a whole checkpoint of this training ({error})",
+            remedy="Start again in a new directory.",
+        ) from error
+
+
+def identity(
+    model: LanguageModel,
+    data: EncodedCorpus,
+    validation: EncodedCorpus | None,
+    settings: Mapping[str, object],
+) -> dict[str, object]:
+    """What a training is: two with the same identity end in the same bits."""
+    return {
+        "format": 1,
+        **settings,
+        "data": _corpus_hash(data),
+        "validation data": None if validation is None else _corpus_hash(validation),
+        "model architecture": model.architecture,
+        "model vocabulary": model.vocabulary.fingerprint(),
+        "model weights at the start": _hash(_named_bytes(weights(model))),
+    }
+
+
+def open_directory(directory: Path, asked: Mapping[str, object], *, resume: bool) -> None:
+    """Claim a directory for a training, or make sure that it holds this very training.
+
+    Raises:
+        TrainingError: it holds a training and `resume` is off, or it holds another one.
+    """
+    path = directory / IDENTITY
+    if not path.exists():
+        if (directory / MODEL).exists() or (directory / CHECKPOINT).exists():
+            raise TrainingError(
+                f"{directory} holds a model, but not the training that made it",
+                remedy="Train into a new directory.",
+            )
+        directory.mkdir(parents=True, exist_ok=True)
+        write_json(path, asked)
+        return
+    if not resume:
+        raise TrainingError(
+            f"{directory} already holds a training",
+            remedy="Resume it (--resume), or train into a new directory.",
+        )
+    try:
+        before = json.loads(path.read_text("utf-8"))
+        differing = _differences(before, json.loads(json.dumps(asked)))
+    except (ValueError, AttributeError) as error:
+        raise TrainingError(
+            f"{path} does not describe a training ({error})",
+            remedy="Start again in a new directory.",
+        ) from error
+    if differing:
+        raise TrainingError(
+            f"{directory} holds another training: {'; '.join(differing)}",
+            remedy="Resume with the same settings, data and model, or train into a new directory.",
+        )
+
+
+def write_json(path: Path, content: object) -> None:
+    """Replace a JSON file, at once."""
+    temporary = path.with_name(f".{path.name}")
+    temporary.write_text(json.dumps(content, indent=2) + "\n", "utf-8")
+    _put(temporary, path)
+
+
+def cut_log(directory: Path, step: int) -> None:
+    """Drop log lines past a step, and the half line that a kill may have left."""
+    path = directory / LOG
+    if not path.exists():
+        return
+    lines = [line for line in path.read_text("utf-8").splitlines() if line.endswith("}")]
+    kept = [line for line in lines if json.loads(line)["step"] <= step]
+    temporary = path.with_name(f".{path.name}")
+    temporary.write_text("".join(f"{line}\n" for line in kept), "utf-8")
+    _put(temporary, path)
+
+
+def _put(temporary: Path, path: Path) -> None:
+    with temporary.open("rb") as file:
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+
+
+def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    start = f"{prefix}."
+    return {k.removeprefix(start): v for k, v in tensors.items() if k.startswith(start)}
+
+
+def _tensors(state: Any) -> dict[str, Tensor]:
+    if state is None:
+        return {}
+    values = {field.name: getattr(state, field.name) for field in fields(state)}
+    return {name: value for name, value in values.items() if isinstance(value, Tensor)}
+
+
+def _carried(model: LanguageModel, tensors: Mapping[str, Tensor]) -> Any:
+    """The carried state: one of the model's own, with the tensors that were saved."""
+    if not tensors:
+        return None
+    return replace(model.start(1), **{k: v.to(model.device) for k, v in tensors.items()})
+
+
+def _load_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
+    state: dict[int, dict[str, Tensor]] = {}
+    for key, tensor in tensors.items():
+        index, name = key.split(".", 1)
+        state.setdefault(int(index), {})[name] = tensor
+    optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
+
+
+def _differences(before: Any, now: Any, where: str = "") -> list[str]:
+    if isinstance(before, dict) and isinstance(now, dict):
+        keys = sorted(before.keys() | now.keys())
+        inside = f"{where}." if where else ""
+        return [
+            line
+            for key in keys
+            for line in _differences(before.get(key), now.get(key), f"{inside}{key}")
+        ]
+    if before == now:
+        return []
+    shown = [value[:12] if isinstance(value, str) else value for value in (before, now)]
+    return [f"{where} was {shown[0]}, is {shown[1]}"]
+
+
+def _corpus_hash(data: EncodedCorpus) -> str:
+    return _hash(iter([data.tokens.data, data.offsets.data]))
+
+
+def _named_bytes(tensors: Mapping[str, Tensor]) -> Iterator[bytes | memoryview]:
+    for name, tensor in tensors.items():
+        yield f"{name} {tuple(tensor.shape)} {tensor.dtype} ".encode()
+        yield tensor.cpu().contiguous().flatten().view(torch.uint8).numpy().data
+
+
+def _hash(parts: Iterator[bytes | memoryview]) -> str:
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(part)
+    return digest.hexdigest()

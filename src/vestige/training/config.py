@@ -1,0 +1,79 @@
+"""What a training is asked to do, and the learning rate that follows from it."""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from vestige import _validate
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingConfig:
+    """Everything that decides a training apart from model, data, step and stop.
+
+    Attributes:
+        seed: drives dropout, window order and whatever a step draws.
+        epochs: passes over the data.
+        batch_size: rows read side by side.
+        sequence_length: tokens between two updates; gradients do not reach further back.
+        optimizer: "adam" or "sgd" (without momentum).
+        learning_rate: before the schedule and after the warm-up.
+        schedule: "constant"; "step", times `decay` for every epoch after the first `decay_after`;
+            "cosine", falling to zero at the last step.
+        decay: factor of the step schedule.
+        decay_after: epochs at the full rate in the step schedule.
+        warmup_steps: steps over which the rate climbs linearly from zero.
+        max_grad_norm: the gradient's L2 norm is cut to this; None leaves it alone.
+        precision: "auto", "float32" or "bfloat16" (see `precision.choose_precision`).
+        checkpoint_every: steps between two checkpoints; each epoch ends with one as well.
+
+    Raises:
+        ValueError: a value is out of range.
+    """
+
+    seed: int
+    epochs: int = 6
+    batch_size: int = 20
+    sequence_length: int = 35
+    optimizer: Literal["adam", "sgd"] = "adam"
+    learning_rate: float = 1e-3
+    schedule: Literal["constant", "step", "cosine"] = "constant"
+    decay: float = 0.5
+    decay_after: int = 4
+    warmup_steps: int = 0
+    max_grad_norm: float | None = 5.0
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    checkpoint_every: int = 500
+
+    def __post_init__(self) -> None:
+        _validate.at_least(1, epochs=self.epochs, batch_size=self.batch_size)
+        _validate.at_least(1, sequence_length=self.sequence_length)
+        _validate.at_least(1, checkpoint_every=self.checkpoint_every)
+        _validate.at_least(0, seed=self.seed, warmup_steps=self.warmup_steps)
+        _validate.at_least(0, decay_after=self.decay_after)
+        _validate.positive(learning_rate=self.learning_rate, decay=self.decay)
+        _validate.one_of(("adam", "sgd"), optimizer=self.optimizer)
+        _validate.one_of(("constant", "step", "cosine"), schedule=self.schedule)
+        _validate.one_of(("auto", "float32", "bfloat16"), precision=self.precision)
+        if self.max_grad_norm is not None:
+            _validate.positive(max_grad_norm=self.max_grad_norm)
+
+
+def learning_rate(config: TrainingConfig, step: int, *, steps_per_epoch: int) -> float:
+    """The rate of one step, counted from 0.
+
+    Example:
+        >>> config = TrainingConfig(
+        ...     seed=0, learning_rate=1.0, schedule="step", decay=0.5, decay_after=2
+        ... )
+        >>> [learning_rate(config, step, steps_per_epoch=1) for step in range(5)]
+        [1.0, 1.0, 0.5, 0.25, 0.125]
+    """
+    rate = config.learning_rate
+    if config.schedule == "step":
+        rate *= config.decay ** max(0, step // steps_per_epoch + 1 - config.decay_after)
+    elif config.schedule == "cosine":
+        rate *= (1 + math.cos(math.pi * step / (config.epochs * steps_per_epoch))) / 2
+    if step < config.warmup_steps:
+        rate *= (step + 1) / config.warmup_steps
+    return rate

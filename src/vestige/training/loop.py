@@ -1,0 +1,283 @@
+"""How a model learns a text: one loop for every training, with two doors for defences.
+
+Truncated back-propagation through time over contiguous rows for models that carry a state
+(Zaremba et al. 2014, "Recurrent Neural Network Regularization", arXiv:1409.2329), shuffled
+windows for the others; the best epoch on validation data is kept.
+"""
+
+import json
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import torch
+
+from vestige.data.encoded import EncodedCorpus
+from vestige.errors import TrainingError
+from vestige.models.checkpoints import save_model
+from vestige.models.protocols import LanguageModel
+from vestige.training import checkpoint
+from vestige.training.batches import Windows
+from vestige.training.checkpoint import Position
+from vestige.training.config import TrainingConfig, learning_rate
+from vestige.training.evaluate import evaluate
+from vestige.training.history import EpochRecord, StopFn, TrainingHistory, best_epoch
+from vestige.training.precision import choose_precision
+from vestige.training.steps import StepFn, plain_step
+
+__all__ = [
+    "EpochRecord",
+    "ProgressFn",
+    "StepFn",
+    "StopFn",
+    "TrainingConfig",
+    "TrainingHistory",
+    "plain_step",
+    "train",
+]
+
+ProgressFn = Callable[[int, int, float, float], None]
+"""Told every few steps: step, steps in all, mean loss since last told, tokens per second."""
+
+REPORT_EVERY = 10
+"""Steps between two looks at the loss: each makes an accelerator wait."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Run:
+    """What stays the same from the first step to the last."""
+
+    model: LanguageModel
+    windows: Windows
+    validation: EncodedCorpus | None
+    config: TrainingConfig
+    directory: Path | None
+    optimizer: torch.optim.Optimizer
+    step: StepFn
+    stop: StopFn
+    progress: ProgressFn | None
+
+    @property
+    def steps(self) -> int:
+        return self.config.epochs * len(self.windows)
+
+
+def train(
+    model: LanguageModel,
+    data: EncodedCorpus,
+    *,
+    config: TrainingConfig,
+    validation: EncodedCorpus | None = None,
+    directory: Path | None = None,
+    step: StepFn | None = None,
+    stop: StopFn | None = None,
+    resume: bool = False,
+    progress: ProgressFn | None = None,
+) -> TrainingHistory:
+    """Train a model in place, on the device where it is; it ends with its best epoch's weights.
+
+    Same model, data, configuration and machine give the same bits, interrupted or not. The
+    caller's random numbers are left as they were.
+
+    Args:
+        model: what is trained; parameters with requires_grad off stay as they are.
+        data: the text.
+        config: how.
+        validation: text that decides which epoch is best; without it the last is.
+        directory: where checkpoints, history, log and at last `model/` are written.
+        step: how a batch becomes a gradient; a `plain_step` unless a defence enters here.
+        stop: asked after each epoch with all records so far; True ends the training.
+        resume: go on with the training in `directory`, if it holds one.
+        progress: told every few steps.
+
+    Returns:
+        One record an epoch.
+
+    Raises:
+        TrainingError: the data is too short, the loss is no longer finite, `directory` holds a
+            training that may not be resumed, or its checkpoint is broken.
+        ValueError: `resume` without `directory`.
+    """
+    if resume and directory is None:
+        raise ValueError("resume must come with the directory of a training, got directory=None")
+    windows = Windows(
+        data.tokens, config.batch_size, config.sequence_length, model.carries_state, model.device
+    )
+    precision = choose_precision(config.precision, model.device)
+    run = _Run(
+        model=model,
+        windows=windows,
+        validation=validation,
+        config=config,
+        directory=directory,
+        optimizer=_optimizer(model, config),
+        step=step or plain_step(max_grad_norm=config.max_grad_norm, precision=precision),
+        stop=stop or _never,
+        progress=progress,
+    )
+    if directory is not None:
+        settings = {
+            "config": asdict(config),
+            "precision": str(precision),
+            "step": _name(run.step),
+            "stop": _name(run.stop),
+        }
+        asked = checkpoint.identity(model, data, validation, settings)
+        checkpoint.open_directory(directory, asked, resume=resume)
+    devices = [model.device] if model.device.type == "cuda" else []
+    with torch.random.fork_rng(devices=devices):
+        torch.manual_seed(config.seed)
+        position = _run(run)
+    return TrainingHistory(
+        epochs=position.epochs, best_epoch=best_epoch(position.epochs), stopped=position.stopped
+    )
+
+
+def _run(run: _Run) -> Position:
+    position = None
+    if run.directory is not None:
+        position = checkpoint.load(run.directory, run.model, run.optimizer)
+        checkpoint.cut_log(run.directory, 0 if position is None else position.step)
+    if position is None:
+        zero = torch.zeros((), dtype=torch.float64, device=run.model.device)
+        position = Position(step=0, loss=zero, tokens=0, state=None, epochs=(), best={})
+    while position.step < run.steps and not position.stopped:
+        position = _close_epoch(run, _read_epoch(run, position))
+    if position.best:
+        checkpoint.restore(run.model, position.best)
+    run.model.eval()
+    if run.directory is not None and not (run.directory / checkpoint.MODEL).exists():
+        save_model(run.model, run.directory / checkpoint.MODEL)
+    return position
+
+
+def _read_epoch(run: _Run, position: Position) -> Position:
+    """The steps from a position to the end of its epoch."""
+    model, optimizer, size = run.model.train(), run.optimizer, len(run.windows)
+    step, tokens, state = position.step, position.tokens, position.state
+    loss, told = position.loss.clone(), _Told(position)
+    epoch, first = divmod(step, size)
+    for batch in run.windows.epoch(run.config.seed, epoch, first=first):
+        rate = learning_rate(run.config, step, steps_per_epoch=size)
+        for group in optimizer.param_groups:
+            group["lr"] = rate
+        optimizer.zero_grad(set_to_none=True)
+        mean, carried = run.step(model, batch, state)
+        optimizer.step()
+        state = carried if model.carries_state else None
+        step, tokens = step + 1, tokens + batch.targets.numel()
+        loss += mean.double() * batch.targets.numel()
+        if step % REPORT_EVERY == 0 or step % size == 0:
+            told.tell(run, step, tokens, loss.item(), rate)
+        if step % run.config.checkpoint_every == 0 and step % size:
+            position = replace(position, step=step, loss=loss, tokens=tokens, state=state)
+            _save(run, position)
+    return replace(position, step=step, loss=loss, tokens=tokens, state=None)
+
+
+def _close_epoch(run: _Run, position: Position) -> Position:
+    """Evaluate, remember the best weights, ask whether to stop, write it all down."""
+    scores = None
+    if run.validation is not None:
+        scores = evaluate(
+            run.model,
+            run.validation,
+            batch_size=run.config.batch_size,
+            sequence_length=run.config.sequence_length,
+        )
+        if math.isnan(scores.perplexity):
+            raise _not_finite(run, position.step)
+    size = len(run.windows)
+    record = EpochRecord(
+        epoch=position.step // size,
+        step=position.step,
+        learning_rate=learning_rate(run.config, position.step - 1, steps_per_epoch=size),
+        perplexity=math.exp(min(position.loss.item() / position.tokens, 700)),
+        validation_perplexity=scores and scores.perplexity,
+        validation_accuracy=scores and scores.accuracy,
+    )
+    epochs = (*position.epochs, record)
+    best = position.best
+    if scores is not None and best_epoch(epochs) == len(epochs):
+        best = {name: tensor.clone() for name, tensor in checkpoint.weights(run.model).items()}
+    position = replace(
+        position,
+        loss=torch.zeros_like(position.loss),
+        tokens=0,
+        epochs=epochs,
+        best=best,
+        stopped=position.step < run.steps and run.stop(epochs),
+    )
+    _save(run, position)
+    return position
+
+
+def _save(run: _Run, position: Position) -> None:
+    sound = torch.stack([w.isfinite().all() for w in checkpoint.weights(run.model).values()])
+    if not sound.all() or not position.loss.isfinite():
+        raise _not_finite(run, position.step)
+    if run.directory is not None:
+        checkpoint.save(run.directory, position, run.model, run.optimizer)
+        history = [asdict(record) for record in position.epochs]
+        checkpoint.write_json(run.directory / checkpoint.HISTORY, history)
+
+
+class _Told:
+    """What was last told of the loss, so that the next line covers the steps since."""
+
+    def __init__(self, position: Position) -> None:
+        self.tokens, self.loss = position.tokens, position.loss.item()
+        self.at = time.perf_counter()
+
+    def tell(self, run: _Run, step: int, tokens: int, loss: float, rate: float) -> None:
+        """Add a line to the log and call `progress`.
+
+        Raises:
+            TrainingError: the loss is not finite.
+        """
+        if not math.isfinite(loss):
+            raise _not_finite(run, step)
+        now, read = time.perf_counter(), tokens - self.tokens
+        mean, speed = (loss - self.loss) / read, read / (now - self.at)
+        self.tokens, self.loss, self.at = tokens, loss, now
+        if run.directory is not None:
+            line = {
+                "step": step,
+                "loss": mean,
+                "learning_rate": rate,
+                "tokens_per_second": round(speed, 1),
+            }
+            with (run.directory / checkpoint.LOG).open("a", encoding="utf-8") as log:
+                log.write(json.dumps(line) + "\n")
+        if run.progress is not None:
+            run.progress(step, run.steps, mean, speed)
+
+
+def _optimizer(model: LanguageModel, config: TrainingConfig) -> torch.optim.Optimizer:
+    trainable = [p for p in model.parameters() if p.requires_grad]
+    if not trainable:
+        raise TrainingError(
+            "No parameter of the model is trainable",
+            remedy="Switch requires_grad on for the parameters to train.",
+        )
+    if config.optimizer == "adam":
+        return torch.optim.Adam(trainable, lr=config.learning_rate, fused=True)
+    return torch.optim.SGD(trainable, lr=config.learning_rate, fused=True)
+
+
+def _not_finite(run: _Run, step: int) -> TrainingError:
+    kept = f"; the last good checkpoint is in {run.directory}" if run.directory else ""
+    return TrainingError(
+        f"The loss or a weight is no longer finite at step {step}{kept}",
+        remedy=f"Train again with a learning_rate lower than {run.config.learning_rate:g}.",
+    )
+
+
+def _never(records: Sequence[EpochRecord]) -> bool:
+    return False
+
+
+def _name(function: object) -> str:
+    return str(getattr(function, "__qualname__", type(function).__qualname__))
