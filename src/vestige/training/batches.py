@@ -83,7 +83,9 @@ class Windows:
         """
         if self.contiguous:
             starts = np.arange(self.batch_size) * self._row_length
-            for offset in range(first * self.sequence_length, self._row_length, self.sequence_length):
+            for offset in range(
+                first * self.sequence_length, self._row_length, self.sequence_length
+            ):
                 length = min(self.sequence_length, self._row_length - offset)
                 yield self._batch(starts + offset, length)
             return
