@@ -5,6 +5,7 @@ Models that carry a state read the stream in `batch_size` contiguous rows, windo
 read the same stream as independent windows, shuffled anew every epoch.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -62,8 +63,8 @@ class Windows:
     def __len__(self) -> int:
         """Batches in an epoch."""
         if self.contiguous:
-            return -(-self._row_length // self.sequence_length)
-        return -(-self._count // self.batch_size)
+            return math.ceil(self._row_length / self.sequence_length)
+        return math.ceil(self._count / self.batch_size)
 
     @property
     def _row_length(self) -> int:
@@ -108,7 +109,7 @@ def every_token(
     Where the rows do not come out even, the last targets are IGNORED.
     """
     last = len(tokens) - 1
-    row_length = -(-last // batch_size)
+    row_length = math.ceil(last / batch_size)
     starts = np.arange(batch_size) * row_length
     for offset in range(0, row_length, sequence_length):
         length = min(sequence_length, row_length - offset)

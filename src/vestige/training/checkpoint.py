@@ -115,7 +115,7 @@ def load(
             facts = json.loads(file.metadata()["position"])
             # Clones lie where torch's own allocator puts tensors: views into the file may not be
             # aligned, and vector kernels round their unaligned ends differently.
-            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}
+            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
         restore(model, _under("model", tensors))
         _load_optimizer(optimizer, _under("optimizer", tensors))
         torch.set_rng_state(tensors["chance.cpu"])

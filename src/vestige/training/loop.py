@@ -64,7 +64,7 @@ class _Run:
         return self.config.epochs * len(self.windows)
 
 
-def train(
+def train(  # noqa: PLR0913 - a defence's two doors come on top of eight
     model: LanguageModel,
     data: EncodedCorpus,
     *,
@@ -195,8 +195,8 @@ def _close_epoch(run: _Run, position: Position) -> Position:
         step=position.step,
         learning_rate=learning_rate(run.config, position.step - 1, steps_per_epoch=size),
         perplexity=math.exp(min(position.loss.item() / position.tokens, 700)),
-        validation_perplexity=scores and scores.perplexity,
-        validation_accuracy=scores and scores.accuracy,
+        validation_perplexity=None if scores is None else scores.perplexity,
+        validation_accuracy=None if scores is None else scores.accuracy,
     )
     epochs = (*position.epochs, record)
     best = position.best

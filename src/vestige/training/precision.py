@@ -22,7 +22,7 @@ def choose_precision(
 def multiplies_bfloat16(device: torch.device) -> bool:
     """Whether the device has bfloat16 matrix products in hardware."""
     if device.type == "cuda":
-        return torch.cuda.is_bf16_supported(including_emulation=False)
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     if device.type == "cpu":
         flags = torch.cpu.get_capabilities()
         return bool(flags.get("amx_bf16") or flags.get("avx512_bf16"))

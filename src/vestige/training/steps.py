@@ -2,8 +2,8 @@
 
 A StepFn runs the model on one batch, leaves a gradient in every trainable parameter's `.grad`
 (clipped, noised, whatever it is for) and returns the batch's mean loss and the state to carry on,
-both cut from the graph; the loop then lets the optimizer move. It draws chance from torch's global generators only: those are
-seeded by the loop and held in its checkpoints.
+both cut from the graph; the loop then lets the optimizer move. It draws chance from torch's
+global generators only: those are seeded by the loop and held in its checkpoints.
 """
 
 from collections.abc import Callable
