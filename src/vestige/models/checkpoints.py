@@ -25,7 +25,7 @@ from safetensors.torch import save_model as save_weights
 
 from vestige.data.vocabulary import Vocabulary, load_vocabulary
 from vestige.errors import IncompatibleModels, ModelError, VestigeError
-from vestige.models.folders import replacing, sha256, standing
+from vestige.models.folders import model_folder, replacing, sha256
 from vestige.models.lstm import LSTMConfig, LSTMLanguageModel
 from vestige.models.protocols import LanguageModel, NextToken, choose_device
 from vestige.models.table import TableModel
@@ -68,9 +68,7 @@ def save_model(model: LanguageModel, directory: str | Path) -> None:
     """
     with replacing(Path(directory)) as folder:
         if model.architecture not in BUILDERS:
-            from vestige.models import hugging_face  # transformers only where it is needed
-
-            hugging_face.save(model, folder)
+            _save_hugging_face(model, folder)
             return
         config = getattr(model, "config", None)
         model.vocabulary.save(folder)
@@ -86,46 +84,55 @@ def save_model(model: LanguageModel, directory: str | Path) -> None:
         (folder / DESCRIPTION).write_text(json.dumps(description, indent=2) + "\n", "utf-8")
 
 
-def load_model(path: str | Path, *, device: str = "auto") -> LanguageModel:
+def load_model(
+    path: str | Path,
+    *,
+    device: str = "auto",
+    base: str | Path | None = None,
+    merge: bool = False,
+) -> LanguageModel:
     """Read a model, ready for attacks: on its device and in evaluation mode.
 
     Args:
         path: a Vestige checkpoint, a training's output directory, a Hugging Face causal
             language model (folder or hub name) or a PEFT adapter folder.
         device: "auto" (CUDA, else CPU) or a torch device.
+        base: for an adapter: its base, if not where the adapter says.
+        merge: for an adapter: fold it into its base's weights instead of keeping it active.
 
     Raises:
         ModelError: nothing there, or not a whole and unchanged model; says which file and why.
         ValueError: this machine has no such device.
     """
-    where, folder = choose_device(device), standing(Path(path))
+    where, folder = choose_device(device), model_folder(path)
+    model: LanguageModel
     if (folder / DESCRIPTION).is_file():
         model = _load_checkpoint(folder)
-    elif folder.is_dir() and standing(folder / "model").is_dir():
-        return load_model(folder / "model", device=device)
-    elif (folder / "config.json").is_file() or (folder / "adapter_config.json").is_file():
-        from vestige.models import hugging_face
+    elif (folder / "adapter_config.json").is_file():
+        from vestige.models.lora import load_adapter
 
-        model = hugging_face.load(folder)
-    elif not folder.exists() and HUB_NAME.fullmatch(str(path)):
-        from vestige.models import hugging_face
+        model = load_adapter(folder, base=base, merge=merge)
+    elif (folder / "config.json").is_file() or _on_hub(path):
+        from vestige.models.hugging_face import load
 
-        model = hugging_face.load(str(path))
+        model = load(folder if folder.is_dir() else str(path))
     else:
         raise _not_a_model(folder)
     return model.to(where).eval()
 
 
 def fingerprint(path: str | Path) -> str:
-    """SHA-256, in hexadecimal, over the weight files of a saved model.
+    """SHA-256, in hexadecimal, over the weight files of a saved model; of an adapter, its own.
 
     Raises:
         ModelError: no weight file there.
     """
-    folder = standing(Path(path))
+    folder = model_folder(path)
+    if _on_hub(path):
+        from vestige.models.hugging_face import downloaded
+
+        folder = downloaded(str(path)) or folder
     files = sorted(folder.glob("*.safetensors"))
-    if not files and standing(folder / "model").is_dir():
-        return fingerprint(folder / "model")
     if not files:
         raise _not_a_model(folder)
     return sha256(files)
@@ -204,6 +211,18 @@ def _vocabulary(folder: Path, expected: str) -> Vocabulary:
             f"the vocabulary in {folder} is not the one that {DESCRIPTION} names", remedy=SAVE_AGAIN
         )
     return vocabulary
+
+
+def _save_hugging_face(model: LanguageModel, folder: Path) -> None:
+    from vestige.models.hugging_face import HuggingFaceLanguageModel, save
+
+    if not isinstance(model, HuggingFaceLanguageModel):
+        raise ValueError(f"model must be of a known architecture, got {model.architecture!r}")
+    save(model, folder)
+
+
+def _on_hub(path: str | Path) -> bool:
+    return not Path(path).exists() and HUB_NAME.fullmatch(str(path)) is not None
 
 
 def _not_a_model(path: Path) -> ModelError:

@@ -13,6 +13,8 @@ from pathlib import Path
 
 from vestige.errors import ModelError
 
+DESCRIPTIONS = ("model.json", "config.json", "adapter_config.json")
+
 
 @contextmanager
 def replacing(directory: Path) -> Iterator[Path]:
@@ -24,7 +26,7 @@ def replacing(directory: Path) -> Iterator[Path]:
         ModelError: the place cannot be written.
     """
     directory = directory.absolute()
-    fresh = directory.with_name(f".{directory.name}.{os.getpid()}")
+    fresh = directory.with_name(f".{directory.name}.new")
     try:
         if directory.exists() and not directory.is_dir():
             raise NotADirectoryError(f"{directory} is a file")
@@ -47,6 +49,14 @@ def standing(directory: Path) -> Path:
     """The directory, or its former self where a kill came between the two renames."""
     former = _aside(directory.absolute())
     return former if not directory.exists() and former.is_dir() else directory
+
+
+def model_folder(path: str | Path) -> Path:
+    """Where the model's files are: at `path`, or in its "model" where a training wrote it."""
+    folder = standing(Path(path))
+    inner = standing(folder / "model")
+    described = any((folder / name).is_file() for name in DESCRIPTIONS)
+    return inner if inner.is_dir() and not described else folder
 
 
 def sha256(files: list[Path]) -> str:

@@ -1,0 +1,260 @@
+"""Hugging Face causal language models, and LoRA adapters on them, behind the house's face.
+
+Body and head are called apart: the state keeps the last hidden vector of each row, so that
+`log_probs` applies the head to the rows it is asked for and memory never holds rows x
+vocabulary. Models whose head does more than that (scaled or capped logits) keep their logits.
+
+LoRA: Hu et al. (2021), "Low-Rank Adaptation of Large Language Models", arXiv:2106.09685.
+
+Never runs code from a model's folder and never reads pickle.
+"""
+
+import copy
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import torch
+from torch import Tensor, nn
+from transformers.cache_utils import DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
+
+from vestige.data.subwords import SubwordVocabulary
+from vestige.errors import ModelError
+from vestige.models.protocols import LanguageModel, require_read
+
+PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt")
+REMEDY = (
+    "Give the folder of a whole causal language model (config.json, *.safetensors, "
+    "tokenizer.json), or a hub name that can be reached or was downloaded before."
+)
+
+
+@dataclass(frozen=True)
+class CacheState:
+    """What n rows have read, as the layers of a `DynamicCache` that nobody writes to.
+
+    Attributes:
+        layers: the cache's layers; each row of their keys and values is a row of the state.
+        output: (n, d) last hidden vectors, or (n, v) logits where the head cannot be apart.
+        length: tokens read.
+    """
+
+    layers: tuple[DynamicLayer, ...]
+    output: Tensor
+    length: int
+
+    @property
+    def has_read(self) -> bool:
+        """False before the first token of a text entered anywhere."""
+        return self.length > 0
+
+    def __len__(self) -> int:
+        return len(self.output)
+
+    def __getitem__(self, index: Tensor | slice) -> Self:
+        layers = tuple(copy.copy(layer) for layer in self.layers)
+        for layer in layers:
+            layer.batch_select_indices(index)
+        return type(self)(layers, self.output[index], self.length)
+
+
+class HuggingFaceLanguageModel(LanguageModel):
+    """A `transformers` causal language model, or a `PeftModel` around one.
+
+    Args:
+        network: the model; its parameters are used as they are, not copied.
+        vocabulary: its tokenizer.
+
+    Raises:
+        ModelError: the network keeps what it has read in a form that cannot be sliced, or has
+            fewer outputs than the tokenizer has tokens.
+    """
+
+    architecture: ClassVar[str] = "hugging-face"
+    carries_state: ClassVar[bool] = False
+    network: nn.Module
+    vocabulary: SubwordVocabulary
+
+    def __init__(self, network: nn.Module, vocabulary: SubwordVocabulary) -> None:
+        super().__init__()
+        self.network, self.vocabulary = network, vocabulary
+        plain = self._plain()
+        self.settings = plain.config.get_text_config(decoder=True)
+        self.vocab_size = int(self.settings.vocab_size)
+        if len(vocabulary) > self.vocab_size:
+            raise ModelError(
+                f"the tokenizer has {len(vocabulary)} tokens, the model only {self.vocab_size} "
+                "outputs",
+                remedy="Give the tokenizer that the model was trained with.",
+            )
+        self._require_plain_cache()
+        self.separate_head = self._head_is_separate()
+        self.training = network.training
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.network.parameters()).device
+
+    @property
+    def adapted(self) -> bool:
+        """Whether this is an adapter on a base rather than a whole model."""
+        return hasattr(self.network, "peft_config")
+
+    def forward(self, tokens: Tensor, state: None = None) -> tuple[Tensor, None]:
+        """Logits (b, t, v) after each of the tokens (b, t)."""
+        return self.network(input_ids=tokens, use_cache=False).logits, None
+
+    @torch.no_grad()
+    def start(self, n: int, *, anywhere: bool = False) -> CacheState:
+        """n rows at the beginning of a text: they have read `<bos>`, or `<eos>` without one."""
+        rows = n if anywhere else 1
+        empty = torch.empty(rows, 0, device=self.device)
+        state = CacheState(tuple(DynamicCache(config=self.settings).layers), empty, 0)
+        if anywhere:
+            return state
+        bos = self.vocabulary.tokenizer.bos_token_id
+        first = torch.tensor([self.vocabulary.eos_id if bos is None else bos], device=self.device)
+        return self.advance(state, first)[torch.zeros(n, dtype=torch.int64, device=self.device)]
+
+    @torch.no_grad()
+    def advance(self, state: CacheState, tokens: Tensor) -> CacheState:
+        """The n states after each has read one more token; tokens is int64 (n,).
+
+        Raises:
+            ValueError: the text becomes longer than the model can read, or dropout is on.
+        """
+        if self.training:
+            raise ValueError("the model must be in evaluation mode, got training: call eval()")
+        limit = getattr(self.settings, "max_position_embeddings", None)
+        if limit is not None and state.length >= limit:
+            raise ValueError(
+                f"a text must have at most {limit} tokens (its beginning counts as one), "
+                f"got {state.length + 1}"
+            )
+        cache = DynamicCache()
+        cache.layers = [copy.copy(layer) for layer in state.layers]  # an update rebinds, see above
+        network = self._body() if self.separate_head else self.network
+        answer = network(input_ids=tokens[:, None], past_key_values=cache, use_cache=True)
+        output = answer.last_hidden_state if self.separate_head else answer.logits
+        return CacheState(tuple(cache.layers), output[:, -1], state.length + 1)
+
+    @torch.no_grad()
+    def logits(self, state: CacheState) -> Tensor:
+        """(n, v) unnormalised float32 log-probabilities of the next token."""
+        require_read(state)
+        if not self.separate_head:
+            return state.output.float()
+        output: Tensor = self._head()(state.output)
+        return output.float()
+
+    def _plain(self) -> Any:
+        network: Any = self.network
+        # PEFT puts its layers into the base's own modules: the base, asked directly, is adapted.
+        return network.get_base_model() if self.adapted else network
+
+    def _body(self) -> Any:
+        return self._plain().base_model
+
+    def _head(self) -> Any:
+        return self._plain().get_output_embeddings()
+
+    def _require_plain_cache(self) -> None:
+        for layer in DynamicCache(config=self.settings).layers:
+            if type(layer) not in (DynamicLayer, DynamicSlidingWindowLayer):
+                raise ModelError(
+                    f"{type(self._plain()).__name__} keeps what it has read in a "
+                    f"{type(layer).__name__}, whose rows cannot be selected",
+                    remedy="Give a model with plain attention (GPT-2, Llama, Qwen, ...).",
+                )
+
+    @torch.no_grad()
+    def _head_is_separate(self) -> bool:
+        """Whether logits are the head of the last hidden vector and nothing more."""
+        if self._head() is None or self._body() is self._plain():
+            return False
+        was_training = self.network.training
+        self.network.eval()
+        probe = torch.arange(min(8, len(self.vocabulary)), device=self.device)[None]
+        whole = self.network(input_ids=probe, use_cache=False).logits
+        hidden = self._body()(input_ids=probe, use_cache=False).last_hidden_state
+        self.network.train(was_training)
+        parts = self._head()(hidden)
+        return parts.shape == whole.shape and torch.allclose(parts, whole, rtol=1e-4, atol=1e-4)
+
+
+def load(source: str | Path) -> HuggingFaceLanguageModel:
+    """Read a causal language model, a folder or a hub name, in float32.
+
+    Raises:
+        ModelError: it is not a whole model of a kind that can be asked.
+    """
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    name, place = str(source), Path(source)
+    if place.is_dir():
+        _require_safetensors(place)
+    try:
+        config = AutoConfig.from_pretrained(name, trust_remote_code=False)
+        if getattr(config, "is_encoder_decoder", False):
+            raise ValueError("it is an encoder-decoder, not a causal language model")
+        network, report = AutoModelForCausalLM.from_pretrained(
+            name,
+            config=config,
+            dtype=torch.float32,
+            trust_remote_code=False,
+            use_safetensors=True,
+            output_loading_info=True,
+        )
+    except Exception as error:  # KeyError to SafetensorError, by what is wrong with the files
+        raise ModelError(f"{name} cannot be read: {error}", remedy=REMEDY) from error
+    # What a file lacks, transformers fills with random numbers and goes on.
+    absent = [*report["missing_keys"], *report["mismatched_keys"]]
+    if absent:
+        raise ModelError(
+            f"the weights in {name} do not fit its config.json: {len(absent)} are missing or of "
+            f"another shape, such as {absent[0]}",
+            remedy=REMEDY,
+        )
+    # Adapters name their base by this; a relative path would be lost with the working directory.
+    network.config._name_or_path = str(place.absolute()) if place.is_dir() else name
+    return HuggingFaceLanguageModel(network, SubwordVocabulary.from_pretrained(source)).eval()
+
+
+def save(model: HuggingFaceLanguageModel, folder: Path) -> None:
+    """Write a model, or an adapter without its base, with the tokenizer.
+
+    Raises:
+        ModelError: the adapter's base was never saved.
+    """
+    network: Any = model.network
+    if not model.adapted:
+        network.save_pretrained(folder)
+    elif network.peft_config["default"].base_model_name_or_path:
+        # "auto" would ask the hub whether the base's vocabulary grew.
+        network.save_pretrained(str(folder), save_embedding_layers=False)
+    else:
+        raise ModelError(
+            "the adapter's base was never saved, so nobody could load the adapter again",
+            remedy="Save the base with save_model, load it, and add the adapter to that.",
+        )
+    model.vocabulary.save(folder)
+
+
+def downloaded(name: str) -> Path | None:
+    """The folder of a hub model in the local cache."""
+    from huggingface_hub import try_to_load_from_cache
+
+    found = try_to_load_from_cache(name, "config.json")
+    return Path(found).parent if isinstance(found, str) else None
+
+
+def _require_safetensors(folder: Path) -> None:
+    if list(folder.glob("*.safetensors")):
+        return
+    pickled = [file for ending in PICKLES for file in folder.glob(ending)]
+    raise ModelError(
+        f"{pickled[0]} is a pickle file, which can run any code"
+        if pickled
+        else f"{folder} holds no weights (*.safetensors)",
+        remedy="Save the model with save_pretrained of transformers 5, which writes safetensors.",
+    )

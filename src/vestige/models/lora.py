@@ -1,0 +1,152 @@
+"""LoRA adapters: a few trained numbers beside the frozen weights of a base.
+
+Hu et al. (2021), "LoRA: Low-Rank Adaptation of Large Language Models", arXiv:2106.09685.
+An adapter folder holds the low-rank matrices alone and names its base.
+"""
+
+import copy
+import json
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from peft import LoraConfig, PeftConfig, PeftModel, get_peft_model
+
+from vestige import _validate
+from vestige.data.subwords import SubwordVocabulary
+from vestige.errors import ModelError
+from vestige.models import hugging_face
+from vestige.models.folders import model_folder
+from vestige.models.hugging_face import HuggingFaceLanguageModel
+
+CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+
+
+def add_lora(
+    model: HuggingFaceLanguageModel,
+    *,
+    rank: int = 8,
+    alpha: float = 16,
+    dropout: float = 0.0,
+    target_modules: Sequence[str] | None = None,
+) -> HuggingFaceLanguageModel:
+    """`model` with trainable low-rank matrices A and B beside frozen weights: W + alpha/rank B A.
+
+    B starts from zero, so that the answers are at first those of `model`, which goes on giving
+    them. The two share the frozen weights, which no longer train in either. A starts from
+    torch's global generator: seed it.
+
+    Args:
+        model: a whole model as it was loaded: an adapter names its base by the folder.
+        rank: rows of A.
+        alpha: see the formula.
+        dropout: on the input of A.
+        target_modules: names of the linear layers to adapt; None takes PEFT's choice for the
+            architecture.
+
+    Raises:
+        ValueError: a value is out of range, or `model` is an adapter already.
+        ModelError: there are no such layers.
+    """
+    _validate.positive(rank=rank, alpha=alpha)
+    _validate.fraction(dropout=dropout)
+    if model.adapted:
+        raise ValueError("model must be a whole model, got an adapter: load it with merge=True")
+    base: Any = model.network
+    config = LoraConfig(
+        r=rank,
+        lora_alpha=alpha,
+        lora_dropout=dropout,
+        target_modules=None if target_modules is None else list(target_modules),
+        # GPT-2's layers store their weights transposed; PEFT would find out and warn.
+        fan_in_fan_out=any(type(layer).__name__ == "Conv1D" for layer in base.modules()),
+        task_type="CAUSAL_LM",
+    )
+    # PEFT rewires the network that it is given: a copy of the wiring, with the same tensors.
+    tensors = [*base.parameters(), *base.buffers()]
+    wiring = copy.deepcopy(base, memo={id(tensor): tensor for tensor in tensors})
+    try:
+        with _only_our_warnings():
+            network = get_peft_model(wiring, config)
+    except ValueError as error:
+        raise ModelError(
+            f"no adapter can be put into {type(base).__name__}: {error}",
+            remedy="Name linear layers of this architecture in target_modules.",
+        ) from error
+    return HuggingFaceLanguageModel(network, model.vocabulary).train(model.training)
+
+
+def load_adapter(
+    folder: Path, *, base: str | Path | None = None, merge: bool = False
+) -> HuggingFaceLanguageModel:
+    """Read an adapter and its base.
+
+    Args:
+        folder: holds adapter_config.json and adapter_model.safetensors.
+        base: folder or hub name of the base; None takes the one that the adapter names, where
+            a relative path may also start from the adapter's folder.
+        merge: fold the adapter into the base's weights instead of computing it beside them.
+
+    Raises:
+        ModelError: adapter or base are missing, broken or do not fit together.
+    """
+    if not (folder / WEIGHTS).is_file():
+        raise ModelError(
+            f"{folder} holds no {WEIGHTS}; pickle (adapter_model.bin) is not read, since it can "
+            "run any code",
+            remedy="Save the adapter again with save_pretrained of a recent peft.",
+        )
+    whole = hugging_face.load(_base(folder) if base is None else model_folder(base))
+    try:
+        with _only_our_warnings():
+            network: Any = PeftModel.from_pretrained(whole.network, str(folder))
+    except Exception as error:  # by what is wrong: KeyError, RuntimeError, SafetensorError, ...
+        raise ModelError(
+            f"the adapter in {folder} cannot be put on its base: {error}",
+            remedy="Give the base that it was trained on, or save the adapter again.",
+        ) from error
+    if merge:
+        network = network.merge_and_unload()
+        network.config._name_or_path = ""  # no longer what stands in the base's folder
+    own = (folder / "tokenizer.json").is_file()
+    vocabulary = SubwordVocabulary.from_pretrained(folder) if own else whole.vocabulary
+    return HuggingFaceLanguageModel(network, vocabulary).eval()
+
+
+@contextmanager
+def _only_our_warnings() -> Iterator[None]:
+    with warnings.catch_warnings():
+        # What a file lacks, PEFT starts afresh and only warns.
+        warnings.filterwarnings("error", message="Found missing adapter keys")
+        # PEFT 0.21 still asks transformers 5.23 by the old name.
+        warnings.filterwarnings("ignore", message=".*is_gradient_checkpointing")
+        yield
+
+
+def _base(folder: Path) -> str | Path:
+    """Where the adapter says that its base is."""
+    file = folder / CONFIG
+    try:
+        named = json.loads(file.read_text("utf-8"))["base_model_name_or_path"]
+        config = PeftConfig.from_pretrained(str(folder))
+    except Exception as error:  # a bad file, or a TypeError for fields of another version
+        raise ModelError(
+            f"{file} describes no adapter: {error!r}", remedy="Save the adapter again."
+        ) from error
+    if not isinstance(named, str) or not named or config.is_prompt_learning:
+        raise ModelError(
+            f"{file} names no base model, or an adapter that is no change of weights",
+            remedy="Give a LoRA adapter, and its base in base_model_name_or_path.",
+        )
+    for place in (Path(named), folder / named):
+        if model_folder(place).is_dir():
+            return model_folder(place)
+    if Path(named).is_absolute() or named.startswith("."):
+        raise ModelError(
+            f"the base of the adapter in {folder} is not at {named}",
+            remedy="Put it back there, or write its new place into base_model_name_or_path in "
+            f"{file}.",
+        )
+    return named
