@@ -1,0 +1,116 @@
+"""`vestige`: the table of verbs, and how their errors look.
+
+A verb's module is imported only when the verb is asked for, and imports torch only when it
+runs, so that help answers at once.
+"""
+
+import os
+import sys
+from importlib import import_module
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from vestige import __version__
+from vestige.cli.provenance import COMMAND
+from vestige.errors import VestigeError
+
+VERBS = {
+    "demo": "vestige.cli.demo",
+    "plant": "vestige.cli.plant",
+    "train": "vestige.cli.train",
+    "diff": "vestige.cli.diff",
+    "rank": "vestige.cli.rank",
+    "report": "vestige.cli.report",
+    "reproduce": "vestige.cli.reproduce",
+}
+"""Each verb, in the order in which a new user meets them, and the module with its `command`."""
+
+TRACEBACK = "VESTIGE_TRACEBACK"
+"""An environment variable: where it is set, an error shows where it came from."""
+
+CONTEXT = {"help_option_names": ["-h", "--help"]}
+
+
+class Verbs(TyperGroup):
+    """The verbs of the table, imported when asked for."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(VERBS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in VERBS:
+            return None
+        verb = typer.Typer(
+            add_completion=False, rich_markup_mode="markdown", context_settings=CONTEXT
+        )
+        verb.command(cmd_name)(import_module(VERBS[cmd_name]).command)
+        return typer.main.get_command(verb)
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        ctx.meta[COMMAND] = ["vestige", *args]
+        return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except (VestigeError, ValueError, OSError) as error:
+            if os.environ.get(TRACEBACK):
+                raise
+            typer.echo(f"vestige: {_message(error)}", err=True)
+            raise typer.Exit(2) from error
+
+
+app = typer.Typer(
+    cls=Verbs,
+    name="vestige",
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    context_settings=CONTEXT,
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"vestige {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def vestige(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    """Vestige measures what a text model gives away about the text it was trained on.
+
+    Start with `vestige demo`. On two snapshots of a model of your own:
+    `vestige diff BEFORE AFTER --out run`, then `vestige report run --out page.html`.
+    """
+
+
+def main() -> None:
+    """Run the command line and leave with its exit code: 0, or 2 for an error of the input."""
+    # Progress bars and advice of the libraries below would run into ours.
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    sys.exit(app())
+
+
+def _message(error: Exception) -> str:
+    from vestige.reports.disclosure import printable
+
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        text = f"{error.filename}: {error.strerror}. Check the path and its permissions."
+    elif isinstance(error, VestigeError):
+        text = str(error)
+    else:
+        text = f"{str(error).rstrip('.')}. Change that argument or file."
+    return " ".join(printable(line) for line in text.splitlines())
+
+
+if __name__ == "__main__":
+    main()

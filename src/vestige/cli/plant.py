@@ -1,0 +1,222 @@
+"""`vestige plant`: put canaries into a copy of a corpus, and keep a sealed record of them."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from vestige.cli import options
+from vestige.cli.terminal import progress, say, show_json, show_table
+from vestige.cli.training_plan import borrow
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from vestige.data.canary import Canary
+    from vestige.data.corpus import Corpus
+    from vestige.data.manifest import Manifest
+    from vestige.data.vocabulary import Vocabulary
+
+CORPUS, MANIFEST = "corpus.jsonl", "manifest.json"
+
+
+Pattern = Literal["all-low", "low-to-high", "mixed", "high-to-low", "random"]
+
+
+def command(
+    data: Annotated[
+        str,
+        typer.Argument(
+            help="A file, folder or hub data set; with --verify a DIR from before.", metavar="DATA"
+        ),
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="A directory to make; it must not exist.", metavar="DIR"),
+    ] = None,
+    phrase: Annotated[
+        list[str] | None,
+        typer.Option("--phrase", help="Plant this phrase; may be given several times."),
+    ] = None,
+    pattern: Annotated[
+        list[Pattern] | None,
+        typer.Option("--pattern", help="Make canaries of this pattern; default: all but random."),
+    ] = None,
+    copies: Annotated[int, typer.Option("--copies", min=1, help="Copies of each canary.")] = 10,
+    controls: Annotated[
+        int, typer.Option("--controls", min=1, help="Controls per canary, never planted.")
+    ] = 1,
+    length: Annotated[int, typer.Option("--length", min=1, help="Words in a made canary.")] = 5,
+    vocabulary: Annotated[
+        Path | None,
+        typer.Option("--vocabulary", help="A model whose words to choose from.", metavar="MODEL"),
+    ] = None,
+    seed: options.Seed = 0,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Check DIR against its manifest; change nothing.")
+    ] = False,
+    json: options.Json = False,
+    show_secrets: options.ShowSecrets = False,
+    format: options.DataFormat = "auto",
+    text: options.TextColumn = "text",
+    user: options.UserColumn = None,
+    limit: options.Limit = None,
+) -> None:
+    """Plant canaries in a copy of DATA.
+
+    A canary is a phrase that a model has no reason to know unless it was trained on it. Train
+    one model on DATA and one on the copy, and `vestige diff` and `vestige rank` say how well
+    the second gives the canaries away.
+
+    DIR will hold `corpus.jsonl` and the sealed `manifest.json`. Without `--phrase` the canaries
+    are made: grammatical phrases whose words follow a frequency pattern of the corpus at hand.
+    Every set has controls, made alike and never planted.
+
+    Examples:
+
+        vestige plant corpus.txt --out planted --copies 50
+
+        vestige plant mail.jsonl --text body --phrase "the gate code is 4917" --out planted
+
+        vestige plant planted --verify
+    """
+    if verify:
+        _verify(Path(data), as_json=json)
+        return
+    if out is None:
+        raise ValueError("--out must be given: the directory for the planted copy and its manifest")
+    from vestige import results
+    from vestige.data.loaders import read_corpus
+
+    results.require_new(out)
+    corpus = read_corpus(data, format=format, text_column=text, user_column=user, limit=limit)
+    known = None if vocabulary is None else borrow(vocabulary)
+    canaries = _make(corpus, known, phrase or [], pattern or [], copies, controls, length, seed)
+    manifest = _write(corpus, canaries, known, seed, out)
+    if json:
+        show_json(_summary(manifest, out))
+        return
+    _show(manifest, show_secrets)
+    say(f"Planted copy and sealed manifest: {out} (SHA-256 {manifest.sha256[:12]}…)")
+
+
+def _make(
+    corpus: "Corpus",
+    vocabulary: "Vocabulary | None",
+    phrases: list[str],
+    patterns: "Sequence[str]",
+    copies: int,
+    controls: int,
+    length: int,
+    seed: int,
+) -> tuple["Canary", ...]:
+    from vestige.data.canaries import (
+        PATTERNS,
+        frequency_canaries,
+        given_canaries,
+        random_canaries,
+    )
+    from vestige.data.vocabulary import WordVocabulary
+
+    if phrases and patterns:
+        raise ValueError("--phrase and --pattern must not be given together: plant them in turn")
+    if phrases:
+        return given_canaries(
+            phrases, corpus, vocabulary, copies=copies, controls=controls, seed=seed
+        )
+    words = vocabulary if isinstance(vocabulary, WordVocabulary) else None
+    number, regular = patterns.count("random"), [p for p in patterns if p != "random"]
+    if number and regular:
+        raise ValueError("--pattern random must not be mixed with the others: plant them in turn")
+    if number:
+        return random_canaries(
+            corpus,
+            words,
+            number=number,
+            copies=copies,
+            controls=controls,
+            length=length,
+            seed=seed,
+        )
+    return frequency_canaries(
+        corpus,
+        words,
+        patterns=regular or PATTERNS,
+        copies=copies,
+        controls=controls,
+        length=length,
+        seed=seed,
+    )
+
+
+def _write(
+    corpus: "Corpus",
+    canaries: tuple["Canary", ...],
+    vocabulary: "Vocabulary | None",
+    seed: int,
+    out: Path,
+) -> "Manifest":
+    import json
+
+    from vestige import results
+    from vestige.data.manifest import plant
+
+    planted, manifest = plant(corpus, canaries, seed=seed, vocabulary=vocabulary)
+    with (
+        results.new_directory(out) as partial,
+        (partial / CORPUS).open("w", encoding="utf-8") as file,
+        progress("writing the planted copy") as bar,
+    ):
+        written = 0
+        for batch in planted.table.to_batches(max_chunksize=1000):
+            for row in batch.to_pylist():
+                file.write(json.dumps(row, ensure_ascii=False) + "\n")
+            written += len(batch)
+            bar(written, len(planted))
+        manifest.save(partial / MANIFEST)
+    return manifest
+
+
+def _verify(directory: Path, *, as_json: bool) -> None:
+    from vestige.data.loaders import read_corpus
+    from vestige.data.manifest import Manifest
+
+    manifest = Manifest.load(directory / MANIFEST)
+    users = "user" if _has_users(directory / CORPUS) else None
+    corpus = read_corpus(directory / CORPUS, user_column=users)
+    manifest.verify(corpus)
+    if as_json:
+        show_json(_summary(manifest, directory) | {"verified": True})
+    else:
+        say(f"{directory} is as it was sealed: SHA-256 {manifest.sha256}")
+
+
+def _has_users(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return b'"user":' in file.readline()
+    except OSError:
+        return False  # the reader says what is wrong with it
+
+
+def _summary(manifest: "Manifest", directory: Path) -> dict[str, object]:
+    planted = [canary for canary in manifest.canaries if canary.planted]
+    return {
+        "directory": str(directory),
+        "canaries": len(planted),
+        "controls": len(manifest.canaries) - len(planted),
+        "copies": sum(canary.copies for canary in planted),
+        "seed": manifest.seed,
+        "sha256": manifest.sha256,
+    }
+
+
+def _show(manifest: "Manifest", show_secrets: bool) -> None:
+    from vestige.reports.disclosure import disclose
+
+    shown = disclose([c.phrase for c in manifest.canaries], show_secrets=show_secrets)
+    rows = [
+        (phrase, canary.pattern, canary.copies if canary.planted else "control")
+        for phrase, canary in zip(shown, manifest.canaries, strict=True)
+    ]
+    show_table("Canaries", ["phrase", "pattern", "copies"], rows)

@@ -1,0 +1,108 @@
+"""What the verbs write: results on stdout, progress on stderr.
+
+Text that came from a model reaches the terminal only through `text`, which shows escapes
+instead of sending them and leaves square brackets alone.
+"""
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import typer
+
+from vestige.reports.disclosure import printable
+
+PATIENCE = 2.0
+"""Seconds after which a progress bar appears."""
+
+Progress = Callable[..., None]
+
+
+def say(line: str) -> None:
+    """One line for the reader, on stderr, so that stdout holds only the result."""
+    typer.echo(printable(line), err=True)
+
+
+def show_json(summary: Mapping[str, object]) -> None:
+    """A result's summary as JSON on stdout."""
+    from vestige.results import to_json  # pulls in Arrow, which help can do without
+
+    typer.echo(to_json(summary))
+
+
+def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """A table on stdout; numbers stand right, everything else left."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=Text(printable(title), "bold"), title_justify="left", box=None)
+    table.padding = (0, 1)
+    for index, name in enumerate(columns):
+        numeric = all(isinstance(row[index], int | float) for row in rows)
+        table.add_column(Text(name, "dim"), justify="right" if numeric else "left")
+    for row in rows:
+        table.add_row(*(Text(_cell(value)) for value in row))
+    Console().print(table)
+
+
+@contextmanager
+def progress(task: str, *, quiet: bool = False) -> Iterator[Progress]:
+    """A bar on stderr that appears after two seconds, where stderr is a terminal.
+
+    Args:
+        task: what is being done, in a few words.
+        quiet: never show it.
+
+    Yields:
+        A callback (done, total) or (done) for library functions.
+    """
+    if quiet or not sys.stderr.isatty():
+        yield lambda *_: None
+        return
+    bar = _Bar(task)
+    try:
+        yield bar
+    finally:
+        bar.close()
+
+
+class _Bar:
+    """Rich's progress bar, imported and drawn only once there is reason to wait."""
+
+    def __init__(self, task: str) -> None:
+        self._task, self._since = task, time.monotonic()
+        self._shown: Any = None
+        self._id: Any = None
+
+    def __call__(self, done: float, total: float | None = None) -> None:
+        if self._shown is None and time.monotonic() - self._since > PATIENCE:
+            self._show(total)
+        if self._shown is not None:
+            self._shown.update(self._id, completed=done, total=total)
+
+    def _show(self, total: float | None) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+        from rich.progress import MofNCompleteColumn as Count
+
+        text = TextColumn("{task.description}", markup=False)
+        self._shown = Progress(
+            text, BarColumn(), Count(), TimeRemainingColumn(), console=Console(stderr=True)
+        )
+        self._id = self._shown.add_task(printable(self._task), total=total)
+        self._shown.start()
+
+    def close(self) -> None:
+        if self._shown is not None:
+            self._shown.stop()
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.2f}"
+    return "" if value is None else str(value)

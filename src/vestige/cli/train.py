@@ -1,0 +1,305 @@
+"""`vestige train`: a language model from text, or a model that has read more of it."""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from vestige.cli import options
+from vestige.cli.terminal import progress, say, show_json
+from vestige.cli.training_plan import Architecture, Tokenizer, Wanted, prepare
+
+if TYPE_CHECKING:
+    from vestige.data.corpus import Corpus
+    from vestige.data.encoded import EncodedCorpus
+    from vestige.models.protocols import LanguageModel
+    from vestige.training.config import TrainingConfig
+
+RUN, DATA, IDENTITY = "run", "data", "training.json"
+TRAINING, MODEL = "Training", "Model"
+
+
+def command(
+    context: typer.Context,
+    data: Annotated[str, typer.Argument(help="A file, folder or hub data set.", metavar="DATA")],
+    out: Annotated[
+        Path,
+        typer.Option("--out", help="A new directory; with --resume, the old one.", metavar="DIR"),
+    ],
+    start: Annotated[
+        str | None, typer.Option("--from", help="Continue this model.", metavar="MODEL")
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on where the training in DIR was interrupted.")
+    ] = False,
+    preset: Annotated[
+        str | None,
+        typer.Option(
+            "--preset",
+            help="Architecture and training: `ptb-lstm`, `reddit-lstm`, `reddit-transformer`, "
+            "`wikitext-lstm` (the paper's) or `demo`. Options below change single settings. "
+            "Default: `ptb-lstm`, or `reddit-transformer` for a transformer, or with --from a "
+            "gentle training that suits the model.",
+        ),
+    ] = None,
+    architecture: Annotated[
+        Architecture | None,
+        typer.Option("--architecture", help="In place of the preset's.", rich_help_panel=MODEL),
+    ] = None,
+    layers: Annotated[
+        int | None, typer.Option("--layers", min=1, help="Layers.", rich_help_panel=MODEL)
+    ] = None,
+    hidden_size: Annotated[
+        int | None,
+        typer.Option("--hidden-size", min=1, help="Width of a layer.", rich_help_panel=MODEL),
+    ] = None,
+    tokenizer: Annotated[
+        Tokenizer | None,
+        typer.Option(
+            "--tokenizer",
+            help="`whitespace` (the default) splits at blanks, `words` splits off punctuation "
+            "too, `bpe` learns subwords.",
+            rich_help_panel=MODEL,
+        ),
+    ] = None,
+    vocabulary: Annotated[
+        Path | None,
+        typer.Option(
+            "--vocabulary",
+            help="Take this model's vocabulary: only snapshots that share one can be compared.",
+            metavar="MODEL",
+            rich_help_panel=MODEL,
+        ),
+    ] = None,
+    vocab_size: Annotated[
+        int | None,
+        typer.Option("--vocab-size", min=3, help="Tokens at most.", rich_help_panel=MODEL),
+    ] = None,
+    lora_rank: Annotated[
+        int | None,
+        typer.Option(
+            "--lora-rank",
+            min=1,
+            help="With --from a Hugging Face model: train an adapter of this rank.",
+            rich_help_panel=MODEL,
+        ),
+    ] = None,
+    lora_alpha: Annotated[
+        float, typer.Option("--lora-alpha", help="Scale of the adapter.", rich_help_panel=MODEL)
+    ] = 16.0,
+    epochs: Annotated[
+        int | None,
+        typer.Option("--epochs", min=1, help="Passes over the data.", rich_help_panel=TRAINING),
+    ] = None,
+    batch_size: Annotated[
+        int | None,
+        typer.Option("--batch-size", min=1, help="Rows read together.", rich_help_panel=TRAINING),
+    ] = None,
+    sequence_length: Annotated[
+        int | None,
+        typer.Option(
+            "--sequence-length", min=1, help="Tokens per window.", rich_help_panel=TRAINING
+        ),
+    ] = None,
+    learning_rate: Annotated[
+        float | None,
+        typer.Option("--learning-rate", help="Before the schedule.", rich_help_panel=TRAINING),
+    ] = None,
+    optimizer: Annotated[
+        str | None,
+        typer.Option("--optimizer", help="`adam` or `sgd`.", rich_help_panel=TRAINING),
+    ] = None,
+    precision: Annotated[
+        str | None,
+        typer.Option(
+            "--precision", help="`auto`, `float32` or `bfloat16`.", rich_help_panel=TRAINING
+        ),
+    ] = None,
+    checkpoint_every: Annotated[
+        int | None,
+        typer.Option(
+            "--checkpoint-every", min=1, help="Steps between two.", rich_help_panel=TRAINING
+        ),
+    ] = None,
+    validation: Annotated[
+        str | None,
+        typer.Option("--validation", help="Text that decides which epoch is best.", metavar="DATA"),
+    ] = None,
+    hold_out: Annotated[
+        float,
+        typer.Option("--hold-out", help="Share of DATA held out where --validation is not given."),
+    ] = 0.05,
+    seed: options.Seed = 0,
+    device: options.Device = "auto",
+    json: options.Json = False,
+    format: options.DataFormat = "auto",
+    text: options.TextColumn = "text",
+    user: options.UserColumn = None,
+    limit: options.Limit = None,
+) -> None:
+    """Train a language model on DATA, or continue one with `--from`.
+
+    The best epoch's model ends up in `DIR/model`, and every verb takes DIR for it. A checkpoint
+    is written every few hundred steps: after a crash or a kill, the same command with
+    `--resume` ends in the same bits as an undisturbed run.
+
+    To compare two trainings from scratch, give the second `--vocabulary` of the first.
+
+    Examples:
+
+        vestige train corpus.txt --out before --epochs 6
+
+        vestige train planted --out after --vocabulary before --seed 1
+
+        vestige train news.jsonl --text body --from before --out after --epochs 2
+
+        vestige train mail.jsonl --from gpt2-folder --lora-rank 8 --out adapter
+    """
+    from vestige.data.loaders import read_corpus
+
+    _check_out(out, resume)
+    corpus = read_corpus(data, format=format, text_column=text, user_column=user, limit=limit)
+    held = None if validation is None else read_corpus(validation, text_column=text)
+    if held is None:
+        corpus, held = corpus.split(hold_out, seed=seed)
+    wanted = Wanted(
+        start=start,
+        preset=preset,
+        architecture=architecture,
+        tokenizer=tokenizer,
+        vocabulary=vocabulary,
+        vocab_size=vocab_size,
+        lora_rank=lora_rank,
+        lora_alpha=lora_alpha,
+        seed=seed,
+        device=device,
+        shape={"layers": layers, "hidden_size": hidden_size},
+        training={
+            "epochs": epochs,
+            "batch_size": batch_size,
+            "sequence_length": sequence_length,
+            "learning_rate": learning_rate,
+            "optimizer": optimizer,
+            "precision": precision,
+            "checkpoint_every": checkpoint_every,
+        },
+    )
+    model, config = prepare(wanted, corpus)
+    sources = {"training": (data, corpus), "validation": (validation or data, held)}
+    run = _run(context, config, model, start, sources)
+    summary = _train(model, corpus, held, config, out, resume, run)
+    if json:
+        show_json(summary)
+    else:
+        _report(summary, out)
+
+
+def _check_out(out: Path, resume: bool) -> None:
+    """Refuse a directory that is not ours, before anything is read or written."""
+    from vestige import results
+    from vestige.errors import RunError
+
+    if not resume:
+        results.require_new(out)
+    elif out.exists() and not out.is_dir():
+        raise RunError(f"{out} is a file", remedy="Give the directory of the training.")
+    elif _holds_something_else(out):
+        raise RunError(
+            f"{out} holds something, but no training to resume",
+            remedy="Give the --out of the interrupted training, or a new directory.",
+        )
+
+
+def _holds_something_else(out: Path) -> bool:
+    if not out.is_dir() or (out / IDENTITY).is_file():
+        return False
+    # Encoding comes before the training says what it is.
+    return any(entry.name != DATA for entry in out.iterdir())
+
+
+def _run(
+    context: typer.Context,
+    config: "TrainingConfig",
+    model: "LanguageModel",
+    start: str | None,
+    sources: "dict[str, tuple[str, Corpus]]",
+) -> dict[str, object]:
+    from dataclasses import asdict
+
+    from vestige.cli import provenance
+
+    own = getattr(model, "config", None)
+    described = {
+        "architecture": model.architecture,
+        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+        "vocabulary": model.vocabulary.fingerprint(),
+        "tokens": len(model.vocabulary),
+        **(asdict(own) if own is not None else {}),
+    }
+    models = {"trained": described}
+    if start is not None:
+        models["from"] = provenance.of_model(start, model)
+    data = {role: provenance.of_corpus(*source) for role, source in sources.items()}
+    return provenance.record(context, asdict(config), seed=config.seed, models=models, data=data)
+
+
+def _train(
+    model: "LanguageModel",
+    corpus: "Corpus",
+    held: "Corpus",
+    config: "TrainingConfig",
+    out: Path,
+    resume: bool,
+    run: dict[str, object],
+) -> dict[str, object]:
+    from vestige import results
+    from vestige.training.loop import train
+
+    with _claimed(out):
+        encoded = _encode(corpus, model, out / DATA / "training")
+        other = _encode(held, model, out / DATA / "validation") if len(held) else None
+        with progress("training") as bar:
+            history = train(
+                model,
+                encoded,
+                validation=other,
+                config=config,
+                directory=out,
+                resume=resume,
+                progress=lambda step, steps, *_: bar(step, steps),
+            )
+    if not (out / RUN).exists():
+        results.save(history, out / RUN, run=run)
+    return {"model": str(out / "model"), **history.summary()}
+
+
+def _encode(corpus: "Corpus", model: "LanguageModel", directory: Path) -> "EncodedCorpus":
+    from vestige.data.encoded import encode
+
+    with progress("encoding") as bar:
+        return encode(
+            corpus, model.vocabulary, directory, progress=lambda done: bar(done, len(corpus))
+        )
+
+
+@contextmanager
+def _claimed(out: Path) -> Iterator[None]:
+    """A training that could not begin leaves nothing behind where nothing was."""
+    was_there = out.exists()
+    try:
+        yield
+    except Exception:
+        if not was_there and not (out / IDENTITY).exists():
+            shutil.rmtree(out, ignore_errors=True)
+        raise
+
+
+def _report(summary: dict[str, object], out: Path) -> None:
+    judged = summary["validation_perplexity"]
+    kind = "perplexity" if judged is None else "validation perplexity"
+    value = summary["perplexity"] if judged is None else judged
+    say(f"Epoch {summary['epoch']} kept, {kind} {value:.1f}")
+    typer.echo(out / "model")

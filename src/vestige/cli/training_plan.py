@@ -1,0 +1,164 @@
+"""Which model `vestige train` begins with, and how it is trained: options in, both out."""
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from vestige.data.corpus import Corpus
+    from vestige.data.vocabulary import Vocabulary
+    from vestige.models.protocols import LanguageModel
+    from vestige.training.config import TrainingConfig
+    from vestige.training.presets import Preset
+
+Tokenizer = Literal["words", "whitespace", "bpe"]
+Architecture = Literal["lstm", "transformer"]
+BPE_SIZE = 4096
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """What was asked for; None where the preset decides.
+
+    Attributes:
+        start: the model to continue.
+        shape: settings of the network by name.
+        training: settings of `TrainingConfig` by name.
+    """
+
+    start: str | None
+    preset: str | None
+    architecture: Architecture | None
+    tokenizer: Tokenizer | None
+    vocabulary: Path | None
+    vocab_size: int | None
+    lora_rank: int | None
+    lora_alpha: float
+    seed: int
+    device: str
+    shape: dict[str, Any] = field(default_factory=dict)
+    training: dict[str, Any] = field(default_factory=dict)
+
+
+def prepare(wanted: Wanted, corpus: "Corpus") -> "tuple[LanguageModel, TrainingConfig]":
+    """The model to train, on its device, and the configuration.
+
+    Raises:
+        ValueError: options contradict each other.
+        VestigeError: model or vocabulary cannot be had.
+    """
+    _check(wanted)
+    if wanted.start is None:
+        plan = _plan(wanted)
+        model, config = _fresh(wanted, plan, corpus), plan.training
+    else:
+        model = _continued(wanted, wanted.start)
+        config = _gentle(model) if wanted.preset is None else _plan(wanted).training
+    return model, replace(config, seed=wanted.seed, **_given(wanted.training))
+
+
+def _check(wanted: Wanted) -> None:
+    """Refuse options that only a fresh model, or only a continued one, can follow."""
+    fresh_only = {
+        "--architecture": wanted.architecture,
+        "--layers": wanted.shape.get("layers"),
+        "--hidden-size": wanted.shape.get("hidden_size"),
+        "--tokenizer": wanted.tokenizer,
+        "--vocabulary": wanted.vocabulary,
+        "--vocab-size": wanted.vocab_size,
+    }
+    given = [option for option, value in fresh_only.items() if value is not None]
+    if wanted.start is not None and given:
+        raise ValueError(f"{given[0]} must not be given with --from, whose model has its own")
+    if wanted.start is None and wanted.lora_rank is not None:
+        raise ValueError("--lora-rank must come with --from, a Hugging Face model to adapt")
+    borrowed = [option for option in given if option in ("--tokenizer", "--vocab-size")]
+    if wanted.vocabulary is not None and borrowed:
+        raise ValueError(f"{borrowed[0]} must not be given with --vocabulary, which has its own")
+
+
+def _plan(wanted: Wanted) -> "Preset":
+    """The preset with the network's settings that were asked for."""
+    from vestige.models.lstm import LSTMConfig
+    from vestige.models.transformer import TransformerConfig
+    from vestige.training.presets import preset
+
+    suits = "reddit-transformer" if wanted.architecture == "transformer" else "ptb-lstm"
+    plan = preset(wanted.preset or suits)
+    config: LSTMConfig | TransformerConfig = plan.model
+    if wanted.architecture == "lstm" and not isinstance(config, LSTMConfig):
+        config = LSTMConfig()
+    elif wanted.architecture == "transformer" and not isinstance(config, TransformerConfig):
+        config = TransformerConfig()
+    return replace(plan, model=replace(config, **_given(wanted.shape)))
+
+
+def _fresh(wanted: Wanted, plan: "Preset", corpus: "Corpus") -> "LanguageModel":
+    from vestige.models.protocols import choose_device
+    from vestige.training.presets import new_model
+
+    where = choose_device(wanted.device)
+    if wanted.vocabulary is not None:
+        vocabulary = borrow(wanted.vocabulary)
+    else:
+        vocabulary = _learn(wanted, plan.vocabulary_size, corpus)
+    return new_model(vocabulary, plan.model, seed=wanted.seed).to(where)
+
+
+def borrow(model: Path) -> "Vocabulary":
+    """The vocabulary of a saved model or of a training's directory."""
+    from vestige.data.vocabulary import load_vocabulary
+    from vestige.models.folders import model_folder
+
+    return load_vocabulary(model_folder(model))
+
+
+def _learn(wanted: Wanted, usual: int | None, corpus: "Corpus") -> "Vocabulary":
+    if wanted.tokenizer == "bpe":
+        from vestige.data.subwords import SubwordVocabulary
+
+        return SubwordVocabulary.train_bpe(corpus, size=wanted.vocab_size or BPE_SIZE)
+    from vestige.data.vocabulary import WordVocabulary
+
+    size = wanted.vocab_size or usual
+    return WordVocabulary.build(corpus, size=size, tokenise=wanted.tokenizer or "whitespace")
+
+
+def _continued(wanted: Wanted, start: str) -> "LanguageModel":
+    import torch
+
+    from vestige.models.checkpoints import load_model
+
+    model = load_model(start, device=wanted.device)
+    if wanted.lora_rank is None:
+        return model
+    from vestige.models.hugging_face import HuggingFaceLanguageModel
+    from vestige.models.lora import add_lora
+
+    if not isinstance(model, HuggingFaceLanguageModel):
+        raise ValueError(f"--lora-rank needs a Hugging Face model in --from, got {start}")
+    with torch.random.fork_rng():
+        torch.manual_seed(wanted.seed)
+        return add_lora(model, rank=wanted.lora_rank, alpha=wanted.lora_alpha)
+
+
+def _gentle(model: "LanguageModel") -> "TrainingConfig":
+    """A training that adds to what a model knows more than it overwrites."""
+    from vestige.models.hugging_face import HuggingFaceLanguageModel
+    from vestige.training.config import TrainingConfig
+
+    if not isinstance(model, HuggingFaceLanguageModel):
+        return TrainingConfig(seed=0, epochs=3)
+    return TrainingConfig(
+        seed=0,
+        epochs=3,
+        batch_size=8,
+        sequence_length=128,
+        learning_rate=1e-3 if model.adapted else 5e-5,
+        schedule="cosine",
+        max_grad_norm=1.0,
+    )
+
+
+def _given(settings: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in settings.items() if value is not None}

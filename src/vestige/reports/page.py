@@ -1,0 +1,72 @@
+"""One self-contained page from run directories: no script, no network, every string escaped."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from functools import cache
+from importlib import resources
+from pathlib import Path
+
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+from markupsafe import Markup
+
+from vestige import __version__, results
+from vestige.errors import RunError
+from vestige.reports.sections import section
+from vestige.results import Run
+
+
+def render(runs: Sequence[Run], *, show_secrets: bool) -> str:
+    """The page as HTML.
+
+    Args:
+        runs: in the order in which they shall stand.
+        show_secrets: phrases in the clear; otherwise most letters are blocks.
+
+    Raises:
+        ValueError: no runs.
+        RunError: a run lacks what its kind of result has.
+    """
+    if not runs:
+        raise ValueError("runs must hold at least one run directory, got none")
+    return _template().render(
+        sections=[section(run, show_secrets=show_secrets) for run in runs],
+        show_secrets=show_secrets,
+        style=Markup(resources.files("vestige.reports").joinpath("page.css").read_text("utf-8")),
+        version=__version__,
+        written=datetime.now(UTC).strftime("%d %B %Y, %H:%M UTC"),
+    )
+
+
+def write_page(directories: Sequence[str | Path], path: str | Path, *, show_secrets: bool) -> Path:
+    """Read run directories and write their page.
+
+    Raises:
+        RunError: a directory is not a run, or the page exists or cannot be written.
+    """
+    path = results.require_new(path)
+    runs = [results.load(directory) for directory in directories]
+    page = render(runs, show_secrets=show_secrets)
+    partial = path.with_name(f".{path.name}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial.write_text(page, encoding="utf-8")
+        partial.replace(path)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise RunError(
+            f"{path} cannot be written: {error.strerror or error}",
+            remedy="Choose an --out in a directory that you may write to.",
+        ) from error
+    return path
+
+
+@cache
+def _template() -> Template:
+    environment = Environment(
+        loader=PackageLoader("vestige.reports", "."),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("page.html")

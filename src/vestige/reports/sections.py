@@ -1,0 +1,293 @@
+"""From a run directory to the plain facts that a page shows, already redacted.
+
+What the template receives holds no secret that the reader did not ask for: redaction happens
+here, once, and not in the markup.
+"""
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from markupsafe import Markup
+
+from vestige.errors import RunError
+from vestige.reports import charts
+from vestige.reports.disclosure import disclose, join, printable, redact
+from vestige.reports.limits import limits_of
+from vestige.results import Run
+
+SECRET_KEYS = frozenset({"phrase", "phrases", "prefix", "pieces", "canary", "text", "context"})
+"""Names under which a run may hold text that is or was to be found."""
+
+SECRET_OPTIONS = frozenset({"--phrase", "--context", "--prefix"})
+IDS = frozenset({"tokens", "token", "ids"})
+"""Token ids: whoever has the vocabulary can read the phrase from them."""
+
+
+@dataclass(frozen=True)
+class Token:
+    """One token of a phrase: what is shown, its score, and its shade in [0, 100]."""
+
+    text: str
+    score: float | None
+    shade: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Phrase:
+    """One phrase that a search found.
+
+    Attributes:
+        rank: 0 is the first.
+        spaced: its tokens are words, which want a space between them.
+        copies: near-copies folded into it.
+        verdict: "found", "below" (the threshold) or "" where there is no threshold.
+    """
+
+    rank: int
+    score: float
+    tokens: tuple[Token, ...]
+    text: str
+    spaced: bool
+    group: int | None
+    copies: int
+    verdict: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """One run, ready for the template.
+
+    Attributes:
+        kind: "diff", "rank" or "table".
+        facts: name and value pairs: what was asked, and of what.
+        summary: name and value pairs of the result.
+        phrases: of a diff, grouped: near neighbours of the best of each group follow it.
+        runs: of a diff, runs of one token, which are counted apart.
+        steps: of a rank, one entry a token.
+        table: of any other result, columns and rows.
+    """
+
+    kind: str
+    title: str
+    lede: str
+    facts: tuple[tuple[str, str], ...]
+    summary: tuple[tuple[str, str], ...]
+    phrases: tuple[tuple[Phrase, ...], ...] = ()
+    runs: tuple[Phrase, ...] = ()
+    steps: tuple[dict[str, str], ...] = ()
+    table: tuple[tuple[str, ...], ...] = ()
+    chart: Markup | None = None
+    chart_title: str = ""
+    command: str = ""
+    limits: tuple[str, ...] = ()
+
+
+def section(run: Run, *, show_secrets: bool) -> Section:
+    """The section of one run.
+
+    Raises:
+        RunError: its rows or summary lack what its kind of result has.
+    """
+    kinds = {"UpdateDiff": _diff, "DifferentialRank": _rank}
+    try:
+        return kinds.get(run.result, _table)(run, show_secrets)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise RunError(
+            f"{run.directory} is no whole {printable(run.result)} run: {error!r}",
+            remedy="It was changed or is damaged; repeat the run.",
+        ) from error
+
+
+def _diff(run: Run, show_secrets: bool) -> Section:
+    strongest = max((s for row in run.rows for s in row["token_scores"]), default=1.0)
+    phrases = [_phrase(row, strongest, show_secrets) for row in run.rows if row["kind"] != "run"]
+    runs = [_phrase(row, strongest, show_secrets) for row in run.rows if row["kind"] == "run"]
+    threshold = run.summary.get("threshold")
+    scored = [row for row in run.rows if row["kind"] != "run"]
+    return Section(
+        kind="diff",
+        title="What did this update reveal?",
+        lede=_diff_lede(phrases, threshold),
+        phrases=_grouped(phrases),
+        runs=tuple(runs),
+        chart=_chart(charts.scores(scored, threshold)) if len(scored) > 1 else None,
+        chart_title="Score of each phrase"
+        + (f"; the dashed line is the threshold, {threshold:.2f}" if threshold is not None else ""),
+        **_common(run, show_secrets),
+    )
+
+
+def _rank(run: Run, show_secrets: bool) -> Section:
+    labels = disclose([str(row["piece"]) for row in run.rows], show_secrets=show_secrets)
+    steps = [
+        {
+            "piece": label,
+            "before": _probability(row["before"]),
+            "after": _probability(row["after"]),
+            "gain": f"{row['gain']:+.3f}",
+            "cumulative": f"{row['cumulative']:+.3f}",
+        }
+        for row, label in zip(run.rows, labels, strict=True)
+    ]
+    return Section(
+        kind="rank",
+        title="How exposed is this phrase?",
+        lede=_rank_lede(run.summary),
+        steps=tuple(steps),
+        chart=_chart(charts.profile(run.rows, labels)) if run.rows else None,
+        chart_title="Probability of each token once the tokens before it are known: "
+        "before the update (ring) and after it (disc)",
+        **_common(run, show_secrets),
+    )
+
+
+def _table(run: Run, show_secrets: bool) -> Section:
+    columns = tuple(dict.fromkeys(key for row in run.rows for key in row))
+    rows = [tuple(_shown(key, row.get(key), show_secrets) for key in columns) for row in run.rows]
+    return Section(
+        kind="table",
+        title=printable(run.result),
+        lede=f"{len(rows)} rows.",
+        table=(tuple(map(printable, columns)), *rows) if rows else (),
+        **_common(run, show_secrets),
+    )
+
+
+def _common(run: Run, show_secrets: bool) -> dict[str, Any]:
+    return {
+        "facts": tuple(_facts(run.run, show_secrets)),
+        "summary": tuple((_name(k), _shown(k, v, show_secrets)) for k, v in run.summary.items()),
+        "command": _command(run.run.get("command"), show_secrets),
+        "limits": limits_of(run.result),
+    }
+
+
+def _phrase(row: Mapping[str, Any], strongest: float, show_secrets: bool) -> Phrase:
+    pieces = disclose([str(piece) for piece in row["pieces"]], show_secrets=show_secrets)
+    scores = row["token_scores"]
+    tokens = tuple(
+        Token(piece, score, _shade(score, strongest))
+        for piece, score in zip(pieces, scores, strict=True)
+    )
+    verdicts = {True: "found", False: "below", None: ""}
+    return Phrase(
+        rank=int(row["rank"]),
+        score=float(row["score"]),
+        tokens=tokens,
+        text=join(pieces),
+        spaced=not any(piece[:1].isspace() for piece in pieces),
+        group=row.get("group"),
+        copies=int(row.get("copies") or 0),
+        verdict=verdicts[row.get("found")],
+    )
+
+
+def _grouped(phrases: Sequence[Phrase]) -> tuple[tuple[Phrase, ...], ...]:
+    """Phrases of one group together, groups in the order of their best phrase."""
+    first = {phrase.group: phrase.rank for phrase in reversed(phrases)}
+    ordered = sorted(phrases, key=lambda phrase: (first[phrase.group], phrase.rank))
+    return tuple(tuple(found) for _, found in groupby(ordered, key=lambda phrase: phrase.group))
+
+
+def _shade(score: float, strongest: float) -> int:
+    return round(100 * max(0.0, min(1.0, score / strongest))) if strongest > 0 else 0
+
+
+def _diff_lede(phrases: Sequence[Phrase], threshold: float | None) -> str:
+    if threshold is None:
+        return (
+            f"{len(phrases)} phrases that the update promoted most. No null model was given, so "
+            "nothing says which of these scores chance could reach."
+        )
+    found = sum(phrase.verdict == "found" for phrase in phrases)
+    return (
+        f"{found} of {len(phrases)} phrases score above {threshold:.2f}, the most that the null "
+        "pair reached, and count as found."
+    )
+
+
+def _rank_lede(summary: Mapping[str, Any]) -> str:
+    lower, upper = summary["rank_lower"], summary["rank_upper"]
+    if summary["exact"]:
+        return (
+            f"Rank {lower:,}, exactly: {_count(lower, 'sequence')} of the same length "
+            f"{'scores' if lower < 2 else 'score'} higher."
+        )
+    if upper is None:
+        return f"Rank {lower:,} or more: so many sequences are proven to score higher."
+    return f"Rank between {lower:,} and {upper:,}, both proven."
+
+
+def _facts(run: Mapping[str, Any], show_secrets: bool) -> list[tuple[str, str]]:
+    """What was asked and of what, nested mappings flattened to dotted names."""
+    facts = []
+    for key in ("models", "data", "configuration"):
+        for name, value in _flat(run.get(key) or {}):
+            facts.append((_name(name), _shown(name.rsplit(".")[-1], value, show_secrets)))
+    for key in ("seed", "created"):
+        if run.get(key) is not None:
+            facts.append((_name(key), _shown(key, run[key], show_secrets)))
+    versions = run.get("versions") or {}
+    facts.append(("versions", ", ".join(f"{k} {v}" for k, v in versions.items())))
+    return [(name, printable(value)) for name, value in facts]
+
+
+def _flat(value: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    found: list[tuple[str, Any]] = []
+    for key, item in value.items():
+        nested = isinstance(item, Mapping)
+        found += _flat(item, f"{prefix}{key}.") if nested else [(f"{prefix}{key}", item)]
+    return found
+
+
+def _shown(key: str, value: Any, show_secrets: bool) -> str:
+    if value is None:
+        return "–"
+    if not show_secrets and key in IDS and not isinstance(value, int):
+        return "hidden"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:,.4g}" if abs(value) < 1e6 else f"{value:.3e}"
+    if isinstance(value, int):
+        return f"{value:,}" if key != "seed" else str(value)
+    if isinstance(value, list | tuple):
+        return ", ".join(_shown(key, item, show_secrets) for item in value) or "–"
+    text = printable(str(value))
+    return text if show_secrets or key not in SECRET_KEYS else redact(text)
+
+
+def _command(words: Any, show_secrets: bool) -> str:
+    """The command line as one would type it, without the phrase that it may hold."""
+    shown, secret = [], False
+    for word in map(str, words or ()):
+        option, equals, _ = word.partition("=")
+        if secret and not show_secrets:
+            word = "…"
+        elif equals and option in SECRET_OPTIONS and not show_secrets:
+            word = f"{option}=…"
+        secret = word in SECRET_OPTIONS
+        shown.append(printable(word if word.endswith("…") else shlex.quote(word)))
+    return " ".join(shown)
+
+
+def _chart(svg: str) -> Markup:
+    # vl-convert escapes every text that it draws; tests/reports holds it to that.
+    return Markup(svg)
+
+
+def _probability(value: float) -> str:
+    if 0 < value < 1e-4:
+        return f"{value:.0e}"
+    return f"{value:.4f}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}" if number else f"no {noun}"
+
+
+def _name(key: str) -> str:
+    return printable(key.replace("_", " ").replace(".", " · "))
