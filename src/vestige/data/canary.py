@@ -59,6 +59,4 @@ def occurrences(corpus: Corpus, phrases: Sequence[str]) -> list[int]:
     texts = corpus.table["text"]
     found = texts.filter(pc.match_substring_regex(texts, any_of_them, ignore_case=True))
     patterns = [re.compile(rf"(?<!\w){shape}(?!\w)", re.IGNORECASE) for shape in shapes]
-    return [
-        sum(len(pattern.findall(text)) for text in found.to_pylist()) for pattern in patterns
-    ]
+    return [sum(len(pattern.findall(text)) for text in found.to_pylist()) for pattern in patterns]

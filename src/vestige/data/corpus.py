@@ -5,7 +5,7 @@ never a list of Python strings.
 """
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Self
@@ -123,8 +123,20 @@ class Corpus:
         return Corpus(self.table.take(pa.array(places)))
 
     def __add__(self, other: "Corpus") -> "Corpus":
-        both = [n for n in self.table.column_names if n in other.table.column_names]
-        return Corpus(pa.concat_tables([self.table.select(both), other.table.select(both)]))
+        return Corpus.concatenate([self, other])
+
+    @classmethod
+    def concatenate(cls, parts: Sequence["Corpus"]) -> Self:
+        """One corpus after the other, with the columns that all of them have.
+
+        Raises:
+            ValueError: there are no parts.
+        """
+        if not parts:
+            raise ValueError(f"parts must be at least one, got {parts}")
+        tables = [part.table for part in parts]
+        shared = [n for n in COLUMNS if all(n in table.column_names for table in tables)]
+        return cls(pa.concat_tables([table.select(shared) for table in tables]))
 
     def split(
         self, fraction: float, *, seed: int, by_user: bool = False

@@ -101,8 +101,8 @@ class Manifest:
                     f"not {canary.copies} times"
                 )
             inside = [place for place in places if place < len(corpus)]
-            texts = corpus.take(inside) if inside else []
-            if len(inside) < len(places) or any(text != canary.phrase for text in texts):
+            texts = list(corpus.take(inside))
+            if texts != [canary.phrase] * len(places):
                 raise _not_there(f"the copies of {canary.phrase!r} do not stand at their places")
 
     def _content(self) -> dict[str, Any]:

@@ -1,0 +1,260 @@
+"""Tables of any origin: JSON lines, CSV and Parquet files, and data sets of the Hugging Face hub.
+
+Local files are read by Arrow, straight into its own memory. Where Arrow stumbles, JSON lines
+are read once more, a line at a time, to say which line is at fault.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.json
+import pyarrow.parquet
+
+from vestige.data.corpus import Corpus
+from vestige.data.loaders.plain_text import existing, lines, not_empty
+from vestige.errors import DataError
+
+SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet")
+_BLOCK = 1 << 24  # a JSON object must fit into one block
+_HUB_NAME = re.compile(r"(?P<name>[\w.-]+(?:/[\w.-]+)?)(?:@(?P<config>[^:]+))?(?::(?P<split>.+))?")
+
+
+def read_table(
+    path: str | Path,
+    *,
+    text_column: str = "text",
+    user_column: str | None = None,
+    label_column: str | None = None,
+) -> Corpus:
+    """The rows of a file whose name says its format, gzip too.
+
+    Rows with blank text are left out; a row without a user belongs to the user "".
+
+    Args:
+        path: a `.jsonl`, `.json` (an object a line), `.csv`, `.tsv` or `.parquet` file.
+        text_column: holds the documents.
+        user_column: says whose each document is.
+        label_column: gives each document's class.
+
+    Raises:
+        DataError: naming file, line or column, and the columns that there are.
+    """
+    path = existing(Path(path))
+    columns = {"text": text_column, "user": user_column, "label": label_column}
+    wanted = {name: column for name, column in columns.items() if column is not None}
+    return corpus_of(_table(path, list(wanted.values())), wanted, str(path))
+
+
+def read_hub(
+    name: str,
+    *,
+    text_column: str = "text",
+    user_column: str | None = None,
+    limit: int | None = None,
+) -> Corpus:
+    """A data set of the Hugging Face hub, or one that `datasets` saved to disk.
+
+    Args:
+        name: "owner/name", with "@configuration" and ":split" where wanted (":train" if not),
+            or the folder of a saved data set.
+        text_column: holds the documents.
+        user_column: says whose each document is.
+        limit: fetch only so many rows.
+
+    Raises:
+        DataError: it cannot be fetched, or lacks the columns.
+    """
+    columns = {"text": text_column, "user": user_column}
+    wanted = {key: column for key, column in columns.items() if column is not None}
+    data = _fetched(name, limit)
+    _check_columns(list(wanted.values()), data.column_names, name)
+    table = data.select_columns(list(wanted.values())).with_format("arrow")[:]
+    return corpus_of(table, wanted, name)
+
+
+def corpus_of(table: pa.Table, columns: dict[str, str], source: str) -> Corpus:
+    """A corpus from the named columns of a table.
+
+    Args:
+        table: what was read.
+        columns: the table's column for each of "text", "user" and "label".
+        source: what to call it in messages.
+
+    Raises:
+        DataError: a column is missing, holds no text, or the text has nulls.
+    """
+    _check_columns(list(columns.values()), table.column_names, source)
+    made = pa.table({name: _text(table, column, source) for name, column in columns.items()})
+    if nulls := made["text"].null_count:
+        row = pc.index(pc.is_null(made["text"]), True).as_py() + 1
+        raise DataError(
+            f'{source}: {nulls} rows have no "{columns["text"]}", the first is row {row}',
+            remedy="Fill them in or drop them, or name another text column.",
+        )
+    for name in made.column_names[1:]:
+        filled = pc.fill_null(made[name], "")
+        made = made.set_column(made.column_names.index(name), name, filled)
+    said = pc.greater(pc.utf8_length(pc.utf8_trim_whitespace(made["text"])), 0)
+    return not_empty(Corpus(made.filter(said)), source)
+
+
+def _table(path: Path, columns: Sequence[str]) -> pa.Table:
+    suffix = [part for part in path.suffixes if part != ".gz"][-1:]
+    if suffix in ([".jsonl"], [".ndjson"], [".json"]):
+        return _read_json(path, columns)
+    if suffix in ([".csv"], [".tsv"]):
+        return _read_csv(path, columns)
+    if suffix == [".parquet"]:
+        return _read_parquet(path, columns)
+    raise DataError(
+        f"{path} has no name that tells a table's format",
+        remedy=f"Give it one of the endings {', '.join(SUFFIXES)}, or name the format.",
+    )
+
+
+def _read_json(path: Path, columns: Sequence[str]) -> pa.Table:
+    schema = pa.schema([(column, pa.large_string()) for column in columns])
+    try:
+        with pa.input_stream(str(path), compression="detect") as stream:
+            table = pyarrow.json.read_json(
+                stream,
+                pyarrow.json.ReadOptions(block_size=_BLOCK),
+                pyarrow.json.ParseOptions(
+                    explicit_schema=schema, unexpected_field_behavior="ignore"
+                ),
+            )
+        table.validate(full=True)
+        whole = not any(table[column].null_count for column in columns)
+    except (OSError, pa.ArrowInvalid, UnicodeDecodeError):
+        whole = False
+    # Arrow names no line and takes a missing column for nulls: read again to say what is wrong.
+    return table if whole else _read_json_slowly(path, columns)
+
+
+def _read_json_slowly(path: Path, columns: Sequence[str]) -> pa.Table:
+    values: dict[str, list[str | None]] = {column: [] for column in columns}
+    seen: set[str] = set()
+    for where, row in _json_rows(path):
+        seen.update(row)
+        for column in columns:
+            value = row.get(column)
+            if not isinstance(value, str | None):
+                raise DataError(
+                    f'{where}: "{column}" is {type(value).__name__}, not text',
+                    remedy="Name another column, or convert its values to strings.",
+                )
+            values[column].append(value)
+    _check_columns(columns, sorted(seen), str(path))
+    return pa.table({c: pa.array(v, pa.large_string()) for c, v in values.items()})
+
+
+def _json_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    for number, line in enumerate(lines(path), start=1):
+        if not line.strip():
+            continue
+        where = f"{path}, line {number}"
+        try:
+            row = json.loads(line)
+            json.dumps(row, ensure_ascii=False).encode()  # finds surrogates without a partner
+        except ValueError as error:
+            raise DataError(
+                f"{where}: no valid JSON: {error}",
+                remedy="Mend or remove the line; every line must hold one JSON object.",
+            ) from error
+        if not isinstance(row, dict):
+            raise DataError(
+                f"{where}: {type(row).__name__} where a JSON object should be",
+                remedy="Write one object a line, for instance with `jq -c '.[]'`.",
+            )
+        yield where, row
+
+
+def _read_csv(path: Path, columns: Sequence[str]) -> pa.Table:
+    header = next(lines(path), "")
+    if not header.strip():
+        raise DataError(f"{path} has no header line", remedy="Write the columns' names on line 1.")
+    delimiter = max(",;\t|", key=header.count)
+    parse = pyarrow.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
+    types = {column: pa.large_string() for column in columns}
+    try:
+        with pa.input_stream(str(path), compression="detect") as stream:
+            names = pyarrow.csv.open_csv(stream, parse_options=parse).schema.names
+        _check_columns(columns, names, str(path))
+        with pa.input_stream(str(path), compression="detect") as stream:
+            return pyarrow.csv.read_csv(
+                stream,
+                parse_options=parse,
+                convert_options=pyarrow.csv.ConvertOptions(
+                    include_columns=list(columns), column_types=types
+                ),
+            )
+    except (OSError, pa.ArrowInvalid) as error:
+        for _ in lines(path):  # raises with the line, where the text or the compression is at fault
+            pass
+        raise DataError(
+            f"{path} is no valid CSV: {error}",
+            remedy="Mend the row; text with delimiters or line ends needs quotation marks.",
+        ) from error
+
+
+def _read_parquet(path: Path, columns: Sequence[str]) -> pa.Table:
+    try:
+        names = pyarrow.parquet.read_schema(path).names
+        _check_columns(columns, names, str(path))
+        table = pyarrow.parquet.read_table(path, columns=list(columns))
+        table.validate(full=True)
+    except (OSError, pa.ArrowException) as error:
+        raise DataError(
+            f"{path} is no valid Parquet file: {error}", remedy="Fetch or write it again."
+        ) from error
+    return table
+
+
+def _fetched(name: str, limit: int | None) -> Any:
+    # It takes seconds to import, and only data sets need it.
+    import datasets
+
+    match = _HUB_NAME.fullmatch(name)
+    try:
+        if Path(name).is_dir():
+            data = datasets.load_from_disk(name)
+            data = data["train"] if isinstance(data, datasets.DatasetDict) else data
+            return data if limit is None else data.select(range(min(limit, len(data))))
+        if match is None:
+            raise ValueError('the name is not of the form "owner/name@configuration:split"')
+        split = match["split"] or "train"
+        part = split if limit is None else f"{split}[:{limit}]"
+        return datasets.load_dataset(match["name"], match["config"], split=part)
+    except Exception as error:  # anything from the network, the hub or the files
+        raise DataError(
+            f"the data set {name} cannot be fetched: {error}",
+            remedy="Check its name, split and the network, or give a local file.",
+        ) from error
+
+
+def _check_columns(wanted: Sequence[str], there: Sequence[str], source: str) -> None:
+    missing = [column for column in wanted if column not in there]
+    if missing:
+        raise DataError(
+            f'{source} has no column "{missing[0]}"',
+            remedy=f"Name one of the columns that it has: {', '.join(there) or 'none'}.",
+        )
+
+
+def _text(table: pa.Table, column: str, source: str) -> pa.ChunkedArray:
+    values = table[column]
+    if pa.types.is_dictionary(values.type):
+        values = values.cast(values.type.value_type)
+    text_types = (pa.string(), pa.large_string(), pa.string_view(), pa.null())
+    if values.type not in text_types:
+        raise DataError(
+            f'{source}: column "{column}" holds {values.type}, not text',
+            remedy="Name another column, or convert this one to strings.",
+        )
+    return values.cast(pa.large_string())
