@@ -1,6 +1,5 @@
 """Tiny random networks of every architecture, and a text for them to read."""
 
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 

@@ -136,7 +136,7 @@ def test_the_stepwise_face_never_drops_out(make: dict[str, Any], tokens: Tensor)
 def test_a_text_longer_than_the_positions_is_refused(make: dict[str, Any], name: str) -> None:
     model = make[name]()
     state = read(model, torch.zeros((1, 12), dtype=torch.int64), anywhere=True)
-    with pytest.raises(ValueError, match="at most .*12 tokens"):
+    with pytest.raises(ValueError, match=r"at most .*12 tokens"):
         model.advance(state, torch.tensor([0]))
 
 

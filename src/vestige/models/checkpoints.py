@@ -166,7 +166,7 @@ def _load_checkpoint(folder: Path) -> LanguageModel:
     file = folder / DESCRIPTION
     try:
         description = json.loads(file.read_text("utf-8"))
-        name, config = description["architecture"], dict(description["config"])
+        name, config = str(description["architecture"]), dict(description["config"])
         size, expected = int(description["vocab_size"]), description["sha256"]
         version, meaning = description["format"], description["vocabulary"]
     except (OSError, ValueError, KeyError, TypeError) as error:

@@ -23,6 +23,7 @@ from vestige.errors import ModelError
 from vestige.models.protocols import LanguageModel, require_read
 
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt")
+TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model")
 REMEDY = (
     "Give the folder of a whole causal language model (config.json, *.safetensors, "
     "tokenizer.json), or a hub name that can be reached or was downloaded before."
@@ -193,6 +194,7 @@ def load(source: str | Path) -> HuggingFaceLanguageModel:
     name, place = str(source), Path(source)
     if place.is_dir():
         _require_safetensors(place)
+        _require_tokenizer(place)
     try:
         config = AutoConfig.from_pretrained(name, trust_remote_code=False)
         if getattr(config, "is_encoder_decoder", False):
@@ -215,8 +217,8 @@ def load(source: str | Path) -> HuggingFaceLanguageModel:
             f"another shape, such as {absent[0]}",
             remedy=REMEDY,
         )
-    # Adapters name their base by this; a relative path would be lost with the working directory.
-    network.config._name_or_path = str(place.absolute()) if place.is_dir() else name
+    # An adapter names its base by this: a relative path would not outlive the working directory.
+    network.name_or_path = str(place.absolute()) if place.is_dir() else name
     return HuggingFaceLanguageModel(network, SubwordVocabulary.from_pretrained(source)).eval()
 
 
@@ -246,6 +248,15 @@ def downloaded(name: str) -> Path | None:
 
     found = try_to_load_from_cache(name, "config.json")
     return Path(found).parent if isinstance(found, str) else None
+
+
+def _require_tokenizer(folder: Path) -> None:
+    # Without any, transformers makes up an empty tokenizer of the architecture's usual kind.
+    if not any((folder / name).is_file() for name in TOKENIZERS):
+        raise ModelError(
+            f"{folder} holds no tokenizer ({', '.join(TOKENIZERS)})",
+            remedy="Save the model's tokenizer into the folder, with its save_pretrained.",
+        )
 
 
 def _require_safetensors(folder: Path) -> None:

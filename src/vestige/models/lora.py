@@ -109,7 +109,7 @@ def load_adapter(
         ) from error
     if merge:
         network = network.merge_and_unload()
-        network.config._name_or_path = ""  # no longer what stands in the base's folder
+        network.name_or_path = ""  # no longer what stands in the base's folder
     own = (folder / "tokenizer.json").is_file()
     vocabulary = SubwordVocabulary.from_pretrained(folder) if own else whole.vocabulary
     return HuggingFaceLanguageModel(network, vocabulary).eval()
