@@ -36,6 +36,7 @@ __all__ = [
 
 PATTERNS = ("all-low", "low-to-high", "mixed", "high-to-low")
 _TRIES = 100
+_SIZE = 10_000  # words of the paper's vocabularies for Penn Treebank and Reddit
 
 
 def frequency_canaries(
@@ -52,7 +53,7 @@ def frequency_canaries(
 
     Args:
         corpus: where they will be planted; no phrase occurs in it.
-        vocabulary: whose words and quintiles count; None takes every word of the corpus.
+        vocabulary: whose words and quintiles count; None takes the corpus's 10,000 commonest.
         patterns: some of `PATTERNS`; one may come twice.
         copies: how often each is to be planted.
         controls: control canaries for each pattern, at least 1.
@@ -70,7 +71,8 @@ def frequency_canaries(
     for pattern in patterns:
         _validate.one_of(PATTERNS, pattern=pattern)
     _validate.positive(copies=copies, controls=controls, length=length)
-    lexicon, generator = Lexicon.of(corpus, vocabulary), np.random.default_rng(seed)
+    lexicon = Lexicon.of(corpus, vocabulary or WordVocabulary.build(corpus, size=_SIZE))
+    generator = np.random.default_rng(seed)
     used: set[str] = set()
     made = []
     for number, pattern in enumerate(list(patterns) * (1 + controls)):
@@ -98,7 +100,7 @@ def random_canaries(
 
     Args:
         corpus: where they will be planted; no phrase occurs in it.
-        vocabulary: whose words are drawn; None takes every word of the corpus.
+        vocabulary: whose words are drawn; None takes the corpus's 10,000 commonest.
         number: how many to plant.
         copies: how often each is to be planted.
         controls: how many never to plant, at least 1.
@@ -113,7 +115,8 @@ def random_canaries(
         DataError: the corpus has too few words.
     """
     _validate.positive(number=number, copies=copies, controls=controls, length=length)
-    lexicon, generator = Lexicon.of(corpus, vocabulary), np.random.default_rng(seed)
+    lexicon = Lexicon.of(corpus, vocabulary or WordVocabulary.build(corpus, size=_SIZE))
+    generator = np.random.default_rng(seed)
     used: set[str] = set()
     made = []
     for index in range(number + controls):
@@ -156,10 +159,12 @@ def given_canaries(
     _validate.positive(copies=copies, controls=controls)
     phrases = [" ".join(phrase.split()) for phrase in phrases]
     _check_given(phrases, corpus)
-    words_only = vocabulary if isinstance(vocabulary, WordVocabulary) else None
-    if words_only is not None:
-        _check_known(phrases, words_only)
-    lexicon, generator = Lexicon.of(corpus, words_only), np.random.default_rng(seed)
+    if isinstance(vocabulary, WordVocabulary):
+        _check_known(phrases, vocabulary)
+        lexicon = Lexicon.of(corpus, vocabulary)
+    else:
+        lexicon = Lexicon.of(corpus, WordVocabulary.build(corpus))
+    generator = np.random.default_rng(seed)
     split = [lexicon.vocabulary.split(phrase) for phrase in phrases]
     used = {word for words in split for word in words}
     made = [

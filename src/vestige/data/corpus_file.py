@@ -1,28 +1,31 @@
 """How does a corpus go back to disk, so that `read_corpus` finds the same documents?"""
 
 import gzip
-import io
 import json
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO, cast
 
+import pyarrow as pa
 import pyarrow.parquet
 
 from vestige.data.corpus import Corpus
 from vestige.data.whole_file import replacing
 from vestige.errors import DataError
 
+_BATCH = 1000
 _REMEDY = "Name the file .parquet or .jsonl (or .jsonl.gz), which hold any document."
 
 
-def write_corpus(corpus: Corpus, path: Path) -> None:
+def write_corpus(
+    corpus: Corpus, path: Path, *, progress: Callable[[int], None] | None = None
+) -> None:
     """Write a corpus in the format that the file's name says, whole or not at all.
 
     Args:
         corpus: its columns are called `text`, `user` and `label` in the file.
         path: `.parquet`, `.jsonl`, `.jsonl.gz`, or `.txt` for a document a line, which keeps
             the texts only.
+        progress: called with the number of documents written so far.
 
     Raises:
         DataError: the name says no format, or a document does not fit on a line of a `.txt`.
@@ -35,32 +38,41 @@ def write_corpus(corpus: Corpus, path: Path) -> None:
             pyarrow.parquet.write_table(corpus.table, file)
         elif path.suffix == ".gz":
             # A fixed time makes equal corpora equal files.
-            with gzip.GzipFile(fileobj=file, mode="wb", mtime=0) as packed:
-                _write_lines(cast(BinaryIO, packed), _rows(corpus))
+            with gzip.GzipFile(fileobj=file, mode="wb", compresslevel=6, mtime=0) as packed:
+                _write_lines(corpus, packed.write, _json_lines, progress)
         else:
-            _write_lines(file, _rows(corpus) if path.suffix == ".jsonl" else _texts(corpus, path))
+            _write_lines(
+                corpus, file.write, _json_lines if path.suffix == ".jsonl" else _texts, progress
+            )
 
 
-def _write_lines(file: BinaryIO, lines: Iterator[str]) -> None:
-    buffered = io.BufferedWriter(cast(io.RawIOBase, file), 1 << 20)
-    for line in lines:
-        buffered.write(line.encode() + b"\n")
-    buffered.flush()
-    buffered.detach()
+def _write_lines(
+    corpus: Corpus,
+    write: Callable[[bytes], object],
+    lines: Callable[[pa.RecordBatch], list[str]],
+    progress: Callable[[int], None] | None,
+) -> None:
+    done = 0
+    for batch in corpus.table.to_batches(max_chunksize=_BATCH):
+        write("".join(f"{line}\n" for line in lines(batch)).encode())
+        done += len(batch)
+        if progress is not None:
+            progress(done)
 
 
-def _rows(corpus: Corpus) -> Iterator[str]:
-    for batch in corpus.table.to_batches(max_chunksize=1000):
-        for row in batch.to_pylist():
-            yield json.dumps(row, ensure_ascii=False)
+def _json_lines(batch: pa.RecordBatch) -> list[str]:
+    names = batch.schema.names
+    rows = zip(*(column.to_pylist() for column in batch.columns), strict=True)
+    return [json.dumps(dict(zip(names, row, strict=True)), ensure_ascii=False) for row in rows]
 
 
-def _texts(corpus: Corpus, path: Path) -> Iterator[str]:
-    for number, text in enumerate(corpus, start=1):
-        if text != text.strip() or not text or "\n" in text:
+def _texts(batch: pa.RecordBatch) -> list[str]:
+    texts: list[str] = batch["text"].to_pylist()
+    for text in texts:
+        if not text or text != text.strip() or "\n" in text:
             raise DataError(
-                f"document {number} does not fit on a line of {path}: it is blank, has blanks "
-                "at an end or a line break inside",
+                f"a document does not fit on a line of text, {text[:40]!r}: it is blank, has "
+                "blanks at an end or a line break inside",
                 remedy=_REMEDY,
             )
-        yield text
+    return texts

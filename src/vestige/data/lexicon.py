@@ -26,7 +26,8 @@ class Lexicon:
             without `<unk>` and `<eos>`.
 
     Example:
-        >>> lexicon = Lexicon.of(Corpus.from_texts(["one two two six six six ten ten ten ten"]))
+        >>> corpus = Corpus.from_texts(["one two two six six six ten ten ten ten"])
+        >>> lexicon = Lexicon.of(corpus, WordVocabulary.build(corpus))
         >>> lexicon.counts["six"], lexicon.level("one"), lexicon.level("ten")
         (3, 0, 3)
     """
@@ -35,9 +36,8 @@ class Lexicon:
     counts: Mapping[str, int]
 
     @classmethod
-    def of(cls, corpus: Corpus, vocabulary: WordVocabulary | None = None) -> Self:
-        """Count a corpus; without a vocabulary, every whitespace word of it counts."""
-        vocabulary = vocabulary or WordVocabulary.build(corpus)
+    def of(cls, corpus: Corpus, vocabulary: WordVocabulary) -> Self:
+        """Count the words of a vocabulary in a corpus."""
         numbers = word_counts(corpus, vocabulary).tolist()
         pairs = [
             (count, word)

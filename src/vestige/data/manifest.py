@@ -207,7 +207,7 @@ def _read(path: Path) -> dict[str, Any]:
             f"{path} cannot be read: {error.strerror}",
             remedy="Name the manifest that `vestige plant` wrote.",
         ) from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ManifestError(f"{path} is not JSON: {error}", remedy=_REMEDY) from error
     if not isinstance(content, dict) or content.get("format") != _FORMAT:
         raise ManifestError(

@@ -249,8 +249,8 @@ def _load_words(path: Path) -> WordVocabulary:
         if not (isinstance(words, list) and all(isinstance(word, str) for word in words)):
             raise ValueError('"words" is not a list of strings')
         return WordVocabulary(tuple(words), bool(content["lowercase"]), content["tokenise"])
-    except (ValueError, KeyError, UnicodeDecodeError) as error:
+    except (ValueError, KeyError, RecursionError) as error:
         raise DataError(
-            f"{path} is no word vocabulary of ours: {error}",
+            f"{path} is no word vocabulary of ours: {error!r}",
             remedy="Restore it from the run that wrote it, or train again.",
         ) from error

@@ -130,8 +130,8 @@ def _read_json(path: Path, columns: Sequence[str]) -> pa.Table:
                 ),
             )
         table.validate(full=True)
-        whole = not any(table[column].null_count for column in columns)
-    except (OSError, pa.ArrowInvalid, UnicodeDecodeError):
+        whole = all(table[column].null_count < len(table) for column in columns)
+    except (OSError, pa.ArrowInvalid):
         whole = False
     # Arrow names no line and takes a missing column for nulls: read again to say what is wrong.
     return table if whole else _read_json_slowly(path, columns)
@@ -150,7 +150,8 @@ def _read_json_slowly(path: Path, columns: Sequence[str]) -> pa.Table:
                     remedy="Name another column, or convert its values to strings.",
                 )
             values[column].append(value)
-    _check_columns(columns, sorted(seen), str(path))
+    if seen:  # else the file is empty, which is said later
+        _check_columns(columns, sorted(seen), str(path))
     return pa.table({c: pa.array(v, pa.large_string()) for c, v in values.items()})
 
 
@@ -162,7 +163,7 @@ def _json_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         try:
             row = json.loads(line)
             json.dumps(row, ensure_ascii=False).encode()  # finds surrogates without a partner
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise DataError(
                 f"{where}: no valid JSON: {error}",
                 remedy="Mend or remove the line; every line must hold one JSON object.",
@@ -179,17 +180,19 @@ def _read_csv(path: Path, columns: Sequence[str]) -> pa.Table:
     header = next(lines(path), "")
     if not header.strip():
         raise DataError(f"{path} has no header line", remedy="Write the columns' names on line 1.")
-    delimiter = max(",;\t|", key=header.count)
+    delimiter = "\t" if ".tsv" in path.suffixes else max(",;\t|", key=header.count)
     parse = pyarrow.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
     types = {column: pa.large_string() for column in columns}
     try:
         with pa.input_stream(str(path), compression="detect") as stream:
-            names = pyarrow.csv.open_csv(stream, parse_options=parse).schema.names
+            reading = pyarrow.csv.ReadOptions(block_size=_BLOCK)
+            names = pyarrow.csv.open_csv(stream, reading, parse).schema.names
         _check_columns(columns, names, str(path))
         with pa.input_stream(str(path), compression="detect") as stream:
             return pyarrow.csv.read_csv(
                 stream,
-                parse_options=parse,
+                reading,
+                parse,
                 convert_options=pyarrow.csv.ConvertOptions(
                     include_columns=list(columns), column_types=types
                 ),
@@ -233,8 +236,9 @@ def _fetched(name: str, limit: int | None) -> Any:
         return datasets.load_dataset(match["name"], match["config"], split=part)
     except Exception as error:  # anything from the network, the hub or the files
         raise DataError(
-            f"the data set {name} cannot be fetched: {error}",
-            remedy="Check its name, split and the network, or give a local file.",
+            f"{name} is no file here, and no data set that can be fetched: "
+            f"{str(error).splitlines()[0] if str(error) else error!r}",
+            remedy="Check the path; or the data set's name, its split and the network.",
         ) from error
 
 
