@@ -12,6 +12,7 @@ from safetensors.torch import load_file, save_file
 
 from vestige.data.subwords import SubwordVocabulary
 from vestige.errors import ModelError, VestigeError
+from vestige.models import hugging_face
 from vestige.models.checkpoints import fingerprint, load_model, save_model
 from vestige.models.hugging_face import HuggingFaceLanguageModel, load
 
@@ -203,13 +204,27 @@ def test_a_tokenizer_larger_than_the_model_is_refused(folders: dict[str, Path]) 
 def test_a_name_that_the_hub_does_not_have_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     import transformers
 
-    def unreachable(*args: Any, **kwargs: Any) -> Any:
-        raise OSError("We couldn't connect to the hub")
+    def unknown(*args: Any, **kwargs: Any) -> Any:
+        raise OSError("no such repository")
 
-    monkeypatch.setattr(transformers.AutoConfig, "from_pretrained", unreachable)
+    monkeypatch.setattr(hugging_face, "_hub_answers", lambda: True)
+    monkeypatch.setattr(transformers.AutoConfig, "from_pretrained", unknown)
     with pytest.raises(ModelError, match="nobody/nothing cannot be read") as caught:
         load_model("nobody/nothing")
     assert "hub name" in caught.value.remedy
+
+
+def test_without_a_network_a_model_that_was_downloaded_is_read(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hugging_face, "_hub_answers", lambda: False)
+    monkeypatch.setattr(hugging_face, "downloaded", {"someone/something": folder}.get)
+    model = load_model("someone/something")
+    assert isinstance(model, HuggingFaceLanguageModel)
+    assert model.network.name_or_path == "someone/something"
+    assert fingerprint("someone/something") == fingerprint(folder)
+    with pytest.raises(ModelError, match="no hub answers"):
+        load_model("nobody/nothing")
     with pytest.raises(ModelError, match="does not exist"):
         fingerprint("nobody/nothing")
 

@@ -10,9 +10,12 @@ Never runs code from a model's folder and never reads pickle.
 """
 
 import copy
+import socket
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
+from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 import torch
 from torch import Tensor, nn
@@ -192,15 +195,20 @@ def load(source: str | Path) -> HuggingFaceLanguageModel:
     from transformers import AutoConfig, AutoModelForCausalLM
 
     name, place = str(source), Path(source)
+    if not place.is_dir() and not _hub_answers():
+        place = downloaded(name) or place
+        if not place.is_dir():
+            raise ModelError(f"{name} is no folder here, and no hub answers", remedy=REMEDY)
     if place.is_dir():
         _require_safetensors(place)
         _require_tokenizer(place)
+    address = str(place) if place.is_dir() else name
     try:
-        config = AutoConfig.from_pretrained(name, trust_remote_code=False)
+        config = AutoConfig.from_pretrained(address, trust_remote_code=False)
         if getattr(config, "is_encoder_decoder", False):
             raise ValueError("it is an encoder-decoder, not a causal language model")
         network, report = AutoModelForCausalLM.from_pretrained(
-            name,
+            address,
             config=config,
             dtype=torch.float32,
             trust_remote_code=False,
@@ -218,8 +226,8 @@ def load(source: str | Path) -> HuggingFaceLanguageModel:
             remedy=REMEDY,
         )
     # An adapter names its base by this: a relative path would not outlive the working directory.
-    network.name_or_path = str(place.absolute()) if place.is_dir() else name
-    return HuggingFaceLanguageModel(network, SubwordVocabulary.from_pretrained(source)).eval()
+    network.name_or_path = str(Path(name).absolute()) if Path(name).is_dir() else name
+    return HuggingFaceLanguageModel(network, SubwordVocabulary.from_pretrained(address)).eval()
 
 
 def save(model: HuggingFaceLanguageModel, folder: Path) -> None:
@@ -248,6 +256,20 @@ def downloaded(name: str) -> Path | None:
 
     found = try_to_load_from_cache(name, "config.json")
     return Path(found).parent if isinstance(found, str) else None
+
+
+def _hub_answers() -> bool:
+    """Whether to ask the hub at all: without a network, its client tries for half a minute."""
+    from huggingface_hub import constants
+
+    address = urlsplit(constants.ENDPOINT)
+    if getproxies():  # then names are looked up elsewhere
+        return True
+    try:
+        socket.create_connection((address.hostname or "", address.port or 443), timeout=5).close()
+    except OSError:
+        return False
+    return True
 
 
 def _require_tokenizer(folder: Path) -> None:
