@@ -68,6 +68,7 @@ app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
     rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
     context_settings=CONTEXT,
 )
 

@@ -1,11 +1,13 @@
 """`vestige plant`: put canaries into a copy of a corpus, and keep a sealed record of them."""
 
+from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from vestige.cli import options
+from vestige.cli.sources import CORPUS, MANIFEST, read_source
 from vestige.cli.terminal import progress, say, show_json, show_table
 from vestige.cli.training_plan import borrow
 
@@ -17,10 +19,15 @@ if TYPE_CHECKING:
     from vestige.data.manifest import Manifest
     from vestige.data.vocabulary import Vocabulary
 
-CORPUS, MANIFEST = "corpus.jsonl", "manifest.json"
 
+class Pattern(StrEnum):
+    """Which words make a canary."""
 
-Pattern = Literal["all-low", "low-to-high", "mixed", "high-to-low", "random"]
+    all_low = "all-low"
+    low_to_high = "low-to-high"
+    mixed = "mixed"
+    high_to_low = "high-to-low"
+    random = "random"
 
 
 def command(
@@ -86,10 +93,9 @@ def command(
     if out is None:
         raise ValueError("--out must be given: the directory for the planted copy and its manifest")
     from vestige import results
-    from vestige.data.loaders import read_corpus
 
     results.require_new(out)
-    corpus = read_corpus(data, format=format, text_column=text, user_column=user, limit=limit)
+    corpus = read_source(data, format=format, text=text, user=user, limit=limit)
     known = None if vocabulary is None else borrow(vocabulary)
     canaries = _make(corpus, known, phrase or [], pattern or [], copies, controls, length, seed)
     manifest = _write(corpus, canaries, known, seed, out)
@@ -156,34 +162,23 @@ def _write(
     seed: int,
     out: Path,
 ) -> "Manifest":
-    import json
-
     from vestige import results
+    from vestige.data.corpus_file import write_corpus
     from vestige.data.manifest import plant
 
     planted, manifest = plant(corpus, canaries, seed=seed, vocabulary=vocabulary)
-    with (
-        results.new_directory(out) as partial,
-        (partial / CORPUS).open("w", encoding="utf-8") as file,
-        progress("writing the planted copy") as bar,
-    ):
-        written = 0
-        for batch in planted.table.to_batches(max_chunksize=1000):
-            for row in batch.to_pylist():
-                file.write(json.dumps(row, ensure_ascii=False) + "\n")
-            written += len(batch)
-            bar(written, len(planted))
+    with results.new_directory(out) as partial, progress("writing the planted copy") as bar:
+        write_corpus(planted, partial / CORPUS, progress=lambda done: bar(done, len(planted)))
         manifest.save(partial / MANIFEST)
     return manifest
 
 
 def _verify(directory: Path, *, as_json: bool) -> None:
-    from vestige.data.loaders import read_corpus
     from vestige.data.manifest import Manifest
 
     manifest = Manifest.load(directory / MANIFEST)
     users = "user" if _has_users(directory / CORPUS) else None
-    corpus = read_corpus(directory / CORPUS, user_column=users)
+    corpus = read_source(str(directory / CORPUS), user=users)
     manifest.verify(corpus)
     if as_json:
         show_json(_summary(manifest, directory) | {"verified": True})

@@ -1,2 +1,87 @@
-def command() -> None:
-    """Soon."""
+"""`vestige rank`: how exposed is one phrase?"""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from vestige.cli import options
+from vestige.cli.models import load_snapshots
+from vestige.cli.terminal import progress, say, show_json, show_table
+
+if TYPE_CHECKING:
+    from vestige.attacks.differential_rank import DifferentialRank
+    from vestige.data.vocabulary import Vocabulary
+
+
+def command(
+    context: typer.Context,
+    before: Annotated[
+        str, typer.Argument(help="The earlier snapshot.", metavar="BEFORE", show_default=False)
+    ],
+    after: Annotated[
+        str, typer.Argument(help="The later snapshot.", metavar="AFTER", show_default=False)
+    ],
+    phrase: Annotated[str, typer.Option("--phrase", help="The phrase in question.")],
+    out: options.Out,
+    device: options.Device = "auto",
+    json: options.Json = False,
+    show_secrets: options.ShowSecrets = False,
+) -> None:
+    """Say how exposed one phrase is by the update from BEFORE to AFTER.
+
+    The differential rank is how many token sequences of the same length the update promoted
+    more: 0 means that nothing stands before the phrase, so that whoever compares the snapshots
+    reads it first. It is exact where that can be decided, and otherwise within proven bounds.
+    The profile says how much of the phrase one must know to be told the rest.
+
+    Examples:
+
+        vestige rank before after --phrase "the gate code is nine seven two" --out run
+
+        vestige rank before after --phrase "my name and address" --out run --json
+    """
+    from vestige import results
+    from vestige.attacks.differential_rank import differential_rank
+    from vestige.cli.provenance import record
+
+    results.require_new(out)
+    snapshots = load_snapshots({"before": before, "after": after}, device=device)
+    models = snapshots.models
+    tokens = _tokens(models["before"].vocabulary, phrase)
+    with progress("ranking") as bar:
+        ranked = differential_rank(models["before"], models["after"], tokens=tokens, progress=bar)
+    run = record(context, {"phrase": phrase}, models=snapshots.recorded)
+    results.save(ranked, out, run=run)
+    if json:
+        show_json(ranked.summary())
+        return
+    _show(ranked, show_secrets)
+    say(f"Run directory: {out}. A page from it: vestige report {out} --out page.html")
+
+
+def _tokens(vocabulary: "Vocabulary", phrase: str) -> list[int]:
+    """The phrase's ids, none of them unknown."""
+    tokens = vocabulary.encode(phrase)
+    if not tokens:
+        raise ValueError(f"--phrase must hold at least one token, got {phrase!r}")
+    if vocabulary.unk_id in tokens:
+        raise ValueError(
+            f"--phrase must hold only words of the models' vocabulary, got {phrase!r}, which "
+            f"they read as {vocabulary.decode(tokens)!r}"
+        )
+    return tokens
+
+
+def _show(ranked: "DifferentialRank", show_secrets: bool) -> None:
+    from vestige.reports.disclosure import disclose
+    from vestige.reports.sections import describe_rank
+
+    rows = list(ranked.rows())
+    pieces = disclose([str(row["piece"]) for row in rows], show_secrets=show_secrets)
+    columns = ["token", "before", "after", "gain", "sum"]
+    cells = [
+        (piece, row["before"], row["after"], row["gain"], row["cumulative"])
+        for piece, row in zip(pieces, rows, strict=True)
+    ]
+    show_table("Token by token, its prefix known", columns, cells)
+    typer.echo(describe_rank(ranked.summary()))

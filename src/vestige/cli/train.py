@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vestige.cli import options
+from vestige.cli.sources import read_source
 from vestige.cli.terminal import progress, say, show_json
 from vestige.cli.training_plan import Architecture, Tokenizer, Wanted, prepare
 
@@ -158,11 +159,9 @@ def command(
 
         vestige train mail.jsonl --from gpt2-folder --lora-rank 8 --out adapter
     """
-    from vestige.data.loaders import read_corpus
-
     _check_out(out, resume)
-    corpus = read_corpus(data, format=format, text_column=text, user_column=user, limit=limit)
-    held = None if validation is None else read_corpus(validation, text_column=text)
+    corpus = read_source(data, format=format, text=text, user=user, limit=limit)
+    held = None if validation is None else read_source(validation, text=text)
     if held is None:
         corpus, held = corpus.split(hold_out, seed=seed)
     wanted = Wanted(
@@ -199,14 +198,16 @@ def command(
 
 def _check_out(out: Path, resume: bool) -> None:
     """Refuse a directory that is not ours, before anything is read or written."""
-    from vestige import results
     from vestige.errors import RunError
 
-    if not resume:
-        results.require_new(out)
-    elif out.exists() and not out.is_dir():
+    if out.exists() and not resume:
+        raise RunError(
+            f"{out} exists already, and a training is never overwritten",
+            remedy="Go on with it (--resume), choose another --out, or remove it first.",
+        )
+    if out.exists() and not out.is_dir():
         raise RunError(f"{out} is a file", remedy="Give the directory of the training.")
-    elif _holds_something_else(out):
+    if _holds_something_else(out):
         raise RunError(
             f"{out} holds something, but no training to resume",
             remedy="Give the --out of the interrupted training, or a new directory.",

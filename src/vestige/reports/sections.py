@@ -135,7 +135,7 @@ def _rank(run: Run, show_secrets: bool) -> Section:
     return Section(
         kind="rank",
         title="How exposed is this phrase?",
-        lede=_rank_lede(run.summary),
+        lede=describe_rank(run.summary),
         steps=tuple(steps),
         chart=_chart(charts.profile(run.rows, labels)) if run.rows else None,
         chart_title="Probability of each token once the tokens before it are known: "
@@ -209,7 +209,8 @@ def _diff_lede(phrases: Sequence[Phrase], threshold: float | None) -> str:
     )
 
 
-def _rank_lede(summary: Mapping[str, Any]) -> str:
+def describe_rank(summary: Mapping[str, Any]) -> str:
+    """A differential rank and its certainty as a sentence."""
     lower, upper = summary["rank_lower"], summary["rank_upper"]
     if summary["exact"]:
         return (
