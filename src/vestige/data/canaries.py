@@ -57,7 +57,7 @@ def frequency_canaries(
         patterns: some of `PATTERNS`; one may come twice.
         copies: how often each is to be planted.
         controls: control canaries for each pattern, at least 1.
-        length: words in a phrase.
+        length: words in a phrase, at least 2: any single word of a corpus stands in it.
         seed: decides the words.
 
     Returns:
@@ -70,7 +70,8 @@ def frequency_canaries(
     """
     for pattern in patterns:
         _validate.one_of(PATTERNS, pattern=pattern)
-    _validate.positive(copies=copies, controls=controls, length=length)
+    _validate.positive(copies=copies, controls=controls)
+    _validate.at_least(2, length=length)
     lexicon = Lexicon.of(corpus, vocabulary or WordVocabulary.build(corpus, size=_SIZE))
     generator = np.random.default_rng(seed)
     used: set[str] = set()
@@ -104,7 +105,7 @@ def random_canaries(
         number: how many to plant.
         copies: how often each is to be planted.
         controls: how many never to plant, at least 1.
-        length: words in a phrase.
+        length: words in a phrase, at least 2: any single word of a corpus stands in it.
         seed: decides the words.
 
     Returns:
@@ -114,7 +115,8 @@ def random_canaries(
         ValueError: an argument is out of range.
         DataError: the corpus has too few words.
     """
-    _validate.positive(number=number, copies=copies, controls=controls, length=length)
+    _validate.positive(number=number, copies=copies, controls=controls)
+    _validate.at_least(2, length=length)
     lexicon = Lexicon.of(corpus, vocabulary or WordVocabulary.build(corpus, size=_SIZE))
     generator = np.random.default_rng(seed)
     used: set[str] = set()

@@ -37,8 +37,8 @@ def write_corpus(
         if path.suffix == ".parquet":
             pyarrow.parquet.write_table(corpus.table, file)
         elif path.suffix == ".gz":
-            # A fixed time makes equal corpora equal files.
-            with gzip.GzipFile(fileobj=file, mode="wb", compresslevel=6, mtime=0) as packed:
+            # Without name and time in its header, equal corpora make equal files.
+            with gzip.GzipFile("", "wb", compresslevel=6, fileobj=file, mtime=0) as packed:
                 _write_lines(corpus, packed.write, _json_lines, progress)
         else:
             _write_lines(

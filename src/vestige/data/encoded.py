@@ -91,10 +91,12 @@ def load_encoded(directory: Path) -> EncodedCorpus:
             f"{directory} holds no whole encoding (no valid encoded.json)",
             remedy="Encode the corpus again.",
         )
-    tokens = _map(directory / "tokens.npy", np.int32, record.get("tokens"))
-    offsets = _map(directory / "offsets.npy", np.int64, record.get("documents", -2) + 1)
-    if offsets[0] != 0 or offsets[-1] != len(tokens):
-        raise _broken(directory / "offsets.npy", "its last entry is not the number of tokens")
+    tokens = _map(directory / "tokens.npy", np.int32)
+    offsets = _map(directory / "offsets.npy", np.int64)
+    if len(tokens) != record.get("tokens"):
+        raise _broken(directory / "tokens.npy", "encoded.json tells another number of tokens")
+    if len(offsets) - 1 != record.get("documents") or offsets[-1] != len(tokens):
+        raise _broken(directory / "offsets.npy", "it does not fit encoded.json and tokens.npy")
     return EncodedCorpus(tokens, np.array(offsets))
 
 
@@ -169,12 +171,12 @@ def _holds(directory: Path, identity: dict[str, str]) -> bool:
     return True
 
 
-def _map(path: Path, dtype: type, size: int | None) -> NDArray[Any]:
+def _map(path: Path, dtype: type) -> NDArray[Any]:
     try:
         array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
         raise _broken(path, str(error)) from error
-    if array.dtype != dtype or array.ndim != 1 or array.size != size:
+    if array.dtype != dtype or array.ndim != 1:
         raise _broken(path, f"it holds {array.dtype} of shape {array.shape}")
     return array
 

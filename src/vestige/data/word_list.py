@@ -192,7 +192,6 @@ WORDS_BY_ROLE = {
 }
 
 TEMPLATES: dict[int, tuple[tuple[str, ...], ...]] = {
-    1: (("noun",),),
     2: (("noun", "verb"), ("adjective", "noun")),
     3: (("noun", "verb", "noun"), ("noun", "adverb", "verb")),
     4: (("noun", "verb", "adjective", "noun"), ("noun", "adverb", "verb", "noun")),

@@ -14,15 +14,15 @@ from vestige.errors import DataError
 
 _QUOTE = re.compile(
     r"\s*(?:"
-    r"[A-Za-z]{0,4}[>|]"  # "> ", ">>", "|> ", and "ED> " with the quoted writer's initials
+    r"[A-Za-z@%+]{0,4}[>|]"  # "> ", ">>", "|> ", and "ED> " with the quoted writer's initials
     r"|:(?:[\s>|:]|$)"  # ": "
     r"|[#}]\s*[>|]"  # "# |> "
     r")"
 )
 _WRITES = re.compile(
-    r".*\b(?:writes|wrote)\s*[:.]{0,3}\s*|.*@.*\b(?:says|said)\s*:\s*", re.IGNORECASE
+    r".*\b(?:writes|wrote)\s*[:.\]]{0,3}\s*|.*@.*\b(?:says|said)\s*:\s*", re.IGNORECASE
 )
-_IN_ARTICLE = re.compile(r"In (?:.*\b)?article\b.*[<@].*|In <.*", re.IGNORECASE)
+_IN_ARTICLE = re.compile(r"(?:In|From) (?:.*\b)?article\b.*[<@].*|In <.*", re.IGNORECASE)
 _SIGNATURE = re.compile(r"-{2,3}\s*")
 _LONGEST_SIGNATURE = 15  # lines; further up, dashes separate parts of the message
 

@@ -185,7 +185,8 @@ def _read_csv(path: Path, columns: Sequence[str]) -> pa.Table:
     types = {column: pa.large_string() for column in columns}
     try:
         with pa.input_stream(str(path), compression="detect") as stream:
-            reading = pyarrow.csv.ReadOptions(block_size=_BLOCK)
+            # With threads Arrow would not know the number of a faulty row.
+            reading = pyarrow.csv.ReadOptions(block_size=_BLOCK, use_threads=False)
             names = pyarrow.csv.open_csv(stream, reading, parse).schema.names
         _check_columns(columns, names, str(path))
         with pa.input_stream(str(path), compression="detect") as stream:

@@ -1,0 +1,37 @@
+"""A corpus large enough for canaries, and the folder of real corpora where there is one."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from vestige.data.corpus import Corpus
+from vestige.data.vocabulary import WordVocabulary
+from vestige.data.word_list import WORDS_BY_ROLE
+
+
+@pytest.fixture(scope="session")
+def corpus() -> Corpus:
+    """2,000 sentences over 600 listed words whose frequencies fall like 1 / rank."""
+    generator = np.random.default_rng(0)
+    words = sorted({word for role in WORDS_BY_ROLE.values() for word in role[::3]})[:600]
+    generator.shuffle(words)
+    chances = 1 / np.arange(1, len(words) + 1)
+    drawn = generator.choice(words, size=(2000, 12), p=chances / chances.sum())
+    texts = [" ".join(row) for row in drawn] + [" ".join(words)]
+    return Corpus.from_texts(texts, users=[f"user{i % 40}" for i in range(len(texts))])
+
+
+@pytest.fixture(scope="session")
+def vocabulary(corpus: Corpus) -> WordVocabulary:
+    return WordVocabulary.build(corpus)
+
+
+@pytest.fixture(scope="session")
+def real() -> Path:
+    """The folder of real corpora."""
+    folder = os.environ.get("VESTIGE_DATA")
+    if not folder:
+        pytest.skip("VESTIGE_DATA names no folder of real corpora")
+    return Path(folder)

@@ -1,0 +1,124 @@
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from datasets import Dataset
+
+from vestige.data.loaders import FORMATS, read_corpus
+from vestige.errors import DataError
+
+COMMENT = json.dumps({"author": "ann", "subreddit": "s", "body": "hi"}) + "\n"
+ROW = json.dumps({"text": "hi", "who": "ann"}) + "\n"
+MESSAGE = "From: ann\n\nhi\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "columns"),
+    [
+        ("a.txt", b"hi\n", ["text"]),
+        ("a", b"hi\n", ["text"]),
+        ("a.txt.gz", gzip.compress(b"hi\n"), ["text"]),
+        ("a.jsonl", ROW.encode(), ["text"]),
+        ("a.jsonl.gz", gzip.compress(ROW.encode()), ["text"]),
+        ("a.csv", b"text\nhi\n", ["text"]),
+        ("wiki.train.tokens", b" hi \n", ["text", "label"]),
+        ("a.jsonl", COMMENT.encode(), ["text", "user", "label"]),
+        ("x/ptb.train.txt", b"hi\n", ["text"]),
+        ("x/wiki.train.tokens", b" hi \n", ["text", "label"]),
+        ("x/a.txt", b"hi\n", ["text"]),
+        ("x/a.jsonl", ROW.encode(), ["text"]),
+        ("x/a.jsonl.gz", gzip.compress(COMMENT.encode()), ["text", "user", "label"]),
+        ("x/rec.test/1", MESSAGE.encode(), ["text", "user", "label"]),
+        ("x/1", MESSAGE.encode(), ["text", "user", "label"]),
+    ],
+)
+def test_the_format_is_recognised(
+    name: str, content: bytes, columns: list[str], tmp_path: Path
+) -> None:
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True, parents=True)
+    path.write_bytes(content)
+    corpus = read_corpus(tmp_path / name.split("/")[0])
+    assert list(corpus) == ["hi"]
+    assert corpus.table.column_names == columns
+
+
+def test_a_saved_data_set_is_recognised(tmp_path: Path) -> None:
+    Dataset.from_dict({"text": ["hi", "you"]}).save_to_disk(tmp_path / "set")
+    assert list(read_corpus(tmp_path / "set", limit=1)) == ["hi"]
+
+
+def test_the_federalist_is_there_by_name() -> None:
+    try:
+        jay = read_corpus("federalist:Jay")
+    except DataError as error:
+        pytest.skip(str(error))
+    assert set(jay.users or []) == {"Jay"}
+    assert len(read_corpus("federalist: Jay, Madison")) > len(jay)
+
+
+def test_several_files_of_a_folder_are_one_corpus(tmp_path: Path) -> None:
+    for name in ("2", "1"):
+        (tmp_path / f"{name}.txt").write_text(f"{name}\n")
+    (tmp_path / ".hidden.txt").write_text("no\n")
+    assert list(read_corpus(tmp_path)) == ["1", "2"]
+
+
+def test_columns_go_to_tables(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text(ROW)
+    corpus = read_corpus(tmp_path / "a.jsonl", text_column="who", user_column="text")
+    assert (list(corpus), corpus.users) == (["ann"], ["hi"])
+
+
+def test_a_named_column_wins_over_reddit(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text(COMMENT)
+    assert list(read_corpus(tmp_path / "a.jsonl", text_column="author")) == ["ann"]
+
+
+def test_a_named_format_wins_over_the_ending(tmp_path: Path) -> None:
+    (tmp_path / "a.log").write_text("hi\n")
+    assert list(read_corpus(tmp_path / "a.log", format="text")) == ["hi"]
+
+
+@pytest.mark.parametrize(("limit", "count"), [(1, 1), (3, 3), (99, 3), (None, 3)])
+def test_a_limit_keeps_the_first(limit: int | None, count: int, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("1\n2\n3\n")
+    assert list(read_corpus(tmp_path / "a.txt", limit=limit)) == ["1", "2", "3"][:count]
+
+
+@pytest.mark.parametrize("limit", [0, -1])
+def test_a_limit_below_one_is_refused(limit: int, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="limit must be positive"):
+        read_corpus(tmp_path, limit=limit)
+
+
+def test_an_unknown_format_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="format must be one of"):
+        read_corpus(tmp_path, format="docx")
+
+
+@pytest.mark.parametrize("name", ["none.txt", "none", "deep/down/none.txt", "x/none.jsonl"])
+def test_what_does_not_exist_is_named(name: str, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="does not exist") as caught:
+        read_corpus(tmp_path / name)
+    assert name in str(caught.value)
+    with pytest.raises(DataError, match=name):
+        read_corpus(name)
+
+
+def test_an_unknown_ending_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a.docx").write_bytes(b"PK")
+    with pytest.raises(DataError, match="says nothing about its format") as caught:
+        read_corpus(tmp_path / "a.docx")
+    assert all(name in caught.value.remedy for name in FORMATS[1:])
+
+
+@pytest.mark.parametrize("names", [[], ["a.docx"], [".hidden.txt"]])
+def test_a_folder_without_fitting_files_is_named(names: list[str], tmp_path: Path) -> None:
+    for name in names:
+        (tmp_path / name).write_text("x")
+    with pytest.raises(DataError, match="holds no file of a format that we know"):
+        read_corpus(tmp_path)
+    with pytest.raises(DataError, match=r"holds no file whose name ends in \.txt"):
+        read_corpus(tmp_path, format="text")

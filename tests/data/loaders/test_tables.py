@@ -1,0 +1,214 @@
+import gzip
+import json
+from pathlib import Path
+
+import datasets
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+from datasets import Dataset, DatasetDict
+
+from vestige.data.loaders import read_hub, read_table, tables
+from vestige.errors import DataError
+
+ROWS = [
+    {"id": 1, "text": "one, two", "who": "ann"},
+    {"id": 2, "text": "  ", "who": "bob"},
+    {"id": 3, "text": "line\nbreak é", "who": "bob"},
+]
+JSONL = "".join(json.dumps(row) + "\n" for row in ROWS)
+CSV = 'id,text,who\n1,"one, two",ann\n2,  ,bob\n3,"line\nbreak é",bob\n'
+
+
+def written(tmp_path: Path, name: str, content: bytes | str) -> Path:
+    path = tmp_path / name
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("t.jsonl", JSONL.encode()),
+        ("t.json", JSONL.encode()),
+        ("t.ndjson", b"\n" + JSONL.encode().replace(b"\n", b"\n\n")),
+        ("t.jsonl.gz", gzip.compress(JSONL.encode())),
+        ("t.csv", CSV.encode()),
+        ("t.csv.gz", gzip.compress(CSV.encode())),
+        ("bom.csv", b"\xef\xbb\xbf" + CSV.encode()),
+        (
+            "t.tsv",
+            CSV.replace("id,text,who", "id\ttext\twho")
+            .replace(",ann", "\tann")
+            .replace(",bob", "\tbob")
+            .replace("1,", "1\t")
+            .replace("2,  ", "2\t  ")
+            .replace("3,", "3\t")
+            .encode(),
+        ),
+        ("semicolon.csv", CSV.replace(",", ";").replace("one;", "one,").encode()),
+    ],
+)
+def test_every_text_format_gives_the_same_corpus(name: str, content: bytes, tmp_path: Path) -> None:
+    corpus = read_table(written(tmp_path, name, content), user_column="who")
+    assert list(corpus) == ["one, two", "line\nbreak é"]
+    assert corpus.users == ["ann", "bob"]
+
+
+def test_parquet_gives_the_same_corpus_from_any_string_type(tmp_path: Path) -> None:
+    for text_type in (pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())):
+        columns = {"text": pa.array([r["text"] for r in ROWS]).cast(text_type)}
+        columns["who"] = pa.array([r["who"] for r in ROWS])
+        pa.parquet.write_table(pa.table(columns), tmp_path / "t.parquet")
+        corpus = read_table(tmp_path / "t.parquet", user_column="who")
+        assert list(corpus) == ["one, two", "line\nbreak é"]
+        assert corpus.users == ["ann", "bob"]
+
+
+def test_other_columns_are_found_by_name(tmp_path: Path) -> None:
+    path = written(tmp_path, "t.jsonl", '{"body": "x", "sub": "s"}\n')
+    corpus = read_table(path, text_column="body", label_column="sub")
+    assert (list(corpus), corpus.labels, corpus.users) == (["x"], ["s"], None)
+
+
+def test_a_row_without_user_belongs_to_nobody(tmp_path: Path) -> None:
+    content = '{"text": "a", "who": "ann"}\n{"text": "b"}\n{"text": "c", "who": null}\n'
+    assert read_table(written(tmp_path, "t.jsonl", content), user_column="who").users == [
+        "ann",
+        "",
+        "",
+    ]
+
+
+def test_text_that_looks_like_dates_or_numbers_stays_text(tmp_path: Path) -> None:
+    content = '{"text": "2020-01-01"}\n{"text": "17"}\n'
+    assert list(read_table(written(tmp_path, "t.jsonl", content))) == ["2020-01-01", "17"]
+    assert list(read_table(written(tmp_path, "t.csv", "text\n017\nnull\nNaN\n"))) == [
+        "017",
+        "null",
+        "NaN",
+    ]
+
+
+def test_an_object_larger_than_a_block_is_read_slowly_but_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tables, "_BLOCK", 1000)
+    content = "".join(json.dumps({"text": "x" * n}) + "\n" for n in (5, 3000, 7))
+    assert [len(text) for text in read_table(written(tmp_path, "t.jsonl", content))] == [5, 3000, 7]
+
+
+@pytest.mark.parametrize(
+    ("content", "fault"),
+    [
+        ('{"text": "a"}\n{"text": "b"\n', r"line 2: no valid JSON"),
+        ('{"text": "a"}\n\nnot json\n', r"line 3: no valid JSON"),
+        ('{"text": "a"}\n[1]\n', r"line 2: list where a JSON object"),
+        ('[{"text": "a"}]', r"line 1: list where a JSON object"),
+        ('{"text": "a"}\n{"text": 3}\n', r'line 2: "text" is int, not text'),
+        ('{"text": ["a"]}\n', r'line 1: "text" is list, not text'),
+        ('{"text": "a"}\n{"text": {"b": 1}}\n', r'line 2: "text" is dict, not text'),
+        ('{"text": "\\ud800"}\n', r"line 1: no valid JSON"),
+        ('{"text": "a"}\n' + "[" * 100_000, r"line 2: no valid JSON"),
+        ('{"body": "a", "id": 1}\n', r'no column "text". Name one of .* body, id'),
+        ('{"text": "a"}\n{"id": 1}\n', r'1 rows have no "text", the first is row 2'),
+        ('{"text": null}\n', r'1 rows have no "text", the first is row 1'),
+        ("", r"holds no text at all"),
+        ('{"text": ""}\n{"text": " \\t"}\n', r"holds no text at all"),
+    ],
+)
+def test_faulty_json_lines_are_named(content: str, fault: str, tmp_path: Path) -> None:
+    path = written(tmp_path, "t.jsonl", content)
+    with pytest.raises(DataError, match=fault) as caught:
+        read_table(path)
+    assert str(path) in str(caught.value)
+
+
+def test_json_that_is_not_utf8_is_named_with_its_line(tmp_path: Path) -> None:
+    path = written(tmp_path, "t.jsonl", b'{"text": "a"}\n{"text": "\xe9"}\n')
+    with pytest.raises(DataError, match=r"line 2: byte 11 of the line \(0xe9\) is not UTF-8"):
+        read_table(path)
+
+
+def test_a_cut_gzip_is_named(tmp_path: Path) -> None:
+    path = written(tmp_path, "t.jsonl.gz", gzip.compress(JSONL.encode() * 99)[:-20])
+    with pytest.raises(DataError, match=r"t\.jsonl\.gz is cut short"):
+        read_table(path)
+
+
+@pytest.mark.parametrize(
+    ("content", "fault"),
+    [
+        (b"", "no header line"),
+        (b"\n\n", "no header line"),
+        (b"id,body\n1,a\n", r'no column "text". Name one of .*id, body'),
+        (b"id,text\n", "holds no text at all"),
+        (b"id,text\n1,a\n2\n", r"no valid CSV: .*Row #3: Expected 2 columns, got 1"),
+        (b"id,text\n1,a\n2,\xff\n", r"line 3: byte 3 of the line \(0xff\) is not UTF-8"),
+    ],
+)
+def test_faulty_csv_is_named(content: bytes, fault: str, tmp_path: Path) -> None:
+    path = written(tmp_path, "t.csv", content)
+    with pytest.raises(DataError, match=fault) as caught:
+        read_table(path)
+    assert str(path) in str(caught.value)
+
+
+def test_a_cut_csv_gzip_is_named(tmp_path: Path) -> None:
+    path = written(tmp_path, "t.csv.gz", gzip.compress(CSV.encode() * 999)[:-20])
+    with pytest.raises(DataError, match=r"t\.csv\.gz is cut short"):
+        read_table(path)
+
+
+def test_faulty_parquet_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    pa.parquet.write_table(pa.table({"text": ["a"] * 1000, "n": [1] * 1000}), path)
+    with pytest.raises(DataError, match='column "n" holds int64, not text'):
+        read_table(path, text_column="n")
+    with pytest.raises(DataError, match=r'no column "body"\. Name one of .*text, n'):
+        read_table(path, text_column="body")
+    path.write_bytes(path.read_bytes()[:-50])
+    with pytest.raises(DataError, match="no valid Parquet"):
+        read_table(path)
+    path.write_bytes(b"")
+    with pytest.raises(DataError, match="no valid Parquet"):
+        read_table(path)
+
+
+def test_a_name_without_format_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="no name that tells"):
+        read_table(written(tmp_path, "t.xyz", "a"))
+
+
+def test_a_saved_data_set_is_read_from_disk(tmp_path: Path) -> None:
+    data = Dataset.from_dict({"text": ["a", "b", "c"], "who": ["x", "y", "z"]})
+    data.select([2, 0]).save_to_disk(tmp_path / "one")
+    DatasetDict({"train": data}).save_to_disk(tmp_path / "many")
+    assert list(read_hub(str(tmp_path / "one"), user_column="who")) == ["c", "a"]
+    assert list(read_hub(str(tmp_path / "many"), limit=2)) == ["a", "b"]
+    with pytest.raises(DataError, match=r'no column "body".*text, who'):
+        read_hub(str(tmp_path / "one"), text_column="body")
+
+
+def test_a_hub_name_may_hold_configuration_and_split(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[object, ...]] = []
+
+    def load_dataset(path: str, name: str | None, *, split: str) -> Dataset:
+        asked.append((path, name, split))
+        return Dataset.from_dict({"text": ["a"]})
+
+    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    for source, limit in (("o/n", None), ("o/n@c:test", None), ("n:valid", 5)):
+        read_hub(source, limit=limit)
+    assert asked == [("o/n", None, "train"), ("o/n", "c", "test"), ("n", None, "valid[:5]")]
+
+
+@pytest.mark.parametrize("name", ["owner/nothing", "owner/set@part:train", "no such name"])
+def test_a_data_set_out_of_reach_is_named(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def load_dataset(*args: object, **kwargs: object) -> None:
+        raise ConnectionError("the hub does not answer\nand more")
+
+    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    with pytest.raises(DataError, match="no data set that can be fetched") as caught:
+        read_hub(name)
+    assert name in str(caught.value)

@@ -1,0 +1,160 @@
+import hashlib
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vestige.data.corpus import Corpus
+from vestige.errors import DataError
+
+TEXTS = st.lists(st.text(st.characters(codec="utf-8"), max_size=20), max_size=30)
+
+
+@given(TEXTS)
+def test_the_texts_come_back_as_they_went_in(texts: list[str]) -> None:
+    corpus = Corpus.from_texts(texts)
+    assert list(corpus) == texts
+    assert len(corpus) == len(texts)
+    assert [text for batch in corpus.batches(7) for text in batch] == texts
+
+
+def test_an_endless_source_is_read_in_batches_and_never_as_a_list() -> None:
+    alive = 0
+    most = 0
+
+    class Counted(str):
+        def __new__(cls, value: str) -> "Counted":
+            nonlocal alive, most
+            alive += 1
+            most = max(most, alive)
+            return super().__new__(cls, value)
+
+        def __del__(self) -> None:
+            nonlocal alive
+            alive -= 1
+
+    corpus = Corpus.from_texts(Counted(str(i)) for i in range(50_000))
+    assert len(corpus) == 50_000
+    assert most < 25_000
+
+
+@given(TEXTS, st.integers(0, 30))
+def test_the_fingerprint_does_not_depend_on_how_the_table_is_chunked(
+    texts: list[str], cut: int
+) -> None:
+    whole = Corpus.from_texts(texts)
+    parts = Corpus.from_texts(texts[:cut]) + Corpus.from_texts(texts[cut:])
+    assert whole.fingerprint() == parts.fingerprint()
+
+
+@given(TEXTS, TEXTS)
+def test_fingerprints_are_equal_only_for_equal_texts(a: list[str], b: list[str]) -> None:
+    same = Corpus.from_texts(a).fingerprint() == Corpus.from_texts(b).fingerprint()
+    assert same == (a == b)
+
+
+def test_a_slice_has_the_fingerprint_of_its_contents() -> None:
+    whole = Corpus.from_texts(["a", "bc", "", "def", "g"])
+    cut = Corpus(whole.table.slice(1, 3))
+    assert cut.fingerprint() == Corpus.from_texts(["bc", "", "def"]).fingerprint()
+
+
+def test_the_fingerprint_sees_where_documents_end_and_whose_they_are() -> None:
+    prints = {
+        Corpus.from_texts(["ab", "c"]).fingerprint(),
+        Corpus.from_texts(["a", "bc"]).fingerprint(),
+        Corpus.from_texts(["a", "bc"], users=["x", "y"]).fingerprint(),
+        Corpus.from_texts(["a", "bc"], labels=["x", "y"]).fingerprint(),
+    }
+    assert len(prints) == 4
+
+
+def test_the_fingerprint_is_a_plain_sha256_of_lengths_and_contents() -> None:
+    lengths = hashlib.sha256(np.array([2, 0, 3], np.int64).tobytes()).digest()
+    contents = hashlib.sha256("hiéa".encode()).digest()
+    expected = hashlib.sha256(b"vestige corpus 1" + b"text" + lengths + contents).hexdigest()
+    assert Corpus.from_texts(["hi", "", "éa"]).fingerprint() == expected
+
+
+@given(TEXTS, st.data())
+def test_take_picks_like_a_list(texts: list[str], data: st.DataObject) -> None:
+    places = data.draw(st.lists(st.integers(0, max(0, len(texts) - 1)))) if texts else []
+    taken = Corpus.from_texts(texts, users=texts).take(places)
+    assert list(taken) == [texts[i] for i in places] == taken.users
+
+
+@pytest.mark.parametrize("place", [-1, 2])
+def test_a_place_outside_is_refused(place: int) -> None:
+    with pytest.raises(ValueError, match=r"indices must lie in \[0, 2\)"):
+        Corpus.from_texts(["a", "b"]).take([place])
+
+
+def test_adding_keeps_the_columns_that_both_have() -> None:
+    both = Corpus.from_texts(["a"], users=["u"], labels=["l"]) + Corpus.from_texts(
+        ["b"], users=["v"]
+    )
+    assert (list(both), both.users, both.labels) == (["a", "b"], ["u", "v"], None)
+
+
+@given(st.integers(0, 60), st.floats(0, 0.99), st.integers(0, 5))
+def test_a_split_is_a_partition_in_order(size: int, fraction: float, seed: int) -> None:
+    texts = [f"{i:03d}" for i in range(size)]
+    rest, held_out = Corpus.from_texts(texts).split(fraction, seed=seed)
+    assert sorted([*rest, *held_out]) == texts
+    assert len(held_out) == round(fraction * size)
+    for part in (list(rest), list(held_out)):
+        assert all(a < b for a, b in pairwise(part))
+
+
+@given(st.lists(st.sampled_from("abcdefgh"), min_size=1, max_size=40), st.integers(0, 5))
+def test_a_split_by_user_puts_no_user_on_both_sides(users: list[str], seed: int) -> None:
+    corpus = Corpus.from_texts([str(i) for i in range(len(users))], users=users)
+    rest, held_out = corpus.split(0.5, seed=seed, by_user=True)
+    assert not set(rest.users or []) & set(held_out.users or [])
+    assert len(rest) + len(held_out) == len(users)
+    assert len(set(held_out.users or [])) == round(0.5 * len(set(users)))
+
+
+def test_a_seed_decides_a_split(corpus: Corpus) -> None:
+    first = corpus.split(0.3, seed=1)[1].fingerprint()
+    assert corpus.split(0.3, seed=1)[1].fingerprint() == first
+    assert corpus.split(0.3, seed=2)[1].fingerprint() != first
+
+
+def test_no_split_by_user_without_users() -> None:
+    with pytest.raises(DataError, match="has none") as caught:
+        Corpus.from_texts(["a"]).split(0.5, seed=0, by_user=True)
+    assert "column" in caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("table", "fault"),
+    [
+        (pa.table({"body": ["a"]}), r"needs a column \"text\", this table has \['body'\]"),
+        (pa.table({"text": [1]}), "holds int64, not text"),
+        (pa.table({"text": ["a", None]}), "1 empty"),
+        (pa.table({"text": ["a"], "user": [1.5]}), 'column "user" holds double'),
+    ],
+)
+def test_a_table_without_proper_text_is_refused(table: pa.Table, fault: str) -> None:
+    with pytest.raises(DataError, match=fault):
+        Corpus(table)
+
+
+@pytest.mark.parametrize("values", [["a", 3], ["\ud800"], [b"\xff"]])
+def test_values_that_are_no_text_are_refused(values: list[str]) -> None:
+    with pytest.raises(DataError, match="no valid text"):
+        Corpus.from_texts(values)
+
+
+@pytest.mark.parametrize("users", [["u"], ["u", "v", "w"]])
+def test_fewer_or_more_users_than_texts_are_refused(users: list[str]) -> None:
+    with pytest.raises(ValueError, match="one of each"):
+        Corpus.from_texts(["a", "b"], users=users)
+
+
+def test_a_foreign_column_is_left_behind() -> None:
+    assert Corpus(pa.table({"text": ["a"], "score": [1]})).table.column_names == ["text"]

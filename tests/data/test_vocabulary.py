@@ -1,0 +1,163 @@
+import json
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vestige.data.corpus import Corpus
+from vestige.data.vocabulary import (
+    EOS,
+    UNK,
+    Vocabulary,
+    WordVocabulary,
+    load_vocabulary,
+    word_counts,
+)
+from vestige.errors import DataError
+
+TEXTS = st.lists(
+    st.lists(st.sampled_from(["a", "b", "cc", "D", "d", UNK]), max_size=8).map(" ".join),
+    min_size=1,
+    max_size=8,
+)
+
+
+@given(TEXTS, st.integers(3, 8), st.integers(1, 3))
+def test_words_stand_by_descending_count_then_alphabetically(
+    texts: list[str], size: int, least: int
+) -> None:
+    counts = Counter(word for text in texts for word in text.split() if word != UNK)
+    expected = sorted((w for w in counts if counts[w] >= least), key=lambda w: (-counts[w], w))
+    if not expected:
+        return
+    vocabulary = WordVocabulary.build(Corpus.from_texts(texts), size=size, min_count=least)
+    assert vocabulary.words == (UNK, EOS, *expected[: size - 2])
+
+
+@given(TEXTS)
+def test_known_words_survive_the_way_to_ids_and_back(texts: list[str]) -> None:
+    vocabulary = WordVocabulary(("<unk>", "<eos>", "a", "b", "cc", "D", "d"))
+    for text, ids in zip(texts, vocabulary.encode_batch(texts), strict=True):
+        assert vocabulary.decode(ids) == text
+        assert vocabulary.encode(text) == ids
+
+
+@given(TEXTS)
+def test_counts_are_what_counting_by_hand_gives(texts: list[str]) -> None:
+    vocabulary = WordVocabulary(("<unk>", "<eos>", "a", "b", "D"))
+    naive = Counter(word if word in vocabulary else UNK for text in texts for word in text.split())
+    counts = word_counts(Corpus.from_texts(texts), vocabulary)
+    assert counts.tolist() == [naive[word] for word in vocabulary.words]
+    assert counts.dtype == np.int64
+
+
+def test_the_corpus_own_unk_is_the_unknown_word() -> None:
+    vocabulary = WordVocabulary.build(Corpus.from_texts(["the <unk> said <unk>"]))
+    assert vocabulary.words == (UNK, EOS, "said", "the")
+    assert vocabulary.encode("the <unk> slept") == [3, vocabulary.unk_id, vocabulary.unk_id]
+
+
+def test_case_counts_unless_told_otherwise() -> None:
+    corpus = Corpus.from_texts(["The the THE"])
+    assert len(WordVocabulary.build(corpus)) == 5
+    lower = WordVocabulary.build(corpus, lowercase=True)
+    assert lower.words == (UNK, EOS, "the")
+    assert lower.encode("THE") == [2]
+
+
+def test_the_words_tokeniser_splits_off_punctuation_but_not_within_words() -> None:
+    vocabulary = WordVocabulary((UNK, EOS), tokenise="words")
+    text = "Don't stop, well-known <unk> (it’s 5)."
+    assert vocabulary.split(text) == [
+        *("Don't", "stop", ",", "well-known", "<unk>", "(", "it’s", "5", ")", "."),
+    ]
+
+
+def test_a_piece_is_the_word_itself(vocabulary: WordVocabulary) -> None:
+    assert [vocabulary.piece(i) for i in range(len(vocabulary))] == list(vocabulary.words)
+
+
+def test_a_word_vocabulary_has_the_face_of_a_vocabulary(vocabulary: WordVocabulary) -> None:
+    assert isinstance(vocabulary, Vocabulary)
+
+
+def test_what_is_saved_is_what_is_loaded(vocabulary: WordVocabulary, tmp_path: Path) -> None:
+    vocabulary.save(tmp_path / "model")
+    loaded = load_vocabulary(tmp_path / "model")
+    assert loaded == vocabulary
+    assert loaded.fingerprint() == vocabulary.fingerprint()
+    assert [entry.name for entry in (tmp_path / "model").iterdir()] == ["vocabulary.json"]
+
+
+def test_the_fingerprint_tells_apart_what_reads_text_differently() -> None:
+    words = (UNK, EOS, "a", "b")
+    prints = {
+        WordVocabulary(words).fingerprint(),
+        WordVocabulary((UNK, EOS, "b", "a")).fingerprint(),
+        WordVocabulary(words, lowercase=True).fingerprint(),
+        WordVocabulary(words, tokenise="words").fingerprint(),
+    }
+    assert len(prints) == 4
+
+
+def test_repeated_and_missing_words_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"twice: \['a'\]"):
+        WordVocabulary((UNK, EOS, "a", "a"))
+    with pytest.raises(ValueError, match="must hold <unk> and <eos>"):
+        WordVocabulary(("a", "b"))
+
+
+@pytest.mark.parametrize("arguments", [{"size": 2}, {"min_count": 0}, {"tokenise": "letters"}])
+def test_a_bad_argument_is_named(arguments: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match=next(iter(arguments))):
+        WordVocabulary.build(Corpus.from_texts(["a"]), **arguments)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("texts", [[], [""], ["<unk> <eos>"], ["a b c"]])
+def test_a_corpus_without_frequent_words_makes_no_vocabulary(texts: list[str]) -> None:
+    with pytest.raises(DataError, match="no word of the corpus"):
+        WordVocabulary.build(Corpus.from_texts(texts), min_count=2)
+
+
+GOOD = {
+    "format": "vestige-words-1",
+    "lowercase": False,
+    "tokenise": "whitespace",
+    "words": [UNK, EOS, "a"],
+}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "{",
+        "[]",
+        "null",
+        "[" * 100_000,
+        json.dumps(GOOD | {"format": "other"}),
+        json.dumps(GOOD | {"words": "a b"}),
+        json.dumps(GOOD | {"words": [UNK, EOS, 3]}),
+        json.dumps(GOOD | {"words": [UNK, EOS, EOS]}),
+        json.dumps(GOOD | {"words": ["a"]}),
+        json.dumps(GOOD | {"tokenise": "letters"}),
+        json.dumps({key: value for key, value in GOOD.items() if key != "words"}),
+        "\xff",
+    ],
+)
+def test_a_spoilt_vocabulary_file_is_named(content: str, tmp_path: Path) -> None:
+    path = tmp_path / "vocabulary.json"
+    path.write_bytes(content.encode("latin-1"))
+    with pytest.raises(DataError, match="is no word vocabulary of ours") as caught:
+        load_vocabulary(tmp_path)
+    assert str(path) in str(caught.value)
+    assert "Restore" in caught.value.remedy
+
+
+def test_a_folder_without_vocabulary_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="holds no vocabulary") as caught:
+        load_vocabulary(tmp_path / "nowhere")
+    assert "nowhere" in str(caught.value)
