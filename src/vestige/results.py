@@ -185,7 +185,7 @@ def plain(value: object) -> Any:
     if value is None or isinstance(value, bool | int | float):
         return value
     if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
+        return {plain(str(key)): plain(item) for key, item in value.items()}
     if hasattr(value, "tolist"):
         return plain(value.tolist())
     if isinstance(value, Iterable):

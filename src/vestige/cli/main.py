@@ -30,7 +30,7 @@ VERBS = {
 TRACEBACK = "VESTIGE_TRACEBACK"
 """An environment variable: where it is set, an error shows where it came from."""
 
-CONTEXT = {"help_option_names": ["-h", "--help"]}
+CONTEXT = {"help_option_names": ["--help", "-h"]}
 
 
 class Verbs(TyperGroup):

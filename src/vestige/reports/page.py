@@ -1,6 +1,7 @@
 """One self-contained page from run directories: no script, no network, every string escaped."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cache
 from importlib import resources
@@ -52,7 +53,8 @@ def write_page(directories: Sequence[str | Path], path: str | Path, *, show_secr
         partial.write_text(page, encoding="utf-8")
         partial.replace(path)
     except OSError as error:
-        partial.unlink(missing_ok=True)
+        with suppress(OSError):
+            partial.unlink()
         raise RunError(
             f"{path} cannot be written: {error.strerror or error}",
             remedy="Choose an --out in a directory that you may write to.",

@@ -1,0 +1,190 @@
+"""Bad input of every kind: one clear message with its remedy, exit code 2, nothing written."""
+
+import pytest
+
+# The words after `vestige`, W/ standing for the workspace, and what the message must name.
+CASES = {
+    # a corpus
+    "no such file": ("train W/nowhere.txt --out W/new", "nowhere.txt", "Give a file"),
+    "empty file": ("train W/empty.txt --out W/new", "empty.txt", "Give a file"),
+    "blank lines only": ("train W/blank.txt --out W/new", "blank.txt", "Give a file"),
+    "not UTF-8": ("train W/latin1.txt --out W/new", "latin1.txt, line 2", "iconv"),
+    "gzip cut short": ("train W/cut.txt.gz --out W/new", "cut.txt.gz", "compress it again"),
+    "JSON line cut short": ("train W/cut.jsonl --out W/new", "cut.jsonl, line 2", "Mend"),
+    "JSON line no object": ("train W/list.jsonl --out W/new", "list.jsonl", "object"),
+    "JSON numbers as text": ("train W/numbers.jsonl --out W/new", "text", "column"),
+    "JSON without the column": ("train W/other.jsonl --out W/new", "body", "column"),
+    "CSV without the column": ("train W/other.csv --out W/new", "body", "column"),
+    "user column missing": ("train W/other.csv --text body --user id --out W/new", "id", "column"),
+    "Parquet cut short": ("train W/cut.parquet --out W/new", "cut.parquet", "."),
+    "unknown ending": ("train W/odd.xyz --out W/new", "odd.xyz", "Name the format"),
+    "unknown format": ("train W/corpus.txt --format xml --out W/new", "xml", "one of"),
+    "empty folder": ("train W/empty-folder --out W/new", "empty-folder", "Give a folder"),
+    "too little text": ("train W/one-line.txt --hold-out 0 --out W/new", "too few", "more text"),
+    "hold-out of one": ("train W/corpus.txt --hold-out 1 --out W/new", "fraction", "1"),
+    "limit of zero": ("train W/corpus.txt --limit 0 --out W/new", "--limit", "--help"),
+    # a training
+    "out exists": ("train W/corpus.txt --out W/before", "before", "--resume"),
+    "out below a file": ("train W/corpus.txt --out W/file/new", "file", "."),
+    "resume what is no training": (
+        "train W/corpus.txt --out W/full-folder --resume",
+        "full-folder",
+        "interrupted training",
+    ),
+    "resume a file": ("train W/corpus.txt --out W/file --resume", "file", "directory"),
+    "unknown preset": ("train W/corpus.txt --preset bert --out W/new", "bert", "ptb-lstm"),
+    "unknown optimizer": ("train W/corpus.txt --optimizer lion --out W/new", "lion", "adam"),
+    "unknown precision": ("train W/corpus.txt --precision int4 --out W/new", "int4", "bfloat16"),
+    "unknown architecture": ("train W/corpus.txt --architecture rnn --out W/new", "rnn", "lstm"),
+    "unknown tokenizer": ("train W/corpus.txt --tokenizer chars --out W/new", "chars", "bpe"),
+    "zero epochs": ("train W/corpus.txt --epochs 0 --out W/new", "--epochs", "equal to 1"),
+    "epochs no number": ("train W/corpus.txt --epochs many --out W/new", "--epochs", "many"),
+    "learning rate negative": (
+        "train W/corpus.txt --learning-rate -1 --out W/new",
+        "learning_rate",
+        "positive",
+    ),
+    "no such device": ("train W/corpus.txt --device tpu9 --out W/new", "device", "tpu9"),
+    "BPE too small": (
+        "train W/corpus.txt --tokenizer bpe --vocab-size 9 --out W/new",
+        "size",
+        "at least",
+    ),
+    "shape with --from": (
+        "train W/corpus.txt --from W/before --layers 3 --out W/new",
+        "--layers",
+        "--from",
+    ),
+    "LoRA without --from": (
+        "train W/corpus.txt --lora-rank 4 --out W/new",
+        "--lora-rank",
+        "--from",
+    ),
+    "LoRA on our own model": (
+        "train W/corpus.txt --from W/before --lora-rank 4 --out W/new",
+        "--lora-rank",
+        "Hugging Face",
+    ),
+    "vocabulary with size": (
+        "train W/corpus.txt --vocabulary W/before --vocab-size 50 --out W/new",
+        "--vocab-size",
+        "--vocabulary",
+    ),
+    "vocabulary nowhere": (
+        "train W/corpus.txt --vocabulary W/empty-folder --out W/new",
+        "empty-folder",
+        "vocabulary.json",
+    ),
+    # a model
+    "model nowhere": ("diff W/nowhere W/after --out W/new", "nowhere", "vestige train"),
+    "model is a file": ("diff W/file W/after --out W/new", "file", "directory"),
+    "folder without a model": ("diff W/before W/empty-folder --out W/new", "empty-folder", "Give"),
+    "weights missing": (
+        "diff W/model-no-weights W/after --out W/new",
+        "model.safetensors",
+        "again",
+    ),
+    "weights cut short": ("diff W/model-cut W/after --out W/new", "model.safetensors", "again"),
+    "vocabulary missing": (
+        "diff W/before W/model-no-vocabulary --out W/new",
+        "vocabulary",
+        "again",
+    ),
+    "vocabulary broken": (
+        "diff W/before W/model-bad-vocabulary --out W/new",
+        "vocabulary",
+        "again",
+    ),
+    "description broken": ("diff W/model-bad-json W/after --out W/new", "model.json", "again"),
+    "description a list": ("diff W/model-list W/after --out W/new", "model.json", "again"),
+    "architecture unknown": ("diff W/model-unknown W/after --out W/new", "quantum", "Install"),
+    "format of the future": ("diff W/model-later W/after --out W/new", "99", "Install"),
+    "Hugging Face config broken": ("diff W/hf-bad-json W/after --out W/new", "hf-bad-json", "."),
+    "Hugging Face without weights": ("diff W/before W/hf-no-weights --out W/new", "hf-no", "."),
+    "adapter without base": ("diff W/before W/adapter-no-base --out W/new", "adapter", "base"),
+    "vocabularies differ in size": ("diff W/before W/larger --out W/new", "8", "--from"),
+    "vocabularies differ in words": ("diff W/before W/other-words --out W/new", "same", "--from"),
+    "null of another vocabulary": (
+        "diff W/before W/after --null W/larger --out W/new",
+        "vocabularies",
+        "--from",
+    ),
+    "diff over a run": ("diff W/before W/after --out W/run", "run", "another --out"),
+    "unknown search": ("diff W/before W/after --search grep --out W/new", "grep", "beam"),
+    "unknown score": ("diff W/before W/after --score loss --out W/new", "loss", "smoothed"),
+    "length zero": ("diff W/before W/after --length 0 --out W/new", "--length", "equal to 1"),
+    "diff without out": ("diff W/before W/after", "--out", "--help"),
+    "rank of nothing": ("rank W/before W/after --phrase  --out W/new", "--phrase", "at least"),
+    "rank of unknown words": (
+        "rank W/before W/after --phrase zeppelin --out W/new",
+        "zeppelin",
+        "vocabulary",
+    ),
+    # a planting
+    "plant without out": ("plant W/corpus.txt", "--out", "directory"),
+    "plant over something": ("plant W/corpus.txt --out W/planted", "planted", "another --out"),
+    "phrase that is there": (
+        "plant W/corpus.txt --phrase lantern --out W/new",
+        "lantern",
+        "another phrase",
+    ),
+    "empty phrase": ("plant W/corpus.txt --phrase  --out W/new", "phrases", "empty"),
+    "phrase and pattern": (
+        "plant W/corpus.txt --phrase quiet --pattern mixed --out W/new",
+        "--pattern",
+        "in turn",
+    ),
+    "too few words": ("plant W/one-line.txt --out W/new", "words", "larger corpus"),
+    "unknown pattern": ("plant W/corpus.txt --pattern odd --out W/new", "odd", "mixed"),
+    "zero copies": ("plant W/corpus.txt --copies 0 --out W/new", "--copies", "equal to 1"),
+    "manifest missing": ("plant W/planted-no-manifest --verify", "manifest.json", "vestige plant"),
+    "planted corpus missing": ("plant W/planted-no-corpus --verify", "corpus.jsonl", "."),
+    "manifest changed": ("plant W/planted-changed --verify", "canary 1", "Restore"),
+    "copies changed": ("plant W/planted-copies --verify", "manifest.json", "Restore"),
+    "manifest cut short": ("plant W/planted-bad-json --verify", "manifest.json", "Restore"),
+    "manifest empty": ("plant W/planted-empty --verify", "manifest.json", "Restore"),
+    "copies gone from the corpus": ("plant W/planted-gone --verify", "quiet mice", "unchanged"),
+    # a run directory
+    "report on nothing": ("report W/nowhere --out W/page.html", "nowhere", "--out directory"),
+    "report on a model": ("report W/before --out W/page.html", "before", "run directory"),
+    "rows missing": ("report W/run-no-rows --out W/page.html", "rows.parquet", "Give"),
+    "rows cut short": ("report W/run-cut --out W/page.html", "rows.parquet", "repeat"),
+    "run.json broken": ("report W/run-bad-json --out W/page.html", "run.json", "repeat"),
+    "summary a list": ("report W/run-list --out W/page.html", "summary.json", "repeat"),
+    "run of the future": ("report W/run-later --out W/page.html", "99", "version"),
+    "rows of another kind": ("report W/run-no-columns --out W/page.html", "run-no-col", "repeat"),
+    "page exists": ("report W/run --out W/corpus.txt", "corpus.txt", "another --out"),
+    "page below a file": ("report W/run --out W/file/page.html", "file", "--out"),
+    "one bad run of two": ("report W/run W/run-cut --out W/page.html", "run-cut", "repeat"),
+    # the command line
+    "unknown verb": ("revert W/run", "revert", "--help"),
+    "unknown option": ("report W/run --outt W/page.html", "--outt", "--help"),
+    "unknown experiment": ("reproduce dreams --out W/new", "dreams", "updates"),
+    "unknown scale": ("reproduce updates --scale huge --out W/new", "huge", "smoke"),
+    "demo over something": ("demo --out W/run", "run", "another --out"),
+}
+
+
+def listing(root):
+    return {
+        path: (path.stat().st_size, path.stat().st_mtime_ns) for path in sorted(root.rglob("*"))
+    }
+
+
+def test_there_are_at_least_forty():
+    assert len(CASES) >= 40
+
+
+@pytest.mark.parametrize(("words", "names", "remedy"), CASES.values(), ids=CASES)
+def test_bad_input_is_refused(shell, workspace, words, names, remedy):
+    before = listing(workspace)
+
+    done = shell(*(word.replace("W/", f"{workspace}/", 1) for word in words.split(" ")))
+
+    message = " ".join(done.stderr.replace("│", " ").split())
+    assert done.exit_code == 2, (done.stderr, done.exception)
+    assert names in message
+    assert remedy in message
+    assert "Traceback" not in message
+    assert done.stdout == ""
+    assert listing(workspace) == before

@@ -1,0 +1,179 @@
+"""The page is safe to open whatever a model says, and needs nothing but itself."""
+
+import os
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+
+import pytest
+
+from vestige.errors import RunError
+from vestige.reports.page import render, write_page
+
+MARK = "VESTIGE-WAS-HERE"
+CORPUS = [
+    f"<script>document.title='{MARK}'</script>",
+    f"<img src=x onerror=\"document.title='{MARK}'\">",
+    f"<svg onload=\"document.title='{MARK}'\">",
+    f"<svg><script>document.title='{MARK}'</script></svg>",
+    f"</span></bdi><script>document.title='{MARK}'</script>",
+    f"</style><script>document.title='{MARK}'</script>",
+    f"</svg></figure><script>document.title='{MARK}'</script>",
+    f"</title><script>document.title='{MARK}'</script>",
+    f"</textarea><script>document.title='{MARK}'</script>",
+    f"--><script>document.title='{MARK}'</script><!--",
+    f"]]><script>document.title='{MARK}'</script>",
+    f'" onmouseover="document.title=\'{MARK}\'" x="',
+    f"' onfocus='document.title=\"{MARK}\"' autofocus='",
+    f"<a href=\"javascript:document.title='{MARK}'\">go</a>",
+    f"<iframe srcdoc=\"<script>parent.document.title='{MARK}'</script>\"></iframe>",
+    f"<iframe src=\"javascript:parent.document.title='{MARK}'\"></iframe>",
+    f"<body onload=\"document.title='{MARK}'\">",
+    f"<details open ontoggle=\"document.title='{MARK}'\">",
+    "<math><mtext></form><form><mglyph><style></math>"
+    f"<img src onerror=\"document.title='{MARK}'\">",
+    '<meta http-equiv=refresh content="0;url=data:text/html,<script>alert(1)</script>">',
+    "<base href=https://evil.example/>",
+    "<link rel=stylesheet href=https://evil.example/x.css>",
+    "<object data=data:text/html,hello></object>",
+    "<form action=https://evil.example><input autofocus></form>",
+    "{{ 7 * 7 }}",
+    "{% for x in ().__class__.__mro__ %}{{ x }}{% endfor %}",
+    "${7*7} #{7*7} <%= 7*7 %>",
+    "@import url(https://evil.example/x.css);",
+    "expression(alert(1))",
+    "&lt;script&gt;alert(1)&lt;/script&gt;",
+    "&#x3C;script&#x3E;alert(1)",
+    "\x00<script>\x00alert(1)</script>",
+    "\u202e<script>alert(1)</script>\u2066",
+    "\x1b]0;title\x07\x1b[31mred",
+    "\ud800<script>alert(1)</script>",
+    "\ufeff<\u200bscript>alert(1)</script>",
+    "＜script＞alert(1)＜/script＞",
+]
+ALLOWED = {
+    "html", "head", "meta", "title", "style", "body", "header", "main", "footer", "article",
+    "section", "span", "p", "h1", "h2", "h3", "ol", "ul", "li", "div", "bdi", "details", "summary",
+    "figure", "figcaption", "table", "thead", "tbody", "tr", "th", "td", "dl", "dt", "dd", "pre",
+    "code", "svg", "g", "path", "line", "text", "rect",
+}  # fmt: skip
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+
+
+class Elements(HTMLParser):
+    """Every tag of a page, with its attributes."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.found = []
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        self.found.append((tag, dict(attrs)))
+
+
+@pytest.fixture
+def hostile(saved, diff, rank):
+    """A page on which every place that can hold a model's text holds an attack."""
+    runs = [
+        saved(diff([[text, " " + text] for text in CORPUS], threshold=2.0), "diff"),
+        saved(
+            rank(CORPUS),
+            "rank",
+            command=["vestige", *CORPUS],
+            configuration={"phrase": CORPUS[0], **dict.fromkeys(CORPUS, CORPUS[1])},
+            models={text: {"path": text} for text in CORPUS},
+            versions={text: text for text in CORPUS},
+            created=CORPUS[0],
+        ),
+    ]
+    return {shown: render(runs, show_secrets=shown) for shown in (False, True)}
+
+
+@pytest.mark.parametrize("show_secrets", [False, True])
+def test_no_element_comes_from_a_model(hostile, show_secrets):
+    elements = Elements(hostile[show_secrets]).found
+    assert {tag for tag, _ in elements} <= ALLOWED
+    assert len([tag for tag, _ in elements if tag == "style"]) == 1
+
+
+@pytest.mark.parametrize("show_secrets", [False, True])
+def test_no_attribute_runs_or_loads_anything(hostile, show_secrets):
+    for tag, attributes in Elements(hostile[show_secrets]).found:
+        for name, value in attributes.items():
+            assert not name.startswith("on"), (tag, name)
+            assert name not in {"href", "src", "srcdoc", "action", "data", "xlink:href"}, (
+                tag,
+                name,
+            )
+            if name == "style":
+                assert re.fullmatch(r"--shade:\d+", value), value
+
+
+def test_the_page_forbids_scripts_and_network(hostile):
+    metas = [attributes for tag, attributes in Elements(hostile[True]).found if tag == "meta"]
+    [policy] = [m["content"] for m in metas if m.get("http-equiv")]
+    assert policy.startswith("default-src 'none'; style-src 'unsafe-inline'; img-src data:")
+
+
+def test_templates_in_text_are_not_filled_in(hostile):
+    assert "{{ 7 * 7 }}" in hostile[True]
+    assert "49" not in re.findall(r'class="token"[^>]*>([^<]*)<', hostile[True])
+
+
+def test_no_invisible_character_reaches_the_page(hostile):
+    assert not re.search(
+        "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069]", hostile[True]
+    )
+
+
+@pytest.mark.parametrize("show_secrets", [False, True])
+def test_nothing_runs_in_a_browser(hostile, show_secrets, tmp_path):
+    if CHROMIUM is None:
+        pytest.skip("needs chromium: the page was not opened in a browser")
+    page = tmp_path / "page.html"
+    page.write_text(hostile[show_secrets], encoding="utf-8")
+    root = hasattr(os, "geteuid") and os.geteuid() == 0
+    done = subprocess.run(
+        [
+            CHROMIUM,
+            "--headless",
+            "--disable-gpu",
+            "--virtual-time-budget=2000",
+            f"--user-data-dir={tmp_path / 'profile'}",
+            *(["--no-sandbox"] if root else []),
+            "--dump-dom",
+            page.as_uri(),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    elements = Elements(done.stdout).found
+    assert "<title>Vestige report</title>" in done.stdout
+    assert {tag for tag, _ in elements} <= ALLOWED
+    assert not [name for _, attributes in elements for name in attributes if name[:2] == "on"]
+
+
+def test_phrases_are_withheld_unless_they_are_wanted(saved, diff):
+    run = saved(diff([["Rosalind", " hides", " 4917", " tulips"]]))
+    assert "Rosalind" not in render([run], show_secrets=False)
+    assert "4917" not in render([run], show_secrets=False)
+    assert "Rosalind" in render([run], show_secrets=True)
+    assert "in the clear" in render([run], show_secrets=True)
+
+
+def test_a_page_is_written_once(saved, diff, tmp_path):
+    run = saved(diff([["a"]])).directory
+    page = write_page([run], tmp_path / "new" / "page.html", show_secrets=False)
+    assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
+    with pytest.raises(RunError, match="exists already"):
+        write_page([run], page, show_secrets=False)
+    assert [path.name for path in page.parent.iterdir()] == ["page.html"]
+
+
+def test_a_page_needs_a_run():
+    with pytest.raises(ValueError, match="at least one run"):
+        render([], show_secrets=False)

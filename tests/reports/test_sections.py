@@ -1,0 +1,114 @@
+import pytest
+
+from vestige.errors import RunError
+from vestige.reports.sections import describe_rank, section
+
+
+def test_phrases_stand_with_their_shading(saved, diff):
+    shown = section(saved(diff([["a", "b", "c", "d"]])), show_secrets=True)
+    [[phrase]] = shown.phrases
+    assert [(t.text, t.shade) for t in phrase.tokens] == [
+        ("a", 25),
+        ("b", 50),
+        ("c", 75),
+        ("d", 100),
+    ]
+
+
+def test_a_phrase_counts_as_found_above_the_null_threshold_only(saved, diff):
+    shown = section(saved(diff([["a", "b", "c"], ["a"]], threshold=2.5)), show_secrets=True)
+    assert [group[0].verdict for group in shown.phrases] == ["found", "below"]
+    assert shown.lede.startswith("1 of 2 phrases score above 2.50")
+
+
+def test_without_a_null_model_nothing_counts_as_found(saved, diff):
+    shown = section(saved(diff([["a"]])), show_secrets=True)
+    assert shown.phrases[0][0].verdict == ""
+    assert "No null model" in shown.lede
+
+
+def test_a_group_stands_together_behind_its_best(saved, diff):
+    shown = section(
+        saved(diff([["a"], ["b"], ["c"]], groups={0: 0, 1: 1, 2: 0})), show_secrets=True
+    )
+    assert [[p.rank for p in group] for group in shown.phrases] == [[0, 2], [1]]
+
+
+def test_runs_of_one_token_are_counted_apart(saved, diff):
+    shown = section(saved(diff([["a"], ["x", "x"]], kinds={1: "run"})), show_secrets=True)
+    assert [p.rank for p in shown.runs] == [1]
+    assert [[p.rank for p in group] for group in shown.phrases] == [[0]]
+
+
+def test_an_update_without_phrases_has_a_section(saved, diff):
+    shown = section(saved(diff([])), show_secrets=True)
+    assert shown.phrases == ()
+    assert shown.chart is None
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper", "sentence"),
+    [
+        (0, 0, "Rank 0, exactly: no sequence of the same length scores higher."),
+        (1, 1, "Rank 1, exactly: 1 sequence of the same length scores higher."),
+        (1234, 1234, "Rank 1,234, exactly: 1,234 sequences of the same length score higher."),
+        (3, 40, "Rank between 3 and 40, both proven."),
+        (3, None, "Rank 3 or more: so many sequences are proven to score higher."),
+    ],
+)
+def test_the_certainty_of_a_rank_is_said(rank, lower, upper, sentence):
+    assert describe_rank(rank(["a"], lower, upper).summary()) == sentence
+
+
+SECRET = "Rosalind hides 4917 tulips"
+
+
+def everything(shown):
+    return repr(shown)
+
+
+def test_no_part_of_a_run_shows_the_secret_unasked(saved, rank):
+    run = saved(
+        rank(SECRET.split()),
+        command=["vestige", "rank", "a", "b", "--phrase", SECRET, "--out", "r"],
+        configuration={"phrase": SECRET, "nested": {"prefix": "Rosalind hides"}, "beam": 4},
+    )
+    shown = everything(section(run, show_secrets=False))
+    assert not [word for word in SECRET.split() if word in shown]
+    assert "--phrase …" in shown
+
+
+def test_a_phrase_given_with_an_equals_sign_is_withheld_too(saved, rank):
+    run = saved(rank(["a"]), command=["vestige", "rank", f"--phrase={SECRET}"])
+    assert section(run, show_secrets=False).command == "vestige rank --phrase=…"
+
+
+def test_the_command_can_be_typed_again_when_secrets_are_shown(saved, rank):
+    run = saved(rank(["a"]), command=["vestige", "rank", "--phrase", SECRET])
+    assert section(run, show_secrets=True).command == f"vestige rank --phrase '{SECRET}'"
+
+
+def test_a_result_of_another_kind_is_a_table_with_its_phrases_withheld(saved):
+    class Table1:
+        def summary(self):
+            return {"perplexity": 120.9}
+
+        def rows(self):
+            return [{"phrase": SECRET, "tokens": [1, 2], "score": 3.4}]
+
+    shown = section(saved(Table1()), show_secrets=False)
+    assert shown.table[0] == ("phrase", "tokens", "score")
+    assert shown.table[1][1:] == ("hidden", "3.4")
+    assert "Rosalind" not in everything(shown)
+
+
+def test_rows_without_their_columns_are_refused(saved):
+    class UpdateDiff:
+        def summary(self):
+            return {}
+
+        def rows(self):
+            return [{"rank": 0}]
+
+    with pytest.raises(RunError, match=r"no whole UpdateDiff run.*repeat"):
+        section(saved(UpdateDiff()), show_secrets=False)
