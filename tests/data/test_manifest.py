@@ -100,6 +100,14 @@ def test_nothing_to_plant_is_refused(corpus: Corpus) -> None:
         plant(corpus, [Canary("a b", "given", (0, 0), 1)] * 2, seed=0)
 
 
+def test_a_canary_that_the_vocabulary_cannot_read_is_refused(
+    corpus: Corpus, vocabulary: WordVocabulary
+) -> None:
+    canary = Canary(f"{vocabulary.words[2]} xyzzy", "given", (1, 0), 1)
+    with pytest.raises(DataError, match=r"it reads '.* <unk>'"):
+        plant(corpus, [canary], seed=0, vocabulary=vocabulary)
+
+
 def test_a_phrase_of_the_corpus_is_not_planted(planting: tuple[Corpus, Manifest]) -> None:
     planted, manifest = planting
     with pytest.raises(DataError, match="already holds"):

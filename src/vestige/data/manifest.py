@@ -148,9 +148,11 @@ def plant(
 
     Raises:
         ValueError: there is nothing to plant, or a phrase comes twice.
-        DataError: the corpus already holds one of the phrases.
+        DataError: the corpus already holds one of the phrases, or the vocabulary lacks a word.
     """
     _check_plantable(corpus, canaries)
+    if vocabulary is not None:
+        canaries = [_identified(canary, vocabulary) for canary in canaries]
     owner = np.repeat(np.arange(len(canaries)), [canary.copies for canary in canaries])
     generator = np.random.default_rng(seed)
     total = len(corpus) + owner.size
@@ -163,8 +165,6 @@ def plant(
     order[places] = len(corpus) + owner
     planted = (corpus + _documents(canaries, corpus, user)).take(order)
 
-    if vocabulary is not None:
-        canaries = [replace(c, ids=tuple(vocabulary.encode(c.phrase))) for c in canaries]
     positions = tuple(
         tuple(sorted(places[owner == index].tolist())) for index in range(len(canaries))
     )
@@ -172,6 +172,17 @@ def plant(
     return planted, Manifest(
         tuple(canaries), positions, seed, corpus.fingerprint(), planted.fingerprint(), named
     )
+
+
+def _identified(canary: Canary, vocabulary: Vocabulary) -> Canary:
+    ids = tuple(vocabulary.encode(canary.phrase))
+    if vocabulary.unk_id in ids:
+        raise DataError(
+            f"the vocabulary lacks a word of the canary {canary.phrase!r}: "
+            f"it reads {vocabulary.decode(ids)!r}",
+            remedy="Make the canaries with this vocabulary, or plant other phrases.",
+        )
+    return replace(canary, ids=ids)
 
 
 def _documents(canaries: Sequence[Canary], like: Corpus, user: str) -> Corpus:
