@@ -44,7 +44,7 @@ def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[objec
         numeric = all(isinstance(row[index], int | float) for row in rows)
         table.add_column(Text(name, "dim"), justify="right" if numeric else "left")
     for row in rows:
-        table.add_row(*(Text(_cell(value)) for value in row))
+        table.add_row(*(Text(printable(_cell(value))) for value in row))
     Console().print(table)
 
 

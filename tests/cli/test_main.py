@@ -1,0 +1,101 @@
+"""The table of verbs, and what the command line promises whichever verb is asked for."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+from vestige import __version__
+from vestige.cli import docs
+from vestige.cli.main import VERBS
+
+HEAVY = ("torch", "transformers", "pyarrow", "pandas", "datasets", "altair", "jinja2")
+
+
+def modules_after(*words):
+    code = (
+        "import sys\n"
+        "from typer.testing import CliRunner\n"
+        "from vestige.cli.main import app\n"
+        f"done = CliRunner().invoke(app, {list(words)!r})\n"
+        "assert done.exit_code == 0, done.output\n"
+        "print(*sys.modules)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
+
+def test_help_imports_nothing_heavy():
+    assert not modules_after("--help") & set(HEAVY)
+
+
+def test_help_of_every_verb_imports_nothing_heavy(shell):
+    code = (
+        "import sys\n"
+        "from typer.testing import CliRunner\n"
+        "from vestige.cli.main import VERBS, app\n"
+        "for verb in VERBS:\n"
+        "    assert CliRunner().invoke(app, [verb, '--help']).exit_code == 0, verb\n"
+        "print(*sys.modules)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not set(done.stdout.split()) & set(HEAVY)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_help_teaches_by_example(shell, verb):
+    text = shell(verb, "--help").stdout
+    assert "Examples:" in text
+    assert f"vestige {verb}" in text
+    assert "--json" in text
+
+
+def test_help_names_every_verb_in_order(shell):
+    shown = re.findall(r"│ (\w+) ", shell("--help").stdout)
+    assert [word for word in shown if word in VERBS] == list(VERBS)
+
+
+def test_version(shell):
+    assert shell("--version").stdout == f"vestige {__version__}\n"
+
+
+def test_no_words_at_all_show_the_help(shell):
+    assert "Usage: vestige" in shell().output
+
+
+def test_a_traceback_is_shown_to_who_asks_for_it(shell, tmp_path, monkeypatch):
+    monkeypatch.setenv("VESTIGE_TRACEBACK", "1")
+    done = shell("report", tmp_path / "nothing", "--out", tmp_path / "page.html")
+    assert type(done.exception).__name__ == "RunError"
+
+
+def test_escapes_in_an_argument_do_not_reach_the_terminal(shell, tmp_path):
+    done = shell("report", "no\x1b[31mrun", "--out", tmp_path / "page.html")
+    assert done.exit_code == 2
+    assert "\x1b" not in done.stderr
+    assert "no\\x1b[31mrun" in done.stderr
+
+
+def test_the_program_leaves_with_the_exit_code(tmp_path):
+    words = ["report", str(tmp_path / "nothing"), "--out", str(tmp_path / "page.html")]
+    done = subprocess.run(
+        [sys.executable, "-m", "vestige.cli.main", *words],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("vestige: ")
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("name", [f"{verb}.md" for verb in VERBS])
+def test_the_page_about_a_verb_is_what_the_verb_says(name, request):
+    page = request.config.rootpath / "docs" / "verbs" / name
+    assert page.read_text("utf-8") == docs.pages()[name], "stale: run `make docs`"
+
+
+def test_no_page_is_left_of_a_verb_that_is_gone(request):
+    pages = {path.name for path in (request.config.rootpath / "docs" / "verbs").iterdir()}
+    assert pages == docs.pages().keys()
