@@ -178,12 +178,14 @@ def open_directory(directory: Path, asked: Mapping[str, object], *, resume: bool
         )
     try:
         before = json.loads(path.read_text("utf-8"))
-        differing = _differences(before, json.loads(json.dumps(asked)))
-    except (ValueError, AttributeError) as error:
+        if not isinstance(before, dict):
+            raise ValueError("it is not a JSON object")
+    except ValueError as error:
         raise TrainingError(
             f"{path} does not describe a training ({error})",
             remedy="Start again in a new directory.",
         ) from error
+    differing = _differences(before, json.loads(json.dumps(asked)))
     if differing:
         raise TrainingError(
             f"{directory} holds another training: {'; '.join(differing)}",

@@ -140,6 +140,8 @@ def _run(run: _Run) -> Position:
     if run.directory is not None:
         position = checkpoint.load(run.directory, run.model, run.optimizer)
         checkpoint.cut_log(run.directory, 0 if position is None else position.step)
+        if position is not None:  # a kill may have come between checkpoint and history
+            _write_history(run.directory, position)
     if position is None:
         zero = torch.zeros((), dtype=torch.float64, device=run.model.device)
         position = Position(step=0, loss=zero, tokens=0, state=None, epochs=(), best={})
@@ -211,7 +213,14 @@ def _close_epoch(run: _Run, position: Position) -> Position:
         stopped=position.step < run.steps and run.stop(epochs),
     )
     _save(run, position)
+    if run.directory is not None:
+        _write_history(run.directory, position)
     return position
+
+
+def _write_history(directory: Path, position: Position) -> None:
+    history = [asdict(record) for record in position.epochs]
+    checkpoint.write_json(directory / checkpoint.HISTORY, history)
 
 
 def _save(run: _Run, position: Position) -> None:
@@ -220,8 +229,6 @@ def _save(run: _Run, position: Position) -> None:
         raise _not_finite(run, position.step)
     if run.directory is not None:
         checkpoint.save(run.directory, position, run.model, run.optimizer)
-        history = [asdict(record) for record in position.epochs]
-        checkpoint.write_json(run.directory / checkpoint.HISTORY, history)
 
 
 class _Told:
@@ -270,7 +277,7 @@ def _optimizer(model: LanguageModel, config: TrainingConfig) -> torch.optim.Opti
 def _not_finite(run: _Run, step: int) -> TrainingError:
     kept = f"; the last good checkpoint is in {run.directory}" if run.directory else ""
     return TrainingError(
-        f"The loss or a weight is no longer finite at step {step}{kept}",
+        f"The loss or a weight is no longer finite by step {step}{kept}",
         remedy=f"Train again with a learning_rate lower than {run.config.learning_rate:g}.",
     )
 

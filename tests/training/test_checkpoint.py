@@ -1,0 +1,255 @@
+"""Interrupted at any moment, a training ends in the same bits; or says why it cannot."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from vestige.errors import TrainingError
+from vestige.training.loop import TrainingConfig, plain_step, train
+
+CONFIG = TrainingConfig(
+    seed=3, epochs=2, batch_size=4, sequence_length=5, learning_rate=0.01, checkpoint_every=4
+)
+LEFT_BEHIND = ("model/model.safetensors", "history.json", "checkpoint.safetensors")
+KILL_AND_RESUME = Path(__file__).parents[2] / "benchmarks" / "kill_and_resume.py"
+
+
+class Killed(BaseException):
+    """What no `except Exception` catches."""
+
+
+def dying_step(at: int | None) -> Callable:
+    """A plain step that dies before step `at`."""
+    plain, taken = plain_step(max_grad_norm=5.0), []
+
+    def step(model, batch, state):
+        if len(taken) == at:
+            raise Killed
+        taken.append(1)
+        return plain(model, batch, state)
+
+    return step
+
+
+@pytest.fixture
+def run(make_model, make_text) -> Callable:
+    """One small training with dropout, validation and the checkpoints of CONFIG."""
+
+    def run(directory: Path, *, architecture="lstm", die_at=None, resume=True, **changes):
+        model = make_model(architecture)
+        config = replace(CONFIG, **changes)
+        history = train(
+            model,
+            make_text(121),
+            validation=make_text(50, seed=1),
+            config=config,
+            directory=directory,
+            step=dying_step(die_at),
+            resume=resume,
+        )
+        return model, history
+
+    return run
+
+
+def left_behind(directory: Path) -> list[bytes]:
+    return [(directory / name).read_bytes() for name in LEFT_BEHIND]
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "sgd"])
+@pytest.mark.parametrize("architecture", ["lstm", "tied lstm", "transformer"])
+def test_interrupted_at_any_step_it_ends_in_the_same_bits(run, tmp_path, architecture, optimizer):
+    settings = {"architecture": architecture, "optimizer": optimizer}
+    model, history = run(tmp_path / "whole", **settings)
+    steps = history.epochs[-1].step
+    for step in range(steps):
+        directory = tmp_path / str(step)
+        with pytest.raises(Killed):
+            run(directory, die_at=step, **settings)
+        resumed, again = run(directory, **settings)
+        assert again == history
+        assert left_behind(directory) == left_behind(tmp_path / "whole")
+        pairs = zip(model.parameters(), resumed.parameters(), strict=True)
+        assert all(p.equal(q) for p, q in pairs)
+
+
+@pytest.mark.parametrize("renamed", [False, True], ids=["before", "after"])
+def test_interrupted_at_any_write_it_ends_in_the_same_bits(run, tmp_path, monkeypatch, renamed):
+    run(tmp_path / "whole")
+    rename, died = os.replace, 0
+    while True:
+        left = [died]
+
+        def dying(source, target, left=left):
+            left[0] -= 1
+            if left[0] == -1 and not renamed:
+                raise Killed
+            rename(source, target)
+            if left[0] == -1:
+                raise Killed
+
+        directory = tmp_path / str(died)
+        monkeypatch.setattr(os, "replace", dying)
+        try:
+            run(directory)
+            break
+        except Killed:
+            died += 1
+        finally:
+            monkeypatch.setattr(os, "replace", rename)
+        run(directory)
+        assert left_behind(directory) == left_behind(tmp_path / "whole")
+    assert died >= 8
+
+
+def test_interrupted_inside_a_file_it_ends_in_the_same_bits(run, tmp_path):
+    run(tmp_path / "whole")
+    directory = tmp_path / "cut"
+    with pytest.raises(Killed):
+        run(directory, die_at=9)
+    for name in ("checkpoint.safetensors", "history.json", "training.json"):
+        half = (directory / name).read_bytes()
+        (directory / f".{name}").write_bytes(half[: len(half) // 2])
+    with (directory / "log.jsonl").open("a") as log:
+        log.write('{"step": 8, "lo')
+    run(directory)
+    assert left_behind(directory) == left_behind(tmp_path / "whole")
+    log = (directory / "log.jsonl").read_text().splitlines()
+    steps = [json.loads(line)["step"] for line in log]
+    assert steps == [6, 10, 12]
+
+
+def test_killed_by_the_system_it_ends_in_the_same_bits():
+    command = [sys.executable, "-W", "error", str(KILL_AND_RESUME), "--kills", "3"]
+    sources = Path(__file__).parents[2] / "src"
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(sources)}
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout.splitlines()[-1])
+    assert result["equal"] == result["kills"] == 3
+    assert result["equal_after_kills_in_a_row"]
+
+
+def test_a_finished_training_answers_at_once(run, tmp_path):
+    model, history = run(tmp_path)
+    before = left_behind(tmp_path)
+    again, same = run(tmp_path, die_at=0)  # not one step is taken
+    assert same == history
+    assert left_behind(tmp_path) == before
+    assert again.head.weight.equal(model.head.weight)
+
+
+def test_a_stopped_training_stays_stopped(make_model, make_text, tmp_path):
+    def first_epoch(epochs):
+        return True
+
+    for resume in (False, True):
+        history = train(
+            make_model(),
+            make_text(),
+            config=CONFIG,
+            directory=tmp_path,
+            stop=first_epoch,
+            resume=resume,
+        )
+        assert history.stopped
+        assert len(history.epochs) == 1
+
+
+def test_a_training_is_never_overwritten(run, tmp_path):
+    run(tmp_path)
+    with pytest.raises(TrainingError, match=r"already holds a training.*--resume"):
+        run(tmp_path, resume=False)
+
+
+def test_a_model_without_its_training_is_never_overwritten(run, tmp_path):
+    run(tmp_path)
+    (tmp_path / "training.json").unlink()
+    for resume in (False, True):
+        with pytest.raises(TrainingError, match=r"not the training that made it.*new directory"):
+            run(tmp_path, resume=resume)
+
+
+def test_files_of_other_kinds_may_lie_in_the_directory(run, tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    run(tmp_path, resume=False)
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+
+
+def test_another_configuration_is_refused_by_name(run, tmp_path):
+    run(tmp_path)
+    with pytest.raises(TrainingError, match=r"config\.learning_rate was 0\.01, is 0\.02"):
+        run(tmp_path, learning_rate=0.02)
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"model": {"seed": 9}}, "model weights at the start"),
+        ({"model": {"architecture": "tied lstm"}}, "model weights at the start"),
+        ({"model": {"architecture": "transformer"}}, "model architecture was lstm, is transformer"),
+        ({"data": {"seed": 9}}, "; data was |: data was "),
+        ({"validation": {"seed": 9}}, "validation data was "),
+        ({"validation": None}, "validation data was .*, is None"),
+        ({"step": plain_step()}, "step was .*dying.*, is .*plain"),
+    ],
+)
+def test_another_model_text_or_step_is_refused_by_name(
+    run, make_model, make_text, tmp_path, change, named
+):
+    run(tmp_path)
+    validation = change.get("validation", {"seed": 1})
+    with pytest.raises(TrainingError, match=named):
+        train(
+            make_model(**change.get("model", {})),
+            make_text(121, **change.get("data", {})),
+            validation=None if validation is None else make_text(50, **validation),
+            config=CONFIG,
+            directory=tmp_path,
+            step=change.get("step", dying_step(None)),
+            resume=True,
+        )
+
+
+@pytest.mark.parametrize("name", ["checkpoint.safetensors", "training.json"])
+@pytest.mark.parametrize("damage", ["cut", "emptied", "replaced"])
+def test_a_damaged_file_is_named_with_the_remedy(run, tmp_path, name, damage):
+    run(tmp_path / "run")
+    path = tmp_path / "run" / name
+    content = path.read_bytes()
+    path.write_bytes({"cut": content[: len(content) // 2], "emptied": b""}.get(damage, b"[1, 2]"))
+    with pytest.raises(TrainingError, match=rf"{name}.*Start again in a new directory"):
+        run(tmp_path / "run")
+
+
+def test_a_lost_model_is_written_again(run, tmp_path):
+    run(tmp_path)
+    before = left_behind(tmp_path)
+    shutil.rmtree(tmp_path / "model")
+    run(tmp_path)
+    assert left_behind(tmp_path) == before
+
+
+def test_resume_needs_a_directory(make_model, make_text):
+    with pytest.raises(ValueError, match="resume"):
+        train(make_model(), make_text(), config=CONFIG, resume=True)
+
+
+def test_checkpoints_hold_chance_and_no_pickle(run, tmp_path):
+    from safetensors.torch import load_file
+
+    with pytest.raises(Killed):
+        run(tmp_path, die_at=5)
+    held = load_file(tmp_path / "checkpoint.safetensors")
+    assert held["chance.cpu"].dtype == torch.uint8
+    assert {"state.hidden", "state.cell", "optimizer.0.exp_avg", "loss"} <= held.keys()

@@ -1,0 +1,221 @@
+"""The loop against a naive one, its two doors, and what it refuses."""
+
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+
+from vestige.errors import TrainingError
+from vestige.models.checkpoints import load_model
+from vestige.training.evaluate import evaluate
+from vestige.training.loop import TrainingConfig, plain_step, train
+
+CONFIG = TrainingConfig(
+    seed=3, epochs=2, batch_size=4, sequence_length=5, learning_rate=0.01, checkpoint_every=4
+)
+
+
+def weights(model) -> torch.Tensor:
+    return torch.cat([p.detach().flatten() for p in model.parameters()])
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "sgd"])
+def test_it_is_the_plain_loop_bit_for_bit(make_model, make_text, optimizer):
+    text, config = make_text(121), replace(CONFIG, optimizer=optimizer, max_grad_norm=0.1)
+    ours, plain = make_model(), make_model().train()
+
+    train(ours, text, config=config)
+
+    kind = {"adam": torch.optim.Adam, "sgd": torch.optim.SGD}[optimizer]
+    mover = kind(plain.parameters(), lr=0.01, fused=True)
+    rows = torch.from_numpy(text.tokens[:120].astype(np.int64)).view(4, 30)
+    following = torch.from_numpy(text.tokens[1:121].astype(np.int64)).view(4, 30)
+    torch.manual_seed(3)
+    for _ in range(2):
+        state = None
+        for i in range(0, 30, 5):
+            logits, state = plain(rows[:, i : i + 5], state)
+            loss = cross_entropy(logits.flatten(0, 1), following[:, i : i + 5].flatten())
+            mover.zero_grad()
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(plain.parameters(), 0.1)
+            mover.step()
+            state = state.detach()
+    assert weights(ours).equal(weights(plain))
+
+
+@pytest.mark.parametrize("architecture", ["lstm", "tied lstm", "transformer"])
+def test_a_model_learns_what_follows_what(make_model, make_text, architecture):
+    model = make_model(architecture)
+    before = evaluate(model, make_text(400, seed=1), sequence_length=5).perplexity
+    history = train(
+        model,
+        make_text(2000),
+        validation=make_text(400, seed=1),
+        config=replace(CONFIG, epochs=4, learning_rate=0.02, max_grad_norm=1.0),
+    )
+    assert history.summary()["validation_perplexity"] < 0.75 * before
+    assert history.summary()["validation_accuracy"] > 0.6
+
+
+@pytest.mark.parametrize("architecture", ["lstm", "transformer"])
+def test_a_seed_decides_every_bit(make_model, make_text, architecture):
+    trained = []
+    for seed in (3, 3, 4):
+        torch.rand(1)  # the caller's own chance must not matter
+        model = make_model(architecture)
+        train(model, make_text(), config=replace(CONFIG, seed=seed))
+        trained.append(weights(model))
+    assert trained[0].equal(trained[1])
+    assert not trained[0].equal(trained[2])
+
+
+def test_the_callers_random_numbers_are_left_alone(make_model, make_text):
+    model = make_model()
+    before = torch.get_rng_state()
+    train(model, make_text(), config=CONFIG)
+    assert torch.get_rng_state().equal(before)
+
+
+def test_the_best_epoch_on_validation_is_kept(make_model, make_text, tmp_path):
+    def wrecking(model, batch, state):
+        loss, state = plain(model, batch, state)
+        seen.append(1)
+        if len(seen) > 12:  # from the third epoch on each step climbs
+            for parameter in model.parameters():
+                parameter.grad.neg_()
+        return loss, state
+
+    plain, seen, model = plain_step(max_grad_norm=5.0), [], make_model()
+    text, validation = make_text(121), make_text(121)
+    config = replace(CONFIG, epochs=4, optimizer="sgd", learning_rate=0.1)
+    history = train(
+        model, text, validation=validation, config=config, step=wrecking, directory=tmp_path
+    )
+
+    perplexities = [r.validation_perplexity for r in history.epochs]
+    assert history.best_epoch == 2 == 1 + perplexities.index(min(perplexities))
+    again = evaluate(model, validation, batch_size=4, sequence_length=5)
+    assert again.perplexity == perplexities[1]
+    assert weights(load_model(tmp_path, device="cpu")).equal(weights(model))
+    assert json.loads((tmp_path / "history.json").read_text()) == history.rows()
+
+
+def test_without_validation_the_last_epoch_is_kept(make_model, make_text):
+    history = train(make_model(), make_text(), config=CONFIG)
+    assert history.best_epoch == 2
+    assert [r.validation_perplexity for r in history.epochs] == [None, None]
+
+
+def test_training_perplexity_is_that_of_the_tokens_read(make_model, make_text):
+    model, losses = make_model(), []
+
+    def listening(model, batch, state):
+        loss, state = plain(model, batch, state)
+        losses.append((loss.item(), batch.targets.numel()))
+        return loss, state
+
+    plain = plain_step()
+    history = train(model, make_text(), config=replace(CONFIG, epochs=1), step=listening)
+    mean = sum(loss * n for loss, n in losses) / sum(n for _, n in losses)
+    assert history.epochs[0].perplexity == pytest.approx(math.exp(mean))
+
+
+def test_a_defence_that_is_off_is_plain_training(make_model, make_text):
+    plain, defended = make_model(), make_model()
+    train(plain, make_text(), config=CONFIG)
+    train(defended, make_text(), config=CONFIG, step=plain_step(max_grad_norm=5.0))
+    assert weights(plain).equal(weights(defended))
+
+
+def test_a_step_decides_the_gradient(make_model, make_text):
+    def nothing(model, batch, state):
+        with torch.no_grad():
+            logits, state = model(batch.inputs, state)
+            loss = cross_entropy(logits.flatten(0, 1), batch.targets.flatten())
+        for parameter in model.parameters():
+            parameter.grad = torch.zeros_like(parameter)
+        return loss, state.detach()
+
+    model = make_model()
+    train(model, make_text(), config=CONFIG, step=nothing)
+    assert weights(model).equal(weights(make_model()))
+
+
+def test_a_stop_ends_the_training_and_sees_every_epoch(make_model, make_text):
+    seen = []
+
+    def below_perplexity(epochs):
+        seen.append([record.epoch for record in epochs])
+        return len(epochs) == 2
+
+    config = replace(CONFIG, epochs=5)
+    history = train(make_model(), make_text(), config=config, stop=below_perplexity)
+    assert seen == [[1], [1, 2]]
+    assert history.stopped
+    assert len(history.epochs) == 2
+    assert not train(make_model(), make_text(), config=CONFIG).stopped
+
+
+def test_frozen_parameters_stay_and_are_not_checkpointed(make_model, make_text, tmp_path):
+    model = make_model()
+    model.embedding.requires_grad_(False)
+    before = model.embedding.weight.clone()
+    train(model, make_text(), config=CONFIG, directory=tmp_path)
+    assert model.embedding.weight.equal(before)
+    assert b"model.embedding" not in (tmp_path / "checkpoint.safetensors").read_bytes()
+    model.requires_grad_(False)
+    with pytest.raises(TrainingError, match="No parameter"):
+        train(model, make_text(), config=CONFIG)
+
+
+def test_progress_counts_to_the_end(make_model, make_text, tmp_path):
+    told = []
+    config = replace(CONFIG, sequence_length=1)  # 30 steps an epoch
+    train(
+        make_model(),
+        make_text(),
+        config=config,
+        directory=tmp_path,
+        progress=lambda *line: told.append(line),
+    )
+    assert [(step, total) for step, total, *_ in told] == [(s, 60) for s in range(10, 61, 10)]
+    assert all(math.isfinite(loss) and speed > 0 for *_, loss, speed in told)
+    log = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    assert [(line["step"], line["loss"]) for line in log] == [(s, loss) for s, _, loss, _ in told]
+
+
+@pytest.mark.parametrize("directory", [True, False])
+def test_a_diverging_training_stops_with_the_remedy(make_model, make_text, tmp_path, directory):
+    config = replace(CONFIG, optimizer="sgd", learning_rate=1e30, max_grad_norm=None)
+    with pytest.raises(TrainingError, match=r"step \d+.*learning_rate lower than 1e\+30"):
+        train(make_model(), make_text(), config=config, directory=tmp_path if directory else None)
+    assert not (tmp_path / "model").exists()
+
+
+def test_a_gradient_that_spoils_weights_never_reaches_a_checkpoint(make_model, make_text, tmp_path):
+    def spoiling(model, batch, state):
+        seen.append(1)
+        loss, state = plain(model, batch, state)
+        if len(seen) == 8:
+            model.head.bias.grad[0] = math.nan
+        return loss, state
+
+    plain, seen = plain_step(), []
+    with pytest.raises(TrainingError, match="last good checkpoint"):
+        train(make_model(), make_text(), config=CONFIG, step=spoiling, directory=tmp_path)
+
+    seen.extend([1] * 100)  # the resumed training is sound
+    model = make_model()
+    train(model, make_text(), config=CONFIG, step=spoiling, directory=tmp_path, resume=True)
+    assert weights(model).isfinite().all()
+
+
+def test_a_text_too_short_for_the_batch_is_refused(make_model, make_text, tmp_path):
+    with pytest.raises(TrainingError, match="4 tokens are too few"):
+        train(make_model(), make_text(4), config=CONFIG, directory=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
