@@ -240,6 +240,25 @@ def test_a_lost_model_is_written_again(run, tmp_path):
     assert left_behind(tmp_path) == before
 
 
+def test_a_place_that_cannot_be_written_is_named_with_the_remedy(run, tmp_path):
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(TrainingError, match=r"cannot be written.*directory that can be written"):
+        run(tmp_path / "file")
+    (tmp_path / "run" / ".checkpoint.safetensors").mkdir(parents=True)
+    with pytest.raises(TrainingError, match=r"checkpoint.safetensors cannot be written.*room"):
+        run(tmp_path / "run")
+
+
+@pytest.mark.parametrize("architecture", ["lstm", "transformer"])
+def test_bfloat16_products_resume_to_the_same_bits(run, tmp_path, architecture):
+    settings = {"architecture": architecture, "precision": "bfloat16"}
+    run(tmp_path / "whole", **settings)
+    with pytest.raises(Killed):
+        run(tmp_path / "cut", die_at=5, **settings)
+    run(tmp_path / "cut", **settings)
+    assert left_behind(tmp_path / "cut") == left_behind(tmp_path / "whole")
+
+
 def test_resume_needs_a_directory(make_model, make_text):
     with pytest.raises(ValueError, match="resume"):
         train(make_model(), make_text(), config=CONFIG, resume=True)

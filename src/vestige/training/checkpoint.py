@@ -87,13 +87,16 @@ def save(
         "stopped": position.stopped,
         "epochs": [asdict(record) for record in position.epochs],
     }
+    held = {name: tensor.contiguous() for name, tensor in tensors.items()}
     temporary = directory / f".{CHECKPOINT}"
-    save_file(
-        {name: tensor.contiguous() for name, tensor in tensors.items()},
-        temporary,
-        metadata={"position": json.dumps(facts)},
-    )
-    _put(temporary, directory / CHECKPOINT)
+    try:
+        save_file(held, temporary, metadata={"position": json.dumps(facts)})
+        _put(temporary, directory / CHECKPOINT)
+    except (SafetensorError, OSError) as error:
+        raise TrainingError(
+            f"{directory / CHECKPOINT} cannot be written ({error})",
+            remedy="Make room on the disk, then resume: the checkpoint before is still there.",
+        ) from error
 
 
 def load(
@@ -168,8 +171,14 @@ def open_directory(directory: Path, asked: Mapping[str, object], *, resume: bool
                 f"{directory} holds a model, but not the training that made it",
                 remedy="Train into a new directory.",
             )
-        directory.mkdir(parents=True, exist_ok=True)
-        write_json(path, asked)
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            write_json(path, asked)
+        except OSError as error:
+            raise TrainingError(
+                f"{directory} cannot be written ({error})",
+                remedy="Train into a directory that can be written, on a disk with room.",
+            ) from error
         return
     if not resume:
         raise TrainingError(
