@@ -117,9 +117,6 @@ def _train(
 def _show(found: "UpdateDiff") -> None:
     from vestige.reports.disclosure import disclose, join
 
-    cells = [
-        (row["rank"], row["score"], join(disclose(row["pieces"], show_secrets=True)))
-        for row in found.rows()
-        if row["kind"] != "run"
-    ]
-    show_table("What the update gave away", ["rank", "score", "phrase"], cells[:SHOWN])
+    phrases = [finding for finding in found.findings if not finding.run][:SHOWN]
+    cells = [(f.score, join(disclose(f.pieces, show_secrets=True))) for f in phrases]
+    show_table("What the update gave away", ["score", "phrase"], cells)

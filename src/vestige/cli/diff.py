@@ -1,6 +1,7 @@
 """`vestige diff`: which phrases did an update promote most?"""
 
-from typing import TYPE_CHECKING, Annotated, Literal
+import time
+from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 import typer
 
@@ -9,8 +10,13 @@ from vestige.cli.models import load_snapshots
 from vestige.cli.terminal import progress, say, show_json, show_table
 
 if TYPE_CHECKING:
-    from vestige.attacks.update_diff import UpdateDiff
+    from vestige.attacks.seed_and_extend import Growth
+    from vestige.attacks.update_diff import Beams, UpdateDiff
 
+Search = Literal["seed-and-extend", "halving-beam", "beam", "group-beam"]
+Score = Literal["smoothed", "differential", "relative"]
+WIDTH, GROUPS = 1000, 5
+SEARCHING = "The search"
 SHOWN = 20
 """Phrases on the terminal; the run directory holds them all."""
 
@@ -28,9 +34,9 @@ def command(
         str | None,
         typer.Option(
             "--null",
-            help="A second training of BEFORE (the same data, another seed). What the search "
-            "reports for the pair BEFORE and MODEL is chance; its best score is the threshold "
-            "above which a phrase counts as found.",
+            help="A second training of BEFORE (of AFTER with --removed): the same data, another "
+            "seed. What the search finds between the two is chance; its best score is the "
+            "threshold above which a phrase counts as found.",
             metavar="MODEL",
         ),
     ] = None,
@@ -39,22 +45,59 @@ def command(
         typer.Option("--removed", help="What a deletion reveals: the roles are swapped."),
     ] = False,
     search: Annotated[
-        Literal["seed-and-extend", "halving-beam", "beam", "group-beam"],
+        Search,
         typer.Option("--search", help="How phrases are looked for; `halving-beam` is the paper's."),
     ] = "seed-and-extend",
     score: Annotated[
-        Literal["smoothed", "differential", "relative"],
+        Score,
         typer.Option(
             "--score",
             help="What a token's promotion counts: the `smoothed` log-ratio, or the paper's two.",
         ),
     ] = "smoothed",
+    delta: Annotated[
+        float,
+        typer.Option(
+            "--delta",
+            help="Floor of the smoothed score, a probability: a rise below it hardly counts.",
+            rich_help_panel=SEARCHING,
+        ),
+    ] = 0.01,
     length: Annotated[
         int | None,
         typer.Option(
             "--length",
             min=1,
-            help="Tokens in a phrase: at most for seed-and-extend, exactly for the beams.",
+            help="Tokens in a phrase: for seed-and-extend at most (48 if not given), for the "
+            "beams exactly (5 if not given).",
+            rich_help_panel=SEARCHING,
+        ),
+    ] = None,
+    seeds: Annotated[
+        int | None,
+        typer.Option(
+            "--seeds",
+            min=1,
+            help="Pairs of tokens that seed-and-extend starts from; fewer are faster.",
+            rich_help_panel=SEARCHING,
+        ),
+    ] = None,
+    width: Annotated[
+        int | None,
+        typer.Option(
+            "--width",
+            min=1,
+            help=f"Candidates that beam and group-beam keep ({WIDTH} if not given).",
+            rich_help_panel=SEARCHING,
+        ),
+    ] = None,
+    groups: Annotated[
+        int | None,
+        typer.Option(
+            "--groups",
+            min=1,
+            help=f"Parts of the first tokens in a group-beam ({GROUPS} if not given).",
+            rich_help_panel=SEARCHING,
         ),
     ] = None,
     top: Annotated[int, typer.Option("--top", min=1, help="Phrases to keep.")] = 50,
@@ -79,35 +122,39 @@ def command(
 
         vestige diff with-my-data without-it --removed --out run
     """
+    from dataclasses import asdict
+
     from vestige import results
+    from vestige.attacks.token_scores import token_score
     from vestige.attacks.update_diff import update_diff
     from vestige.cli.provenance import record
 
     results.require_new(out)
+    how = _search(search, length=length, seeds=seeds, width=width, groups=groups)
+    what = token_score(score, delta=delta)
     roles = {"before": before, "after": after} | ({"null": null} if null else {})
     snapshots = load_snapshots(roles, device=device)
     models = snapshots.models
     earlier, later = ("after", "before") if removed else ("before", "after")
+    started = time.monotonic()
     with progress("searching") as bar:
         found = update_diff(
             models[earlier],
             models[later],
+            search=how,
+            score=what,
             null=models.get("null"),
-            search=search,
-            score=score,
-            length=length,
             top=top,
             progress=bar,
         )
     configuration = {
-        "search": search,
-        "score": score,
-        "length": length,
+        "search": {"name": search, **asdict(how)},
+        "score": {"name": score, "delta": delta},
         "top": top,
         "removed": removed,
+        "seconds": round(time.monotonic() - started, 2),
     }
-    run = record(context, configuration, models=snapshots.recorded)
-    results.save(found, out, run=run)
+    results.save(found, out, run=record(context, configuration, models=snapshots.recorded))
     if json:
         show_json(found.summary())
         return
@@ -115,22 +162,44 @@ def command(
     say(f"Run directory: {out}. A page from it: vestige report {out} --out page.html")
 
 
+def _search(name: Search, **asked: int | None) -> "Growth | Beams":
+    """The search of a name; each takes only the settings that mean something to it."""
+    from vestige.attacks.seed_and_extend import Growth
+    from vestige.attacks.update_diff import Beams
+
+    takes = {
+        "seed-and-extend": {"length", "seeds"},
+        "halving-beam": {"length"},
+        "beam": {"length", "width"},
+        "group-beam": {"length", "width", "groups"},
+    }
+    given = {option: value for option, value in asked.items() if value is not None}
+    for option in given:
+        if option not in takes[name]:
+            able = ", ".join(other for other in get_args(Search) if option in takes[other])
+            raise ValueError(f"--{option} must come with --search {able}, got --search {name}")
+    if name == "seed-and-extend":
+        names = {"length": "max_tokens", "seeds": "seeds"}
+        return Growth(**{names[option]: value for option, value in given.items()})
+    usual = {"beam": {"width": WIDTH}, "group-beam": {"width": WIDTH, "groups": GROUPS}}
+    return Beams(**(usual.get(name, {}) | given))
+
+
 def _show(found: "UpdateDiff", show_secrets: bool) -> None:
     from vestige.reports.disclosure import disclose, join
 
-    rows = [row for row in found.rows() if row["kind"] != "run"]
+    phrases = [finding for finding in found.findings if not finding.run]
     verdicts = {True: "found", False: "below", None: "–"}
     cells = [
         (
-            row["rank"],
-            row["score"],
-            verdicts[row["found"]],
-            join(disclose(row["pieces"], show_secrets=show_secrets)),
+            finding.score,
+            verdicts[found.found(finding)],
+            join(disclose(finding.pieces, show_secrets=show_secrets)),
         )
-        for row in rows[:SHOWN]
+        for finding in phrases[:SHOWN]
     ]
-    show_table("Promoted phrases", ["rank", "score", "null", "phrase"], cells)
-    if len(rows) > SHOWN:
-        say(f"… and {len(rows) - SHOWN} more in the run directory.")
+    show_table("Promoted phrases", ["score", "null", "phrase"], cells)
+    if len(phrases) > SHOWN:
+        say(f"… and {len(phrases) - SHOWN} more in the run directory.")
     if not show_secrets:
         say("Letters are withheld; --show-secrets shows them.")
