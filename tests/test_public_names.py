@@ -1,4 +1,4 @@
-"""What `import vestige` offers: one sorted list, all of it there, none of it paid for in advance."""
+"""What `import vestige` offers: one sorted list, all there, none of it paid for in advance."""
 
 import subprocess
 import sys

@@ -52,8 +52,8 @@ def test_help_teaches_by_example(shell, verb):
 
 
 def test_help_names_every_verb_in_order(shell):
-    shown = re.findall(r"│ (\w+) ", shell("--help").stdout)
-    assert [word for word in shown if word in VERBS] == list(VERBS)
+    commands = shell("--help").stdout.partition("Commands:")[2]
+    assert re.findall(r"^  (\w+) ", commands, re.MULTILINE) == list(VERBS)
 
 
 def test_version(shell):

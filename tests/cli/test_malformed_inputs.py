@@ -38,7 +38,7 @@ CASES = {
     "unknown architecture": ("train W/corpus.txt --architecture rnn --out W/new", "rnn", "lstm"),
     "unknown tokenizer": ("train W/corpus.txt --tokenizer chars --out W/new", "chars", "bpe"),
     "zero epochs": ("train W/corpus.txt --epochs 0 --out W/new", "--epochs", "equal to 1"),
-    "epochs no number": ("train W/corpus.txt --epochs many --out W/new", "--epochs", "many"),
+    "epochs no number": ("train W/corpus.txt --epochs many --out W/new", "--epochs", "integer"),
     "learning rate negative": (
         "train W/corpus.txt --learning-rate -1 --out W/new",
         "learning_rate",

@@ -10,7 +10,7 @@ def test_the_verb_saves_what_the_library_finds(shell, workspace, tmp_path):
     done = shell(*words, "--out", tmp_path / "run", "--json")
     assert done.exit_code == 0, (done.stderr, done.exception)
     models = [load_model(workspace / name) for name in ("before", "after")]
-    ranked = differential_rank(*models, tokens=models[0].vocabulary.encode("the code of"))
+    ranked = differential_rank(*models, tokens=tuple(models[0].vocabulary.encode("the code of")))
     run = results.load(tmp_path / "run")
     assert run.result == "DifferentialRank"
     assert run.rows == results.plain(ranked.rows())

@@ -30,7 +30,7 @@ def command(
     seed: options.Seed = 0,
     json: options.Json = False,
 ) -> None:
-    """See it work: plant a secret, train two snapshots, read the secret back.
+    """See it work: plant a secret, train two models, read it back.
 
     A small language model reads Hamilton's and Jay's Federalist papers and is then updated with
     Madison's, in which one invented sentence was planted. The search gets the two snapshots and

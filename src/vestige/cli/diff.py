@@ -105,11 +105,11 @@ def command(
     json: options.Json = False,
     show_secrets: options.ShowSecrets = False,
 ) -> None:
-    """Find the phrases that the update from BEFORE to AFTER promoted most.
+    """Find the phrases that an update promoted most.
 
-    Both snapshots are only asked what comes next; neither training set is seen. A snapshot is a
-    directory of `vestige train`, a Hugging Face causal language model (folder or hub name) or a
-    PEFT adapter folder.
+    The update leads from BEFORE to AFTER. Both snapshots are only asked what comes next; neither
+    training set is seen. A snapshot is a directory of `vestige train`, a Hugging Face causal
+    language model (folder or hub name) or a PEFT adapter folder.
 
     Without `--null` the list is ranked but nothing says where chance begins. Train a null model
     when the question is whether anything leaked at all.

@@ -67,7 +67,7 @@ app = typer.Typer(
     name="vestige",
     add_completion=False,
     no_args_is_help=True,
-    rich_markup_mode="markdown",
+    rich_markup_mode=None,  # rich would double the time to the list of verbs
     pretty_exceptions_enable=False,
     context_settings=CONTEXT,
 )

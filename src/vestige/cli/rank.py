@@ -23,16 +23,28 @@ def command(
     ],
     phrase: Annotated[str, typer.Option("--phrase", help="The phrase in question.")],
     out: options.Out,
+    budget: Annotated[
+        int,
+        typer.Option(
+            "--budget",
+            min=1,
+            help="Prefixes of each length to follow; more take longer and bound more tightly.",
+        ),
+    ] = 20_000,
+    delta: Annotated[
+        float, typer.Option("--delta", help="Floor of the smoothed score, a probability.")
+    ] = 0.01,
     device: options.Device = "auto",
     json: options.Json = False,
     show_secrets: options.ShowSecrets = False,
 ) -> None:
-    """Say how exposed one phrase is by the update from BEFORE to AFTER.
+    """Say how exposed one phrase is by an update.
 
-    The differential rank is how many token sequences of the same length the update promoted
-    more: 0 means that nothing stands before the phrase, so that whoever compares the snapshots
-    reads it first. It is exact where that can be decided, and otherwise within proven bounds.
-    The profile says how much of the phrase one must know to be told the rest.
+    The differential rank is how many token sequences of the same length the update from BEFORE
+    to AFTER promoted more: 0 means that nothing stands before the phrase, so that whoever
+    compares the snapshots reads it first. It is exact where that can be decided, and otherwise
+    within proven bounds. The profile says how much of the phrase one must know to be told the
+    rest.
 
     Examples:
 
@@ -49,9 +61,16 @@ def command(
     models = snapshots.models
     tokens = _tokens(models["before"].vocabulary, phrase)
     with progress("ranking") as bar:
-        ranked = differential_rank(models["before"], models["after"], tokens=tokens, progress=bar)
-    run = record(context, {"phrase": phrase}, models=snapshots.recorded)
-    results.save(ranked, out, run=run)
+        ranked = differential_rank(
+            models["before"],
+            models["after"],
+            tokens=tokens,
+            budget=budget,
+            delta=delta,
+            progress=bar,
+        )
+    configuration = {"phrase": phrase, "budget": budget, "delta": delta}
+    results.save(ranked, out, run=record(context, configuration, models=snapshots.recorded))
     if json:
         show_json(ranked.summary())
         return
@@ -59,9 +78,9 @@ def command(
     say(f"Run directory: {out}. A page from it: vestige report {out} --out page.html")
 
 
-def _tokens(vocabulary: "Vocabulary", phrase: str) -> list[int]:
+def _tokens(vocabulary: "Vocabulary", phrase: str) -> tuple[int, ...]:
     """The phrase's ids, none of them unknown."""
-    tokens = vocabulary.encode(phrase)
+    tokens = tuple(vocabulary.encode(phrase))
     if not tokens:
         raise ValueError(f"--phrase must hold at least one token, got {phrase!r}")
     if vocabulary.unk_id in tokens:
@@ -77,7 +96,7 @@ def _show(ranked: "DifferentialRank", show_secrets: bool) -> None:
     from vestige.reports.sections import describe_rank
 
     rows = list(ranked.rows())
-    pieces = disclose([str(row["piece"]) for row in rows], show_secrets=show_secrets)
+    pieces = disclose([p.piece for p in ranked.positions], show_secrets=show_secrets)
     columns = ["token", "before", "after", "gain", "sum"]
     cells = [
         (piece, row["before"], row["after"], row["gain"], row["cumulative"])

@@ -11,7 +11,7 @@ from vestige.cli.terminal import show_json
 
 def command(
     runs: Annotated[
-        list[Path], typer.Argument(help="Run directories, in the page's order.", metavar="RUN...")
+        list[Path], typer.Argument(help="Run directories, in the page's order.", metavar="RUN")
     ],
     out: Annotated[
         Path, typer.Option("--out", help="The page to write; it must not exist.", metavar="PAGE")
