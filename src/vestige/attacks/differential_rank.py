@@ -1,0 +1,302 @@
+r"""How exposed is this phrase? Its differential score, and its rank among all phrases as long.
+
+Zanella-Béguelin et al. (2020), arXiv:1912.07942, Definitions 1 and 2:
+
+.. math:: DR(s) = |\{s' \in T^{|s|} : DS(s') > DS(s)\}|
+
+Differs from the paper: it approximates the rank by a beam, which can only miss phrases. Here a
+bounded search decides it. A token's gain p' - p is at most 1, so a prefix whose score is at
+most DS(s) - r, with r tokens to go, is dropped for good; when all others are followed to
+their end, the count is the exact rank. When they do not fit the budget, what is left out is
+bounded: to pass DS(s) from a prefix that still needs g, each of the r tokens must gain more than
+m = g - (r - 1); the positive gains at a step sum to at most 1, so fewer than 1/m tokens do, and
+fewer than (1/m)^r continuations pass.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from vestige import _validate
+from vestige.attacks.beam_search import Progress, beam_search, halving_widths
+from vestige.attacks.model_pair import ModelPair, PairState
+from vestige.attacks.token_scores import token_score
+from vestige.models.checkpoints import check_compatible
+from vestige.models.protocols import NextToken
+
+TIE = 1e-6
+"""Scores of float32 that differ by less, a token, cannot be told apart; they widen the bounds."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Position:
+    """One token of the phrase, given all before it.
+
+    Attributes:
+        token: its id.
+        piece: its text.
+        before: its probability before the update.
+        after: its probability after it.
+    """
+
+    token: int
+    piece: str
+    before: float
+    after: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class DifferentialRank:
+    """How exposed a phrase is by an update.
+
+    Attributes:
+        phrase: its text.
+        positions: one for each token: the profile over known prefixes (the paper's Figure 1).
+        score: differential score, in [-n, n].
+        relative_score: relative differential score, at least -n.
+        smoothed_score: sum of log((p' + delta) / (p + delta)), in nats.
+        rank_lower: at least so many phrases of this length score higher; 0 is most exposed.
+        rank_upper: at most so many do.
+        beam_rank: rank among the phrases that the paper's halving beam finds; a lower bound.
+        in_beam: whether that beam found the phrase itself.
+        prefixes: prefixes that the bounded search read.
+    """
+
+    phrase: str
+    positions: tuple[Position, ...]
+    score: float
+    relative_score: float
+    smoothed_score: float
+    rank_lower: int
+    rank_upper: int
+    beam_rank: int
+    in_beam: bool
+    prefixes: int
+
+    @property
+    def exact(self) -> bool:
+        """Whether the rank is decided."""
+        return self.rank_lower == self.rank_upper
+
+    def summary(self) -> dict[str, object]:
+        """One row of a results table."""
+        return {
+            "phrase": self.phrase,
+            "length": len(self.positions),
+            "score": self.score,
+            "relative_score": self.relative_score,
+            "smoothed_score": self.smoothed_score,
+            "rank_lower": self.rank_lower,
+            "rank_upper": self.rank_upper,
+            "exact": self.exact,
+            "beam_rank": self.beam_rank,
+            "in_beam": self.in_beam,
+            "prefixes": self.prefixes,
+        }
+
+    def rows(self) -> Iterator[dict[str, object]]:
+        """One row a token."""
+        total = 0.0
+        for number, position in enumerate(self.positions):
+            gain = position.after - position.before
+            total += gain
+            yield {
+                "position": number,
+                "piece": position.piece,
+                "token": position.token,
+                "before": position.before,
+                "after": position.after,
+                "gain": gain,
+                "cumulative": total,
+            }
+
+
+@torch.no_grad()
+def differential_rank(
+    before: NextToken,
+    after: NextToken,
+    *,
+    tokens: tuple[int, ...],
+    budget: int = 20_000,
+    delta: float = 0.01,
+    progress: Progress | None = None,
+) -> DifferentialRank:
+    """Score a phrase, and bound its rank among all phrases of its length.
+
+    Args:
+        before: the model before the update.
+        after: the model after it.
+        tokens: the phrase, from the beginning of a text.
+        budget: prefixes of each length, from two tokens on, that may be followed; each is read
+            by both models and keeps their states. One-token prefixes are all followed, so
+            ranks of one and two tokens are always exact.
+        delta: floor of the smoothed score.
+        progress: told (prefixes read, prefixes to read at most).
+
+    Raises:
+        ValueError: the phrase is empty, an id is none of the vocabulary's, or budget < 1.
+        IncompatibleModels: the vocabularies differ.
+    """
+    check_compatible(before, after)
+    _validate.positive(budget=budget)
+    if not tokens or not all(0 <= token < after.vocab_size for token in tokens):
+        raise ValueError(f"tokens must be ids below {after.vocab_size}, got {tokens}")
+    pair = ModelPair(before, after, token_score("differential"))
+    profile = _profile(pair, torch.tensor(tokens, device=pair.device))
+    gains = [
+        pair.with_score(token_score(name, delta=delta)).token_gains(
+            torch.tensor([tokens], device=pair.device)
+        )
+        for name in ("differential", "relative", "smoothed")
+    ]
+    score, relative, smoothed = (float(gain.sum(dtype=torch.float64)) for gain in gains)
+    lower, upper, prefixes = _rank_bounds(pair, tokens, score, budget, progress)
+    beam = beam_search(pair, halving_widths(pair.vocab_size, len(tokens)))
+    own = (beam.tokens == torch.tensor(tokens, device=pair.device)).all(1)
+    pieces = [after.vocabulary.piece(token) for token in tokens]
+    return DifferentialRank(
+        phrase=after.vocabulary.decode(tokens),
+        positions=tuple(
+            Position(token=token, piece=piece, before=p, after=q)
+            for token, piece, (p, q) in zip(tokens, pieces, profile, strict=True)
+        ),
+        score=score,
+        relative_score=relative,
+        smoothed_score=smoothed,
+        rank_lower=lower,
+        rank_upper=upper,
+        beam_rank=int(((beam.score > score + TIE * len(tokens)) & ~own).sum()),
+        in_beam=bool(own.any()),
+        prefixes=prefixes,
+    )
+
+
+def most_continuations(needed: Tensor, steps: int, vocab_size: int) -> Tensor:
+    """How many continuations of `steps` tokens can gain more than `needed`, at most.
+
+    Each token must gain more than m = needed - (steps - 1), and fewer than 1/m tokens can.
+
+    Args:
+        needed: gains still missing, of any shape.
+        steps: tokens to go, at least 1.
+        vocab_size: tokens there are.
+
+    Returns:
+        float64 upper bounds, of the same shape.
+
+    Example:
+        >>> most_continuations(torch.tensor([0.3, 1.0, -0.5]), 1, 100)
+        tensor([  3.,   0., 100.], dtype=torch.float64)
+    """
+    each = needed.double() - (steps - 1)
+    passing = torch.where(each > 0, (1 / each).ceil() - 1, float(vocab_size))
+    return passing.clamp(0, vocab_size) ** steps
+
+
+def _profile(pair: ModelPair, tokens: Tensor) -> list[tuple[float, float]]:
+    """Each token's probability before and after the update, given those before it."""
+    profile = []
+    state = pair.start(1)
+    for token in tokens:
+        asked = (pair.before.log_probs(state.before), pair.after.log_probs(state.after))
+        before, after = (float(log_probs[0, token].exp()) for log_probs in asked)
+        profile.append((before, after))
+        state = pair.advance(state, token[None])
+    return profile
+
+
+@dataclass(frozen=True)
+class _Frontier:
+    """Prefixes that can still pass the phrase, and those left out.
+
+    Attributes:
+        tokens: (k, t) the prefixes followed.
+        score: (k,) theirs.
+        state: what both models have read.
+        left_out: bound on the passing phrases under the prefixes not followed.
+    """
+
+    tokens: Tensor
+    score: Tensor
+    state: PairState
+    left_out: float
+
+
+def _rank_bounds(
+    pair: ModelPair,
+    tokens: tuple[int, ...],
+    score: float,
+    budget: int,
+    progress: Progress | None,
+) -> tuple[int, int, int]:
+    """(lower, upper) bounds of the rank, and the prefixes read."""
+    n, read = len(tokens), 0
+    own = torch.tensor(tokens, device=pair.device)
+    frontier = _Frontier(
+        own.new_empty(1, 0), torch.zeros(1, device=pair.device), pair.start(1), 0.0
+    )
+    for left in range(n - 1, 0, -1):
+        width = pair.vocab_size if left == n - 1 else budget
+        read += len(frontier.score)
+        frontier = _follow(pair, frontier, score - TIE * n, left, width)
+        if progress:
+            progress(read, pair.vocab_size + budget * (n - 2))
+    higher, tied = _count(pair, frontier, own, score)
+    most = pair.vocab_size**n - 1
+    return higher, min(most, higher + tied + int(frontier.left_out)), read + len(frontier.score)
+
+
+def _follow(
+    pair: ModelPair, frontier: _Frontier, target: float, left: int, width: int
+) -> _Frontier:
+    """The `width` best prefixes one token longer that can still pass, with `left` to go."""
+    scores, cells = torch.empty(0, device=pair.device), frontier.tokens.new_empty(0)
+    threshold = torch.tensor(target - left, device=pair.device)
+    left_out = 0.0
+
+    def bound(dropped: Tensor) -> float:
+        return float(most_continuations(target - dropped, left, pair.vocab_size).sum())
+
+    for rows in pair.slices(len(frontier.score)):
+        totals = pair.gains(frontier.state[rows]) + frontier.score[rows, None]
+        alive = (totals > target - left).nonzero()
+        values = totals[alive[:, 0], alive[:, 1]]
+        kept = values > threshold
+        left_out += bound(values[~kept])
+        alive = alive[kept]
+        scores = torch.cat([scores, values[kept]])
+        cells = torch.cat([cells, (alive[:, 0] + rows.start) * pair.vocab_size + alive[:, 1]])
+        if len(scores) > 2 * width:
+            order = scores.argsort(descending=True)
+            left_out += bound(scores[order[width:]])
+            scores, cells = scores[order[:width]], cells[order[:width]]
+            threshold = scores[-1]
+    order = scores.argsort(descending=True)
+    left_out += bound(scores[order[width:]])
+    scores, cells = scores[order[:width]], cells[order[:width]]
+    parent, token = cells // pair.vocab_size, cells % pair.vocab_size
+    return _Frontier(
+        torch.cat([frontier.tokens[parent], token[:, None]], 1),
+        scores,
+        pair.advance(frontier.state[parent], token),
+        frontier.left_out + left_out,
+    )
+
+
+def _count(pair: ModelPair, frontier: _Frontier, own: Tensor, score: float) -> tuple[int, int]:
+    """Phrases that begin with a followed prefix: how many pass the score, how many tie it.
+
+    The phrase itself counts as neither.
+    """
+    higher = tied = 0
+    margin = TIE * len(own)
+    itself = (frontier.tokens == own[:-1]).all(1)
+    for rows in pair.slices(len(frontier.score)):
+        totals = pair.gains(frontier.state[rows]) + frontier.score[rows, None]
+        totals[itself[rows], own[-1]] = -torch.inf
+        passing = int((totals > score + margin).sum())
+        higher += passing
+        tied += int((totals >= score - margin).sum()) - passing
+    return higher, tied

@@ -1,0 +1,95 @@
+"""Two snapshots that read the same text in lockstep."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from vestige.attacks.token_scores import TokenScore
+from vestige.models.protocols import NextToken, State
+
+CELLS_PER_SLICE = 1_280_000
+"""Rows x vocabulary asked at once: two such slices of float32 stay near the cores' caches."""
+
+
+@dataclass(frozen=True)
+class PairState:
+    """What both models have read; sliced and re-ordered together."""
+
+    before: State
+    after: State
+
+    def __len__(self) -> int:
+        return len(self.before)
+
+    def __getitem__(self, index: Tensor | slice) -> "PairState":
+        return PairState(self.before[index], self.after[index])
+
+
+@dataclass(frozen=True)
+class ModelPair:
+    """The model before an update and the model after it, over one vocabulary.
+
+    Attributes:
+        before: the earlier snapshot.
+        after: the later one.
+        score: how a token's promotion is measured.
+    """
+
+    before: NextToken
+    after: NextToken
+    score: TokenScore
+
+    @property
+    def vocab_size(self) -> int:
+        return self.after.vocab_size
+
+    @property
+    def device(self) -> torch.device:
+        return self.after.device
+
+    def with_score(self, score: TokenScore) -> "ModelPair":
+        """The same two snapshots, asked for another score."""
+        return ModelPair(self.before, self.after, score)
+
+    def start(self, n: int, *, anywhere: bool = False) -> PairState:
+        """See `NextToken.start`."""
+        return PairState(
+            self.before.start(n, anywhere=anywhere), self.after.start(n, anywhere=anywhere)
+        )
+
+    def advance(self, state: PairState, tokens: Tensor) -> PairState:
+        """See `NextToken.advance`."""
+        return PairState(
+            self.before.advance(state.before, tokens), self.after.advance(state.after, tokens)
+        )
+
+    def gains(self, state: PairState) -> Tensor:
+        """(n, v) scores of every next token. Ask in slices (`slices`): it is n x v large."""
+        return self.score.gain(self.before.logits(state.before), self.after.logits(state.after))
+
+    def slices(self, n: int) -> Iterator[slice]:
+        """Slices of at most `CELLS_PER_SLICE` cells that cover n rows."""
+        rows = max(1, CELLS_PER_SLICE // self.vocab_size)
+        return (slice(first, min(first + rows, n)) for first in range(0, n, rows))
+
+    def token_gains(self, tokens: Tensor, *, anywhere: bool = False) -> Tensor:
+        """(n, t) token ids -> (n, t) gains of each token after those before it.
+
+        With `anywhere` the first token is context only and its gain is 0.
+        """
+        state = self.start(len(tokens), anywhere=anywhere)
+        gains = []
+        for position, column in enumerate(tokens.T):
+            if anywhere and position == 0:
+                gains.append(torch.zeros(len(tokens), device=self.device))
+            else:
+                asked = [
+                    self.gains(state[rows]).gather(1, column[rows, None])[:, 0]
+                    for rows in self.slices(len(tokens))
+                ]
+                gains.append(torch.cat(asked))
+            if position + 1 < tokens.shape[1]:
+                state = self.advance(state, column)
+        return torch.stack(gains, 1)

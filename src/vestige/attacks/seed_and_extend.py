@@ -1,0 +1,217 @@
+r"""Read whole phrases out of two snapshots, wherever in a text they stood: seed and extend.
+
+As in sequence search (Altschul et al. 1990, "Basic local alignment search tool"): the most
+promoted pairs of tokens, each first token as its own context, are seeds; each grows to the
+right, token by token, while its score pays a toll for every token; the segment of highest
+score is what counts; then it grows to the left.
+
+.. math:: S(t_0 t_1 \dots t_n) = \sum_{i=1}^n g(t_i \mid t_0 \dots t_{i-1}) - \tau
+
+with g a token's gain and tau the toll. The first token is context and has no gain.
+
+Differs from the paper (Zanella-Béguelin et al. 2020): it grows one beam from the beginning of
+a text and to one length, so that a phrase competes with the beginnings of all others. A
+subword model promotes a secret by many small steps, none of them first in that race.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from vestige import _validate
+from vestige.attacks.beam_search import best_children
+from vestige.attacks.model_pair import ModelPair, PairState
+
+BLOCK = 256
+"""Seeds grown side by side; both models' states of a block are held at once."""
+
+
+@dataclass(frozen=True)
+class Phrase:
+    """A run of tokens that the update promoted.
+
+    Attributes:
+        tokens: its ids; the first one is context.
+        gains: the gain of each token, 0 for the first.
+        score: the sum of gains less the toll, over all but the first.
+    """
+
+    tokens: tuple[int, ...]
+    gains: tuple[float, ...]
+    score: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Growth:
+    """How seeds grow.
+
+    Attributes:
+        seeds: pairs of tokens to start from.
+        beam: hypotheses kept for each seed.
+        toll: what each token costs, in units of the score.
+        drop: a hypothesis this far under its seed's best is given up.
+        loop_penalty: cost of a token that completes three tokens seen before in the phrase.
+        max_tokens: the longest phrase.
+    """
+
+    seeds: int = 2000
+    beam: int = 2
+    toll: float = 1.0
+    drop: float = 4.0
+    loop_penalty: float = 3.0
+    max_tokens: int = 48
+
+    def __post_init__(self) -> None:
+        _validate.positive(seeds=self.seeds, beam=self.beam, toll=self.toll, drop=self.drop)
+        _validate.at_least(0, loop_penalty=self.loop_penalty)
+        _validate.at_least(2, max_tokens=self.max_tokens)
+
+
+@dataclass(frozen=True)
+class _Hypotheses:
+    """Partial phrases of several seeds, sorted by seed and then by score, best first."""
+
+    tokens: Tensor  # (r, t)
+    gains: Tensor  # (r, t)
+    score: Tensor  # (r,)
+    owner: Tensor  # (r,) seed
+    state: PairState
+
+
+def seed_and_extend(
+    pair: ModelPair,
+    *,
+    growth: Growth,
+    end: int,
+    progress: Callable[[int, int], None] | None = None,
+) -> list[Phrase]:
+    """The phrases that grow from the most promoted pairs of tokens, best first.
+
+    Args:
+        pair: the two snapshots and the score of a token.
+        growth: how seeds grow.
+        end: the id that ends a document; no phrase crosses it.
+        progress: told (seeds done, seeds in all) as they grow.
+
+    Returns:
+        One phrase for each seed that no better phrase already contains.
+    """
+    seeds, gains = _seeds(pair, growth.seeds, end)
+    phrases: list[Phrase] = []
+    seen: set[tuple[int, ...]] = set()
+    for first in range(0, len(seeds), BLOCK):
+        block = slice(first, first + BLOCK)
+        fresh = [tuple(seed) not in seen for seed in seeds[block].tolist()]
+        if any(fresh):
+            for phrase in _grow_right(pair, seeds[block][fresh], gains[block][fresh], growth, end):
+                if phrase.score > 0:
+                    phrases.append(phrase)
+                    seen.update(zip(phrase.tokens, phrase.tokens[1:], strict=False))
+        if progress:
+            progress(min(block.stop, len(seeds)), len(seeds))
+    return sorted(phrases, key=lambda phrase: -phrase.score)
+
+
+def _seeds(pair: ModelPair, number: int, end: int) -> tuple[Tensor, Tensor]:
+    """(k, 2) pairs (context, token) of highest gain, and (k,) gains.
+
+    A document's end may be context, never token; a token after itself begins a run.
+    """
+    every = torch.arange(pair.vocab_size, device=pair.device)
+
+    def read(rows: slice) -> PairState:
+        context = every[rows]
+        return pair.advance(pair.start(len(context), anywhere=True), context)
+
+    zero = torch.zeros(pair.vocab_size, device=pair.device)
+    best = best_children(pair, read, zero, number + pair.vocab_size)
+    use = ((best.token != end) & (best.parent != best.token)).nonzero()[:number, 0]
+    return torch.stack([best.parent[use], best.token[use]], 1), best.gain[use]
+
+
+def _grow_right(
+    pair: ModelPair, seeds: Tensor, gain: Tensor, growth: Growth, end: int
+) -> list[Phrase]:
+    """The best phrase that begins with each of the (n, 2) seeds."""
+    n = len(seeds)
+    state = pair.advance(pair.start(n, anywhere=True), seeds[:, 0])
+    hypotheses = _Hypotheses(
+        tokens=seeds,
+        gains=torch.stack([torch.zeros_like(gain), gain], 1),
+        score=gain - growth.toll,
+        owner=torch.arange(n, device=pair.device),
+        state=pair.advance(state, seeds[:, 1]),
+    )
+    best = list(zip(hypotheses.tokens, hypotheses.gains, strict=True))
+    high = hypotheses.score.clone()
+    while len(hypotheses.owner) and hypotheses.tokens.shape[1] < growth.max_tokens:
+        hypotheses = _longer(pair, hypotheses, growth, end, high)
+        lead = _first_of_each(hypotheses.owner)
+        lead = lead[hypotheses.score[lead] > high[hypotheses.owner[lead]]]
+        owners = hypotheses.owner[lead]
+        high[owners] = hypotheses.score[lead]
+        for row, owner in zip(lead.tolist(), owners.tolist(), strict=True):
+            best[owner] = (hypotheses.tokens[row], hypotheses.gains[row])
+    return [_trimmed(t.tolist(), g.tolist(), growth.toll) for t, g in best]
+
+
+def _longer(
+    pair: ModelPair, old: _Hypotheses, growth: Growth, end: int, high: Tensor
+) -> _Hypotheses:
+    """Every hypothesis one token longer, the `beam` best of each seed."""
+    parts = []
+    for rows in pair.slices(len(old.owner)):
+        gains = pair.gains(old.state[rows])
+        gains[:, end] = -torch.inf
+        parts.append(_penalised(gains, old.tokens[rows], growth).topk(growth.beam, 1))
+    gain = torch.cat([part.values for part in parts]).flatten()
+    token = torch.cat([part.indices for part in parts]).flatten()
+    parent = torch.arange(len(old.owner), device=gain.device).repeat_interleave(growth.beam)
+    score = old.score[parent] + gain - growth.toll
+    owner = old.owner[parent]
+
+    order = score.argsort(descending=True, stable=True)
+    order = order[owner[order].argsort(stable=True)]
+    place = torch.arange(len(order), device=gain.device) - torch.searchsorted(
+        owner[order], owner[order]
+    )
+    kept = order[(place < growth.beam) & (score[order] > high[owner[order]] - growth.drop)]
+    parent, token = parent[kept], token[kept]
+    return _Hypotheses(
+        tokens=torch.cat([old.tokens[parent], token[:, None]], 1),
+        gains=torch.cat([old.gains[parent], gain[kept, None]], 1),
+        score=score[kept],
+        owner=owner[kept],
+        state=pair.advance(old.state[parent], token),
+    )
+
+
+def _penalised(gains: Tensor, tokens: Tensor, growth: Growth) -> Tensor:
+    """Gains (r, v), less where a token would complete a trigram its phrase (r, t) has already."""
+    if tokens.shape[1] >= 3:
+        again = (tokens[:, :-2] == tokens[:, -2, None]) & (tokens[:, 1:-1] == tokens[:, -1, None])
+        gains.scatter_add_(1, tokens[:, 2:], again * -growth.loop_penalty)
+    return gains
+
+
+def _first_of_each(owner: Tensor) -> Tensor:
+    """Where each owner's rows begin in a sorted (r,) owner."""
+    first = torch.ones_like(owner, dtype=torch.bool)
+    first[1:] = owner[1:] != owner[:-1]
+    return first.nonzero()[:, 0]
+
+
+def _trimmed(tokens: list[int], gains: list[float], toll: float) -> Phrase:
+    """The segment of highest score; the token before it becomes its context."""
+    best, total, first, segment = -torch.inf, 0.0, 1, (1, 2)
+    for i in range(1, len(tokens)):
+        if total < 0:
+            total, first = 0.0, i
+        total += gains[i] - toll
+        if total > best:
+            best, segment = total, (first, i + 1)
+    first, stop = segment
+    kept = (0.0, *gains[first:stop])
+    return Phrase(tuple(tokens[first - 1 : stop]), kept, best)
