@@ -35,9 +35,7 @@ def test_whatever_the_budget_the_bounds_hold(seed, budget, cells):
 
     rng = np.random.default_rng(seed)
     alpha = np.full(4, 0.3)
-    before, after = (
-        TableModel(rng.dirichlet(alpha), rng.dirichlet(alpha, 4)) for _ in range(2)
-    )
+    before, after = (TableModel(rng.dirichlet(alpha), rng.dirichlet(alpha, 4)) for _ in range(2))
     gains = (after.log_table.exp() - before.log_table.exp()).double().numpy()
 
     def score(s):

@@ -42,7 +42,7 @@ class DifferentialRank:
 
     pieces: list[str]
     lower: int = 0
-    upper: int | None = 0
+    upper: int = 0
 
     def summary(self):
         bounds = {"rank_lower": self.lower, "rank_upper": self.upper}

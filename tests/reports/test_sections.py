@@ -53,7 +53,7 @@ def test_an_update_without_phrases_has_a_section(saved, diff):
         (1, 1, "Rank 1, exactly: 1 sequence of the same length scores higher."),
         (1234, 1234, "Rank 1,234, exactly: 1,234 sequences of the same length score higher."),
         (3, 40, "Rank between 3 and 40, both proven."),
-        (3, None, "Rank 3 or more: so many sequences are proven to score higher."),
+        (3, 59 * 10**33, "Rank between 3 and 5.9 × 10^34, both proven."),
     ],
 )
 def test_the_certainty_of_a_rank_is_said(rank, lower, upper, sentence):

@@ -152,7 +152,7 @@ def differential_rank(
         for name in ("differential", "relative", "smoothed")
     ]
     score, relative, smoothed = (float(gain.sum(dtype=torch.float64)) for gain in gains)
-    lower, upper, prefixes = _rank_bounds(pair, tokens, score, budget, progress)
+    lower, upper, prefixes = rank_bounds(pair, tokens, budget=budget, progress=progress)
     beam = beam_search(pair, halving_widths(pair.vocab_size, len(tokens)))
     own = (beam.tokens == torch.tensor(tokens, device=pair.device)).all(1)
     pieces = [after.vocabulary.piece(token) for token in tokens]
@@ -224,16 +224,18 @@ class _Frontier:
     left_out: float
 
 
-def _rank_bounds(
+@torch.no_grad()
+def rank_bounds(
     pair: ModelPair,
     tokens: tuple[int, ...],
-    score: float,
+    *,
     budget: int,
-    progress: Progress | None,
+    progress: Progress | None = None,
 ) -> tuple[int, int, int]:
-    """(lower, upper) bounds of the rank, and the prefixes read."""
+    """(lower, upper) bounds of the rank by differential score, and the prefixes read."""
     n, read = len(tokens), 0
     own = torch.tensor(tokens, device=pair.device)
+    score = float(pair.token_gains(own[None]).sum())
     frontier = _Frontier(
         own.new_empty(1, 0), torch.zeros(1, device=pair.device), pair.start(1), 0.0
     )

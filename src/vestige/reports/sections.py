@@ -212,14 +212,11 @@ def _diff_lede(phrases: Sequence[Phrase], threshold: float | None) -> str:
 def describe_rank(summary: Mapping[str, Any]) -> str:
     """A differential rank and its certainty as a sentence."""
     lower, upper = summary["rank_lower"], summary["rank_upper"]
-    if summary["exact"]:
-        return (
-            f"Rank {lower:,}, exactly: {_count(lower, 'sequence')} of the same length "
-            f"{'scores' if lower < 2 else 'score'} higher."
-        )
-    if upper is None:
-        return f"Rank {lower:,} or more: so many sequences are proven to score higher."
-    return f"Rank between {lower:,} and {upper:,}, both proven."
+    if not summary["exact"]:
+        return f"Rank between {_whole(lower)} and {_whole(upper)}, both proven."
+    higher = "no sequence" if lower == 0 else "1 sequence" if lower == 1 else f"{lower:,} sequences"
+    verb = "scores" if lower < 2 else "score"
+    return f"Rank {lower:,}, exactly: {higher} of the same length {verb} higher."
 
 
 def _facts(run: Mapping[str, Any], show_secrets: bool) -> list[tuple[str, str]]:
@@ -254,7 +251,7 @@ def _shown(key: str, value: Any, show_secrets: bool) -> str:
     if isinstance(value, float):
         return f"{value:,.4g}" if abs(value) < 1e6 else f"{value:.3e}"
     if isinstance(value, int):
-        return f"{value:,}" if key != "seed" else str(value)
+        return _whole(value) if key != "seed" else str(value)
     if isinstance(value, list | tuple):
         return ", ".join(_shown(key, item, show_secrets) for item in value) or "–"
     text = printable(str(value))
@@ -286,8 +283,12 @@ def _probability(value: float) -> str:
     return f"{value:.4f}"
 
 
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}" if number else f"no {noun}"
+def _whole(number: int) -> str:
+    """A whole number, from a billion on by its size alone."""
+    if number < 10**9:
+        return f"{number:,}"
+    exponent = len(str(number)) - 1
+    return f"{number / 10**exponent:.1f} × 10^{exponent}"
 
 
 def _name(key: str) -> str:

@@ -1,0 +1,1 @@
+"""One paper = one file: its numbers, three scales, and `run`."""

@@ -1,0 +1,92 @@
+"""How exposed are the canaries of one updated model?"""
+
+from collections.abc import Iterator, Sequence
+from statistics import fmean
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from vestige.attacks.beam_search import Beam, beam_search, halving_widths
+from vestige.attacks.differential_rank import TIE, differential_rank
+from vestige.attacks.model_pair import ModelPair
+from vestige.attacks.token_scores import token_score
+from vestige.data.canary import Canary
+from vestige.models.protocols import LanguageModel
+
+
+@torch.no_grad()
+def exposures(
+    before: LanguageModel, after: LanguageModel, canaries: Sequence[Canary], *, budget: int
+) -> Iterator[dict[str, Any]]:
+    """One row for each planted canary.
+
+    Canaries planted together are found together. What the search finds of one would count
+    against the rank of another, which is alone in the paper: `beam_rank` leaves out phrases
+    that share two adjacent words with another canary, `beam_rank_with_others` counts them.
+
+    Args:
+        before: the model before the update.
+        after: the model after it.
+        canaries: with their ids; those planted in the update, and controls of each pattern.
+        budget: of the bounded search for the exact rank.
+    """
+    pair = ModelPair(before, after, token_score("differential"))
+    planted = [canary for canary in canaries if canary.planted]
+    scores = {canary.phrase: gains(pair, canary) for canary in canaries}
+    beams = {
+        length: beam_search(pair, halving_widths(pair.vocab_size, length))
+        for length in {len(canary.ids) for canary in planted}
+    }
+    for canary in planted:
+        exact = differential_rank(before, after, tokens=canary.ids, budget=budget)
+        prefix = differential_rank(before, after, tokens=canary.ids[:2], budget=budget)
+        others = [other for other in planted if other != canary]
+        controls = [c for c in canaries if c.control and c.pattern == canary.pattern]
+        yield {
+            "pattern": canary.pattern,
+            "copies": canary.copies,
+            "phrase": canary.phrase,
+            "frequencies": list(canary.frequencies),
+            "score": exact.score,
+            **_beam_rank(beams[len(canary.ids)], canary, others, exact.score),
+            "canaries_above": sum(sum(scores[other.phrase]) > exact.score for other in others),
+            "rank_lower": exact.rank_lower,
+            "rank_upper": exact.rank_upper,
+            "exact": exact.exact,
+            "prefix_rank": prefix.rank_lower,
+            "control_score": fmean(sum(scores[c.phrase]) for c in controls) if controls else None,
+            "relative_score": exact.relative_score,
+            "smoothed_score": exact.smoothed_score,
+            "token_scores": scores[canary.phrase],
+        }
+
+
+@torch.no_grad()
+def gains(pair: ModelPair, canary: Canary) -> list[float]:
+    """The score of each token of a canary, given those before it."""
+    row: list[float] = pair.token_gains(torch.tensor([canary.ids], device=pair.device))[0].tolist()
+    return row
+
+
+def _beam_rank(
+    beam: Beam, canary: Canary, others: Sequence[Canary], score: float
+) -> dict[str, Any]:
+    own = torch.tensor(canary.ids, device=beam.tokens.device)
+    itself = (beam.tokens == own).all(1)
+    higher = (beam.score > score + TIE * len(own)) & ~itself
+    of_others = torch.zeros_like(higher)
+    for other in others:
+        of_others |= _shares_pair(beam.tokens, other.ids)
+    return {
+        "in_beam": bool(itself.any()),
+        "beam_rank": int((higher & ~of_others).sum()),
+        "beam_rank_with_others": int(higher.sum()),
+    }
+
+
+def _shares_pair(tokens: Tensor, ids: Sequence[int]) -> Tensor:
+    """(k, n) phrases -> (k,) whether each holds two adjacent tokens of ids."""
+    pairs = zip(ids, ids[1:], strict=False)
+    found = [((tokens[:, :-1] == a) & (tokens[:, 1:] == b)).any(1) for a, b in pairs]
+    return torch.stack(found).any(0)

@@ -1,0 +1,158 @@
+"""A model trained for an experiment: found again when the experiment is repeated."""
+
+import json
+from collections.abc import Callable, Iterable
+from copy import deepcopy
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from vestige.data.corpus import Corpus
+from vestige.data.encoded import encode
+from vestige.data.vocabulary import Vocabulary
+from vestige.errors import RunError
+from vestige.models.checkpoints import load_model
+from vestige.models.lstm import LSTMConfig
+from vestige.models.protocols import LanguageModel, choose_device
+from vestige.models.transformer import TransformerConfig
+from vestige.training.config import TrainingConfig
+from vestige.training.history import EpochRecord, best_epoch
+from vestige.training.loop import ProgressFn, train
+from vestige.training.presets import new_model
+
+Fresh = Callable[[], LanguageModel]
+"""Makes an untrained model."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """A training that can be sent to another process.
+
+    Attributes:
+        directory: the training's own.
+        corpus: what to learn.
+        vocabulary: what the ids mean.
+        config: how; its seed draws fresh weights too.
+        start: the shape of fresh weights, or the directory of the training to continue.
+        validation: decides which epoch is kept.
+    """
+
+    directory: Path
+    corpus: Corpus
+    vocabulary: Vocabulary
+    config: TrainingConfig
+    start: LSTMConfig | TransformerConfig | Path
+    validation: Corpus
+
+
+def snapshot(
+    directory: Path,
+    corpus: Corpus,
+    *,
+    start: Fresh | LanguageModel,
+    vocabulary: Vocabulary,
+    config: TrainingConfig,
+    validation: Corpus | None = None,
+    progress: ProgressFn | None = None,
+) -> LanguageModel:
+    """The model that training on a corpus gives, ready to be asked.
+
+    An interrupted training goes on; a finished one is loaded.
+
+    Args:
+        directory: the training's own; its `data` holds the encoded corpus.
+        corpus: what to learn.
+        start: makes the untrained model, or is the model to continue (left as it is).
+        vocabulary: what the ids mean.
+        config: how.
+        validation: decides which epoch is kept.
+        progress: see `training.loop.train`.
+    """
+    model = deepcopy(start) if isinstance(start, LanguageModel) else start()
+    train(
+        model,
+        encode(corpus, vocabulary, directory / "data"),
+        validation=None if validation is None else encode(validation, vocabulary),
+        config=config,
+        directory=directory,
+        resume=True,
+        progress=progress,
+    )
+    return load_model(directory)
+
+
+def is_finished(directory: Path) -> bool:
+    """Whether a training ran to its end there."""
+    return (directory / "model" / "model.json").is_file()
+
+
+def train_all(
+    trainings: Iterable[Training],
+    *,
+    map_fn: Callable[..., Iterable[Path]] = map,
+    say: Callable[[str], None] = lambda line: None,
+) -> None:
+    """Run those trainings that are not finished, each after the one that it continues.
+
+    Args:
+        trainings: with directories of their own; the same one may come twice.
+        map_fn: `map`, or one over processes.
+        say: told in a line what is to be trained, and what has been.
+
+    Raises:
+        RunError: a finished training was made with another configuration.
+    """
+    waiting = {training.directory: training for training in trainings}
+    for training in list(waiting.values()):
+        if is_finished(training.directory):
+            _check_config(training)
+            del waiting[training.directory]
+    while waiting:
+        ready = [t for t in waiting.values() if t.start not in waiting]
+        if not ready:
+            raise ValueError(f"trainings must not continue one another in a circle: {[*waiting]}")
+        say(f"{len(waiting)} trainings to go; each writes a log.jsonl, first {ready[0].directory}")
+        for directory in map_fn(_train, ready):
+            say(f"trained {directory}: perplexity {kept_epoch(directory).validation_perplexity}")
+            del waiting[directory]
+
+
+def kept_epoch(directory: Path) -> EpochRecord:
+    """The record of the epoch whose weights a finished training kept."""
+    history: list[dict[str, Any]] = json.loads((directory / "history.json").read_text("utf-8"))
+    records = [EpochRecord(**entry) for entry in history]
+    return records[best_epoch(records) - 1]
+
+
+def _train(training: Training) -> Path:
+    config, start = training.config, training.start
+
+    def fresh() -> LanguageModel:
+        if isinstance(start, Path):
+            return load_model(start)
+        model = new_model(training.vocabulary, start, seed=config.seed)
+        return model.to(choose_device())
+
+    snapshot(
+        training.directory,
+        training.corpus,
+        start=fresh,
+        vocabulary=training.vocabulary,
+        config=config,
+        validation=training.validation,
+    )
+    return training.directory
+
+
+def _check_config(training: Training) -> None:
+    file = training.directory / "training.json"
+    found = json.loads(file.read_text("utf-8"))["config"] if file.exists() else {}
+    asked = asdict(training.config)
+    differing = [name for name in asked if name in found and found[name] != asked[name]]
+    if differing:
+        name = differing[0]
+        raise RunError(
+            f"{training.directory} holds a training with {name} = {found[name]!r}, not "
+            f"{asked[name]!r}",
+            remedy="Choose another --out for another scale, or remove that training.",
+        )

@@ -1,0 +1,55 @@
+"""An engineer's own Hugging Face model, fine-tuned with LoRA, compared with its base."""
+
+import json
+
+import pytest
+import torch
+
+from vestige import results
+from vestige.data.corpus import Corpus
+from vestige.data.subwords import SubwordVocabulary
+
+
+@pytest.fixture(scope="module")
+def base(workspace, tmp_path_factory):
+    """A GPT-2 of a few thousand parameters, as transformers writes it."""
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    folder = tmp_path_factory.mktemp("hub") / "base"
+    texts = (workspace / "corpus.txt").read_text().splitlines()
+    vocabulary = SubwordVocabulary.train_bpe(Corpus.from_texts(texts), size=300)
+    config = GPT2Config(
+        vocab_size=len(vocabulary), n_positions=64, n_embd=16, n_layer=1, n_head=2,
+        bos_token_id=vocabulary.eos_id, eos_token_id=vocabulary.eos_id,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    GPT2LMHeadModel(config).save_pretrained(folder)
+    vocabulary.save(folder)
+    return folder
+
+
+def test_an_adapter_is_trained_and_compared_with_its_base(shell, workspace, base, tmp_path):
+    adapter, run = tmp_path / "adapter", tmp_path / "run"
+    words = ["--from", base, "--lora-rank", 2, "--sequence-length", 8, "--epochs", 1]
+    trained = shell("train", workspace / "corpus.txt", *words, "--out", adapter)
+    assert trained.exit_code == 0, (trained.stderr, trained.exception)
+    assert (adapter / "model" / "adapter_config.json").is_file()
+
+    found = shell("diff", base, adapter, "--out", run, "--seeds", 20, "--length", 4, "--json")
+    assert found.exit_code == 0, (found.stderr, found.exception)
+    assert json.loads(found.stdout)["search"] == "seed-and-extend"
+    models = results.load(run).run["models"]
+    assert models["before"]["sha256"] != models["after"]["sha256"]
+    assert models["before"]["vocabulary"] == models["after"]["vocabulary"]
+
+
+def test_a_whole_fine_tune_is_a_hugging_face_folder(shell, workspace, base, tmp_path):
+    words = ["--from", base, "--sequence-length", 8, "--epochs", 1, "--out", tmp_path / "tuned"]
+    done = shell("train", workspace / "corpus.txt", *words)
+    assert done.exit_code == 0, (done.stderr, done.exception)
+    ranked = shell(
+        "rank", base, tmp_path / "tuned", "--phrase", "the gate", "--budget", 50,
+        "--out", tmp_path / "run", "--json",
+    )  # fmt: skip
+    assert ranked.exit_code == 0, (ranked.stderr, ranked.exception)
+    assert json.loads(ranked.stdout)["rank_lower"] >= 0
