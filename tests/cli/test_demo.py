@@ -17,7 +17,8 @@ def small(monkeypatch):
     """Two invented authors, and a training of one short epoch."""
 
     def federalist(authors, *, documents):
-        texts = [f"{who} writes letter {i} to the people" for who in authors for i in range(60)]
+        names = [f"p{chr(97 + i % 26)}{chr(97 + i // 26)}" for i in range(60)]
+        texts = [f"{who} writes a letter to {name}" for who in authors for name in names]
         return Corpus.from_texts(texts, users=["one"] * len(texts))
 
     plan = presets.PRESETS["demo"]
