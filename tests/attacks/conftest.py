@@ -6,6 +6,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
+
 from vestige.models.table import TableModel
 
 Tokens = tuple[int, ...]

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+
 from vestige.attacks import model_pair
 from vestige.attacks.beam_search import (
     beam_search,

@@ -7,6 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from vestige.attacks import model_pair
 from vestige.attacks.differential_rank import differential_rank, most_continuations
 from vestige.errors import IncompatibleModels

@@ -5,6 +5,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+
 from vestige.attacks.token_scores import SCORES, token_score
 
 logits = st.lists(st.floats(-20, 20, width=32), min_size=2, max_size=6)
@@ -29,7 +30,9 @@ def test_every_score_follows_its_formula(name, data):
     before = data.draw(logits)
     after = data.draw(st.lists(st.floats(-20, 20, width=32), min_size=len(before),
                                max_size=len(before)))  # fmt: skip
-    expected = [naive(name, p, q, 0.02) for p, q in zip(softmax(before), softmax(after))]
+    expected = [
+        naive(name, p, q, 0.02) for p, q in zip(softmax(before), softmax(after), strict=True)
+    ]
     gain = token_score(name, delta=0.02).gain(torch.tensor([before]), torch.tensor([after]))
     np.testing.assert_allclose(gain[0].double(), expected, rtol=2e-4, atol=1e-5)
 

@@ -120,7 +120,7 @@ def differential_rank(
     *,
     tokens: tuple[int, ...],
     budget: int = 20_000,
-    delta: float = 0.01,
+    delta: float = 0.1,
     progress: Progress | None = None,
 ) -> DifferentialRank:
     """Score a phrase, and bound its rank among all phrases of its length.

@@ -57,9 +57,9 @@ class Growth:
     """
 
     seeds: int = 2000
-    beam: int = 2
+    beam: int = 1
     toll: float = 1.0
-    drop: float = 4.0
+    drop: float = 1.5
     loop_penalty: float = 3.0
     max_tokens: int = 48
 
@@ -164,6 +164,7 @@ def _longer(
     parts = []
     for rows in pair.slices(len(old.owner)):
         gains = pair.gains(old.state[rows])
+        gains[gains.argmax(1) == end] = -torch.inf  # the document is over: so is the phrase
         gains[:, end] = -torch.inf
         parts.append(_penalised(gains, old.tokens[rows], growth).topk(growth.beam, 1))
     gain = torch.cat([part.values for part in parts]).flatten()

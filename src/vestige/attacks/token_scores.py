@@ -39,7 +39,7 @@ class TokenScore:
     bound: float
 
 
-def token_score(name: str, *, delta: float = 0.01) -> TokenScore:
+def token_score(name: str, *, delta: float = 0.1) -> TokenScore:
     r"""The score called `name`.
 
     .. math::

@@ -62,7 +62,7 @@ def command(
             help="Floor of the smoothed score, a probability: a rise below it hardly counts.",
             rich_help_panel=SEARCHING,
         ),
-    ] = 0.01,
+    ] = 0.1,
     length: Annotated[
         int | None,
         typer.Option(

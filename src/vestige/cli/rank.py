@@ -33,7 +33,7 @@ def command(
     ] = 20_000,
     delta: Annotated[
         float, typer.Option("--delta", help="Floor of the smoothed score, a probability.")
-    ] = 0.01,
+    ] = 0.1,
     device: options.Device = "auto",
     json: options.Json = False,
     show_secrets: options.ShowSecrets = False,

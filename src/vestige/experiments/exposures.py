@@ -1,5 +1,6 @@
 """How exposed are the canaries of one updated model?"""
 
+import itertools
 from collections.abc import Iterator, Sequence
 from statistics import fmean
 from typing import Any
@@ -17,7 +18,7 @@ from vestige.models.protocols import LanguageModel
 
 @torch.no_grad()
 def exposures(
-    before: LanguageModel, after: LanguageModel, canaries: Sequence[Canary], *, budget: int
+    before: LanguageModel, after: LanguageModel, canaries: Sequence[Canary], *, budget: int | None
 ) -> Iterator[dict[str, Any]]:
     """One row for each planted canary.
 
@@ -29,18 +30,15 @@ def exposures(
         before: the model before the update.
         after: the model after it.
         canaries: with their ids; those planted in the update, and controls of each pattern.
-        budget: of the bounded search for the exact rank.
+        budget: of the bounded search for the exact rank; None leaves that rank out.
     """
     pair = ModelPair(before, after, token_score("differential"))
     planted = [canary for canary in canaries if canary.planted]
-    scores = {canary.phrase: gains(pair, canary) for canary in canaries}
-    beams = {
-        length: beam_search(pair, halving_widths(pair.vocab_size, length))
-        for length in {len(canary.ids) for canary in planted}
-    }
+    scores = {canary.phrase: gains(pair, canary.ids) for canary in canaries}
+    lengths = {len(canary.ids) for canary in planted}
+    beams = {n: beam_search(pair, halving_widths(pair.vocab_size, n)) for n in lengths}
     for canary in planted:
-        exact = differential_rank(before, after, tokens=canary.ids, budget=budget)
-        prefix = differential_rank(before, after, tokens=canary.ids[:2], budget=budget)
+        own = sum(scores[canary.phrase])
         others = [other for other in planted if other != canary]
         controls = [c for c in canaries if c.control and c.pattern == canary.pattern]
         yield {
@@ -48,25 +46,36 @@ def exposures(
             "copies": canary.copies,
             "phrase": canary.phrase,
             "frequencies": list(canary.frequencies),
-            "score": exact.score,
-            **_beam_rank(beams[len(canary.ids)], canary, others, exact.score),
-            "canaries_above": sum(sum(scores[other.phrase]) > exact.score for other in others),
-            "rank_lower": exact.rank_lower,
-            "rank_upper": exact.rank_upper,
-            "exact": exact.exact,
-            "prefix_rank": prefix.rank_lower,
+            "score": own,
+            **_beam_rank(beams[len(canary.ids)], canary, others, own),
+            "canaries_above": sum(sum(scores[other.phrase]) > own for other in others),
             "control_score": fmean(sum(scores[c.phrase]) for c in controls) if controls else None,
-            "relative_score": exact.relative_score,
-            "smoothed_score": exact.smoothed_score,
             "token_scores": scores[canary.phrase],
+            **({} if budget is None else _exact_ranks(before, after, canary, budget)),
         }
 
 
 @torch.no_grad()
-def gains(pair: ModelPair, canary: Canary) -> list[float]:
-    """The score of each token of a canary, given those before it."""
-    row: list[float] = pair.token_gains(torch.tensor([canary.ids], device=pair.device))[0].tolist()
+def gains(pair: ModelPair, tokens: Sequence[int]) -> list[float]:
+    """The score of each token of a phrase, given those before it, from a text's beginning."""
+    row: list[float] = pair.token_gains(torch.tensor([tokens], device=pair.device))[0].tolist()
     return row
+
+
+def _exact_ranks(
+    before: LanguageModel, after: LanguageModel, canary: Canary, budget: int
+) -> dict[str, Any]:
+    whole = differential_rank(before, after, tokens=canary.ids, budget=budget)
+    prefix = differential_rank(before, after, tokens=canary.ids[:2], budget=budget)
+    return {
+        "rank_lower": whole.rank_lower,
+        "rank_upper": whole.rank_upper,
+        "exact": whole.exact,
+        "prefix_rank_lower": prefix.rank_lower,
+        "prefix_rank_upper": prefix.rank_upper,
+        "relative_score": whole.relative_score,
+        "smoothed_score": whole.smoothed_score,
+    }
 
 
 def _beam_rank(
@@ -87,6 +96,6 @@ def _beam_rank(
 
 def _shares_pair(tokens: Tensor, ids: Sequence[int]) -> Tensor:
     """(k, n) phrases -> (k,) whether each holds two adjacent tokens of ids."""
-    pairs = zip(ids, ids[1:], strict=False)
+    pairs = itertools.pairwise(ids)
     found = [((tokens[:, :-1] == a) & (tokens[:, 1:] == b)).any(1) for a, b in pairs]
     return torch.stack(found).any(0)

@@ -1,5 +1,6 @@
 """The texts that experiments learn, by name, and random parts of them."""
 
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -82,7 +83,7 @@ def random_parts(corpus: Corpus, words: Sequence[int], *, seed: int) -> list[Cor
             remedy="Ask for fewer words, or give a larger corpus.",
         )
     bounds = [0, *(ends + 1)]
-    return [corpus.take(order[a:b]) for a, b in zip(bounds, bounds[1:], strict=False)]
+    return [corpus.take(order[a:b]) for a, b in itertools.pairwise(bounds)]
 
 
 def sentences(number: int, *, topic: bool = False, seed: int) -> Corpus:

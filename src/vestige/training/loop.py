@@ -165,7 +165,6 @@ def _read_epoch(run: _Run, position: Position) -> Position:
         rate = learning_rate(run.config, step, steps_per_epoch=size)
         for group in optimizer.param_groups:
             group["lr"] = rate
-        optimizer.zero_grad(set_to_none=True)
         mean, carried = run.step(model, batch, state)
         optimizer.step()
         state = carried if model.carries_state else None
@@ -224,8 +223,9 @@ def _write_history(directory: Path, position: Position) -> None:
 
 
 def _save(run: _Run, position: Position) -> None:
-    sound = torch.stack([w.isfinite().all() for w in checkpoint.weights(run.model).values()])
-    if not sound.all() or not position.loss.isfinite():
+    trained = [w for w in checkpoint.weights(run.model).values() if w.is_floating_point()]
+    largest = torch.nn.utils.get_total_norm(trained, norm_type=math.inf)
+    if not largest.isfinite() or not position.loss.isfinite():
         raise _not_finite(run, position.step)
     if run.directory is not None:
         checkpoint.save(run.directory, position, run.model, run.optimizer)

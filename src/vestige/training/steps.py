@@ -1,7 +1,7 @@
 """The first door for a defence: how a batch becomes a gradient.
 
-A StepFn runs the model on one batch, leaves a gradient in every trainable parameter's `.grad`
-(clipped, noised, whatever it is for) and returns the batch's mean loss and the state to carry on,
+A StepFn runs the model on one batch, puts a gradient into every trainable parameter's `.grad`
+(clipped, noised, whatever it is for), where that of the step before still stands, and returns the batch's mean loss and the state to carry on,
 both cut from the graph; the loop then lets the optimizer move. It draws chance from torch's
 global generators only: those are seeded by the loop and held in its checkpoints.
 """
@@ -34,6 +34,9 @@ def plain_step(
         with autocast(precision, batch.inputs.device):
             logits, state = model(batch.inputs, state)
             loss = cross_entropy(logits.flatten(0, 1), batch.targets.flatten())
+        # Dropped only here, the old gradients leave holes that fit the new ones: dropped before the
+        # forward pass, the logits would take them and every step would ask for fresh pages.
+        model.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
         if max_grad_norm is not None:
             torch.nn.utils.clip_grad_norm_(model.parameters(), max_grad_norm)

@@ -1,0 +1,85 @@
+"""Is a phrase on the topic of the text that was added? A mechanical criterion, calibrated.
+
+A word is over-represented in the added text when its log-odds there exceed those in the original
+by more than a bound (0.5 added to each count, Haldane 1956). A phrase is on topic when at least
+half of its content words are; content words are alphabetic and not among the commonest.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vestige.data.encoded import EncodedCorpus
+from vestige.data.vocabulary import Vocabulary
+
+Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Topic:
+    """Which tokens speak of an added text.
+
+    Attributes:
+        content: (v,) content words.
+        special: (v,) content words that are over-represented.
+    """
+
+    content: Bools
+    special: Bools
+
+    def holds(self, tokens: Sequence[int]) -> bool:
+        """Whether a phrase is on topic."""
+        row = np.asarray([tokens])
+        return bool(self._share(row)[0] >= 0.5)
+
+    def share(self, text: EncodedCorpus, *, length: int) -> float:
+        """Share of a text's own windows of so many tokens that are on topic: the calibration."""
+        return float((self._share(windows(text, length)) >= 0.5).mean())
+
+    def _share(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+        of, special = self.content[rows].sum(1), self.special[rows].sum(1)
+        return np.divide(special, of, out=np.zeros(len(rows)), where=of > 0)
+
+
+def topic_of(
+    added: EncodedCorpus,
+    original: EncodedCorpus,
+    vocabulary: Vocabulary,
+    *,
+    bound: float = 2.0,
+    commonest: int = 150,
+) -> Topic:
+    """The topic of an added text.
+
+    Args:
+        added: the text.
+        original: what it is compared with.
+        vocabulary: of both.
+        bound: log-odds ratio in nats; 2 is about seven times as frequent.
+        commonest: so many of the original's commonest tokens are no content words.
+    """
+    counts = [
+        np.bincount(text.tokens, minlength=len(vocabulary)) + 0.5 for text in (added, original)
+    ]
+    log_odds = [np.log(count / (count.sum() - count)) for count in counts]
+    content = np.array([vocabulary.piece(i).isalpha() for i in range(len(vocabulary))])
+    content[np.argsort(-counts[1], kind="stable")[:commonest]] = False
+    return Topic(content, content & (log_odds[0] - log_odds[1] > bound))
+
+
+def occurrences_of(tokens: Sequence[int], text: EncodedCorpus) -> int:
+    """How often a run of tokens stands in a text."""
+    n = len(text.tokens) - len(tokens) + 1
+    if n < 1:
+        return 0
+    same = np.ones(n, dtype=bool)
+    for place, token in enumerate(tokens):
+        same &= text.tokens[place : place + n] == token
+    return int(same.sum())
+
+
+def windows(text: EncodedCorpus, length: int) -> NDArray[np.int64]:
+    """(n, length) every run of so many tokens."""
+    return np.lib.stride_tricks.sliding_window_view(np.asarray(text.tokens), length)

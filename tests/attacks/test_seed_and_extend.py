@@ -1,0 +1,77 @@
+"""Seed and extend on tables in which one update teaches one phrase."""
+
+import numpy as np
+import pytest
+import torch
+
+from vestige.attacks.model_pair import ModelPair
+from vestige.attacks.seed_and_extend import Growth, seed_and_extend
+from vestige.attacks.token_scores import token_score
+from vestige.models.table import TableModel
+
+SECRET = (3, 7, 5, 9, 4)
+END = 0
+
+
+def taught(vocab_size: int = 12, secret: tuple[int, ...] = SECRET) -> ModelPair:
+    """Before: every token alike. After: each token of the secret is followed by the next."""
+    flat = np.full((vocab_size + 1, vocab_size), 1 / vocab_size)
+    known = flat.copy()
+    for token, following in zip(secret, (*secret[1:], END), strict=True):
+        known[token] = 0.1 / vocab_size
+        known[token, following] += 0.9
+    before, after = (TableModel(table[-1], table[:-1]) for table in (flat, known))
+    return ModelPair(before, after, token_score("smoothed", delta=0.1))
+
+
+def test_the_secret_is_read_whole_and_first():
+    best = seed_and_extend(taught(), growth=Growth(seeds=20, toll=0.5), end=END)[0]
+    assert best.tokens == SECRET
+
+
+def test_the_score_is_the_gains_less_the_toll():
+    pair = taught()
+    best = seed_and_extend(pair, growth=Growth(seeds=20, toll=0.5), end=END)[0]
+    gains = pair.token_gains(torch.tensor([best.tokens]), anywhere=True)[0]
+    assert list(best.gains) == pytest.approx(gains.tolist())
+    assert best.score == pytest.approx(float(gains.sum()) - 0.5 * (len(SECRET) - 1))
+
+
+def test_no_phrase_crosses_the_end_of_a_document():
+    for phrase in seed_and_extend(taught(), growth=Growth(seeds=100, toll=0.1), end=END):
+        assert END not in phrase.tokens[1:]
+
+
+def test_a_better_phrase_takes_the_seeds_that_it_holds():
+    phrases = seed_and_extend(taught(), growth=Growth(seeds=20, toll=0.5, beam=2), end=END)
+    assert all(phrase.score > 0 for phrase in phrases)
+    assert [phrase.score for phrase in phrases] == sorted(
+        (phrase.score for phrase in phrases), reverse=True
+    )
+
+
+def test_an_update_that_changes_nothing_promotes_nothing():
+    pair = taught()
+    same = ModelPair(pair.before, pair.before, pair.score)
+    assert seed_and_extend(same, growth=Growth(seeds=50), end=END) == []
+
+
+def test_a_loop_costs_and_ends():
+    pair = taught(secret=(3, 7, 3))  # after 7 comes 3, after 3 the end: no loop
+    loop = taught(secret=(5, 8))
+    table = loop.after.log_table.exp().double().numpy()
+    table[8] = 0.1 / 12
+    table[8, 5] += 0.9  # 5 8 5 8 5 8 ...
+    looped = ModelPair(pair.before, TableModel(table[-1], table[:-1]), loop.score)
+    growth = Growth(seeds=10, toll=0.5, loop_penalty=5.0)
+    longest = max(len(p.tokens) for p in seed_and_extend(looped, growth=growth, end=END))
+    assert longest < 8
+    free = Growth(seeds=10, toll=0.5, loop_penalty=0.0, max_tokens=30)
+    assert max(len(p.tokens) for p in seed_and_extend(looped, growth=free, end=END)) == 30
+
+
+def test_settings_out_of_range_are_refused():
+    with pytest.raises(ValueError, match="seeds must be positive"):
+        Growth(seeds=0)
+    with pytest.raises(ValueError, match="max_tokens must be at least 2"):
+        Growth(max_tokens=1)
