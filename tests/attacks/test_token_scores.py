@@ -28,11 +28,10 @@ def naive(name, p, q, delta):
 @given(data=st.data())
 def test_every_score_follows_its_formula(name, data):
     before = data.draw(logits)
-    after = data.draw(st.lists(st.floats(-20, 20, width=32), min_size=len(before),
-                               max_size=len(before)))  # fmt: skip
-    expected = [
-        naive(name, p, q, 0.02) for p, q in zip(softmax(before), softmax(after), strict=True)
-    ]
+    size = len(before)
+    after = data.draw(st.lists(st.floats(-20, 20, width=32), min_size=size, max_size=size))
+    pairs = zip(softmax(before), softmax(after), strict=True)
+    expected = [naive(name, p, q, 0.02) for p, q in pairs]
     gain = token_score(name, delta=0.02).gain(torch.tensor([before]), torch.tensor([after]))
     np.testing.assert_allclose(gain[0].double(), expected, rtol=2e-4, atol=1e-5)
 

@@ -40,7 +40,8 @@ class Topic:
 
     def _share(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
         of, special = self.content[rows].sum(1), self.special[rows].sum(1)
-        return np.divide(special, of, out=np.zeros(len(rows)), where=of > 0)
+        share: NDArray[np.float64] = np.divide(special, of, out=np.zeros(len(rows)), where=of > 0)
+        return share
 
 
 def topic_of(

@@ -1,9 +1,10 @@
 """The first door for a defence: how a batch becomes a gradient.
 
 A StepFn runs the model on one batch, puts a gradient into every trainable parameter's `.grad`
-(clipped, noised, whatever it is for), where that of the step before still stands, and returns the batch's mean loss and the state to carry on,
-both cut from the graph; the loop then lets the optimizer move. It draws chance from torch's
-global generators only: those are seeded by the loop and held in its checkpoints.
+(clipped, noised, whatever it is for), where that of the step before still stands, and returns
+the batch's mean loss and the state to carry on, both cut from the graph; the loop then lets the
+optimizer move. It draws chance from torch's global generators only: those are seeded by the
+loop and held in its checkpoints.
 """
 
 from collections.abc import Callable
