@@ -24,6 +24,7 @@ from vestige.attacks.differential_rank import rank_bounds
 from vestige.attacks.model_pair import ModelPair
 from vestige.attacks.token_scores import token_score
 from vestige.data.vocabulary import WordVocabulary
+from vestige.memory import keep_freed_pages
 from vestige.models.lstm import LSTMConfig, LSTMLanguageModel
 
 VOCABULARY, HIDDEN, LAYERS, LENGTH = 10_000, 200, 2, 5
@@ -78,6 +79,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=int, default=3)
     repeats = parser.parse_args().repeats
+    keep_freed_pages()
     pair = snapshots()
     widths = halving_widths(VOCABULARY, LENGTH)
     held = peak_mib()

@@ -8,7 +8,7 @@ import pytest
 import vestige
 
 LAYERS = [
-    "errors", "_validate", "data", "models", "metrics", "attacks", "training",
+    "errors", "memory", "_validate", "data", "models", "metrics", "attacks", "training",
     "defences", "parallel", "results", "experiments", "reports", "cli",
 ]  # fmt: skip
 SIBLINGS = [{"models", "metrics"}, {"attacks", "training"}, {"reports", "experiments"}]
@@ -43,7 +43,14 @@ def test_imports_point_downwards():
 
 def test_reports_never_see_a_model():
     for path in (ROOT / "reports").rglob("*.py"):
-        assert imports(path) <= {"__version__", "errors", "_validate", "results", "reports"}, path
+        assert imports(path) <= {
+            "__version__",
+            "errors",
+            "memory",
+            "_validate",
+            "results",
+            "reports",
+        }, path
 
 
 def test_no_file_is_called_by_what_it_is_not():

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from vestige import _validate
+from vestige.attacks.cells import cells_above
 from vestige.attacks.model_pair import ModelPair, PairState
 
 Progress = Callable[[int, int], None]
@@ -97,8 +98,7 @@ def best_children(
 ) -> Children:
     """The `width` best one-token extensions of n candidates.
 
-    Exact. Most rows of a slice cannot beat the width-th best so far; their maximum tells,
-    and only the others are looked at cell by cell.
+    Exact: only cells that beat the width-th best so far are looked at again.
 
     Args:
         pair: the two snapshots.
@@ -112,11 +112,10 @@ def best_children(
     threshold = torch.tensor(-torch.inf, device=pair.device)
     for rows in pair.slices(len(score)):
         gains = pair.gains(read(rows))
-        hopeful = (gains.amax(1) + score[rows] > threshold).nonzero()[:, 0]
-        totals = gains[hopeful] + score[rows][hopeful, None]
-        row, token = (totals > threshold).nonzero(as_tuple=True)
-        cell = (hopeful[row] + rows.start) * pair.vocab_size + token
-        pool = torch.cat([pool[0], totals[row, token]]), torch.cat([pool[1], cell])
+        row, token, gain = cells_above(gains, threshold - score[rows])
+        cell = (row + rows.start) * pair.vocab_size + token
+        total = gain + score[rows][row]
+        pool = torch.cat([pool[0], total]), torch.cat([pool[1], cell])
         if len(pool[0]) > 2 * width:
             pool, threshold = _prune(pool, width)
         if progress:

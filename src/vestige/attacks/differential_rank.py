@@ -21,6 +21,7 @@ from torch import Tensor
 
 from vestige import _validate
 from vestige.attacks.beam_search import Progress, beam_search, halving_widths
+from vestige.attacks.cells import cells_above
 from vestige.attacks.model_pair import ModelPair, PairState
 from vestige.attacks.token_scores import token_score
 from vestige.models.checkpoints import check_compatible
@@ -262,14 +263,13 @@ def _follow(
         return float(most_continuations(target - dropped, left, pair.vocab_size).sum())
 
     for rows in pair.slices(len(frontier.score)):
-        totals = pair.gains(frontier.state[rows]) + frontier.score[rows, None]
-        alive = (totals > target - left).nonzero()
-        values = totals[alive[:, 0], alive[:, 1]]
+        gains, before = pair.gains(frontier.state[rows]), frontier.score[rows]
+        row, token, gain = cells_above(gains, target - left - before)
+        values = gain + before[row]
         kept = values > threshold
         left_out += bound(values[~kept])
-        alive = alive[kept]
         scores = torch.cat([scores, values[kept]])
-        cells = torch.cat([cells, (alive[:, 0] + rows.start) * pair.vocab_size + alive[:, 1]])
+        cells = torch.cat([cells, (row[kept] + rows.start) * pair.vocab_size + token[kept]])
         if len(scores) > 2 * width:
             order = scores.argsort(descending=True)
             left_out += bound(scores[order[width:]])
@@ -296,9 +296,10 @@ def _count(pair: ModelPair, frontier: _Frontier, own: Tensor, score: float) -> t
     margin = TIE * len(own)
     itself = (frontier.tokens == own[:-1]).all(1)
     for rows in pair.slices(len(frontier.score)):
-        totals = pair.gains(frontier.state[rows]) + frontier.score[rows, None]
-        totals[itself[rows], own[-1]] = -torch.inf
-        passing = int((totals > score + margin).sum())
+        gains, before = pair.gains(frontier.state[rows]), frontier.score[rows]
+        gains[itself[rows], own[-1]] = -torch.inf
+        row, _, gain = cells_above(gains, score - margin - before)
+        passing = int((gain + before[row] > score + margin).sum())
         higher += passing
-        tied += int((totals >= score - margin).sum()) - passing
+        tied += len(gain) - passing
     return higher, tied
