@@ -15,6 +15,7 @@ from typer.core import TyperGroup
 from vestige import __version__
 from vestige.cli.provenance import COMMAND
 from vestige.errors import VestigeError
+from vestige.memory import keep_freed_pages
 
 VERBS = {
     "demo": "vestige.cli.demo",
@@ -98,6 +99,7 @@ def main() -> None:
     # Progress bars and advice of the libraries below would run into ours.
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    keep_freed_pages()
     sys.exit(app())
 
 
