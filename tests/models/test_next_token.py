@@ -78,8 +78,9 @@ def test_selected_rows_answer_as_if_they_had_been_read_alone(
 ) -> None:
     chosen, following = read(model, tokens[:, :-1])[index], tokens[:, -1][index]
     assert len(chosen) == len(following)
+    answer = model.log_probs(model.advance(chosen, following))
+    assert answer.shape == (len(chosen), model.vocab_size)
     if len(chosen):
-        answer = model.log_probs(model.advance(chosen, following))
         expected = model.log_probs(read(model, tokens[index]))
         torch.testing.assert_close(answer, expected, rtol=1e-4, atol=1e-5)
 

@@ -193,7 +193,7 @@ def _penalised(gains: Tensor, tokens: Tensor, growth: Growth) -> Tensor:
     """Gains (r, v), less where a token would complete a trigram its phrase (r, t) has already."""
     if tokens.shape[1] >= 3:
         again = (tokens[:, :-2] == tokens[:, -2, None]) & (tokens[:, 1:-1] == tokens[:, -1, None])
-        gains.scatter_add_(1, tokens[:, 2:], again * -growth.loop_penalty)
+        gains.scatter_add_(1, tokens[:, 2:], again * -float(growth.loop_penalty))
     return gains
 
 

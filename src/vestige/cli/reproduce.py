@@ -1,6 +1,8 @@
 """`vestige reproduce`: a paper's tables, its numbers beside ours."""
 
+from functools import partial
 from importlib import import_module
+from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
@@ -16,44 +18,75 @@ def command(
     experiment: Annotated[
         Literal["updates"], typer.Argument(help="Which paper.", metavar="EXPERIMENT")
     ],
-    out: options.Out,
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out",
+            help="A directory for snapshots and tables. What is there already is found again.",
+            metavar="DIR",
+        ),
+    ],
     scale: Annotated[
         Literal["smoke", "small", "full"],
         typer.Option(
             "--scale",
-            help="`smoke`: seconds, on text made for it. `small`: about an hour on two cores. "
-            "`full`: the paper's size, for a GPU.",
+            help="`smoke`: seconds, on text made for it. `small`: hours on two cores, an hour or "
+            "less a table. `full`: the paper's size, for a GPU.",
         ),
     ] = "smoke",
+    table: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--table",
+            help="One of `table1`, `table2`, `tables3-4`, `table5`, `figure1` and `subwords`; "
+            "give it again for another. Without it: all.",
+        ),
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            "--data",
+            help="The folder with `ptb`, `wikitext2`, `reddit_college` and `newsgroups`; `smoke` "
+            "needs none.",
+            envvar="VESTIGE_DATA",
+        ),
+    ] = None,
+    processes: Annotated[
+        int, typer.Option("--processes", min=1, help="Trainings side by side.")
+    ] = 1,
     json: options.Json = False,
 ) -> None:
     """Repeat a paper's experiments and print its numbers beside ours.
 
     `updates` is "Analyzing Information Leakage of Updates to Natural Language Models"
-    (Zanella-Béguelin et al., 2020), Tables 1 to 5 and Figure 1. Scales above smoke read real
-    corpora from the folder that the environment variable `VESTIGE_DATA` names.
+    (Zanella-Béguelin et al., 2020), Tables 1 to 5 and Figure 1, and a table of ours on models
+    of word pieces. The directory then holds `tables.md`, a run directory for each table under
+    `results`, and the snapshots. Stopped at any moment, the same command goes on from there.
 
     Examples:
 
         vestige reproduce updates --out smoke
 
-        vestige reproduce updates --scale small --out small
+        vestige reproduce updates --scale small --table table1 --data corpora --out small
     """
-    from dataclasses import asdict
-
-    from vestige import results
     from vestige.cli.provenance import record
+    from vestige.experiments.tables import cell
+    from vestige.parallel import map_processes
 
-    results.require_new(out)
     module = import_module(EXPERIMENTS[experiment])
-    config = getattr(module, scale.upper())
-    result = module.run(config)
-    results.save(result, out, run=record(context, asdict(config)))
+    tables = module.run(
+        getattr(module, scale.upper()),
+        out,
+        data=data,
+        tables=table or (),
+        record=record(context, {"scale": scale}),
+        map_fn=map if processes == 1 else partial(map_processes, processes=processes),
+        say=say,
+    )
     if json:
-        show_json(result.summary())
+        show_json({made.name: made.summary() for made in tables})
         return
-    rows = list(result.rows())
-    columns = list(dict.fromkeys(key for row in rows for key in row))
-    cells = [[row.get(key) for key in columns] for row in rows]
-    show_table(f"{experiment}, {scale}", columns, cells)
-    say(f"Run directory: {out}. A page from it: vestige report {out} --out page.html")
+    for made in tables:
+        rows = [[cell(row.get(name)) for name in made.columns] for row in made.rows()]
+        show_table(made.title, [name.replace("_", " ") for name in made.columns], rows)
+    say(f"Tables: {out / 'tables.md'}. A page of one: vestige report {out / 'results'}/NAME ...")

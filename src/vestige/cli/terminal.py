@@ -17,6 +17,9 @@ from vestige.reports.disclosure import printable
 PATIENCE = 2.0
 """Seconds after which a progress bar appears."""
 
+UNBOUNDED = 10_000
+"""Columns of a table that no terminal shows."""
+
 Progress = Callable[..., None]
 
 
@@ -45,7 +48,8 @@ def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[objec
         table.add_column(Text(name, "dim"), justify="right" if numeric else "left")
     for row in rows:
         table.add_row(*(Text(printable(_cell(value))) for value in row))
-    Console().print(table)
+    # A pipe has no width that rows would have to fit.
+    Console(width=None if sys.stdout.isatty() else UNBOUNDED).print(table)
 
 
 @contextmanager

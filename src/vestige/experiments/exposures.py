@@ -62,6 +62,22 @@ def gains(pair: ModelPair, tokens: Sequence[int]) -> list[float]:
     return row
 
 
+@torch.no_grad()
+def token_profile(
+    before: LanguageModel, after: LanguageModel, canary: Canary
+) -> Iterator[dict[str, Any]]:
+    """One row for each token of a canary: its gain, given the true words before it."""
+    pair = ModelPair(before, after, token_score("differential"))
+    for place, gain in enumerate(gains(pair, canary.ids)):
+        yield {
+            "pattern": canary.pattern,
+            "copies": canary.copies,
+            "position": place + 1,
+            "piece": before.vocabulary.piece(canary.ids[place]),
+            "gain": gain,
+        }
+
+
 def _exact_ranks(
     before: LanguageModel, after: LanguageModel, canary: Canary, budget: int
 ) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from vestige.models.lstm import LSTMConfig
 from vestige.models.protocols import LanguageModel
 from vestige.models.transformer import TransformerConfig
 from vestige.training.config import TrainingConfig
+from vestige.training.presets import preset
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +41,20 @@ class Setting:
     training: TrainingConfig
     vocabulary_size: int
     words: int | None = None
+
+
+def preset_setting(name: str, dataset: str, of: str, *, words: int | None = None) -> Setting:
+    """A dataset learnt by one of the presets, with all that the preset says."""
+    made = preset(of)
+    return Setting(
+        name=name,
+        dataset=dataset,
+        model="rnn" if isinstance(made.model, LSTMConfig) else "transformer",
+        shape=made.model,
+        training=made.training,
+        vocabulary_size=made.vocabulary_size or 10_000,
+        words=words,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,6 +8,7 @@ from typing import Any
 
 from vestige import results
 from vestige.errors import RunError
+from vestige.results import Run
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +60,11 @@ def load_table(directory: Path, *, configuration: Mapping[str, object]) -> Table
             f"{directory} was made with another configuration",
             remedy="Choose another --out, or remove that table to have it made again.",
         )
+    return read_table(run)
+
+
+def read_table(run: Run) -> Table:
+    """The table that a run holds."""
     texts = {name: run.summary[name] for name in ("name", "title", "note")}
     return Table(**texts, columns=tuple(run.summary["columns"]), entries=tuple(run.rows))
 

@@ -135,6 +135,8 @@ class HuggingFaceLanguageModel(LanguageModel):
                 f"a text must have at most {limit} tokens (its beginning counts as one), "
                 f"got {state.length + 1}"
             )
+        if len(tokens) == 0:  # transformers cannot reshape a batch without rows
+            return CacheState(state.layers, state.output, state.length + 1)
         cache = DynamicCache()
         cache.layers = [copy.copy(layer) for layer in state.layers]  # an update rebinds, see above
         network = self._body() if self.separate_head else self.network

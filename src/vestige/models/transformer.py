@@ -195,7 +195,9 @@ class Block(nn.Module):
         n, t, width = hidden.shape
         mixed = self.queries_keys_values(self.attention_norm(hidden))
         # (n, t, 3 * width) -> three of (n, heads, t, head_size)
-        queries, keys, values = mixed.view(n, t, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        queries, keys, values = mixed.view(n, t, 3, self.heads, width // self.heads).permute(
+            2, 0, 3, 1, 4
+        )
         if before is not None:
             keys, values = torch.cat([before[0], keys], 2), torch.cat([before[1], values], 2)
         # A single query may look at everything; several come only with an empty cache.

@@ -1,0 +1,51 @@
+"""How much of a secret do the phrases found give away, and how many of them are the update's own?
+
+A token of a secret counts as found when it stands in a fragment of at least three tokens that
+some phrase repeats. A phrase counts as verbatim when at least half of its four-grams stand in
+the update and not in the earlier text: it is then text that only the update can have taught.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from vestige import _validate
+
+Gram = tuple[int, ...]
+
+
+def ngrams(tokens: Sequence[int], n: int) -> list[Gram]:
+    """Every run of n tokens.
+
+    Example:
+        >>> ngrams([1, 2, 3], 2)
+        [(1, 2), (2, 3)]
+    """
+    _validate.positive(n=n)
+    return [tuple(tokens[i : i + n]) for i in range(len(tokens) - n + 1)]
+
+
+def tokens_found(secret: Sequence[int], phrases: Iterable[Sequence[int]], *, n: int = 3) -> int:
+    """How many of a secret's tokens stand in fragments of at least n tokens in the phrases.
+
+    Example:
+        >>> tokens_found([1, 2, 3, 4, 5], [[9, 2, 3, 4], [5, 9]])
+        3
+    """
+    known = {gram for phrase in phrases for gram in ngrams(phrase, n)}
+    found = [gram in known for gram in ngrams(secret, n)]
+    return sum(any(found[max(0, i - n + 1) : i + 1]) for i in range(len(secret)))
+
+
+def is_verbatim(phrase: Sequence[int], added: set[Gram], *, n: int = 4) -> bool:
+    """Whether at least half of a phrase's n-grams are in `added`; shorter phrases are not.
+
+    Args:
+        phrase: token ids.
+        added: n-grams of the update that the earlier text does not have.
+        n: their length.
+
+    Example:
+        >>> is_verbatim([1, 2, 3, 4, 5], {(1, 2, 3, 4)}), is_verbatim([1, 2], set())
+        (True, False)
+    """
+    grams = ngrams(phrase, n)
+    return bool(grams) and 2 * sum(gram in added for gram in grams) >= len(grams)

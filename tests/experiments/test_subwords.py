@@ -1,0 +1,60 @@
+"""What counts as a secret found, and what as the update's own text."""
+
+from vestige.attacks.update_diff import Finding, UpdateDiff
+from vestige.data.corpus import Corpus
+from vestige.data.subwords import SubwordVocabulary
+from vestige.experiments.subwords import SECRETS, Subwords, Texts, judged, texts
+
+SMALL = Subwords(earlier="grammar", update="grammar-topic", earlier_tokens=900, update_tokens=600,
+                 vocabulary_size=300, copies=2)  # fmt: skip
+
+
+def finding(*tokens: int, score: float, run: bool = False) -> Finding:
+    return Finding(tokens=tokens, pieces=(), phrase="", gains=(), score=score, group=0, copies=0,
+                   run=run)  # fmt: skip
+
+
+def test_only_secrets_and_their_places_depend_on_the_seed() -> None:
+    first, second = texts(SMALL, None, 0), texts(SMALL, None, 1)
+    assert list(first.earlier) == list(second.earlier)
+    assert first.vocabulary.fingerprint() == second.vocabulary.fingerprint()
+    for read, secrets in ((first, SECRETS[0]), (second, SECRETS[1])):
+        planted = [text for text in read.update if text in secrets]
+        assert sorted(planted) == sorted([*secrets, *secrets])
+        assert all(text not in secrets for text in read.earlier)
+        assert [read.vocabulary.decode(ids) for ids in read.secrets] == list(secrets)
+
+
+def test_added_grams_stand_in_the_update_alone() -> None:
+    read = texts(SMALL, None, 0)
+    ids = read.secrets[0]
+    assert tuple(ids[2:6]) in read.added
+    earlier = read.vocabulary.encode(next(iter(read.earlier)))
+    assert tuple(earlier[:4]) not in read.added
+
+
+def test_a_diff_is_judged_by_hand() -> None:
+    vocabulary = SubwordVocabulary.train_bpe(Corpus.from_texts(["some words"] * 3), size=270)
+    read = Texts(
+        earlier=Corpus.from_texts(["x"]), update=Corpus.from_texts(["y"]),
+        secrets=((1, 2, 3, 4, 5), (6, 7, 8, 9)), added=frozenset({(1, 2, 3, 4)}),
+        vocabulary=vocabulary,
+    )  # fmt: skip
+    findings = (
+        finding(1, 2, 3, 4, score=9.0),
+        finding(7, 7, 7, 7, score=8.0, run=True),
+        finding(6, 7, 8, 40, score=3.0),
+    )
+    diff = UpdateDiff(findings=findings, search="beam", score="smoothed", threshold=5.0)
+    assert judged(diff, read) == {
+        "secret_tokens": 9,
+        "found_10": 7,
+        "verbatim_10": 1,
+        "found_50": 7,
+        "verbatim_50": 1,
+        "runs": 1,
+        "top_score": 9.0,
+        "threshold": 5.0,
+        "above": 1,
+        "above_verbatim": 1,
+    }
