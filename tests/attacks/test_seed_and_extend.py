@@ -29,12 +29,35 @@ def test_the_secret_is_read_whole_and_first():
     assert best.tokens == SECRET
 
 
-def test_the_score_is_the_gains_less_the_toll():
+def test_the_score_is_the_gains_less_the_toll_and_the_surprise():
     pair = taught()
-    best = seed_and_extend(pair, growth=Growth(seeds=20, toll=0.5), end=END)[0]
+    growth = Growth(seeds=20, toll=0.5, surprise=0.25)
+    best = seed_and_extend(pair, growth=growth, end=END)[0]
     gains = pair.token_gains(torch.tensor([best.tokens]), anywhere=True)[0]
-    assert list(best.gains) == pytest.approx(gains.tolist())
-    assert best.score == pytest.approx(float(gains.sum()) - 0.5 * (len(SECRET) - 1))
+    surprise = -0.25 * np.log([0.9 + 0.1 / 12] * 4)  # of a token taught, after the update
+    expected = [0.0, *(gains[1:].double().numpy() - surprise)]
+    assert list(best.gains) == pytest.approx(expected)
+    assert best.score == pytest.approx(sum(expected) - 0.5 * (len(SECRET) - 1))
+
+
+def test_a_document_may_begin_with_it():
+    pair = taught()
+    table = pair.after.log_table.exp().double().numpy()
+    table[END] = 0.5 / 12
+    table[END, SECRET[0]] += 0.5  # too little for one of the first pairs
+    pair = ModelPair(pair.before, TableModel(table[-1], table[:-1]), pair.score)
+    pairs_alone = Growth(seeds=1, openings=0, toll=0.5)
+    assert SECRET[0] not in seed_and_extend(pair, growth=pairs_alone, end=END)[0].tokens
+    growth = Growth(seeds=1, openings=3, toll=0.5)
+    assert seed_and_extend(pair, growth=growth, end=END)[0].tokens == (END, *SECRET)
+
+
+def test_short_phrases_are_left_out():
+    pair = taught()
+    lengths = {len(p.tokens) for p in seed_and_extend(pair, growth=Growth(toll=0.5), end=END)}
+    assert min(lengths) >= 4
+    every = Growth(toll=0.5, min_tokens=2)
+    assert min(len(p.tokens) for p in seed_and_extend(pair, growth=every, end=END)) < 4
 
 
 def test_no_phrase_crosses_the_end_of_a_document():
@@ -73,5 +96,9 @@ def test_a_loop_costs_and_ends():
 def test_settings_out_of_range_are_refused():
     with pytest.raises(ValueError, match="seeds must be positive"):
         Growth(seeds=0)
-    with pytest.raises(ValueError, match="max_tokens must be at least 2"):
-        Growth(max_tokens=1)
+    with pytest.raises(ValueError, match="max_tokens must be at least 4"):
+        Growth(max_tokens=3)
+    with pytest.raises(ValueError, match="min_tokens must be at least 2"):
+        Growth(min_tokens=1)
+    with pytest.raises(ValueError, match="surprise must be at least 0"):
+        Growth(surprise=-0.1)

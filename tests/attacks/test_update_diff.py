@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from vestige.attacks.seed_and_extend import Growth
@@ -62,3 +64,13 @@ def test_groups_are_the_beams(random_table):
 def test_different_vocabularies_are_refused(random_table):
     with pytest.raises(IncompatibleModels):
         update_diff(random_table(0, 5), random_table(1, 6))
+
+
+def test_what_is_too_short_to_report_still_sets_the_threshold(random_table):
+    before, null = random_table(1, 8), random_table(2, 8)
+    search = Growth(toll=0.1, surprise=0.0, min_tokens=20, max_tokens=20)
+    assert update_diff(before, null, search=search).findings == ()
+    short = update_diff(before, null, search=replace(search, min_tokens=2))
+    assert update_diff(before, null, search=search, null=null).threshold == max(
+        finding.score for finding in short.findings if not finding.run
+    )

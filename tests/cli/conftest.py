@@ -37,8 +37,8 @@ def shell():
 def table_model(words: list[str], seed: int) -> TableModel:
     vocabulary = WordVocabulary(("<unk>", "<eos>", *words))
     chance = np.random.default_rng(seed)
-    ones = np.ones(len(vocabulary))
-    return TableModel(chance.dirichlet(ones), chance.dirichlet(ones, len(ones)), vocabulary)
+    alpha = np.full(len(vocabulary), 0.1)  # most rows are sure of one token
+    return TableModel(chance.dirichlet(alpha), chance.dirichlet(alpha, len(alpha)), vocabulary)
 
 
 class Found:

@@ -3,6 +3,7 @@ import json
 import pytest
 
 from vestige import results
+from vestige.attacks.seed_and_extend import Growth
 from vestige.attacks.update_diff import update_diff
 from vestige.models.checkpoints import load_model
 
@@ -14,8 +15,10 @@ def diff(shell, workspace, out, *words):
 
 
 def test_the_verb_saves_what_the_library_finds(shell, workspace, tmp_path):
-    done = diff(shell, workspace, tmp_path / "run", "--json")
-    found = update_diff(load_model(workspace / "before"), load_model(workspace / "after"), top=50)
+    done = diff(shell, workspace, tmp_path / "run", "--min-length", 2, "--json")
+    models = [load_model(workspace / name) for name in ("before", "after")]
+    found = update_diff(*models, search=Growth(min_tokens=2), top=50)
+    assert found.findings
     run = results.load(tmp_path / "run")
     assert run.result == "UpdateDiff"
     assert run.rows == list(results.plain(found.rows()))
@@ -23,7 +26,7 @@ def test_the_verb_saves_what_the_library_finds(shell, workspace, tmp_path):
 
 
 def test_a_row_has_what_the_issue_promises(shell, workspace, tmp_path):
-    diff(shell, workspace, tmp_path / "run")
+    diff(shell, workspace, tmp_path / "run", "--min-length", 2)
     row = results.load(tmp_path / "run").rows[0]
     assert {"rank", "score", "phrase", "tokens", "group"} <= row.keys()
 

@@ -1,13 +1,15 @@
 r"""Read whole phrases out of two snapshots, wherever in a text they stood: seed and extend.
 
 As in sequence search (Altschul et al. 1990, "Basic local alignment search tool"): the most
-promoted pairs of tokens, each first token as its own context, are seeds; each grows to the
-right, token by token, while its score pays a toll for every token; the segment of highest
-score is what counts; then it grows to the left.
+promoted pairs of tokens, each first token as its own context, are seeds, and so are the tokens
+most promoted at the beginning of a document; each grows to the right, token by token, while its
+score pays a toll for every token and for what still surprises the later model; the segment of
+highest score is what counts.
 
-.. math:: S(t_0 t_1 \dots t_n) = \sum_{i=1}^n g(t_i \mid t_0 \dots t_{i-1}) - \tau
+.. math:: S(t_0 \dots t_n) = \sum_{i=1}^n g_i + \lambda \log p'_i - \tau
 
-with g a token's gain and tau the toll. The first token is context and has no gain.
+with g_i the gain of t_i and p'_i its probability after the update, both given t_0 ... t_{i-1}; tau
+the toll and lambda the price of surprise. The first token is context and has no gain.
 
 Differs from the paper (Zanella-Béguelin et al. 2020): it grows one beam from the beginning of
 a text and to one length, so that a phrase competes with the beginnings of all others. A
@@ -16,6 +18,7 @@ subword model promotes a secret by many small steps, none of them first in that 
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -23,6 +26,7 @@ from torch import Tensor
 from vestige import _validate
 from vestige.attacks.beam_search import best_children
 from vestige.attacks.model_pair import ModelPair, PairState
+from vestige.attacks.token_scores import less_surprise
 
 BLOCK = 256
 """Seeds grown side by side; both models' states of a block are held at once."""
@@ -34,8 +38,8 @@ class Phrase:
 
     Attributes:
         tokens: its ids; the first one is context.
-        gains: the gain of each token, 0 for the first.
-        score: the sum of gains less the toll, over all but the first.
+        gains: the gain of each token less its surprise, 0 for the first.
+        score: the sum of these less the toll, over all but the first.
     """
 
     tokens: tuple[int, ...]
@@ -49,24 +53,32 @@ class Growth:
 
     Attributes:
         seeds: pairs of tokens to start from.
+        openings: tokens at a document's beginning to start from, beside the pairs.
         beam: hypotheses kept for each seed.
         toll: what each token costs, in units of the score.
+        surprise: what each nat of the later model's surprise costs.
         drop: a hypothesis this far under its seed's best is given up.
         loop_penalty: cost of a token that completes three tokens seen before in the phrase.
+        min_tokens: shorter phrases are left out, which are pieces of words and of headers.
         max_tokens: the longest phrase.
     """
 
     seeds: int = 2000
+    openings: int = 100
     beam: int = 1
     toll: float = 1.0
-    drop: float = 1.5
+    surprise: float = 0.33
+    drop: float = 4.0
     loop_penalty: float = 3.0
+    min_tokens: int = 4
     max_tokens: int = 48
 
     def __post_init__(self) -> None:
         _validate.positive(seeds=self.seeds, beam=self.beam, toll=self.toll, drop=self.drop)
+        _validate.at_least(0, openings=self.openings, surprise=self.surprise)
         _validate.at_least(0, loop_penalty=self.loop_penalty)
-        _validate.at_least(2, max_tokens=self.max_tokens)
+        _validate.at_least(2, min_tokens=self.min_tokens)
+        _validate.at_least(self.min_tokens, max_tokens=self.max_tokens)
 
 
 @dataclass(frozen=True)
@@ -98,7 +110,9 @@ def seed_and_extend(
     Returns:
         One phrase for each seed that no better phrase already contains.
     """
-    seeds, gains = _seeds(pair, growth.seeds, end)
+    pair = pair.with_score(less_surprise(pair.score, growth.surprise))
+    starts = [_openings(pair, growth.openings, end), _seeds(pair, growth.seeds, end)]
+    seeds, gains = (torch.cat(parts) for parts in zip(*starts, strict=True))
     phrases: list[Phrase] = []
     seen: set[tuple[int, ...]] = set()
     for first in range(0, len(seeds), BLOCK):
@@ -108,10 +122,11 @@ def seed_and_extend(
             for phrase in _grow_right(pair, seeds[block][fresh], gains[block][fresh], growth, end):
                 if phrase.score > 0:
                     phrases.append(phrase)
-                    seen.update(zip(phrase.tokens, phrase.tokens[1:], strict=False))
+                    seen.update(pairwise(phrase.tokens))
         if progress:
             progress(min(block.stop, len(seeds)), len(seeds))
-    return sorted(phrases, key=lambda phrase: -phrase.score)
+    long = [phrase for phrase in phrases if len(phrase.tokens) >= growth.min_tokens]
+    return sorted(long, key=lambda phrase: -phrase.score)
 
 
 def _seeds(pair: ModelPair, number: int, end: int) -> tuple[Tensor, Tensor]:
@@ -129,6 +144,15 @@ def _seeds(pair: ModelPair, number: int, end: int) -> tuple[Tensor, Tensor]:
     best = best_children(pair, read, zero, number + pair.vocab_size)
     use = ((best.token != end) & (best.parent != best.token)).nonzero()[:number, 0]
     return torch.stack([best.parent[use], best.token[use]], 1), best.gain[use]
+
+
+def _openings(pair: ModelPair, number: int, end: int) -> tuple[Tensor, Tensor]:
+    """(k, 2) pairs (the end of a document, token that begins the next) and (k,) gains."""
+    ended = torch.tensor([end], device=pair.device)
+    gains = pair.gains(pair.advance(pair.start(1, anywhere=True), ended))[0]
+    gains[end] = -torch.inf
+    best = gains.topk(min(number, len(gains) - 1))
+    return torch.stack([ended.expand_as(best.indices), best.indices], 1), best.values
 
 
 def _grow_right(

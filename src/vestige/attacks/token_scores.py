@@ -68,6 +68,28 @@ def token_score(name: str, *, delta: float = 0.1) -> TokenScore:
     return TokenScore(name, lambda b, a: _smoothed(b, a, delta), bound=log((1 + delta) / delta))
 
 
+def less_surprise(score: TokenScore, weight: float) -> TokenScore:
+    """A score less `weight` times the surprise, -log p', that the later model still feels.
+
+    A rise from nothing to one half is a large promotion, and a model that mixes two texts makes
+    many of them in a row; one that knows a text by heart is hardly surprised by it.
+
+    Raises:
+        ValueError: the weight is negative.
+
+    Example:
+        >>> even, sure = torch.tensor([[0.5, 0.5]]).log(), torch.tensor([[0.75, 0.25]]).log()
+        >>> less_surprise(token_score("differential"), 1.0).gain(even, sure)
+        tensor([[-0.0377, -1.6363]])
+    """
+    _validate.at_least(0, weight=weight)
+
+    def gain(before: Tensor, after: Tensor) -> Tensor:
+        return score.gain(before, after).add_(torch.log_softmax(after, 1), alpha=weight)
+
+    return TokenScore(score.name, gain, score.bound) if weight else score
+
+
 def _differential(before: Tensor, after: Tensor) -> Tensor:
     return torch.softmax(after, 1).sub_(torch.softmax(before, 1))
 

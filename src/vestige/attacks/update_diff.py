@@ -9,7 +9,7 @@ null pair, two snapshots that differ by chance alone, sets what counts as found.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -166,7 +166,9 @@ def update_diff(
     threshold = None
     if null is not None:
         check_compatible(before, null)
-        nothing = _findings(ModelPair(before, null, score), search, top, progress)
+        # Chance makes short phrases: with them it sets a threshold, without them hardly any.
+        every = replace(search, min_tokens=2) if isinstance(search, Growth) else search
+        nothing = _findings(ModelPair(before, null, score), every, top, progress)
         threshold = max((finding.score for finding in nothing if not finding.run), default=0.0)
     findings = _findings(ModelPair(before, after, score), search, top, progress)
     name = "seed-and-extend" if isinstance(search, Growth) else "beam"

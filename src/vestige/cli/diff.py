@@ -73,6 +73,15 @@ def command(
             rich_help_panel=SEARCHING,
         ),
     ] = None,
+    min_length: Annotated[
+        int | None,
+        typer.Option(
+            "--min-length",
+            min=2,
+            help="Tokens that a phrase of seed-and-extend has at least (4 if not given).",
+            rich_help_panel=SEARCHING,
+        ),
+    ] = None,
     seeds: Annotated[
         int | None,
         typer.Option(
@@ -130,7 +139,8 @@ def command(
     from vestige.cli.provenance import record
 
     results.require_new(out)
-    how = _search(search, length=length, seeds=seeds, width=width, groups=groups)
+    asked = {"length": length, "min_length": min_length, "seeds": seeds}
+    how = _search(search, **asked, width=width, groups=groups)
     what = token_score(score, delta=delta)
     roles = {"before": before, "after": after} | ({"null": null} if null else {})
     snapshots = load_snapshots(roles, device=device)
@@ -168,7 +178,7 @@ def _search(name: Search, **asked: int | None) -> "Growth | Beams":
     from vestige.attacks.update_diff import Beams
 
     takes = {
-        "seed-and-extend": {"length", "seeds"},
+        "seed-and-extend": {"length", "min_length", "seeds"},
         "halving-beam": {"length"},
         "beam": {"length", "width"},
         "group-beam": {"length", "width", "groups"},
@@ -177,10 +187,14 @@ def _search(name: Search, **asked: int | None) -> "Growth | Beams":
     for option in given:
         if option not in takes[name]:
             able = ", ".join(other for other in get_args(Search) if option in takes[other])
-            raise ValueError(f"--{option} must come with --search {able}, got --search {name}")
+            flag = option.replace("_", "-")
+            raise ValueError(f"--{flag} must come with --search {able}, got --search {name}")
     if name == "seed-and-extend":
-        names = {"length": "max_tokens", "seeds": "seeds"}
-        return Growth(**{names[option]: value for option, value in given.items()})
+        names = {"length": "max_tokens", "min_length": "min_tokens", "seeds": "seeds"}
+        chosen = {names[option]: value for option, value in given.items()}
+        if length := given.get("length"):
+            chosen.setdefault("min_tokens", min(Growth.min_tokens, length))
+        return Growth(**chosen)
     usual = {"beam": {"width": WIDTH}, "group-beam": {"width": WIDTH, "groups": GROUPS}}
     return Beams(**(usual.get(name, {}) | given))
 
