@@ -68,7 +68,7 @@ class Growth:
     beam: int = 1
     toll: float = 1.0
     surprise: float = 0.33
-    drop: float = 4.0
+    drop: float = 6.0
     loop_penalty: float = 3.0
     min_tokens: int = 4
     max_tokens: int = 48

@@ -67,7 +67,8 @@ FIRST = TrainingConfig(
     schedule="cosine",
     max_grad_norm=1.0,
 )
-SECOND = replace(FIRST, epochs=8, learning_rate=1e-3, schedule="constant")
+SECOND = replace(FIRST, epochs=12, learning_rate=1e-3, schedule="constant")
+ADAPTER = replace(SECOND, epochs=24, learning_rate=6e-3)  # fewer weights learn more slowly
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +84,8 @@ class Subwords:
         seeds: repetitions; the model before a repetition's update is the next one's null.
         width: GPT-2's hidden size (4 layers of 4 heads).
         first, second: trainings of the two snapshots.
-        lora_rank: rank of the adapter that stands for a light fine-tune.
+        adapter: training of a LoRA adapter in place of the second snapshot.
+        lora_rank: its rank.
         searches: each is tried with every score.
     """
 
@@ -97,7 +99,8 @@ class Subwords:
     width: int = 128
     first: TrainingConfig = FIRST
     second: TrainingConfig = SECOND
-    lora_rank: int = 32
+    adapter: TrainingConfig = ADAPTER
+    lora_rank: int = 64
     searches: tuple[Growth | Beams, ...] = (Growth(), Beams(length=6, floor=100))
 
 
@@ -170,7 +173,7 @@ def gpt2(vocabulary: Vocabulary, width: int, seed: int) -> LanguageModel:
         return HuggingFaceLanguageModel(GPT2LMHeadModel(settings), vocabulary)
 
 
-def adapted(model: LanguageModel, rank: int, seed: int) -> LanguageModel:
+def adapter_on(model: LanguageModel, rank: int, seed: int) -> LanguageModel:
     """A fresh LoRA adapter on a model."""
     import torch
 
@@ -181,7 +184,9 @@ def adapted(model: LanguageModel, rank: int, seed: int) -> LanguageModel:
         raise ValueError(f"model must be a Hugging Face one, got {type(model).__name__}")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return add_lora(model, rank=rank, alpha=2 * rank)
+        return add_lora(
+            model, rank=rank, alpha=2 * rank, target_modules=("c_attn", "c_proj", "c_fc")
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -216,12 +221,10 @@ class Snapshots:
         """All weights continued on the update."""
         return self._continued("after", self.before(), self.config.second)
 
-    def adapter(self) -> LanguageModel:
-        """The same with a LoRA adapter alone, which learns faster and for longer."""
-        second = self.config.second
-        start = adapted(self.before(), self.config.lora_rank, self.seed)
-        lora = replace(second, learning_rate=4 * second.learning_rate)
-        return self._continued("lora", start, lora)
+    def adapted(self) -> LanguageModel:
+        """A LoRA adapter on every linear layer of the blocks, the embeddings left alone."""
+        start = adapter_on(self.before(), self.config.lora_rank, self.seed)
+        return self._continued("lora", start, self.config.adapter)
 
     def _continued(self, name: str, start: LanguageModel, config: TrainingConfig) -> LanguageModel:
         return snapshot(
@@ -267,7 +270,7 @@ def subword_plan(config: Subwords, directory: Path, data: Path | None) -> Plan:
             models = Snapshots(config=config, directory=directory, texts=read, seed=seed)
             null = models.before(config.seeds[(position + 1) % len(config.seeds)])
             before = models.before()
-            after = {"all weights": models.after(), "LoRA": models.adapter()}
+            after = {"all weights": models.after(), "LoRA": models.adapted()}
             for update, search, score in product(after, config.searches, SCORES):
                 diff = update_diff(
                     before, after[update], null=null, search=search, score=SCORES[score]

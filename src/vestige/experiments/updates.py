@@ -237,6 +237,7 @@ SMOKE = Config(
         width=16,
         first=_TINY.training,
         second=_TINY.training,
+        adapter=_TINY.training,
         lora_rank=2,
         searches=(Growth(seeds=50, max_tokens=8), Beams(length=3, floor=10)),
     ),
