@@ -31,7 +31,8 @@ class Setting:
         shape: of the model.
         training: how it learns; each snapshot has a seed of its own.
         vocabulary_size: tokens.
-        words: of the text before the update, drawn at random; None: all.
+        words: of the text before the update, drawn at random; None: all. The text to validate
+            on then has at most a fifth as many.
     """
 
     name: str
@@ -148,6 +149,8 @@ def prepare(
     original, extras = text, []
     if setting.words is not None:
         original, *extras = random_parts(text, [setting.words, *extra_words], seed=0)
+        held_out = min(setting.words // 5, sum(len(text.split()) for text in validation))
+        (validation,) = random_parts(validation, [held_out], seed=0)
     known = Corpus.concatenate([original, *read_too])
     return Material(
         setting=setting,
