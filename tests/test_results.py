@@ -95,6 +95,13 @@ def test_half_a_surrogate_pair_is_saved_as_a_question_mark(tmp_path):
     assert results.load(saved).rows == [{"phrase": "a?b"}]
 
 
+def test_a_number_beyond_64_bits_becomes_a_float(tmp_path):
+    rows = [{"rank": 3, "most": 10**20}, {"rank": 4, "most": 7}, {"rank": 5, "most": None}]
+    saved = results.load(results.save(Found(phrases=rows), tmp_path / "run", run={}))
+    assert [row["most"] for row in saved.rows] == [1e20, 7.0, None]
+    assert [row["rank"] for row in saved.rows] == [3, 4, 5]
+
+
 def test_a_result_without_rows_has_an_empty_table(tmp_path):
     assert results.load(results.save(Found(), tmp_path / "run", run={})).rows == []
 

@@ -81,7 +81,7 @@ def save(result: Result, directory: str | Path, *, run: Mapping[str, object]) ->
         "versions": versions(),
         **run,
     }
-    table = pa.Table.from_pylist([plain(row) for row in result.rows()])
+    table = pa.Table.from_pylist(_storable(plain(row) for row in result.rows()))
     with new_directory(directory) as partial:
         _write_json(partial / "run.json", asked)
         _write_json(partial / "summary.json", result.summary())
@@ -213,6 +213,20 @@ def _finite(value: Any) -> Any:
     if isinstance(value, list):
         return [_finite(item) for item in value]
     return value
+
+
+def _storable(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows in which a column with a whole number beyond 64 bits holds floats."""
+    rows = list(rows)
+    beyond = {
+        name
+        for row in rows
+        for name, value in row.items()
+        if isinstance(value, int) and not -(2**63) <= value < 2**63
+    }
+    for row in rows:
+        row.update({n: float(row[n]) for n in beyond if isinstance(row.get(n), int)})
+    return rows
 
 
 def _write_json(path: Path, value: object) -> None:
