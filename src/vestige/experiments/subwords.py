@@ -68,7 +68,7 @@ FIRST = TrainingConfig(
     max_grad_norm=1.0,
 )
 SECOND = replace(FIRST, epochs=12, learning_rate=1e-3, schedule="constant")
-ADAPTER = replace(SECOND, epochs=24, learning_rate=6e-3)  # fewer weights learn more slowly
+ADAPTER = replace(SECOND, epochs=30, learning_rate=1.5e-3)  # fewer weights learn more slowly
 
 
 @dataclass(frozen=True, kw_only=True)
