@@ -52,6 +52,22 @@ def test_a_document_may_begin_with_it():
     assert seed_and_extend(pair, growth=growth, end=END)[0].tokens == (END, *SECRET)
 
 
+def test_two_phrases_with_a_weak_joint_are_told_apart():
+    one, other = (3, 7, 5, 9), (4, 8, 2, 6)
+    pair = taught(secret=(*one, *other))
+    table = pair.after.log_table.exp().double().numpy()
+    table[3] *= 0.01 / (1 - table[3, 7])
+    table[3, 7] = 0.99  # the best pair of all: the one seed
+    table[one[-1]] = 1 / 12  # what follows the first is as open as before: 4 is one of twelve
+    table[one[-1], other[0]] += 1e-3
+    table[one[-1]] /= table[one[-1]].sum()
+    pair = ModelPair(pair.before, TableModel(table[-1], table[:-1]), pair.score)
+    for joint, whole in ((9.0, {(*one, *other)}), (1.0, {one, other})):
+        growth = Growth(seeds=1, openings=0, toll=0.5, drop=9.0, joint=joint)
+        pairs = seed_and_extend(pair, growth=growth, end=END)
+        assert {phrase.tokens[-4:] for phrase in pairs} == {tokens[-4:] for tokens in whole}
+
+
 def test_short_phrases_are_left_out():
     pair = taught()
     lengths = {len(p.tokens) for p in seed_and_extend(pair, growth=Growth(toll=0.5), end=END)}
@@ -89,7 +105,7 @@ def test_a_loop_costs_and_ends():
     growth = Growth(seeds=10, toll=0.5, loop_penalty=5.0)
     longest = max(len(p.tokens) for p in seed_and_extend(looped, growth=growth, end=END))
     assert longest < 8
-    free = Growth(seeds=10, toll=0.5, loop_penalty=0.0, max_tokens=30)
+    free = Growth(seeds=10, openings=0, toll=0.5, loop_penalty=0.0, max_tokens=30)
     assert max(len(p.tokens) for p in seed_and_extend(looped, growth=free, end=END)) == 30
 
 

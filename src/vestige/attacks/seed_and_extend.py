@@ -4,7 +4,7 @@ As in sequence search (Altschul et al. 1990, "Basic local alignment search tool"
 promoted pairs of tokens, each first token as its own context, are seeds, and so are the tokens
 most promoted at the beginning of a document; each grows to the right, token by token, while its
 score pays a toll for every token and for what still surprises the later model; the segment of
-highest score is what counts.
+highest score is what counts. A weak joint parts what only the search has put together.
 
 .. math:: S(t_0 \dots t_n) = \sum_{i=1}^n g_i + \lambda \log p'_i - \tau
 
@@ -16,8 +16,8 @@ a text and to one length, so that a phrase competes with the beginnings of all o
 subword model promotes a secret by many small steps, none of them first in that race.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import torch
@@ -54,10 +54,12 @@ class Growth:
     Attributes:
         seeds: pairs of tokens to start from.
         openings: tokens at a document's beginning to start from, beside the pairs.
-        beam: hypotheses kept for each seed.
+        beam: hypotheses kept for each pair.
+        opening_beam: hypotheses kept for each opening, which one unlikely token must not end.
         toll: what each token costs, in units of the score.
         surprise: what each nat of the later model's surprise costs.
         drop: a hypothesis this far under its seed's best is given up.
+        joint: where the score falls by more than this and rises again, a phrase is cut in two.
         loop_penalty: cost of a token that completes three tokens seen before in the phrase.
         min_tokens: shorter phrases are left out, which are pieces of words and of headers.
         max_tokens: the longest phrase.
@@ -66,15 +68,18 @@ class Growth:
     seeds: int = 2000
     openings: int = 100
     beam: int = 1
+    opening_beam: int = 4
     toll: float = 1.0
     surprise: float = 0.33
     drop: float = 6.0
+    joint: float = 2.0
     loop_penalty: float = 3.0
     min_tokens: int = 4
     max_tokens: int = 48
 
     def __post_init__(self) -> None:
-        _validate.positive(seeds=self.seeds, beam=self.beam, toll=self.toll, drop=self.drop)
+        _validate.positive(seeds=self.seeds, beam=self.beam, opening_beam=self.opening_beam)
+        _validate.positive(toll=self.toll, drop=self.drop, joint=self.joint)
         _validate.at_least(0, openings=self.openings, surprise=self.surprise)
         _validate.at_least(0, loop_penalty=self.loop_penalty)
         _validate.at_least(2, min_tokens=self.min_tokens)
@@ -108,23 +113,28 @@ def seed_and_extend(
         progress: told (seeds done, seeds in all) as they grow.
 
     Returns:
-        One phrase for each seed that no better phrase already contains.
+        The phrases of each seed that no better phrase already contains.
     """
     pair = pair.with_score(less_surprise(pair.score, growth.surprise))
-    starts = [_openings(pair, growth.openings, end), _seeds(pair, growth.seeds, end)]
-    seeds, gains = (torch.cat(parts) for parts in zip(*starts, strict=True))
+    wide = replace(growth, beam=growth.opening_beam)
+    parts = [
+        (wide, *_openings(pair, growth.openings, end)),
+        (growth, *_seeds(pair, growth.seeds, end)),
+    ]
     phrases: list[Phrase] = []
     seen: set[tuple[int, ...]] = set()
-    for first in range(0, len(seeds), BLOCK):
-        block = slice(first, first + BLOCK)
-        fresh = [tuple(seed) not in seen for seed in seeds[block].tolist()]
-        if any(fresh):
-            for phrase in _grow_right(pair, seeds[block][fresh], gains[block][fresh], growth, end):
-                if phrase.score > 0:
+    total, done = sum(len(seeds) for _, seeds, _ in parts), 0
+    for how, seeds, gains in parts:
+        for first in range(0, len(seeds), BLOCK):
+            block = slice(first, first + BLOCK)
+            fresh = [tuple(seed) not in seen for seed in seeds[block].tolist()]
+            if any(fresh):
+                for phrase in _grow_right(pair, seeds[block][fresh], gains[block][fresh], how, end):
                     phrases.append(phrase)
                     seen.update(pairwise(phrase.tokens))
-        if progress:
-            progress(min(block.stop, len(seeds)), len(seeds))
+            if progress:
+                progress(done + min(block.stop, len(seeds)), total)
+        done += len(seeds)
     long = [phrase for phrase in phrases if len(phrase.tokens) >= growth.min_tokens]
     return sorted(long, key=lambda phrase: -phrase.score)
 
@@ -158,7 +168,7 @@ def _openings(pair: ModelPair, number: int, end: int) -> tuple[Tensor, Tensor]:
 def _grow_right(
     pair: ModelPair, seeds: Tensor, gain: Tensor, growth: Growth, end: int
 ) -> list[Phrase]:
-    """The best phrase that begins with each of the (n, 2) seeds."""
+    """The best phrases that begin with the (n, 2) seeds, cut at their weak joints."""
     n = len(seeds)
     state = pair.advance(pair.start(n, anywhere=True), seeds[:, 0])
     hypotheses = _Hypotheses(
@@ -178,7 +188,7 @@ def _grow_right(
         high[owners] = hypotheses.score[lead]
         for row, owner in zip(lead.tolist(), owners.tolist(), strict=True):
             best[owner] = (hypotheses.tokens[row], hypotheses.gains[row])
-    return [_trimmed(t.tolist(), g.tolist(), growth.toll) for t, g in best]
+    return [part for t, g in best for part in _segments(t.tolist(), g.tolist(), growth)]
 
 
 def _longer(
@@ -228,15 +238,18 @@ def _first_of_each(owner: Tensor) -> Tensor:
     return first.nonzero()[:, 0]
 
 
-def _trimmed(tokens: list[int], gains: list[float], toll: float) -> Phrase:
-    """The segment of highest score; the token before it becomes its context."""
-    best, total, first, segment = -torch.inf, 0.0, 1, (1, 2)
-    for i in range(1, len(tokens)):
-        if total < 0:
-            total, first = 0.0, i
-        total += gains[i] - toll
+def _segments(tokens: list[int], gains: list[float], growth: Growth) -> Iterator[Phrase]:
+    """The segments of highest score between weak joints; the token before each is its context."""
+    best = total = 0.0
+    first = stop = 1
+    for i in range(1, len(tokens) + 1):
+        if i < len(tokens):
+            total += gains[i] - growth.toll
         if total > best:
-            best, segment = total, (first, i + 1)
-    first, stop = segment
-    kept = (0.0, *gains[first:stop])
-    return Phrase(tuple(tokens[first - 1 : stop]), kept, best)
+            best, stop = total, i + 1
+        elif i == len(tokens) or total <= 0 or total < best - growth.joint:
+            if best > 0:
+                kept = (0.0, *gains[first:stop])
+                yield Phrase(tuple(tokens[first - 1 : stop]), kept, best)
+            best = total = 0.0
+            first = stop = i + 1
