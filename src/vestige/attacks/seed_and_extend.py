@@ -69,8 +69,8 @@ class Growth:
     openings: int = 100
     beam: int = 1
     opening_beam: int = 4
-    toll: float = 1.0
-    surprise: float = 0.33
+    toll: float = 1.2
+    surprise: float = 0.4
     drop: float = 6.0
     joint: float = 2.0
     loop_penalty: float = 3.0
