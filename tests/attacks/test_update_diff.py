@@ -2,9 +2,10 @@ from dataclasses import replace
 
 import pytest
 
+from vestige.attacks.chance import Chance
 from vestige.attacks.seed_and_extend import Growth
 from vestige.attacks.token_scores import token_score
-from vestige.attacks.update_diff import Beams, update_diff
+from vestige.attacks.update_diff import Beams, null_chance, update_diff
 from vestige.errors import IncompatibleModels
 
 DIFFERENTIAL = token_score("differential")
@@ -34,11 +35,16 @@ def test_without_a_null_pair_nothing_is_called_found(random_table):
 
 def test_a_null_pair_sets_the_threshold(random_table):
     before, after, null = (random_table(seed, 8) for seed in (0, 1, 2))
-    alone = update_diff(before, null, search=Growth(seeds=30, toll=0.1, min_tokens=2))
-    diff = update_diff(before, after, search=Growth(seeds=30, toll=0.1), null=null)
-    highest = max((f.score for f in alone.findings if not f.run), default=0.0)
-    assert diff.threshold == highest
-    assert all(row["found"] == (row["score"] > highest) for row in diff.rows())
+    search = Growth(seeds=30, toll=0.1)
+    alone = update_diff(before, null, search=replace(search, min_tokens=2))
+    expected = Chance.of(f.score for f in alone.findings if not f.run)
+    diff = update_diff(before, after, search=search, null=null)
+    assert diff.chance == null_chance(before, null, search=search) == expected
+    assert diff == update_diff(before, after, search=search, null=expected)
+    assert all(row["found"] == (row["score"] > expected.threshold) for row in diff.rows())
+    assert [row["e_value"] for row in diff.rows()] == [
+        expected.expected(finding.score) for finding in diff.findings
+    ]
 
 
 def test_the_same_model_as_its_own_null_finds_nothing(random_table):
@@ -72,6 +78,6 @@ def test_what_is_too_short_to_report_still_sets_the_threshold(random_table):
     long = update_diff(before, null, search=search)
     assert all(len(finding.tokens) == 20 for finding in long.findings)
     short = update_diff(before, null, search=replace(search, min_tokens=2))
-    assert update_diff(before, null, search=search, null=null).threshold == max(
+    assert update_diff(before, null, search=search, null=null).chance == Chance.of(
         finding.score for finding in short.findings if not finding.run
     )

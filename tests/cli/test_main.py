@@ -80,7 +80,7 @@ def test_escapes_in_an_argument_do_not_reach_the_terminal(shell, tmp_path):
 def test_the_program_leaves_with_the_exit_code(tmp_path):
     words = ["report", str(tmp_path / "nothing"), "--out", str(tmp_path / "page.html")]
     done = subprocess.run(
-        [sys.executable, "-m", "vestige.cli.main", *words],
+        [sys.executable, "-m", "vestige", *words],
         capture_output=True,
         text=True,
         check=False,

@@ -1,5 +1,6 @@
 """What counts as a secret found, and what as the update's own text."""
 
+from vestige.attacks.chance import Chance
 from vestige.attacks.update_diff import Finding, UpdateDiff
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
@@ -45,7 +46,8 @@ def test_a_diff_is_judged_by_hand() -> None:
         finding(7, 7, 7, 7, score=8.0, run=True),
         finding(6, 7, 8, 40, score=3.0),
     )
-    diff = UpdateDiff(findings=findings, search="beam", score="smoothed", threshold=5.0)
+    chance = Chance(best=5.0, base=5.0, above=0, excess=0.0)
+    diff = UpdateDiff(findings=findings, search="beam", score="smoothed", chance=chance)
     assert judged(diff, read) == {
         "secret_tokens": 9,
         "found_10": 7,
@@ -54,6 +56,7 @@ def test_a_diff_is_judged_by_hand() -> None:
         "verbatim_50": 1,
         "runs": 1,
         "top_score": 9.0,
+        "null_top_score": 5.0,
         "threshold": 5.0,
         "above": 1,
         "above_verbatim": 1,

@@ -1,43 +1,71 @@
 """Which findings say the same thing? Near-copies fold into the best of them.
 
 A search returns a strong phrase many times over: begun one token later, ended one token
-earlier, with another last word. Fifty rows should show fifty findings.
+earlier, with another last word. Fifty rows should show fifty findings. A near-copy may still
+tell something that the better phrase does not: that much of it stays.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from heapq import heapify, heappop, heappush
+
+from vestige.attacks.seed_and_extend import Phrase
 
 Tokens = tuple[int, ...]
 
+Rest = Callable[[Phrase, Sequence[bool]], Iterable[Phrase]]
+"""What is left of a near-copy, where the flags say which of its tokens better phrases hold."""
 
-def fold(phrases: Sequence[Tokens]) -> list[tuple[int, int]]:
-    """Leaders among phrases sorted best first, each with the number of its near-copies.
+
+def nothing(phrase: Phrase, told: Sequence[bool]) -> Iterable[Phrase]:
+    """The rest of phrases that are kept whole or not at all."""
+    return ()
+
+
+def fold(phrases: Iterable[Phrase], *, rest: Rest = nothing) -> list[tuple[Phrase, int]]:
+    """Leaders among phrases, best first, each with the number of its near-copies.
 
     A phrase is a near-copy when at least half of its n-grams stand in better leaders; n is 3,
-    or 2 for phrases of at most five tokens. It counts towards the leader that shares most.
+    or 2 for phrases of at most five tokens. It counts towards the leader that shares most, and
+    what `rest` leaves of it takes its own place among the phrases.
 
     Args:
-        phrases: token ids, best first.
+        phrases: of one search.
+        rest: what is left of a near-copy: parts shorter than it, none by default.
 
     Returns:
-        (index into `phrases`, near-copies folded in), in the order of `phrases`.
+        (leader, near-copies folded in), in order of their scores.
 
     Example:
-        >>> fold([(1, 2, 3, 4), (9, 8, 7), (1, 2, 3, 5), (2, 3, 4)])
-        [(0, 2), (1, 0)]
+        >>> tokens = [(1, 2, 3, 4), (9, 8, 7), (1, 2, 3, 5), (2, 3, 4)]
+        >>> phrases = [Phrase(t, (0.0,) * len(t), 9.0 - i) for i, t in enumerate(tokens)]
+        >>> [(leader.tokens, copies) for leader, copies in fold(phrases)]
+        [((1, 2, 3, 4), 2), ((9, 8, 7), 0)]
     """
-    leaders: list[int] = []
+    waiting = [(-phrase.score, number, phrase) for number, phrase in enumerate(phrases)]
+    heapify(waiting)
+    number = len(waiting)  # among equal scores the first comes first
+    leaders: list[Phrase] = []
     copies: list[int] = []
     owners: dict[Tokens, int] = {}  # n-gram -> the first leader that holds it
-    for index, phrase in enumerate(phrases):
-        grams = _ngrams(phrase, 3 if len(phrase) > 5 else 2)
-        shared = [owners[gram] for gram in grams if gram in owners]
-        if grams and 2 * len(shared) >= len(grams):
-            copies[max(set(shared), key=lambda owner: (shared.count(owner), -owner))] += 1
+    while waiting:
+        _, _, phrase = heappop(waiting)
+        n = 3 if len(phrase.tokens) > 5 else 2
+        held = [owners.get(gram) for gram in _ngrams(phrase.tokens, n)]
+        shared = [owner for owner in held if owner is not None]
+        if not shared or 2 * len(shared) < len(held):
+            for gram in _ngrams(phrase.tokens, 2) + _ngrams(phrase.tokens, 3):
+                owners.setdefault(gram, len(leaders))
+            leaders.append(phrase)
+            copies.append(0)
             continue
-        for gram in _ngrams(phrase, 2) + _ngrams(phrase, 3):
-            owners.setdefault(gram, len(leaders))
-        leaders.append(index)
-        copies.append(0)
+        copies[max(set(shared), key=lambda owner: (shared.count(owner), -owner))] += 1
+        told = [
+            any(owner is not None for owner in held[max(0, i - n + 1) : i + 1])
+            for i in range(len(phrase.tokens))
+        ]
+        for part in rest(phrase, told):
+            heappush(waiting, (-part.score, number, part))
+            number += 1
     return list(zip(leaders, copies, strict=True))
 
 

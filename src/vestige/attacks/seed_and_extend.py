@@ -16,7 +16,7 @@ a text and to one length, so that a phrase competes with the beginnings of all o
 subword model promotes a secret by many small steps, none of them first in that race.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -135,8 +135,26 @@ def seed_and_extend(
             if progress:
                 progress(done + min(block.stop, len(seeds)), total)
         done += len(seeds)
-    long = [phrase for phrase in phrases if len(phrase.tokens) >= growth.min_tokens]
-    return sorted(long, key=lambda phrase: -phrase.score)
+    return sorted(_long(phrases, growth), key=lambda phrase: -phrase.score)
+
+
+def untold(phrase: Phrase, told: Sequence[bool], *, growth: Growth) -> Iterator[Phrase]:
+    """What a phrase says beside the tokens that better ones have told.
+
+    Args:
+        phrase: of a search.
+        told: for each of its tokens.
+        growth: how the search went; its joints and its least length hold here too.
+
+    Yields:
+        The segments between told tokens, each with the token before it as its context.
+    """
+    first = 1  # the token before it is context
+    for stop in range(1, len(told) + 1):
+        if stop == len(told) or told[stop]:
+            part = slice(first - 1, stop)
+            yield from _long(_segments(phrase.tokens[part], phrase.gains[part], growth), growth)
+            first = stop + 1
 
 
 def _seeds(pair: ModelPair, number: int, end: int) -> tuple[Tensor, Tensor]:
@@ -231,6 +249,10 @@ def _penalised(gains: Tensor, tokens: Tensor, growth: Growth) -> Tensor:
     return gains
 
 
+def _long(phrases: Iterable[Phrase], growth: Growth) -> Iterator[Phrase]:
+    return (phrase for phrase in phrases if len(phrase.tokens) >= growth.min_tokens)
+
+
 def _first_of_each(owner: Tensor) -> Tensor:
     """Where each owner's rows begin in a sorted (r,) owner."""
     first = torch.ones_like(owner, dtype=torch.bool)
@@ -238,7 +260,7 @@ def _first_of_each(owner: Tensor) -> Tensor:
     return first.nonzero()[:, 0]
 
 
-def _segments(tokens: list[int], gains: list[float], growth: Growth) -> Iterator[Phrase]:
+def _segments(tokens: Sequence[int], gains: Sequence[float], growth: Growth) -> Iterator[Phrase]:
     """The segments of highest score between weak joints; the token before each is its context."""
     best = total = 0.0
     first = stop = 1

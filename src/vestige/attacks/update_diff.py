@@ -5,11 +5,12 @@ Language Models", CCS, arXiv:1912.07942. Both snapshots are queried; no training
 
 Differs from the paper: seed and extend is the default search and the smoothed log-ratio the
 default score (see `seed_and_extend` and `token_scores` for why); near-copies are folded; and a
-null pair, two snapshots that differ by chance alone, sets what counts as found.
+null pair, two snapshots that differ by chance alone, sets what counts as found (see `chance`).
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 
@@ -21,9 +22,10 @@ from vestige.attacks.beam_search import (
     group_beam_search,
     halving_widths,
 )
+from vestige.attacks.chance import Chance
 from vestige.attacks.model_pair import ModelPair
 from vestige.attacks.near_copies import fold, is_run
-from vestige.attacks.seed_and_extend import Growth, Phrase, seed_and_extend
+from vestige.attacks.seed_and_extend import Growth, Phrase, seed_and_extend, untold
 from vestige.attacks.token_scores import TokenScore, token_score
 from vestige.models.checkpoints import check_compatible
 from vestige.models.protocols import NextToken
@@ -90,16 +92,21 @@ class UpdateDiff:
         findings: near-copies folded, best first.
         search: "seed-and-extend" or "beam".
         score: name of the token score.
-        threshold: the best score that a null pair reached, or None without one.
+        chance: the scores that a null pair reached, or None without one.
     """
 
     findings: tuple[Finding, ...]
     search: str
     score: str
-    threshold: float | None
+    chance: Chance | None
+
+    @property
+    def threshold(self) -> float | None:
+        """The score above which a phrase counts as found; None without a null pair."""
+        return None if self.chance is None else self.chance.threshold
 
     def found(self, finding: Finding) -> bool | None:
-        """Whether it scores above everything in the null pair; None without one."""
+        """Whether chance hardly gives such a score; None without a null pair."""
         return None if self.threshold is None else finding.score > self.threshold
 
     def summary(self) -> dict[str, object]:
@@ -113,6 +120,7 @@ class UpdateDiff:
             "runs": len(self.findings) - len(phrases),
             "found": known,
             "threshold": self.threshold,
+            "null_top_score": None if self.chance is None else self.chance.best,
             "top_score": phrases[0].score if phrases else None,
         }
 
@@ -130,6 +138,7 @@ class UpdateDiff:
                 "copies": finding.copies,
                 "kind": "run" if finding.run else "phrase",
                 "found": self.found(finding),
+                "e_value": None if self.chance is None else self.chance.expected(finding.score),
             }
 
 
@@ -140,7 +149,7 @@ def update_diff(
     *,
     search: Growth | Beams | None = None,
     score: TokenScore | None = None,
-    null: NextToken | None = None,
+    null: NextToken | Chance | None = None,
     top: int = 1000,
     progress: Progress | None = None,
 ) -> UpdateDiff:
@@ -152,7 +161,8 @@ def update_diff(
         search: `Growth` (the default: seed and extend) or `Beams` (the paper's).
         score: of a token; smoothed log-ratio by default.
         null: a model that differs from `before` by chance alone, such as the same training
-            with another seed. The same search on (before, null) sets the threshold.
+            with another seed, or the `null_chance` of one. The same search on (before, null)
+            sets the threshold.
         top: findings kept at most.
         progress: told the work done and in all.
 
@@ -163,32 +173,49 @@ def update_diff(
     _validate.positive(top=top)
     search, score = search or Growth(), score or token_score("smoothed")
     check_compatible(before, after)
-    threshold = None
-    if null is not None:
-        check_compatible(before, null)
-        # Chance makes short phrases: with them it sets a threshold, without them hardly any.
-        every = replace(search, min_tokens=2) if isinstance(search, Growth) else search
-        nothing = _findings(ModelPair(before, null, score), every, top, progress)
-        threshold = max((finding.score for finding in nothing if not finding.run), default=0.0)
+    chance = (
+        null
+        if null is None or isinstance(null, Chance)
+        else null_chance(before, null, search=search, score=score, progress=progress)
+    )
     findings = _findings(ModelPair(before, after, score), search, top, progress)
     name = "seed-and-extend" if isinstance(search, Growth) else "beam"
-    return UpdateDiff(findings=tuple(findings), search=name, score=score.name, threshold=threshold)
+    return UpdateDiff(findings=tuple(findings), search=name, score=score.name, chance=chance)
+
+
+@torch.no_grad()
+def null_chance(
+    before: NextToken,
+    null: NextToken,
+    *,
+    search: Growth | Beams | None = None,
+    score: TokenScore | None = None,
+    progress: Progress | None = None,
+) -> Chance:
+    """What a search reaches between two models that differ by chance alone.
+
+    For more than one update of the same model: the arguments are those of `update_diff`.
+    """
+    search, score = search or Growth(), score or token_score("smoothed")
+    check_compatible(before, null)
+    if isinstance(search, Growth):
+        # Chance makes short phrases: with them it sets a threshold, without them hardly any.
+        search = replace(search, min_tokens=2)
+    findings = _findings(ModelPair(before, null, score), search, None, progress)
+    return Chance.of(finding.score for finding in findings if not finding.run)
 
 
 def _findings(
-    pair: ModelPair, search: Growth | Beams, top: int, progress: Progress | None
+    pair: ModelPair, search: Growth | Beams, top: int | None, progress: Progress | None
 ) -> list[Finding]:
     """Searched, near-copies folded within each group, best first."""
     if isinstance(search, Growth):
         end = pair.after.vocabulary.eos_id
-        groups = [seed_and_extend(pair, growth=search, end=end, progress=progress)]
+        phrases = seed_and_extend(pair, growth=search, end=end, progress=progress)
+        groups = [fold(phrases, rest=partial(untold, growth=search))]
     else:
-        groups = [_phrases(beam) for beam in _beams(pair, search, progress)]
-    found = [
-        (phrases[index], number, copies)
-        for number, phrases in enumerate(groups)
-        for index, copies in fold([phrase.tokens for phrase in phrases])
-    ]
+        groups = [fold(_phrases(beam)) for beam in _beams(pair, search, progress)]
+    found = [(*entry, number) for number, leaders in enumerate(groups) for entry in leaders]
     found.sort(key=lambda entry: -entry[0].score)
     vocabulary = pair.after.vocabulary
     return [
@@ -202,7 +229,7 @@ def _findings(
             copies=copies,
             run=is_run(phrase.tokens),
         )
-        for number, (phrase, group, copies) in enumerate(found[:top])
+        for number, (phrase, copies, group) in enumerate(found[:top])
     ]
 
 

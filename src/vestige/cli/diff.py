@@ -35,8 +35,8 @@ def command(
         typer.Option(
             "--null",
             help="A second training of BEFORE (of AFTER with --removed): the same data, another "
-            "seed. What the search finds between the two is chance; its best score is the "
-            "threshold above which a phrase counts as found.",
+            "seed. What the search finds between the two is chance: a phrase counts as found "
+            "above the score that chance would reach in one search of twenty.",
             metavar="MODEL",
         ),
     ] = None,

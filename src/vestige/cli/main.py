@@ -113,7 +113,3 @@ def _message(error: Exception) -> str:
     else:
         text = f"{str(error).rstrip('.')}. Change that argument or file."
     return " ".join(printable(line) for line in text.splitlines())
-
-
-if __name__ == "__main__":
-    main()

@@ -14,7 +14,7 @@ import numpy as np
 
 from vestige.attacks.seed_and_extend import Growth
 from vestige.attacks.token_scores import token_score
-from vestige.attacks.update_diff import Beams, UpdateDiff, update_diff
+from vestige.attacks.update_diff import Beams, UpdateDiff, null_chance, update_diff
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
 from vestige.data.vocabulary import Vocabulary
@@ -67,7 +67,7 @@ FIRST = TrainingConfig(
     schedule="cosine",
     max_grad_norm=1.0,
 )
-SECOND = replace(FIRST, epochs=12, learning_rate=1e-3, schedule="constant")
+SECOND = replace(FIRST, epochs=20, learning_rate=1e-3)
 ADAPTER = replace(SECOND, epochs=30, learning_rate=1.5e-3)  # fewer weights learn more slowly
 
 
@@ -249,6 +249,7 @@ def judged(diff: UpdateDiff, read: Texts) -> dict[str, object]:
         **row,
         "runs": len(diff.findings) - len(phrases),
         "top_score": phrases[0].score if phrases else None,
+        "null_top_score": None if diff.chance is None else diff.chance.best,
         "threshold": diff.threshold,
         "above": len(above),
         "above_verbatim": sum(is_verbatim(tokens, set(read.added)) for tokens in above),
@@ -268,20 +269,21 @@ def subword_plan(config: Subwords, directory: Path, data: Path | None) -> Plan:
         for position, seed in enumerate(config.seeds):
             read = texts(config, data, seed)
             models = Snapshots(config=config, directory=directory, texts=read, seed=seed)
-            null = models.before(config.seeds[(position + 1) % len(config.seeds)])
+            another = models.before(config.seeds[(position + 1) % len(config.seeds)])
             before = models.before()
             after = {"all weights": models.after(), "LoRA": models.adapted()}
-            for update, search, score in product(after, config.searches, SCORES):
-                diff = update_diff(
-                    before, after[update], null=null, search=search, score=SCORES[score]
-                )
-                yield {
-                    "seed": seed,
-                    "update": update,
-                    "search": diff.search,
-                    "score": score,
-                    **judged(diff, read),
-                }
+            for search, score in product(config.searches, SCORES):
+                how = {"search": search, "score": SCORES[score]}
+                null = null_chance(before, another, **how)
+                for update in after:
+                    diff = update_diff(before, after[update], null=null, **how)
+                    yield {
+                        "seed": seed,
+                        "update": update,
+                        "search": diff.search,
+                        "score": score,
+                        **judged(diff, read),
+                    }
 
     return Plan(trainings=(), rows=rows)
 

@@ -11,8 +11,8 @@ _LIMITS = {
         "does not prove that the text stood in the training data: models also compose.",
         "A phrase that is missing here is not thereby safe. The search is a heuristic, and "
         "knowing part of a phrase can reveal the rest (a rank’s profile shows how much).",
-        "The threshold is the best score of one null pair. Another null pair has another best, so "
-        "phrases just above it are suggestions, not findings.",
+        "The threshold is where one null pair's scores would put one phrase in twenty searches. It "
+        "knows chance in training only: an update with other text also changes what is common.",
         "Scores of different searches, scores or token vocabularies are not comparable.",
     ),
     "DifferentialRank": (

@@ -204,8 +204,8 @@ def _diff_lede(phrases: Sequence[Phrase], threshold: float | None) -> str:
         )
     found = sum(phrase.verdict == "found" for phrase in phrases)
     return (
-        f"{found} of {len(phrases)} phrases score above {threshold:.2f}, the most that the null "
-        "pair reached, and count as found."
+        f"{found} of {len(phrases)} phrases score above {threshold:.2f}, which the null pair says "
+        "chance hardly reaches, and count as found."
     )
 
 

@@ -139,9 +139,10 @@ def _run(run: _Run) -> Position:
     position = None
     if run.directory is not None:
         position = checkpoint.load(run.directory, run.model, run.optimizer)
-        checkpoint.cut_log(run.directory, 0 if position is None else position.step)
-        if position is not None:  # a kill may have come between checkpoint and history
-            _write_history(run.directory, position)
+        if not (run.directory / checkpoint.MODEL).exists():  # it is written last: the rest is whole
+            checkpoint.cut_log(run.directory, 0 if position is None else position.step)
+            if position is not None:  # a kill may have come between checkpoint and history
+                _write_history(run.directory, position)
     if position is None:
         zero = torch.zeros((), dtype=torch.float64, device=run.model.device)
         position = Position(step=0, loss=zero, tokens=0, state=None, epochs=(), best={})
