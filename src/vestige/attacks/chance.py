@@ -66,12 +66,12 @@ class Chance:
         if self.excess in (0.0, math.inf):
             return 0.0 if score > self.best else float(self.above)
         ratio = (score - self.base) / (self.above * self.excess)
-        return self.above * (1 + ratio) ** -self.above
+        return self.above * math.pow(1 + ratio, -self.above)
 
     @property
     def threshold(self) -> float:
         """The score with E-value `LEVEL`, and never under the null's best."""
         if not self.above:
             return self.best
-        growth = (self.above / LEVEL) ** (1 / self.above) - 1
+        growth = math.pow(self.above / LEVEL, 1 / self.above) - 1
         return max(self.best, self.base + self.above * self.excess * growth)

@@ -272,16 +272,15 @@ def subword_plan(config: Subwords, directory: Path, data: Path | None) -> Plan:
             another = models.before(config.seeds[(position + 1) % len(config.seeds)])
             before = models.before()
             after = {"all weights": models.after(), "LoRA": models.adapted()}
-            for search, score in product(config.searches, SCORES):
-                how = {"search": search, "score": SCORES[score]}
-                null = null_chance(before, another, **how)
-                for update in after:
-                    diff = update_diff(before, after[update], null=null, **how)
+            for search, (name, score) in product(config.searches, SCORES.items()):
+                null = null_chance(before, another, search=search, score=score)
+                for update, later in after.items():
+                    diff = update_diff(before, later, null=null, search=search, score=score)
                     yield {
                         "seed": seed,
                         "update": update,
                         "search": diff.search,
-                        "score": score,
+                        "score": name,
                         **judged(diff, read),
                     }
 
