@@ -46,6 +46,7 @@ def test_slices_do_not_change_the_result(random_table, monkeypatch):
     pair = ModelPair(random_table(4, 12), random_table(5, 12), DIFFERENTIAL)
     whole = beam_search(pair, [12, 30, 20])
     monkeypatch.setattr(model_pair, "CELLS_PER_SLICE", 24)
+    monkeypatch.setattr(model_pair, "LEAST_ROWS", 1)
     sliced = beam_search(pair, [12, 30, 20])
     assert torch.equal(whole.tokens, sliced.tokens)
     assert torch.equal(whole.score, sliced.score)
@@ -53,6 +54,7 @@ def test_slices_do_not_change_the_result(random_table, monkeypatch):
 
 def test_the_best_children_are_those_of_the_whole_table(random_table, monkeypatch):
     monkeypatch.setattr(model_pair, "CELLS_PER_SLICE", 36)
+    monkeypatch.setattr(model_pair, "LEAST_ROWS", 1)
     pair = ModelPair(random_table(6, 12), random_table(7, 12), DIFFERENTIAL)
     score = torch.linspace(-0.5, 0.5, 12)
     state = pair.advance(pair.start(12, anywhere=True), torch.arange(12))

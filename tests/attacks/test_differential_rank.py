@@ -47,6 +47,7 @@ def test_whatever_the_budget_the_bounds_hold(seed, budget, cells):
     count = sum(score(other) > score(phrase) + 1e-6 for other in phrases)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(model_pair, "CELLS_PER_SLICE", cells)
+        patch.setattr(model_pair, "LEAST_ROWS", 1)
         found = differential_rank(before, after, tokens=phrase, budget=budget)
     assert found.rank_lower <= count <= found.rank_upper
 

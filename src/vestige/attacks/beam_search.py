@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from vestige import _validate
-from vestige.attacks.cells import cells_above
 from vestige.attacks.model_pair import ModelPair, PairState
 
 Progress = Callable[[int, int], None]
@@ -111,8 +110,7 @@ def best_children(
     pool = torch.empty(0, device=pair.device), torch.empty(0, dtype=torch.int64, device=pair.device)
     threshold = torch.tensor(-torch.inf, device=pair.device)
     for rows in pair.slices(len(score)):
-        gains = pair.gains(read(rows))
-        row, token, gain = cells_above(gains, threshold - score[rows])
+        row, token, gain = pair.gains_above(read(rows), threshold - score[rows])
         cell = (row + rows.start) * pair.vocab_size + token
         total = gain + score[rows][row]
         pool = torch.cat([pool[0], total]), torch.cat([pool[1], cell])

@@ -21,7 +21,6 @@ from torch import Tensor
 
 from vestige import _validate
 from vestige.attacks.beam_search import Progress, beam_search, halving_widths
-from vestige.attacks.cells import cells_above
 from vestige.attacks.model_pair import ModelPair, PairState
 from vestige.attacks.token_scores import token_score
 from vestige.models.checkpoints import check_compatible
@@ -263,8 +262,8 @@ def _follow(
         return float(most_continuations(target - dropped, left, pair.vocab_size).sum())
 
     for rows in pair.slices(len(frontier.score)):
-        gains, before = pair.gains(frontier.state[rows]), frontier.score[rows]
-        row, token, gain = cells_above(gains, target - left - before)
+        before = frontier.score[rows]
+        row, token, gain = pair.gains_above(frontier.state[rows], target - left - before)
         values = gain + before[row]
         kept = values > threshold
         left_out += bound(values[~kept])
@@ -296,10 +295,10 @@ def _count(pair: ModelPair, frontier: _Frontier, own: Tensor, score: float) -> t
     margin = TIE * len(own)
     itself = (frontier.tokens == own[:-1]).all(1)
     for rows in pair.slices(len(frontier.score)):
-        gains, before = pair.gains(frontier.state[rows]), frontier.score[rows]
-        gains[itself[rows], own[-1]] = -torch.inf
-        row, _, gain = cells_above(gains, score - margin - before)
-        passing = int((gain + before[row] > score + margin).sum())
+        before = frontier.score[rows]
+        row, token, gain = pair.gains_above(frontier.state[rows], score - margin - before)
+        others = ~(itself[rows][row] & (token == own[-1]))
+        passing = int((gain + before[row] > score + margin)[others].sum())
         higher += passing
-        tied += len(gain) - passing
+        tied += int(others.sum()) - passing
     return higher, tied

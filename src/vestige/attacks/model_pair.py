@@ -6,11 +6,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from vestige.attacks.cells import cells_above
 from vestige.attacks.token_scores import TokenScore
 from vestige.models.protocols import NextToken, State
 
 CELLS_PER_SLICE = 1_280_000
 """Rows x vocabulary asked at once: two such slices of float32 stay near the cores' caches."""
+
+LEAST_ROWS = 64
+"""Rows asked at once at least: with fewer a large model would be read more than computed with."""
 
 
 @dataclass(frozen=True)
@@ -69,9 +73,34 @@ class ModelPair:
         """(n, v) scores of every next token. Ask in slices (`slices`): it is n x v large."""
         return self.score.gain(self.before.logits(state.before), self.after.logits(state.after))
 
+    def gains_above(self, state: PairState, floor: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The cells of `gains` that exceed a floor.
+
+        No gain exceeds what the later model alone allows: where that is under the floor, the
+        earlier one is not asked. Ask in slices too.
+
+        Args:
+            state: what n rows have read.
+            floor: (n,) one for each row.
+
+        Returns:
+            (k,) rows, (k,) tokens and (k,) gains, in no particular order.
+        """
+        later = self.score.later(self.after.logits(state.after))
+        may = later.amax(1) - self.score.least > floor
+        if may.all():
+            earlier = self.score.earlier(self.before.logits(state.before[:]))
+            return cells_above(self.score.difference(later, earlier), floor)
+        rows = may.nonzero()[:, 0]
+        if not len(rows):
+            return rows, rows, floor[:0]
+        earlier = self.score.earlier(self.before.logits(state.before[rows]))
+        row, token, gain = cells_above(self.score.difference(later[rows], earlier), floor[rows])
+        return rows[row], token, gain
+
     def slices(self, n: int) -> Iterator[slice]:
-        """Slices of at most `CELLS_PER_SLICE` cells that cover n rows."""
-        rows = max(1, CELLS_PER_SLICE // self.vocab_size)
+        """Slices that cover n rows, of at most `CELLS_PER_SLICE` cells or `LEAST_ROWS` rows."""
+        rows = max(LEAST_ROWS, CELLS_PER_SLICE // self.vocab_size)
         return (slice(first, min(first + rows, n)) for first in range(0, n, rows))
 
     def token_gains(self, tokens: Tensor, *, anywhere: bool = False) -> Tensor:

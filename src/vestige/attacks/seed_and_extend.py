@@ -19,6 +19,7 @@ subword model promotes a secret by many small steps, none of them first in that 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -27,6 +28,7 @@ from vestige import _validate
 from vestige.attacks.beam_search import best_children
 from vestige.attacks.model_pair import ModelPair, PairState
 from vestige.attacks.token_scores import less_surprise
+from vestige.models.protocols import NextToken
 
 BLOCK = 256
 """Seeds grown side by side; both models' states of a block are held at once."""
@@ -95,6 +97,22 @@ class _Hypotheses:
     score: Tensor  # (r,)
     owner: Tensor  # (r,) seed
     state: PairState
+
+
+@dataclass(frozen=True)
+class _Unread:
+    """A state of rows that read their one token only when they are asked for."""
+
+    model: NextToken
+    tokens: Tensor  # (n,)
+    has_read: bool = True
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def __getitem__(self, index: Tensor | slice) -> Any:
+        tokens = self.tokens[index]
+        return self.model.advance(self.model.start(len(tokens), anywhere=True), tokens)
 
 
 def seed_and_extend(
@@ -166,11 +184,15 @@ def _seeds(pair: ModelPair, number: int, end: int) -> tuple[Tensor, Tensor]:
 
     def read(rows: slice) -> PairState:
         context = every[rows]
-        return pair.advance(pair.start(len(context), anywhere=True), context)
+        after = pair.after.advance(pair.after.start(len(context), anywhere=True), context)
+        return PairState(_Unread(pair.before, context), after)
 
     zero = torch.zeros(pair.vocab_size, device=pair.device)
-    best = best_children(pair, read, zero, number + pair.vocab_size)
-    use = ((best.token != end) & (best.parent != best.token)).nonzero()[:number, 0]
+    for spare in (number, 2 * pair.vocab_size):  # as many as are left out, at most
+        best = best_children(pair, read, zero, number + spare)
+        use = ((best.token != end) & (best.parent != best.token)).nonzero()[:number, 0]
+        if len(use) == number:
+            break
     return torch.stack([best.parent[use], best.token[use]], 1), best.gain[use]
 
 

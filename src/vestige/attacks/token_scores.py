@@ -12,7 +12,8 @@ nothing counts more than a rise from half.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from math import inf, log
 
 import torch
@@ -22,21 +23,48 @@ from vestige import _validate
 
 SCORES = ("smoothed", "differential", "relative")
 
+ROUNDING = 1e-6
+"""How far float32 may put a logarithm from its place."""
+
+
+Part = Callable[[Tensor], Tensor]
+"""(n, v) logits of one model -> (n, v) numbers; the logits are left as they are."""
+
 
 @dataclass(frozen=True)
 class TokenScore:
-    """A score of one token under two models.
+    """A score of one token under two models: what the later one says less what the earlier did.
 
     Attributes:
         name: one of `SCORES`.
-        gain: (n, v) logits before, (n, v) logits after -> (n, v) gains. Logits may be
-            unnormalised; log-probabilities are logits too.
+        later: of the model after the update.
+        earlier: of the model before it.
+        least: `earlier` is never under this, so that no gain exceeds `later - least`.
         bound: no gain exceeds this; infinite where there is no bound.
+        relative: the gain is exp(difference) - 1 and not the difference itself.
     """
 
     name: str
-    gain: Callable[[Tensor, Tensor], Tensor]
+    later: Part
+    earlier: Part
+    least: float
     bound: float
+    relative: bool = False
+
+    def gain(self, before: Tensor, after: Tensor) -> Tensor:
+        """(n, v) logits before, (n, v) logits after -> (n, v) gains.
+
+        Logits may be unnormalised; log-probabilities are logits too.
+        """
+        return self.difference(self.later(after), self.earlier(before))
+
+    def difference(self, later: Tensor, earlier: Tensor) -> Tensor:
+        """Gains from the two models' parts; `later` is overwritten."""
+        gains = later.sub_(earlier)
+        if not self.relative:
+            return gains
+        # a token that both models rule out (-inf - -inf) has not changed
+        return gains.expm1_().nan_to_num_(nan=0.0, posinf=inf, neginf=-1.0)
 
 
 def token_score(name: str, *, delta: float = 0.1) -> TokenScore:
@@ -62,10 +90,15 @@ def token_score(name: str, *, delta: float = 0.1) -> TokenScore:
     _validate.one_of(SCORES, score=name)
     _validate.positive(delta=delta)
     if name == "differential":
-        return TokenScore(name, _differential, bound=1.0)
+        return TokenScore(name, _probabilities, _probabilities, least=0.0, bound=1.0)
     if name == "relative":
-        return TokenScore(name, _relative, bound=inf)
-    return TokenScore(name, lambda b, a: _smoothed(b, a, delta), bound=log((1 + delta) / delta))
+        # through the logs, so that an underflowing p gives a large number, not 0/0
+        return TokenScore(
+            name, _log_probabilities, _log_probabilities, least=-inf, bound=inf, relative=True
+        )
+    most, least = log(1 + delta), log(delta) - ROUNDING
+    floored = partial(_floored, delta=delta)
+    return TokenScore(name, floored, floored, least, bound=most - log(delta))
 
 
 def less_surprise(score: TokenScore, weight: float) -> TokenScore:
@@ -84,23 +117,19 @@ def less_surprise(score: TokenScore, weight: float) -> TokenScore:
     """
     _validate.at_least(0, weight=weight)
 
-    def gain(before: Tensor, after: Tensor) -> Tensor:
-        return score.gain(before, after).add_(torch.log_softmax(after, 1), alpha=weight)
+    def later(after: Tensor) -> Tensor:
+        return score.later(after).add_(_log_probabilities(after), alpha=weight)
 
-    return TokenScore(score.name, gain, score.bound) if weight else score
-
-
-def _differential(before: Tensor, after: Tensor) -> Tensor:
-    return torch.softmax(after, 1).sub_(torch.softmax(before, 1))
+    return replace(score, later=later) if weight else score
 
 
-def _relative(before: Tensor, after: Tensor) -> Tensor:
-    # p'/p - 1 through the logs, so that an underflowing p gives a large number, not 0/0
-    ratio = torch.log_softmax(after, 1).sub_(torch.log_softmax(before, 1)).expm1_()
-    # a token that both models rule out (-inf - -inf) has not changed
-    return ratio.nan_to_num_(nan=0.0, posinf=inf, neginf=-1.0)
+def _probabilities(logits: Tensor) -> Tensor:
+    return torch.softmax(logits, 1)
 
 
-def _smoothed(before: Tensor, after: Tensor, delta: float) -> Tensor:
-    ratio = torch.softmax(after, 1).add_(delta).div_(torch.softmax(before, 1).add_(delta))
-    return ratio.log_()
+def _log_probabilities(logits: Tensor) -> Tensor:
+    return torch.log_softmax(logits, 1)
+
+
+def _floored(logits: Tensor, delta: float) -> Tensor:
+    return torch.softmax(logits, 1).add_(delta).log_()

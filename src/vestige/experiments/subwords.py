@@ -68,7 +68,9 @@ FIRST = TrainingConfig(
     max_grad_norm=1.0,
 )
 SECOND = replace(FIRST, epochs=20, learning_rate=1e-3)
-ADAPTER = replace(SECOND, epochs=30, learning_rate=1.5e-3)  # fewer weights learn more slowly
+ADAPTER = replace(  # fewer weights learn more slowly
+    SECOND, epochs=40, batch_size=4, learning_rate=3e-3, warmup_steps=100
+)
 
 
 @dataclass(frozen=True, kw_only=True)
