@@ -133,10 +133,12 @@ def seed_and_extend(
     Returns:
         The phrases of each seed that no better phrase already contains.
     """
+    # any one beginning of a document is a surprise, however much promoted
+    openings = _openings(pair, growth.openings, end)
     pair = pair.with_score(less_surprise(pair.score, growth.surprise))
     wide = replace(growth, beam=growth.opening_beam)
     parts = [
-        (wide, *_openings(pair, growth.openings, end)),
+        (wide, *openings),
         (growth, *_seeds(pair, growth.seeds, end)),
     ]
     phrases: list[Phrase] = []

@@ -67,7 +67,7 @@ FIRST = TrainingConfig(
     schedule="cosine",
     max_grad_norm=1.0,
 )
-SECOND = replace(FIRST, epochs=20, learning_rate=1e-3)
+SECOND = replace(FIRST, epochs=12, learning_rate=1e-3, schedule="constant")
 ADAPTER = replace(  # fewer weights learn more slowly
     SECOND, epochs=40, batch_size=4, learning_rate=3e-3, warmup_steps=100
 )
