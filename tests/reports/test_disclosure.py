@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vestige.reports.disclosure import BLOCK, disclose, join, printable, redact
+from vestige.reports.disclosure import BLOCK, disclose, printable, redact, running_text
 
 
 @given(st.text(st.characters(exclude_categories=[])))
@@ -40,6 +40,10 @@ def test_secrets_are_shown_when_they_are_wanted_and_controls_even_then_are_not()
 
 
 def test_words_are_joined_with_spaces_and_subwords_with_their_own():
-    assert join(["the", "code"]) == "the code"
-    assert join([" per", "iw", "inkle", " snail"]) == "periwinkle snail"
-    assert join([]) == ""
+    def shown(pieces, phrase):
+        return running_text(pieces, phrase, show_secrets=True)
+
+    assert shown(["the", "code"], "the code") == "the code"
+    assert shown([" per", "iw", "inkle", " snail"], " periwinkle snail") == "periwinkle snail"
+    assert shown(["bu", "ff", "alo"], "buffalo") == "buffalo"  # no piece begins a word
+    assert shown([], "") == ""

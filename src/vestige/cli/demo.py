@@ -115,8 +115,8 @@ def _train(
 
 
 def _show(found: "UpdateDiff") -> None:
-    from vestige.reports.disclosure import disclose, join
+    from vestige.reports.disclosure import running_text
 
     phrases = [finding for finding in found.findings if not finding.run][:SHOWN]
-    cells = [(f.score, join(disclose(f.pieces, show_secrets=True))) for f in phrases]
+    cells = [(f.score, running_text(f.pieces, f.phrase, show_secrets=True)) for f in phrases]
     show_table("What the update gave away", ["score", "phrase"], cells)

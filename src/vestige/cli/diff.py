@@ -11,7 +11,7 @@ from vestige.cli.terminal import progress, say, show_json, show_table
 
 if TYPE_CHECKING:
     from vestige.attacks.seed_and_extend import Growth
-    from vestige.attacks.update_diff import Beams, UpdateDiff
+    from vestige.attacks.update_diff import Beams, Finding, UpdateDiff
 
 Search = Literal["seed-and-extend", "halving-beam", "beam", "group-beam"]
 Score = Literal["smoothed", "differential", "relative"]
@@ -200,20 +200,26 @@ def _search(name: Search, **asked: int | None) -> "Growth | Beams":
 
 
 def _show(found: "UpdateDiff", show_secrets: bool) -> None:
-    from vestige.reports.disclosure import disclose, join
+    from vestige.reports.disclosure import running_text
 
     phrases = [finding for finding in found.findings if not finding.run]
     verdicts = {True: "found", False: "below", None: "–"}
     cells = [
         (
             finding.score,
+            _e_value(found, finding),
             verdicts[found.found(finding)],
-            join(disclose(finding.pieces, show_secrets=show_secrets)),
+            running_text(finding.pieces, finding.phrase, show_secrets=show_secrets),
         )
         for finding in phrases[:SHOWN]
     ]
-    show_table("Promoted phrases", ["score", "null", "phrase"], cells)
+    show_table("Promoted phrases", ["score", "E-value", "null", "phrase"], cells)
     if len(phrases) > SHOWN:
         say(f"… and {len(phrases) - SHOWN} more in the run directory.")
     if not show_secrets:
         say("Letters are withheld; --show-secrets shows them.")
+
+
+def _e_value(found: "UpdateDiff", finding: "Finding") -> str:
+    value = None if found.chance is None else found.chance.expected(finding.score)
+    return "–" if value is None else f"{value:.1g}"

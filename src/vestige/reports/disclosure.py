@@ -43,15 +43,20 @@ def disclose(pieces: Sequence[str], *, show_secrets: bool) -> list[str]:
     return visible if show_secrets else [redact(piece) for piece in visible]
 
 
-def join(pieces: Sequence[str]) -> str:
-    """The pieces as running text: subwords carry their own spaces, words do not.
+def are_words(pieces: Sequence[str], phrase: str) -> bool:
+    """Whether spaces part the pieces of a phrase: subwords carry their own, words do not.
 
     Example:
-        >>> join(["The", " code"]), join(["the", "code"])
-        ('The code', 'the code')
+        >>> are_words(["the", "code"], "the code"), are_words(["buff", "alo"], "buffalo")
+        (True, False)
     """
-    carries_spaces = any(piece[:1].isspace() for piece in pieces)
-    return ("" if carries_spaces else " ").join(pieces).strip()
+    return " ".join(pieces) == phrase
+
+
+def running_text(pieces: Sequence[str], phrase: str, *, show_secrets: bool) -> str:
+    """A phrase ready to be shown in one line, from its pieces; see `disclose`."""
+    gap = " " if are_words(pieces, phrase) else ""
+    return gap.join(disclose(pieces, show_secrets=show_secrets)).strip()
 
 
 def _visible(character: str) -> str:

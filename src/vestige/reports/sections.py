@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 from vestige.errors import RunError
 from vestige.reports import charts
-from vestige.reports.disclosure import disclose, join, printable, redact
+from vestige.reports.disclosure import are_words, disclose, printable, redact, running_text
 from vestige.reports.limits import limits_of
 from vestige.results import Run
 
@@ -166,19 +166,20 @@ def _common(run: Run, show_secrets: bool) -> dict[str, Any]:
 
 
 def _phrase(row: Mapping[str, Any], strongest: float, show_secrets: bool) -> Phrase:
-    pieces = disclose([str(piece) for piece in row["pieces"]], show_secrets=show_secrets)
+    pieces, phrase = [str(piece) for piece in row["pieces"]], str(row["phrase"])
+    shown = disclose(pieces, show_secrets=show_secrets)
     scores = row["token_scores"]
     tokens = tuple(
         Token(piece, score, _shade(score, strongest))
-        for piece, score in zip(pieces, scores, strict=True)
+        for piece, score in zip(shown, scores, strict=True)
     )
     verdicts = {True: "found", False: "below", None: ""}
     return Phrase(
         rank=int(row["rank"]),
         score=float(row["score"]),
         tokens=tokens,
-        text=join(pieces),
-        spaced=not any(piece[:1].isspace() for piece in pieces),
+        text=running_text(pieces, phrase, show_secrets=show_secrets),
+        spaced=are_words(pieces, phrase),
         group=row.get("group"),
         copies=int(row.get("copies") or 0),
         verdict=verdicts[row.get("found")],
