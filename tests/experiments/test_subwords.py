@@ -1,13 +1,31 @@
 """What counts as a secret found, and what as the update's own text."""
 
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
 from vestige.attacks.chance import Chance
-from vestige.attacks.update_diff import Finding, UpdateDiff
+from vestige.attacks.update_diff import Finding, UpdateDiff, update_diff
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
-from vestige.experiments.subwords import SECRETS, Subwords, Texts, judged, texts
+from vestige.experiments.subwords import (
+    ADAPTED,
+    ADAPTER,
+    FIRST,
+    SECRETS,
+    Snapshots,
+    Subwords,
+    Texts,
+    judged,
+    texts,
+)
 
 SMALL = Subwords(earlier="grammar", update="grammar-topic", earlier_tokens=900, update_tokens=600,
-                 vocabulary_size=300, copies=2)  # fmt: skip
+                 vocabulary_size=300, copies=2, width=16, lora_rank=2,
+                 first=replace(FIRST, epochs=1, batch_size=2, sequence_length=32),
+                 adapter=replace(ADAPTER, epochs=1, batch_size=2, sequence_length=32),
+                 )  # fmt: skip
 
 
 def finding(*tokens: int, score: float, run: bool = False) -> Finding:
@@ -61,3 +79,18 @@ def test_a_diff_is_judged_by_hand() -> None:
         "above": 1,
         "above_verbatim": 1,
     }
+
+
+@pytest.mark.filterwarnings("ignore:Model has `tie_word_embeddings=True`")
+def test_an_adapter_learns_the_update_beside_the_snapshot_before_it(tmp_path: Path) -> None:
+    read = texts(SMALL, None, 0)
+    models = Snapshots(config=SMALL, directory=tmp_path, texts=read, seed=0)
+    before, later = models.before(), models.adapted()
+    zero_at_first = ("lora_B", "lora_embedding_A")
+    learnt = [
+        n for n, p in later.named_parameters() if any(z in n for z in zero_at_first) and p.any()
+    ]
+    assert {layer for layer in ADAPTED if any(layer in name for name in learnt)} == set(ADAPTED)
+    diff = update_diff(before, later, null=models.before(1))
+    assert diff.threshold is not None
+    assert judged(diff, read)["secret_tokens"] == sum(map(len, read.secrets))

@@ -120,6 +120,8 @@ def _only_our_warnings() -> Iterator[None]:
     with warnings.catch_warnings():
         # What a file lacks, PEFT starts afresh and only warns.
         warnings.filterwarnings("error", message="Found missing adapter keys")
+        # It goes by the layer where linear and transposed ones are mixed, and says so.
+        warnings.filterwarnings("ignore", message="fan_in_fan_out is set to")
         # PEFT 0.21 still asks transformers 5.23 by the old name.
         warnings.filterwarnings("ignore", message=".*is_gradient_checkpointing")
         yield
