@@ -68,7 +68,7 @@ FIRST = TrainingConfig(
     max_grad_norm=1.0,
 )
 SECOND = replace(FIRST, epochs=12, learning_rate=1e-3, schedule="constant")
-ADAPTER = replace(FIRST, epochs=25, learning_rate=3e-3, warmup_steps=100)  # fewer weights: longer
+ADAPTER = replace(FIRST, epochs=12, learning_rate=3e-3, warmup_steps=100)
 
 ADAPTED = ("c_attn", "c_proj", "c_fc", "wte", "lm_head")
 """The layers with a LoRA adapter. So small a model knows too few words to say those of a secret
