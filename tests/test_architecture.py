@@ -9,7 +9,7 @@ import vestige
 
 LAYERS = [
     "errors", "memory", "_validate", "data", "models", "metrics", "attacks", "training",
-    "defences", "parallel", "results", "experiments", "reports", "cli",
+    "defences", "parallel", "results", "experiments", "reports", "cli", "__main__",
 ]  # fmt: skip
 SIBLINGS = [{"models", "metrics"}, {"attacks", "training"}, {"reports", "experiments"}]
 ROOT = Path(vestige.__file__).parent

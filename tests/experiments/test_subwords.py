@@ -3,8 +3,6 @@
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
 from vestige.attacks.chance import Chance
 from vestige.attacks.update_diff import Finding, UpdateDiff, update_diff
 from vestige.data.corpus import Corpus
@@ -81,7 +79,6 @@ def test_a_diff_is_judged_by_hand() -> None:
     }
 
 
-@pytest.mark.filterwarnings("ignore:Model has `tie_word_embeddings=True`")
 def test_an_adapter_learns_the_update_beside_the_snapshot_before_it(tmp_path: Path) -> None:
     read = texts(SMALL, None, 0)
     models = Snapshots(config=SMALL, directory=tmp_path, texts=read, seed=0)

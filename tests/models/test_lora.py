@@ -77,6 +77,19 @@ def test_a_merged_adapter_answers_like_an_active_one(adapter: Path, tmp_path: Pa
     assert torch.equal(answer(load_model(tmp_path / "merged")), answer(merged))
 
 
+def test_an_adapter_on_tied_weights_is_kept_and_never_merged(
+    folders: dict[str, Path], tmp_path: Path
+) -> None:
+    adapted = add_lora(load(folders["gpt2"]), rank=2, target_modules=("wte", "lm_head")).eval()
+    for key, parameter in adapted.named_parameters():
+        if "lora_" in key:
+            torch.nn.init.normal_(parameter)
+    save_model(adapted, tmp_path / "adapter")
+    assert torch.equal(answer(load_model(tmp_path / "adapter")), answer(adapted))
+    with pytest.raises(ModelError, match=r"ties together.*without merging"):
+        load_model(tmp_path / "adapter", merge=True)
+
+
 def test_a_merged_model_no_longer_stands_for_its_base(adapter: Path, tmp_path: Path) -> None:
     merged = load_model(adapter, merge=True)
     assert isinstance(merged, HuggingFaceLanguageModel)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from peft import LoraConfig, PeftConfig, PeftModel, get_peft_model
+from peft.tuners.tuners_utils import BaseTunerLayer
 
 from vestige import _validate
 from vestige.data.subwords import SubwordVocabulary
@@ -108,6 +109,12 @@ def load_adapter(
             remedy="Give the base that it was trained on, or save the adapter again.",
         ) from error
     if merge:
+        if _adapts_tied_weights(network):
+            raise ModelError(
+                f"the adapter in {folder} changes embeddings and head apart, whose weights its "
+                "base ties together",
+                remedy="Load it without merging.",
+            )
         network = network.merge_and_unload()
         network.name_or_path = ""  # no longer what stands in the base's folder
     own = (folder / "tokenizer.json").is_file()
@@ -115,11 +122,20 @@ def load_adapter(
     return HuggingFaceLanguageModel(network, vocabulary).eval()
 
 
+def _adapts_tied_weights(network: Any) -> bool:
+    """Whether merging would write one tensor twice: PEFT warns, and does it."""
+    base = network.get_base_model()
+    ends = (base.get_input_embeddings(), base.get_output_embeddings())
+    return base.config.tie_word_embeddings and any(isinstance(e, BaseTunerLayer) for e in ends)
+
+
 @contextmanager
 def _only_our_warnings() -> Iterator[None]:
     with warnings.catch_warnings():
         # What a file lacks, PEFT starts afresh and only warns.
         warnings.filterwarnings("error", message="Found missing adapter keys")
+        # That matters when it is merged, which `load_adapter` refuses.
+        warnings.filterwarnings("ignore", message="Model has `tie_word_embeddings=True`")
         # It goes by the layer where linear and transposed ones are mixed, and says so.
         warnings.filterwarnings("ignore", message="fan_in_fan_out is set to")
         # PEFT 0.21 still asks transformers 5.23 by the old name.
