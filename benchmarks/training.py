@@ -5,7 +5,7 @@ on the same random text, in turns; each repeat begins from the same weights. The
 the medians, that of the fastest repeats stands beside it. One thread, timed in its own seconds on
 the CPU: waiting for other programs would drown what is measured.
 
-    python benchmarks/training.py [--repeats 8] [--steps 20] [--device cpu]
+    python benchmarks/training.py [--repeats 16] [--steps 10] [--device cpu]
 
 The last line is JSON: at least 0.95 is wanted.
 """
@@ -77,8 +77,8 @@ def vestige_loop(tokens: np.ndarray, config: TrainingConfig, device: str) -> flo
 def main() -> None:
     """Time both in turns and print one line of JSON."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--repeats", type=int, default=8)
-    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--repeats", type=int, default=16)
+    parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--device", default="cpu")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
