@@ -42,6 +42,14 @@ def test_the_run_says_what_was_asked_and_of_what(shell, workspace, tmp_path):
     assert run["models"]["before"]["sha256"] != run["models"]["after"]["sha256"]
 
 
+def test_an_update_that_promotes_nothing_is_told_in_words(shell, workspace, tmp_path):
+    same = ["diff", workspace / "before", workspace / "before", "--out", tmp_path / "run"]
+    done = shell(*same)
+    assert done.exit_code == 0
+    assert "no phrase that the update promoted" in done.stderr
+    assert "Promoted phrases" not in done.stdout
+
+
 def test_removed_swaps_the_roles(shell, workspace, tmp_path):
     diff(shell, workspace, tmp_path / "a", "--removed")
     swapped = ["diff", workspace / "after", workspace / "before", "--out", tmp_path / "b"]

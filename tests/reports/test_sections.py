@@ -43,6 +43,7 @@ def test_runs_of_one_token_are_counted_apart(saved, diff):
 def test_an_update_without_phrases_has_a_section(saved, diff):
     shown = section(saved(diff([])), show_secrets=True)
     assert shown.phrases == ()
+    assert shown.lede == "The search found no phrase that the update promoted."
     assert shown.chart is None
 
 

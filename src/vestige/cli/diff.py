@@ -203,6 +203,12 @@ def _show(found: "UpdateDiff", show_secrets: bool) -> None:
     from vestige.reports.disclosure import running_text
 
     phrases = [finding for finding in found.findings if not finding.run]
+    if not phrases:
+        say(
+            "The search found no phrase that the update promoted. That proves nothing: "
+            "vestige rank asks for a phrase that you know."
+        )
+        return
     verdicts = {True: "found", False: "below", None: "–"}
     cells = [
         (

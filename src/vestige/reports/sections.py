@@ -198,6 +198,8 @@ def _shade(score: float, strongest: float) -> int:
 
 
 def _diff_lede(phrases: Sequence[Phrase], threshold: float | None) -> str:
+    if not phrases:
+        return "The search found no phrase that the update promoted."
     if threshold is None:
         return (
             f"{len(phrases)} phrases that the update promoted most. No null model was given, so "
