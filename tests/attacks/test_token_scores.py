@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vestige.attacks.token_scores import SCORES, token_score
+from vestige.attacks.token_scores import SCORES, less_surprise, token_score
 
 logits = st.lists(st.floats(-20, 20, width=32), min_size=2, max_size=6)
 
@@ -71,6 +71,17 @@ def test_inputs_are_left_as_they_are():
         token_score(name).gain(before, after)
     assert torch.equal(before, kept[0])
     assert torch.equal(after, kept[1])
+
+
+@pytest.mark.parametrize("name", SCORES)
+def test_surprise_is_taken_from_the_gain(name):
+    before, after = torch.randn(2, 4, 5, generator=torch.Generator().manual_seed(2))
+    score = token_score(name)
+    expected = score.gain(before, after) + 0.4 * after.log_softmax(1)
+    torch.testing.assert_close(less_surprise(score, 0.4).gain(before, after), expected)
+    torch.testing.assert_close(
+        less_surprise(score, 0.0).gain(before, after), expected - 0.4 * after.log_softmax(1)
+    )
 
 
 def test_an_unknown_score_is_refused():

@@ -42,6 +42,8 @@ class TokenScore:
         least: `earlier` is never under this, so that no gain exceeds `later - least`.
         bound: no gain exceeds this; infinite where there is no bound.
         relative: the gain is exp(difference) - 1 and not the difference itself.
+        surprise: what a nat of the later model's surprise costs such a gain; the others have
+            that in `later`.
     """
 
     name: str
@@ -50,6 +52,7 @@ class TokenScore:
     least: float
     bound: float
     relative: bool = False
+    surprise: float = 0.0
 
     def gain(self, before: Tensor, after: Tensor) -> Tensor:
         """(n, v) logits before, (n, v) logits after -> (n, v) gains.
@@ -59,12 +62,12 @@ class TokenScore:
         return self.difference(self.later(after), self.earlier(before))
 
     def difference(self, later: Tensor, earlier: Tensor) -> Tensor:
-        """Gains from the two models' parts; `later` is overwritten."""
-        gains = later.sub_(earlier)
+        """Gains from the two models' parts; `later` may be overwritten."""
         if not self.relative:
-            return gains
+            return later.sub_(earlier)
         # a token that both models rule out (-inf - -inf) has not changed
-        return gains.expm1_().nan_to_num_(nan=0.0, posinf=inf, neginf=-1.0)
+        gains = (later - earlier).expm1_().nan_to_num_(nan=0.0, posinf=inf, neginf=-1.0)
+        return gains.add_(later, alpha=self.surprise) if self.surprise else gains
 
 
 def token_score(name: str, *, delta: float = 0.1) -> TokenScore:
@@ -116,6 +119,9 @@ def less_surprise(score: TokenScore, weight: float) -> TokenScore:
         tensor([[-0.0377, -1.6363]])
     """
     _validate.at_least(0, weight=weight)
+
+    if score.relative:  # its `later` is the logarithm of p' itself
+        return replace(score, surprise=score.surprise + weight)
 
     def later(after: Tensor) -> Tensor:
         return score.later(after).add_(_log_probabilities(after), alpha=weight)
