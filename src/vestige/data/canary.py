@@ -16,10 +16,11 @@ class Canary:
     Attributes:
         phrase: its words, a blank between them.
         pattern: a frequency pattern ("all-low", "low-to-high", "mixed", "high-to-low"),
-            "random" or "given".
+            "random", "coin-flip" or "given".
         frequencies: how often each of its words occurs in the corpus before planting.
         copies: how often it is planted; 0 for a control.
         ids: its tokens, known once it is planted for a vocabulary.
+        user: whose text its copies are; empty where nobody owns it.
     """
 
     phrase: str
@@ -27,6 +28,7 @@ class Canary:
     frequencies: tuple[int, ...]
     copies: int
     ids: tuple[int, ...] = ()
+    user: str = ""
 
     @property
     def planted(self) -> bool:

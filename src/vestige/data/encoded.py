@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from vestige.data.corpus import Corpus
@@ -20,7 +22,7 @@ from vestige.data.vocabulary import Vocabulary
 from vestige.data.whole_file import replacing, write_text
 from vestige.errors import DataError
 
-_FORMAT = "vestige-encoded-1"
+_FORMAT = "vestige-encoded-2"
 _BATCH = 1000
 
 
@@ -32,10 +34,14 @@ class EncodedCorpus:
         tokens: (n,) int32 ids, each document followed by the end-of-text token; mapped from
             disk where the corpus was encoded into a folder.
         offsets: (d + 1,) int64; document i is tokens[offsets[i]:offsets[i + 1]].
+        users: (d,) int32, whose each document is, as a place in `names`; None where nobody said.
+        names: the users, in alphabetical order.
     """
 
     tokens: NDArray[np.int32]
     offsets: NDArray[np.int64]
+    users: NDArray[np.int32] | None = None
+    names: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -70,11 +76,11 @@ def encode(
     batches = _encoded_batches(corpus, vocabulary, progress)
     if directory is None:
         pieces, lengths = zip(*batches, strict=True)
-        return EncodedCorpus(np.concatenate(pieces), _offsets(lengths))
+        return EncodedCorpus(np.concatenate(pieces), _offsets(lengths), *_users(corpus))
     directory = Path(directory)
     identity = {"corpus": corpus.fingerprint(), "vocabulary": vocabulary.fingerprint()}
     if not _holds(directory, identity):
-        _write(directory, batches, identity)
+        _write(directory, batches, identity, *_users(corpus))
     return load_encoded(directory)
 
 
@@ -97,7 +103,12 @@ def load_encoded(directory: Path) -> EncodedCorpus:
         raise _broken(directory / "tokens.npy", "encoded.json tells another number of tokens")
     if len(offsets) - 1 != record.get("documents") or offsets[-1] != len(tokens):
         raise _broken(directory / "offsets.npy", "it does not fit encoded.json and tokens.npy")
-    return EncodedCorpus(tokens, np.array(offsets))
+    if record.get("users") is None:
+        return EncodedCorpus(tokens, np.array(offsets))
+    users, names = _map(directory / "users.npy", np.int32), tuple(map(str, record["users"]))
+    if len(users) != len(offsets) - 1 or not (0 <= users.min() <= users.max() < len(names)):
+        raise _broken(directory / "users.npy", "it does not fit encoded.json and offsets.npy")
+    return EncodedCorpus(tokens, np.array(offsets), np.array(users), names)
 
 
 def _encoded_batches(
@@ -118,10 +129,22 @@ def _offsets(lengths: tuple[NDArray[np.int64], ...]) -> NDArray[np.int64]:
     return np.concatenate([[0], np.cumsum(np.concatenate(lengths))]).astype(np.int64)
 
 
+def _users(corpus: Corpus) -> tuple[NDArray[np.int32] | None, tuple[str, ...]]:
+    """Whose each document is, as places among the users in alphabetical order."""
+    if "user" not in corpus.table.column_names:
+        return None, ()
+    column = corpus.table["user"]
+    names = sorted(pc.unique(column).to_pylist())
+    places = pc.index_in(column, value_set=pa.array(names, type=pa.large_string()))
+    return places.to_numpy().astype(np.int32), tuple(names)
+
+
 def _write(
     directory: Path,
     batches: Iterator[tuple[NDArray[np.int32], NDArray[np.int64]]],
     identity: dict[str, str],
+    users: NDArray[np.int32] | None,
+    names: tuple[str, ...],
 ) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     lengths: list[NDArray[np.int64]] = []
@@ -142,7 +165,16 @@ def _write(
         offsets = _offsets(tuple(lengths))
         np.save(offsets_file, offsets)
         (directory / "encoded.json").unlink(missing_ok=True)
-    record = {"format": _FORMAT, **identity, "tokens": total, "documents": len(offsets) - 1}
+    if users is not None:
+        with replacing(directory / "users.npy") as users_file:
+            np.save(users_file, users)
+    record = {
+        "format": _FORMAT,
+        **identity,
+        "tokens": total,
+        "documents": len(offsets) - 1,
+        "users": None if users is None else list(names),
+    }
     write_text(directory / "encoded.json", json.dumps(record, indent=2))
 
 

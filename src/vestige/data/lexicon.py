@@ -16,6 +16,16 @@ LEVELS = 5
 _SHORTEST = 3
 
 
+def alphabetic_words(words: Iterable[str]) -> list[str]:
+    """Those of some words that consist of three letters or more: what canaries are made of.
+
+    Example:
+        >>> alphabetic_words(["<unk>", "to", "two", "2nd"])
+        ['two']
+    """
+    return [word for word in words if word.isalpha() and len(word) >= _SHORTEST]
+
+
 @dataclass(frozen=True)
 class Lexicon:
     """The words of a vocabulary that occur in a corpus, with their counts.
@@ -56,11 +66,8 @@ class Lexicon:
 
     def alphabetic(self, level: int | None = None) -> list[str]:
         """The words of a quintile, or of all, that consist of three letters or more."""
-        return [
-            word
-            for word in self.counts
-            if word.isalpha() and len(word) >= _SHORTEST and level in (None, self._levels[word])
-        ]
+        words = alphabetic_words(self.counts)
+        return words if level is None else self.listed(words, level)
 
     @cached_property
     def _levels(self) -> dict[str, int]:

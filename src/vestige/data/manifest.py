@@ -120,6 +120,7 @@ class Manifest:
                     "copies": canary.copies,
                     "ids": list(canary.ids),
                     "positions": list(places),
+                    **({"user": canary.user} if canary.user else {}),
                 }
                 for canary, places in zip(self.canaries, self.positions, strict=True)
             ],
@@ -141,7 +142,7 @@ def plant(
         canaries: planted ones and controls, no phrase twice.
         seed: decides the places.
         vocabulary: to record the canaries' ids.
-        user: whose the copies are, in a corpus with users.
+        user: whose the copies of a canary without a user are, in a corpus with users.
 
     Returns:
         (the corpus with the copies at random places, the record).
@@ -187,7 +188,8 @@ def _identified(canary: Canary, vocabulary: Vocabulary) -> Canary:
 
 def _documents(canaries: Sequence[Canary], like: Corpus, user: str) -> Corpus:
     phrases = [canary.phrase for canary in canaries]
-    values = {"text": phrases, "user": [user] * len(phrases), "label": [""] * len(phrases)}
+    users = [canary.user or user for canary in canaries]
+    values = {"text": phrases, "user": users, "label": [""] * len(phrases)}
     return Corpus(pa.table({name: values[name] for name in like.table.column_names}))
 
 
@@ -246,6 +248,7 @@ def _canary(entry: dict[str, Any]) -> Canary:
         frequencies=tuple(entry["frequencies"]),
         copies=entry["copies"],
         ids=tuple(entry["ids"]),
+        user=entry.get("user", ""),
     )
 
 

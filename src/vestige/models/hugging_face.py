@@ -10,6 +10,7 @@ Never runs code from a model's folder and never reads pickle.
 """
 
 import copy
+import inspect
 import socket
 from dataclasses import dataclass
 from pathlib import Path
@@ -92,6 +93,7 @@ class HuggingFaceLanguageModel(LanguageModel):
                 remedy="Give the tokenizer that the model was trained with.",
             )
         self._require_plain_cache()
+        self._takes_positions = "position_ids" in inspect.signature(plain.forward).parameters
         self.separate_head = self._head_is_separate()
         self.training = network.training
 
@@ -100,24 +102,41 @@ class HuggingFaceLanguageModel(LanguageModel):
         return next(self.network.parameters()).device
 
     @property
+    def first_token(self) -> int:
+        """`<bos>`, or `<eos>` without one."""
+        bos: int | None = self.vocabulary.tokenizer.bos_token_id
+        return self.vocabulary.eos_id if bos is None else bos
+
+    @property
     def adapted(self) -> bool:
         """Whether this is an adapter on a base rather than a whole model."""
         return hasattr(self.network, "peft_config")
 
     def forward(self, tokens: Tensor, state: None = None) -> tuple[Tensor, None]:
         """Logits (b, t, v) after each of the tokens (b, t)."""
-        return self.network(input_ids=tokens, use_cache=False).logits, None
+        # Every row has positions of its own, so that an example's gradient can be told from others'.
+        position = torch.arange(tokens.shape[1], device=tokens.device).repeat(len(tokens), 1)
+        placed = {"position_ids": position} if self._takes_positions else {}
+        return self.network(input_ids=tokens, use_cache=False, **placed).logits, None
+
+    def body(self, tokens: Tensor, state: None = None) -> tuple[Tensor, None]:
+        """The last hidden vectors, (b, t, h), after each of the tokens (b, t)."""
+        return self._body()(input_ids=tokens, use_cache=False).last_hidden_state, None
+
+    def predict(self, hidden: Tensor) -> Tensor:
+        """Logits (..., v) of what `body` gives, where `separate_head` says that this is all."""
+        logits: Tensor = self._head()(hidden)
+        return logits
 
     @torch.no_grad()
     def start(self, n: int, *, anywhere: bool = False) -> CacheState:
-        """n rows at the beginning of a text: they have read `<bos>`, or `<eos>` without one."""
+        """n rows at the beginning of a text: they have read `first_token`."""
         rows = n if anywhere else 1
         empty = torch.empty(rows, 0, device=self.device)
         state = CacheState(tuple(DynamicCache(config=self.settings).layers), empty, 0)
         if anywhere:
             return state
-        bos = self.vocabulary.tokenizer.bos_token_id
-        first = torch.tensor([self.vocabulary.eos_id if bos is None else bos], device=self.device)
+        first = torch.tensor([self.first_token], device=self.device)
         return self.advance(state, first)[torch.zeros(n, dtype=torch.int64, device=self.device)]
 
     @torch.no_grad()

@@ -94,6 +94,7 @@ class LSTMLanguageModel(LanguageModel):
 
     architecture: ClassVar[str] = "lstm"
     carries_state: ClassVar[bool] = True
+    separate_head: bool = True
 
     def __init__(self, vocabulary: Vocabulary, config: LSTMConfig | None = None) -> None:
         super().__init__()
@@ -124,11 +125,21 @@ class LSTMLanguageModel(LanguageModel):
         Returns:
             (b, t, v) logits and the state after the last token, still in the graph.
         """
+        hidden, after = self.body(tokens, state)
+        return self.predict(hidden), after
+
+    def body(self, tokens: Tensor, state: LSTMState | None = None) -> tuple[Tensor, LSTMState]:
+        """What the head reads after each token, (b, t, hidden_size), and the state."""
         inputs = functional.dropout(self.embedding(tokens), self.config.dropout_in, self.training)
         before = None if state is None else (state.hidden, state.cell)
         outputs, (hidden, cell) = self.lstm(inputs, before)
         outputs = functional.dropout(outputs, self.config.dropout_out, self.training)
-        return self.head(outputs), LSTMState(hidden, cell)
+        return outputs, LSTMState(hidden, cell)
+
+    def predict(self, hidden: Tensor) -> Tensor:
+        """Logits (..., v) of what `body` gives."""
+        logits: Tensor = self.head(hidden)
+        return logits
 
     @torch.no_grad()
     def start(self, n: int, *, anywhere: bool = False) -> LSTMState:

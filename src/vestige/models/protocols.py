@@ -74,6 +74,25 @@ class NextToken(Protocol):
         ...
 
 
+@runtime_checkable
+class TwoParts(Protocol):
+    """A network whose body and head can be asked apart: `forward` is head after body.
+
+    Attributes:
+        separate_head: False where the logits are more than the head of the body's output.
+    """
+
+    separate_head: bool
+
+    def body(self, tokens: Tensor, state: Any = None) -> tuple[Tensor, Any]:
+        """What the head reads, (b, t, h), after each of the tokens (b, t), and the state."""
+        ...
+
+    def predict(self, hidden: Tensor) -> Tensor:
+        """Logits (..., v) of hidden vectors (..., h)."""
+        ...
+
+
 class LanguageModel(nn.Module, ABC):
     """A network with two faces: `forward` for training, `NextToken` for attacks.
 
@@ -94,6 +113,11 @@ class LanguageModel(nn.Module, ABC):
     @property
     @abstractmethod
     def device(self) -> torch.device: ...
+
+    @property
+    def first_token(self) -> int:
+        """What `start` has read: the token before a text's first."""
+        return self.vocabulary.eos_id
 
     @abstractmethod
     def forward(self, tokens: Tensor, state: Any = None) -> tuple[Tensor, Any]:

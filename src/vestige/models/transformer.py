@@ -96,6 +96,7 @@ class CausalTransformer(LanguageModel):
 
     architecture: ClassVar[str] = "transformer"
     carries_state: ClassVar[bool] = False
+    separate_head: bool = True
 
     def __init__(self, vocabulary: Vocabulary, config: TransformerConfig | None = None) -> None:
         super().__init__()
@@ -123,8 +124,17 @@ class CausalTransformer(LanguageModel):
         Raises:
             ValueError: t is larger than max_length.
         """
-        hidden, _ = self._read(tokens, None)
-        return self.head(hidden), None
+        hidden, _ = self.body(tokens)
+        return self.predict(hidden), None
+
+    def body(self, tokens: Tensor, state: None = None) -> tuple[Tensor, None]:
+        """What the head reads after each token, (b, t, hidden_size)."""
+        return self._read(tokens, None)[0], None
+
+    def predict(self, hidden: Tensor) -> Tensor:
+        """Logits (..., v) of what `body` gives."""
+        logits: Tensor = self.head(hidden)
+        return logits
 
     @torch.no_grad()
     def start(self, n: int, *, anywhere: bool = False) -> TransformerState:
@@ -168,7 +178,8 @@ class CausalTransformer(LanguageModel):
                 f"(its beginning counts as one), got {end}"
             )
         position = torch.arange(before, end, device=tokens.device)
-        hidden = self.embedding(tokens) + self.positions(position)
+        # Every row has positions of its own, so that an example's gradient can be told from others'.
+        hidden = self.embedding(tokens) + self.positions(position.repeat(len(tokens), 1))
         hidden = functional.dropout(hidden, self.config.dropout, self.training)
         cache = []
         for layer, block in enumerate(self.blocks):

@@ -1,4 +1,4 @@
-"""From one long stream of ids to batches of windows.
+"""What a training reads, batch after batch; and one long stream of ids as batches of windows.
 
 Models that carry a state read the stream in `batch_size` contiguous rows, window after window
 (truncated back-propagation through time, Zaremba et al. 2014, section 4.1). Models that do not
@@ -8,6 +8,7 @@ read the same stream as independent windows, shuffled anew every epoch.
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -22,15 +23,58 @@ IGNORED = -100
 
 @dataclass(frozen=True)
 class Batch:
-    """Windows read side by side.
+    """Windows, or sequences, read side by side.
 
     Attributes:
         inputs: int64 (b, t) token ids.
         targets: int64 (b, t), the token after each input; IGNORED where there is none.
+        padding: how many targets are IGNORED.
+        lengths: int64 (b,) tokens of each row before its padding; None: all t.
+        users: int64 (b,) whose each row is; None where nobody said.
     """
 
     inputs: Tensor
     targets: Tensor
+    padding: int = 0
+    lengths: Tensor | None = None
+    users: Tensor | None = None
+
+    @property
+    def tokens(self) -> int:
+        """Targets that count."""
+        return self.targets.numel() - self.padding
+
+    def select(self, rows: Tensor) -> "Batch":
+        """Some rows, an int64 (k,) index, without the columns that none of them needs."""
+        lengths = None if self.lengths is None else self.lengths[rows]
+        width = self.inputs.shape[1] if lengths is None else int(lengths.max())
+        targets = self.targets[rows, :width]
+        return Batch(
+            inputs=self.inputs[rows, :width],
+            targets=targets,
+            padding=0 if lengths is None else targets.numel() - int(lengths.sum()),
+            lengths=lengths,
+            users=None if self.users is None else self.users[rows],
+        )
+
+
+class Batches(Protocol):
+    """What the training loop reads: epochs of batches, the same for the same seed.
+
+    Attributes:
+        carries: rows follow on from batch to batch, so that a state is handed on.
+    """
+
+    @property
+    def carries(self) -> bool: ...
+
+    def __len__(self) -> int:
+        """Batches in an epoch."""
+        ...
+
+    def epoch(self, seed: int, number: int, *, first: int = 0) -> Iterator[Batch]:
+        """The batches of epoch `number`, from batch `first` on."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -65,6 +109,11 @@ class Windows:
         if self.contiguous:
             return math.ceil(self._row_length / self.sequence_length)
         return math.ceil(self._count / self.batch_size)
+
+    @property
+    def carries(self) -> bool:
+        """Rows follow on from batch to batch."""
+        return self.contiguous
 
     @property
     def _row_length(self) -> int:
@@ -117,5 +166,7 @@ def every_token(
         window = tokens[np.minimum(index, last)].astype(np.int64)
         targets = np.where(index[:, 1:] <= last, window[:, 1:], IGNORED)
         yield Batch(
-            torch.from_numpy(window[:, :-1]).to(device), torch.from_numpy(targets).to(device)
+            torch.from_numpy(window[:, :-1]).to(device),
+            torch.from_numpy(targets).to(device),
+            padding=int((targets == IGNORED).sum()),
         )

@@ -27,6 +27,7 @@ from vestige.data.encoded import EncodedCorpus
 from vestige.errors import TrainingError
 from vestige.models.protocols import LanguageModel
 from vestige.training.history import EpochRecord
+from vestige.training.steps import Learns
 
 IDENTITY, CHECKPOINT = "training.json", "checkpoint.safetensors"
 HISTORY, LOG, MODEL = "history.json", "log.jsonl", "model"
@@ -38,12 +39,13 @@ class Position:
 
     Attributes:
         step: steps taken.
-        loss: float64 scalar, the summed loss of this epoch's tokens, in nats.
+        loss: float64 scalar, the summed loss of the tokens since the last evaluation, in nats.
         tokens: how many that were.
         state: what the model carries into the next window; None at the start of an epoch.
-        epochs: records of the finished epochs.
-        best: the weights of the best epoch so far; empty without validation data.
+        epochs: records of the evaluations so far.
+        best: the weights of the best record so far; empty without validation data.
         stopped: a StopFn has ended the training.
+        seconds: of learning since the last evaluation.
     """
 
     step: int
@@ -53,6 +55,7 @@ class Position:
     epochs: tuple[EpochRecord, ...]
     best: Mapping[str, Tensor]
     stopped: bool = False
+    seconds: float = 0.0
 
 
 def weights(model: LanguageModel) -> dict[str, Tensor]:
@@ -69,7 +72,11 @@ def restore(model: LanguageModel, kept: Mapping[str, Tensor]) -> None:
 
 
 def save(
-    directory: Path, position: Position, model: LanguageModel, optimizer: torch.optim.Optimizer
+    directory: Path,
+    position: Position,
+    model: LanguageModel,
+    optimizer: torch.optim.Optimizer,
+    step: object,
 ) -> None:
     """Replace the checkpoint, at once."""
     tensors = {f"model.{name}": tensor for name, tensor in weights(model).items()}
@@ -77,6 +84,8 @@ def save(
     tensors |= {f"state.{name}": tensor for name, tensor in _tensors(position.state).items()}
     for index, moments in optimizer.state_dict()["state"].items():
         tensors |= {f"optimizer.{index}.{name}": moments[name] for name in moments}
+    if isinstance(step, Learns):
+        tensors |= {f"step.{name}": tensor for name, tensor in step.tensors().items()}
     tensors["loss"] = position.loss
     tensors["chance.cpu"] = torch.get_rng_state()
     if model.device.type == "cuda":
@@ -85,6 +94,7 @@ def save(
         "step": position.step,
         "tokens": position.tokens,
         "stopped": position.stopped,
+        "seconds": position.seconds,
         "epochs": [asdict(record) for record in position.epochs],
     }
     held = {name: tensor.contiguous() for name, tensor in tensors.items()}
@@ -100,9 +110,9 @@ def save(
 
 
 def load(
-    directory: Path, model: LanguageModel, optimizer: torch.optim.Optimizer
+    directory: Path, model: LanguageModel, optimizer: torch.optim.Optimizer, step: object
 ) -> Position | None:
-    """Put model, optimizer and chance back where the checkpoint left them.
+    """Put model, optimizer, step and chance back where the checkpoint left them.
 
     Returns:
         The position, or None when the training was interrupted before its first checkpoint.
@@ -121,6 +131,8 @@ def load(
             tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
         restore(model, _under("model", tensors))
         _load_optimizer(optimizer, _under("optimizer", tensors))
+        if isinstance(step, Learns):
+            step.restore(_under("step", tensors))
         torch.set_rng_state(tensors["chance.cpu"])
         if model.device.type == "cuda" and "chance.cuda" in tensors:
             torch.cuda.set_rng_state(tensors["chance.cuda"], model.device)
@@ -132,6 +144,7 @@ def load(
             epochs=tuple(EpochRecord(**record) for record in facts["epochs"]),
             best={k: v.to(model.device) for k, v in _under("best", tensors).items()},
             stopped=facts["stopped"],
+            seconds=facts["seconds"],
         )
     except (SafetensorError, OSError, KeyError, TypeError, ValueError, RuntimeError) as error:
         raise TrainingError(

@@ -2,9 +2,11 @@
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from vestige import _validate
+
+Batching = Literal["stream", "documents", "users", "poisson", "poisson-users"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +28,12 @@ class TrainingConfig:
         max_grad_norm: the gradient's L2 norm is cut to this; None leaves it alone.
         precision: "auto", "float32" or "bfloat16" (see `precision.choose_precision`).
         checkpoint_every: steps between two checkpoints; each epoch ends with one as well.
+        batching: "stream" reads all documents as one text; the others read each by itself, at
+            most `sequence_length` tokens at a time: "documents" in batches of any users, "users"
+            in batches of one user, "poisson" by a lot for every sequence and "poisson-users" by
+            a lot for every user, `batch_size` of them expected (see `sequences`).
+        evaluate_every: steps between two evaluations, where an epoch is too long to wait; None:
+            at the end of each epoch only.
 
     Raises:
         ValueError: a value is out of range.
@@ -44,6 +52,8 @@ class TrainingConfig:
     max_grad_norm: float | None = 5.0
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     checkpoint_every: int = 500
+    batching: Batching = "stream"
+    evaluate_every: int | None = None
 
     def __post_init__(self) -> None:
         _validate.at_least(1, epochs=self.epochs, batch_size=self.batch_size)
@@ -55,6 +65,9 @@ class TrainingConfig:
         _validate.one_of(("adam", "sgd"), optimizer=self.optimizer)
         _validate.one_of(("constant", "step", "cosine"), schedule=self.schedule)
         _validate.one_of(("auto", "float32", "bfloat16"), precision=self.precision)
+        _validate.one_of(get_args(Batching), batching=self.batching)
+        if self.evaluate_every is not None:
+            _validate.at_least(1, evaluate_every=self.evaluate_every)
         if self.max_grad_norm is not None:
             _validate.positive(max_grad_norm=self.max_grad_norm)
 

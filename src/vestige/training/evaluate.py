@@ -3,7 +3,9 @@
 import math
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch.nn.functional import cross_entropy
 
 from vestige import _validate
@@ -11,6 +13,7 @@ from vestige.data.encoded import EncodedCorpus
 from vestige.errors import TrainingError
 from vestige.models.protocols import LanguageModel
 from vestige.training.batches import IGNORED, every_token
+from vestige.training.sequences import Sequences
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +66,76 @@ def evaluate(
         loss += cross_entropy(logits, targets, ignore_index=IGNORED, reduction="sum")
         right += (logits.argmax(1) == targets).sum()
     model.train(was_training)
-    tokens = len(data.tokens) - 1
-    mean = loss.item() / tokens
+    return _evaluation(loss.item(), int(right.item()), len(data.tokens) - 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DocumentScores:
+    """What a model scores on each of d documents, read one by one.
+
+    Attributes:
+        loss: float64 (d,) summed negative log-probability, in nats.
+        right: int64 (d,) tokens that were the model's first choice.
+        tokens: int64 (d,) predicted tokens, the end of the text counted; 0 for an empty document.
+    """
+
+    loss: NDArray[np.float64]
+    right: NDArray[np.int64]
+    tokens: NDArray[np.int64]
+
+
+def evaluate_documents(
+    model: LanguageModel, data: EncodedCorpus, *, batch_size: int = 64, sequence_length: int = 64
+) -> Evaluation:
+    """Perplexity and accuracy over all tokens of documents that are read one by one.
+
+    Raises:
+        TrainingError: there is nothing to predict.
+    """
+    scores = score_documents(model, data, batch_size=batch_size, sequence_length=sequence_length)
+    return _evaluation(
+        float(scores.loss.sum()), int(scores.right.sum()), int(scores.tokens.sum())
+    )
+
+
+@torch.no_grad()
+def score_documents(
+    model: LanguageModel, data: EncodedCorpus, *, batch_size: int = 64, sequence_length: int = 64
+) -> DocumentScores:
+    """Score every token of every document in float32, none of them knowing another document.
+
+    Args:
+        model: anything that was trained on documents, or on a stream of them.
+        data: the documents.
+        batch_size: pieces read together; they are sorted by length, so that little is padding.
+        sequence_length: tokens of a piece: longer documents are read in several, each from the
+            beginning of a text.
+
+    Raises:
+        TrainingError: no document has a word in it.
+    """
+    sequences = Sequences.of(data, length=sequence_length)
+    loss, right = np.zeros(len(data)), np.zeros(len(data), np.int64)
+    order = np.argsort(sequences.lengths, kind="stable")
+    was_training = model.training
+    model.eval()
+    for begin in range(0, len(order), batch_size):
+        chosen = order[begin : begin + batch_size]
+        batch = sequences.batch(chosen, model.first_token, model.device)
+        logits = model(batch.inputs, None)[0].float()
+        losses = cross_entropy(
+            logits.flatten(0, 1), batch.targets.flatten(), ignore_index=IGNORED, reduction="none"
+        )
+        documents, shape = sequences.documents[chosen], batch.targets.shape
+        np.add.at(loss, documents, losses.view(shape).double().sum(1).cpu().numpy())
+        np.add.at(right, documents, (logits.argmax(2) == batch.targets).sum(1).cpu().numpy())
+    model.train(was_training)
+    tokens = np.zeros(len(data), np.int64)
+    np.add.at(tokens, sequences.documents, sequences.lengths)
+    return DocumentScores(loss=loss, right=right, tokens=tokens)
+
+
+def _evaluation(loss: float, right: int, tokens: int) -> Evaluation:
+    mean = loss / tokens
     perplexity = math.exp(mean) if mean < 700 else mean + math.inf  # NaN stays NaN
-    return Evaluation(perplexity=perplexity, accuracy=right.item() / tokens, tokens=tokens)
+    return Evaluation(perplexity=perplexity, accuracy=right / tokens, tokens=tokens)

@@ -1,32 +1,60 @@
-"""What a training went through, epoch by epoch."""
+"""What a training went through, from evaluation to evaluation."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 
 @dataclass(frozen=True, kw_only=True)
 class EpochRecord:
-    """One pass over the data.
+    """One pass over the data, or the part of one up to an evaluation.
 
     Attributes:
-        epoch: counted from 1.
+        epoch: passes over the data so far; a whole number at the end of each.
         step: steps taken by its end.
         learning_rate: of its last step.
-        perplexity: on the training data, while training (dropout on, weights moving).
-        validation_perplexity: after the epoch; None without validation data.
+        perplexity: on the training data, while training (dropout on, weights moving); None where
+            no lot drew anything.
+        validation_perplexity: after it; None without validation data.
         validation_accuracy: of the next word, likewise.
+        tokens: learnt in it.
+        seconds: that this took, evaluation left out. Two runs of one training agree in all else.
     """
 
-    epoch: int
+    epoch: float
     step: int
     learning_rate: float
-    perplexity: float
+    perplexity: float | None
     validation_perplexity: float | None
     validation_accuracy: float | None
+    tokens: int = 0
+    seconds: float = field(default=0.0, compare=False)
 
 
 StopFn = Callable[[Sequence[EpochRecord]], bool]
-"""The second door for a defence: asked after each epoch, True ends the training."""
+"""The second door for a defence: asked after each evaluation, True ends the training."""
+
+
+@dataclass(frozen=True)
+class StopAtPerplexity:
+    """Ends a training once its validation perplexity is low enough: models of equal utility.
+
+    Attributes:
+        perplexity: at or below which it ends.
+
+    Raises:
+        ValueError: it is not above 1, which no perplexity goes below.
+    """
+
+    perplexity: float
+
+    def __post_init__(self) -> None:
+        if not self.perplexity > 1:
+            raise ValueError(f"perplexity must be above 1, got {self.perplexity}")
+
+    def __call__(self, records: Sequence[EpochRecord]) -> bool:
+        reached = records[-1].validation_perplexity
+        return reached is not None and reached <= self.perplexity
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,26 +62,46 @@ class TrainingHistory:
     """A finished training.
 
     Attributes:
-        epochs: one record an epoch.
-        best_epoch: the epoch, from 1, whose weights were kept: the lowest validation perplexity,
+        epochs: one record an evaluation.
+        best_epoch: the record, from 1, whose weights were kept: the lowest validation perplexity,
             or the last without validation data.
         stopped: a StopFn ended it before its last epoch.
+        peak_memory_mib: what the training took at most, above what was there before it; None
+            where nobody can say, or where it was resumed and its beginning is not known.
     """
 
     epochs: tuple[EpochRecord, ...]
     best_epoch: int
     stopped: bool
+    peak_memory_mib: float | None = field(default=None, compare=False)
 
-    def summary(self) -> dict[str, object]:
-        """The kept epoch, as one row of a table."""
-        return {**asdict(self.epochs[self.best_epoch - 1]), "stopped": self.stopped}
+    def summary(self) -> dict[str, Any]:
+        """The kept record as one row of a table, with what the whole training cost."""
+        return {
+            **asdict(self.epochs[self.best_epoch - 1]),
+            "stopped": self.stopped,
+            **self.cost(),
+        }
 
-    def rows(self) -> list[dict[str, object]]:
-        """One row an epoch."""
+    def cost(self) -> dict[str, Any]:
+        """Steps, tokens and seconds in all, tokens a second, seconds an epoch, memory."""
+        seconds = sum(record.seconds for record in self.epochs)
+        tokens = sum(record.tokens for record in self.epochs)
+        return {
+            "steps": self.epochs[-1].step,
+            "tokens": tokens,
+            "seconds": seconds,
+            "tokens_per_second": tokens / seconds if seconds else None,
+            "seconds_per_epoch": seconds / self.epochs[-1].epoch,
+            "peak_memory_mib": self.peak_memory_mib,
+        }
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One row an evaluation."""
         return [asdict(record) for record in self.epochs]
 
 
 def best_epoch(epochs: Sequence[EpochRecord]) -> int:
-    """The first epoch of the lowest validation perplexity; the last where there is none."""
+    """The first record of the lowest validation perplexity; the last where there is none."""
     scores = [r.validation_perplexity for r in epochs if r.validation_perplexity is not None]
     return 1 + scores.index(min(scores)) if scores else len(epochs)

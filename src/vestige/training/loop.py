@@ -9,8 +9,9 @@ import json
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, is_dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -19,16 +20,19 @@ from vestige.errors import TrainingError
 from vestige.models.checkpoints import save_model
 from vestige.models.protocols import LanguageModel
 from vestige.training import checkpoint
-from vestige.training.batches import Windows
+from vestige.training.batches import Batches, Windows
 from vestige.training.checkpoint import Position
 from vestige.training.config import TrainingConfig, learning_rate
-from vestige.training.evaluate import evaluate
+from vestige.training.evaluate import Evaluation, evaluate, evaluate_documents
 from vestige.training.history import EpochRecord, StopFn, TrainingHistory, best_epoch
+from vestige.training.peak_memory import PeakMemory
 from vestige.training.precision import choose_precision
-from vestige.training.steps import StepFn, plain_step
+from vestige.training.sequences import Draw, SequenceBatches, Sequences
+from vestige.training.steps import Measures, StepFn, plain_step
 
 __all__ = [
     "EpochRecord",
+    "ObserveFn",
     "ProgressFn",
     "StepFn",
     "StopFn",
@@ -41,6 +45,10 @@ __all__ = [
 ProgressFn = Callable[[int, int, float, float], None]
 """Told every few steps: step, steps in all, mean loss since last told, tokens per second."""
 
+ObserveFn = Callable[[LanguageModel, EpochRecord], None]
+"""Shown the model, in evaluation mode, after each evaluation; it must leave it as it is, and is
+shown the same again where a training goes on from an earlier checkpoint."""
+
 REPORT_EVERY = 10
 """Steps between two looks at the loss: each makes an accelerator wait."""
 
@@ -50,7 +58,7 @@ class _Run:
     """What stays the same from the first step to the last."""
 
     model: LanguageModel
-    windows: Windows
+    batches: Batches
     validation: EncodedCorpus | None
     config: TrainingConfig
     directory: Path | None
@@ -58,10 +66,18 @@ class _Run:
     step: StepFn
     stop: StopFn
     progress: ProgressFn | None
+    observe: ObserveFn | None
 
     @property
     def steps(self) -> int:
-        return self.config.epochs * len(self.windows)
+        return self.config.epochs * len(self.batches)
+
+    def pause(self, step: int) -> int:
+        """The step after which the model is next evaluated."""
+        size = len(self.batches)
+        end = (step // size + 1) * size
+        every = self.config.evaluate_every
+        return end if every is None else min(end, (step // every + 1) * every)
 
 
 def train(  # noqa: PLR0913 - a defence's two doors come on top of eight
@@ -75,8 +91,9 @@ def train(  # noqa: PLR0913 - a defence's two doors come on top of eight
     stop: StopFn | None = None,
     resume: bool = False,
     progress: ProgressFn | None = None,
+    observe: ObserveFn | None = None,
 ) -> TrainingHistory:
-    """Train a model in place, on the device where it is; it ends with its best epoch's weights.
+    """Train a model in place, on the device where it is; it ends with its best record's weights.
 
     Same model, data, configuration and machine give the same bits, interrupted or not. The
     caller's random numbers are left as they were.
@@ -85,15 +102,16 @@ def train(  # noqa: PLR0913 - a defence's two doors come on top of eight
         model: what is trained; parameters with requires_grad off stay as they are.
         data: the text.
         config: how.
-        validation: text that decides which epoch is best; without it the last is.
+        validation: text that decides which record is best; without it the last is.
         directory: where checkpoints, history, log and at last `model/` are written.
         step: how a batch becomes a gradient; a `plain_step` unless a defence enters here.
-        stop: asked after each epoch with all records so far; True ends the training.
+        stop: asked after each evaluation with all records so far; True ends the training.
         resume: go on with the training in `directory`, if it holds one.
         progress: told every few steps.
+        observe: shown the model after each evaluation.
 
     Returns:
-        One record an epoch.
+        One record an evaluation.
 
     Raises:
         TrainingError: the data is too short, the loss is no longer finite, `directory` holds a
@@ -102,13 +120,11 @@ def train(  # noqa: PLR0913 - a defence's two doors come on top of eight
     """
     if resume and directory is None:
         raise ValueError("resume must come with the directory of a training, got directory=None")
-    windows = Windows(
-        data.tokens, config.batch_size, config.sequence_length, model.carries_state, model.device
-    )
+    memory = PeakMemory(model.device)
     precision = choose_precision(config.precision, model.device)
     run = _Run(
         model=model,
-        windows=windows,
+        batches=batches_of(data, model, config),
         validation=validation,
         config=config,
         directory=directory,
@@ -116,13 +132,15 @@ def train(  # noqa: PLR0913 - a defence's two doors come on top of eight
         step=step or plain_step(max_grad_norm=config.max_grad_norm, precision=precision),
         stop=stop or _never,
         progress=progress,
+        observe=observe,
     )
+    resumed = directory is not None and (directory / checkpoint.CHECKPOINT).exists()
     if directory is not None:
         settings = {
             "config": asdict(config),
             "precision": str(precision),
-            "step": _name(run.step),
-            "stop": _name(run.stop),
+            "step": _described(run.step),
+            "stop": _described(run.stop),
         }
         asked = checkpoint.identity(model, data, validation, settings)
         checkpoint.open_directory(directory, asked, resume=resume)
@@ -131,14 +149,32 @@ def train(  # noqa: PLR0913 - a defence's two doors come on top of eight
         torch.manual_seed(config.seed)
         position = _run(run)
     return TrainingHistory(
-        epochs=position.epochs, best_epoch=best_epoch(position.epochs), stopped=position.stopped
+        epochs=position.epochs,
+        best_epoch=best_epoch(position.epochs),
+        stopped=position.stopped,
+        peak_memory_mib=None if resumed else memory.mib(),
     )
+
+
+def batches_of(data: EncodedCorpus, model: LanguageModel, config: TrainingConfig) -> Batches:
+    """What a training of this configuration reads, as its `batching` says."""
+    if config.batching == "stream":
+        return Windows(
+            data.tokens,
+            config.batch_size,
+            config.sequence_length,
+            model.carries_state,
+            model.device,
+        )
+    sequences = Sequences.of(data, length=config.sequence_length)
+    draw: Draw = config.batching
+    return SequenceBatches(sequences, config.batch_size, draw, model.first_token, model.device)
 
 
 def _run(run: _Run) -> Position:
     position = None
     if run.directory is not None:
-        position = checkpoint.load(run.directory, run.model, run.optimizer)
+        position = checkpoint.load(run.directory, run.model, run.optimizer, run.step)
         if not (run.directory / checkpoint.MODEL).exists():  # it is written last: the rest is whole
             checkpoint.cut_log(run.directory, 0 if position is None else position.step)
             if position is not None:  # a kill may have come between checkpoint and history
@@ -147,7 +183,7 @@ def _run(run: _Run) -> Position:
         zero = torch.zeros((), dtype=torch.float64, device=run.model.device)
         position = Position(step=0, loss=zero, tokens=0, state=None, epochs=(), best={})
     while position.step < run.steps and not position.stopped:
-        position = _close_epoch(run, _read_epoch(run, position))
+        position = _evaluate(run, _learn(run, position))
     if position.best:
         checkpoint.restore(run.model, position.best)
     run.model.eval()
@@ -156,58 +192,73 @@ def _run(run: _Run) -> Position:
     return position
 
 
-def _read_epoch(run: _Run, position: Position) -> Position:
-    """The steps from a position to the end of its epoch."""
-    model, optimizer, size = run.model.train(), run.optimizer, len(run.windows)
+def _learn(run: _Run, position: Position) -> Position:
+    """The steps from a position to the next evaluation."""
+    model, optimizer, size = run.model.train(), run.optimizer, len(run.batches)
     step, tokens, state = position.step, position.tokens, position.state
-    loss, told = position.loss.clone(), _Told(position)
+    loss, told, pause = position.loss.clone(), _Told(position), run.pause(position.step)
     epoch, first = divmod(step, size)
-    for batch in run.windows.epoch(run.config.seed, epoch, first=first):
+    before, began = position.seconds, time.perf_counter()
+    for batch in run.batches.epoch(run.config.seed, epoch, first=first):
         rate = learning_rate(run.config, step, steps_per_epoch=size)
         for group in optimizer.param_groups:
             group["lr"] = rate
         mean, carried = run.step(model, batch, state)
         optimizer.step()
-        state = carried if model.carries_state else None
-        step, tokens = step + 1, tokens + batch.targets.numel()
-        loss += mean.double() * batch.targets.numel()
-        if step % REPORT_EVERY == 0 or step % size == 0:
+        state = carried if run.batches.carries else None
+        step, tokens = step + 1, tokens + batch.tokens
+        loss += mean.double() * batch.tokens
+        if step % REPORT_EVERY == 0 or step == pause:
             told.tell(run, step, tokens, loss.item(), rate)
-        if step % run.config.checkpoint_every == 0 and step % size:
-            position = replace(position, step=step, loss=loss, tokens=tokens, state=state)
+        if step == pause:
+            break
+        if step % run.config.checkpoint_every == 0:
+            position = replace(
+                position,
+                step=step,
+                loss=loss,
+                tokens=tokens,
+                state=state,
+                seconds=before + time.perf_counter() - began,
+            )
             _save(run, position)
-    return replace(position, step=step, loss=loss, tokens=tokens, state=None)
+    return replace(
+        position,
+        step=step,
+        loss=loss,
+        tokens=tokens,
+        state=state if step % size else None,
+        seconds=before + time.perf_counter() - began,
+    )
 
 
-def _close_epoch(run: _Run, position: Position) -> Position:
+def _evaluate(run: _Run, position: Position) -> Position:
     """Evaluate, remember the best weights, ask whether to stop, write it all down."""
-    scores = None
-    if run.validation is not None:
-        scores = evaluate(
-            run.model,
-            run.validation,
-            batch_size=run.config.batch_size,
-            sequence_length=run.config.sequence_length,
-        )
-        if math.isnan(scores.perplexity):
-            raise _not_finite(run, position.step)
-    size = len(run.windows)
+    scores = _scores(run)
+    if scores is not None and math.isnan(scores.perplexity):
+        raise _not_finite(run, position.step)
+    size, tokens = len(run.batches), position.tokens
     record = EpochRecord(
-        epoch=position.step // size,
+        epoch=position.step / size if position.step % size else position.step // size,
         step=position.step,
         learning_rate=learning_rate(run.config, position.step - 1, steps_per_epoch=size),
-        perplexity=math.exp(min(position.loss.item() / position.tokens, 700)),
+        perplexity=math.exp(min(position.loss.item() / tokens, 700)) if tokens else None,
         validation_perplexity=None if scores is None else scores.perplexity,
         validation_accuracy=None if scores is None else scores.accuracy,
+        tokens=tokens,
+        seconds=position.seconds,
     )
     epochs = (*position.epochs, record)
     best = position.best
     if scores is not None and best_epoch(epochs) == len(epochs):
         best = {name: tensor.clone() for name, tensor in checkpoint.weights(run.model).items()}
+    if run.observe is not None:
+        run.observe(run.model.eval(), record)
     position = replace(
         position,
         loss=torch.zeros_like(position.loss),
         tokens=0,
+        seconds=0.0,
         epochs=epochs,
         best=best,
         stopped=position.step < run.steps and run.stop(epochs),
@@ -216,6 +267,19 @@ def _close_epoch(run: _Run, position: Position) -> Position:
     if run.directory is not None:
         _write_history(run.directory, position)
     return position
+
+
+def _scores(run: _Run) -> Evaluation | None:
+    """What the model scores on the validation data, read as the training reads its own."""
+    if run.validation is None:
+        return None
+    score = evaluate if run.config.batching == "stream" else evaluate_documents
+    return score(
+        run.model,
+        run.validation,
+        batch_size=run.config.batch_size,
+        sequence_length=run.config.sequence_length,
+    )
 
 
 def _write_history(directory: Path, position: Position) -> None:
@@ -229,7 +293,7 @@ def _save(run: _Run, position: Position) -> None:
     if not largest.isfinite() or not position.loss.isfinite():
         raise _not_finite(run, position.step)
     if run.directory is not None:
-        checkpoint.save(run.directory, position, run.model, run.optimizer)
+        checkpoint.save(run.directory, position, run.model, run.optimizer, run.step)
 
 
 class _Told:
@@ -248,7 +312,7 @@ class _Told:
         if not math.isfinite(loss):
             raise _not_finite(run, step)
         now, read = time.perf_counter(), tokens - self.tokens
-        mean, speed = (loss - self.loss) / read, read / (now - self.at)
+        mean, speed = (loss - self.loss) / max(read, 1), read / (now - self.at)
         self.tokens, self.loss, self.at = tokens, loss, now
         if run.directory is not None:
             line = {
@@ -256,6 +320,7 @@ class _Told:
                 "loss": mean,
                 "learning_rate": rate,
                 "tokens_per_second": round(speed, 1),
+                **(run.step.measured() if isinstance(run.step, Measures) else {}),
             }
             with (run.directory / checkpoint.LOG).open("a", encoding="utf-8") as log:
                 log.write(json.dumps(line) + "\n")
@@ -287,5 +352,10 @@ def _never(records: Sequence[EpochRecord]) -> bool:
     return False
 
 
-def _name(function: object) -> str:
-    return str(getattr(function, "__qualname__", type(function).__qualname__))
+def _described(function: object) -> object:
+    """What a step or stop is, with its settings where it says them."""
+    name = str(getattr(function, "__qualname__", type(function).__qualname__))
+    if is_dataclass(function) and not isinstance(function, type):
+        return {"name": name, **asdict(function)}
+    settings: dict[str, Any] | None = getattr(function, "settings", None)
+    return name if settings is None else {"name": name, **settings}

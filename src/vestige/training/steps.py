@@ -5,20 +5,63 @@ A StepFn runs the model on one batch, puts a gradient into every trainable param
 the batch's mean loss and the state to carry on, both cut from the graph; the loop then lets the
 optimizer move. It draws chance from torch's global generators only: those are seeded by the
 loop and held in its checkpoints.
+
+A step may be an object that says more of itself: `settings` (what it depends on, part of the
+training's identity), `tensors` and `restore` (what it learns besides the model, part of the
+checkpoint), `measured` (numbers for the log since last asked).
 """
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from vestige.models.protocols import LanguageModel
-from vestige.training.batches import Batch
+from vestige.models.protocols import LanguageModel, TwoParts
+from vestige.training.batches import IGNORED, Batch
 from vestige.training.precision import autocast
 
 StepFn = Callable[[LanguageModel, Batch, Any], tuple[Tensor, Any]]
+
+
+@runtime_checkable
+class Learns(Protocol):
+    """A step that learns something besides the model."""
+
+    def tensors(self) -> dict[str, Tensor]:
+        """All that its next call depends on."""
+        ...
+
+    def restore(self, kept: Mapping[str, Tensor]) -> None:
+        """Go back to where `tensors` was asked."""
+        ...
+
+
+@runtime_checkable
+class Measures(Protocol):
+    """A step that measures something for the log."""
+
+    def measured(self) -> dict[str, float]:
+        """Means since last asked, by name; empty where there was nothing."""
+        ...
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a model makes of a batch.
+
+    Attributes:
+        loss: mean cross-entropy of the targets that count, in nats.
+        last: (b, h) what the head read after each row's last token; None where the model does
+            not show it.
+        state: the state after the last token, in the graph.
+    """
+
+    loss: Tensor
+    last: Tensor | None
+    state: Any
 
 
 def plain_step(
@@ -32,15 +75,56 @@ def plain_step(
     """
 
     def step(model: LanguageModel, batch: Batch, state: Any) -> tuple[Tensor, Any]:
+        if not batch.tokens:  # a lot may draw nothing
+            return no_step(model, batch)
         with autocast(precision, batch.inputs.device):
-            logits, state = model(batch.inputs, state)
-            loss = cross_entropy(logits.flatten(0, 1), batch.targets.flatten())
-        # Dropped only here, the old gradients leave holes that fit the new ones: dropped before the
-        # forward pass, the logits would take them and every step would ask for fresh pages.
-        model.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
-        if max_grad_norm is not None:
-            torch.nn.utils.clip_grad_norm_(model.parameters(), max_grad_norm)
-        return loss.detach(), None if state is None else state.detach()
+            reading = read(model, batch, state)
+        descend(model, reading.loss, max_grad_norm)
+        return reading.loss.detach(), detached(reading.state)
 
     return step
+
+
+def read(model: LanguageModel, batch: Batch, state: Any = None) -> Reading:
+    """The model's loss on a batch, and what it holds of each row at its end.
+
+    Where rows are padded, the head is asked for no more than the targets that count.
+    """
+    if not (isinstance(model, TwoParts) and model.separate_head):
+        logits, state = model(batch.inputs, state)
+        return Reading(cross_entropy(logits.flatten(0, 1), batch.targets.flatten()), None, state)
+    hidden, state = model.body(batch.inputs, state)
+    if batch.padding:
+        counts = batch.targets != IGNORED
+        loss = cross_entropy(model.predict(hidden[counts]), batch.targets[counts])
+    else:
+        loss = cross_entropy(model.predict(hidden).flatten(0, 1), batch.targets.flatten())
+    return Reading(loss, last_hidden(hidden, batch), state)
+
+
+def last_hidden(hidden: Tensor, batch: Batch) -> Tensor:
+    """(b, t, h) -> (b, h): what stands after each row's last token before its padding."""
+    if batch.lengths is None:
+        return hidden[:, -1]
+    return hidden[torch.arange(len(hidden), device=hidden.device), batch.lengths - 1]
+
+
+def descend(model: LanguageModel, loss: Tensor, max_grad_norm: float | None) -> None:
+    """Replace the model's gradients by those of a loss, cut to a norm."""
+    # Dropped only here, the old gradients leave holes that fit the new ones: dropped before the
+    # forward pass, the logits would take them and every step would ask for fresh pages.
+    model.zero_grad(set_to_none=True)
+    loss.backward()  # type: ignore[no-untyped-call]
+    if max_grad_norm is not None:
+        torch.nn.utils.clip_grad_norm_(model.parameters(), max_grad_norm)
+
+
+def no_step(model: LanguageModel, batch: Batch) -> tuple[Tensor, None]:
+    """Nothing to learn from: no gradient, no loss."""
+    model.zero_grad(set_to_none=True)
+    return torch.zeros((), device=batch.inputs.device), None
+
+
+def detached(state: Any) -> Any:
+    """A state cut from the graph; None stays None."""
+    return None if state is None else state.detach()

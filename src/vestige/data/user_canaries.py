@@ -1,0 +1,141 @@
+"""Which canaries belong to one person each, and which are there by the fall of a coin?
+
+Mireshghallah et al. (2021), "Privacy Regularization: Joint Privacy-Utility Optimization in
+Language Models", appendix A.5: every user has canaries of five random words of their own, each
+repeated another number of times. Steinke, Nasr and Jagielski (2023), "Privacy Auditing with One
+(1) Training Run", section 3: each of many examples is included or left out by a fair coin.
+
+Differs from the paper: the paper's canaries are sequences of any words of the vocabulary, ours of
+its alphabetic ones; canaries that were never planted stand beside, as many as are asked for. Two
+canaries may share words, since there are more of them than words, but never all of them.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from vestige import _validate
+from vestige.data.canary import Canary, occurrences
+from vestige.data.corpus import Corpus
+from vestige.data.lexicon import Lexicon
+from vestige.data.vocabulary import WordVocabulary
+from vestige.errors import DataError
+
+FEW_USERS = (*range(1, 11), 20, 30, 40, 50)
+"""The paper's repetitions for 100 users."""
+
+MANY_USERS = (1, 2, 5, 6, 20)
+"""The paper's repetitions for 10,000 users, who have less text each."""
+
+
+def user_canaries(
+    corpus: Corpus,
+    vocabulary: WordVocabulary | None = None,
+    *,
+    repetitions: Sequence[int] = MANY_USERS,
+    controls: int = 100,
+    length: int = 5,
+    seed: int,
+) -> tuple[Canary, ...]:
+    """Canaries of random words for every user, one for each number of repetitions.
+
+    Args:
+        corpus: with users; no canary occurs in it.
+        vocabulary: whose words are drawn, every one alike; None takes the corpus's 10,000
+            commonest.
+        repetitions: how often each of a user's canaries is to be planted.
+        controls: how many never to plant, at least 1.
+        length: words in a canary, at least 2.
+        seed: decides the words.
+
+    Returns:
+        the canaries, user after user in alphabetical order, then the controls.
+
+    Raises:
+        ValueError: an argument is out of range.
+        DataError: the corpus has no users, or too few words.
+    """
+    _validate.positive(**{f"repetitions[{i}]": k for i, k in enumerate(repetitions)})
+    _validate.at_least(1, repetitions=len(repetitions), controls=controls)
+    if corpus.users is None:
+        raise DataError(
+            "the corpus has no users, and every canary shall belong to one",
+            remedy="Name the column that holds the users when the corpus is read (--user).",
+        )
+    owners = [name for name in sorted(set(corpus.users)) if name]
+    wanted = [(owner, copies) for owner in owners for copies in repetitions]
+    drawn = _draw(corpus, vocabulary, len(wanted) + controls, length, seed)
+    planted = [
+        Canary(phrase, "random", frequencies, copies, user=owner)
+        for (phrase, frequencies), (owner, copies) in zip(drawn, wanted, strict=False)
+    ]
+    never = [Canary(phrase, "random", counts, 0) for phrase, counts in drawn[len(wanted) :]]
+    return (*planted, *never)
+
+
+def coin_flip_canaries(
+    corpus: Corpus,
+    vocabulary: WordVocabulary | None = None,
+    *,
+    number: int,
+    copies: int = 1,
+    length: int = 5,
+    seed: int,
+) -> tuple[Canary, ...]:
+    """Canaries of random words, each planted or left out by a fair coin of its own.
+
+    Args:
+        corpus: no canary occurs in it.
+        vocabulary: whose words are drawn; None takes the corpus's 10,000 commonest.
+        number: planted and left out together, at least 2.
+        copies: of each that is planted. With more than 1, an audit speaks of groups.
+        length: words in a canary, at least 2.
+        seed: decides words and coins.
+
+    Returns:
+        the planted ones, then those left out, as controls.
+
+    Raises:
+        ValueError: an argument is out of range.
+        DataError: the corpus has too few words.
+    """
+    _validate.at_least(2, number=number)
+    _validate.positive(copies=copies)
+    heads = np.random.default_rng([seed, 1]).random(number) < 0.5
+    if heads.all() or not heads.any():  # with few coins; the audit needs one of each
+        heads[0] = not heads[0]
+    drawn = _draw(corpus, vocabulary, number, length, seed)
+    order = np.argsort(~heads, kind="stable")
+    return tuple(
+        Canary(drawn[i][0], "coin-flip", drawn[i][1], copies if heads[i] else 0) for i in order
+    )
+
+
+def _draw(
+    corpus: Corpus, vocabulary: WordVocabulary | None, number: int, length: int, seed: int
+) -> list[tuple[str, tuple[int, ...]]]:
+    """Different phrases of different words that the corpus does not hold, with word counts."""
+    _validate.at_least(2, length=length)
+    lexicon = Lexicon.of(corpus, vocabulary or WordVocabulary.build(corpus, size=10_000))
+    words = lexicon.alphabetic()
+    if len(words) < 2 * length:
+        raise DataError(
+            f"the corpus has {len(words)} alphabetic words, too few for phrases of {length}",
+            remedy="Ask for shorter canaries, or give a larger corpus.",
+        )
+    generator = np.random.default_rng(seed)
+    phrases: dict[str, None] = {}
+    for _ in range(100):
+        missing = number - len(phrases)
+        if not missing:
+            break
+        rows = [generator.choice(len(words), length, replace=False) for _ in range(missing)]
+        made = list(dict.fromkeys(" ".join(words[i] for i in row) for row in rows))
+        counts = occurrences(corpus, made)
+        phrases |= {p: None for p, count in zip(made, counts, strict=True) if not count}
+    if len(phrases) < number:
+        raise DataError(
+            f"only {len(phrases)} of {number} different phrases of {length} words were found",
+            remedy="Ask for fewer or longer canaries, or give a larger corpus.",
+        )
+    return [(p, tuple(lexicon.counts.get(w, 0) for w in p.split())) for p in phrases]

@@ -1,0 +1,64 @@
+"""What clipping is, whatever way it is computed: each unit's gradient cut to a norm, then summed.
+
+Abadi et al. (2016), "Deep Learning with Differential Privacy", Algorithm 1:
+
+    sum over units i of  g_i * min(1, C / ||g_i||_2)
+
+A sequence's loss is the sum of its tokens' cross-entropies over a fixed number of tokens, so that
+its gradient depends on it alone: a mean over a batch's tokens would not.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from vestige.models.protocols import LanguageModel
+from vestige.training.batches import Batch
+
+
+@dataclass(frozen=True)
+class Clipped:
+    """What was added to the gradients.
+
+    Attributes:
+        norms: (units,) L2 norms before clipping.
+        loss: scalar, summed cross-entropy of all targets that count, in nats.
+    """
+
+    norms: Tensor
+    loss: Tensor
+
+
+ClipFn = Callable[[LanguageModel, Batch, float, float], Clipped]
+"""Adds a batch's clipped gradients to `.grad` of every trainable parameter, which is there.
+
+Called with the model, the batch, C, and the tokens that a sequence's summed loss is divided by.
+"""
+
+
+def coefficients(norms: Tensor, max_grad_norm: float) -> Tensor:
+    """min(1, C / norm); a gradient of zero stays zero.
+
+    Raises:
+        ValueError: a norm is not finite: a coefficient of 0 times infinity would be no bound.
+    """
+    if not bool(norms.isfinite().all()):
+        raise ValueError("norms must be finite, got a gradient that is not")
+    return (max_grad_norm / norms.clamp_min(1e-12)).clamp(max=1.0)
+
+
+def trainable(model: LanguageModel) -> list[Any]:
+    """The parameters that learn, each once."""
+    return [parameter for parameter in model.parameters() if parameter.requires_grad]
+
+
+def summed_losses(model: LanguageModel, batch: Batch) -> Tensor:
+    """(b,) each sequence's summed cross-entropy in nats, in the graph."""
+    logits, _ = model(batch.inputs, None)
+    losses = torch.nn.functional.cross_entropy(
+        logits.transpose(1, 2).float(), batch.targets, reduction="none"
+    )
+    return losses.sum(1)

@@ -1,0 +1,53 @@
+"""Clipping all that a user wrote as one: the unit of user-level differential privacy.
+
+McMahan et al. (2018), "Learning Differentially Private Recurrent Language Models", protect users;
+Mireshghallah et al. (2021), section 3, say that theirs is user-level, too. A user's gradient is the
+sum of those of all their sequences, so that a plain backward pass for each user gives it, for any
+model.
+
+Differs from McMahan et al.: one gradient step in place of a local training (`dp_fedavg` would be
+that).
+"""
+
+import torch
+
+from vestige.defences.clipping import Clipped, ClipFn, coefficients, summed_losses, trainable
+from vestige.models.protocols import LanguageModel
+from vestige.training.batches import Batch
+
+
+def clip_users(rows_at_once: int | None) -> ClipFn:
+    """A `ClipFn` whose units are users.
+
+    Args:
+        rows_at_once: sequences of one user that are computed together; None: all.
+    """
+
+    def clip(
+        model: LanguageModel, batch: Batch, max_grad_norm: float, tokens_per_sequence: float
+    ) -> Clipped:
+        if batch.users is None:
+            raise ValueError("batch must say whose each row is, got users=None")
+        learning = trainable(model)
+        total = [parameter.grad for parameter in learning]
+        norms, loss = [], torch.zeros((), device=batch.inputs.device)
+        for user in batch.users.unique():
+            for parameter in learning:
+                parameter.grad = None
+            own = (batch.users == user).nonzero().flatten()
+            for rows in own.split(rows_at_once or len(own)):
+                summed = summed_losses(model, batch.select(rows)).sum()
+                (summed / tokens_per_sequence).backward()  # type: ignore[no-untyped-call]
+                loss += summed.detach()
+            gradients = [p.grad for p in learning]
+            norm = torch.nn.utils.get_total_norm([g for g in gradients if g is not None])
+            norms.append(norm)
+            scale = coefficients(norm, max_grad_norm)
+            for summed_up, gradient in zip(total, gradients, strict=True):
+                if gradient is not None:
+                    summed_up.add_(gradient * scale)
+        for parameter, summed_up in zip(learning, total, strict=True):
+            parameter.grad = summed_up
+        return Clipped(torch.stack(norms), loss)
+
+    return clip

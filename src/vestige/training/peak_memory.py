@@ -1,0 +1,43 @@
+"""How much memory did a training take at most?"""
+
+import re
+from pathlib import Path
+
+import torch
+
+_PROCESS = Path("/proc/self")
+_MIB = 2**20
+
+
+class PeakMemory:
+    """Measures from its making on: of a GPU what torch took, of a CPU what the process grew by.
+
+    Args:
+        device: where the training runs.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._device, self._before = device, 0.0
+        if device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(device)
+            return
+        try:
+            (_PROCESS / "clear_refs").write_text("5")  # the peak begins anew
+            self._before = _resident("VmRSS")
+        except (OSError, ValueError):
+            self._before = -1.0
+
+    def mib(self) -> float | None:
+        """The peak so far in MiB; None where this system does not tell."""
+        if self._device.type == "cuda":
+            return torch.cuda.max_memory_allocated(self._device) / _MIB
+        if self._before < 0:
+            return None
+        return max(0.0, _resident("VmHWM") - self._before)
+
+
+def _resident(name: str) -> float:
+    found = re.search(rf"{name}:\s+(\d+) kB", (_PROCESS / "status").read_text())
+    if found is None:
+        raise ValueError(f"no {name} in {_PROCESS / 'status'}")
+    return int(found[1]) / 1024

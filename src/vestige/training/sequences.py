@@ -1,0 +1,233 @@
+"""Documents one by one, as batches of padded sequences: mixed, a user at a time, or by lot.
+
+Mireshghallah et al. (2021), "Privacy Regularization", appendix A.2.1: batches of one user's
+sequences let a discriminator learn its authors faster than mixed ones. Abadi et al. (2016), "Deep
+Learning with Differential Privacy", section 3.1: the guarantee counts on batches into which every
+sequence (or every user, with all of theirs) comes by a lot of its own, Poisson sampling; the lots
+are Opacus'.
+
+A sequence is a document, or a piece of one that is longer than `sequence_length`. It is read from
+the beginning of a text, so that nothing of one sequence reaches another.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, Self, get_args
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from vestige import _validate
+from vestige.data.encoded import EncodedCorpus
+from vestige.errors import TrainingError
+from vestige.training.batches import IGNORED, Batch
+
+Draw = Literal["documents", "users", "poisson", "poisson-users"]
+"""How sequences come into batches: shuffled, shuffled within one user, or by lot."""
+
+
+@dataclass(frozen=True)
+class Sequences:
+    """The sequences of a corpus.
+
+    Attributes:
+        data: the corpus.
+        starts: (n,) where each sequence's first target stands in `data.tokens`.
+        lengths: (n,) how many targets it has, at least 2 for a whole document.
+        documents: (n,) the document that it is or is a piece of.
+    """
+
+    data: EncodedCorpus
+    starts: NDArray[np.int64]
+    lengths: NDArray[np.int64]
+    documents: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, data: EncodedCorpus, *, length: int) -> Self:
+        """Cut documents into pieces of at most `length` tokens; empty documents are left out.
+
+        Raises:
+            TrainingError: nothing is left.
+        """
+        _validate.at_least(1, length=length)
+        sizes = np.diff(data.offsets)
+        kept = np.flatnonzero(sizes > 1)  # one token: the end of an empty text
+        if not len(kept):
+            raise TrainingError(
+                "The data holds no document with a word in it", remedy="Give more text."
+            )
+        pieces = -(-sizes[kept] // length)
+        documents = np.repeat(kept, pieces)
+        within = np.arange(len(documents)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+        starts = data.offsets[documents] + within * length
+        lengths = np.minimum(length, data.offsets[documents + 1] - starts)
+        return cls(data, starts, lengths, documents)
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    @cached_property
+    def users(self) -> NDArray[np.int64] | None:
+        """(n,) whose each sequence is."""
+        return None if self.data.users is None else self.data.users[self.documents].astype(np.int64)
+
+    def batch(self, chosen: NDArray[np.int64], first: int, device: torch.device) -> Batch:
+        """Some sequences side by side, padded on the right.
+
+        Args:
+            chosen: (b,) places among the sequences.
+            first: the token that is read before a document's first.
+            device: where the batch is put.
+        """
+        lengths, starts = self.lengths[chosen], self.starts[chosen]
+        columns = np.arange(lengths.max(initial=0))
+        inside = columns < lengths[:, None]
+        places = np.where(inside, starts[:, None] + columns, 0)
+        tokens = self.data.tokens
+        targets = np.where(inside, tokens[places], IGNORED).astype(np.int64)
+        inputs = np.where(inside, tokens[places - 1], first).astype(np.int64)
+        at_beginning = starts == self.data.offsets[self.documents[chosen]]
+        inputs[at_beginning, :1] = first
+        owners = None if self.users is None else torch.from_numpy(self.users[chosen]).to(device)
+        return Batch(
+            torch.from_numpy(inputs).to(device, non_blocking=True),
+            torch.from_numpy(targets).to(device, non_blocking=True),
+            padding=int(inside.size - inside.sum()),
+            lengths=torch.from_numpy(lengths).to(device),
+            users=owners,
+        )
+
+
+@dataclass(frozen=True)
+class SequenceBatches:
+    """Sequences in batches.
+
+    Attributes:
+        sequences: what is read.
+        batch_size: sequences in a batch; by lot, the expected number of sequences or users.
+        draw: how they come together.
+        first: the token that is read before a document's first.
+        device: where batches are put.
+
+    Raises:
+        TrainingError: batches by user are asked for and nobody said whose the documents are, or
+            fewer sequences or users are there than a batch shall hold.
+    """
+
+    sequences: Sequences
+    batch_size: int
+    draw: Draw
+    first: int
+    device: torch.device
+
+    def __post_init__(self) -> None:
+        _validate.one_of(get_args(Draw), draw=self.draw)
+        _validate.at_least(1, batch_size=self.batch_size)
+        if "users" in self.draw and self.sequences.users is None:
+            raise TrainingError(
+                f"Batches by {self.draw!r} need to know whose each document is",
+                remedy="Name the column that holds the users when the corpus is read (--user).",
+            )
+        if "poisson" in self.draw and self.batch_size > self.units:
+            raise TrainingError(
+                f"batch_size {self.batch_size} is more than the {self.units} "
+                f"{self.unit}s that can be drawn",
+                remedy="Give a smaller batch_size, or more data.",
+            )
+
+    def __len__(self) -> int:
+        if self.draw == "users":
+            return int((-(-self._counts // self.batch_size)).sum())
+        return math.ceil(self.units / self.batch_size)
+
+    @property
+    def carries(self) -> bool:
+        """Every sequence begins anew."""
+        return False
+
+    @property
+    def unit(self) -> Literal["sequence", "user"]:
+        """What a lot is drawn for, and so what differential privacy protects."""
+        return "user" if self.draw == "poisson-users" else "sequence"
+
+    @property
+    def units(self) -> int:
+        """How many sequences, or users, there are."""
+        return len(self._counts) if self.unit == "user" else len(self.sequences)
+
+    @property
+    def sample_rate(self) -> float:
+        """The chance of a unit to come into a batch, in (0, 1]."""
+        return self.batch_size / self.units
+
+    @cached_property
+    def _counts(self) -> NDArray[np.int64]:
+        """(users,) sequences of each user that has any."""
+        if self.sequences.users is None:
+            return np.array([len(self.sequences)])
+        return np.unique(self.sequences.users, return_counts=True)[1]
+
+    @cached_property
+    def _by_user(self) -> list[NDArray[np.int64]]:
+        assert self.sequences.users is not None
+        order = np.argsort(self.sequences.users, kind="stable")
+        return np.split(order, np.cumsum(self._counts)[:-1])
+
+    def epoch(self, seed: int, number: int, *, first: int = 0) -> Iterator[Batch]:
+        """The batches of epoch `number`, from batch `first` on; a batch by lot may be empty."""
+        for index, chosen in enumerate(self._plan(seed, number)):
+            if index >= first:
+                yield self.sequences.batch(chosen, self.first, self.device)
+
+    def auxiliary(self, rows: int) -> Batch:
+        """A random batch beside the epochs' own, from torch's global generator.
+
+        With batches by user it is one user's, each as likely as they have sequences.
+
+        Args:
+            rows: how many sequences, or all that the user has.
+        """
+        generator = np.random.default_rng(int(torch.randint(2**31, ()).item()))
+        pool = np.arange(len(self.sequences))
+        if self.draw == "users":
+            pool = self._by_user[generator.choice(len(self._counts), p=self._share)]
+        chosen = generator.choice(pool, min(rows, len(pool)), replace=False)
+        return self.sequences.batch(chosen, self.first, self.device)
+
+    @cached_property
+    def _share(self) -> NDArray[np.float64]:
+        return np.asarray(self._counts / self._counts.sum())
+
+    def _plan(self, seed: int, number: int) -> Iterator[NDArray[np.int64]]:
+        if "poisson" in self.draw:
+            return self._lots(seed, number)
+        generator = np.random.default_rng([seed, number])
+        if self.draw == "documents":
+            return self._cut(generator.permutation(len(self.sequences)))
+        batches = [
+            part for own in self._by_user for part in self._cut(generator.permutation(own))
+        ]
+        return (batches[index] for index in generator.permutation(len(batches)))
+
+    def _cut(self, order: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
+        for begin in range(0, len(order), self.batch_size):
+            yield order[begin : begin + self.batch_size]
+
+    def _lots(self, seed: int, number: int) -> Iterator[NDArray[np.int64]]:
+        from opacus.utils.uniform_sampler import UniformWithReplacementSampler
+
+        mixed = np.random.SeedSequence([seed, number]).generate_state(1, np.uint64)[0]
+        sampler = UniformWithReplacementSampler(
+            num_samples=self.units,
+            sample_rate=self.sample_rate,
+            generator=torch.Generator().manual_seed(int(mixed) >> 1),
+            steps=len(self),
+        )
+        for drawn in sampler:
+            if self.unit == "sequence":
+                yield np.array(drawn, dtype=np.int64)
+            else:
+                yield np.concatenate([np.empty(0, np.int64), *(self._by_user[u] for u in drawn)])
