@@ -48,6 +48,7 @@ def test_reports_never_see_a_model():
             "errors",
             "memory",
             "_validate",
+            "metrics",
             "results",
             "reports",
         }, path

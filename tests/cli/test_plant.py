@@ -2,7 +2,9 @@ import json
 
 import pytest
 
+from vestige.cli.plant import LISTED
 from vestige.data.loaders import read_corpus
+from vestige.data.manifest import Manifest
 
 
 @pytest.fixture
@@ -58,3 +60,88 @@ def test_phrases_are_withheld_on_the_terminal_unless_they_are_wanted(shell, work
     words = ["plant", workspace / "corpus.txt", "--phrase", "quiet mice"]
     assert "quiet" not in shell(*words, "--out", tmp_path / "a").stdout
     assert "quiet mice" in shell(*words, "--out", tmp_path / "b", "--show-secrets").stdout
+
+
+@pytest.fixture
+def mail(tmp_path):
+    """Twelve letters of three people, one of whom has no name."""
+    words = "ash beech cedar date elm fig gum hazel ivy jasmine kale lime maple nettle oak".split()  # noqa: SIM905
+    rows = [
+        {"text": " ".join(words[(i + j) % 15] for j in range(6)), "from": ["ann", "bob", ""][i % 3]}
+        for i in range(12)
+    ]
+    path = tmp_path / "mail.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)))
+    return path
+
+
+def test_every_user_has_canaries_of_their_own(shell, mail, tmp_path):
+    done = shell(
+        "plant", mail, "--user", "from", "--per-user", "--repetitions", "1,3", "--controls", 4,
+        "--out", tmp_path / "out", "--json",
+    )  # fmt: skip
+    assert done.exit_code == 0, done.stderr
+    summary = json.loads(done.stdout)
+    assert (summary["canaries"], summary["controls"], summary["users"]) == (4, 4, 2)
+    assert summary["copies"] == 2 * (1 + 3)
+    canaries = Manifest.load(tmp_path / "out" / "manifest.json").canaries
+    owned = sorted((one.user, one.copies) for one in canaries if one.planted)
+    assert owned == [("ann", 1), ("ann", 3), ("bob", 1), ("bob", 3)]
+    copy = read_corpus(tmp_path / "out" / "corpus.jsonl", user_column="user")
+    for one in canaries:
+        theirs = [who for text, who in zip(copy, copy.users, strict=True) if text == one.phrase]
+        assert theirs == [one.user] * one.copies
+    assert shell("plant", tmp_path / "out", "--verify").exit_code == 0
+
+
+def test_a_user_has_the_papers_repetitions_unless_others_are_asked_for(shell, mail, tmp_path):
+    shell("plant", mail, "--user", "from", "--per-user", "--out", tmp_path / "out")
+    canaries = Manifest.load(tmp_path / "out" / "manifest.json").canaries
+    assert [one.copies for one in canaries if one.user == "ann"] == [1, 2, 5, 6, 20]
+    assert sum(one.control for one in canaries) == 100
+
+
+def test_a_fair_coin_decides_which_canaries_are_planted(shell, mail, tmp_path):
+    done = shell("plant", mail, "--coin-flip", 60, "--out", tmp_path / "out", "--json")
+    assert done.exit_code == 0, done.stderr
+    canaries = Manifest.load(tmp_path / "out" / "manifest.json").canaries
+    heads = sum(one.planted for one in canaries)
+    assert len(canaries) == 60
+    assert 15 < heads < 45
+    assert {one.copies for one in canaries} == {0, 1}
+    assert {one.pattern for one in canaries} == {"coin-flip"}
+
+
+def test_many_canaries_are_counted_and_not_all_listed(shell, mail, tmp_path):
+    done = shell("plant", mail, "--coin-flip", 60, "--out", tmp_path / "out")
+    assert done.stdout.count("coin-flip") == LISTED
+    assert "All 60" in done.stdout
+
+
+REFUSED = {
+    "no users": ("--per-user", "no users", "--user"),
+    "users and phrases": ("--user from --per-user --phrase quiet", "--phrase", "in turn"),
+    "users and pattern": ("--user from --per-user --pattern mixed", "--per-user", "in turn"),
+    "users and copies": ("--user from --per-user --copies 3", "--copies", "--repetitions"),
+    "users and coins": ("--user from --per-user --coin-flip 9", "--coin-flip", "in turn"),
+    "repetitions alone": ("--repetitions 1,2", "--repetitions", "--per-user"),
+    "repetitions of nought": ("--user from --per-user --repetitions 0,2", "0,2", "from 1 on"),
+    "repetitions no numbers": ("--user from --per-user --repetitions 1,b", "1,b", "commas"),
+    "repetitions of nothing": ("--user from --per-user --repetitions ,", "','", "commas"),
+    "coins and phrases": ("--coin-flip 9 --phrase quiet", "--phrase", "in turn"),
+    "coins and patterns": ("--coin-flip 9 --pattern random", "--coin-flip", "in turn"),
+    "coins and controls": ("--coin-flip 9 --controls 2", "--controls", "tails"),
+    "one coin": ("--coin-flip 1", "--coin-flip", "--help"),
+    "longer than the words reach": ("--coin-flip 9 --length 8", "too few", "larger corpus"),
+}
+
+
+@pytest.mark.parametrize(("words", "names", "remedy"), REFUSED.values(), ids=REFUSED)
+def test_options_that_do_not_fit_are_refused(shell, mail, tmp_path, words, names, remedy):
+    done = shell("plant", mail, *words.split(), "--out", tmp_path / "out")
+
+    message = " ".join(done.stderr.replace("│", " ").split())
+    assert done.exit_code == 2, (done.stdout, done.exception)
+    assert names in message
+    assert remedy in message
+    assert not (tmp_path / "out").exists()

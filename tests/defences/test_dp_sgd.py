@@ -10,6 +10,7 @@ from torch.nn.functional import cross_entropy
 
 from vestige.data.encoded import EncodedCorpus
 from vestige.data.vocabulary import WordVocabulary
+from vestige.defences import ghost_lstm
 from vestige.defences.dp_sgd import DPSGD
 from vestige.errors import TrainingError
 from vestige.models.lstm import LSTMConfig
@@ -27,7 +28,9 @@ LSTMS = {
     "three layers": LSTMConfig(layers=3, embedding_size=5, hidden_size=6),
     "tied": LSTMConfig(layers=2, embedding_size=6, hidden_size=6, tied=True),
 }
-OTHERS = {"transformer": TransformerConfig(layers=2, heads=2, hidden_size=8, feed_forward=16, dropout=0.0)}
+OTHERS = {
+    "transformer": TransformerConfig(layers=2, heads=2, hidden_size=8, feed_forward=16, dropout=0.0)
+}
 SHAPES = {**LSTMS, **OTHERS}
 
 
@@ -134,28 +137,45 @@ def test_a_user_is_clipped_with_all_that_is_theirs(name, physical):
 
 
 @pytest.mark.parametrize("name", LSTMS)
-def test_dropout_drops_what_a_plain_pass_would(name):
-    """With masks given by the generator, checked through the expectation over many draws."""
+def test_dropout_enters_the_gradient_as_in_a_plain_pass(name, monkeypatch):
+    """With the same masks in both; ours drops time first."""
+
+    def masked(values, probability, training=True):
+        chance = torch.Generator().manual_seed(int(100 * probability))
+        width = values.shape[2]
+        kept = torch.rand(len(batch.inputs), LENGTH, width, generator=chance) >= probability
+        mask = kept.to(values) / (1 - probability)
+        return values * (mask if values.shape[:2] == mask.shape[:2] else mask.transpose(0, 1))
+
+    monkeypatch.setattr(ghost_lstm, "dropout", masked)
+    monkeypatch.setattr(torch.nn.functional, "dropout", masked)
     config = replace(SHAPES[name], dropout_in=0.3, dropout_out=0.4)
-    vocabulary = make_model(name).vocabulary
+    model = new_model(make_model(name).vocabulary, config, seed=1).double().train()
     batch = make_batch(make_data(equal=True))
-    grads = {}
-    for kind in ("plain", "clipped"):
-        model = new_model(vocabulary, config, seed=1).double().train()
-        sums = [torch.zeros_like(p) for p in model.parameters()]
-        torch.manual_seed(5)
-        for _ in range(1500):
-            if kind == "plain":
-                logits, _ = model(batch.inputs, None)
-                model.zero_grad()
-                cross_entropy(logits.flatten(0, 1), batch.targets.flatten()).backward()
-            else:
-                step_of(max_grad_norm=1e9, expected_units=len(batch.inputs))(model, batch, None)
-            for sum_, parameter in zip(sums, model.parameters(), strict=True):
-                sum_ += parameter.grad / 1500
-        grads[kind] = torch.cat([sum_.flatten() for sum_ in sums])
-    difference = (grads["plain"] - grads["clipped"]).norm() / grads["plain"].norm()
-    assert difference < 0.05
+    assert len(batch.inputs) != LENGTH
+    logits, _ = model(batch.inputs, None)
+    losses = cross_entropy(logits.transpose(1, 2), batch.targets, reduction="none").sum(1) / LENGTH
+    own = [
+        torch.autograd.grad(loss, list(model.parameters()), retain_graph=True) for loss in losses
+    ]
+    norms = torch.stack([torch.nn.utils.get_total_norm(grads) for grads in own])
+    scales = (0.3 / norms).clamp(max=1.0)
+    step = step_of(expected_units=1)
+    step(model, batch, None)
+    torch.testing.assert_close(torch.cat(step._norms), norms)
+    for place, parameter in enumerate(model.parameters()):
+        expected = sum(scale * grads[place] for scale, grads in zip(scales, own, strict=True))
+        torch.testing.assert_close(parameter.grad, expected)
+
+
+def test_dropout_drops_as_many_as_it_should_and_only_while_training():
+    ones = torch.ones(100, 20, 50)
+    torch.manual_seed(0)
+    mask = ghost_lstm._mask(ones, 0.3, True)
+    assert sorted(mask.unique().tolist()) == pytest.approx([0, 1 / 0.7])
+    assert (mask == 0).double().mean().item() == pytest.approx(0.3, abs=0.01)
+    assert ghost_lstm._mask(ones, 0.3, False) is None
+    assert ghost_lstm._mask(ones, 0.0, True) is None
 
 
 @pytest.mark.parametrize("name", SHAPES)
@@ -237,7 +257,7 @@ def test_a_gradient_that_is_not_finite_ends_the_training():
     model, batch = make_model("one layer"), make_batch(make_data())
     with torch.no_grad():
         model.head.weight[0, 0] = math.inf
-    with pytest.raises(TrainingError, match="no longer finite.*lower learning_rate"):
+    with pytest.raises(TrainingError, match=r"no longer finite.*lower learning_rate"):
         step_of()(model, batch, None)
 
 

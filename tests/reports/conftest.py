@@ -54,6 +54,69 @@ class DifferentialRank:
             yield {"position": i, "piece": piece, "token": i, "before": 0.1, "after": 0.9, **scores}
 
 
+@dataclass(frozen=True)
+class DefenceComparison:
+    """An undefended training and others, the second of which is to be taken.
+
+    Attributes:
+        names: of the trainings; the first is the undefended one.
+        notes: what was not measured.
+        changes: entries of every row that are other than usual.
+    """
+
+    names: list[str]
+    notes: list[str] = field(default_factory=list)
+    changes: dict[str, object] = field(default_factory=dict)
+
+    def summary(self):
+        advice = f"Take {self.names[1]}."
+        levels = {"tolerance": 0.05, "confidence": 0.95}
+        return {"advice": advice, "answer": f"{advice} It helps.", "notes": self.notes, **levels}
+
+    def rows(self):
+        for place, name in enumerate(self.names):
+            yield {**comparison_row(name, place), **self.changes}
+
+
+def comparison_row(name, place):
+    """A training that leaks 9 - 2 * place bits at perplexity 100 + place."""
+    bits, points = 9.0 - 2 * place, (1, 5, 20)
+    by_copies = [
+        {"copies": n, "canaries": 4, **around("exposure", bits + n / 5), **around("shuffled", 2.0),
+         **rate("completion", place)}
+        for n in points
+    ]  # fmt: skip
+    ratio = around("perplexity_ratio", 1 + place / 100, 0.01)
+    if place == 0:
+        ratio |= {"perplexity_ratio_low": None, "perplexity_ratio_high": None}
+    fairness = ("top_drop", "low_drop", "gap", "correlation")
+    return {
+        "name": name, "defence": "none" if place == 0 else "goldfish",
+        "undefended": place == 0, "recommended": place == 1,
+        "verdict": "helps", "verdict_short": "leaks less", "sentence": f"{name} leaks less.",
+        "test_perplexity": 100.0 + place, "test_accuracy": 0.25, **ratio,
+        **around("exposure", bits), **around("shuffled", 2.0), **around("never_planted", 1.4),
+        **around("exposure_change", -2.0 * place), "by_copies": by_copies,
+        **rate("completion", place), **rate("completion_control", 0),
+        **{k: v for one in fairness for k, v in around(one, 0.5).items()}, "p_value": 0.0004,
+        "epsilon": 4.93, "delta": 1e-5, "unit": "sequence", "empirical_epsilon": 0.7,
+        "empirical_ceiling": 5.0, "threshold_epsilon": 0.4, "audit_unit": "sequence",
+        "audit_claim": 4.93, "audit_verdict": "consistent",
+        "steps": 400, "presentations_per_copy": 4.0, "seconds_per_epoch": 2.0,
+        "time_ratio": 1.0 + place, "peak_memory_mib": 50.0, "memory_ratio": 1.0,
+        "tokens_per_second": 900.0,
+    }  # fmt: skip
+
+
+def around(name, value, reach=0.5):
+    return {name: value, f"{name}_low": value - reach, f"{name}_high": value + reach}
+
+
+def rate(name, completed):
+    ends = {f"{name}_low": 0.0, f"{name}_high": 0.6}
+    return {f"{name}_completed": completed, f"{name}_trials": 4, **ends}
+
+
 @pytest.fixture
 def saved(tmp_path):
     """Save a result as a run directory and load it again."""
@@ -72,3 +135,8 @@ def diff():
 @pytest.fixture
 def rank():
     return DifferentialRank
+
+
+@pytest.fixture
+def comparison():
+    return DefenceComparison

@@ -74,7 +74,7 @@ class Elements(HTMLParser):
 
 
 @pytest.fixture
-def hostile(saved, diff, rank):
+def hostile(saved, diff, rank, comparison):
     """A page on which every place that can hold a model's text holds an attack."""
     runs = [
         saved(diff([[text, " " + text] for text in CORPUS], threshold=2.0), "diff"),
@@ -86,6 +86,14 @@ def hostile(saved, diff, rank):
             models={text: {"path": text} for text in CORPUS},
             versions={text: text for text in CORPUS},
             created=CORPUS[0],
+        ),
+        saved(
+            comparison(
+                CORPUS,
+                notes=CORPUS,
+                changes={"defence": CORPUS[0], "unit": CORPUS[1], "verdict_short": CORPUS[2]},
+            ),
+            "comparison",
         ),
     ]
     return {shown: render(runs, show_secrets=shown) for shown in (False, True)}

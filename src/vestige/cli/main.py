@@ -23,6 +23,9 @@ VERBS = {
     "train": "vestige.cli.train",
     "diff": "vestige.cli.diff",
     "rank": "vestige.cli.rank",
+    "exposure": "vestige.cli.exposure",
+    "complete": "vestige.cli.complete",
+    "compare": "vestige.cli.compare",
     "report": "vestige.cli.report",
     "reproduce": "vestige.cli.reproduce",
 }

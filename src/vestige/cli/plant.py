@@ -1,23 +1,26 @@
 """`vestige plant`: put canaries into a copy of a corpus, and keep a sealed record of them."""
 
+from collections import Counter
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vestige.cli import options
+from vestige.cli import options, planned_canaries
+from vestige.cli.planned_canaries import Wanted
 from vestige.cli.sources import CORPUS, MANIFEST, read_source
 from vestige.cli.terminal import progress, say, show_json, show_table
 from vestige.cli.training_plan import borrow
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from vestige.data.canary import Canary
     from vestige.data.corpus import Corpus
     from vestige.data.manifest import Manifest
     from vestige.data.vocabulary import Vocabulary
+
+LISTED = 40
+"""Canaries that the terminal names one by one; the manifest has them all."""
 
 
 class Pattern(StrEnum):
@@ -49,10 +52,39 @@ def command(
         list[Pattern] | None,
         typer.Option("--pattern", help="Make canaries of this pattern; default: all but random."),
     ] = None,
-    copies: Annotated[int, typer.Option("--copies", min=1, help="Copies of each canary.")] = 10,
+    copies: Annotated[
+        int | None,
+        typer.Option(
+            "--copies", min=1, help="Copies of each canary; default: 10, or 1 with --coin-flip."
+        ),
+    ] = None,
     controls: Annotated[
-        int, typer.Option("--controls", min=1, help="Controls per canary, never planted.")
-    ] = 1,
+        int | None,
+        typer.Option(
+            "--controls",
+            min=1,
+            help="Controls per canary, never planted; default: 1, or 100 in all with --per-user.",
+        ),
+    ] = None,
+    per_user: Annotated[
+        bool, typer.Option("--per-user", help="Random canaries of their own for every user.")
+    ] = False,
+    repetitions: Annotated[
+        str | None,
+        typer.Option(
+            "--repetitions",
+            help="How often each canary of a user is planted; default: 1,2,5,6,20.",
+            metavar="N,N,…",
+        ),
+    ] = None,
+    coin_flip: Annotated[
+        int | None,
+        typer.Option(
+            "--coin-flip",
+            min=2,
+            help="Make so many random canaries, each planted by a fair coin, for an audit.",
+        ),
+    ] = None,
     length: Annotated[int, typer.Option("--length", min=1, help="Words in a made canary.")] = 5,
     vocabulary: Annotated[
         Path | None,
@@ -73,17 +105,23 @@ def command(
 
     A canary is a phrase that a model has no reason to know unless it was trained on it. Train
     one model on DATA and one on the copy, and `vestige diff` and `vestige rank` say how well
-    the second gives the canaries away.
+    the second gives the canaries away; of that one alone, `vestige complete` does.
 
     DIR will hold `corpus.jsonl` and the sealed `manifest.json`. Without `--phrase` the canaries
     are made: grammatical phrases whose words follow a frequency pattern of the corpus at hand.
-    Every set has controls, made alike and never planted.
+    Every set has controls, made alike and never planted. With `--per-user` every user has
+    canaries of five random words, one for each number of repetitions; with `--coin-flip` the
+    controls are those whose coin fell on tails.
 
     Examples:
 
         vestige plant corpus.txt --out planted --copies 50
 
         vestige plant mail.jsonl --text body --phrase "the gate code is 4917" --out planted
+
+        vestige plant mail.jsonl --user sender --per-user --repetitions 1,5,20 --out planted
+
+        vestige plant corpus.txt --coin-flip 1000 --out planted
 
         vestige plant planted --verify
     """
@@ -95,64 +133,26 @@ def command(
     from vestige import results
 
     results.require_new(out)
+    wanted = Wanted(
+        phrases=phrase or (),
+        patterns=pattern or (),
+        copies=copies,
+        controls=controls,
+        length=length,
+        per_user=per_user,
+        repetitions=planned_canaries.repetitions(repetitions),
+        coin_flip=coin_flip,
+        seed=seed,
+    )
     corpus = read_source(data, format=format, text=text, user=user, limit=limit)
     known = None if vocabulary is None else borrow(vocabulary)
-    canaries = _make(corpus, known, phrase or [], pattern or [], copies, controls, length, seed)
+    canaries = planned_canaries.make(corpus, known, wanted)
     manifest = _write(corpus, canaries, known, seed, out)
     if json:
         show_json(_summary(manifest, out))
         return
     _show(manifest, show_secrets)
     say(f"Planted copy and sealed manifest: {out} (SHA-256 {manifest.sha256[:12]}…)")
-
-
-def _make(
-    corpus: "Corpus",
-    vocabulary: "Vocabulary | None",
-    phrases: list[str],
-    patterns: "Sequence[str]",
-    copies: int,
-    controls: int,
-    length: int,
-    seed: int,
-) -> tuple["Canary", ...]:
-    from vestige.data.canaries import (
-        PATTERNS,
-        frequency_canaries,
-        given_canaries,
-        random_canaries,
-    )
-    from vestige.data.vocabulary import WordVocabulary
-
-    if phrases and patterns:
-        raise ValueError("--phrase and --pattern must not be given together: plant them in turn")
-    if phrases:
-        return given_canaries(
-            phrases, corpus, vocabulary, copies=copies, controls=controls, seed=seed
-        )
-    words = vocabulary if isinstance(vocabulary, WordVocabulary) else None
-    number, regular = patterns.count("random"), [p for p in patterns if p != "random"]
-    if number and regular:
-        raise ValueError("--pattern random must not be mixed with the others: plant them in turn")
-    if number:
-        return random_canaries(
-            corpus,
-            words,
-            number=number,
-            copies=copies,
-            controls=controls,
-            length=length,
-            seed=seed,
-        )
-    return frequency_canaries(
-        corpus,
-        words,
-        patterns=regular or PATTERNS,
-        copies=copies,
-        controls=controls,
-        length=length,
-        seed=seed,
-    )
 
 
 def _write(
@@ -201,6 +201,7 @@ def _summary(manifest: "Manifest", directory: Path) -> dict[str, object]:
         "canaries": len(planted),
         "controls": len(manifest.canaries) - len(planted),
         "copies": sum(canary.copies for canary in planted),
+        "users": len({canary.user for canary in planted if canary.user}),
         "seed": manifest.seed,
         "sha256": manifest.sha256,
     }
@@ -209,9 +210,14 @@ def _summary(manifest: "Manifest", directory: Path) -> dict[str, object]:
 def _show(manifest: "Manifest", show_secrets: bool) -> None:
     from vestige.reports.disclosure import disclose
 
-    shown = disclose([c.phrase for c in manifest.canaries], show_secrets=show_secrets)
+    listed = manifest.canaries[:LISTED]
+    shown = disclose([c.phrase for c in listed], show_secrets=show_secrets)
     rows = [
         (phrase, canary.pattern, canary.copies if canary.planted else "control")
-        for phrase, canary in zip(shown, manifest.canaries, strict=True)
+        for phrase, canary in zip(shown, listed, strict=True)
     ]
     show_table("Canaries", ["phrase", "pattern", "copies"], rows)
+    if len(manifest.canaries) > LISTED:
+        number = Counter(canary.copies for canary in manifest.canaries)
+        counts = [(copies or "control", number[copies]) for copies in sorted(number)]
+        show_table(f"All {len(manifest.canaries):,}", ["copies", "canaries"], counts)

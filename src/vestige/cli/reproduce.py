@@ -10,13 +10,17 @@ import typer
 from vestige.cli import options
 from vestige.cli.terminal import say, show_json, show_table
 
-EXPERIMENTS = {"updates": "vestige.experiments.updates"}
+EXPERIMENTS = {
+    "updates": "vestige.experiments.updates",
+    "regularization": "vestige.experiments.regularization",
+}
 
 
 def command(
     context: typer.Context,
     experiment: Annotated[
-        Literal["updates"], typer.Argument(help="Which paper.", metavar="EXPERIMENT")
+        Literal["updates", "regularization"],
+        typer.Argument(help="Which paper: `updates` or `regularization`.", metavar="EXPERIMENT"),
     ],
     out: Annotated[
         Path,
@@ -38,8 +42,9 @@ def command(
         list[str] | None,
         typer.Option(
             "--table",
-            help="One of `table1`, `table2`, `tables3-4`, `table5`, `figure1` and `subwords`; "
-            "give it again for another. Without it: all.",
+            help="Of `updates`: `table1`, `table2`, `tables3-4`, `table5`, `figure1`, `subwords`, "
+            "`rq5`. Of `regularization`: `figure2`, `figure3ab`, `figure3c`, `table1`. Give it "
+            "again for another. Without it: all.",
         ),
     ] = None,
     data: Annotated[
@@ -59,9 +64,11 @@ def command(
     """Repeat a paper's experiments and print its numbers beside ours.
 
     `updates` is "Analyzing Information Leakage of Updates to Natural Language Models"
-    (Zanella-Béguelin et al., 2020), Tables 1 to 5 and Figure 1, and a table of ours on models
-    of word pieces. The directory then holds `tables.md`, a run directory for each table under
-    `results`, and the snapshots. Stopped at any moment, the same command goes on from there.
+    (Zanella-Béguelin et al., 2020), Tables 1 to 5, Figure 1 and RQ5, and a table of ours on models
+    of word pieces. `regularization` is "Privacy Regularization: Joint Privacy-Utility Optimization
+    in Language Models" (Mireshghallah et al., 2021), Figures 2 and 3 and Table 1. The directory
+    then holds `tables.md`, a run directory for each table under `results`, and the snapshots.
+    Stopped at any moment, the same command goes on from there.
 
     Examples:
 

@@ -7,18 +7,23 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from vestige.data.canary import Canary
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import encode
 from vestige.data.vocabulary import Vocabulary
+from vestige.defences.choice import Defence
 from vestige.errors import RunError
+from vestige.experiments.watching import Watch
 from vestige.models.checkpoints import load_model
 from vestige.models.lstm import LSTMConfig
 from vestige.models.protocols import LanguageModel, choose_device
 from vestige.models.transformer import TransformerConfig
 from vestige.training.config import TrainingConfig
-from vestige.training.history import EpochRecord, best_epoch
-from vestige.training.loop import ProgressFn, train
+from vestige.training.history import EpochRecord, StopAtPerplexity, best_epoch
+from vestige.training.loop import ObserveFn, ProgressFn, train
 from vestige.training.presets import new_model
+
+UNDEFENDED = Defence()
 
 Fresh = Callable[[], LanguageModel]
 """Makes an untrained model."""
@@ -35,6 +40,11 @@ class Training:
         config: how; its seed draws fresh weights too.
         start: the shape of fresh weights, or the directory of the training to continue.
         validation: decides which epoch is kept.
+        defence: under which it learns.
+        levels: validation perplexities, falling, at which the model is measured; it ends at the
+            last. None: it learns to its last epoch.
+        canaries: whose exposure is watched on the way to the levels.
+        probed: documents with users, from which a fresh discriminator tells authors at the end.
     """
 
     directory: Path
@@ -43,9 +53,13 @@ class Training:
     config: TrainingConfig
     start: LSTMConfig | TransformerConfig | Path
     validation: Corpus
+    defence: Defence = UNDEFENDED
+    levels: tuple[float, ...] = ()
+    canaries: tuple[Canary, ...] = ()
+    probed: Corpus | None = None
 
 
-def snapshot(
+def snapshot(  # noqa: PLR0913 - a defence, a stop and a watcher come on top of seven
     directory: Path,
     corpus: Corpus,
     *,
@@ -53,6 +67,9 @@ def snapshot(
     vocabulary: Vocabulary,
     config: TrainingConfig,
     validation: Corpus | None = None,
+    defence: Defence | None = None,
+    stop: StopAtPerplexity | None = None,
+    observe: ObserveFn | None = None,
     progress: ProgressFn | None = None,
 ) -> LanguageModel:
     """The model that training on a corpus gives, ready to be asked.
@@ -66,15 +83,20 @@ def snapshot(
         vocabulary: what the ids mean.
         config: how.
         validation: decides which epoch is kept.
-        progress: see `training.loop.train`.
+        defence: under which it learns.
+        stop: see `training.loop.train`, as `observe` and `progress`.
     """
     model = deepcopy(start) if isinstance(start, LanguageModel) else start()
+    data = encode(corpus, vocabulary, directory / "data")
     train(
         model,
-        encode(corpus, vocabulary, directory / "data"),
+        data,
         validation=None if validation is None else encode(validation, vocabulary),
         config=config,
         directory=directory,
+        step=None if defence is None else defence.step(model, data, config),
+        stop=stop,
+        observe=observe,
         resume=True,
         progress=progress,
     )
@@ -140,8 +162,24 @@ def _train(training: Training) -> Path:
         vocabulary=training.vocabulary,
         config=config,
         validation=training.validation,
+        defence=training.defence,
+        stop=StopAtPerplexity(training.levels[-1]) if training.levels else None,
+        observe=_watch(training),
     )
     return training.directory
+
+
+def _watch(training: Training) -> Watch | None:
+    if not training.levels:
+        return None
+    return Watch(
+        directory=training.directory,
+        canaries=training.canaries,
+        levels=training.levels,
+        validation=encode(training.validation, training.vocabulary),
+        probed=None if training.probed is None else encode(training.probed, training.vocabulary),
+        sequence_length=training.config.sequence_length,
+    )
 
 
 def _check_config(training: Training) -> None:

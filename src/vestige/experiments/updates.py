@@ -27,6 +27,7 @@ from vestige.experiments.canary_tables import (
     profile_plan,
     trial_plan,
 )
+from vestige.experiments.private_updates import PrivateUpdate, private_plan
 from vestige.experiments.profiles import profile_chart
 from vestige.experiments.reproduction import Part, choose, reproduce
 from vestige.experiments.settings import Setting, preset_setting
@@ -120,6 +121,13 @@ PAPER_TABLE5 = {
 }
 
 
+PAPER_RQ5 = {  # by epsilon; delta 1e-5
+    None: {"accuracy": 0.23, "score": 3.94, "prefix_rank": 0},
+    5.0: {"accuracy": 0.1189, "score": 0.00045, "prefix_rank": 9_458_399},
+    111.0: {"accuracy": 0.1334, "score": 0.0021, "prefix_rank": 849_685},
+}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Config:
     """What is computed, at one scale.
@@ -131,6 +139,7 @@ class Config:
         table5: one newsgroup in updates of several kinds.
         figure1: the trial of Table 1 whose profile is drawn.
         subwords: secrets in models of word pieces, which the paper leaves out.
+        rq5: one canary in private updates.
     """
 
     table1: tuple[Trial, ...]
@@ -139,6 +148,7 @@ class Config:
     table5: Persistence
     figure1: Trial
     subwords: Subwords
+    rq5: PrivateUpdate
 
 
 _PTB = Trial(
@@ -156,6 +166,22 @@ _PTB = Trial(
         "mixed": "wealthy hats trusted actual lists",
         "high-to-low": "concerned rooms unfairly touched meals",
     },
+)
+_LOTS = TrainingConfig(
+    seed=0,
+    epochs=12,
+    batch_size=512,
+    sequence_length=40,
+    learning_rate=2e-3,
+    batching="poisson",
+    precision="float32",
+    checkpoint_every=100,
+)
+_RQ5 = PrivateUpdate(
+    setting=_PTB.setting,
+    private=_LOTS,
+    phrases={"all-low": _PTB.phrases["all-low"]},
+    controls={"all-low": _PTB.controls["all-low"]},
 )
 _REDDIT = preset_setting("reddit-rnn", "reddit", "reddit-lstm")
 _REDDIT_TRANSFORMER = preset_setting("reddit-transformer", "reddit", "reddit-transformer")
@@ -175,6 +201,7 @@ FULL = Config(
     table5=Persistence(setting=replace(_REDDIT, words=_THIRD), added=POLITICS),
     figure1=Trial(setting=_REDDIT, copies=(5, 50, 500)),
     subwords=Subwords(earlier=POLITICS, update=HOCKEY),
+    rq5=_RQ5,
 )
 
 _LAPTOP = replace(preset_setting("reddit-rnn", "reddit", "demo", words=300_000))
@@ -201,6 +228,7 @@ SMALL = Config(
     table5=Persistence(setting=_LAPTOP, added=HOCKEY, retrained=(0, 25), continued=(0, 25)),
     figure1=_PTB,
     subwords=Subwords(earlier=POLITICS, update=HOCKEY),
+    rq5=replace(_RQ5, private=replace(_LOTS, epochs=3, batch_size=256)),
 )
 
 _TINY = Setting(
@@ -240,6 +268,12 @@ SMOKE = Config(
         adapter=_TINY.training,
         lora_rank=2,
         searches=(Growth(seeds=50, max_tokens=8), Beams(length=3, floor=10)),
+    ),
+    rq5=PrivateUpdate(
+        setting=_TINY,
+        private=replace(_LOTS, epochs=2, batch_size=100, sequence_length=10),
+        copies=20,
+        budget=200,
     ),
 )
 
@@ -318,6 +352,16 @@ def parts_of(config: Config) -> dict[str, Part]:
             settings=config.subwords,
             plan=partial(subword_plan, config.subwords),
         ),
+        "rq5": Part(
+            title="RQ5: an all-low canary in updates with sequence-level differential privacy",
+            note="Both models of a pair are trained with the same guarantee; epsilon is PRV's, of "
+            "each training by itself. A canary of 50 copies is a group of 50 sequences, for which "
+            "the guarantee is weaker. The vocabulary, the text to validate on and the choice of "
+            "the epoch are not covered. Seeds: 0 before, 100 + copies after.",
+            folder="rq5",
+            settings=config.rq5,
+            plan=partial(private_plan, config.rq5, paper=PAPER_RQ5),
+        ),
     }  # fmt: skip
 
 
@@ -337,8 +381,8 @@ def run(
         config: SMOKE, SMALL or FULL.
         directory: where snapshots, run directories and `tables.md` are kept.
         data: the folder of corpora; SMOKE needs none.
-        tables: some of "table1", "table2", "tables3-4", "table5", "figure1", "subwords"; none:
-            all.
+        tables: some of "table1", "table2", "tables3-4", "table5", "figure1", "subwords",
+            "rq5"; none: all.
         record: what the run directories say besides the configuration, such as the command.
         map_fn: `map`, or one over processes.
         say: told in a line what is being done.

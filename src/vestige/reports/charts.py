@@ -43,7 +43,7 @@ def profile(rows: Sequence[Mapping[str, Any]], labels: Sequence[str]) -> str:
         chart.mark_point(stroke=QUIET, size=55, opacity=1).encode(y=y),
         chart.mark_point(fill=ACCENT, stroke=ACCENT, size=75, opacity=1).encode(y="after:Q"),
     )
-    return _svg(layers, height=240)
+    return to_svg(layers, height=240)
 
 
 def scores(rows: Sequence[Mapping[str, Any]], threshold: float | None) -> str:
@@ -60,11 +60,62 @@ def scores(rows: Sequence[Mapping[str, Any]], threshold: float | None) -> str:
     if threshold is not None:
         line = alt.Chart(alt.InlineData(values=[{"score": threshold}]))
         layers.append(line.mark_rule(stroke=QUIET, strokeDash=[5, 4]).encode(y=y))
-    return _svg(alt.layer(*layers), height=190)
+    return to_svg(alt.layer(*layers), height=190)
 
 
-def _svg(chart: Any, *, height: int) -> str:
-    spec = chart.properties(width=_WIDTH, height=height).to_dict()
+def completions(points: Sequence[Mapping[str, Any]]) -> str:
+    """Share of canaries completed, by how often they were planted.
+
+    Args:
+        points: copies (a label), rate with its ends low and high, and beam; in their order.
+
+    Returns:
+        SVG. A disc with its interval is greedy decoding, a ring the beam's best.
+    """
+    values = [{**point, "place": place} for place, point in enumerate(points)]
+    order = alt.EncodingSortField(field="place", order="ascending")
+    x = alt.X("copies:N", sort=order, title="copies planted", axis=alt.Axis(labelAngle=0))
+    y = alt.Y("low:Q", title="share completed", scale=alt.Scale(domain=[0, 1]))
+    chart = alt.Chart(alt.InlineData(values=values)).encode(x=x)
+    layers = alt.layer(
+        chart.mark_rule(stroke=ACCENT, strokeWidth=2).encode(y=y, y2="high:Q"),
+        chart.mark_point(stroke=QUIET, size=150, opacity=1).encode(y="beam:Q"),
+        chart.mark_point(fill=ACCENT, stroke=ACCENT, size=55, opacity=1).encode(y="rate:Q"),
+    )
+    return to_svg(layers, height=220)
+
+
+def exposures(points: Sequence[Mapping[str, Any]], never: Mapping[str, Any]) -> str:
+    """Mean exposure in bits, by how often canaries were planted.
+
+    Args:
+        points: copies (a label), exposure with its ends low and high, and other, the mean of the
+            same words in another order, or None; in their order.
+        never: exposure, low and high of the controls.
+
+    Returns:
+        SVG. A disc with its interval is planted, a ring its words in another order; the dashed
+        line with its band is never planted.
+    """
+    values = [{**point, "place": place} for place, point in enumerate(points)]
+    order = alt.EncodingSortField(field="place", order="ascending")
+    x = alt.X("copies:N", sort=order, title="copies planted", axis=alt.Axis(labelAngle=0))
+    y = alt.Y("low:Q", title="exposure in bits")
+    chart = alt.Chart(alt.InlineData(values=values)).encode(x=x)
+    controls = alt.Chart(alt.InlineData(values=[dict(never)]))
+    layers = alt.layer(
+        controls.mark_rect(fill=QUIET, opacity=0.15).encode(y=y, y2="high:Q"),
+        controls.mark_rule(stroke=QUIET, strokeDash=[5, 4]).encode(y="exposure:Q"),
+        chart.mark_rule(stroke=ACCENT, strokeWidth=2).encode(y=y, y2="high:Q"),
+        chart.mark_point(stroke=QUIET, size=90, opacity=1).encode(y="other:Q"),
+        chart.mark_point(fill=ACCENT, stroke=ACCENT, size=55, opacity=1).encode(y="exposure:Q"),
+    )
+    return to_svg(layers, height=240)
+
+
+def to_svg(chart: Any, *, height: int, width: int = _WIDTH) -> str:
+    """A chart in the page's own manner, in pixels; axes and labels come to that."""
+    spec = chart.properties(width=width, height=height).to_dict()
     spec["config"] = {
         "background": None,
         "view": {"stroke": None},

@@ -23,6 +23,34 @@ _LIMITS = {
         "A low probability without a prefix does not protect the end of a phrase from someone "
         "who knows its beginning: read the profile.",
     ),
+    "DefenceComparison": (
+        "Each training was run once. Intervals are over canaries, documents and users; another "
+        "seed of the same training can differ by more. Repeat close calls with other seeds.",
+        "The canaries are random words. A defence that hides them need not hide names, addresses "
+        "or sentences that many users write.",
+        "A measured ε is a lower bound: that it is small proves nothing. Only a claimed ε bounds "
+        "what an attacker that nobody has thought of can learn, and only for the unit that it "
+        "names.",
+        "Differences hold together for all defences (Bonferroni); single values hold one by one.",
+    ),
+    "CanaryExposure": (
+        "Exposure compares a canary with phrases of as many random words. Of a sample its rank "
+        "can say no more than log2 of the sample: such values are lower bounds.",
+        "The skew-normal fit extrapolates beyond the references. Nothing there checks it, and it "
+        "can exceed log2 of all the phrases there are.",
+        "A canary that was never planted reaches 1.44 bits on average, and one in 2^x reaches x.",
+        "What the same words reach in another order is word frequency, not memory of the "
+        "sequence; only what the canary has beyond it is.",
+        "Intervals of means take canaries as drawn alike and each by itself. They say nothing "
+        "about another training of the same kind: repeat it with other seeds for that.",
+    ),
+    "Completion": (
+        "A canary that is not completed is not thereby safe: a longer prefix, a wider beam, "
+        "sampling, or a look at the probabilities may still give it away (see its exposure).",
+        "Intervals take canaries as drawn alike and each by itself. They say nothing about "
+        "another training of the same kind: repeat it with other seeds for that.",
+        "Of canaries that begin alike, greedy decoding completes one at most.",
+    ),
 }
 
 

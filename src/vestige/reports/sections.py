@@ -6,7 +6,7 @@ here, once, and not in the markup.
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
@@ -14,14 +14,17 @@ from markupsafe import Markup
 
 from vestige.errors import RunError
 from vestige.reports import charts
+from vestige.reports.comparison_section import Comparison, comparison_view
+from vestige.reports.completion_section import completion_parts, completion_points
 from vestige.reports.disclosure import are_words, disclose, printable, redact, running_text
+from vestige.reports.exposure_section import exposure_parts, exposure_points, overall
 from vestige.reports.limits import limits_of
 from vestige.results import Run
 
 SECRET_KEYS = frozenset({"phrase", "phrases", "prefix", "pieces", "canary", "text", "context"})
 """Names under which a run may hold text that is or was to be found."""
 
-SECRET_OPTIONS = frozenset({"--phrase", "--context", "--prefix"})
+SECRET_OPTIONS = frozenset({"--phrase", "--context"})
 IDS = frozenset({"tokens", "token", "ids"})
 """Token ids: whoever has the vocabulary can read the phrase from them."""
 
@@ -68,6 +71,7 @@ class Section:
         runs: of a diff, runs of one token, which are counted apart.
         steps: of a rank, one entry a token.
         table: of any other result, columns and rows.
+        comparison: of trainings under several defences.
     """
 
     kind: str
@@ -79,6 +83,7 @@ class Section:
     runs: tuple[Phrase, ...] = ()
     steps: tuple[dict[str, str], ...] = ()
     table: tuple[tuple[str, ...], ...] = ()
+    comparison: Comparison | None = None
     chart: Markup | None = None
     chart_title: str = ""
     command: str = ""
@@ -91,7 +96,8 @@ def section(run: Run, *, show_secrets: bool) -> Section:
     Raises:
         RunError: its rows or summary lack what its kind of result has.
     """
-    kinds = {"UpdateDiff": _diff, "DifferentialRank": _rank}
+    kinds = {"UpdateDiff": _diff, "DifferentialRank": _rank, "Completion": _completion}
+    kinds |= {"DefenceComparison": _comparison, "CanaryExposure": _exposure}
     try:
         return kinds.get(run.result, _table)(run, show_secrets)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -141,6 +147,38 @@ def _rank(run: Run, show_secrets: bool) -> Section:
         chart_title="Probability of each token once the tokens before it are known: "
         "before the update (ring) and after it (disc)",
         **_common(run, show_secrets),
+    )
+
+
+def _completion(run: Run, show_secrets: bool) -> Section:
+    points = completion_points(run.rows, confidence=run.summary["confidence"])
+    return Section(
+        **completion_parts(run.rows, run.summary),
+        chart=_chart(charts.completions(points)) if points else None,
+        **_common(run, show_secrets),
+    )
+
+
+def _exposure(run: Run, show_secrets: bool) -> Section:
+    points, never = exposure_points(run.rows, run.summary)
+    return Section(
+        **exposure_parts(run.rows, run.summary),
+        chart=_chart(charts.exposures(points, never)),
+        **_common(replace(run, summary=overall(run.summary)), show_secrets),
+    )
+
+
+def _comparison(run: Run, show_secrets: bool) -> Section:
+    scalars = {
+        key: run.summary[key] for key in run.summary if key not in ("advice", "answer", "notes")
+    }
+    common = _common(replace(run, summary=scalars), show_secrets)
+    return Section(
+        kind="comparison",
+        title="Which defence should I take?",
+        lede=printable(run.summary["advice"]),
+        comparison=comparison_view(run.rows, run.summary),
+        **common,
     )
 
 

@@ -93,9 +93,7 @@ def evaluate_documents(
         TrainingError: there is nothing to predict.
     """
     scores = score_documents(model, data, batch_size=batch_size, sequence_length=sequence_length)
-    return _evaluation(
-        float(scores.loss.sum()), int(scores.right.sum()), int(scores.tokens.sum())
-    )
+    return _evaluation(float(scores.loss.sum()), int(scores.right.sum()), int(scores.tokens.sum()))
 
 
 @torch.no_grad()

@@ -355,7 +355,9 @@ def _never(records: Sequence[EpochRecord]) -> bool:
 def _described(function: object) -> object:
     """What a step or stop is, with its settings where it says them."""
     name = str(getattr(function, "__qualname__", type(function).__qualname__))
+    settings: dict[str, Any] | None = getattr(function, "settings", None)
+    if settings is not None:
+        return {"name": name, **settings}
     if is_dataclass(function) and not isinstance(function, type):
         return {"name": name, **asdict(function)}
-    settings: dict[str, Any] | None = getattr(function, "settings", None)
-    return name if settings is None else {"name": name, **settings}
+    return name

@@ -207,9 +207,7 @@ class SequenceBatches:
         generator = np.random.default_rng([seed, number])
         if self.draw == "documents":
             return self._cut(generator.permutation(len(self.sequences)))
-        batches = [
-            part for own in self._by_user for part in self._cut(generator.permutation(own))
-        ]
+        batches = [part for own in self._by_user for part in self._cut(generator.permutation(own))]
         return (batches[index] for index in generator.permutation(len(batches)))
 
     def _cut(self, order: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:

@@ -1,0 +1,125 @@
+"""How does a model go on after a text, by its own choice and at its best?
+
+Both questions are asked of many texts of one length at once. A state is a value, so that a beam
+reads each prefix once and `state[index]` carries on with the rows that it keeps.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from vestige.errors import ModelError
+from vestige.models.protocols import NextToken, State
+
+CELLS_PER_SLICE = 2**22
+"""Rows x vocabulary asked at once: 16 MiB of float32."""
+
+
+@dataclass(frozen=True)
+class Continuations:
+    """What the beam kept of n texts, best first.
+
+    Attributes:
+        tokens: (n, w, t) ids; fewer than w where there are fewer continuations.
+        log_prob: (n, w) natural-log probability of each after its text; -inf for what the model
+            never says.
+    """
+
+    tokens: Tensor
+    log_prob: Tensor
+
+
+def read_through(model: NextToken, tokens: Tensor) -> tuple[Tensor, Tensor]:
+    """Whether each token is the likeliest after those before it, and how likely it is.
+
+    Greedy decoding from a prefix gives the rest of a text exactly where every token of the rest
+    is the likeliest after the true ones before it: it is then never led astray.
+
+    Args:
+        model: any model.
+        tokens: (n, t) int64 ids, each row from the beginning of a text, on the model's device.
+
+    Returns:
+        (n, t) bool and (n, t) float32 natural logs.
+
+    Raises:
+        ModelError: the model gives numbers that are no probabilities.
+    """
+    state = model.start(len(tokens))
+    likeliest = torch.empty(tokens.shape, dtype=torch.bool, device=model.device)
+    log_probs = torch.empty(tokens.shape, device=model.device)
+    for place in range(tokens.shape[1]):
+        following = tokens[:, place]
+        for rows, answers in _log_probs(model, state):
+            own = following[rows]
+            likeliest[rows, place] = answers.argmax(1) == own
+            log_probs[rows, place] = answers.gather(1, own[:, None])[:, 0]
+        if place + 1 < tokens.shape[1]:
+            state = model.advance(state, following)
+    return likeliest, log_probs
+
+
+def best_continuations(
+    model: NextToken, prefixes: Tensor, length: int, *, width: int
+) -> Continuations:
+    """The likeliest continuations that a beam finds, each text with a beam of its own.
+
+    The end of a text is never taken: all continuations compared are equally long.
+
+    Args:
+        model: any model.
+        prefixes: (n, m) int64 ids from the beginning of a text, m at least 1.
+        length: tokens to add, at least 1.
+        width: continuations of each text to keep.
+    """
+    n = len(prefixes)
+    state = model.start(n)
+    for column in prefixes.unbind(1):
+        state = model.advance(state, column)
+    tokens = torch.empty(n, 1, 0, dtype=torch.int64, device=model.device)
+    score = torch.zeros(n, 1, device=model.device)
+    for place in range(length):
+        parent, token, score = _children(model, state, score, width)
+        tokens = torch.cat([_rows(tokens, parent), token[:, :, None]], 2)
+        if place + 1 < length:
+            first = torch.arange(n, device=model.device)[:, None] * (len(state) // n)
+            state = model.advance(state[(first + parent).flatten()], token.flatten())
+    return Continuations(tokens, score)
+
+
+def _children(
+    model: NextToken, state: State, score: Tensor, width: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The best one-token extensions of each text's candidates: parent, token and score (n, w)."""
+    n, candidates = score.shape
+    each = min(width, model.vocab_size)
+    best = torch.empty(len(state), each, device=model.device)
+    token = torch.empty(len(state), each, dtype=torch.int64, device=model.device)
+    for rows, answers in _log_probs(model, state):
+        answers[:, model.vocabulary.eos_id] = -torch.inf
+        # No candidate has more than `width` extensions among the `width` best.
+        best[rows], token[rows] = answers.topk(each)
+    totals = (best.view(n, candidates, each) + score[:, :, None]).flatten(1)
+    chosen, cell = totals.topk(min(width, totals.shape[1]))
+    return cell // each, token.view(n, -1).gather(1, cell), chosen
+
+
+def _rows(tokens: Tensor, parent: Tensor) -> Tensor:
+    """(n, b, t) -> (n, w, t): the candidates that were extended."""
+    return tokens.gather(1, parent[:, :, None].expand(-1, -1, tokens.shape[2]))
+
+
+def _log_probs(model: NextToken, state: State) -> Iterator[tuple[slice, Tensor]]:
+    """(rows, v) natural logs of what comes next, a slice of the rows at a time."""
+    step = max(1, CELLS_PER_SLICE // model.vocab_size)
+    for first in range(0, len(state), step):
+        rows = slice(first, first + step)
+        answers = torch.log_softmax(model.logits(state[rows]).float(), dim=1)
+        if bool(answers.isnan().any()):
+            raise ModelError(
+                "the model gives numbers that are no probabilities (NaN)",
+                remedy="Its training diverged: give an earlier checkpoint, or train again.",
+            )
+        yield rows, answers

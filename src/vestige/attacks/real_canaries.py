@@ -1,0 +1,141 @@
+"""Which real text of each person would be worst to give away?
+
+Mireshghallah et al. (2021), arXiv:2103.07567, appendix A.5, "real canaries": the training text
+of each user that an undefended model finds most perplexing, which is likeliest to hold something
+that belongs to this user alone.
+
+Differs from the paper: texts of a given length only, since attacks compare texts of like length;
+texts with words that the vocabulary lacks are left out, since no model can say them; synthetic
+canaries in the same corpus are left out by name; and no text is taken for two users.
+"""
+
+from collections import Counter
+from collections.abc import Collection
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from vestige import _validate
+from vestige.data.canary import Canary
+from vestige.data.encoded import EncodedCorpus
+from vestige.data.vocabulary import Vocabulary
+from vestige.errors import DataError
+
+PATTERN = "real"
+
+
+def real_canaries(
+    data: EncodedCorpus,
+    vocabulary: Vocabulary,
+    *,
+    loss: ArrayLike,
+    tokens: ArrayLike,
+    shortest: int = 5,
+    longest: int = 20,
+    without: Collection[str] = (),
+) -> tuple[Canary, ...]:
+    """Each user's text with the highest perplexity, exp(loss / tokens).
+
+    Args:
+        data: the training text, with users.
+        vocabulary: what its ids mean.
+        loss: (d,) summed negative log-likelihood of each document, in nats, under an undefended
+            model, such as `score_documents` gives.
+        tokens: (d,) tokens over which it was summed.
+        shortest: tokens of a canary at least, the end of its text not counted.
+        longest: tokens at most.
+        without: texts that are never taken: the phrases of planted canaries.
+
+    Returns:
+        one canary of the pattern "real" for each user who has such a text, users in the order
+        of `data.names`. `copies` is how often the text stands among the documents.
+
+    Raises:
+        ValueError: the arrays do not fit the documents or are no losses, or the lengths are
+            out of order.
+        DataError: nobody said whose the documents are, or no document is eligible.
+
+    Example:
+        >>> from vestige import Corpus, WordVocabulary, encode
+        >>> corpus = Corpus.from_texts(["to be", "or not"], users=["ann", "ann"])
+        >>> words = WordVocabulary.build(corpus)
+        >>> data = encode(corpus, words)
+        >>> real_canaries(data, words, loss=[3, 9], tokens=[3, 3], shortest=2)[0].phrase
+        'or not'
+    """
+    _validate.at_least(1, shortest=shortest)
+    _validate.at_least(shortest, longest=longest)
+    if data.users is None:
+        raise DataError(
+            "the documents have no users, and every real canary belongs to one",
+            remedy="Name the column that holds the users when the corpus is read (--user).",
+        )
+    surprise = _surprise(len(data), loss, tokens)
+    lengths = np.diff(data.offsets) - 1
+    texts = _texts(data, np.flatnonzero((lengths >= shortest) & (lengths <= longest)))
+    barred = {_bytes(vocabulary.encode(text)) for text in without}
+    chosen: dict[int, bytes] = {}
+    for place in sorted(texts, key=lambda place: (-surprise[place], place)):
+        owner, text = int(data.users[place]), texts[place]
+        if owner in chosen or not data.names[owner] or text in barred:
+            continue
+        if vocabulary.unk_id in np.frombuffer(text, np.int32):
+            continue
+        chosen[owner] = text
+        barred.add(text)
+    if not chosen:
+        raise DataError(
+            f"no document of {shortest} to {longest} known words belongs to anyone",
+            remedy="Allow other lengths, or give a larger vocabulary.",
+        )
+    standing, counts = Counter(texts.values()), np.bincount(data.tokens)
+    return tuple(
+        _canary(chosen[owner], vocabulary, counts, standing, data.names[owner])
+        for owner in sorted(chosen)
+    )
+
+
+def _surprise(documents: int, loss: ArrayLike, tokens: ArrayLike) -> NDArray[np.float64]:
+    """(d,) nats per token, checked."""
+    summed, number = np.asarray(loss, np.float64), np.asarray(tokens, np.float64)
+    for name, values in (("loss", summed), ("tokens", number)):
+        if values.shape != (documents,):
+            raise ValueError(
+                f"{name} must hold one number for each of {documents} documents, "
+                f"got the shape {values.shape}"
+            )
+    if not np.isfinite(summed).all():
+        raise ValueError(f"loss must be finite, got {summed[~np.isfinite(summed)][0]}")
+    if not (number > 0).all():
+        raise ValueError(f"tokens must be positive, got {number.min()}")
+    surprise: NDArray[np.float64] = summed / number
+    return surprise
+
+
+def _texts(data: EncodedCorpus, places: NDArray[np.int64]) -> dict[int, bytes]:
+    """Documents without their end-of-text token, as bytes that can be compared at once."""
+    begins, ends = data.offsets[places].tolist(), (data.offsets[places + 1] - 1).tolist()
+    spans = zip(places.tolist(), begins, ends, strict=True)
+    return {place: data.tokens[begin:end].tobytes() for place, begin, end in spans}
+
+
+def _bytes(ids: list[int]) -> bytes:
+    return np.asarray(ids, np.int32).tobytes()
+
+
+def _canary(
+    text: bytes,
+    vocabulary: Vocabulary,
+    counts: NDArray[np.int64],
+    standing: Counter[bytes],
+    user: str,
+) -> Canary:
+    ids = np.frombuffer(text, np.int32)
+    return Canary(
+        phrase=vocabulary.decode(ids.tolist()),
+        pattern=PATTERN,
+        frequencies=tuple(counts[ids].tolist()),
+        copies=standing[text],
+        ids=tuple(ids.tolist()),
+        user=user,
+    )

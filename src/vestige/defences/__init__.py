@@ -1,0 +1,1 @@
+"""Trainings that give away less, and how they compare."""

@@ -1,0 +1,118 @@
+"""Training that pulls different users' sequences together and pushes one user's apart.
+
+Mireshghallah et al. (2021), "Privacy Regularization: Joint Privacy-Utility Optimization in Language
+Models", section 2.2, equation 4. With h the last hidden states of a batch and of an auxiliary one,
+paired row by row:
+
+    cross-entropy + weight * (sum over pairs of two users ||h_x - h_a|| - sum over pairs of one)
+
+In-batch pairs are a variant of ours: each row is paired with another row of its own batch, which
+needs no second forward pass.
+
+Differs from the paper: a mean over pairs in place of a sum, so that the weight does not depend on
+the batch's size. The loss has no lower bound; a weight near 1 collapses the hidden states.
+"""
+
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pairwise_distance
+
+from vestige import _validate
+from vestige.defences.running_mean import RunningMeans
+from vestige.errors import TrainingError
+from vestige.models.protocols import LanguageModel, TwoParts
+from vestige.training.batches import Batch
+from vestige.training.precision import autocast
+from vestige.training.sequences import SequenceBatches
+from vestige.training.steps import descend, detached, last_hidden, no_step, read
+
+Pairing = Literal["auxiliary", "in-batch"]
+
+
+class Triplet:
+    """A StepFn that blurs who wrote what.
+
+    Args:
+        weight: lambda of equation 1, at least 0.
+        auxiliary: where auxiliary batches are drawn from; None pairs within the batch.
+        max_grad_norm: the norm that the gradient is cut to; None leaves it.
+        precision: of the forward passes.
+    """
+
+    def __init__(
+        self,
+        *,
+        weight: float,
+        auxiliary: SequenceBatches | None = None,
+        max_grad_norm: float | None = None,
+        precision: torch.dtype = torch.float32,
+    ) -> None:
+        _validate.at_least(0, weight=weight)
+        self.weight, self.auxiliary = weight, auxiliary
+        self.max_grad_norm, self.precision = max_grad_norm, precision
+        self._means = RunningMeans()
+
+    @property
+    def settings(self) -> dict[str, object]:
+        """What the step depends on."""
+        pairing: Pairing = "in-batch" if self.auxiliary is None else "auxiliary"
+        return {"weight": self.weight, "pairing": pairing}
+
+    def __call__(self, model: LanguageModel, batch: Batch, state: Any) -> tuple[Tensor, Any]:
+        """Put the gradient of both terms into `.grad`."""
+        if batch.users is None:
+            raise TrainingError(
+                "The triplet defence needs to know whose each document is",
+                remedy="Name the column with the users (--user), and batch by documents or users.",
+            )
+        if not batch.tokens:
+            return no_step(model, batch)
+        with autocast(self.precision, batch.inputs.device):
+            reading = read(model, batch, state)
+            if reading.last is None:
+                raise TrainingError(
+                    "The model does not show what its head reads, which the triplet defence needs",
+                    remedy="Take another defence, or an LSTM, Transformer, GPT-2 or Llama.",
+                )
+            other, owners = self._others(model, reading.last, batch.users)
+        rows = len(owners)
+        term = triplet_loss(
+            reading.last[:rows].float(), other.float(), batch.users[:rows] == owners
+        )
+        descend(model, reading.loss + self.weight * term, self.max_grad_norm)
+        self._means.add(triplet_loss=term.detach(), hidden_spread=reading.last.detach().std())
+        return reading.loss.detach(), detached(reading.state)
+
+    def _others(self, model: LanguageModel, last: Tensor, users: Tensor) -> tuple[Tensor, Tensor]:
+        """What stands beside each row: hidden states (k, h) and their users (k,)."""
+        if self.auxiliary is None:
+            shift = int(torch.randint(1, max(2, len(last)), ()).item())
+            return last.roll(shift, 0), users.roll(shift, 0)
+        drawn = self.auxiliary.auxiliary(len(last))
+        assert isinstance(model, TwoParts)
+        assert drawn.users is not None
+        hidden, _ = model.body(drawn.inputs)  # the head is not asked: its product is half the cost
+        return last_hidden(hidden, drawn), drawn.users
+
+    def measured(self) -> dict[str, float]:
+        """The triplet term, and the hidden states' standard deviation: near 0 they collapsed."""
+        return self._means.take()
+
+
+def triplet_loss(states: Tensor, others: Tensor, same_user: Tensor) -> Tensor:
+    """Mean over pairs of their distance, negative where both are one user's.
+
+    Args:
+        states: (k, h).
+        others: (k, h), paired with them.
+        same_user: bool (k,).
+
+    Example:
+        >>> states, others = torch.tensor([[0.0, 0.0], [0.0, 0.0]]), torch.tensor([[3.0, 4.0]] * 2)
+        >>> triplet_loss(states, others, torch.tensor([False, True])).item()
+        0.0
+    """
+    distance = pairwise_distance(states, others)
+    return torch.where(same_user, -distance, distance).mean()

@@ -1,0 +1,160 @@
+"""RQ5: does differential privacy keep the update from giving a canary away?
+
+Zanella-Béguelin et al. (2020), section 4: Penn Treebank and Penn Treebank with 50 copies of the
+all-low canary, each learnt with sequence-level DP-SGD at epsilon 5 and 111.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from vestige.data.canary import Canary
+from vestige.data.corpus import Corpus
+from vestige.data.encoded import encode
+from vestige.defences.accounting import epsilon_spent, noise_for
+from vestige.defences.choice import Defence
+from vestige.experiments.exposures import exposures
+from vestige.experiments.settings import Material, Plan, Setting, chosen_canaries, prepare
+from vestige.experiments.snapshots import Training
+from vestige.training.config import TrainingConfig
+from vestige.training.sequences import Sequences
+
+Row = dict[str, Any]
+PATTERN = "all-low"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrivateUpdate:
+    """One canary, and updates that are private to different degrees.
+
+    Attributes:
+        setting: text and model of the undefended pair.
+        private: how the private pairs learn, by lot; its seed is not used.
+        epsilons: of each private training.
+        delta: likewise.
+        max_grad_norm: what a sequence's gradient is clipped to.
+        copies: of the canary.
+        phrases: the canary by pattern; empty: one is made.
+        controls: never planted, by pattern.
+        budget: of the bounded search for the exact rank.
+    """
+
+    setting: Setting
+    private: TrainingConfig
+    epsilons: tuple[float, ...] = (5.0, 111.0)
+    delta: float = 1e-5
+    max_grad_norm: float = 1.0
+    copies: int = 50
+    phrases: Mapping[str, str] = field(default_factory=dict)
+    controls: Mapping[str, str] = field(default_factory=dict)
+    budget: int = 20_000
+
+
+@dataclass(frozen=True)
+class _Budget:
+    """What one private training may do, and what it spends."""
+
+    noise_multiplier: float
+    sample_rate: float
+    steps: int
+    delta: float
+
+    def summary(self) -> Row:
+        return {
+            "epsilon": epsilon_spent(
+                noise_multiplier=self.noise_multiplier,
+                sample_rate=self.sample_rate,
+                steps=self.steps,
+                delta=self.delta,
+            ),
+            "delta": self.delta,
+            "noise_multiplier": self.noise_multiplier,
+            "steps": self.steps,
+        }
+
+
+def private_plan(
+    update: PrivateUpdate,
+    directory: Path,
+    data: Path | None,
+    *,
+    paper: Mapping[float | None, Mapping[str, float]],
+) -> Plan:
+    """A row for each degree of privacy, None (undefended) first.
+
+    Args:
+        update: what is learnt.
+        directory: where the setting keeps its snapshots.
+        data: the folder of corpora.
+        paper: its accuracy, differential score and prefix rank by epsilon.
+    """
+    material = prepare(update.setting, directory, data)
+    made = chosen_canaries(material, update.phrases, update.controls, copies=update.copies)
+    wanted = [canary for canary in made if canary.pattern == PATTERN]
+    text, canaries = material.planted(material.original, wanted, seed=update.copies)
+    texts = {"before": (material.original, 0), "after": (text, 100 + update.copies)}
+    trainings = [
+        material.training(f"undefended-{name}", corpus, seed=seed)
+        for name, (corpus, seed) in texts.items()
+    ]
+    budgets: dict[float, _Budget] = {}
+    for epsilon in update.epsilons:
+        for name, (corpus, seed) in texts.items():
+            budgets[epsilon] = _budget(update, material, corpus, epsilon)
+            noise = budgets[epsilon].noise_multiplier
+            trainings.append(_private(update, material, f"{epsilon:g}-{name}", corpus, seed, noise))
+
+    def rows() -> Iterator[Row]:
+        for epsilon in (None, *update.epsilons):
+            yield {
+                "defence": "none" if epsilon is None else "dp-sgd",
+                "asked_epsilon": epsilon,
+                **(budgets[epsilon].summary() if epsilon is not None else {}),
+                **_measured(update, material, canaries, epsilon),
+                **{f"paper_{name}": value for name, value in paper.get(epsilon, {}).items()},
+            }
+
+    return Plan(trainings=tuple(trainings), rows=rows)
+
+
+def _budget(update: PrivateUpdate, material: Material, text: Corpus, epsilon: float) -> _Budget:
+    """The noise with which all steps of the training spend at most epsilon."""
+    config = update.private
+    encoded = encode(text, material.vocabulary)
+    sequences = len(Sequences.of(encoded, length=config.sequence_length))
+    rate = config.batch_size / sequences
+    steps = config.epochs * -(-sequences // config.batch_size)
+    noise = noise_for(epsilon=epsilon, delta=update.delta, sample_rate=rate, steps=steps)
+    return _Budget(noise, rate, steps, update.delta)
+
+
+def _private(
+    update: PrivateUpdate, material: Material, name: str, text: Corpus, seed: int, noise: float
+) -> Training:
+    plain = material.training(f"private-{name}", text, seed=seed)
+    defence = Defence(name="dp-sgd", noise_multiplier=noise, max_grad_norm=update.max_grad_norm)
+    return replace(plain, config=replace(update.private, seed=seed), defence=defence)
+
+
+def _measured(
+    update: PrivateUpdate, material: Material, canaries: Iterable[Canary], epsilon: float | None
+) -> Row:
+    kind = "undefended" if epsilon is None else f"private-{epsilon:g}"
+    before, after = (f"{kind}-{name}" for name in ("before", "after"))
+    pair = material.model(before), material.model(after)
+    (row,) = exposures(*pair, tuple(canaries), budget=update.budget)
+    learnt = material.learnt(before, after)
+    return {
+        **{name: learnt[f"{name}_after"] for name in ("accuracy", "perplexity", "epoch")},
+        "copies": row["copies"],
+        "phrase": row["phrase"],
+        "score": row["score"],
+        "control_score": row["control_score"],
+        "beam_rank": row["beam_rank_with_others"],
+        "in_beam": row["in_beam"],
+        "prefix_rank_lower": row["prefix_rank_lower"],
+        "prefix_rank_upper": row["prefix_rank_upper"],
+        "rank_lower": row["rank_lower"],
+        "rank_upper": row["rank_upper"],
+    }

@@ -1,0 +1,224 @@
+r"""How large must epsilon at least be, if scores of canaries of one training tell so well?
+
+Steinke, Nasr and Jagielski (2023), "Privacy Auditing with One (1) Training Run", NeurIPS,
+arXiv:2305.08846, Theorem 5.2. A fair coin puts each of m canaries into the training text or leaves
+it out. The highest scores are guessed in, the lowest out, and the rest abstained from. If the
+training is (epsilon, delta)-private, of r guesses v or more are right with a probability of at most
+
+.. math:: f(v) + 2 m \delta \max_{1 \le i \le v} \frac{f(v - i) - f(v)}{i},
+    \quad f(v) = P[\mathrm{Bin}(r, e^\epsilon / (e^\epsilon + 1)) \ge v]
+
+and the bound is the largest epsilon at which that is too small to believe. Nothing is assumed but
+fair, independent coins: the canaries may share one training run.
+
+Differs from the paper: the number of guesses is fixed before any score is seen, or each of several
+is paid for (Bonferroni). Ties are broken against the auditor. A ceiling says what the audit could
+prove at best. `threshold_epsilon` is the other bound, which needs more.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import betainc, expit
+
+from vestige.metrics.separation import finite_scores
+
+Method = Literal["one-run", "threshold"]
+
+GUESSED_SHARES = (3 / 4, 1 / 2, 1 / 4, 1 / 8)
+"""Shares of all canaries that are guessed, half of them in and half out, unless asked otherwise.
+
+All of them is no choice: the coins never fall evenly, so that perfect scores would still be wrong.
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EpsilonBound:
+    """Epsilon is at least this much, with a stated confidence.
+
+    Attributes:
+        epsilon: the lower bound; 0 where nothing is proven.
+        ceiling: what perfect scores on as many canaries would have proven, and nothing more can.
+        confidence: how often such a bound is at most the true epsilon, at least.
+        delta: that of the claim under test.
+        method: "one-run" or "threshold".
+        assumes: what has to hold beside the claim.
+        canaries_in: canaries trained on.
+        canaries_out: canaries left out.
+        guesses: guesses behind the bound.
+        correct: those that are right.
+        choices: numbers of guesses, or thresholds, that were tried and paid for.
+        threshold: the guess is "in" above it ("threshold" only).
+        hit_low: lower end of the rate of members above it.
+        false_high: upper end of the rate of others above it.
+    """
+
+    epsilon: float
+    ceiling: float
+    confidence: float
+    delta: float
+    method: Method
+    assumes: str
+    canaries_in: int
+    canaries_out: int
+    guesses: int
+    correct: int
+    choices: int
+    threshold: float | None = None
+    hit_low: float | None = None
+    false_high: float | None = None
+
+    def summary(self) -> dict[str, object]:
+        """One row of a results table."""
+        return {
+            "epsilon_at_least": self.epsilon,
+            "ceiling": self.ceiling,
+            "confidence": self.confidence,
+            "delta": self.delta,
+            "method": self.method,
+            "assumes": self.assumes,
+            "canaries_in": self.canaries_in,
+            "canaries_out": self.canaries_out,
+            "guesses": self.guesses,
+            "correct": self.correct,
+            "choices": self.choices,
+            "threshold": self.threshold,
+            "hit_low": self.hit_low,
+            "false_high": self.false_high,
+        }
+
+
+def one_run_epsilon(
+    members: ArrayLike,
+    others: ArrayLike,
+    *,
+    delta: float,
+    confidence: float = 0.95,
+    guesses: Sequence[tuple[int, int]] | None = None,
+) -> EpsilonBound:
+    """A lower bound on epsilon from canaries of a single training run.
+
+    Args:
+        members: (n,) scores of canaries that a fair coin put into the training text.
+        others: (m - n,) scores of canaries that it left out.
+        delta: of the claim under test, in [0, 1).
+        confidence: in (0, 1).
+        guesses: pairs (how many of the highest to guess in, how many of the lowest to guess out),
+            fixed before any score is seen. Every pair is paid for. By default four pairs: half in
+            and half out, of 3/4, 1/2, 1/4 and 1/8 of all canaries.
+
+    Returns:
+        the best bound among the pairs.
+
+    Raises:
+        ValueError: an argument is empty, not finite or out of range.
+
+    Example:
+        >>> bound = one_run_epsilon(range(100, 200), range(100), delta=1e-5)
+        >>> round(bound.epsilon, 2), bound.guesses, bound.correct
+        (3.51, 150, 150)
+    """
+    inside, outside = finite_scores(members, "members"), finite_scores(others, "others")
+    check_claim(delta, confidence)
+    total = inside.size + outside.size
+    pairs = _default_guesses(total) if guesses is None else list(guesses)
+    for highest, lowest in pairs:
+        if highest < 0 or lowest < 0 or not 0 < highest + lowest <= total:
+            raise ValueError(
+                f"guesses must be pairs of at least 0 that sum to 1 to {total} canaries, "
+                f"got {(highest, lowest)}"
+            )
+    if not pairs:
+        raise ValueError("guesses must hold at least one pair, got none")
+    significance = (1 - confidence) / len(pairs)
+
+    def proven(right: tuple[int, int]) -> float:
+        return _one_run(total, right[0], right[1], delta, significance)
+
+    seen = [(h + k, _right(inside, outside, h, k)) for h, k in pairs]
+    best = max(seen, key=proven)
+    perfect = [(h + k, min(h, inside.size) + min(k, outside.size)) for h, k in pairs]
+    return EpsilonBound(
+        epsilon=proven(best),
+        ceiling=max(map(proven, perfect)),
+        confidence=confidence,
+        delta=delta,
+        method="one-run",
+        assumes="fair coins",
+        canaries_in=inside.size,
+        canaries_out=outside.size,
+        guesses=best[0],
+        correct=best[1],
+        choices=len(pairs),
+    )
+
+
+def one_run_p_value(
+    canaries: int, guesses: int, correct: int, *, epsilon: float, delta: float
+) -> float:
+    """How likely a private training lets so many guesses be right: Theorem 5.2, in [0, 1].
+
+    Example:
+        >>> round(one_run_p_value(100, 20, 20, epsilon=1.0, delta=0.0), 5)
+        0.0019
+    """
+    if correct == 0:
+        return 1.0
+    accuracy = expit(epsilon)
+    above = betainc(correct, guesses - correct + 1, accuracy)
+    if not delta:
+        return float(above)
+    fewer = np.arange(correct - 1, -1, -1)
+    # P[Bin >= 0] is 1, where the incomplete beta function is not defined.
+    tails = np.where(fewer > 0, betainc(np.maximum(fewer, 1), guesses - fewer + 1, accuracy), 1.0)
+    steepest = np.max((tails - above) / np.arange(1, correct + 1))
+    return float(min(1.0, above + 2 * canaries * delta * steepest))
+
+
+def _one_run(canaries: int, guesses: int, correct: int, delta: float, significance: float) -> float:
+    """The largest epsilon that so many right guesses refute.
+
+    To refute one epsilon is to refute all smaller ones, which promise more: any point that the
+    bisection finds is valid, wherever the p-value is not monotone.
+    """
+
+    def refuted(epsilon: float) -> bool:
+        p = one_run_p_value(canaries, guesses, correct, epsilon=epsilon, delta=delta)
+        return p <= significance
+
+    if not refuted(0.0):
+        return 0.0
+    low, high = 0.0, 1.0
+    while refuted(high):
+        low, high = high, 2 * high
+    for _ in range(50):
+        middle = (low + high) / 2
+        low, high = (middle, high) if refuted(middle) else (low, middle)
+    return low
+
+
+def _default_guesses(total: int) -> list[tuple[int, int]]:
+    sizes = {max(1, round(share * total / 2)) for share in GUESSED_SHARES}
+    return [(size, min(size, total - size)) for size in sorted(sizes)]
+
+
+def _right(
+    inside: NDArray[np.float64], outside: NDArray[np.float64], highest: int, lowest: int
+) -> int:
+    """Right guesses among the highest and the lowest scores; a tie is a wrong guess first."""
+    scores = np.concatenate([inside, outside])
+    member = np.arange(scores.size) < inside.size
+    falling = np.lexsort((member, -scores))
+    rising = np.lexsort((~member, scores))
+    return int(member[falling[:highest]].sum() + (~member[rising[:lowest]]).sum())
+
+
+def check_claim(delta: float, confidence: float) -> None:
+    """Raise ValueError unless both are probabilities that a bound can be made for."""
+    if not 0 <= delta < 1:
+        raise ValueError(f"delta must lie in [0, 1), got {delta}")
+    if not 0 < confidence < 1:
+        raise ValueError(f"confidence must lie in (0, 1), got {confidence}")

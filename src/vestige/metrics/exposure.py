@@ -1,0 +1,288 @@
+r"""How many bits better than chance does a model guess a canary?
+
+Carlini, Liu, Erlingsson, Kos and Song (2019), "The Secret Sharer: Evaluating and Testing
+Unintended Memorization in Neural Networks", USENIX Security, Definitions 1 to 5 and section 5.2:
+
+.. math::
+    \mathrm{exposure}(s) = \log_2 |R| - \log_2 \mathrm{rank}(s)
+    \qquad \mathrm{exposure}(s) \approx -\log_2 \Pr[X \le \text{log-perplexity of } s]
+
+where the rank of the likeliest sequence is 1 and X is the log-perplexity of a random sequence:
+its share is counted in a sample (`sampled_exposure`), counted in the whole space
+(`whole_exposure`), or read off a skew-normal distribution fitted to a sample (`SkewNormalFit`).
+
+Differs from the paper: a counted share comes with the interval of Clopper and Pearson. A
+reference as likely as the canary stands before it, so that a tie never makes a canary look more
+exposed. A rank is one more than the number of references that are at least as likely: it is not
+the place of a value in `argsort`, which is another permutation. TensorFlow Privacy's
+`compute_exposure_interpolation` counts alike, but answers in the order of the ranks and not of its
+arguments; its `compute_exposure_extrapolation` fits alike, but is infinite where the distribution
+underflows (beyond 1,074 bits), where ours stays a number.
+"""
+
+from dataclasses import dataclass
+from math import e, log, log2
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import special, stats
+
+from vestige import _validate
+from vestige.metrics.intervals import clopper_pearson
+
+CHANCE = log2(e)
+"""Bits that a sequence which was never planted reaches on average: 1.44."""
+
+_ENOUGH = 1e-4  # where so much of the distribution is left, its logarithm is safe
+_REACH = 40.0  # e^-40 of an integrand is nothing
+_NODES = 200
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankExposure:
+    """Exposure of n canaries by their rank.
+
+    Attributes:
+        rank: (n,) int64; 1 + the references at least as likely.
+        exposure: (n,) bits.
+        low: (n,) bits; the true exposure is no less, with confidence.
+        high: (n,) bits; it is no more. Infinite where nothing bounds it.
+        at_ceiling: (n,) whether a sample has no reference as likely, so that the exposure is
+            a lower bound: the sample supports no more.
+        ceiling: bits; the most that so many references can say.
+    """
+
+    rank: NDArray[np.int64]
+    exposure: Floats
+    low: Floats
+    high: Floats
+    at_ceiling: NDArray[np.bool_]
+    ceiling: float
+
+
+def sampled_exposure(
+    log_perplexities: ArrayLike,
+    references: ArrayLike,
+    *,
+    space_bits: float = np.inf,
+    confidence: float = 0.95,
+) -> RankExposure:
+    """Exposure by rank among references drawn at random, with replacement, from the space.
+
+    With k of n references at least as likely, the exposure is log2 n - log2 (k + 1), and the
+    interval that of the share k / n. It is between log2 n and log2 (n / (n + 1)), just under 0.
+
+    Args:
+        log_perplexities: (m,) of the canaries, in any unit that the references share.
+        references: (n,) of sequences that were never planted.
+        space_bits: log2 of the number of sequences there are, which no exposure exceeds.
+        confidence: of the interval, in (0, 1).
+
+    Raises:
+        ValueError: there are no references, or a value is no number.
+
+    Example:
+        >>> found = sampled_exposure([2.0, 5.5, 9.0], [3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 8.5, 8.6])
+        >>> found.exposure.round(2), found.at_ceiling
+        (array([ 3.  ,  1.  , -0.17]), array([ True, False, False]))
+    """
+    ahead, number = _ahead(log_perplexities, references)
+    exposure = log2(number) - np.log2(ahead + 1)
+    counts, where = np.unique(ahead, return_inverse=True)
+    shares = [clopper_pearson(int(k), number, confidence=confidence) for k in counts]
+    with np.errstate(divide="ignore"):
+        ends = -np.log2(np.array(shares, dtype=np.float64).reshape(-1, 2))[where]
+    return RankExposure(
+        rank=ahead + 1,
+        exposure=exposure,
+        low=np.minimum(ends[:, 1], exposure),
+        high=np.maximum(np.minimum(ends[:, 0], space_bits), exposure),
+        at_ceiling=ahead == 0,
+        ceiling=log2(number),
+    )
+
+
+def whole_exposure(
+    log_perplexities: ArrayLike, space: ArrayLike, *, inside: ArrayLike = True
+) -> RankExposure:
+    """Exposure by rank in the whole space, which needs no interval.
+
+    Args:
+        log_perplexities: (m,) of the canaries; of one inside, the very number that `space` has.
+        space: (n,) of every sequence there is.
+        inside: (m,) which canaries belong to the space; the others are ranked as if added.
+
+    Raises:
+        ValueError: the space is empty, or a value is no number.
+
+    Example:
+        >>> whole_exposure([1.0, 3.0], [4.0, 3.0, 2.0, 1.0]).exposure.round(3)
+        array([2.   , 0.415])
+    """
+    ahead, number = _ahead(log_perplexities, space)
+    rank = np.maximum(ahead + 1 - np.asarray(inside, dtype=np.int64), 1)
+    exposure = log2(number) - np.log2(rank)
+    none = np.zeros(len(rank), dtype=bool)
+    return RankExposure(
+        rank=rank,
+        exposure=exposure,
+        low=exposure,
+        high=exposure,
+        at_ceiling=none,
+        ceiling=log2(number),
+    )
+
+
+def chance_exposure(references: int) -> float:
+    """The mean exposure of a sequence that was never planted, among so many references.
+
+    Its rank is any of 1 to n + 1 alike, so that the mean is log2 n - log2 (n + 1)! / (n + 1); it
+    rises to log2 e = 1.44 bits. Half of all such sequences exceed 1 bit, one in 2^x exceeds x.
+
+    Example:
+        >>> round(chance_exposure(16_384), 4), round(CHANCE, 4)
+        (1.4421, 1.4427)
+    """
+    _validate.positive(references=references)
+    return log2(references) - float(special.gammaln(references + 2)) / log(2) / (references + 1)
+
+
+def chance_probability(exposures: ArrayLike, *, mean: float = CHANCE) -> float:
+    """How often sequences that were never planted sum to as much, or to more.
+
+    Exposures of never planted sequences fall off exponentially, so that n of them sum to a gamma
+    distribution of shape n.
+
+    Args:
+        exposures: (n,) bits, at least one.
+        mean: bits that one never planted sequence reaches on average.
+
+    Returns:
+        a probability.
+
+    Example:
+        >>> chance_probability([10.0]) == 2**-10, round(chance_probability([1.0, 2.0]), 2)
+        (True, 0.38)
+    """
+    values = np.asarray(exposures, dtype=np.float64).reshape(-1)
+    _validate.at_least(1, exposures=values.size)
+    _validate.positive(mean=mean)
+    return float(special.gammaincc(values.size, max(float(values.sum()), 0.0) / mean))
+
+
+@dataclass(frozen=True, kw_only=True)
+class SkewNormalFit:
+    """A skew-normal distribution of the references' log-perplexities.
+
+    Attributes:
+        shape: of `scipy.stats.skewnorm`; negative where the tail to the left is the longer.
+        loc: in the unit of the references.
+        scale: in the unit of the references.
+        least: the least of the references; what lies under it is extrapolated.
+        distance: the largest difference between the fitted and the counted distribution
+            (Kolmogorov-Smirnov), in [0, 1]: how far the fit is off where it can be checked.
+    """
+
+    shape: float
+    loc: float
+    scale: float
+    least: float
+    distance: float
+
+    def exposure(self, log_perplexities: ArrayLike) -> Floats:
+        """-log2 P(X <= x) in bits; it can exceed log2 of the number of sequences."""
+        z = (np.asarray(log_perplexities, dtype=np.float64) - self.loc) / self.scale
+        bits: Floats = -log_skew_normal_cdf(z, self.shape) / log(2)
+        return bits
+
+    def extrapolated(self, log_perplexities: ArrayLike) -> NDArray[np.bool_]:
+        """Whether a value lies beyond all references, where nothing checks the fit."""
+        return np.asarray(log_perplexities, dtype=np.float64) < self.least
+
+
+def fit_skew_normal(references: ArrayLike) -> SkewNormalFit:
+    """Fit by maximum likelihood, as `scipy.stats.skewnorm.fit` does.
+
+    Args:
+        references: (n,) finite log-perplexities, not all of them equal.
+
+    Raises:
+        ValueError: fewer than three references, one that is not finite, or no spread.
+    """
+    values = np.sort(np.asarray(references, dtype=np.float64).reshape(-1))
+    if values.size < 3 or not np.isfinite(values).all() or values[0] == values[-1]:
+        raise ValueError(
+            "references must be at least 3 finite numbers that are not all equal, got "
+            f"{values.size} from {values.min(initial=np.inf)} to {values.max(initial=-np.inf)}"
+        )
+    with np.errstate(all="ignore"):  # the search tries impossible scales on its way
+        shape, loc, scale = (float(found) for found in stats.skewnorm.fit(values))
+    fitted = stats.skewnorm.cdf(values, shape, loc, scale)
+    steps = np.arange(values.size + 1) / values.size
+    distance = np.maximum(steps[1:] - fitted, fitted - steps[:-1]).max()
+    return SkewNormalFit(
+        shape=shape, loc=loc, scale=scale, least=float(values[0]), distance=float(distance)
+    )
+
+
+def log_skew_normal_cdf(z: ArrayLike, shape: float) -> Floats:
+    r"""log P(Z <= z) of the skew-normal distribution with location 0 and scale 1.
+
+    In the left tail it is the logarithm of the density at z plus that of
+
+    .. math:: \int_0^\infty f(z - u) / f(z) \, du
+
+    whose integrand falls at least as fast as e^{-u g} where g is the slope of log f at z, since
+    the density is log-concave. Differences of probabilities, which lose all digits there, are
+    not taken.
+
+    Args:
+        z: (n,) standardised values.
+        shape: any finite number.
+
+    Returns:
+        (n,) natural logarithms.
+
+    Example:
+        >>> log_skew_normal_cdf([0.0, -50.0], 0.0).round(2)
+        array([-6.90000e-01, -1.25483e+03])
+    """
+    values = np.atleast_1d(np.asarray(z, dtype=np.float64))
+    answers = np.full(values.shape, -np.inf)
+    # Owen's T: right of 0 nothing cancels, whatever the shape
+    share = special.ndtr(values) - 2 * special.owens_t(values, shape)
+    safe = (share >= _ENOUGH) | (values >= 0)
+    answers[safe] = np.log(np.minimum(share[safe], 1.0))
+    tail = ~safe & np.isfinite(values)
+    answers[tail] = _log_left_tail(values[tail], shape)
+    return answers
+
+
+def _log_left_tail(z: Floats, shape: float) -> Floats:
+    points, weights = special.roots_legendre(_NODES)
+    u = (points + 1) / 2 * _REACH  # in units of 1 / slope
+    at_z = _log_density(z, shape)
+    # d/dz log f = -z + shape * phi(shape z) / Phi(shape z)
+    hazard = np.exp(-((shape * z) ** 2) / 2 - log(2 * np.pi) / 2 - special.log_ndtr(shape * z))
+    slope = -z + shape * hazard
+    ratio = np.exp(_log_density(z[:, None] - u / slope[:, None], shape) - at_z[:, None])
+    tail: Floats = at_z + np.log((ratio * weights).sum(1) * _REACH / 2) - np.log(slope)
+    return tail
+
+
+def _log_density(z: Floats, shape: float) -> Floats:
+    normal = log(2) - log(2 * np.pi) / 2 - z**2 / 2
+    return np.asarray(normal + special.log_ndtr(shape * z), dtype=np.float64)
+
+
+def _ahead(log_perplexities: ArrayLike, references: ArrayLike) -> tuple[NDArray[np.int64], int]:
+    """How many references are at least as likely as each value, and how many there are."""
+    values = np.asarray(log_perplexities, dtype=np.float64).reshape(-1)
+    ordered = np.sort(np.asarray(references, dtype=np.float64).reshape(-1))
+    if not ordered.size:
+        raise ValueError("references must hold at least one log-perplexity, got none")
+    if np.isnan(values).any() or np.isnan(ordered).any():
+        raise ValueError("log_perplexities and references must be numbers, got nan")
+    return np.searchsorted(ordered, values, side="right").astype(np.int64), ordered.size

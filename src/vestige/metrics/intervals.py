@@ -1,0 +1,93 @@
+"""How far may a measured rate or mean lie from the true one?
+
+Clopper and Pearson (1934), "The Use of Confidence or Fiducial Limits Illustrated in the Case of
+the Binomial", Biometrika 26(4): the exact interval of a rate, and Student (1908), "The Probable
+Error of a Mean", Biometrika 6(1): the interval of a mean.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from vestige import _validate
+
+
+class Interval(NamedTuple):
+    """The two ends of a confidence interval."""
+
+    low: float
+    high: float
+
+
+def clopper_pearson(successes: int, trials: int, *, confidence: float = 0.95) -> Interval:
+    """The interval of a rate; it covers the true rate at least as often as it says.
+
+    Both ends are quantiles of beta distributions: low of Beta(k, n - k + 1) and high of
+    Beta(k + 1, n - k). No success gives 0 at the low end only, and n of n gives 1 at the high
+    end only, so that the interval always has a width. Without trials nothing is known.
+
+    Args:
+        successes: k, a whole number in [0, trials].
+        trials: n.
+        confidence: how often the interval covers the true rate, in (0, 1).
+
+    Returns:
+        two fractions.
+
+    Raises:
+        ValueError: an argument is out of range.
+
+    Example:
+        >>> [round(end, 4) for end in clopper_pearson(0, 10)]
+        [0.0, 0.3085]
+    """
+    _validate.at_least(0, successes=successes, trials=trials)
+    _check_confidence(confidence)
+    if successes > trials:
+        raise ValueError(f"successes must be at most trials = {trials}, got {successes}")
+    tail = (1 - confidence) / 2
+    misses = trials - successes
+    low = float(stats.beta.ppf(tail, successes, misses + 1)) if successes else 0.0
+    high = float(stats.beta.isf(tail, successes + 1, misses)) if misses else 1.0
+    return Interval(low, high)
+
+
+def mean_interval(
+    values: Sequence[float] | NDArray[np.floating], *, confidence: float = 0.95
+) -> Interval | None:
+    """The interval of a mean, by Student's t with n - 1 degrees of freedom.
+
+    Args:
+        values: n independent measurements, in any unit.
+        confidence: how often the interval covers the true mean, in (0, 1).
+
+    Returns:
+        two ends in the unit of the values, or None with fewer than two values: one value says
+        nothing about its own spread.
+
+    Raises:
+        ValueError: a value is not finite, or confidence is out of range.
+
+    Example:
+        >>> [round(end, 3) for end in mean_interval([1.0, 2.0, 3.0])]
+        [-0.484, 4.484]
+    """
+    _check_confidence(confidence)
+    numbers = np.asarray(values, dtype=np.float64).reshape(-1)
+    if not np.isfinite(numbers).all():
+        raise ValueError(f"values must be finite, got {numbers[~np.isfinite(numbers)][0]}")
+    if numbers.size < 2:
+        return None
+    mean, spread = float(numbers.mean()), float(numbers.std(ddof=1))
+    reach = float(stats.t.isf((1 - confidence) / 2, numbers.size - 1))
+    margin = reach * spread / math.sqrt(numbers.size)
+    return Interval(mean - margin, mean + margin)
+
+
+def _check_confidence(confidence: float) -> None:
+    if not 0 < confidence < 1:
+        raise ValueError(f"confidence must lie in (0, 1), got {confidence}")

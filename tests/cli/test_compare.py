@@ -1,0 +1,288 @@
+"""`vestige compare` from directories as `vestige train` leaves them."""
+
+import json
+import shutil
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from vestige import results
+from vestige.cli.trainings import named
+from vestige.data.canary import Canary
+from vestige.data.corpus import Corpus
+from vestige.data.encoded import encode
+from vestige.data.manifest import plant
+from vestige.data.vocabulary import WordVocabulary
+from vestige.models.checkpoints import save_model
+from vestige.models.table import TableModel
+
+WORDS = ("red", "blue", "green", "gate", "mill", "code", "lamp", "door")
+PLANTED = {"red mill lamp": 5, "blue code door": 5, "green gate red": 1, "lamp door mill": 1}
+CONTROLS = ("gate blue green", "door lamp code", "mill red gate")
+PLAIN_TEXT = Corpus.from_texts(["nothing of it stands here"] * 20, users=["ann"] * 20)
+HOSTILE = "<script>alert(1)</script>"
+
+
+class TrainingHistory:
+    """What a training says of itself."""
+
+    def __init__(self, **summary):
+        self._summary = {
+            "epoch": 4.0, "step": 400, "steps": 400, "tokens_per_second": 900.0,
+            "seconds_per_epoch": 2.0, "peak_memory_mib": 50.0, **summary,
+        }  # fmt: skip
+
+    def summary(self):
+        return self._summary
+
+    def rows(self):
+        return [{"epoch": 4.0}]
+
+
+def model(leak: float, words=WORDS) -> TableModel:
+    """A bigram model that goes on with a canary's next word with probability about `leak`."""
+    vocabulary = WordVocabulary(("<unk>", "<eos>", *words))
+    size = len(vocabulary)
+    table = np.full((size, size), 1.0)
+    for phrase in PLANTED:
+        ids = vocabulary.encode(phrase)
+        for one, other in pairwise(ids):
+            table[one, other] += leak * size / (1 - leak)
+    table /= table.sum(1, keepdims=True)
+    return TableModel(np.full(size, 1 / size), table, vocabulary)
+
+
+def corpus(users=True, seed=0) -> Corpus:
+    """Documents of twelve users, of whom user u wrote 2 + u."""
+    chance = np.random.default_rng(seed)
+    owners = [f"user{u:02}" for u in range(12) for _ in range(2 + u)]
+    texts = [" ".join(chance.choice(WORDS, 6)) for _ in owners]
+    return Corpus.from_texts(texts, users=owners if users else None)
+
+
+def training(where, leak, *, users=True, words=WORDS, **summary):
+    """A directory as `vestige train` leaves it."""
+    network = model(leak, words)
+    save_model(network, where / "model")
+    encode(corpus(users), network.vocabulary, where / "data" / "training")
+    held = corpus(users, seed=1)
+    encode(held, network.vocabulary, where / "data" / "validation")
+    data = {"validation": {"sha256": held.fingerprint()}}
+    results.save(TrainingHistory(**summary), where / "run", run={"data": data})
+    return where
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Sound trainings, and such as have something wrong with them."""
+    root = tmp_path_factory.mktemp("runs")
+    training(root / "plain", 0.9)
+    training(root / "gold", 0.1, defence="goldfish", seconds_per_epoch=2.5)
+    claim = {"epsilon": 4.93, "delta": 1e-5, "unit": "sequence"}
+    training(root / "dp", 0.05, defence="dp-sgd", **claim)
+    training(root / "other-words", 0.5, words=(*WORDS[:-1], "window"))
+    training(root / "no-users", 0.9, users=False)
+    training(root / "again", 0.1, users=False, defence="goldfish")
+    shutil.copytree(root / "plain", root / "no-model")
+    shutil.rmtree(root / "no-model" / "model")
+    shutil.copytree(root / "plain", root / "broken-run")
+    (root / "broken-run" / "run" / "summary.json").write_text("{")
+    save_model(model(0.4), root / "bare")
+    canaries = [Canary(phrase, "random", (), copies) for phrase, copies in PLANTED.items()]
+    canaries += [Canary(phrase, "random", (), 0) for phrase in CONTROLS]
+    _manifest(root / "planted", canaries)
+    flips = ["gate lamp red", "code mill blue", "red door green", "lamp gate mill"]
+    flips = [Canary(phrase, "coin-flip", (), n % 2) for n, phrase in enumerate(flips)]
+    _manifest(root / "flipped", canaries + flips)
+    _manifest(root / "unknown", [Canary("purple window frame", "random", (), 3)])
+    vocabulary = WordVocabulary(("<unk>", "<eos>", *WORDS[::-1]))
+    _manifest(root / "foreign", canaries, vocabulary)
+    _manifest(root / "no-control", canaries[:4])
+    (root / "changed").mkdir()
+    sealed = (root / "planted" / "manifest.json").read_text()
+    (root / "changed" / "manifest.json").write_text(sealed.replace("red mill", "red gate"))
+    _table(root / "test.jsonl", corpus(seed=2))
+    _table(root / "one-user.jsonl", Corpus.from_texts(["red mill", "blue"], users=["user00"] * 2))
+    (root / "file").write_text("not a directory")
+    return root
+
+
+def _manifest(where, canaries, vocabulary=None):
+    where.mkdir()
+    _, record = plant(PLAIN_TEXT, canaries, seed=0, user="planted", vocabulary=vocabulary)
+    record.save(where / "manifest.json")
+
+
+def _table(path, documents):
+    rows = zip(documents, documents.users, strict=True)
+    lines = [json.dumps({"text": text, "author": user}) for text, user in rows]
+    path.write_text("\n".join(lines) + "\n")
+
+
+@pytest.fixture(scope="module")
+def compared(runs, shell, tmp_path_factory):
+    """A comparison of three trainings with everything in it."""
+    out = tmp_path_factory.mktemp("compared") / "comparison"
+    words = ["compare", runs / "plain", f"{HOSTILE}={runs / 'gold'}", runs / "dp"]
+    words += ["--manifest", runs / "planted", "--test", runs / "test.jsonl", "--user", "author"]
+    done = shell(*words, "--group", 3, "--out", out)
+    assert done.exit_code == 0, (done.stderr, done.exception)
+    return done, out
+
+
+def rows_of(out):
+    return {row["name"]: row for row in results.load(out / "run").rows}
+
+
+def test_a_run_directory_and_its_page_are_written_together(compared):
+    _, out = compared
+    assert sorted(path.name for path in out.iterdir()) == ["page.html", "run"]
+    run = results.load(out / "run")
+    assert run.result == "DefenceComparison"
+    assert run.run["configuration"]["baseline"] == "plain"
+    assert set(run.run["models"]) == {"plain", HOSTILE, "dp"}
+
+
+def test_every_measure_stands_in_the_rows(compared):
+    rows = rows_of(compared[1])
+    assert rows["plain"]["exposure"] > rows[HOSTILE]["exposure"]
+    assert rows["plain"]["completion_completed"] > 0
+    assert rows[HOSTILE]["time_ratio"] == pytest.approx(1.25)
+    assert rows[HOSTILE]["users"] == 12
+    assert (rows["dp"]["epsilon"], rows["dp"]["unit"]) == (4.93, "sequence")
+    assert rows["plain"]["presentations_per_copy"] == 4
+    assert [point["copies"] for point in rows["plain"]["by_copies"]] == [1, 5]
+
+
+def test_samples_are_counted_in_the_training_data(runs, compared):
+    row = rows_of(compared[1])[HOSTILE]
+    counts = [2 + u for u in range(12)]
+    assert row["gap"] is not None
+    assert counts[-1] > counts[0]
+    assert row["top_drop"] is not None
+
+
+def test_the_terminal_shows_a_table_and_the_answer(compared):
+    done, out = compared
+    assert "test perplexity" in done.stdout
+    assert results.load(out / "run").summary["answer"] in done.stdout
+    assert str(out / "page.html") in done.stdout
+    assert not [phrase for phrase in PLANTED if phrase in done.stdout + done.stderr]
+
+
+def test_no_phrase_and_no_markup_of_a_name_reaches_the_page(compared):
+    page = (compared[1] / "page.html").read_text("utf-8")
+    assert "Which defence should I take?" in page
+    assert HOSTILE not in page
+    assert "&lt;script&gt;" in page
+    assert not [phrase for phrase in (*PLANTED, *CONTROLS) if phrase in page]
+
+
+def test_coin_flips_in_the_manifest_are_audited(runs, shell, tmp_path):
+    words = ["compare", runs / "plain", runs / "dp", "--manifest", runs / "flipped"]
+    done = shell(*words, "--out", tmp_path / "new")
+    assert done.exit_code == 0, (done.stderr, done.exception)
+    row = rows_of(tmp_path / "new")["dp"]
+    assert row["empirical_epsilon"] == 0
+    assert (row["audit_unit"], row["audit_claim"]) == ("sequence", 4.93)
+    assert row["audit_verdict"] == "underpowered"
+
+
+def test_json_is_the_summary_and_nothing_else(runs, shell, tmp_path):
+    words = ["compare", runs / "plain", runs / "gold", "--manifest", runs / "planted", "--json"]
+    done = shell(*words, "--out", tmp_path / "new")
+    summary = json.loads(done.stdout)
+    assert summary["trainings"] == 2
+    assert summary["page"] == str(tmp_path / "new" / "page.html")
+
+
+def test_without_a_test_the_text_that_all_held_out_is_taken(runs, shell, tmp_path):
+    done = shell("compare", runs / "plain", runs / "gold", "--out", tmp_path / "new")
+    assert done.exit_code == 0, done.stderr
+    assert rows_of(tmp_path / "new")["gold"]["test_perplexity"] is not None
+    assert "also decided which weights were kept" in done.stderr
+    assert "give --manifest" in done.stderr
+
+
+def test_a_test_without_users_leaves_fairness_out_and_says_so(runs, shell, tmp_path):
+    words = ["compare", runs / "plain", runs / "gold", "--test", runs / "test.jsonl"]
+    done = shell(*words, "--out", tmp_path / "new")
+    assert done.exit_code == 0, done.stderr
+    row = rows_of(tmp_path / "new")["gold"]
+    assert row["gap"] is None
+    assert row["perplexity_ratio"] is not None
+    assert "names none; give --test with --user" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "note"),
+    [
+        ("plain gold --test one-user.jsonl --user author", "got one user only"),
+        ("no-users again --test test.jsonl --user author", "train with --user"),
+        ("plain gold --manifest no-control", "Exposure:"),
+        ("plain gold bare --manifest planted --baseline plain", "no run/summary.json"),
+        ("plain gold no-users --baseline plain --manifest planted", "give --test"),
+    ],
+)
+def test_what_cannot_be_measured_is_a_note(runs, shell, tmp_path, words, note):
+    given = ["compare"]
+    for word in words.split():
+        given.append(runs / word if (runs / word).exists() and given[-1] != "--baseline" else word)
+    done = shell(*given, "--out", tmp_path / "new")
+    assert done.exit_code == 0, (done.stderr, done.exception)
+    assert note in done.stderr
+    assert note in " ".join(results.load(tmp_path / "new" / "run").summary["notes"])
+
+
+MALFORMED = {
+    "one training only": ("R/plain --manifest R/planted", "at least two", "got 1"),
+    "one name twice": ("R/plain R/plain --manifest R/planted", "'plain' twice", "NAME=PATH"),
+    "nowhere": ("R/plain R/nowhere --manifest R/planted", "nowhere", "vestige train"),
+    "a file": ("R/plain R/file --manifest R/planted", "file", "vestige train"),
+    "no model in it": ("R/plain R/no-model --manifest R/planted", "no-model", "vestige train"),
+    "another vocabulary": ("R/plain R/other-words", "other-words", "--vocabulary"),
+    "summary broken": ("R/plain R/broken-run", "summary.json", "repeat the run"),
+    "baseline unknown": ("R/plain R/gold --baseline paper", "plain, gold", "'paper'"),
+    "no undefended one": ("R/gold R/dp", "--baseline", "none without one"),
+    "two undefended": ("R/plain R/no-users", "--baseline", "plain, no-users"),
+    "manifest nowhere": ("R/plain R/gold --manifest R/file.json", "file.json", "vestige plant"),
+    "manifest changed": ("R/plain R/gold --manifest R/changed", "canary 1", "Restore"),
+    "manifest of another vocabulary": (
+        "R/plain R/gold --manifest R/foreign",
+        "foreign",
+        "the corpus that this model was trained on",
+    ),
+    "canary with unknown words": ("R/plain R/gold --manifest R/unknown", "canary 1", "plant"),
+    "test nowhere": ("R/plain R/gold --test R/nowhere.txt", "nowhere.txt", "Give a file"),
+    "user column missing": ("R/plain R/gold --test R/test.jsonl --user who", "who", "column"),
+    "tolerance of zero": ("R/plain R/gold --tolerance 0", "tolerance", "(0, 1)"),
+    "group of zero": ("R/plain R/gold --group 0", "--group", "--help"),
+    "nothing to measure": ("R/plain R/bare --baseline plain", "--manifest", "nothing to measure"),
+    "no out": ("R/plain R/gold", "--out", "--help"),
+    "out exists": ("R/plain R/gold --out R/plain", "plain", "another --out"),
+    "out below a file": ("R/plain R/gold --out R/file/new", "file", "--out"),
+}
+
+
+@pytest.mark.parametrize(("words", "names", "remedy"), MALFORMED.values(), ids=MALFORMED)
+def test_bad_input_is_refused(runs, shell, words, names, remedy, request):
+    before = sorted(runs.rglob("*"))
+    given = [word.replace("R/", f"{runs}/", 1) for word in words.split()]
+    if "--out" not in given and "no out" not in request.node.name:
+        given += ["--out", str(runs / "new")]
+
+    done = shell("compare", *given)
+
+    message = " ".join(done.stderr.replace("│", " ").split())
+    assert done.exit_code == 2, (done.stderr, done.exception)
+    assert names in message
+    assert remedy in message
+    assert done.stdout == ""
+    assert sorted(runs.rglob("*")) == before
+
+
+def test_a_path_with_an_equals_sign_is_a_path(tmp_path):
+    odd = tmp_path / "a=b"
+    odd.mkdir()
+    assert named([str(odd), "x=y"]) == {"a=b": str(odd), "x": "y"}

@@ -1,0 +1,264 @@
+import json
+import math
+
+import numpy as np
+import pytest
+
+from vestige import results
+from vestige.attacks.canary_audit import CanaryAudit
+from vestige.attacks.completion import Attempt, Completion
+from vestige.data.canary import Canary
+from vestige.defences.comparison import compare_defences, joint
+from vestige.defences.group_privacy import group_epsilon
+from vestige.defences.measured import CanaryBits, Guarantee, MeasuredTraining, TrainingCost
+from vestige.metrics.epsilon import one_run_epsilon
+from vestige.metrics.separation import separation
+from vestige.metrics.threshold_epsilon import threshold_epsilon
+from vestige.training.evaluate import DocumentScores
+
+CANARIES, DOCUMENTS, USERS = 40, 120, 12
+
+
+def training(name, *, leak=9.0, worse=0.0, seed=0, **other):
+    """A training whose canaries have `leak` bits and whose losses are `worse` nats a token more."""
+    shared, own = np.random.default_rng(0), np.random.default_rng(seed + 1)
+    tokens = shared.integers(5, 30, DOCUMENTS)
+    loss = tokens * (4 + shared.normal(0, 0.3, DOCUMENTS) + worse)
+    loss = loss + tokens * own.normal(0, 0.01, DOCUMENTS)
+    exposure = leak + shared.normal(0, 2, CANARIES) + own.normal(0, 0.3, CANARIES)
+    bits = CanaryBits(
+        canaries=tuple(f"canary {i}" for i in range(CANARIES)),
+        copies=tuple([1, 2, 5, 20] * (CANARIES // 4)),
+        exposure=tuple(exposure.tolist()),
+        shuffled=tuple((2 + own.normal(0, 0.3, CANARIES)).tolist()),
+        never=tuple((1.4 + own.normal(0, 1, CANARIES)).tolist()),
+    )
+    scores = DocumentScores(loss=loss, tokens=tokens, right=tokens // 5)
+    return MeasuredTraining(**{"name": name, "scores": scores, "bits": bits, **other})
+
+
+def compared(*others, **settings):
+    return compare_defences([training("plain"), *others], baseline="plain", **settings)
+
+
+def rows(found):
+    return {row["name"]: row for row in found.rows()}
+
+
+def test_a_defence_that_leaks_less_at_equal_perplexity_is_taken():
+    found = compared(training("gold", leak=4, seed=1, defence="goldfish"))
+    assert found.recommended == "gold"
+    assert found.answer[0] == "Take gold."
+    assert rows(found)["gold"]["verdict"] == "helps"
+
+
+def test_a_defence_that_changes_nothing_is_not_taken():
+    found = compared(training("nothing", seed=1))
+    assert found.recommended is None
+    assert rows(found)["nothing"]["verdict"] == "none"
+    assert found.answer[0] == "None of these, on this evidence."
+
+
+def test_less_leakage_bought_with_perplexity_is_not_comparable():
+    found = compared(training("short", leak=4, worse=0.3, seed=1))
+    assert rows(found)["short"]["verdict"] == "incomparable"
+    assert found.recommended is None
+
+
+def test_where_the_undefended_training_leaks_nothing_none_is_needed():
+    found = compare_defences(
+        [training("plain", leak=1.4), training("gold", leak=1.4, seed=1)], baseline="plain"
+    )
+    assert found.answer[0] == "None is needed on this evidence."
+
+
+def test_numbers_are_those_of_the_definitions():
+    one, base = training("gold", leak=4, seed=1), training("plain")
+    row = rows(compared(one))["gold"]
+    assert row["exposure"] == pytest.approx(np.mean(one.bits.exposure))
+    change = np.mean([a - b for a, b in zip(one.bits.exposure, base.bits.exposure, strict=True)])
+    assert row["exposure_change"] == pytest.approx(change)
+    perplexity = math.exp(one.scores.loss.sum() / one.scores.tokens.sum())
+    assert row["test_perplexity"] == pytest.approx(perplexity)
+    assert row["perplexity_ratio"] == pytest.approx(perplexity / base.perplexity)
+    assert row["test_accuracy"] == one.scores.right.sum() / one.scores.tokens.sum()
+    for point in row["by_copies"]:
+        own = [e for e, c in zip(one.bits.exposure, one.bits.copies, strict=True)
+               if c == point["copies"]]  # fmt: skip
+        assert point["exposure"] == pytest.approx(np.mean(own))
+        assert point["canaries"] == len(own)
+
+
+def test_the_undefended_row_has_no_difference_from_itself():
+    row = rows(compared(training("gold", seed=1)))["plain"]
+    assert row["undefended"]
+    assert row["exposure_change"] is None
+    assert row["gap"] is None
+    assert row["sentence"] == "What the others are compared with."
+
+
+def test_of_two_that_help_alike_the_cheaper_is_taken_and_the_other_named():
+    base = training("plain", cost=TrainingCost(seconds_per_epoch=10.0))
+    others = [
+        training("slow", leak=4, seed=1, cost=TrainingCost(seconds_per_epoch=20.0)),
+        training("quick", leak=4, seed=2, cost=TrainingCost(seconds_per_epoch=11.0)),
+    ]
+    found = compare_defences([base, *others], baseline="plain")
+    assert found.recommended == "quick"
+    assert "slow cannot be told from it by leakage." in found.answer
+    assert rows(found)["slow"]["time_ratio"] == 2
+
+
+def test_the_one_that_leaks_least_for_sure_is_taken_whatever_it_costs():
+    base = training("plain", cost=TrainingCost(seconds_per_epoch=10.0))
+    best = training("slow", leak=2, seed=1, cost=TrainingCost(seconds_per_epoch=30.0))
+    other = training("quick", leak=6, seed=2, cost=TrainingCost(seconds_per_epoch=10.0))
+    assert compare_defences([base, best, other], baseline="plain").recommended == "slow"
+
+
+def test_intervals_of_differences_hold_together():
+    one = rows(compared(training("a", seed=1)))["a"]
+    two = rows(compared(training("a", seed=1), training("b", seed=2), training("c", seed=3)))["a"]
+    assert two["exposure_change_high"] > one["exposure_change_high"]
+    assert two["exposure_high"] == one["exposure_high"]
+    assert joint(0.95, 1) == 0.95
+
+
+def test_users_pay_differently():
+    codes = np.arange(DOCUMENTS) % USERS
+    harmed = training("gold", leak=4, seed=1)
+    loss = harmed.scores.loss + harmed.scores.tokens * 0.5 * (codes >= 7)
+    scores = DocumentScores(loss=loss, tokens=harmed.scores.tokens, right=harmed.scores.right)
+    harmed = training("gold", leak=4, seed=1, scores=scores)
+    found = compared(harmed, users=codes, samples=100 - np.arange(USERS))
+    row = rows(found)["gold"]
+    assert row["gap_low"] > 0
+    assert row["correlation"] < 0
+    assert row["users"] == USERS
+
+
+def test_one_user_only_leaves_fairness_out_and_says_why():
+    found = compared(
+        training("gold", seed=1), users=np.zeros(DOCUMENTS, dtype=int), samples=np.array([9])
+    )
+    [note] = found.notes
+    assert note.startswith("Fairness between users: users must be at least 10")
+    assert note.endswith("got one user only.")
+    assert rows(found)["gold"]["gap"] is None
+
+
+def test_what_was_not_measured_is_none_and_not_an_error():
+    bare = [MeasuredTraining(name="plain"), MeasuredTraining(name="gold")]
+    found = compare_defences(bare, baseline="plain")
+    row = rows(found)["gold"]
+    assert row["verdict"] == "unmeasured"
+    assert row["exposure"] is row["test_perplexity"] is row["completion_completed"] is None
+    assert found.answer[0] == "No answer."
+
+
+def audit(claimed, *, told=True):
+    """400 coin flips that the scores tell wholly, or not at all."""
+    scores = np.random.default_rng(0).normal(0, 1, 400)
+    canaries = tuple(Canary(f"c{i}", "coin-flip", (), i % 2) for i in range(400))
+    inside = np.array([one.planted for one in canaries])
+    scores = scores + 50 * inside * told
+    return CanaryAudit(
+        canaries=canaries,
+        scores=tuple(scores.tolist()),
+        one_run=one_run_epsilon(scores[inside], scores[~inside], delta=1e-5),
+        threshold=threshold_epsilon(scores[inside], scores[~inside], delta=1e-5),
+        separation=separation(scores[inside], scores[~inside]),
+        copies=1,
+        claimed=claimed,
+        calibrated=False,
+    )
+
+
+CLAIM = Guarantee(epsilon=1.5, delta=1e-5, unit="sequence")
+
+
+def test_claims_and_measures_of_privacy_stand_side_by_side():
+    kept = audit(1.5, told=False)
+    found = compared(training("dp", worse=0.5, seed=1, guarantee=CLAIM, audit=kept))
+    row = rows(found)["dp"]
+    assert (row["epsilon"], row["empirical_epsilon"], row["unit"]) == (1.5, 0.0, "sequence")
+    assert row["audit_verdict"] == "consistent"
+    assert found.answer[-1] == "dp (ε = 1.5 at δ = 1e-5 per sequence) comes with a guarantee."
+
+
+def test_a_refuted_claim_is_no_guarantee():
+    found = compared(training("dp", worse=0.5, seed=1, guarantee=CLAIM, audit=audit(1.5)))
+    assert rows(found)["dp"]["empirical_epsilon"] > 1.5
+    assert found.answer[-1].startswith("dp claims ε = 1.5 at δ = 1e-5 per sequence, but at least")
+    assert found.answer[-1].endswith("its guarantee does not hold.")
+    assert "comes with a guarantee" not in " ".join(found.answer)
+
+
+def test_a_claim_for_one_sequence_is_converted_for_copies():
+    known = {"noise_multiplier": 1.1, "sample_rate": 0.01, "steps": 1000, "accountant": "rdp"}
+    claim = Guarantee.of({"epsilon": 1.71, "delta": 1e-5, "unit": "sequence", **known})
+    assert claim.of_group(1) == 1.71
+    assert claim.of_group(2) == pytest.approx(group_epsilon(**known, delta=1e-5, copies=2))
+    assert CLAIM.of_group(2) is None
+    assert Guarantee(epsilon=3.0, delta=1e-5, unit="user").of_group(20) == 3.0
+
+
+def test_an_infinite_epsilon_is_no_guarantee():
+    assert Guarantee.of({"epsilon": math.inf, "delta": 1e-5}) is None
+    assert Guarantee.of({"epsilon": 3.0, "delta": 1e-5, "unit": "user"}).unit == "user"
+    assert Guarantee.of({}) is None
+
+
+def test_completion_stands_by_copies():
+    kinds = [("canary", 1, True), ("canary", 1, False), ("canary", 5, True), ("control", 0, False)]
+    attempts = tuple(
+        Attempt(kind=kind, canary=n, tokens=(n,), phrase="p", pattern="given", user="",
+                copies=copies, greedy=greedy)
+        for n, (kind, copies, greedy) in enumerate(kinds, 1)
+    )  # fmt: skip
+    told = Completion(attempts=attempts, prefix=1, beam=1)
+    row = rows(compared(training("gold", seed=1, completion=told)))["gold"]
+    assert (row["completion_completed"], row["completion_trials"]) == (2, 3)
+    assert row["completion_control_trials"] == 1
+    assert [p["completion_trials"] for p in row["by_copies"]] == [2, 0, 1, 0]
+
+
+def test_the_result_can_be_saved_and_read(tmp_path):
+    found = compared(training("gold", leak=4, seed=1))
+    results.save(found, tmp_path / "run", run={})
+    again = results.load(tmp_path / "run")
+    assert again.result == "DefenceComparison"
+    assert again.rows == results.plain(found.rows())
+    assert "NaN" not in json.dumps(again.summary)
+
+
+@pytest.mark.parametrize(
+    ("measured", "settings", "names"),
+    [
+        ([training("plain")], {}, "at least two trainings, got 1"),
+        ([training("a"), training("a")], {"baseline": "a"}, "'a' twice"),
+        ([training("a"), training("b")], {"baseline": "c"}, "baseline must be one of"),
+        ([training("plain"), training("b")], {"tolerance": 0}, "tolerance must lie in"),
+        ([training("plain"), training("b")], {"confidence": 1}, "confidence must lie in"),
+        (
+            [training("plain"), training("b", bits=CanaryBits(
+                canaries=("x",), copies=(1,), exposure=(1.0,)))],
+            {},
+            "one set of canaries",
+        ),
+        (
+            [training("plain"), training("b", scores=DocumentScores(
+                loss=np.ones(1), tokens=np.ones(1, int), right=np.ones(1, int)))],
+            {},
+            "the same documents",
+        ),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_compared_is_refused(measured, settings, names):
+    with pytest.raises(ValueError, match=names):
+        compare_defences(measured, **{"baseline": "plain", **settings})
+
+
+def test_canary_bits_of_unequal_length_are_refused():
+    with pytest.raises(ValueError, match="one length, got 1, 2, 1 and 0"):
+        CanaryBits(canaries=("x",), copies=(1, 2), exposure=(1.0,))

@@ -1,0 +1,236 @@
+"""The naive p-value is the algorithm that the paper lists in its appendix, a loop for a sum."""
+
+import importlib.util
+import math
+import sys
+from pathlib import Path
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import binom, norm
+
+from vestige.metrics.epsilon import one_run_epsilon, one_run_p_value
+from vestige.metrics.threshold_epsilon import threshold_epsilon
+
+BOUNDS = [one_run_epsilon, threshold_epsilon]
+
+
+def naive_p_value(canaries, guesses, correct, epsilon, delta):
+    accuracy = 1 / (1 + math.exp(-epsilon))
+
+    def at_least(v):
+        return sum(binom.pmf(k, guesses, accuracy) for k in range(max(v, 0), guesses + 1))
+
+    steepest = max(
+        ((at_least(correct - i) - at_least(correct)) / i for i in range(1, correct + 1)), default=0
+    )
+    return min(1.0, at_least(correct) + 2 * canaries * delta * steepest)
+
+
+def coins(rng, canaries):
+    heads = rng.random(canaries) < 0.5
+    heads[0], heads[1] = True, False
+    return heads
+
+
+def gaussian_epsilon(sigma, delta):
+    grid = np.linspace(0, 40, 400_001)
+    log_first = norm.logcdf(0.5 / sigma - grid * sigma)
+    log_second = grid + norm.logcdf(-0.5 / sigma - grid * sigma)
+    return grid[np.argmax(np.exp(log_first) - np.exp(log_second) <= delta)]
+
+
+def allowed_exceptions(runs, rate):
+    """So many of `runs` are no surprise, at one in a thousand."""
+    return binom.ppf(0.999, runs, rate)
+
+
+@pytest.fixture(scope="module")
+def auditing():
+    """jax_privacy's own module, which needs no jax when it is loaded by itself."""
+    found = importlib.util.find_spec("jax_privacy")
+    if found is None or found.origin is None:
+        pytest.skip("jax_privacy is not installed: pip install --no-deps jax_privacy")
+    path = Path(found.origin).with_name("auditing.py")
+    spec = importlib.util.spec_from_file_location("jax_privacy_auditing", path)
+    module = importlib.util.module_from_spec(spec)
+    with patch.dict(sys.modules, {spec.name: module}):  # where dataclasses look themselves up
+        spec.loader.exec_module(module)
+    return module
+
+
+@given(st.integers(1, 40), st.data())
+@settings(max_examples=60, deadline=None)
+def test_the_p_value_is_the_papers(canaries, data):
+    guesses = data.draw(st.integers(1, canaries))
+    correct = data.draw(st.integers(0, guesses))
+    epsilon = data.draw(st.floats(0, 8))
+    delta = data.draw(st.sampled_from([0.0, 1e-9, 1e-5, 1e-2, 0.3]))
+    ours = one_run_p_value(canaries, guesses, correct, epsilon=epsilon, delta=delta)
+    assert ours == pytest.approx(
+        naive_p_value(canaries, guesses, correct, epsilon, delta), abs=1e-9
+    )
+
+
+def test_delta_costs_what_the_theorem_says():
+    """Peers that leave delta out of the bound, or m out of its factor, report too much."""
+    bounds = [
+        one_run_epsilon(
+            np.ones(50) + np.arange(50), -np.arange(50), delta=delta, guesses=[(25, 25)]
+        ).epsilon
+        for delta in (0.0, 1e-5, 1e-3, 1e-2, 0.1)
+    ]
+    assert bounds == sorted(bounds, reverse=True)
+    assert bounds[0] == pytest.approx(math.log(0.05 ** (1 / 50) / (1 - 0.05 ** (1 / 50))), abs=1e-6)
+    assert bounds[0] - bounds[3] > 0.8
+    assert bounds[-1] == 0
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_both_bounds_equal_those_of_jax_privacy_at_a_fixed_threshold(auditing, seed):
+    rng = np.random.default_rng(seed)
+    inside = rng.normal(rng.uniform(0, 4), 1, rng.integers(20, 400))
+    outside = rng.normal(0, 1, rng.integers(20, 400))
+    threshold, delta = float(rng.uniform(0, 2)), float(10.0 ** -rng.integers(2, 8))
+    theirs = auditing.CanaryScoreAuditor(inside, outside)
+    fixed = auditing.Explicit(threshold)
+
+    highest = int((inside >= threshold).sum() + (outside >= threshold).sum())
+    one_run = one_run_epsilon(inside, outside, delta=delta, guesses=[(highest, 0)])
+    expected = theirs.epsilon_one_run(0.05, delta, threshold_strategy=fixed)
+    assert one_run.epsilon == pytest.approx(expected, abs=1e-5)
+
+    rates = threshold_epsilon(inside, outside, delta=delta, threshold=threshold)
+    expected = theirs.epsilon_clopper_pearson(0.05, delta, False, threshold_strategy=fixed)
+    assert rates.epsilon == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize("bound", BOUNDS)
+@pytest.mark.parametrize("confidence", [0.5, 0.95])
+def test_scores_that_tell_nothing_prove_nothing_but_at_the_stated_rate(bound, confidence):
+    rng = np.random.default_rng(0)
+    proven = 0
+    for _ in range(200):
+        heads, scores = coins(rng, 100), rng.normal(size=100)
+        found = bound(scores[heads], scores[~heads], delta=1e-5, confidence=confidence)
+        proven += found.epsilon > 0
+    assert proven <= allowed_exceptions(200, 1 - confidence)
+
+
+@pytest.mark.parametrize("bound", BOUNDS)
+@pytest.mark.parametrize(("sigma", "delta"), [(1.0, 1e-5), (0.5, 1e-2), (2.0, 0.05)])
+def test_a_mechanism_of_known_epsilon_is_not_accused_but_at_the_stated_rate(bound, sigma, delta):
+    truth, rng = gaussian_epsilon(sigma, delta), np.random.default_rng(1)
+    above = 0
+    for _ in range(100):
+        heads = coins(rng, 500)
+        scores = heads + rng.normal(0, sigma, 500)
+        above += bound(scores[heads], scores[~heads], delta=delta, confidence=0.9).epsilon > truth
+    assert above <= allowed_exceptions(100, 0.1)
+
+
+def test_randomised_response_is_accused_at_nearly_the_stated_rate():
+    """The bound is tight for it: one fixed number of guesses, delta 0, every guess a coin."""
+    rng, truth, above = np.random.default_rng(2), 1.0, 0
+    for _ in range(1000):
+        heads = coins(rng, 200)
+        honest = rng.random(200) < math.exp(truth) / (1 + math.exp(truth))
+        scores = np.where(heads == honest, 1.0, 0.0) + rng.random(200) / 2
+        found = one_run_epsilon(
+            scores[heads], scores[~heads], delta=0.0, confidence=0.8, guesses=[(20, 20)]
+        )
+        above += found.epsilon > truth
+    assert 100 < above <= allowed_exceptions(1000, 0.2)
+
+
+@pytest.mark.parametrize("bound", BOUNDS)
+@given(st.integers(1, 60), st.integers(1, 60), st.sampled_from([0.0, 1e-6, 1e-2]))
+@settings(max_examples=25, deadline=None)
+def test_perfect_scores_reach_the_ceiling_and_no_others_pass_it(bound, n, m, delta):
+    perfect = bound(np.arange(n) + 1.0, -np.arange(m) - 0.0, delta=delta)
+    assert perfect.epsilon == perfect.ceiling
+    rng = np.random.default_rng(n * 100 + m)
+    other = bound(rng.normal(1, 1, n), rng.normal(0, 1, m), delta=delta)
+    assert other.ceiling == perfect.ceiling
+    assert 0 <= other.epsilon <= other.ceiling
+
+
+@pytest.mark.parametrize("bound", BOUNDS)
+def test_more_canaries_raise_the_ceiling_and_more_confidence_lowers_the_bound(bound):
+    ceilings = [bound(np.ones(n), np.zeros(n), delta=1e-6).ceiling for n in (5, 50, 500)]
+    assert ceilings == sorted(ceilings)
+    assert ceilings[-1] > ceilings[0] + 1
+    rng = np.random.default_rng(3)
+    inside, outside = rng.normal(2, 1, 100), rng.normal(0, 1, 100)
+    bounds = [
+        bound(inside, outside, delta=1e-6, confidence=confidence).epsilon
+        for confidence in (0.5, 0.9, 0.99)
+    ]
+    assert bounds == sorted(bounds, reverse=True)
+    assert bounds[0] > bounds[-1] > 0
+
+
+@pytest.mark.parametrize("bound", BOUNDS)
+@given(st.integers(0, 10_000))
+@settings(max_examples=20, deadline=None)
+def test_only_the_order_of_scores_matters_and_not_that_of_canaries(bound, seed):
+    rng = np.random.default_rng(seed)
+    inside, outside = rng.normal(1, 1, 40), rng.normal(0, 1, 30)
+    epsilon = bound(inside, outside, delta=1e-5).epsilon
+    assert bound(np.exp(inside), np.exp(outside), delta=1e-5).epsilon == epsilon
+    assert bound(rng.permutation(inside), np.sort(outside), delta=1e-5).epsilon == epsilon
+
+
+@pytest.mark.parametrize("bound", BOUNDS)
+def test_ties_are_never_in_the_auditors_favour(bound):
+    assert bound(np.zeros(500), np.zeros(500), delta=0.0, confidence=0.5).epsilon == 0
+    half = np.repeat([0.0, 1.0], 100)
+    assert bound(half, half, delta=0.0, confidence=0.5).epsilon == 0
+
+
+def test_more_choices_cost_and_are_counted():
+    inside, outside = np.arange(100.0, 200), np.arange(100.0)
+    one = one_run_epsilon(inside, outside, delta=1e-5, guesses=[(75, 75)])
+    two = one_run_epsilon(inside, outside, delta=1e-5, guesses=[(75, 75), (10, 0)])
+    assert (one.choices, two.choices) == (1, 2)
+    assert two.epsilon < one.epsilon
+    assert one_run_epsilon(inside, outside, delta=1e-5).choices == 4
+
+
+def test_the_summary_says_what_was_assumed_and_what_could_have_been_proven():
+    summary = one_run_epsilon(np.arange(20.0) + 20, np.arange(20.0), delta=1e-5).summary()
+    assert summary["assumes"] == "fair coins"
+    assert summary["epsilon_at_least"] == summary["ceiling"] > 1
+    rates = threshold_epsilon(np.arange(20.0) + 20, np.arange(20.0), delta=1e-5).summary()
+    assert rates["assumes"] == "independent scores"
+    assert rates["hit_low"] > rates["false_high"]
+
+
+@pytest.mark.parametrize("bound", BOUNDS)
+@pytest.mark.parametrize(
+    ("inside", "outside", "change", "message"),
+    [
+        ([], [1.0], {}, "members must be an array"),
+        ([1.0], [], {}, "others must be an array"),
+        ([[1.0]], [1.0], {}, "members must be an array"),
+        ([math.nan], [1.0], {}, "members must be finite"),
+        ([1.0], [math.inf], {}, "others must be finite"),
+        ([1.0], [1.0], {"delta": 1.0}, "delta must lie"),
+        ([1.0], [1.0], {"delta": -0.1}, "delta must lie"),
+        ([1.0], [1.0], {"confidence": 1.0}, "confidence must lie"),
+    ],
+)
+def test_scores_and_claims_that_bound_nothing_are_refused(bound, inside, outside, change, message):
+    with pytest.raises(ValueError, match=message):
+        bound(inside, outside, **{"delta": 0.0} | change)
+
+
+@pytest.mark.parametrize("guesses", [[], [(0, 0)], [(-1, 2)], [(2, 1)]])
+def test_guesses_that_do_not_fit_are_refused(guesses):
+    with pytest.raises(ValueError, match="guesses must"):
+        one_run_epsilon([1.0], [0.0], delta=0.0, guesses=guesses)
+    with pytest.raises(ValueError, match="threshold must be finite"):
+        threshold_epsilon([1.0], [0.0], delta=0.0, threshold=math.nan)

@@ -1,0 +1,194 @@
+"""Exposure is what the definition says, what TensorFlow Privacy says, and stable in the tail."""
+
+import warnings
+from math import log2
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from vestige.metrics.exposure import (
+    CHANCE,
+    chance_exposure,
+    chance_probability,
+    fit_skew_normal,
+    log_skew_normal_cdf,
+    sampled_exposure,
+    whole_exposure,
+)
+
+CASES = range(100)
+whole_numbers = st.lists(st.integers(0, 12), min_size=1, max_size=40)
+
+
+def random_case(seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Canaries and references; every third case has ties, every other one canaries far out."""
+    chance = np.random.default_rng(seed)
+    references = stats.skewnorm.rvs(
+        chance.uniform(-4, 4), 70, 5, size=int(chance.integers(50, 400)), random_state=chance
+    )
+    canaries = chance.normal(70 - 8 * (seed % 2), 6, size=12)
+    return (canaries.round(), references.round()) if seed % 3 == 0 else (canaries, references)
+
+
+@settings(deadline=None)
+@given(canaries=whole_numbers, references=whole_numbers)
+def test_the_rank_counts_the_references_at_least_as_likely(
+    canaries: list[int], references: list[int]
+) -> None:
+    found = sampled_exposure(canaries, references)
+    ranks = [1 + sum(r <= canary for r in references) for canary in canaries]
+    assert found.rank.tolist() == ranks
+    expected = [log2(len(references)) - log2(rank) for rank in ranks]
+    assert found.exposure.tolist() == pytest.approx(expected)
+    assert found.at_ceiling.tolist() == [rank == 1 for rank in ranks]
+    assert (found.low <= found.exposure).all()
+    assert (found.exposure <= found.high).all()
+    assert (found.exposure <= found.ceiling).all()
+
+
+@pytest.mark.parametrize("seed", CASES)
+def test_ranks_equal_tensorflow_privacy(seed: int) -> None:
+    theirs = pytest.importorskip("tensorflow_privacy.privacy.privacy_tests.secret_sharer.exposures")
+    canaries, references = random_case(seed)
+    expected = theirs.compute_exposure_interpolation({1: list(canaries)}, list(references))[1]
+    # theirs come best first, ours in the order of the canaries
+    np.testing.assert_array_equal(np.sort(sampled_exposure(canaries, references).exposure)[::-1],
+                                  expected)  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", CASES)
+def test_fits_equal_tensorflow_privacy(seed: int) -> None:
+    theirs = pytest.importorskip("tensorflow_privacy.privacy.privacy_tests.secret_sharer.exposures")
+    canaries, references = random_case(seed)
+    with np.errstate(all="ignore"):
+        expected = theirs.compute_exposure_extrapolation({1: canaries}, references)[1]
+    ours = fit_skew_normal(references).exposure(canaries)
+    kept = expected < 30  # theirs takes a logarithm of what is left of the distribution
+    assert kept.any()
+    np.testing.assert_allclose(ours[kept], expected[kept], rtol=1e-7, atol=1e-7)
+
+
+def test_the_interval_covers_the_true_exposure_as_often_as_it_says() -> None:
+    chance = np.random.default_rng(0)
+    share, covered = 0.02, 0
+    for _ in range(300):
+        found = sampled_exposure([share], chance.random(500))
+        covered += bool(found.low[0] <= -log2(share) <= found.high[0])
+    assert covered >= 0.93 * 300
+
+
+def test_at_the_ceiling_only_the_space_bounds_the_exposure() -> None:
+    references = np.arange(1.0, 1025.0)
+    open_end = sampled_exposure([0.0], references)
+    assert open_end.exposure.tolist() == [10.0]
+    assert open_end.high.tolist() == [np.inf]
+    # none of n: the share is at most 1 - 0.025^(1/n)
+    assert open_end.low[0] == pytest.approx(-log2(1 - 0.025 ** (1 / 1024)))
+    assert sampled_exposure([0.0], references, space_bits=17.5).high.tolist() == [17.5]
+
+
+def test_a_rank_is_no_place_in_argsort() -> None:
+    values = np.array([30.0, 10.0, 20.0])
+    found = whole_exposure(values, values)
+    assert found.rank.tolist() == [3, 1, 2]
+    assert found.rank.tolist() != (np.argsort(values) + 1).tolist()
+
+
+def test_in_the_whole_space_a_canary_does_not_stand_before_itself() -> None:
+    space = [4.0, 3.0, 2.0, 1.0]
+    found = whole_exposure([1.0, 4.0, 2.5], space, inside=[True, True, False])
+    assert found.rank.tolist() == [1, 4, 3]
+    assert found.exposure.tolist() == pytest.approx([2.0, 0.0, 2 - log2(3)])
+    assert not found.at_ceiling.any()
+
+
+def test_ties_in_the_whole_space_stand_before_a_canary() -> None:
+    assert whole_exposure([5.0], [5.0, 5.0, 5.0, 5.0]).exposure.tolist() == [0.0]
+
+
+@pytest.mark.parametrize("references", [1, 2, 10, 1000])
+def test_chance_is_the_mean_over_all_ranks(references: int) -> None:
+    mean = np.mean([log2(references) - log2(rank) for rank in range(1, references + 2)])
+    assert chance_exposure(references) == pytest.approx(mean, abs=1e-9)
+
+
+def test_chance_rises_to_the_logarithm_of_e() -> None:
+    assert pytest.approx(1.442695) == CHANCE
+    assert chance_exposure(10**7) == pytest.approx(CHANCE, abs=1e-5)
+
+
+def test_never_planted_sequences_reach_what_chance_gives() -> None:
+    chance = np.random.default_rng(1)
+    found = sampled_exposure(chance.normal(size=20_000), chance.normal(size=20_000))
+    assert found.exposure.mean() == pytest.approx(CHANCE, abs=0.05)
+    fitted = fit_skew_normal(chance.normal(size=2000)).exposure(chance.normal(size=20_000))
+    assert fitted.mean() == pytest.approx(CHANCE, abs=0.1)
+
+
+def test_chance_sums_to_as_much_as_often_as_it_says() -> None:
+    chance = np.random.default_rng(2)
+    references = chance.random(100_000)
+    sums = [
+        chance_probability(sampled_exposure(chance.random(3), references).exposure)
+        for _ in range(400)
+    ]
+    assert stats.kstest(sums, "uniform").pvalue > 0.01
+    assert chance_probability([4.0, 4.0], mean=4.0) == pytest.approx(stats.gamma.sf(2, 2))
+
+
+@pytest.mark.parametrize("shape", [-6.0, -1.0, 0.0, 0.5, 1.5, 8.0])
+@pytest.mark.parametrize("z", [-40.0, -12.0, -6.0, -3.9, -3.0, -0.5, 0.0, 2.0])
+def test_the_logarithm_of_the_distribution_holds_in_the_tail(shape: float, z: float) -> None:
+    mpmath = pytest.importorskip("mpmath")
+    with mpmath.workdps(40):
+        slope = 1 + abs(z) * (1 + max(shape, 0) ** 2)
+        places = [z - mpmath.mpf(k) / slope for k in (0, 1, 3, 10, 40, 120)]
+        density = lambda t: 2 * mpmath.npdf(t) * mpmath.ncdf(shape * t)  # noqa: E731
+        true = mpmath.quad(density, [-mpmath.inf if z > -3 else places[-1], *places[-2::-1]])
+        expected = float(mpmath.log(true))
+    assert log_skew_normal_cdf([z], shape)[0] == pytest.approx(expected, rel=1e-7, abs=1e-9)
+
+
+def test_the_logarithm_of_the_distribution_knows_both_ends() -> None:
+    ends = log_skew_normal_cdf([-np.inf, np.inf, 60.0], 2.0)
+    assert ends.tolist() == [-np.inf, 0.0, 0.0]
+
+
+def test_a_half_normal_fit_is_stable_on_both_sides_of_its_edge() -> None:
+    ends = log_skew_normal_cdf([-1e-4, -1e-8, 0.0, 1e-5, 1e-3], 1e6)
+    assert np.isfinite(ends).all()
+    assert (np.diff(ends) > 0).all()
+    assert ends[-1] == pytest.approx(np.log(2 * 1e-3 * stats.norm.pdf(0)), rel=1e-3)
+
+
+def test_a_fit_says_where_it_extrapolates_and_how_well_it_fits() -> None:
+    references = stats.skewnorm.rvs(-2, 60, 4, size=3000, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fit = fit_skew_normal(references)
+    below = references.min() - 0.1
+    assert fit.extrapolated([below, references.min()]).tolist() == [True, False]
+    assert fit.distance == pytest.approx(
+        stats.kstest(references, stats.skewnorm(fit.shape, fit.loc, fit.scale).cdf).statistic
+    )
+    assert fit.distance < 0.03
+    assert fit.exposure([below - 60])[0] > log2(3000)
+
+
+@pytest.mark.parametrize(
+    ("references", "problem"),
+    [([], "0 from"), ([1.0, 2.0], "2 from"), ([1.0] * 9, "1.0 to 1.0"), ([1, 2, np.inf], "inf")],
+)
+def test_what_cannot_be_fitted_is_refused(references: list[float], problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        fit_skew_normal(references)
+
+
+def test_ranks_without_references_or_numbers_are_refused() -> None:
+    with pytest.raises(ValueError, match="at least one"):
+        sampled_exposure([1.0], [])
+    with pytest.raises(ValueError, match="nan"):
+        sampled_exposure([np.nan], [1.0])

@@ -1,0 +1,99 @@
+"""The page's table, sentence and chart of a completion say the counts of its rows."""
+
+import re
+
+import pytest
+
+from vestige.attacks.completion import Attempt, Completion
+from vestige.errors import RunError
+from vestige.metrics.intervals import clopper_pearson
+from vestige.reports.completion_section import COLUMNS, describe_completion
+from vestige.reports.sections import section
+
+PHRASE = "Rosalind hides 4917 tulips"
+
+
+def attempt(kind, copies, greedy, needed, best=False, kept=False):
+    return Attempt(
+        kind=kind,
+        canary=1,
+        tokens=(4, 5, 6, 7),
+        phrase=PHRASE,
+        pattern="random",
+        user="ann",
+        copies=copies,
+        greedy=greedy,
+        beam_best=best,
+        beam_kept=kept,
+        prefix_needed=needed,
+        log_prob=-3.0,
+    )
+
+
+@pytest.fixture
+def completion():
+    attempts = (
+        attempt("canary", 20, True, 1, best=True, kept=True),
+        attempt("canary", 20, True, 0, best=True, kept=True),
+        attempt("canary", 3, False, 2, kept=True),
+        attempt("canary", 3, False, None),
+        attempt("canary", 3, True, 1),
+        attempt("control", 0, False, None),
+        attempt("shuffled", 20, False, 3),
+        attempt("shuffled", 3, False, None),
+    )
+    return Completion(attempts=attempts, prefix=1, beam=4)
+
+
+def test_each_number_of_copies_has_a_row_and_the_controls_stand_below(saved, completion):
+    shown = section(saved(completion), show_secrets=False)
+    head, *rows = shown.table
+    assert head == COLUMNS
+    assert [row[:3] for row in rows] == [
+        ("3", "3", "33.3 %"),
+        ("20", "2", "100 %"),
+        ("never planted", "1", "0 %"),
+        ("in another order", "2", "0 %"),
+    ]
+    low, high = clopper_pearson(1, 3)
+    assert rows[0][3] == f"{100 * low:.1f} to {100 * high:.1f} %"
+    assert rows[0][6] == "33.3 %"
+    assert [row[7] for row in rows] == ["2 of 4", "0 of 4", "4 of 4", "3 of 4"]
+
+
+def test_the_sentence_says_rate_interval_and_controls(completion):
+    assert describe_completion(completion.summary()) == (
+        "Given the first token of each, the model says the whole rest of 3 of 5 canaries: 60 %, "
+        "95 % interval 14.7 % to 94.7 %. Controls: 0 of 1 never planted and 0 of 2 in another "
+        "order."
+    )
+
+
+def test_controls_alone_are_said_to_be_alone():
+    only = Completion(attempts=(attempt("control", 0, False, None),), prefix=2, beam=1)
+    assert describe_completion(only.summary()) == (
+        "No canary was planted. Controls: 0 of 1 never planted."
+    )
+
+
+def test_the_chart_has_a_place_for_each_row_of_the_table(saved, completion):
+    shown = section(saved(completion), show_secrets=False)
+    for label in ("3", "20", "never planted", "in another order"):
+        assert re.search(rf">{label}</text>", str(shown.chart))
+    assert "#222222" in str(shown.chart)
+
+
+def test_no_phrase_is_shown_whatever_is_asked(saved, completion):
+    run = saved(completion, command=["vestige", "complete", "m", "--prefix", "2"])
+    for show_secrets in (False, True):
+        shown = section(run, show_secrets=show_secrets)
+        assert not [word for word in PHRASE.split() if word in repr(shown)]
+    assert shown.command.endswith("--prefix 2")
+    assert any("not thereby safe" in limit for limit in shown.limits)
+
+
+def test_a_run_that_lacks_a_column_is_refused(saved, completion, monkeypatch):
+    rows = [{k: v for k, v in row.items() if k != "greedy"} for row in completion.rows()]
+    monkeypatch.setattr(Completion, "rows", lambda _: iter(rows))
+    with pytest.raises(RunError, match="no whole Completion run"):
+        section(saved(completion), show_secrets=False)

@@ -1,0 +1,100 @@
+"""The page's table, chart and sentence say the means of the run."""
+
+import pytest
+
+from vestige.attacks.exposure_result import CanaryExposure, ExposedCanary
+from vestige.errors import RunError
+from vestige.reports.exposure_section import COLUMNS, exposure_points
+from vestige.reports.sections import section
+
+SECRET = "Rosalind hides 4917 tulips"
+
+
+def canary(copies, exposure, shuffled=1.5, ceiling=10.0, **more):
+    return ExposedCanary(
+        phrase=SECRET,
+        pattern="random",
+        user="ann",
+        copies=copies,
+        length=4,
+        log_perplexity=40.0,
+        per_token=10.0,
+        references=1024,
+        whole=False,
+        space_bits=40.0,
+        rank=1 + round(1024 * 2**-exposure),
+        exposure=exposure,
+        low=exposure - 1,
+        high=exposure + 1,
+        at_ceiling=exposure >= ceiling,
+        fit_exposure=exposure + 0.5,
+        extrapolated=False,
+        shuffled_log_perplexity=50.0,
+        shuffled_exposure=shuffled,
+        shuffled_fit_exposure=shuffled,
+        **more,
+    )
+
+
+@pytest.fixture
+def exposure():
+    planted = [canary(20, 9.0), canary(20, 10.0), canary(3, 6.0, shuffled=5.0)]
+    controls = [canary(0, 1.0), canary(0, 2.0)]
+    return CanaryExposure(canaries=(*planted, *controls), words=50, fit_distance=0.01, seed=4)
+
+
+def test_each_number_of_copies_has_a_row_and_the_controls_stand_below(saved, exposure):
+    shown = section(saved(exposure), show_secrets=False)
+    head, *rows = shown.table
+    assert head == COLUMNS
+    assert [row[:3] for row in rows] == [
+        ("3", "1", "6.00"),
+        ("20", "2", "≥ 9.50"),
+        ("never planted", "2", "1.50"),
+    ]
+    assert rows[0][3] == "5.00 to 7.00"  # one canary has its own interval
+    assert rows[0][5] == "–"
+    assert [row[4] for row in rows] == ["5.00", "1.50", "1.50"]
+    assert [row[6] for row in rows] == ["6.50", "10.00", "2.00"]
+
+
+def test_the_sentence_is_the_verdict(saved, exposure):
+    shown = section(saved(exposure), show_secrets=False)
+    assert shown.lede == exposure.verdict
+    assert shown.lede.startswith("The model")
+
+
+def test_the_chart_has_a_point_for_each_number_of_copies(saved, exposure):
+    run = saved(exposure)
+    points, never = exposure_points(run.rows, run.summary)
+    assert [(p["copies"], p["exposure"], p["other"]) for p in points] == [
+        ("3", 6.0, 5.0),
+        ("20", 9.5, 1.5),
+    ]
+    assert never["low"] < never["exposure"] < never["high"]
+    assert "<svg" in section(run, show_secrets=False).chart
+
+
+def test_what_the_table_says_is_not_said_again_below(saved, exposure):
+    names = [name for name, _ in section(saved(exposure), show_secrets=False).summary]
+    assert "why" in names
+    assert "expected by chance" in names
+    assert not [name for name in names if "copies" in name or "controls" in name]
+
+
+def test_no_phrase_is_on_the_page(saved, exposure):
+    shown = repr(section(saved(exposure), show_secrets=False))
+    assert not [word for word in SECRET.split() if word in shown]
+
+
+def test_a_run_without_its_numbers_is_refused(saved):
+    class Hollow:
+        def summary(self):
+            return {}
+
+        def rows(self):
+            return [{"copies": 3}]
+
+    Hollow.__name__ = "CanaryExposure"
+    with pytest.raises(RunError, match="no whole CanaryExposure run"):
+        section(saved(Hollow()), show_secrets=False)
