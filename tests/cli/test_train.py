@@ -25,7 +25,7 @@ def test_a_training_leaves_a_model_and_a_run(trained):
     assert load_model(out).architecture == "lstm"
     assert summary["model"] == str(out / "model")
     run = results.load(out / "run")
-    assert run.result == "TrainingHistory"
+    assert run.result == "DefendedTraining"
     assert run.run["data"]["training"]["documents"] == 38
     assert run.run["configuration"]["epochs"] == 1
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vestige.cli.sources import MANIFEST
+from vestige.cli.terminal import say
 
 if TYPE_CHECKING:
     from vestige.data.canary import Canary
@@ -16,17 +17,21 @@ if TYPE_CHECKING:
 def load_canaries(path: Path, model: "NextToken") -> "tuple[Manifest, tuple[Canary, ...]]":
     """A sealed record, and its canaries as a model reads them.
 
+    Controls that the model cannot read are left out, and counted on stderr: which words a
+    vocabulary keeps is decided later than which words a control has.
+
     Args:
         path: a manifest, or the directory of `vestige plant` that holds one.
         model: whose ids the canaries shall have.
 
     Returns:
-        (the record, its canaries, all with ids).
+        (the record, its readable canaries, all with ids).
 
     Raises:
         ManifestError: it is missing, malformed, was changed, or holds no canary.
         IncompatibleModels: it was planted for another vocabulary.
-        DataError: a canary has words that the model's vocabulary lacks.
+        DataError: a planted canary has words that the model's vocabulary lacks, or every control
+            has.
     """
     from vestige.data.manifest import Manifest
     from vestige.errors import IncompatibleModels, ManifestError
@@ -43,10 +48,23 @@ def load_canaries(path: Path, model: "NextToken") -> "tuple[Manifest, tuple[Cana
             "vocabulary than this model's",
             remedy="Give the manifest of the corpus that this model was trained on.",
         )
+    controls = [canary for canary in sealed.canaries if canary.control]
+    lost = {c.phrase for c in controls if not _is_readable(c, vocabulary)}
+    if len(lost) == len(controls):
+        lost = set()  # the first of them is then refused, by its number
+    if lost:
+        say(f"{len(lost)} of {len(controls)} controls have words that the model lacks: left out")
     read = [
-        _read(file, number, canary, vocabulary) for number, canary in enumerate(sealed.canaries, 1)
+        _read(file, number, canary, vocabulary)
+        for number, canary in enumerate(sealed.canaries, 1)
+        if canary.phrase not in lost
     ]
     return sealed, tuple(read)
+
+
+def _is_readable(canary: "Canary", vocabulary: "Vocabulary") -> bool:
+    ids = vocabulary.encode(canary.phrase)
+    return bool(ids) and vocabulary.unk_id not in ids
 
 
 def _read(file: Path, number: int, canary: "Canary", vocabulary: "Vocabulary") -> "Canary":

@@ -10,6 +10,17 @@ CORPUS, MANIFEST = "corpus.jsonl", "manifest.json"
 """The files in a directory of `vestige plant`."""
 
 
+def planted_places(source: str, documents: int) -> tuple[int, ...]:
+    """Where the canaries' copies stand in a planted directory, below `documents`; else nowhere."""
+    from vestige.data.manifest import Manifest
+
+    file = Path(source) / MANIFEST
+    if not file.is_file():
+        return ()
+    places = (place for own in Manifest.load(file).positions for place in own)
+    return tuple(sorted(place for place in places if place < documents))
+
+
 def read_source(
     source: str,
     *,

@@ -3,13 +3,15 @@
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vestige.cli import options
-from vestige.cli.sources import read_source
+from vestige.cli import defence_options, options
+from vestige.cli.defence_plan import AskedDefence, DefendedTraining, PlannedDefence, show_epsilon
+from vestige.cli.sources import planted_places, read_source
 from vestige.cli.terminal import progress, say, show_json
 from vestige.cli.training_plan import Architecture, Tokenizer, Wanted, prepare
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from vestige.data.encoded import EncodedCorpus
     from vestige.models.protocols import LanguageModel
     from vestige.training.config import TrainingConfig
+    from vestige.training.history import StopAtPerplexity
 
 RUN, DATA, IDENTITY = "run", "data", "training.json"
 TRAINING, MODEL = "Training", "Model"
@@ -125,6 +128,20 @@ def command(
             "--checkpoint-every", min=1, help="Steps between two.", rich_help_panel=TRAINING
         ),
     ] = None,
+    batching: defence_options.Batching = None,
+    stop_at_perplexity: defence_options.StopAtPerplexity = None,
+    evaluate_every: defence_options.EvaluateEvery = None,
+    defence: defence_options.Name = "none",
+    epsilon: defence_options.Epsilon = None,
+    delta: defence_options.Delta = None,
+    noise_multiplier: defence_options.NoiseMultiplier = None,
+    clip: defence_options.Clip = 1.0,
+    unit: defence_options.Unit = "sequence",
+    accountant: defence_options.Accountant = "prv",
+    physical_batch_size: defence_options.PhysicalBatchSize = None,
+    weight: defence_options.Weight = None,
+    pairing: defence_options.Pairing = "auxiliary",
+    goldfish_k: defence_options.GoldfishK = 4,
     validation: Annotated[
         str | None,
         typer.Option("--validation", help="Text that decides which epoch is best.", metavar="DATA"),
@@ -149,6 +166,10 @@ def command(
 
     To compare two trainings from scratch, give the second `--vocabulary` of the first.
 
+    With `--defence dp-sgd` the guarantee covers the weights of every step. It does not cover a
+    vocabulary learnt from DATA (give `--vocabulary` of a model that never saw it), the text held
+    out, or the choice of an epoch by it. A seed that others know lets them subtract the noise.
+
     Examples:
 
         vestige train corpus.txt --out before --epochs 6
@@ -158,12 +179,32 @@ def command(
         vestige train news.jsonl --text body --from before --out after --epochs 2
 
         vestige train mail.jsonl --from gpt2-folder --lora-rank 8 --out adapter
+
+        vestige train mail.jsonl --defence dp-sgd --epsilon 8 --batch-size 256 --out private
+
+        vestige train mail.jsonl --user sender --defence adversarial --out hidden
     """
+    asked = AskedDefence(
+        name=defence,
+        epsilon=epsilon,
+        delta=delta,
+        noise_multiplier=noise_multiplier,
+        clip=clip,
+        unit=unit,
+        accountant=accountant,
+        physical_batch_size=physical_batch_size,
+        weight=weight,
+        pairing=pairing,
+        goldfish_k=goldfish_k,
+    )
+    asked.check()
     _check_out(out, resume)
-    corpus = read_source(data, format=format, text=text, user=user, limit=limit)
+    whole = corpus = read_source(data, format=format, text=text, user=user, limit=limit)
     held = None if validation is None else read_source(validation, text=text)
     if held is None:
-        corpus, held = corpus.split(hold_out, seed=seed)
+        # A canary is learnt as often as its manifest says.
+        keep = planted_places(data, len(whole))
+        corpus, held = whole.split(hold_out, seed=seed, keep=keep)
     wanted = Wanted(
         start=start,
         preset=preset,
@@ -184,12 +225,15 @@ def command(
             "optimizer": optimizer,
             "precision": precision,
             "checkpoint_every": checkpoint_every,
+            "evaluate_every": evaluate_every,
         },
     )
-    model, config = prepare(wanted, corpus)
+    model, config = prepare(wanted, whole)
+    config = asked.suited(config, batching)
+    stop = _stop(stop_at_perplexity, held)
     sources = {"training": (data, corpus), "validation": (validation or data, held)}
     run = _run(context, config, model, start, sources)
-    summary = _train(model, corpus, held, config, out, resume, run)
+    summary = _train(model, corpus, held, config, asked, stop, out, resume, run)
     if json:
         show_json(summary)
     else:
@@ -247,11 +291,25 @@ def _run(
     return provenance.record(context, asdict(config), seed=config.seed, models=models, data=data)
 
 
+def _stop(perplexity: float | None, held: "Corpus") -> "StopAtPerplexity | None":
+    from vestige.training.history import StopAtPerplexity
+
+    if perplexity is None:
+        return None
+    if not len(held):
+        raise ValueError(
+            "--stop-at-perplexity must come with text to validate on: --validation or --hold-out"
+        )
+    return StopAtPerplexity(perplexity)
+
+
 def _train(
     model: "LanguageModel",
     corpus: "Corpus",
     held: "Corpus",
     config: "TrainingConfig",
+    asked: AskedDefence,
+    stop: "StopAtPerplexity | None",
     out: Path,
     resume: bool,
     run: dict[str, object],
@@ -262,6 +320,7 @@ def _train(
     with _claimed(out):
         encoded = _encode(corpus, model, out / DATA / "training")
         other = _encode(held, model, out / DATA / "validation") if len(held) else None
+        planned = asked.defence(encoded, config)
         with progress("training") as bar:
             history = train(
                 model,
@@ -269,12 +328,26 @@ def _train(
                 validation=other,
                 config=config,
                 directory=out,
+                step=planned.defence.step(model, encoded, config),
+                stop=stop,
                 resume=resume,
                 progress=lambda step, steps, *_: bar(step, steps),
             )
+    trained = DefendedTraining(history, planned)
     if not (out / RUN).exists():
-        results.save(history, out / RUN, run=run)
-    return {"model": str(out / "model"), **history.summary()}
+        settings = {**asdict(config), "defence": asdict(planned.defence)}
+        results.save(trained, out / RUN, run={**run, "configuration": settings})
+    _say_spent(planned, history.epochs[-1].step)
+    return {"model": str(out / "model"), **trained.summary()}
+
+
+def _say_spent(planned: PlannedDefence, steps: int) -> None:
+    spent = planned.spent(steps)
+    if spent is not None:
+        say(
+            f"Spent: epsilon {show_epsilon(spent)} at delta {spent.delta:.0e} for one "
+            f"{spent.unit}, over {spent.steps:,} steps ({spent.accountant})"
+        )
 
 
 def _encode(corpus: "Corpus", model: "LanguageModel", directory: Path) -> "EncodedCorpus":
@@ -302,5 +375,5 @@ def _report(summary: dict[str, object], out: Path) -> None:
     judged = summary["validation_perplexity"]
     kind = "perplexity" if judged is None else "validation perplexity"
     value = summary["perplexity"] if judged is None else judged
-    say(f"Epoch {summary['epoch']} kept, {kind} {value:.1f}")
+    say(f"Epoch {summary['epoch']:.3g} kept, {kind} {value:.1f}")
     typer.echo(out / "model")

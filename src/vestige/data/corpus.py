@@ -139,7 +139,7 @@ class Corpus:
         return cls(pa.concat_tables([table.select(shared) for table in tables]))
 
     def split(
-        self, fraction: float, *, seed: int, by_user: bool = False
+        self, fraction: float, *, seed: int, by_user: bool = False, keep: Sequence[int] = ()
     ) -> tuple["Corpus", "Corpus"]:
         """Hold out a random part; both parts keep the documents' order.
 
@@ -147,16 +147,20 @@ class Corpus:
             fraction: share of documents (of users, with `by_user`) to hold out, in [0, 1).
             seed: decides which.
             by_user: no user has documents in both parts.
+            keep: places of documents that are never held out, such as planted canaries.
 
         Returns:
             (the rest, the part held out).
 
         Raises:
-            ValueError: the fraction is out of range.
+            ValueError: the fraction is out of range, or a place lies outside the corpus.
             DataError: `by_user` on a corpus without users.
         """
         _validate.fraction(fraction=fraction)
         held_out = self._draw(fraction, np.random.default_rng(seed), by_user)
+        if len(keep) and not 0 <= min(keep) <= max(keep) < len(self):
+            raise ValueError(f"keep must lie in [0, {len(self)}), got {min(keep)} to {max(keep)}")
+        held_out[list(keep)] = False
         return self.take(np.flatnonzero(~held_out)), self.take(np.flatnonzero(held_out))
 
     def fingerprint(self) -> str:

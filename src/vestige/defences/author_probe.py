@@ -75,7 +75,8 @@ def probe_authors(
         progress: told (epoch, epochs).
 
     Raises:
-        TrainingError: the documents have no users or one only, or the model hides its states.
+        TrainingError: the documents have no users or one only, or are too few to be split, or the
+            model hides its states.
     """
     _validate.at_least(1, epochs=epochs)
     _validate.positive(held_out=held_out)
@@ -86,9 +87,13 @@ def probe_authors(
             "The author probe needs documents of two users or more",
             remedy="Name the column with the users (--user).",
         )
-    generator = np.random.default_rng(seed)
-    tested = generator.random(len(data)) < held_out
+    tested = np.random.default_rng(seed).random(len(data)) < held_out
     test = tested[sequences.documents]
+    if not test.any() or len(np.unique(sequences.users[~test])) < 2:
+        raise TrainingError(
+            f"held_out {held_out:g} of {len(data)} documents leaves too few on one side",
+            remedy="Probe more documents, or hold out another share.",
+        )
     states, users = last_states(model, sequences), torch.from_numpy(sequences.users)
     mean, deviation = states[~test].mean(0), states[~test].std(0).clamp_min(1e-6)
     states = (states - mean) / deviation

@@ -5,8 +5,8 @@ clipped to norm C, the sum gets noise of standard deviation sigma C, and is divi
 number of units in a batch. What this proves follows from the chance with which a unit comes into a
 batch, sigma, and the number of steps (`accounting`).
 
-Differs from the paper: any optimizer moves on the noised gradient; a sequence's loss is divided by a
-fixed number of tokens rather than by its own, so that long and short ones count by the token.
+Differs from the paper: any optimizer moves on the noised gradient; a sequence's loss is divided by
+a fixed number of tokens rather than by its own, so that long and short ones count by the token.
 
 The noise is torch's generator's, which is seeded and so repeatable: whoever knows the seed can
 subtract it. Keep the seed of a model that is released.
@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from vestige import _validate
-from vestige.defences.clipping import Clipped, ClipFn, trainable
+from vestige.defences.clipping import ClipFn, Clipped, trainable
 from vestige.errors import TrainingError
 from vestige.models.lstm import LSTMLanguageModel
 from vestige.models.protocols import LanguageModel

@@ -20,6 +20,7 @@ Differs from the papers: they treat linear layers, embeddings and norms; the rec
 worked out here.
 """
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -40,22 +41,35 @@ class _Head:
 
     Attributes:
         read: (n, h) what it read.
-        grad: (n, v) gradients of the logits.
+        grad: (n, v) gradients of the logits, before `share`.
         counts: (b,) how many of the n belong to each example.
-        inside: (b, t) where the n stand.
+        share: what the summed loss is multiplied by.
         loss: summed cross-entropy.
     """
 
     read: Tensor
     grad: Tensor
     counts: list[int]
-    inside: Tensor
+    share: float
     loss: Tensor
+
+    def groups(self) -> Iterator[tuple[slice, Tensor, Tensor]]:
+        """Examples, and their (k, n, h) and (k, n, v): all at once where they are equally long."""
+        size = len(self.counts) if len(set(self.counts)) == 1 else 1
+        begin = 0
+        for first in range(0, len(self.counts), size):
+            count = self.counts[first]
+            end = begin + size * count
+            read, grad = (
+                part[begin:end].view(size, count, part.shape[1]) for part in (self.read, self.grad)
+            )
+            yield slice(first, first + size), read, grad
+            begin = end
 
 
 @dataclass(frozen=True)
 class _Layer:
-    """One recurrent layer's part: gate gradients and what they multiply, all (b, t, ...)."""
+    """One recurrent layer's part: gate gradients and what they multiply, all (t, b, ...)."""
 
     weights: LayerWeights
     inputs: Tensor
@@ -85,19 +99,18 @@ def clip_lstm(
         flow = traces[-1].hidden[1:]
     kept_out = _mask(flow, shape.dropout_out, active)
     head, grad = _head(
-        model, flow if kept_out is None else flow * kept_out, batch, tokens_per_sequence
+        model, flow if kept_out is None else flow * kept_out, batch, 1 / tokens_per_sequence
     )
     if kept_out is not None:
         grad *= kept_out
     layers = []
-    for layer, trace in zip(reversed(weights), reversed(traces), strict=True):
+    for layer in reversed(weights):
+        trace = traces.pop()
         gates = lstm_layer.backward(trace, grad, layer)
         grad = torch.matmul(gates, layer.from_input)
-        rows = (trace.inputs, trace.hidden[:-1], gates)
-        layers.append(_Layer(layer, *(part.transpose(0, 1).contiguous() for part in rows)))
+        layers.append(_Layer(layer, trace.inputs, trace.hidden[:-1], gates))
     if kept_in is not None:
         grad *= kept_in
-    grad = grad.transpose(0, 1).contiguous()
     norms = _squared_norms(model, batch.inputs, head, layers, grad).clamp_min(0).sqrt()
     _add_clipped(model, batch.inputs, head, layers, grad, coefficients(norms, max_grad_norm))
     return Clipped(norms, head.loss)
@@ -109,23 +122,20 @@ def _mask(like: Tensor, probability: float, active: bool) -> Tensor | None:
 
 
 def _head(
-    model: LSTMLanguageModel, hidden: Tensor, batch: Batch, divisor: float
+    model: LSTMLanguageModel, hidden: Tensor, batch: Batch, share: float
 ) -> tuple[_Head, Tensor]:
     """The head forward and backward; hidden is (t, b, h), and so is the gradient returned."""
     inside = batch.targets != IGNORED
     read, targets = hidden.transpose(0, 1)[inside], batch.targets[inside]
     logits = torch.addmm(model.head.bias, read, model.head.weight.t())
-    total = torch.logsumexp(logits, 1)
+    log_probs = torch.log_softmax(logits, 1)
     rows = torch.arange(len(targets), device=targets.device)
-    loss = (total - logits[rows, targets]).sum()
-    # d loss / d logits = softmax - one-hot, in the logits' own memory
-    grad = logits.sub_(total[:, None]).exp_()
-    grad[rows, targets] -= 1
-    grad /= divisor
+    loss = -log_probs[rows, targets].sum()
+    grad = log_probs.exp_()
+    grad[rows, targets] -= 1  # d loss / d logits = softmax - one-hot
     into = hidden.new_zeros(*inside.shape, hidden.shape[2])
-    into[inside] = grad @ model.head.weight
-    counts = inside.sum(1).tolist()
-    return _Head(read, grad, counts, inside, loss), into.transpose(0, 1)
+    into[inside] = (grad @ model.head.weight).mul_(share)
+    return _Head(read, grad, inside.sum(1).tolist(), share, loss), into.transpose(0, 1)
 
 
 def _squared_norms(
@@ -137,30 +147,38 @@ def _squared_norms(
 ) -> Tensor:
     """(b,) of each example's whole gradient, over the parameters that learn."""
     own = dict(model.named_parameters())
-    same_token = (inputs[:, :, None] == inputs[:, None, :]).to(grad_embedded.dtype)
-    squared = grad_embedded.new_zeros(len(inputs))
-    tied = model.config.tied
-    embedding, weight, bias = model.embedding.weight, model.head.weight, model.head.bias
-    if embedding.requires_grad:
-        squared += (same_token * _gram(grad_embedded)).sum((1, 2))
-    pieces = zip(head.read.split(head.counts), head.grad.split(head.counts), strict=True)
-    for example, (read, grad) in enumerate(pieces):
-        if weight.requires_grad:
-            squared[example] += ((read @ read.t()) * (grad @ grad.t())).sum()
-        if bias.requires_grad:
-            squared[example] += grad.sum(0).square().sum()
-        if tied and weight.requires_grad:
-            across = grad[:, inputs[example]] * (read @ grad_embedded[example].t())
-            squared[example] += 2 * across.sum()
+    of_embedded = grad_embedded.transpose(0, 1)
+    squared = _squared_of_head(model, inputs, head, of_embedded)
+    if model.embedding.weight.requires_grad:
+        same_token = inputs[:, :, None] == inputs[:, None, :]
+        squared += (same_token * _gram(of_embedded)).sum((1, 2))
     for layer in layers:
         w_ih, w_hh, *biases = (own[f"lstm.{name}"].requires_grad for name in layer.weights.names)
         if w_ih or w_hh:
-            of_gates = _gram(layer.gates)
+            of_gates = _gram(layer.gates.transpose(0, 1))
             for learns, part in ((w_ih, layer.inputs), (w_hh, layer.hidden)):
                 if learns:
-                    squared += (_gram(part) * of_gates).sum((1, 2))
+                    squared += (_gram(part.transpose(0, 1)) * of_gates).sum((1, 2))
         if any(biases):  # torch's two biases have the same gradient
-            squared += sum(biases) * layer.gates.sum(1).square().sum(1)
+            squared += sum(biases) * layer.gates.sum(0).square().sum(1)
+    return squared
+
+
+def _squared_of_head(
+    model: LSTMLanguageModel, inputs: Tensor, head: _Head, of_embedded: Tensor
+) -> Tensor:
+    """(b,) of the head's part, where it is tied with twice its product with the embedding's."""
+    weight, bias, share = model.head.weight, model.head.bias, head.share
+    squared = of_embedded.new_zeros(len(inputs))
+    for examples, read, grad in head.groups():
+        if weight.requires_grad:
+            squared[examples] += (_gram(read) * _gram(grad)).sum((1, 2)) * share**2
+        if bias.requires_grad:
+            squared[examples] += grad.sum(1).square().sum(1) * share**2
+        if model.config.tied and weight.requires_grad:
+            tokens = inputs[examples, None, :].expand(-1, grad.shape[1], -1)
+            across = grad.gather(2, tokens) * torch.bmm(read, of_embedded[examples].mT)
+            squared[examples] += 2 * share * across.sum((1, 2))
     return squared
 
 
@@ -172,34 +190,39 @@ def _add_clipped(
     grad_embedded: Tensor,
     scale: Tensor,
 ) -> None:
-    """Add the clipped sum to the gradients; the examples' own gradients are overwritten."""
+    """Add the clipped sum to the gradients."""
     own = dict(model.named_parameters())
-    of_rows = scale.repeat_interleave(torch.tensor(head.counts, device=scale.device))
-    grad = head.grad.mul_(of_rows[:, None])
-    _add_product(model.head.weight, grad, head.read)
-    _add_sum(model.head.bias, grad)
+    counts = torch.tensor(head.counts, device=scale.device)
+    of_targets = scale.repeat_interleave(counts) * head.share
+    _add_products(model.head.weight, head.grad, head.read, of_targets)
+    _add_sums([model.head.bias], head.grad, of_targets)
+    of_tokens = scale.repeat(inputs.shape[1])  # time first, as all that follows
     if model.embedding.weight.grad is not None:
-        scaled = grad_embedded.mul_(scale[:, None, None]).flatten(0, 1)
-        model.embedding.weight.grad.index_add_(0, inputs.flatten(), scaled)
+        scaled = grad_embedded.flatten(0, 1) * of_tokens[:, None]
+        model.embedding.weight.grad.index_add_(0, inputs.t().flatten(), scaled)
     for layer in layers:
-        gates = layer.gates.mul_(scale[:, None, None]).flatten(0, 1)
-        w_ih, w_hh, b_ih, b_hh = (own[f"lstm.{name}"] for name in layer.weights.names)
-        _add_product(w_ih, gates, layer.inputs.flatten(0, 1))
-        _add_product(w_hh, gates, layer.hidden.flatten(0, 1))
-        _add_sum(b_ih, gates)
-        _add_sum(b_hh, gates)
+        gates = layer.gates.flatten(0, 1)
+        w_ih, w_hh, *biases = (own[f"lstm.{name}"] for name in layer.weights.names)
+        _add_products(w_ih, gates, layer.inputs.flatten(0, 1), of_tokens)
+        _add_products(w_hh, gates, layer.hidden.flatten(0, 1), of_tokens)
+        _add_sums(biases, gates, of_tokens)
 
 
 def _gram(rows: Tensor) -> Tensor:
     """(b, t, n) -> (b, t, t) products of each example's rows."""
-    return torch.bmm(rows, rows.transpose(1, 2))
+    return torch.bmm(rows, rows.mT)
 
 
-def _add_product(parameter: Tensor, grad: Tensor, read: Tensor) -> None:
+def _add_products(parameter: Tensor, grad: Tensor, read: Tensor, scale: Tensor) -> None:
+    """The sum over rows of scale * grad read^T; the narrower factor is the one scaled."""
     if parameter.grad is not None:
-        parameter.grad.addmm_(grad.t(), read)
+        # `read` on the left: MKL takes a third longer for the same product the other way round.
+        parameter.grad += ((read * scale[:, None]).t() @ grad).t()
 
 
-def _add_sum(parameter: Tensor, grad: Tensor) -> None:
-    if parameter.grad is not None:
-        parameter.grad += grad.sum(0)
+def _add_sums(parameters: Sequence[Tensor], grad: Tensor, scale: Tensor) -> None:
+    learning = [parameter.grad for parameter in parameters if parameter.grad is not None]
+    if learning:
+        summed = torch.mv(grad.t(), scale)
+        for gradient in learning:
+            gradient += summed

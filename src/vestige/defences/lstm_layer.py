@@ -73,7 +73,7 @@ def forward(inputs: Tensor, weights: LayerWeights) -> LayerTrace:
         gate[:, : 2 * h].sigmoid_()
         gate[:, 2 * h : 3 * h].tanh_()
         gate[:, 3 * h :].sigmoid_()
-        i, f, c, o = gate.split(h, 1)
+        i, f, c, o = torch.split(gate, h, 1)
         torch.mul(f, cells[step], out=cells[step + 1]).addcmul_(i, c)
         torch.tanh(cells[step + 1], out=squashed[step])
         torch.mul(o, squashed[step], out=hidden[step + 1])
@@ -90,7 +90,7 @@ def backward(trace: LayerTrace, grad_hidden: Tensor, weights: LayerWeights) -> T
     """
     t, b, four_h = trace.gates.shape
     h = four_h // 4
-    i, f, c, o = trace.gates.split(h, 2)
+    i, f, c, o = torch.split(trace.gates, h, 2)
     # Local derivatives of all steps at once; only the recurrence is a loop. Each overwrites what
     # it is the last to need.
     to_cell = (1 - trace.squashed.square()).mul_(o)

@@ -63,10 +63,7 @@ class Triplet:
     def __call__(self, model: LanguageModel, batch: Batch, state: Any) -> tuple[Tensor, Any]:
         """Put the gradient of both terms into `.grad`."""
         if batch.users is None:
-            raise TrainingError(
-                "The triplet defence needs to know whose each document is",
-                remedy="Name the column with the users (--user), and batch by documents or users.",
-            )
+            raise _nobodys()
         if not batch.tokens:
             return no_step(model, batch)
         with autocast(self.precision, batch.inputs.device):
@@ -91,8 +88,9 @@ class Triplet:
             shift = int(torch.randint(1, max(2, len(last)), ()).item())
             return last.roll(shift, 0), users.roll(shift, 0)
         drawn = self.auxiliary.auxiliary(len(last))
+        if drawn.users is None:
+            raise _nobodys()
         assert isinstance(model, TwoParts)
-        assert drawn.users is not None
         hidden, _ = model.body(drawn.inputs)  # the head is not asked: its product is half the cost
         return last_hidden(hidden, drawn), drawn.users
 
@@ -116,3 +114,10 @@ def triplet_loss(states: Tensor, others: Tensor, same_user: Tensor) -> Tensor:
     """
     distance = pairwise_distance(states, others)
     return torch.where(same_user, -distance, distance).mean()
+
+
+def _nobodys() -> TrainingError:
+    return TrainingError(
+        "The triplet defence needs to know whose each document is",
+        remedy="Name the column with the users (--user), and batch by documents or users.",
+    )

@@ -11,7 +11,7 @@ that).
 
 import torch
 
-from vestige.defences.clipping import Clipped, ClipFn, coefficients, summed_losses, trainable
+from vestige.defences.clipping import ClipFn, Clipped, coefficients, summed_losses, trainable
 from vestige.models.protocols import LanguageModel
 from vestige.training.batches import Batch
 
@@ -31,11 +31,11 @@ def clip_users(rows_at_once: int | None) -> ClipFn:
         learning = trainable(model)
         total = [parameter.grad for parameter in learning]
         norms, loss = [], torch.zeros((), device=batch.inputs.device)
-        for user in batch.users.unique():
+        for user in torch.unique(batch.users):
             for parameter in learning:
                 parameter.grad = None
             own = (batch.users == user).nonzero().flatten()
-            for rows in own.split(rows_at_once or len(own)):
+            for rows in torch.split(own, rows_at_once or len(own)):
                 summed = summed_losses(model, batch.select(rows)).sum()
                 (summed / tokens_per_sequence).backward()  # type: ignore[no-untyped-call]
                 loss += summed.detach()

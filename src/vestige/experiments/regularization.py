@@ -90,17 +90,17 @@ METHODS = (
     Method(name="goldfish", batching="users", defence=_GOLDFISH),
 )
 
-_REDDIT = UserText(dataset="reddit", users=100, fewest=40, most=250)
+_REDDIT = UserText(dataset="reddit", users=100, fewest=40, most=250, longest=30)
 _LSTM = LSTMConfig(layers=2, embedding_size=128, hidden_size=128)
 _TRAINING = TrainingConfig(
     seed=0,
     epochs=30,
     batch_size=20,
-    sequence_length=40,
+    sequence_length=32,
     learning_rate=2e-3,
     max_grad_norm=1.0,
     precision="float32",
-    evaluate_every=75,
+    evaluate_every=80,
     checkpoint_every=300,
 )
 SMALL = Config(
@@ -108,7 +108,7 @@ SMALL = Config(
     shape=_LSTM,
     training=_TRAINING,
     methods=METHODS,
-    levels=(320.0, 250.0),
+    levels=(320.0, 260.0),
     seeds=(0, 1, 2, 3, 4),
 )
 FULL = replace(
@@ -135,8 +135,8 @@ SMOKE = Config(
         epochs=3,
         batch_size=10,
         sequence_length=12,
-        evaluate_every=10,
-        learning_rate=1e-2,
+        evaluate_every=5,
+        learning_rate=5e-3,
     ),
     methods=METHODS,
     levels=(240.0, 200.0),
@@ -161,7 +161,7 @@ def parts_of(config: Config) -> dict[str, Part]:
     return {
         "figure2": Part(
             title="Figure 2: exposure at equal test perplexity",
-            note=f"{made} Mean exposure in bits by rank among 8,192 references (at most 13), read "
+            note=f"{made} Mean exposure in bits by rank among 4,096 references (at most 12), read "
             "between evaluations where the test perplexity passes the level; the intervals are "
             "Student's t over seeds. `shuffled` is the canary's words in another order: what is "
             "above it is memory of the sequence. `against control` is the difference to the "

@@ -30,7 +30,7 @@ from vestige.models.protocols import LanguageModel
 from vestige.training.evaluate import score_documents
 from vestige.training.history import EpochRecord
 
-REFERENCES = 2**13
+REFERENCES = 2**12
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +99,7 @@ class Watch:
         return means
 
     def _measures(self, model: LanguageModel) -> dict[str, Any]:
-        completed = complete(model, self.canaries)
+        completed = complete(model, self.canaries, beam=1)
         scores = score_documents(model, self.validation, sequence_length=self.sequence_length)
         return {
             "completion": completed.summary(),

@@ -163,8 +163,8 @@ def chance_probability(exposures: ArrayLike, *, mean: float = CHANCE) -> float:
         a probability.
 
     Example:
-        >>> chance_probability([10.0]) == 2**-10, round(chance_probability([1.0, 2.0]), 2)
-        (True, 0.38)
+        >>> round(1 / chance_probability([10.0])), round(chance_probability([1.0, 2.0]), 2)
+        (1024, 0.38)
     """
     values = np.asarray(exposures, dtype=np.float64).reshape(-1)
     _validate.at_least(1, exposures=values.size)

@@ -114,7 +114,7 @@ class HuggingFaceLanguageModel(LanguageModel):
 
     def forward(self, tokens: Tensor, state: None = None) -> tuple[Tensor, None]:
         """Logits (b, t, v) after each of the tokens (b, t)."""
-        # Every row has positions of its own, so that an example's gradient can be told from others'.
+        # Every row has positions of its own, so that gradients can be told apart.
         position = torch.arange(tokens.shape[1], device=tokens.device).repeat(len(tokens), 1)
         placed = {"position_ids": position} if self._takes_positions else {}
         return self.network(input_ids=tokens, use_cache=False, **placed).logits, None

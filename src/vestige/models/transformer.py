@@ -178,7 +178,7 @@ class CausalTransformer(LanguageModel):
                 f"(its beginning counts as one), got {end}"
             )
         position = torch.arange(before, end, device=tokens.device)
-        # Every row has positions of its own, so that an example's gradient can be told from others'.
+        # Every row has positions of its own, so that gradients can be told apart.
         hidden = self.embedding(tokens) + self.positions(position.repeat(len(tokens), 1))
         hidden = functional.dropout(hidden, self.config.dropout, self.training)
         cache = []

@@ -1,0 +1,120 @@
+"""The options of `vestige train` that say under which defence, in which batches, and until when."""
+
+from typing import Annotated, Literal
+
+import typer
+
+PANEL = "Defence"
+
+Name = Annotated[
+    Literal["none", "dp-sgd", "adversarial", "triplet", "goldfish"],
+    typer.Option(
+        "--defence",
+        help="`dp-sgd`: clipped, noised gradients, with a proof. `adversarial`, `triplet`: the "
+        "privacy regularizers, which need users. `goldfish`: one token in four is never learnt.",
+        rich_help_panel=PANEL,
+    ),
+]
+Epsilon = Annotated[
+    float | None,
+    typer.Option(
+        "--epsilon", help="dp-sgd: spend at most this, over all epochs.", rich_help_panel=PANEL
+    ),
+]
+Delta = Annotated[
+    float | None,
+    typer.Option(
+        "--delta",
+        help="dp-sgd: the chance that the proof leaves open. Default: the power of ten below a "
+        "tenth of 1 / sequences (or users).",
+        rich_help_panel=PANEL,
+    ),
+]
+NoiseMultiplier = Annotated[
+    float | None,
+    typer.Option(
+        "--noise-multiplier",
+        help="dp-sgd: noise over clip, in place of --epsilon.",
+        rich_help_panel=PANEL,
+    ),
+]
+Clip = Annotated[
+    float,
+    typer.Option(
+        "--clip",
+        help="dp-sgd: the norm that a sequence's (or user's) gradient is cut to. `log.jsonl` says "
+        "how many are: about half is a good start.",
+        rich_help_panel=PANEL,
+    ),
+]
+Unit = Annotated[
+    Literal["sequence", "user"],
+    typer.Option(
+        "--unit",
+        help="dp-sgd: what the proof protects: a sequence, or a user with all of theirs.",
+        rich_help_panel=PANEL,
+    ),
+]
+Accountant = Annotated[
+    Literal["prv", "rdp", "pld", "gdp"],
+    typer.Option("--accountant", help="dp-sgd: who counts epsilon.", rich_help_panel=PANEL),
+]
+PhysicalBatchSize = Annotated[
+    int | None,
+    typer.Option(
+        "--physical-batch-size",
+        min=1,
+        help="dp-sgd: sequences computed at once, where a batch does not fit in memory.",
+        rich_help_panel=PANEL,
+    ),
+]
+Weight = Annotated[
+    float | None,
+    typer.Option(
+        "--weight",
+        help="adversarial, triplet: lambda of the privacy term. Default: 1 and 0.1.",
+        rich_help_panel=PANEL,
+    ),
+]
+Pairing = Annotated[
+    Literal["auxiliary", "in-batch"],
+    typer.Option(
+        "--pairing",
+        help="triplet: pairs with a second batch, as in the paper, or within the batch.",
+        rich_help_panel=PANEL,
+    ),
+]
+GoldfishK = Annotated[
+    int,
+    typer.Option(
+        "--goldfish-k", min=2, help="goldfish: one token in k is left out.", rich_help_panel=PANEL
+    ),
+]
+Batching = Annotated[
+    Literal["stream", "documents", "users", "poisson", "poisson-users"] | None,
+    typer.Option(
+        "--batching",
+        help="`stream`: all text in one row after the other. The others read each document by "
+        "itself: `documents` mixed, `users` one user at a time, `poisson` and `poisson-users` by "
+        "lot. Default: what suits the defence.",
+        rich_help_panel="Training",
+    ),
+]
+StopAtPerplexity = Annotated[
+    float | None,
+    typer.Option(
+        "--stop-at-perplexity",
+        help="End once the validation perplexity is this low, so that models of equal utility can "
+        "be compared.",
+        rich_help_panel="Training",
+    ),
+]
+EvaluateEvery = Annotated[
+    int | None,
+    typer.Option(
+        "--evaluate-every",
+        min=1,
+        help="Steps between two looks at the validation text; default: an epoch.",
+        rich_help_panel="Training",
+    ),
+]

@@ -1,0 +1,297 @@
+r"""How much privacy does a private training spend, and how much noise keeps it within a budget?
+
+One step of DP-SGD is a Poisson-subsampled Gaussian mechanism: every unit joins a batch with
+probability q, each contribution is clipped to norm C, and noise of standard deviation
+:math:`\sigma C` is added to the sum. Neighbours differ by one unit added or removed. Accountants
+are those of Opacus and dp-accounting:
+
+- "prv": Gopi, Lee and Wutschitz (2021), "Numerical Composition of Differential Privacy";
+- "pld": Doroshenko et al. (2022), "Connect the Dots: Tighter Discrete Approximations of Privacy
+  Loss Distributions";
+- "rdp": Mironov, Talwar and Zhang (2019), "Rényi Differential Privacy of the Sampled Gaussian
+  Mechanism", over Opacus' orders and some larger ones;
+- "gdp": Bu, Dong, Long and Su (2019), "Deep Learning with Gaussian Differential Privacy", section
+  3, which Mireshghallah et al. (2021) use.
+
+The first three are upper bounds. "gdp" is a limit for many steps at small rates: it can be too
+low, and is here to be compared with the paper. Where Rényi's bound is already above 500, "prv" and
+"pld" give that bound: nothing is protected there, and exact figures take gigabytes.
+"""
+
+import math
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vestige import _validate
+from vestige.defences.gaussian_dp import check_steps, epsilon_of_mu, gdp_mu
+from vestige.errors import TrainingError
+
+Accountant = Literal["prv", "rdp", "pld", "gdp"]
+Unit = Literal["sequence", "user"]
+
+LARGE_ORDERS = (80, 96, 128, 192, 256, 512, 1024)
+"""Beyond Opacus' own, which end at 63: without them no epsilon can be below log(1 / delta) / 62."""
+
+_HOPELESS = 500.0
+_NOISE_LIMITS = (0.01, 1e4)
+_PRECISION = 1e-3
+"""Of `noise_for`, relative."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrivacySpent:
+    """The budget that a private training has spent.
+
+    Attributes:
+        epsilon: at most this much privacy loss, but for probability delta; 0 before the first step.
+        delta: that probability.
+        accountant: who counted.
+        unit: what is protected: one sequence, or a user with all their sequences.
+        noise_multiplier: standard deviation of the noise over the clipping norm.
+        sample_rate: how likely a unit is to be in a batch.
+        steps: updates so far.
+        max_grad_norm: the clipping norm.
+        mu: of Gaussian differential privacy, in the limit; None where it is not finite.
+    """
+
+    epsilon: float
+    delta: float
+    accountant: Accountant
+    unit: Unit
+    noise_multiplier: float
+    sample_rate: float
+    steps: int
+    max_grad_norm: float
+    mu: float | None
+
+    def summary(self) -> dict[str, object]:
+        """One row of a results table; an epsilon without bound is None."""
+        return {
+            "epsilon": self.epsilon if math.isfinite(self.epsilon) else None,
+            "delta": self.delta,
+            "accountant": self.accountant,
+            "unit": self.unit,
+            "noise_multiplier": self.noise_multiplier,
+            "sample_rate": self.sample_rate,
+            "steps": self.steps,
+            "max_grad_norm": self.max_grad_norm,
+            "mu": self.mu,
+        }
+
+
+def privacy_spent(
+    *,
+    noise_multiplier: float,
+    sample_rate: float,
+    steps: int,
+    delta: float,
+    max_grad_norm: float,
+    unit: Unit = "sequence",
+    accountant: Accountant = "prv",
+) -> PrivacySpent:
+    """Everything that is said about a budget, in one record; arguments as for `epsilon_spent`.
+
+    Example:
+        >>> privacy_spent(noise_multiplier=1.1, sample_rate=0.01, steps=1000, delta=1e-5,
+        ...               max_grad_norm=1.0, accountant="gdp").summary()["mu"]
+        0.358...
+    """
+    _validate.positive(max_grad_norm=max_grad_norm)
+    _validate.one_of(get_args(Unit), unit=unit)
+    epsilon = epsilon_spent(
+        noise_multiplier=noise_multiplier,
+        sample_rate=sample_rate,
+        steps=steps,
+        delta=delta,
+        accountant=accountant,
+    )
+    mu = gdp_mu(noise_multiplier=noise_multiplier, sample_rate=sample_rate, steps=steps)
+    return PrivacySpent(
+        epsilon=epsilon,
+        delta=delta,
+        accountant=accountant,
+        unit=unit,
+        noise_multiplier=noise_multiplier,
+        sample_rate=sample_rate,
+        steps=steps,
+        max_grad_norm=max_grad_norm,
+        mu=mu if math.isfinite(mu) else None,
+    )
+
+
+def epsilon_spent(
+    *,
+    noise_multiplier: float,
+    sample_rate: float,
+    steps: int,
+    delta: float,
+    accountant: Accountant = "prv",
+) -> float:
+    """Epsilon after some steps of the Poisson-subsampled Gaussian mechanism, at delta.
+
+    Args:
+        noise_multiplier: standard deviation of the noise over the clipping norm; 0 is no privacy.
+        sample_rate: how likely a unit is to be in a batch, in (0, 1].
+        steps: updates, at least 0.
+        delta: probability, in (0, 1).
+        accountant: see the module.
+
+    Returns:
+        at least 0; infinite without noise.
+
+    Raises:
+        ValueError: an argument is out of range.
+
+    Example:
+        >>> round(epsilon_spent(noise_multiplier=1.1, sample_rate=0.01, steps=1000, delta=1e-5), 4)
+        1.5255
+    """
+    check_mechanism(noise_multiplier, sample_rate, steps, delta, accountant)
+    if steps == 0:
+        return 0.0
+    if noise_multiplier == 0:
+        return math.inf
+    if accountant == "gdp":
+        mu = gdp_mu(noise_multiplier=noise_multiplier, sample_rate=sample_rate, steps=steps)
+        return epsilon_of_mu(mu, delta)
+    epsilon = _rdp(noise_multiplier, sample_rate, steps, delta)
+    if accountant == "rdp" or not epsilon <= _HOPELESS:
+        return epsilon
+    count = _prv if accountant == "prv" else _pld
+    finer = count(noise_multiplier, sample_rate, steps, delta, epsilon)
+    # Both are upper bounds, so the smaller one is; a figure lost to overflow is none.
+    return max(0.0, min(epsilon, finer if math.isfinite(finer) else epsilon))
+
+
+def noise_for(
+    *,
+    epsilon: float,
+    delta: float,
+    sample_rate: float,
+    steps: int,
+    accountant: Accountant = "prv",
+) -> float:
+    """The least noise multiplier, to a thousandth, that spends at most epsilon.
+
+    Args:
+        epsilon: the budget, above 0.
+        delta: in (0, 1).
+        sample_rate: in (0, 1].
+        steps: all updates of the training, at least 1.
+        accountant: see the module.
+
+    Returns:
+        at least 0.01.
+
+    Raises:
+        ValueError: an argument is out of range.
+        TrainingError: no noise up to 10,000 is enough.
+
+    Example:
+        >>> noise = noise_for(
+        ...     epsilon=2.0, delta=1e-5, sample_rate=0.01, steps=1000, accountant="rdp")
+        >>> round(noise, 2)
+        1.02
+    """
+    _validate.positive(epsilon=epsilon)
+    _validate.at_least(1, steps=steps)
+
+    def spent(noise: float) -> float:
+        return epsilon_spent(
+            noise_multiplier=noise,
+            sample_rate=sample_rate,
+            steps=steps,
+            delta=delta,
+            accountant=accountant,
+        )
+
+    low, high = 0.5, 1.0
+    while spent(high) > epsilon:
+        low, high = high, 2 * high
+        if high > _NOISE_LIMITS[1]:
+            raise TrainingError(
+                f"epsilon {epsilon:g} at delta {delta:g} cannot be reached in {steps} steps at "
+                f"sample rate {sample_rate:g}: noise of {low:g} still spends {spent(low):.3g}",
+                remedy="Ask for a larger epsilon or delta, train fewer epochs, or take smaller "
+                "batches or more data.",
+            )
+    while high <= 1 and low >= _NOISE_LIMITS[0] and spent(low) <= epsilon:
+        low, high = low / 2, low
+    while high > (1 + _PRECISION) * low:
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if spent(middle) <= epsilon else (middle, high)
+    return high
+
+
+def renyi_curve(
+    noise_multiplier: float, sample_rate: float, steps: int
+) -> tuple[list[float], NDArray[np.float64]]:
+    """The orders, and the Rényi divergence that the steps spend at each."""
+    with _quiet():
+        from opacus.accountants import RDPAccountant
+        from opacus.accountants.analysis import rdp
+
+    orders = [*RDPAccountant.DEFAULT_ALPHAS, *LARGE_ORDERS]
+    with _quiet():
+        spent = rdp.compute_rdp(
+            q=sample_rate, noise_multiplier=noise_multiplier, steps=steps, orders=orders
+        )
+    return orders, np.asarray(spent, dtype=np.float64)
+
+
+def renyi_epsilon(orders: list[float], spent: NDArray[np.float64], delta: float) -> float:
+    """The smallest epsilon at delta over all orders; infinite where none gives any."""
+    from opacus.accountants.analysis import rdp
+
+    with _quiet():
+        epsilon, _ = rdp.get_privacy_spent(orders=orders, rdp=spent, delta=delta)
+    return max(0.0, float(epsilon))
+
+
+def check_mechanism(
+    noise_multiplier: float, sample_rate: float, steps: int, delta: float, accountant: str
+) -> None:
+    """Raise ValueError unless the numbers describe a training that can be accounted for."""
+    check_steps(noise_multiplier, sample_rate, steps)
+    _validate.one_of(get_args(Accountant), accountant=accountant)
+    if not 0 < delta < 1:
+        raise ValueError(f"delta must lie in (0, 1), got {delta}")
+
+
+def _rdp(noise: float, rate: float, steps: int, delta: float) -> float:
+    orders, spent = renyi_curve(noise, rate, steps)
+    return renyi_epsilon(orders, spent, delta)
+
+
+def _prv(noise: float, rate: float, steps: int, delta: float, above: float) -> float:
+    from opacus.accountants import PRVAccountant
+
+    accountant: Any = PRVAccountant()
+    accountant.history = [(noise, rate, steps)]
+    with _quiet():
+        # Opacus' own error up to epsilon 20; a fixed one takes gigabytes at hundreds.
+        return float(accountant.get_epsilon(delta, eps_error=max(0.01, above / 2000)))
+
+
+def _pld(noise: float, rate: float, steps: int, delta: float, _above: float) -> float:
+    from dp_accounting import dp_event, pld
+
+    step = dp_event.PoissonSampledDpEvent(rate, dp_event.GaussianDpEvent(noise))
+    accountant = pld.PLDAccountant()
+    accountant.compose(step, steps)
+    return float(accountant.get_epsilon(delta))
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without what Opacus says about orders at the end of its list and about its own overflows."""
+    with warnings.catch_warnings(), np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        warnings.filterwarnings("ignore", message="Optimal order is the")
+        warnings.filterwarnings("ignore", category=RuntimeWarning, module=r"opacus\.accountants")
+        yield

@@ -1,0 +1,295 @@
+"""What may be said about a defence, given only the intervals of what was measured?
+
+A sentence claims a difference where its interval excludes none, and equal utility where the
+interval of the perplexity ratio lies within the tolerance (Schuirmann 1987, two one-sided tests):
+that no difference was seen is not yet equality. A defence that predicts worse is never said to
+protect: an undefended training that stopped earlier might leak as little.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from vestige.metrics.intervals import Interval
+
+Kind = Literal["undefended", "helps", "unclear", "none", "worse", "incomparable", "unmeasured"]
+"""What a verdict comes to.
+
+- undefended: the training that the others are compared with.
+- helps: leaks less at the same perplexity or a lower one.
+- unclear: leaks less, and whether its perplexity is the same cannot be told.
+- none: no measurable difference in leakage.
+- worse: leaks more.
+- incomparable: perplexity differs by more than the tolerance, so leakage cannot be compared.
+- unmeasured: leakage or perplexity is missing.
+"""
+
+SLOWER = 1.1
+"""Time or memory over undefended from which a price is named."""
+
+
+class Estimate(NamedTuple):
+    """A number with its interval."""
+
+    value: float
+    interval: Interval
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """A defence beside the undefended training, in differences.
+
+    Attributes:
+        name: of the training.
+        change: exposure less the undefended one's, mean over planted canaries, in bits.
+        order: the same after taking away what the canaries' words in another order gain.
+        ratio: test perplexity over the undefended one's.
+        time: seconds per epoch over undefended.
+        memory: peak memory over undefended.
+        gap: interval of what users with few samples lose more than those with many, in points.
+        epsilon: claimed, or None.
+        guarantee: the claim in words, such as "ε = 4.9 at δ = 1e-5 per sequence".
+        broken: a measured epsilon that refutes the claim, or None.
+    """
+
+    name: str
+    change: Estimate | None = None
+    order: Interval | None = None
+    ratio: Estimate | None = None
+    time: float | None = None
+    memory: float | None = None
+    gap: Interval | None = None
+    epsilon: float | None = None
+    guarantee: str = ""
+    broken: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """What a defence comes to.
+
+    Attributes:
+        kind: see `Kind`.
+        short: a few words, for a table.
+        sentence: with the numbers and their intervals.
+    """
+
+    kind: Kind
+    short: str
+    sentence: str
+
+
+def judge(one: Measured, *, tolerance: float) -> Verdict:
+    """What the intervals allow to be said about one defence.
+
+    Args:
+        one: the defence.
+        tolerance: share by which test perplexities of equal models may differ, such as 0.05.
+
+    Example:
+        >>> less = Measured(name="a", change=Estimate(-3.0, Interval(-4.0, -2.0)),
+        ...                 ratio=Estimate(1.0, Interval(0.99, 1.01)))
+        >>> print(judge(less, tolerance=0.05).sentence)
+        Leaks 3.0 bits less (2.0 to 4.0) at the same test perplexity (+0.0 %).
+    """
+    if one.change is None:
+        return _verdict("unmeasured", "leakage not measured", "Its leakage was not measured.")
+    leaks = _leaks(one.change)
+    if one.ratio is None:
+        told = f"{leaks}; its utility was not measured, so that nothing follows."
+        return _verdict("unmeasured", "utility not measured", told)
+    leak, use = leakage(one.change), _utility(one.ratio, tolerance)
+    if (leak == "less" and use == "worse") or (leak != "less" and use == "better"):
+        return _incomparable(one.ratio, leak, leaks, tolerance)
+    if leak == "less":
+        return _less(one, leaks, one.ratio, use)
+    told = f"{leaks}{_with(one.ratio, use)}."
+    if leak == "more":
+        return _verdict("worse", "leaks more", told)
+    short = "no measurable difference" + (", worse utility" if use == "worse" else "")
+    return _verdict("none", short, told)
+
+
+def answer(
+    measured: Sequence[tuple[Measured, Verdict]],
+    *,
+    best: str | None,
+    ties: Sequence[str] = (),
+    leaks: bool | None,
+) -> tuple[str, ...]:
+    """Which defence to take, in a few sentences: the advice, then why.
+
+    Args:
+        measured: every defence and its verdict.
+        best: the one to take, or None where none helps.
+        ties: other defences that help and cannot be told from the best by their leakage.
+        leaks: whether the undefended training leaks measurably; None where nobody knows.
+    """
+    told = _advice(measured, best, leaks)
+    if ties:
+        told.append(f"{_and(list(ties))} cannot be told from it by leakage.")
+    if best is None and leaks is not False:
+        told += _trades(measured)
+    return tuple(told + _guarantees(measured))
+
+
+def interval_words(interval: Interval | None, digits: int = 1) -> str:
+    """An interval in brackets, ready to follow a number.
+
+    Example:
+        >>> interval_words(Interval(-0.52, 2))
+        ' (-0.5 to 2.0)'
+    """
+    if interval is None:
+        return ""
+    return f" ({interval.low:.{digits}f} to {interval.high:.{digits}f})"
+
+
+def percent(ratio: float) -> str:
+    """A ratio as a signed difference.
+
+    Example:
+        >>> percent(1.234), percent(0.96)
+        ('+23.4 %', '-4.0 %')
+    """
+    return f"{100 * (ratio - 1):+.1f} %"
+
+
+def leakage(change: Estimate) -> str:
+    """Which way leakage goes for sure: "less", "more", or "same" where it may be either."""
+    return _side(change.interval, 0.0, 0.0, ("less", "same", "more"))
+
+
+def _utility(ratio: Estimate, tolerance: float) -> str:
+    """Same, better or worse for sure, else unclear."""
+    low, high = 1 / (1 + tolerance), 1 + tolerance
+    if low <= ratio.interval.low and ratio.interval.high <= high:
+        return "same"
+    return _side(ratio.interval, low, high, ("better", "unclear", "worse"))
+
+
+def _side(interval: Interval, low: float, high: float, names: tuple[str, str, str]) -> str:
+    return names[0] if interval.high < low else names[2] if interval.low > high else names[1]
+
+
+def _leaks(change: Estimate) -> str:
+    leak = leakage(change)
+    if leak == "same":
+        told = f"{change.value:+.1f} bits{interval_words(change.interval)}"
+        return f"No measurable difference in leakage: {told}"
+    ends = sorted(abs(end) for end in change.interval)
+    return f"Leaks {abs(change.value):.1f} bits {leak}{interval_words(Interval(*ends))}"
+
+
+def _with(ratio: Estimate, use: str) -> str:
+    amount = percent(ratio.value)
+    if use == "same":
+        return f" at the same test perplexity ({amount})"
+    if use == "unclear":
+        between = f"{percent(ratio.interval.low)} to {percent(ratio.interval.high)}"
+        return f"; whether its test perplexity is the same cannot be told ({amount}; {between})"
+    return f" at a {'higher' if use == 'worse' else 'lower'} test perplexity ({amount})"
+
+
+def _less(one: Measured, leaks: str, ratio: Estimate, use: str) -> Verdict:
+    told = f"{leaks}{_with(ratio, use)}.{_word_caveat(one)}"
+    prices = _prices(one)
+    if prices:
+        told += f" It costs {_and(prices)}."
+    if use == "unclear":
+        return _verdict("unclear", "leaks less, utility unclear", told)
+    short = "leaks less" + (" at the same utility" if use == "same" else ", predicts better")
+    return _verdict("helps", short + (", at a price" if prices else ""), told)
+
+
+def _incomparable(ratio: Estimate, leak: str, leaks: str, tolerance: float) -> Verdict:
+    more = ratio.value > 1
+    told = (
+        f"Not comparable: its test perplexity is {abs(100 * (ratio.value - 1)):.0f} % "
+        f"{'higher' if more else 'lower'}, more than the {100 * tolerance:g} % allowed. {leaks}"
+    )
+    why = ", which less training alone might do" if leak == "less" else ""
+    return _verdict("incomparable", "not comparable", f"{told}{why}.")
+
+
+def _word_caveat(one: Measured) -> str:
+    if one.order is None or one.order.high < 0:
+        return ""
+    return " The canaries' words in another order lose as much: it may have unlearnt words only."
+
+
+def _prices(one: Measured) -> list[str]:
+    found = []
+    if one.time is not None and one.time >= SLOWER:
+        found.append(f"{one.time:.1f} times the time per epoch")
+    if one.memory is not None and one.memory >= SLOWER:
+        found.append(f"{one.memory:.1f} times the memory")
+    if one.gap is not None and one.gap.low > 0:
+        found.append(
+            f"users with few samples {one.gap.low:.1f} to {one.gap.high:.1f} points of perplexity "
+            "more than those with many"
+        )
+    return found
+
+
+def _advice(
+    measured: Sequence[tuple[Measured, Verdict]], best: str | None, leaks: bool | None
+) -> list[str]:
+    if best is not None:
+        [why] = [verdict.sentence for one, verdict in measured if one.name == best]
+        return [f"Take {best}.", why]
+    if leaks is False:
+        return [
+            "None is needed on this evidence.",
+            "The undefended training leaks nothing that these canaries can measure, so that no "
+            "defence can be seen to help.",
+        ]
+    if all(verdict.kind == "unmeasured" for _, verdict in measured):
+        return ["No answer.", "Leakage and utility were not both measured."]
+    return [
+        "None of these, on this evidence.",
+        "No defence is shown to leak less at the same utility.",
+    ]
+
+
+def _trades(measured: Sequence[tuple[Measured, Verdict]]) -> list[str]:
+    """What leaks less at another utility, and how it could be compared."""
+    found = [
+        one
+        for one, verdict in measured
+        if verdict.kind in ("incomparable", "unclear")
+        and one.change is not None
+        and leakage(one.change) == "less"
+    ]
+    if not found:
+        return []
+    names = _and([f"{one.name} ({percent(one.ratio.value)})" for one in found if one.ratio])
+    verb = "leak" if len(found) > 1 else "leaks"
+    return [
+        f"{names} {verb} less, but at another test perplexity: compare with an undefended "
+        "training stopped there (--stop-at-perplexity)."
+    ]
+
+
+def _guarantees(measured: Sequence[tuple[Measured, Verdict]]) -> list[str]:
+    broken = [
+        f"{one.name} claims {one.guarantee}, but at least {one.broken:.2f} was measured: its "
+        "guarantee does not hold."
+        for one, _ in measured
+        if one.broken is not None
+    ]
+    claimed = [one for one, _ in measured if one.epsilon is not None and one.broken is None]
+    if not claimed:
+        return broken
+    what = _and([f"{one.name} ({one.guarantee})" for one in claimed])
+    only = "Only " if len(claimed) < len(measured) else ""
+    verb = "comes" if len(claimed) == 1 else "come"
+    return [f"{only}{what} {verb} with a guarantee.", *broken]
+
+
+def _and(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _verdict(kind: Kind, short: str, sentence: str) -> Verdict:
+    return Verdict(kind=kind, short=short, sentence=sentence)

@@ -1,0 +1,377 @@
+"""Which defence should I take? A run of `vestige compare` as a sentence, a table and two charts.
+
+One row a training: what it leaks, predicts, does to users with few samples, guarantees and costs.
+Every bar is an interval; what a verdict says was decided when the run was made, not here.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from markupsafe import Markup
+
+from vestige.reports import comparison_charts as charts
+from vestige.reports.disclosure import printable
+
+Row = Mapping[str, Any]
+UNKNOWN = "–"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bar:
+    """An interval drawn beside its number; places are percentages of the width.
+
+    Attributes:
+        low: where the interval begins.
+        middle: the number.
+        high: where it ends.
+        reference: a line to be compared with, or None.
+        band: ends of what counts as equal, or None.
+    """
+
+    low: float
+    middle: float
+    high: float
+    reference: float | None = None
+    band: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """One measure of one training: a number, what stands under it, and its interval."""
+
+    text: str = UNKNOWN
+    notes: tuple[str, ...] = ()
+    bar: Bar | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """One training in the table.
+
+    Attributes:
+        role: "undefended", "taken" or "".
+        cells: leakage, utility, fairness, privacy, cost.
+    """
+
+    name: str
+    defence: str
+    role: str
+    short: str
+    sentence: str
+    cells: tuple[Cell, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """A comparison, ready for the template.
+
+    Attributes:
+        because: what follows the advice.
+        lines: the trainings as they were given.
+        figures: charts and what stands under them.
+        numbers: the whole table on its side: its first row names the trainings; an entry of one
+            cell begins a group.
+        notes: what was not measured, and what else the reader should know.
+        confidence: in words, such as "95 %".
+    """
+
+    because: str
+    lines: tuple[Line, ...]
+    figures: tuple[tuple[Markup, str], ...]
+    numbers: tuple[tuple[str, ...], ...]
+    notes: tuple[str, ...]
+    confidence: str
+
+
+def comparison_view(rows: Sequence[Row], summary: Row) -> Comparison:
+    """What the page shows of a comparison's run directory.
+
+    Raises:
+        KeyError: a row lacks what a comparison has.
+    """
+    return Comparison(
+        because=printable(summary["answer"].removeprefix(summary["advice"]).strip()),
+        lines=tuple(_line(row, rows, summary["tolerance"]) for row in rows),
+        figures=tuple(_figures(rows, summary)),
+        numbers=tuple(_numbers(rows)),
+        notes=tuple(map(printable, summary["notes"])),
+        confidence=f"{100 * summary['confidence']:g} %",
+    )
+
+
+def terminal_table(rows: Sequence[Row]) -> tuple[list[str], list[tuple[str, ...]]]:
+    """Columns and cells of the table that a terminal shows: the page's, in plain words."""
+    columns = [
+        "training", "exposure, bits", "completed", "test perplexity", "gap, points", "claimed ε",
+        "measured ε", "time", "memory", "verdict",
+    ]  # fmt: skip
+    cells: list[tuple[str, ...]] = [
+        (
+            row["name"],
+            _with_ends(row, "exposure", ".1f"),
+            _rate(row, "completion"),
+            _number(row["test_perplexity"], ".1f"),
+            _with_ends(row, "gap", "+.1f"),
+            _number(row["epsilon"], ".3g"),
+            _at_least(row["empirical_epsilon"]),
+            _times(row["time_ratio"]),
+            _times(row["memory_ratio"]),
+            row["verdict_short"],
+        )
+        for row in rows
+    ]
+    return columns, cells
+
+
+def _line(row: Row, rows: Sequence[Row], tolerance: float) -> Line:
+    role = "undefended" if row["undefended"] else "taken" if row["recommended"] else ""
+    return Line(
+        name=printable(row["name"]),
+        defence=printable(row["defence"]),
+        role=role,
+        short=printable(row["verdict_short"]),
+        sentence=printable(row["sentence"]),
+        cells=(
+            _leakage(row, rows),
+            _utility(row, rows, tolerance),
+            _fairness(row, rows),
+            _privacy(row),
+            _cost(row),
+        ),
+    )
+
+
+def _leakage(row: Row, rows: Sequence[Row]) -> Cell:
+    if row["exposure"] is None:
+        return Cell()
+    ends = [one[key] for one in rows for key in ("exposure_low", "exposure_high", "exposure")]
+    low, high = min([0.0, *_known(ends)]), max([1.0, *_known(ends)])
+    reference = next((one["exposure"] for one in rows if one["undefended"]), None)
+    completed = _rate(row, "completion")
+    return Cell(
+        text=f"{row['exposure']:.1f} bits",
+        notes=(f"{completed} completed",) if completed else (),
+        bar=_bar(row, "exposure", low, high, reference),
+    )
+
+
+def _utility(row: Row, rows: Sequence[Row], tolerance: float) -> Cell:
+    if row["test_perplexity"] is None:
+        return Cell()
+    ends = [
+        one[key]
+        for one in rows
+        for key in ("perplexity_ratio_low", "perplexity_ratio_high", "perplexity_ratio")
+    ]
+    band = (1 / (1 + tolerance), 1 + tolerance)
+    low, high = min([band[0] - 0.02, *_known(ends)]), max([band[1] + 0.02, *_known(ends)])
+    ratio = row["perplexity_ratio"]
+    note = f"{100 * row['test_accuracy']:.1f} % right"
+    return Cell(
+        text=f"{row['test_perplexity']:.1f}",
+        notes=(note if row["undefended"] else f"{100 * (ratio - 1):+.1f} % · {note}",),
+        bar=None if row["undefended"] else _bar(row, "perplexity_ratio", low, high, 1.0, band),
+    )
+
+
+def _fairness(row: Row, rows: Sequence[Row]) -> Cell:
+    if row["gap"] is None:
+        return Cell()
+    ends = [one[key] for one in rows for key in ("gap_low", "gap_high", "gap")]
+    reach = max([1.0, *(abs(end) for end in _known(ends))])
+    return Cell(
+        text=f"{row['gap']:+.1f} points",
+        notes=(f"small {row['low_drop']:+.1f} · large {row['top_drop']:+.1f}",),
+        bar=_bar(row, "gap", -reach, reach, 0.0),
+    )
+
+
+def _privacy(row: Row) -> Cell:
+    if row["epsilon"] is None:
+        text, notes = "none", []
+    else:
+        text, notes = f"ε = {row['epsilon']:.3g}", [f"δ = {_tiny(row['delta'])} per {row['unit']}"]
+    if row["empirical_epsilon"] is not None:
+        refuted = " refutes it" if row["audit_verdict"] == "violated" else ""
+        notes.append(f"measured {_at_least(row['empirical_epsilon'])}{refuted}")
+    return Cell(text=text, notes=tuple(map(printable, notes)))
+
+
+def _cost(row: Row) -> Cell:
+    if row["time_ratio"] is None:
+        return Cell()
+    memory = _times(row["memory_ratio"])
+    seconds = f"{row['seconds_per_epoch']:,.3g} s an epoch"
+    notes = [seconds] if row["undefended"] else [f"memory {memory}"] if memory else []
+    return Cell(text=f"time {_times(row['time_ratio'])}", notes=tuple(notes))
+
+
+def _bar(
+    row: Row,
+    name: str,
+    low: float,
+    high: float,
+    reference: float | None,
+    band: tuple[float, float] | None = None,
+) -> Bar | None:
+    if row[f"{name}_low"] is None:
+        return None
+
+    def place(value: float) -> float:
+        return round(100 * min(1.0, max(0.0, (value - low) / (high - low))), 1)
+
+    return Bar(
+        low=place(row[f"{name}_low"]),
+        middle=place(row[name]),
+        high=place(row[f"{name}_high"]),
+        reference=None if reference is None else place(reference),
+        band=None if band is None else (place(band[0]), place(band[1])),
+    )
+
+
+def _figures(rows: Sequence[Row], summary: Row) -> list[tuple[Markup, str]]:
+    figures = []
+    whole = [row for row in rows if None not in (row["exposure"], row["test_perplexity"])]
+    if len(whole) > 1:
+        caption = (
+            "Leakage against utility, with intervals: lower is safer, further left predicts "
+            f"better. The band is test perplexity within {100 * summary['tolerance']:g} % of the "
+            "undefended training (ring); only within it is leakage compared at equal utility."
+        )
+        figures.append((_markup(charts.trade(whole, tolerance=summary["tolerance"])), caption))
+    counted = [row for row in rows if row["by_copies"]]
+    if counted and len({point["copies"] for row in counted for point in row["by_copies"]}) > 1:
+        caption = (
+            "Mean exposure of the canaries by how often each was planted, with intervals. "
+            "The dotted line is what canaries that were never planted reach."
+        )
+        figures.append((_markup(charts.repetitions(counted)), caption))
+    return figures
+
+
+def _numbers(rows: Sequence[Row]) -> list[tuple[str, ...]]:
+    """Every number with its interval, a training a column, in groups."""
+    table: list[tuple[str, ...]] = [("", *(printable(row["name"]) for row in rows))]
+    for title, lines in _groups(rows):
+        kept = [(name, *cells) for name, cells in lines if any(cells)]
+        if kept:
+            table += [(title,), *((name, *(c or UNKNOWN for c in cells)) for name, *cells in kept)]
+    return table
+
+
+def _groups(rows: Sequence[Row]) -> list[tuple[str, list[tuple[str, list[str]]]]]:
+    def each(name: str, show: Any) -> tuple[str, list[str]]:
+        return name, [show(row) for row in rows]
+
+    def ends(name: str, key: str, form: str) -> tuple[str, list[str]]:
+        return each(name, lambda row: _with_ends(row, key, form))
+
+    def number(name: str, key: str, form: str) -> tuple[str, list[str]]:
+        return each(name, lambda row: _number(row[key], form))
+
+    copies = sorted({point["copies"] for row in rows for point in row["by_copies"]})
+    leakage = [
+        ends("exposure of canaries", "exposure", ".2f"),
+        ends("… in another order", "shuffled", ".2f"),
+        ends("… never planted", "never_planted", ".2f"),
+        ends("change against undefended", "exposure_change", "+.2f"),
+        *(
+            each(f"exposure, planted {n} ×", lambda row, n=n: _at_copies(row, n, "exposure"))
+            for n in copies
+        ),
+        each("completed", lambda row: _rate(row, "completion")),
+        each("… never planted", lambda row: _rate(row, "completion_control")),
+        *(each(f"completed, planted {n} ×", lambda row, n=n: _done(row, n)) for n in copies),
+    ]
+    utility = [
+        number("test perplexity", "test_perplexity", ".2f"),
+        ends("over undefended", "perplexity_ratio", ".3f"),
+        number("next word right", "test_accuracy", ".1%"),
+    ]
+    fairness = [
+        ends("drop, users with most samples", "top_drop", "+.2f"),
+        ends("drop, users with fewest", "low_drop", "+.2f"),
+        ends("gap", "gap", "+.2f"),
+        ends("drop against samples (Spearman)", "correlation", "+.2f"),
+        each("p-value", lambda row: _p_value(row["p_value"])),
+    ]
+    privacy = [
+        number("claimed ε", "epsilon", ".4g"),
+        each("δ", lambda row: "" if row["delta"] is None else _tiny(row["delta"])),
+        each("protects", lambda row: printable(row["unit"] or "")),
+        number("measured ε, at least", "empirical_epsilon", ".2f"),
+        number("… most that could be shown", "empirical_ceiling", ".2f"),
+        number("… by a threshold", "threshold_epsilon", ".2f"),
+        each("… for", lambda row: printable(row["audit_unit"] or "")),
+        number("ε claimed for as many", "audit_claim", ".4g"),
+        each("the claim is", lambda row: printable(row["audit_verdict"] or "")),
+    ]
+    cost = [
+        number("seconds an epoch", "seconds_per_epoch", ",.1f"),
+        number("tokens a second", "tokens_per_second", ",.0f"),
+        number("peak memory, MiB", "peak_memory_mib", ",.0f"),
+        number("steps to the kept weights", "steps", ",d"),
+        number("times each copy was read", "presentations_per_copy", ".1f"),
+    ]
+    return [
+        ("Leakage, in bits or as a share", leakage),
+        ("Utility", utility),
+        ("Fairness, in points of perplexity", fairness),
+        ("Privacy", privacy),
+        ("Cost", cost),
+    ]
+
+
+def _at_copies(row: Row, copies: int, key: str) -> str:
+    point = next((one for one in row["by_copies"] if one["copies"] == copies), None)
+    return "" if point is None else _with_ends(point, key, ".2f")
+
+
+def _done(row: Row, copies: int) -> str:
+    point = next((one for one in row["by_copies"] if one["copies"] == copies), None)
+    return "" if point is None else _rate(point, "completion")
+
+
+def _with_ends(row: Row, key: str, form: str) -> str:
+    value, low, high = row[key], row[f"{key}_low"], row[f"{key}_high"]
+    if value is None:
+        return ""
+    plain = form.lstrip("+")
+    return f"{value:{form}}" + ("" if low is None else f" ({low:{plain}} to {high:{plain}})")
+
+
+def _rate(row: Row, key: str) -> str:
+    if not row[f"{key}_trials"]:
+        return ""
+    ends = f"{100 * row[f'{key}_low']:.0f} to {100 * row[f'{key}_high']:.0f} %"
+    return f"{row[f'{key}_completed']} of {row[f'{key}_trials']} ({ends})"
+
+
+def _number(value: float | None, form: str) -> str:
+    return "" if value is None else f"{value:{form}}"
+
+
+def _p_value(value: float | None) -> str:
+    return "" if value is None else "< 0.001" if value < 0.001 else f"{value:.3f}"
+
+
+def _tiny(value: float) -> str:
+    return f"{value:.2g}".replace("e-0", "e-")
+
+
+def _at_least(value: float | None) -> str:
+    return "" if value is None else f"≥ {value:.2f}"
+
+
+def _times(ratio: float | None) -> str:
+    return "" if ratio is None else f"× {ratio:.2f}"
+
+
+def _known(values: Sequence[float | None]) -> list[float]:
+    return [value for value in values if value is not None]
+
+
+def _markup(svg: str) -> Markup:
+    # vl-convert escapes every text that it draws; tests/reports holds it to that.
+    return Markup(svg)
