@@ -200,7 +200,10 @@ def test_a_claim_for_one_sequence_is_converted_for_copies():
     assert claim.of_group(1) == 1.71
     assert claim.of_group(2) == pytest.approx(group_epsilon(**known, delta=1e-5, copies=2))
     assert CLAIM.of_group(2) is None
-    assert Guarantee(epsilon=3.0, delta=1e-5, unit="user").of_group(20) == 3.0
+
+
+def test_a_claim_for_users_is_not_tested_with_single_texts():
+    assert Guarantee(epsilon=3.0, delta=1e-5, unit="user").of_group(1) is None
 
 
 def test_an_infinite_epsilon_is_no_guarantee():

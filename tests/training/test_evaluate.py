@@ -3,13 +3,14 @@
 import math
 from itertools import pairwise
 
+import numpy as np
 import pytest
 import torch
 
 from vestige.data.encoded import EncodedCorpus
 from vestige.errors import TrainingError
 from vestige.models.table import TableModel
-from vestige.training.evaluate import evaluate
+from vestige.training.evaluate import evaluate, evaluate_documents, score_documents
 
 
 def naive(model, tokens: list[int], starts: set[int]) -> tuple[float, float]:
@@ -71,3 +72,94 @@ def test_one_token_leaves_nothing_to_predict(make_model, make_text):
     text = make_text(1)
     with pytest.raises(TrainingError, match=r"nothing to predict.*more text"):
         evaluate(make_model(), EncodedCorpus(text.tokens[:1], text.offsets))
+
+
+def documents(*sizes: int) -> EncodedCorpus:
+    """Texts of random words, each ended by <eos>."""
+    rng = np.random.default_rng(0)
+    texts = [np.append(rng.integers(2, 12, size - 1), 1) for size in sizes]
+    tokens = np.concatenate(texts).astype(np.int32)
+    return EncodedCorpus(tokens, np.cumsum([0, *sizes]))
+
+
+def naive_document(model, tokens: list[int], length: int) -> tuple[float, int]:
+    """-log p of a document's tokens and how many were the first choice, a piece at a time."""
+    total, right = 0.0, 0
+    for begin in range(0, len(tokens), length):
+        before = model.first_token if begin == 0 else tokens[begin - 1]
+        state = model.advance(model.start(1, anywhere=True), torch.tensor([before]))
+        for token in tokens[begin : begin + length]:
+            log_probs = model.log_probs(state)[0]
+            total -= float(log_probs[token])
+            right += int(log_probs.argmax()) == token
+            state = model.advance(state, torch.tensor([token]))
+    return total, right
+
+
+@pytest.mark.parametrize("architecture", ["lstm", "tied lstm", "transformer"])
+@pytest.mark.parametrize(("rows", "length"), [(1, 16), (3, 16), (3, 4), (64, 1)])
+def test_documents_are_scored_as_if_read_one_by_one(make_model, architecture, rows, length):
+    model, data = make_model(architecture), documents(5, 9, 1, 2, 12, 9, 3)
+    found = score_documents(model.train(), data, batch_size=rows, sequence_length=length)
+    assert model.training
+    model.eval()
+    for index in range(len(data)):
+        text = data.document(index).tolist()
+        expected = (0.0, 0) if len(text) == 1 else naive_document(model, text, length)
+        assert found.loss[index] == pytest.approx(expected[0], rel=1e-5)
+        assert found.right[index] == expected[1]
+        assert found.tokens[index] == (0 if len(text) == 1 else len(text))
+    assert (found.loss.dtype, found.right.dtype, found.tokens.dtype) == (
+        np.float64,
+        np.int64,
+        np.int64,
+    )
+
+
+def test_all_documents_together_weigh_by_the_token(make_model):
+    model, data = make_model().eval(), documents(5, 9, 2)
+    scores = score_documents(model, data)
+    found = evaluate_documents(model, data)
+    assert found.perplexity == pytest.approx(math.exp(scores.loss.sum() / 16))
+    assert found.accuracy == scores.right.sum() / 16
+    assert found.tokens == 16
+
+
+def test_one_document_read_alone_is_a_stream_that_begins_with_its_first_token(make_model):
+    model, data = make_model().eval(), documents(12)
+    stream = np.append(np.int32(model.first_token), data.tokens)
+    as_stream = evaluate(
+        model, EncodedCorpus(stream, np.array([0, 13])), batch_size=1, sequence_length=99
+    )
+    found = evaluate_documents(model, data, sequence_length=99)
+    assert found.perplexity == pytest.approx(as_stream.perplexity, rel=1e-6)
+    assert (found.accuracy, found.tokens) == (as_stream.accuracy, as_stream.tokens)
+
+
+def test_documents_have_the_closed_form_of_a_table(make_model):
+    rng = np.random.default_rng(0)
+    start, after = rng.dirichlet(np.ones(12)), rng.dirichlet(np.ones(12), 12)
+    model = TableModel(start, after, make_model().vocabulary)
+    data = documents(5, 7)
+    first = model.first_token
+    expected = []
+    for index in range(2):
+        text = [first, *data.document(index).tolist()]
+        expected.append(-sum(math.log(after[a, b]) for a, b in pairwise(text)))
+    assert score_documents(model, data).loss == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_document_that_cannot_be_is_infinitely_perplexing_and_the_others_are_not(make_model):
+    after = torch.full((12, 12), 1 / 11)
+    after[:, 5] = 0
+    model = TableModel(after[0], after, make_model().vocabulary)
+    data = EncodedCorpus(np.array([2, 5, 1, 2, 3, 1], np.int32), np.array([0, 3, 6]))
+    scores = score_documents(model, data)
+    assert scores.loss[0] == math.inf
+    assert scores.loss[1] == pytest.approx(3 * math.log(11), rel=1e-5)
+    assert evaluate_documents(model, data).perplexity == math.inf
+
+
+def test_documents_without_a_word_leave_nothing_to_predict(make_model):
+    with pytest.raises(TrainingError, match=r"no document with a word.*more text"):
+        evaluate_documents(make_model(), documents(1, 1))

@@ -12,6 +12,7 @@ from torch.nn.functional import cross_entropy
 from vestige.errors import TrainingError
 from vestige.models.checkpoints import load_model
 from vestige.training.evaluate import evaluate
+from vestige.training.history import StopAtPerplexity
 from vestige.training.loop import TrainingConfig, plain_step, train
 
 CONFIG = TrainingConfig(
@@ -219,3 +220,97 @@ def test_a_text_too_short_for_the_batch_is_refused(make_model, make_text, tmp_pa
     with pytest.raises(TrainingError, match="4 tokens are too few"):
         train(make_model(), make_text(4), config=CONFIG, directory=tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def test_between_epochs_it_is_evaluated_as_often_as_asked(make_model, make_text):
+    config = replace(CONFIG, evaluate_every=4)  # an epoch has six steps
+    shown = []
+
+    def observe(model, record):
+        shown.append((record.step, model.training))
+
+    model = make_model()
+    history = train(
+        model, make_text(), validation=make_text(50, seed=1), config=config, observe=observe
+    )
+    assert [record.step for record in history.epochs] == [4, 6, 8, 12]
+    assert [record.epoch for record in history.epochs] == pytest.approx([4 / 6, 1, 8 / 6, 2])
+    assert [record.tokens for record in history.epochs] == [80, 40, 40, 80]
+    assert shown == [(step, False) for step in (4, 6, 8, 12)]
+    assert all(record.validation_perplexity > 1 for record in history.epochs)
+    again = evaluate(model, make_text(50, seed=1), batch_size=4, sequence_length=5).perplexity
+    kept = history.epochs[history.best_epoch - 1]
+    assert again == kept.validation_perplexity == history.summary()["validation_perplexity"]
+
+
+@pytest.mark.parametrize("architecture", ["lstm", "transformer"])
+@pytest.mark.parametrize("batching", ["stream", "documents"])
+def test_looking_at_a_model_does_not_change_it(make_model, make_text, architecture, batching):
+    ends, records = [], []
+    for every in (None, 1, 4):
+        model = make_model(architecture)
+        config = replace(CONFIG, evaluate_every=every, batching=batching, batch_size=2)
+
+        def observe(model, record):
+            evaluate(model, make_text(30, seed=2))
+            torch.rand(3)
+
+        text = make_text()
+        text = type(text)(text.tokens, np.arange(0, 122, 11))
+        history = train(model, text, config=config, observe=observe if every == 1 else None)
+        ends.append(weights(model))
+        records.append(history.epochs)
+    assert ends[0].equal(ends[2])
+    if every != 1:
+        assert records[0][-1].step == records[2][-1].step
+    total = [sum(record.tokens for record in epochs) for epochs in records]
+    assert total[0] == total[1] == total[2]
+
+
+def test_the_perplexity_of_a_part_is_that_of_its_own_tokens(make_model, make_text):
+    losses = []
+
+    def listening(model, batch, state):
+        loss, state = plain(model, batch, state)
+        losses.append((loss.item(), batch.tokens))
+        return loss, state
+
+    plain = plain_step()
+    config = replace(CONFIG, epochs=1, evaluate_every=4)
+    history = train(make_model(), make_text(), config=config, step=listening)
+    for part, record in zip((losses[:4], losses[4:]), history.epochs, strict=True):
+        mean = sum(loss * n for loss, n in part) / sum(n for _, n in part)
+        assert record.perplexity == pytest.approx(math.exp(mean))
+
+
+def test_a_training_can_stop_within_an_epoch_and_stays_stopped(make_model, make_text, tmp_path):
+    config, steps = replace(CONFIG, evaluate_every=4), []
+
+    def counting(model, batch, state):
+        steps.append(1)
+        return plain(model, batch, state)
+
+    plain, model = plain_step(), make_model()
+    settings = {"validation": make_text(50, seed=1), "config": config, "directory": tmp_path}
+    history = train(
+        model, make_text(), step=counting, stop=StopAtPerplexity(1000.0), **settings
+    )
+    assert history.stopped
+    assert (len(steps), history.epochs[-1].step) == (4, 4)
+    assert history.cost()["seconds_per_epoch"] == pytest.approx(
+        history.epochs[0].seconds / (4 / 6)
+    )
+    again = make_model()
+    same = train(
+        again, make_text(), step=counting, stop=StopAtPerplexity(1000.0), resume=True, **settings
+    )
+    assert same == history
+    assert len(steps) == 4
+    assert weights(again).equal(weights(model))
+
+
+def test_another_perplexity_to_stop_at_is_another_training(make_model, make_text, tmp_path):
+    settings = {"validation": make_text(50, seed=1), "config": CONFIG, "directory": tmp_path}
+    train(make_model(), make_text(), stop=StopAtPerplexity(1000.0), **settings)
+    with pytest.raises(TrainingError, match=r"stop\.perplexity was 1000\.0, is 900\.0"):
+        train(make_model(), make_text(), stop=StopAtPerplexity(900.0), resume=True, **settings)

@@ -202,7 +202,7 @@ class CanaryExposure:
             f"{stuck} of {number} planted canaries are likelier than every reference: their rank "
             f"says {self.ceiling:.1f} bits or more, and the fit goes on by extrapolation"
             + (
-                f", for {beyond} of them past the {self._space_bits:.1f} bits that all phrases allow"
+                f", for {beyond} of them past the {self._space_bits:.1f} bits of all phrases"
                 if beyond
                 else ""
             )

@@ -95,6 +95,11 @@ def _measured(
             completion = complete(one.model, canaries, progress=part(1))
         with _noted("Measured ε", notes):
             audit = _audit(one.model, canaries, claim)
+    if audit is not None and claim is not None and audit.claimed is None:
+        notes.append(
+            f"Measured ε of {one.name} speaks of {audit.unit} and does not test its claim, which "
+            f"is for each {claim.unit}."
+        )
     scores = None if test is None else score_documents(one.model, test)
     bar(1.0)
     if not one.summary:

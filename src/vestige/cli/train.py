@@ -334,11 +334,11 @@ def _train(
                 progress=lambda step, steps, *_: bar(step, steps),
             )
     trained = DefendedTraining(history, planned)
-    if not (out / RUN).exists():
+    if not (out / RUN).exists():  # else it was finished before, and knows what it cost
         settings = {**asdict(config), "defence": asdict(planned.defence)}
         results.save(trained, out / RUN, run={**run, "configuration": settings})
     _say_spent(planned, history.epochs[-1].step)
-    return {"model": str(out / "model"), **trained.summary()}
+    return {"model": str(out / "model"), **results.load(out / RUN).summary}
 
 
 def _say_spent(planned: PlannedDefence, steps: int) -> None:

@@ -117,11 +117,15 @@ class Guarantee:
         )
 
     def of_group(self, copies: int) -> float | None:
-        """Epsilon for so many copies of one text; None where the mechanism is not known.
+        """Epsilon for so many copies of one text; None where the claim does not speak of them.
 
-        Copies of one text are taken to belong to one user, whom a claim for users protects whole.
+        A claim for users bounds what a whole user changes, by being there or not. A canary among a
+        user's other texts is another change, and several of one user are no coins of their own, so
+        that an audit with canaries can refute no such claim.
         """
-        if copies == 1 or self.unit == "user":
+        if self.unit == "user":
+            return None
+        if copies == 1:
             return self.epsilon
         if self.noise_multiplier is None or self.sample_rate is None or self.steps is None:
             return None

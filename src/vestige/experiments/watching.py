@@ -18,10 +18,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vestige.attacks.completion import complete
+from vestige.attacks.reference_space import space_words
 from vestige.attacks.sequence_scores import sequence_log_probs
 from vestige.data.canary import Canary
 from vestige.data.encoded import EncodedCorpus
 from vestige.data.shuffles import shuffled
+from vestige.data.vocabulary import Vocabulary
 from vestige.data.whole_file import write_text
 from vestige.defences.author_probe import probe_authors
 from vestige.metrics.exposure import sampled_exposure
@@ -80,7 +82,7 @@ class Watch:
 
     def _exposures(self, model: LanguageModel) -> dict[str, dict[str, float]]:
         """Mean exposure in bits of canaries and of their shuffled controls, by copies."""
-        against = _log_perplexity(model, self._drawn)
+        against = _log_perplexity(model, self._drawn(model.vocabulary))
         found = {
             "canary": sampled_exposure(_log_perplexity(model, self._ids), against),
             "shuffled": sampled_exposure(_log_perplexity(model, self._shuffled), against),
@@ -129,10 +131,9 @@ class Watch:
     def _copies(self) -> NDArray[np.int64]:
         return np.array([canary.copies for canary in self.canaries])
 
-    @cached_property
-    def _drawn(self) -> Tensor:
+    def _drawn(self, vocabulary: Vocabulary) -> Tensor:
         """References made as the canaries were: different words, each as likely as another."""
-        words = np.unique(self._ids.numpy())
+        words = [vocabulary.encode(word)[0] for word in space_words(vocabulary, self.canaries)]
         generator = np.random.default_rng(self.seed)
         length = self._ids.shape[1]
         rows = [generator.choice(words, length, replace=False) for _ in range(self.references)]

@@ -1,0 +1,64 @@
+"""The peak against memory whose size is known."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from vestige.training import peak_memory
+from vestige.training.loop import TrainingConfig, train
+from vestige.training.peak_memory import PeakMemory
+
+CPU = torch.device("cpu")
+CONFIG = TrainingConfig(seed=3, epochs=1, batch_size=4, sequence_length=5, checkpoint_every=4)
+
+
+@pytest.fixture
+def _told() -> None:
+    if PeakMemory(CPU).mib() is None:
+        pytest.skip("this system does not tell how large a process was")
+
+
+@pytest.mark.usefixtures("_told")
+def test_what_came_and_went_is_counted_and_what_was_there_before_is_not():
+    before = torch.ones(64 << 18)  # 64 MiB, written to
+    memory = PeakMemory(CPU)
+    passing = torch.ones(96 << 18)
+    assert memory.mib() == pytest.approx(96, abs=8)
+    del passing
+    assert memory.mib() == pytest.approx(96, abs=8)
+    anew = PeakMemory(CPU)
+    assert anew.mib() < 8
+    assert before.sum() == len(before)
+
+
+def test_where_nobody_tells_it_is_none(tmp_path, monkeypatch):
+    monkeypatch.setattr(peak_memory, "_PROCESS", tmp_path / "absent")
+    assert PeakMemory(CPU).mib() is None
+    (tmp_path / "absent").mkdir()
+    (tmp_path / "absent" / "status").write_text("Name:\tpython\n")
+    assert PeakMemory(CPU).mib() is None
+
+
+@pytest.mark.usefixtures("_told")
+def test_a_training_says_what_it_took_unless_it_was_resumed(make_model, make_text, tmp_path):
+    history = train(make_model(), make_text(), config=CONFIG, directory=tmp_path)
+    assert history.peak_memory_mib >= 0
+    resumed = train(make_model(), make_text(), config=CONFIG, directory=tmp_path, resume=True)
+    assert resumed.peak_memory_mib is None
+
+
+@pytest.mark.usefixtures("_told")
+def test_a_step_that_takes_memory_shows(make_model, make_text):
+    from vestige.training.steps import plain_step
+
+    plain = plain_step()
+
+    def wasteful(model, batch, state):
+        torch.ones(48 << 18)
+        return plain(model, batch, state)
+
+    history = train(
+        make_model(), make_text(), config=replace(CONFIG, max_grad_norm=None), step=wasteful
+    )
+    assert 40 < history.peak_memory_mib < 80
