@@ -123,7 +123,6 @@ REFUSED = {
     "users and phrases": ("--user from --per-user --phrase quiet", "--phrase", "in turn"),
     "users and pattern": ("--user from --per-user --pattern mixed", "--per-user", "in turn"),
     "users and copies": ("--user from --per-user --copies 3", "--copies", "--repetitions"),
-    "users and coins": ("--user from --per-user --coin-flip 9", "--coin-flip", "in turn"),
     "repetitions alone": ("--repetitions 1,2", "--repetitions", "--per-user"),
     "repetitions of nought": ("--user from --per-user --repetitions 0,2", "0,2", "from 1 on"),
     "repetitions no numbers": ("--user from --per-user --repetitions 1,b", "1,b", "commas"),

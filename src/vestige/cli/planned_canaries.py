@@ -38,17 +38,16 @@ class Wanted:
             "--phrase and --per-user": bool(self.phrases and self.per_user),
             "--phrase and --coin-flip": bool(self.phrases and self.coin_flip),
             "--coin-flip and --pattern": bool(self.coin_flip and self.patterns),
-            "--coin-flip and --per-user": bool(self.coin_flip and self.per_user),
             "--pattern random and the others": bool(regular and len(regular) < len(self.patterns)),
             "--per-user and --pattern other than random": bool(self.per_user and regular),
         }
         for both in (both for both, clash in clashes.items() if clash):
             raise ValueError(f"{both} must not be given together: plant them in turn")
-        if self.per_user and self.copies is not None:
+        if self.per_user and self.copies is not None and not self.coin_flip:
             raise ValueError("--copies must not be given with --per-user: name the --repetitions")
         if self.repetitions is not None and not self.per_user:
             raise ValueError("--repetitions must be given with --per-user, which needs users")
-        if self.coin_flip and self.controls is not None:
+        if self.coin_flip and self.controls is not None and not self.per_user:
             raise ValueError(
                 "--controls must not be given with --coin-flip: tails are the controls"
             )
@@ -131,8 +130,18 @@ def _of_people(
 ) -> tuple["Canary", ...]:
     from vestige.data.user_canaries import MANY_USERS, coin_flip_canaries, user_canaries
 
+    made: tuple[Canary, ...] = ()
+    if wanted.per_user:
+        made = user_canaries(
+            corpus,
+            words,
+            repetitions=wanted.repetitions or MANY_USERS,
+            controls=wanted.controls or USER_CONTROLS,
+            length=wanted.length,
+            seed=wanted.seed,
+        )
     if wanted.coin_flip:
-        return coin_flip_canaries(
+        made += coin_flip_canaries(
             corpus,
             words,
             number=wanted.coin_flip,
@@ -140,11 +149,4 @@ def _of_people(
             length=wanted.length,
             seed=wanted.seed,
         )
-    return user_canaries(
-        corpus,
-        words,
-        repetitions=wanted.repetitions or MANY_USERS,
-        controls=wanted.controls or USER_CONTROLS,
-        length=wanted.length,
-        seed=wanted.seed,
-    )
+    return made

@@ -64,7 +64,7 @@ def user_canaries(
         )
     owners = [name for name in sorted(set(corpus.users)) if name]
     wanted = [(owner, copies) for owner in owners for copies in repetitions]
-    drawn = _draw(corpus, vocabulary, len(wanted) + controls, length, seed)
+    drawn = _draw(corpus, vocabulary, len(wanted) + controls, length, [seed])
     planted = [
         Canary(phrase, "random", frequencies, copies, user=owner)
         for (phrase, frequencies), (owner, copies) in zip(drawn, wanted, strict=False)
@@ -104,7 +104,7 @@ def coin_flip_canaries(
     heads = np.random.default_rng([seed, 1]).random(number) < 0.5
     if heads.all() or not heads.any():  # with few coins; the audit needs one of each
         heads[0] = not heads[0]
-    drawn = _draw(corpus, vocabulary, number, length, seed)
+    drawn = _draw(corpus, vocabulary, number, length, [seed, 2])
     order = np.argsort(~heads, kind="stable")
     return tuple(
         Canary(drawn[i][0], "coin-flip", drawn[i][1], copies if heads[i] else 0) for i in order
@@ -112,7 +112,7 @@ def coin_flip_canaries(
 
 
 def _draw(
-    corpus: Corpus, vocabulary: WordVocabulary | None, number: int, length: int, seed: int
+    corpus: Corpus, vocabulary: WordVocabulary | None, number: int, length: int, seed: list[int]
 ) -> list[tuple[str, tuple[int, ...]]]:
     """Different phrases of different words that the corpus does not hold, with word counts."""
     _validate.at_least(2, length=length)
