@@ -1,5 +1,6 @@
 """A defended training that was interrupted ends in the same bits, and spends its budget once."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,10 +12,11 @@ from vestige.defences.adversarial import Adversarial
 from vestige.defences.dp_sgd import DPSGD
 from vestige.defences.goldfish import Goldfish
 from vestige.defences.triplet import Triplet
+from vestige.errors import TrainingError
 from vestige.training.history import StopAtPerplexity
 from vestige.training.loop import TrainingConfig, batches_of, plain_step, train
 
-ROWS, LENGTH = 3, 5
+DOCUMENTS, ROWS, LENGTH = 9, 4, 5
 
 
 class Killed(BaseException):
@@ -63,7 +65,7 @@ def run(tiny_model, tiny_data) -> Callable:
     """One small training under a defence, with dropout."""
 
     def run(directory: Path, defence: str, batching: str, architecture="lstm", die_at=None):
-        model, data = tiny_model(architecture, dropout=0.2), tiny_data(15)
+        model, data = tiny_model(architecture, dropout=0.2), tiny_data(DOCUMENTS)
         config = TrainingConfig(
             seed=3,
             epochs=2,
@@ -72,7 +74,7 @@ def run(tiny_model, tiny_data) -> Callable:
             learning_rate=0.01,
             batching=batching,
             checkpoint_every=3,
-            evaluate_every=4,
+            evaluate_every=2,
             precision="float32",
         )
         step = Dying(step_of(defence, model, data, config), die_at)
@@ -99,14 +101,11 @@ def left_behind(directory: Path) -> dict[str, bytes]:
 
 KINDS = [
     ("adversarial", "users", "lstm"),
-    ("adversarial", "documents", "transformer"),
     ("triplet", "users", "lstm"),
-    ("triplet", "documents", "transformer"),
-    ("triplet in batch", "documents", "tied lstm"),
-    ("goldfish", "users", "lstm"),
+    ("triplet in batch", "documents", "transformer"),
+    ("goldfish", "users", "tied lstm"),
     ("dp-sgd", "poisson", "lstm"),
-    ("dp-sgd", "poisson", "tied lstm"),
-    ("dp-sgd", "poisson-users", "lstm"),
+    ("dp-sgd", "poisson-users", "tied lstm"),
 ]
 
 
@@ -117,6 +116,7 @@ def test_interrupted_at_any_step_it_ends_in_the_same_bits(
     model, history, step = run(tmp_path / "whole", defence, batching, architecture)
     whole = left_behind(tmp_path / "whole")
     assert any(name.startswith("step.") for name in whole) == (defence == "adversarial")
+    ends = [record.step for record in history.epochs]
     for place in range(step.taken):
         directory = tmp_path / str(place)
         with pytest.raises(Killed):
@@ -125,14 +125,10 @@ def test_interrupted_at_any_step_it_ends_in_the_same_bits(
         assert left_behind(directory) == whole
         assert same == history
         # Steps since the last checkpoint or evaluation are taken again, no others.
-        saved = max(s for s in (0, 3, 4, 6, 8, 9, 12, *ends(history)) if s <= place)
-        assert rest.taken == history.epochs[-1].step - saved
+        saved = max(s for s in (0, *range(3, 99, 3), *ends) if s <= place)
+        assert rest.taken == ends[-1] - saved
         pairs = zip(model.parameters(), again.parameters(), strict=True)
         assert all(p.equal(q) for p, q in pairs)
-
-
-def ends(history) -> list[int]:
-    return [record.step for record in history.epochs]
 
 
 def test_interrupted_again_and_again_it_ends_in_the_same_bits(run, tmp_path):
@@ -141,7 +137,7 @@ def test_interrupted_again_and_again_it_ends_in_the_same_bits(run, tmp_path):
         directory, left, kills = tmp_path / f"{defence} cut", True, 0
         while left:
             try:
-                run(directory, defence, batching, die_at=4)
+                run(directory, defence, batching, die_at=3)
                 left = False
             except Killed:
                 kills += 1
@@ -150,17 +146,15 @@ def test_interrupted_again_and_again_it_ends_in_the_same_bits(run, tmp_path):
 
 
 def test_a_defence_left_out_of_a_resumed_training_is_noticed(run, tmp_path, tiny_model, tiny_data):
-    from vestige.errors import TrainingError
-
     with pytest.raises(Killed):
-        run(tmp_path, "dp-sgd", "poisson", die_at=4)
+        run(tmp_path, "dp-sgd", "poisson", die_at=2)
     with pytest.raises(TrainingError, match="holds another training"):
         run(tmp_path, "goldfish", "poisson")
-    config = TrainingConfig(seed=3, batching="poisson")
+    config = TrainingConfig(seed=3, batch_size=ROWS, batching="poisson")
     with pytest.raises(TrainingError, match="holds another training"):
         train(
             tiny_model(),
-            tiny_data(15),
+            tiny_data(DOCUMENTS),
             config=config,
             directory=tmp_path,
             step=plain_step(),
@@ -169,12 +163,14 @@ def test_a_defence_left_out_of_a_resumed_training_is_noticed(run, tmp_path, tiny
 
 
 @pytest.mark.parametrize("defence", ["adversarial", "triplet", "goldfish", "dp-sgd"])
-def test_a_defence_as_it_is_can_be_trained_into_a_directory(tmp_path, tiny_model, tiny_data, defence):
+def test_a_defence_as_it_is_can_be_trained_into_a_directory(
+    tmp_path, tiny_model, tiny_data, defence
+):
     """Its settings are written down, its measurements logged."""
-    import json
-
-    model, data = tiny_model(), tiny_data(15)
-    config = TrainingConfig(seed=3, epochs=2, batch_size=1, sequence_length=LENGTH, batching="users")
+    model, data = tiny_model(), tiny_data(DOCUMENTS)
+    config = TrainingConfig(
+        seed=3, epochs=2, batch_size=1, sequence_length=LENGTH, batching="users"
+    )
     step = step_of(defence, model, data, config)
     train(model, data, config=config, directory=tmp_path, step=step)
     written = json.loads((tmp_path / "training.json").read_text())["step"]

@@ -160,9 +160,7 @@ def test_a_row_alone_has_nobody_to_be_paired_with(tiny_model, tiny_batch):
 
 def test_a_batch_without_tokens_moves_nothing(tiny_model, tiny_batch):
     model, batch = tiny_model(), tiny_batch(1)
-    empty = type(batch)(
-        batch.inputs[:0], batch.targets[:0], 0, batch.lengths[:0], batch.users[:0]
-    )
+    empty = type(batch)(batch.inputs[:0], batch.targets[:0], 0, batch.lengths[:0], batch.users[:0])
     assert Triplet(weight=1.0)(model, empty, None) == (0, None)
     assert all(parameter.grad is None for parameter in model.parameters())
 

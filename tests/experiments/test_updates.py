@@ -13,7 +13,7 @@ from vestige.experiments import updates
 from vestige.experiments.updates import PAPER_TABLE1, PAPER_TABLE2, PAPER_TABLE5, PAPER_TABLES34
 from vestige.models.checkpoints import load_model
 
-NAMES = ["table1", "table2", "tables3-4", "table5", "figure1", "subwords"]
+NAMES = ["table1", "table2", "tables3-4", "table5", "figure1", "subwords", "rq5"]
 
 
 @pytest.fixture(scope="module")
@@ -104,3 +104,12 @@ def test_the_papers_numbers_are_all_there() -> None:
     assert PAPER_TABLE1["ptb", "rnn", "all-low", 50] == 3.94
     assert PAPER_TABLE2["two-stage", 100, 1] == 0.26
     assert all(-5 <= score <= 5 for score in [*PAPER_TABLE1.values(), *PAPER_TABLE2.values()])
+
+
+def test_private_updates_spend_what_was_asked(made: Path) -> None:
+    none, *private = results.load(made / "results" / "rq5").rows
+    assert none["defence"] == "none"
+    assert none["epsilon"] is None
+    for row in private:
+        assert 0.95 * row["asked_epsilon"] < row["epsilon"] <= row["asked_epsilon"]
+        assert row["perplexity"] > none["perplexity"]

@@ -62,9 +62,7 @@ def test_costs_are_those_of_the_whole_training():
 
 
 def test_no_time_at_all_has_no_speed():
-    history = TrainingHistory(
-        epochs=(record(1, None, seconds=0.0),), best_epoch=1, stopped=False
-    )
+    history = TrainingHistory(epochs=(record(1, None, seconds=0.0),), best_epoch=1, stopped=False)
     assert history.cost()["tokens_per_second"] is None
     assert history.cost()["peak_memory_mib"] is None
 

@@ -288,14 +288,10 @@ def test_a_training_can_stop_within_an_epoch_and_stays_stopped(make_model, make_
 
     plain, model = plain_step(), make_model()
     settings = {"validation": make_text(50, seed=1), "config": config, "directory": tmp_path}
-    history = train(
-        model, make_text(), step=counting, stop=StopAtPerplexity(1000.0), **settings
-    )
+    history = train(model, make_text(), step=counting, stop=StopAtPerplexity(1000.0), **settings)
     assert history.stopped
     assert (len(steps), history.epochs[-1].step) == (4, 4)
-    assert history.cost()["seconds_per_epoch"] == pytest.approx(
-        history.epochs[0].seconds / (4 / 6)
-    )
+    assert history.cost()["seconds_per_epoch"] == pytest.approx(history.epochs[0].seconds / (4 / 6))
     again = make_model()
     same = train(
         again, make_text(), step=counting, stop=StopAtPerplexity(1000.0), resume=True, **settings
