@@ -33,6 +33,7 @@ from vestige.training.evaluate import score_documents
 from vestige.training.history import EpochRecord
 
 REFERENCES = 2**12
+FAR = 1.25
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,10 +61,15 @@ class Watch:
     seed: int = 0
 
     def __call__(self, model: LanguageModel, record: EpochRecord) -> None:
-        """Write exposures; at the first evaluation at or below a level all other measures, too."""
+        """Write exposures; at the first evaluation at or below a level all other measures, too.
+
+        What is far above the first level is never read, and not written.
+        """
         perplexity = record.validation_perplexity
         if perplexity is None:
             raise ValueError("record must have a validation perplexity, got None")
+        if perplexity > FAR * self.levels[0]:
+            return
         seen = {
             "step": record.step,
             "epoch": record.epoch,
@@ -82,7 +88,7 @@ class Watch:
 
     def _exposures(self, model: LanguageModel) -> dict[str, dict[str, float]]:
         """Mean exposure in bits of canaries and of their shuffled controls, by copies."""
-        against = _log_perplexity(model, self._drawn(model.vocabulary))
+        against = _log_perplexity(model, self._references(model.vocabulary))
         found = {
             "canary": sampled_exposure(_log_perplexity(model, self._ids), against),
             "shuffled": sampled_exposure(_log_perplexity(model, self._shuffled), against),
@@ -131,8 +137,14 @@ class Watch:
     def _copies(self) -> NDArray[np.int64]:
         return np.array([canary.copies for canary in self.canaries])
 
-    def _drawn(self, vocabulary: Vocabulary) -> Tensor:
+    def _references(self, vocabulary: Vocabulary) -> Tensor:
         """References made as the canaries were: different words, each as likely as another."""
+        if "drawn" not in self.__dict__:  # as cached_property does, with an argument
+            self.__dict__["drawn"] = self._draw(vocabulary)
+        drawn: Tensor = self.__dict__["drawn"]
+        return drawn
+
+    def _draw(self, vocabulary: Vocabulary) -> Tensor:
         words = [vocabulary.encode(word)[0] for word in space_words(vocabulary, self.canaries)]
         generator = np.random.default_rng(self.seed)
         length = self._ids.shape[1]
