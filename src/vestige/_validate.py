@@ -1,5 +1,6 @@
 """One-line argument checks; every message names the argument, the requirement and the value."""
 
+import math
 from collections.abc import Container
 
 
@@ -15,6 +16,13 @@ def at_least(minimum: float, **values: float) -> None:
     for name, value in values.items():
         if not value >= minimum:
             raise ValueError(f"{name} must be at least {minimum}, got {value}")
+
+
+def finite(**values: float) -> None:
+    """Raise ValueError unless every value is a finite number."""
+    for name, value in values.items():
+        if not math.isfinite(value):
+            raise ValueError(f"{name} must be finite, got {value}")
 
 
 def fraction(**values: float) -> None:

@@ -39,25 +39,28 @@ NoiseMultiplier = Annotated[
     ),
 ]
 Clip = Annotated[
-    float,
+    float | None,
     typer.Option(
         "--clip",
         help="dp-sgd: the norm that a sequence's (or user's) gradient is cut to. `log.jsonl` says "
-        "how many are: about half is a good start.",
+        "how many are: about half is a good start. Default: 1.",
         rich_help_panel=PANEL,
     ),
 ]
 Unit = Annotated[
-    Literal["sequence", "user"],
+    Literal["sequence", "user"] | None,
     typer.Option(
         "--unit",
-        help="dp-sgd: what the proof protects: a sequence, or a user with all of theirs.",
+        help="dp-sgd: what the proof protects: a `sequence` (the default; of a document longer "
+        "than --sequence-length, each piece), or a `user` with all of theirs.",
         rich_help_panel=PANEL,
     ),
 ]
 Accountant = Annotated[
-    Literal["prv", "rdp", "pld", "gdp"],
-    typer.Option("--accountant", help="dp-sgd: who counts epsilon.", rich_help_panel=PANEL),
+    Literal["prv", "rdp", "pld", "gdp"] | None,
+    typer.Option(
+        "--accountant", help="dp-sgd: who counts epsilon. Default: `prv`.", rich_help_panel=PANEL
+    ),
 ]
 PhysicalBatchSize = Annotated[
     int | None,
@@ -77,17 +80,21 @@ Weight = Annotated[
     ),
 ]
 Pairing = Annotated[
-    Literal["auxiliary", "in-batch"],
+    Literal["auxiliary", "in-batch"] | None,
     typer.Option(
         "--pairing",
-        help="triplet: pairs with a second batch, as in the paper, or within the batch.",
+        help="triplet: pairs with a second batch, as in the paper, or within the batch. Default: "
+        "`auxiliary`.",
         rich_help_panel=PANEL,
     ),
 ]
 GoldfishK = Annotated[
-    int,
+    int | None,
     typer.Option(
-        "--goldfish-k", min=2, help="goldfish: one token in k is left out.", rich_help_panel=PANEL
+        "--goldfish-k",
+        min=2,
+        help="goldfish: one token in k is left out. Default: 4.",
+        rich_help_panel=PANEL,
     ),
 ]
 Batching = Annotated[

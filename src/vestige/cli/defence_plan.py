@@ -1,19 +1,34 @@
 """From the options of `vestige train` to a defence and, with dp-sgd, to what it will have spent."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from vestige.cli.terminal import say
+from vestige.cli.terminal import progress, say
 
 if TYPE_CHECKING:
     from vestige.data.encoded import EncodedCorpus
-    from vestige.defences.accounting import PrivacySpent
+    from vestige.defences.accounting import Accountant, PrivacySpent
     from vestige.defences.choice import Defence
     from vestige.training.config import TrainingConfig
     from vestige.training.history import TrainingHistory
 
-DP_ONLY = ("epsilon", "delta", "noise_multiplier", "physical_batch_size")
+OWN = {
+    "epsilon": ("dp-sgd",),
+    "delta": ("dp-sgd",),
+    "noise_multiplier": ("dp-sgd",),
+    "clip": ("dp-sgd",),
+    "unit": ("dp-sgd",),
+    "accountant": ("dp-sgd",),
+    "physical_batch_size": ("dp-sgd",),
+    "weight": ("adversarial", "triplet"),
+    "pairing": ("triplet",),
+    "goldfish_k": ("goldfish",),
+}
+"""The defences that each option is for: given with another it would do nothing."""
+
+ADAM_RATE = 1e-3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,13 +39,13 @@ class AskedDefence:
     epsilon: float | None
     delta: float | None
     noise_multiplier: float | None
-    clip: float
+    clip: float | None
     unit: Any
     accountant: Any
     physical_batch_size: int | None
     weight: float | None
     pairing: Any
-    goldfish_k: int
+    goldfish_k: int | None
 
     def check(self) -> None:
         """Refuse options that do not go together, before anything is read.
@@ -38,41 +53,59 @@ class AskedDefence:
         Raises:
             ValueError: naming the options.
         """
-        dp = self.name == "dp-sgd"
-        for name in DP_ONLY:
-            if not dp and getattr(self, name) is not None:
-                option = f"--{name.replace('_', '-')}"
-                raise ValueError(f"{option} must come with --defence dp-sgd, got {self.name}")
-        if dp and (self.epsilon is None) == (self.noise_multiplier is None):
+        for name, defences in OWN.items():
+            if getattr(self, name) is not None and self.name not in defences:
+                option, wanted = f"--{name.replace('_', '-')}", " or ".join(defences)
+                raise ValueError(f"{option} must come with --defence {wanted}, got {self.name}")
+        if self.name == "dp-sgd" and (self.epsilon is None) == (self.noise_multiplier is None):
             raise ValueError(
                 "--defence dp-sgd must come with one of --epsilon and --noise-multiplier, got "
                 + ("neither" if self.epsilon is None else "both")
             )
-        if self.weight is not None and self.name not in ("adversarial", "triplet"):
-            raise ValueError(f"--weight must come with adversarial or triplet, got {self.name}")
+        self._check_numbers()
+
+    def _check_numbers(self) -> None:
         if self.epsilon is not None and not 0 < self.epsilon < math.inf:
             raise ValueError(f"--epsilon must be positive and finite, got {self.epsilon}")
         if self.delta is not None and not 0 < self.delta < 1:
             raise ValueError(f"--delta must lie in (0, 1), got {self.delta}")
-        if self.noise_multiplier is not None and not 0 <= self.noise_multiplier < math.inf:
-            raise ValueError(f"--noise-multiplier must be at least 0, got {self.noise_multiplier}")
-        if not 0 < self.clip < math.inf:
+        if self.clip is not None and not 0 < self.clip < math.inf:
             raise ValueError(f"--clip must be positive and finite, got {self.clip}")
+        for option in ("noise_multiplier", "weight"):
+            value = getattr(self, option)
+            if value is not None and not 0 <= value < math.inf:
+                shown = option.replace("_", "-")
+                raise ValueError(f"--{shown} must be at least 0 and finite, got {value}")
 
-    def suited(self, config: "TrainingConfig", batching: Any) -> "TrainingConfig":
-        """The configuration with batches that the defence can work with."""
+    def suited(
+        self, config: "TrainingConfig", batching: Any, given: Mapping[str, Any]
+    ) -> "TrainingConfig":
+        """The configuration with batches that the defence can work with, and Adam for dp-sgd.
+
+        Args:
+            config: as preset and options have it.
+            batching: the option; None leaves it to the defence.
+            given: settings of the training by name that were asked for, None where one was not.
+        """
+        if batching == "stream" and self.name != "none":
+            raise ValueError(
+                f"--batching stream must not come with --defence {self.name}, which reads "
+                "documents one by one"
+            )
         if batching is not None:
             config = replace(config, batching=batching)
         elif self.name == "dp-sgd" and self.unit == "user":
             config = replace(config, batching="poisson-users")
         suited = self._defence(noise=1.0).suited(config)
-        drawn = "user" if suited.batching == "poisson-users" else "sequence"
-        if self.name == "dp-sgd" and drawn != self.unit:
+        if self.name != "dp-sgd":
+            return suited
+        drawn, unit = "user" if suited.batching == "poisson-users" else "sequence", self.unit
+        if drawn != (unit or "sequence"):
             raise ValueError(
-                f"--unit {self.unit} must not come with --batching {suited.batching}, whose lots "
-                f"are drawn for a {drawn}"
+                f"--unit {unit or 'sequence'} must not come with --batching {suited.batching}, "
+                f"whose lots are drawn for a {drawn}"
             )
-        return suited
+        return _noise_tolerant(suited, given)
 
     def defence(self, data: "EncodedCorpus", config: "TrainingConfig") -> "PlannedDefence":
         """The defence, with the noise that keeps within --epsilon over all epochs.
@@ -89,18 +122,20 @@ class AskedDefence:
         draw: Any = config.batching
         lots = SequenceBatches(sequences, config.batch_size, draw, 0, _cpu())
         delta = self.delta or 10.0 ** -math.ceil(math.log10(10 * lots.units))
+        accountant: Accountant = self.accountant or "prv"
         noise, steps = self.noise_multiplier, config.epochs * len(lots)
         if noise is None:
             assert self.epsilon is not None
-            say(f"dp-sgd: looking for the noise that spends at most epsilon {self.epsilon:g}")
-            noise = noise_for(
-                epsilon=self.epsilon,
-                delta=delta,
-                sample_rate=lots.sample_rate,
-                steps=steps,
-                accountant=self.accountant,
-            )
-        budget = Budget(lots.sample_rate, delta, lots.unit, self.accountant)
+            with progress("looking for the noise that keeps within epsilon") as bar:
+                noise = noise_for(
+                    epsilon=self.epsilon,
+                    delta=delta,
+                    sample_rate=lots.sample_rate,
+                    steps=steps,
+                    accountant=accountant,
+                    progress=lambda tried: bar(tried),
+                )
+        budget = Budget(lots.sample_rate, delta, lots.unit, accountant)
         planned = PlannedDefence(self._defence(noise=noise), budget)
         _announce(planned, steps, lots.units, config.sequence_length)
         return planned
@@ -111,11 +146,11 @@ class AskedDefence:
         return Defence(
             name=self.name,
             weight=self.weight,
-            pairing=self.pairing,
+            pairing=self.pairing or "auxiliary",
             noise_multiplier=noise,
-            max_grad_norm=self.clip,
+            max_grad_norm=1.0 if self.clip is None else self.clip,
             physical_batch_size=self.physical_batch_size,
-            k=self.goldfish_k,
+            k=self.goldfish_k or 4,
         )
 
 
@@ -170,6 +205,13 @@ class DefendedTraining:
     def rows(self) -> list[dict[str, Any]]:
         """One row an evaluation."""
         return self.history.rows()
+
+
+def _noise_tolerant(config: "TrainingConfig", given: Mapping[str, Any]) -> "TrainingConfig":
+    """Adam in place of a preset's sgd, whose long steps would carry more noise than text."""
+    if config.optimizer == "adam" or given.get("optimizer") is not None:
+        return config
+    return replace(config, optimizer="adam", learning_rate=given["learning_rate"] or ADAM_RATE)
 
 
 def _announce(planned: PlannedDefence, steps: int, units: int, length: int) -> None:

@@ -1,11 +1,12 @@
 """`vestige train`: a language model from text, or a model that has read more of it."""
 
+import math
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
     from vestige.training.config import TrainingConfig
     from vestige.training.history import StopAtPerplexity
 
-RUN, DATA, IDENTITY = "run", "data", "training.json"
+RUN, DATA = "run", "data"
+IDENTITY, CHECKPOINT = "training.json", "checkpoint.safetensors"
 TRAINING, MODEL = "Training", "Model"
 
 
@@ -135,13 +137,13 @@ def command(
     epsilon: defence_options.Epsilon = None,
     delta: defence_options.Delta = None,
     noise_multiplier: defence_options.NoiseMultiplier = None,
-    clip: defence_options.Clip = 1.0,
-    unit: defence_options.Unit = "sequence",
-    accountant: defence_options.Accountant = "prv",
+    clip: defence_options.Clip = None,
+    unit: defence_options.Unit = None,
+    accountant: defence_options.Accountant = None,
     physical_batch_size: defence_options.PhysicalBatchSize = None,
     weight: defence_options.Weight = None,
-    pairing: defence_options.Pairing = "auxiliary",
-    goldfish_k: defence_options.GoldfishK = 4,
+    pairing: defence_options.Pairing = None,
+    goldfish_k: defence_options.GoldfishK = None,
     validation: Annotated[
         str | None,
         typer.Option("--validation", help="Text that decides which epoch is best.", metavar="DATA"),
@@ -198,6 +200,7 @@ def command(
         goldfish_k=goldfish_k,
     )
     asked.check()
+    stop = _stop(stop_at_perplexity, validated=validation is not None or hold_out > 0)
     _check_out(out, resume)
     whole = corpus = read_source(data, format=format, text=text, user=user, limit=limit)
     held = None if validation is None else read_source(validation, text=text)
@@ -229,15 +232,14 @@ def command(
         },
     )
     model, config = prepare(wanted, whole)
-    config = asked.suited(config, batching)
-    stop = _stop(stop_at_perplexity, held)
+    config = asked.suited(config, batching, wanted.training)
     sources = {"training": (data, corpus), "validation": (validation or data, held)}
     run = _run(context, config, model, start, sources)
     summary = _train(model, corpus, held, config, asked, stop, out, resume, run)
     if json:
         show_json(summary)
     else:
-        _report(summary, out)
+        _report(summary, out, len(model.vocabulary), stop)
 
 
 def _check_out(out: Path, resume: bool) -> None:
@@ -291,12 +293,14 @@ def _run(
     return provenance.record(context, asdict(config), seed=config.seed, models=models, data=data)
 
 
-def _stop(perplexity: float | None, held: "Corpus") -> "StopAtPerplexity | None":
+def _stop(perplexity: float | None, *, validated: bool) -> "StopAtPerplexity | None":
     from vestige.training.history import StopAtPerplexity
 
     if perplexity is None:
         return None
-    if not len(held):
+    if not 1 < perplexity < math.inf:
+        raise ValueError(f"--stop-at-perplexity must be above 1 and finite, got {perplexity}")
+    if not validated:
         raise ValueError(
             "--stop-at-perplexity must come with text to validate on: --validation or --hold-out"
         )
@@ -366,14 +370,29 @@ def _claimed(out: Path) -> Iterator[None]:
     try:
         yield
     except Exception:
-        if not was_there and not (out / IDENTITY).exists():
+        if not was_there and not (out / CHECKPOINT).exists():
             shutil.rmtree(out, ignore_errors=True)
         raise
 
 
-def _report(summary: dict[str, object], out: Path) -> None:
+def _report(
+    summary: dict[str, Any], out: Path, tokens: int, stop: "StopAtPerplexity | None"
+) -> None:
     judged = summary["validation_perplexity"]
     kind = "perplexity" if judged is None else "validation perplexity"
     value = summary["perplexity"] if judged is None else judged
-    say(f"Epoch {summary['epoch']:.3g} kept, {kind} {value:.1f}")
+    if summary["stopped"]:
+        say(f"Stopped after {summary['steps']:,} steps, as asked by --stop-at-perplexity")
+    elif stop is not None and (judged is None or judged > stop.perplexity):
+        say(f"Perplexity {stop.perplexity:g} was not reached: give more --epochs to get there")
+    if value is None:  # infinite, or no lot drew anything
+        say(f"Epoch {summary['epoch']:.3g} kept, without a finite {kind}")
+    else:
+        shown = f"{value:.1f}" if value < 1e6 else f"{value:.3g}"
+        say(f"Epoch {summary['epoch']:.3g} kept, {kind} {shown}")
+    if value is None or value > tokens:
+        say(
+            f"That is worse than guessing among {tokens:,} tokens: take a lower --learning-rate or "
+            "more epochs or text; with dp-sgd, larger batches or a larger --epsilon"
+        )
     typer.echo(out / "model")

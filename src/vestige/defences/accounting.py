@@ -18,9 +18,10 @@ low, and is here to be compared with the paper. Where Rényi's bound is already 
 "pld" give that bound: nothing is protected there, and exact figures take gigabytes.
 """
 
+import itertools
 import math
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
@@ -176,6 +177,7 @@ def noise_for(
     sample_rate: float,
     steps: int,
     accountant: Accountant = "prv",
+    progress: Callable[[int], None] | None = None,
 ) -> float:
     """The least noise multiplier, to a thousandth, that spends at most epsilon.
 
@@ -185,6 +187,7 @@ def noise_for(
         sample_rate: in (0, 1].
         steps: all updates of the training, at least 1.
         accountant: see the module.
+        progress: called with how many noises have been tried, about 12 in all.
 
     Returns:
         at least 0.01.
@@ -202,14 +205,19 @@ def noise_for(
     _validate.positive(epsilon=epsilon)
     _validate.at_least(1, steps=steps)
 
+    tried = itertools.count(1)
+
     def spent(noise: float) -> float:
-        return epsilon_spent(
+        epsilon = epsilon_spent(
             noise_multiplier=noise,
             sample_rate=sample_rate,
             steps=steps,
             delta=delta,
             accountant=accountant,
         )
+        if progress is not None:
+            progress(next(tried))
+        return epsilon
 
     low, high = 0.5, 1.0
     while spent(high) > epsilon:

@@ -53,6 +53,7 @@ class Defence:
         _validate.one_of(get_args(Pairing), pairing=self.pairing)
         if self.weight is not None:
             _validate.at_least(0, weight=self.weight)
+            _validate.finite(weight=self.weight)
         if self.name == "dp-sgd" and self.noise_multiplier is None:
             raise ValueError("noise_multiplier must be given for dp-sgd, got None")
 

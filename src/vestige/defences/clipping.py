@@ -43,10 +43,10 @@ def coefficients(norms: Tensor, max_grad_norm: float) -> Tensor:
     """min(1, C / norm); a gradient of zero stays zero.
 
     Raises:
-        ValueError: a norm is not finite: a coefficient of 0 times infinity would be no bound.
+        FloatingPointError: a norm is not finite: 0 times infinity would be no bound.
     """
     if not bool(norms.isfinite().all()):
-        raise ValueError("norms must be finite, got a gradient that is not")
+        raise FloatingPointError("norms must be finite, got a gradient that is not")
     return (max_grad_norm / norms.clamp_min(1e-12)).clamp(max=1.0)
 
 

@@ -19,8 +19,7 @@ import torch
 from torch import Tensor
 
 from vestige import _validate
-from vestige.defences.clipping import ClipFn, Clipped, trainable
-from vestige.errors import TrainingError
+from vestige.defences.clipping import ClipFn, trainable
 from vestige.models.lstm import LSTMLanguageModel
 from vestige.models.protocols import LanguageModel
 from vestige.training.batches import Batch
@@ -76,14 +75,18 @@ class DPSGD:
         }
 
     def __call__(self, model: LanguageModel, batch: Batch, state: Any) -> tuple[Tensor, Any]:
-        """Put the clipped, noised mean gradient into `.grad`; a batch may be empty."""
+        """Put the clipped, noised mean gradient into `.grad`; a batch may be empty.
+
+        Raises:
+            FloatingPointError: a unit's gradient is not finite, and cannot be clipped.
+        """
         if state is not None:
             raise ValueError("state must be None: what is carried on is not protected")
         begin_with_noise(model, self.noise_multiplier * self.max_grad_norm)
         clip = self._clip(model)
         loss = torch.zeros((), device=batch.inputs.device)
         for part in self._parts(batch):
-            clipped = self._clipped(clip, model, part)
+            clipped = clip(model, part, self.max_grad_norm, self.sequence_length)
             loss += clipped.loss
             self._norms.append(clipped.norms)
         for parameter in trainable(model):
@@ -111,17 +114,6 @@ class DPSGD:
         from vestige.defences.ghost_opacus import clip_opacus
 
         return clip_opacus
-
-    def _clipped(self, clip: ClipFn, model: LanguageModel, part: Batch) -> Clipped:
-        try:
-            return clip(model, part, self.max_grad_norm, self.sequence_length)
-        except ValueError as error:
-            if "finite" not in str(error):
-                raise
-            raise TrainingError(
-                "The gradient of a unit is no longer finite, and cannot be clipped",
-                remedy="Train again with a lower learning_rate.",
-            ) from error
 
     def _parts(self, batch: Batch) -> Iterator[Batch]:
         """The batch in physical ones; a user is never cut in two."""

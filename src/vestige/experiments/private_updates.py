@@ -2,10 +2,13 @@
 
 Zanella-Béguelin et al. (2020), section 4: Penn Treebank and Penn Treebank with 50 copies of the
 all-low canary, each learnt with sequence-level DP-SGD at epsilon 5 and 111.
+
+Differs from the paper: the canaries of the other patterns are planted as well, as in Table 1, whose
+undefended pair is this table's.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +17,9 @@ from vestige.data.corpus import Corpus
 from vestige.data.encoded import encode
 from vestige.defences.accounting import epsilon_spent, noise_for
 from vestige.defences.choice import Defence
+from vestige.experiments.canary_tables import Trial
 from vestige.experiments.exposures import exposures
-from vestige.experiments.settings import Material, Plan, Setting, chosen_canaries, prepare
+from vestige.experiments.settings import Material, Plan, chosen_canaries, prepare
 from vestige.experiments.snapshots import Training
 from vestige.training.config import TrainingConfig
 from vestige.training.sequences import Sequences
@@ -26,29 +30,23 @@ PATTERN = "all-low"
 
 @dataclass(frozen=True, kw_only=True)
 class PrivateUpdate:
-    """One canary, and updates that are private to different degrees.
+    """The canaries of a trial in one updated model, and updates that are private to degrees.
 
     Attributes:
-        setting: text and model of the undefended pair.
+        trial: its snapshots before the update and with `copies` are the undefended pair.
         private: how the private pairs learn, by lot; its seed is not used.
         epsilons: of each private training.
         delta: likewise.
         max_grad_norm: what a sequence's gradient is clipped to.
-        copies: of the canary.
-        phrases: the canary by pattern; empty: one is made.
-        controls: never planted, by pattern.
-        budget: of the bounded search for the exact rank.
+        copies: of each canary; one of the trial's.
     """
 
-    setting: Setting
+    trial: Trial
     private: TrainingConfig
     epsilons: tuple[float, ...] = (5.0, 111.0)
     delta: float = 1e-5
-    max_grad_norm: float = 1.0
+    max_grad_norm: float = 0.25
     copies: int = 50
-    phrases: Mapping[str, str] = field(default_factory=dict)
-    controls: Mapping[str, str] = field(default_factory=dict)
-    budget: int = 20_000
 
 
 @dataclass(frozen=True)
@@ -89,21 +87,20 @@ def private_plan(
         data: the folder of corpora.
         paper: its accuracy, differential score and prefix rank by epsilon.
     """
-    material = prepare(update.setting, directory, data)
-    made = chosen_canaries(material, update.phrases, update.controls, copies=update.copies)
-    wanted = [canary for canary in made if canary.pattern == PATTERN]
-    text, canaries = material.planted(material.original, wanted, seed=update.copies)
-    texts = {"before": (material.original, 0), "after": (text, 100 + update.copies)}
+    trial, copies = update.trial, update.copies
+    material = prepare(trial.setting, directory, data)
+    made = chosen_canaries(material, trial.phrases, trial.controls, copies=copies)
+    text, canaries = material.planted(material.original, made, seed=copies)
+    texts = {"copies-0": (material.original, 0), f"copies-{copies}": (text, 100 + copies)}
     trainings = [
-        material.training(f"undefended-{name}", corpus, seed=seed)
-        for name, (corpus, seed) in texts.items()
+        material.training(name, corpus, seed=seed) for name, (corpus, seed) in texts.items()
     ]
     budgets: dict[float, _Budget] = {}
     for epsilon in update.epsilons:
         for name, (corpus, seed) in texts.items():
             budgets[epsilon] = _budget(update, material, corpus, epsilon)
             noise = budgets[epsilon].noise_multiplier
-            trainings.append(_private(update, material, f"{epsilon:g}-{name}", corpus, seed, noise))
+            trainings.append(_private(update, material, _name(name, epsilon), corpus, seed, noise))
 
     def rows() -> Iterator[Row]:
         for epsilon in (None, *update.epsilons):
@@ -132,7 +129,7 @@ def _budget(update: PrivateUpdate, material: Material, text: Corpus, epsilon: fl
 def _private(
     update: PrivateUpdate, material: Material, name: str, text: Corpus, seed: int, noise: float
 ) -> Training:
-    plain = material.training(f"private-{name}", text, seed=seed)
+    plain = material.training(name, text, seed=seed)
     defence = Defence(name="dp-sgd", noise_multiplier=noise, max_grad_norm=update.max_grad_norm)
     return replace(plain, config=replace(update.private, seed=seed), defence=defence)
 
@@ -140,10 +137,11 @@ def _private(
 def _measured(
     update: PrivateUpdate, material: Material, canaries: Iterable[Canary], epsilon: float | None
 ) -> Row:
-    kind = "undefended" if epsilon is None else f"private-{epsilon:g}"
-    before, after = (f"{kind}-{name}" for name in ("before", "after"))
-    pair = material.model(before), material.model(after)
-    (row,) = exposures(*pair, tuple(canaries), budget=update.budget)
+    before, after = (_name(f"copies-{k}", epsilon) for k in (0, update.copies))
+    found = exposures(
+        material.model(before), material.model(after), tuple(canaries), budget=update.trial.budget
+    )
+    row = next(one for one in found if one["pattern"] == PATTERN)
     learnt = material.learnt(before, after)
     return {
         **{name: learnt[f"{name}_after"] for name in ("accuracy", "perplexity", "epoch")},
@@ -151,10 +149,14 @@ def _measured(
         "phrase": row["phrase"],
         "score": row["score"],
         "control_score": row["control_score"],
-        "beam_rank": row["beam_rank_with_others"],
+        "beam_rank": row["beam_rank"],
         "in_beam": row["in_beam"],
         "prefix_rank_lower": row["prefix_rank_lower"],
         "prefix_rank_upper": row["prefix_rank_upper"],
         "rank_lower": row["rank_lower"],
         "rank_upper": row["rank_upper"],
     }
+
+
+def _name(of: str, epsilon: float | None) -> str:
+    return of if epsilon is None else f"private-{epsilon:g}-{of}"

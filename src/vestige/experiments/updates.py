@@ -177,12 +177,7 @@ _LOTS = TrainingConfig(
     precision="float32",
     checkpoint_every=100,
 )
-_RQ5 = PrivateUpdate(
-    setting=_PTB.setting,
-    private=_LOTS,
-    phrases={"all-low": _PTB.phrases["all-low"]},
-    controls={"all-low": _PTB.controls["all-low"]},
-)
+_RQ5 = PrivateUpdate(trial=_PTB, private=_LOTS)
 _REDDIT = preset_setting("reddit-rnn", "reddit", "reddit-lstm")
 _REDDIT_TRANSFORMER = preset_setting("reddit-transformer", "reddit", "reddit-transformer")
 _THIRD = 6_800_000  # words of D_orig, D_extra and D'_extra each: together nearly all of Reddit
@@ -228,7 +223,7 @@ SMALL = Config(
     table5=Persistence(setting=_LAPTOP, added=HOCKEY, retrained=(0, 25), continued=(0, 25)),
     figure1=_PTB,
     subwords=Subwords(earlier=POLITICS, update=HOCKEY),
-    rq5=replace(_RQ5, private=replace(_LOTS, epochs=3, batch_size=256)),
+    rq5=replace(_RQ5, private=replace(_LOTS, epochs=2, batch_size=256)),
 )
 
 _TINY = Setting(
@@ -270,10 +265,9 @@ SMOKE = Config(
         searches=(Growth(seeds=50, max_tokens=8), Beams(length=3, floor=10)),
     ),
     rq5=PrivateUpdate(
-        setting=_TINY,
+        trial=_TINY_TRIAL,
         private=replace(_LOTS, epochs=2, batch_size=100, sequence_length=10),
         copies=20,
-        budget=200,
     ),
 )
 
@@ -357,8 +351,9 @@ def parts_of(config: Config) -> dict[str, Part]:
             note="Both models of a pair are trained with the same guarantee; epsilon is PRV's, of "
             "each training by itself. A canary of 50 copies is a group of 50 sequences, for which "
             "the guarantee is weaker. The vocabulary, the text to validate on and the choice of "
-            "the epoch are not covered. Seeds: 0 before, 100 + copies after.",
-            folder="rq5",
+            "the epoch are not covered. The undefended pair is Table 1's, and its other canaries "
+            "are planted in every updated model. Seeds: 0 before, 100 + copies after.",
+            folder="table1",
             settings=config.rq5,
             plan=partial(private_plan, config.rq5, paper=PAPER_RQ5),
         ),

@@ -31,6 +31,7 @@ from vestige.training.steps import Learns
 
 IDENTITY, CHECKPOINT = "training.json", "checkpoint.safetensors"
 HISTORY, LOG, MODEL = "history.json", "log.jsonl", "model"
+_HASH = 64  # letters of a SHA-256
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -268,7 +269,8 @@ def _load_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tens
 
 
 def _differences(before: Any, now: Any, where: str = "") -> list[str]:
-    if isinstance(before, dict) and isinstance(now, dict):
+    both = isinstance(before, dict) and isinstance(now, dict)
+    if both and before.get("name") == now.get("name"):
         keys = sorted(before.keys() | now.keys())
         inside = f"{where}." if where else ""
         return [
@@ -278,8 +280,16 @@ def _differences(before: Any, now: Any, where: str = "") -> list[str]:
         ]
     if before == now:
         return []
-    shown = [value[:12] if isinstance(value, str) else value for value in (before, now)]
-    return [f"{where} was {shown[0]}, is {shown[1]}"]
+    return [f"{where} was {_brief(before)}, is {_brief(now)}"]
+
+
+def _brief(value: Any) -> Any:
+    """A setting as a message shows it: a name for what has one, the beginning of a hash."""
+    if isinstance(value, dict) and "name" in value:
+        value = value["name"]
+    if not isinstance(value, str):
+        return value
+    return value.partition(".<locals>")[0] if len(value) < _HASH else value[:12]
 
 
 def _corpus_hash(data: EncodedCorpus) -> str:

@@ -62,6 +62,7 @@ class TrainingConfig:
         _validate.at_least(0, seed=self.seed, warmup_steps=self.warmup_steps)
         _validate.at_least(0, decay_after=self.decay_after)
         _validate.positive(learning_rate=self.learning_rate, decay=self.decay)
+        _validate.finite(learning_rate=self.learning_rate, decay=self.decay)
         _validate.one_of(("adam", "sgd"), optimizer=self.optimizer)
         _validate.one_of(("constant", "step", "cosine"), schedule=self.schedule)
         _validate.one_of(("auto", "float32", "bfloat16"), precision=self.precision)

@@ -203,7 +203,10 @@ def _learn(run: _Run, position: Position) -> Position:
         rate = learning_rate(run.config, step, steps_per_epoch=size)
         for group in optimizer.param_groups:
             group["lr"] = rate
-        mean, carried = run.step(model, batch, state)
+        try:
+            mean, carried = run.step(model, batch, state)
+        except FloatingPointError as error:
+            raise _not_finite(run, step + 1) from error
         optimizer.step()
         state = carried if run.batches.carries else None
         step, tokens = step + 1, tokens + batch.tokens
@@ -283,7 +286,7 @@ def _scores(run: _Run) -> Evaluation | None:
 
 
 def _write_history(directory: Path, position: Position) -> None:
-    history = [asdict(record) for record in position.epochs]
+    history = [_strict(asdict(record)) for record in position.epochs]
     checkpoint.write_json(directory / checkpoint.HISTORY, history)
 
 
@@ -323,7 +326,7 @@ class _Told:
                 **(run.step.measured() if isinstance(run.step, Measures) else {}),
             }
             with (run.directory / checkpoint.LOG).open("a", encoding="utf-8") as log:
-                log.write(json.dumps(line) + "\n")
+                log.write(json.dumps(_strict(line)) + "\n")
         if run.progress is not None:
             run.progress(step, run.steps, mean, speed)
 
@@ -341,11 +344,18 @@ def _optimizer(model: LanguageModel, config: TrainingConfig) -> torch.optim.Opti
 
 
 def _not_finite(run: _Run, step: int) -> TrainingError:
-    kept = f"; the last good checkpoint is in {run.directory}" if run.directory else ""
+    held = run.directory is not None and (run.directory / checkpoint.CHECKPOINT).exists()
+    kept = f"; the last good checkpoint is in {run.directory}" if held else ""
     return TrainingError(
         f"The loss or a weight is no longer finite by step {step}{kept}",
         remedy=f"Train again with a learning_rate lower than {run.config.learning_rate:g}.",
     )
+
+
+def _strict(line: dict[str, Any]) -> dict[str, Any]:
+    """What JSON can say: numbers that are not finite become null."""
+    lost = {key for key, n in line.items() if isinstance(n, float) and not math.isfinite(n)}
+    return {key: None if key in lost else value for key, value in line.items()}
 
 
 def _never(records: Sequence[EpochRecord]) -> bool:

@@ -4,7 +4,8 @@ A StepFn runs the model on one batch, puts a gradient into every trainable param
 (clipped, noised, whatever it is for), where that of the step before still stands, and returns
 the batch's mean loss and the state to carry on, both cut from the graph; the loop then lets the
 optimizer move. It draws chance from torch's global generators only: those are seeded by the
-loop and held in its checkpoints.
+loop and held in its checkpoints. It raises FloatingPointError where it meets what is not finite
+and cannot go on.
 
 A step may be an object that says more of itself: `settings` (what it depends on, part of the
 training's identity), `tensors` and `restore` (what it learns besides the model, part of the
