@@ -137,7 +137,7 @@ def test_interrupted_again_and_again_it_ends_in_the_same_bits(run, tmp_path):
         directory, left, kills = tmp_path / f"{defence} cut", True, 0
         while left:
             try:
-                run(directory, defence, batching, die_at=3)
+                run(directory, defence, batching, die_at=2)
                 left = False
             except Killed:
                 kills += 1

@@ -72,7 +72,7 @@ _ADVERSARIAL = Defence(name="adversarial", weight=20.0)
 _TRIPLET = Defence(name="triplet", weight=0.1)
 _IN_BATCH = Defence(name="triplet", weight=0.1, pairing="in-batch")
 _GOLDFISH = Defence(name="goldfish", k=4)
-_NOISE = Defence(name="dp-sgd", noise_multiplier=0.03, max_grad_norm=0.5)
+_NOISE = Defence(name="dp-sgd", noise_multiplier=0.01, max_grad_norm=0.5)
 
 METHODS = (
     Method(name="unmitigated", batching="users"),
