@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import altair as alt
 import numpy as np
@@ -45,6 +45,9 @@ class Method:
         batching: how sequences come together.
         defence: under which it learns.
         dropout: on what the layers and the head read.
+        optimizer: in place of the training's; Adam moves what has no gradient as far as noise
+            tells it to, however little noise that is.
+        learning_rate: in place of the training's.
         control: the undefended method whose batches are of the same kind.
     """
 
@@ -52,6 +55,8 @@ class Method:
     batching: Batching
     defence: Defence = Defence()  # noqa: RUF009 - it is frozen
     dropout: float = 0.0
+    optimizer: Literal["adam", "sgd"] | None = None
+    learning_rate: float | None = None
     control: str = PLAIN
 
 
@@ -121,12 +126,18 @@ def plan_of(config: Config, directory: Path, data: Path | None, *, fill: Fill) -
 
 def _training(trained: Trained, method: Method, seed: int) -> Training:
     config, users = trained.config, trained.users
-    dropout = method.dropout
+    dropout, usual = method.dropout, config.training
     return Training(
         directory=trained.folder(method, seed),
         corpus=users.planted,
         vocabulary=users.vocabulary,
-        config=replace(config.training, seed=seed, batching=method.batching),
+        config=replace(
+            usual,
+            seed=seed,
+            batching=method.batching,
+            optimizer=method.optimizer or usual.optimizer,
+            learning_rate=method.learning_rate or usual.learning_rate,
+        ),
         start=replace(config.shape, dropout_in=dropout, dropout_out=dropout),
         validation=users.test,
         defence=method.defence,

@@ -78,7 +78,14 @@ METHODS = (
     Method(name="unmitigated", batching="users"),
     Method(name="unmitigated, mixed", batching="documents", control="unmitigated, mixed"),
     Method(name="dropout 0.5", batching="users", dropout=0.5),
-    Method(name="dp", batching="poisson", defence=_NOISE, control="unmitigated, mixed"),
+    Method(
+        name="dp",
+        batching="poisson",
+        defence=_NOISE,
+        optimizer="sgd",
+        learning_rate=20.0,
+        control="unmitigated, mixed",
+    ),
     Method(name="adversarial", batching="users", defence=_ADVERSARIAL),
     Method(name="triplet", batching="users", defence=_TRIPLET),
     Method(
