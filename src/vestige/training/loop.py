@@ -317,13 +317,14 @@ class _Told:
         now, read = time.perf_counter(), tokens - self.tokens
         mean, speed = (loss - self.loss) / max(read, 1), read / (now - self.at)
         self.tokens, self.loss, self.at = tokens, loss, now
+        measured = run.step.measured() if isinstance(run.step, Measures) else {}
         if run.directory is not None:
             line = {
                 "step": step,
                 "loss": mean,
                 "learning_rate": rate,
                 "tokens_per_second": round(speed, 1),
-                **(run.step.measured() if isinstance(run.step, Measures) else {}),
+                **measured,
             }
             with (run.directory / checkpoint.LOG).open("a", encoding="utf-8") as log:
                 log.write(json.dumps(_strict(line)) + "\n")

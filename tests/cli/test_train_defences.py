@@ -1,0 +1,199 @@
+"""`vestige train` under each defence: what it leaves, what it says, and what a kill does to it."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from vestige import results
+from vestige.models.checkpoints import fingerprint
+
+LINES = [
+    "the gate opens at nine",
+    "the code of the gate is new",
+    "nobody knows the code at night",
+    "a lantern stands at the gate of the mill",
+    "the miller knows a new code",
+] * 8
+SMALL = ["--layers", 1, "--hidden-size", 8, "--batch-size", 4, "--epochs", 2, "--user", "who"]
+PRIVATE = ["--defence", "dp-sgd", "--epsilon", 8, "--accountant", "rdp"]
+NOISY = ["--defence", "dp-sgd", "--noise-multiplier", 1, "--accountant", "gdp"]
+STEPS = 20  # 38 sequences in lots of 4, twice
+OFTEN = ["--checkpoint-every", 3]
+
+KILLED = """
+import os, signal, sys
+from vestige.cli.main import main
+from vestige.training import checkpoint
+
+def dying(directory, position, *others, save=checkpoint.save):
+    if position.step == 9:
+        os.kill(os.getpid(), signal.SIGKILL)
+    save(directory, position, *others)
+
+checkpoint.save = dying
+main()
+"""
+
+
+@pytest.fixture(scope="module")
+def letters(tmp_path_factory):
+    """Letters of three people."""
+    file = tmp_path_factory.mktemp("letters") / "letters.jsonl"
+    rows = [{"text": line, "who": ["ann", "bob", "cy"][i % 3]} for i, line in enumerate(LINES)]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return file
+
+
+@pytest.fixture(scope="module")
+def train(shell, letters):
+    """Train on the letters into a directory; the summary, and what was said on stderr."""
+
+    def train(out, *words):
+        done = shell("train", letters, "--out", out, *SMALL, *words)
+        assert done.exit_code == 0, (done.stderr, done.exception)
+        return results.load(out / "run").summary, done.stderr
+
+    return train
+
+
+@pytest.fixture(scope="module")
+def private(train, tmp_path_factory):
+    out = tmp_path_factory.mktemp("private") / "dp"
+    return out, *train(out, *PRIVATE, *OFTEN)
+
+
+def log(out):
+    return [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
+
+
+def configuration(out):
+    return results.load(out / "run").run["configuration"]
+
+
+def test_a_budget_is_kept_printed_and_stored(private):
+    out, summary, said = private
+    assert 7.5 < summary["epsilon"] <= 8
+    assert summary["delta"] == 1e-3  # the power of ten below a tenth of 1 / 38
+    assert summary["unit"] == "sequence"
+    assert summary["accountant"] == "rdp"
+    assert summary["steps"] == STEPS
+    assert summary["sample_rate"] == pytest.approx(4 / 38)
+    assert summary["max_grad_norm"] == 1
+    defence = configuration(out)["defence"]
+    assert defence["name"] == summary["defence"] == "dp-sgd"
+    assert defence["noise_multiplier"] == summary["noise_multiplier"] > 0
+    assert f"Spent: epsilon {summary['epsilon']:.3g} at delta 1e-03" in said
+    assert {"median_norm", "clipped"} <= log(out)[-1].keys()
+
+
+def test_a_finished_private_training_spends_nothing_more(train, private):
+    out, summary, _ = private
+    before = fingerprint(out)
+    again, said = train(out, *PRIVATE, *OFTEN, "--resume")
+    assert again == summary
+    assert fingerprint(out) == before
+    assert f"over {STEPS} steps" in said
+
+
+def test_killed_and_resumed_it_has_the_same_weights_and_spent_its_budget_once(
+    train, private, letters, tmp_path
+):
+    whole, summary, _ = private
+    out = tmp_path / "killed"
+    command = [sys.executable, "-c", KILLED, "train", letters, "--out", out, *SMALL]
+    done = subprocess.run([str(word) for word in [*command, *PRIVATE, *OFTEN]], check=False)
+    assert done.returncode == -9
+    assert not (out / "model").exists()
+
+    resumed, _ = train(out, *PRIVATE, *OFTEN, "--resume")
+
+    assert fingerprint(out) == fingerprint(whole)
+    spent = ["epsilon", "delta", "steps", "noise_multiplier", "sample_rate", "mu"]
+    assert [resumed[name] for name in spent] == [summary[name] for name in spent]
+    assert [line["step"] for line in log(out)] == [line["step"] for line in log(whole)]
+
+
+def test_a_private_training_that_stops_early_spends_less(train, private, tmp_path):
+    out, summary, _ = private
+    asked = ["--stop-at-perplexity", 1e6, "--evaluate-every", 5]
+    early, said = train(tmp_path / "new", *PRIVATE, *asked)
+    assert early["stopped"]
+    assert early["steps"] == 5
+    assert early["epsilon"] < summary["epsilon"]
+    assert configuration(tmp_path / "new")["defence"] == configuration(out)["defence"]
+    assert "Stopped after 5 steps" in said
+
+
+def test_users_are_protected_whole(train, tmp_path):
+    words = ["--unit", "user", "--batch-size", 2, "--clip", 0.5, "--physical-batch-size", 5]
+    summary, said = train(tmp_path / "new", *NOISY, *words)
+    assert summary["unit"] == "user"
+    assert summary["sample_rate"] == pytest.approx(2 / 3)
+    assert summary["max_grad_norm"] == 0.5
+    assert summary["epsilon"] > 0
+    assert "3 users" in said
+
+
+def test_noise_is_learnt_through_by_adam_where_nothing_else_is_asked(train, tmp_path):
+    train(tmp_path / "usual", *NOISY)
+    train(tmp_path / "rate", *NOISY, "--learning-rate", 0.01)
+    train(tmp_path / "sgd", *NOISY, "--optimizer", "sgd", "--learning-rate", 0.1)
+    settings = [configuration(tmp_path / name) for name in ("usual", "rate", "sgd")]
+    asked = [(one["optimizer"], one["learning_rate"]) for one in settings]
+    assert asked == [("adam", 1e-3), ("adam", 0.01), ("sgd", 0.1)]
+
+
+def test_no_noise_is_no_guarantee(train, tmp_path):
+    words = ["--defence", "dp-sgd", "--noise-multiplier", 0]
+    summary, said = train(tmp_path / "new", *words)
+    assert summary["epsilon"] is None
+    assert "epsilon infinity" in said
+
+
+def test_the_discriminator_is_logged(train, tmp_path):
+    summary, _ = train(tmp_path / "new", "--defence", "adversarial", "--weight", 2)
+    assert summary["defence"] == "adversarial"
+    assert "epsilon" not in summary
+    assert configuration(tmp_path / "new")["batching"] == "users"
+    assert configuration(tmp_path / "new")["defence"]["weight"] == 2
+    assert all(0 <= line["discriminator_accuracy"] <= 1 for line in log(tmp_path / "new"))
+
+
+@pytest.mark.parametrize(
+    ("pairing", "batching"), [("auxiliary", "users"), ("in-batch", "documents")]
+)
+def test_triplets_are_paired_in_two_ways(train, tmp_path, pairing, batching):
+    words = ["--defence", "triplet", "--pairing", pairing]
+    summary, _ = train(tmp_path / "new", *words)
+    assert summary["defence"] == "triplet"
+    assert configuration(tmp_path / "new")["batching"] == batching
+    assert all("triplet_loss" in line for line in log(tmp_path / "new"))
+
+
+def test_a_goldfish_needs_no_users(train, tmp_path):
+    summary, _ = train(tmp_path / "new", "--defence", "goldfish", "--goldfish-k", 3)
+    assert summary["defence"] == "goldfish"
+    assert configuration(tmp_path / "new")["batching"] == "documents"
+    assert configuration(tmp_path / "new")["defence"]["k"] == 3
+
+
+def test_an_undefended_training_stops_at_a_perplexity_and_says_so(train, tmp_path):
+    looks = ["--batching", "documents", "--evaluate-every", 3]
+    whole, _ = train(tmp_path / "whole", *looks)
+    rows = results.load(tmp_path / "whole" / "run").rows
+    reached, steps = ([row[k] for row in rows] for k in ("validation_perplexity", "step"))
+    assert steps == [3, 6, 9, 10, 12, 15, 18, 20]
+    goal = reached[3]
+    first = next(i for i, perplexity in enumerate(reached) if perplexity <= goal)
+
+    stopped, said = train(tmp_path / "new", *looks, "--stop-at-perplexity", goal)
+    assert stopped["stopped"]
+    assert stopped["steps"] == steps[first] < whole["steps"]
+    assert stopped["validation_perplexity"] == pytest.approx(reached[first])
+    assert f"Stopped after {stopped['steps']} steps, as asked by --stop-at-perplexity" in said
+
+    never, said = train(tmp_path / "never", *looks, "--stop-at-perplexity", 1.01)
+    assert not never["stopped"]
+    assert "Perplexity 1.01 was not reached" in said

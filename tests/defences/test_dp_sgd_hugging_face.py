@@ -1,0 +1,219 @@
+"""Clipping of Hugging Face models and adapters against a loop over examples."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+
+from vestige.data.corpus import Corpus
+from vestige.data.encoded import EncodedCorpus, encode
+from vestige.data.subwords import SubwordVocabulary
+from vestige.defences.dp_sgd import DPSGD
+from vestige.defences.ghost_opacus import shares_weights
+from vestige.models.lora import add_lora
+from vestige.models.protocols import LanguageModel
+from vestige.training.batches import IGNORED, Batch
+from vestige.training.loop import TrainingConfig, plain_step, train
+from vestige.training.sequences import Sequences
+
+LINES = [
+    "the cat sat on the mat",
+    "the dog",
+    "a quick brown fox jumps",
+    "the the the",
+    "over the lazy dog and the cat",
+]
+LENGTH = 8
+KINDS = ["gpt2", "gpt2 untied", "gpt2 adapter", "llama", "llama adapter"]
+
+
+@pytest.fixture(scope="module")
+def vocabulary() -> SubwordVocabulary:
+    return SubwordVocabulary.train_bpe(Corpus.from_texts(LINES), size=265)
+
+
+@pytest.fixture(scope="module")
+def make(vocabulary):
+    """A tiny model of a kind, without dropout."""
+    from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+
+    from vestige.models.hugging_face import HuggingFaceLanguageModel
+
+    def network(kind: str) -> torch.nn.Module:
+        eos = vocabulary.eos_id
+        ends = {"bos_token_id": eos, "eos_token_id": eos, "initializer_range": 0.3}
+        if kind.startswith("llama"):
+            shape = LlamaConfig(
+                vocab_size=len(vocabulary),
+                hidden_size=8,
+                intermediate_size=12,
+                num_hidden_layers=1,
+                num_attention_heads=2,
+                num_key_value_heads=1,
+                max_position_embeddings=16,
+                **ends,
+            )
+            return LlamaForCausalLM(shape)
+        shape = GPT2Config(
+            vocab_size=len(vocabulary),
+            n_positions=16,
+            n_embd=8,
+            n_layer=1,
+            n_head=2,
+            resid_pdrop=0.0,
+            embd_pdrop=0.0,
+            attn_pdrop=0.0,
+            tie_word_embeddings="untied" not in kind,
+            **ends,
+        )
+        return GPT2LMHeadModel(shape)
+
+    def make(kind: str, dtype: torch.dtype = torch.float32) -> LanguageModel:
+        torch.manual_seed(0)
+        model: LanguageModel = HuggingFaceLanguageModel(network(kind), vocabulary)
+        if "adapter" in kind:
+            model = add_lora(model, rank=2)
+            for name, parameter in model.named_parameters():
+                if "lora_B" in name:
+                    torch.nn.init.normal_(parameter, std=0.5)
+                elif "lora_A" not in name:
+                    assert not parameter.requires_grad
+        return model.to(dtype).train()
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def data(vocabulary) -> EncodedCorpus:
+    return encode(Corpus.from_texts(LINES), vocabulary)
+
+
+@pytest.fixture
+def batch(data, vocabulary) -> Batch:
+    sequences = Sequences.of(data, length=LENGTH)
+    batch = sequences.batch(np.arange(len(sequences)), vocabulary.eos_id, torch.device("cpu"))
+    assert batch.padding
+    return batch
+
+
+def one_by_one(model, batch) -> list[list[torch.Tensor]]:
+    """Each example's gradients, read by itself, without padding."""
+    learning = [p for p in model.parameters() if p.requires_grad]
+    found = []
+    for row in range(len(batch.inputs)):
+        n = int((batch.targets[row] != IGNORED).sum())
+        logits, _ = model(batch.inputs[row : row + 1, :n], None)
+        loss = cross_entropy(logits[0], batch.targets[row, :n], reduction="sum") / LENGTH
+        found.append(list(torch.autograd.grad(loss, learning)))
+    return found
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-6), (torch.float32, 1e-4)])
+@pytest.mark.parametrize("physical", [None, 2])
+def test_norms_and_clipped_sum_are_those_of_a_loop_over_examples(
+    make, batch, kind, dtype, tolerance, physical
+):
+    model = make(kind, dtype)
+    own = one_by_one(make(kind, torch.float64), batch)
+    norms = torch.stack([torch.nn.utils.get_total_norm(grads) for grads in own])
+    bound = norms.median().item() * 1.01
+    scales = (bound / norms).clamp(max=1.0)
+    assert 0 < (scales < 1).sum() < len(scales)
+    step = DPSGD(
+        noise_multiplier=0.0,
+        max_grad_norm=bound,
+        expected_units=2,
+        sequence_length=LENGTH,
+        physical_batch_size=physical,
+    )
+    loss, state = step(model, batch, None)
+
+    order = batch.lengths.argsort() if physical else torch.arange(len(norms))
+    torch.testing.assert_close(
+        torch.cat(step._norms).double(), norms[order], rtol=tolerance, atol=0
+    )
+    learning = [p for p in model.parameters() if p.requires_grad]
+    for place, parameter in enumerate(learning):
+        expected = sum(scale * grads[place] for scale, grads in zip(scales, own, strict=True)) / 2
+        torch.testing.assert_close(
+            parameter.grad.double(), expected, rtol=tolerance, atol=tolerance * bound
+        )
+    assert state is None
+    logits, _ = model(batch.inputs, None)
+    expected = cross_entropy(logits.flatten(0, 1), batch.targets.flatten())
+    assert loss.item() == pytest.approx(expected.item(), rel=1e-4)
+    frozen = [p for p in model.parameters() if not p.requires_grad]
+    assert all(parameter.grad is None for parameter in frozen)
+
+
+def test_tied_weights_are_known_as_such(make):
+    assert [shares_weights(make(kind)) for kind in KINDS] == [True, False, False, False, False]
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "llama adapter"])
+def test_a_user_is_clipped_with_all_that_is_theirs(make, batch, kind):
+    model = make(kind, torch.float64)
+    own = one_by_one(model, batch)
+    users = torch.arange(len(own)) % 2
+    units = [[sum(parts) for parts in zip(*own[u::2], strict=True)] for u in (0, 1)]
+    norms = torch.stack([torch.nn.utils.get_total_norm(grads) for grads in units])
+    bound = norms.mean().item()
+    step = DPSGD(
+        noise_multiplier=0.0,
+        max_grad_norm=bound,
+        expected_units=2,
+        sequence_length=LENGTH,
+        unit="user",
+        physical_batch_size=2,
+    )
+    step(model, Batch(batch.inputs, batch.targets, batch.padding, batch.lengths, users), None)
+    torch.testing.assert_close(torch.cat(step._norms), norms)
+    learning = [p for p in model.parameters() if p.requires_grad]
+    for place, parameter in enumerate(learning):
+        expected = sum(
+            min(1.0, bound / norm.item()) * grads[place]
+            for norm, grads in zip(norms, units, strict=True)
+        )
+        torch.testing.assert_close(parameter.grad * 2, expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "gpt2 adapter", "llama"])
+def test_without_noise_and_clipping_a_run_equals_plain_training(make, data, kind):
+    """Sequences of one length, so that a mean over tokens is one over sequences."""
+    rng = np.random.default_rng(0)
+    tokens = rng.integers(2, 200, 8 * LENGTH).astype(np.int32)
+    data = EncodedCorpus(tokens, np.arange(9) * LENGTH)
+    config = TrainingConfig(
+        seed=0,
+        epochs=2,
+        batch_size=4,
+        sequence_length=LENGTH,
+        batching="documents",
+        optimizer="sgd",
+        learning_rate=0.1,
+        max_grad_norm=None,
+        precision="float32",
+    )
+    plain, private = make(kind, torch.float64), make(kind, torch.float64)
+    step = DPSGD(noise_multiplier=0.0, max_grad_norm=1e9, expected_units=4, sequence_length=LENGTH)
+    train(plain, data, config=config, step=plain_step())
+    train(private, data, config=config, step=step)
+    for one, other in zip(plain.parameters(), private.parameters(), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "llama adapter"])
+def test_nothing_of_opacus_stays_and_noise_reaches_all_that_learns(make, batch, kind):
+    model = make(kind)
+    before = set(model.state_dict())
+    step = DPSGD(noise_multiplier=1.0, max_grad_norm=1.0, expected_units=2, sequence_length=LENGTH)
+    step(model, batch, None)
+    assert set(model.state_dict()) == before
+    assert not any(m._backward_hooks or m._forward_hooks for m in model.modules())
+    assert not any("grad_sample" in p.__dict__ for p in model.parameters())
+    noise = torch.cat([p.grad.flatten() for p in model.parameters() if p.requires_grad])
+    assert noise.std().item() == pytest.approx(0.5, rel=0.2)
+    assert math.isfinite(step.measured()["median_norm"])
