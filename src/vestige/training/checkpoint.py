@@ -293,7 +293,7 @@ def _brief(value: Any) -> Any:
 
 
 def _corpus_hash(data: EncodedCorpus) -> str:
-    own = [data.tokens.data, data.offsets.data]
+    own: list[memoryview | bytes] = [data.tokens.data, data.offsets.data]
     # Whose a document is decides about batches by user, and about nothing else.
     whose = [] if data.users is None else [data.users.data, "\n".join(data.names).encode()]
     return _hash(iter([*own, *whose]))
