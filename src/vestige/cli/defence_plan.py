@@ -1,8 +1,11 @@
 """From the options of `vestige train` to a defence and, with dp-sgd, to what it will have spent."""
 
+import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from statistics import fmean, median
 from typing import TYPE_CHECKING, Any
 
 from vestige.cli.terminal import progress, say
@@ -29,6 +32,7 @@ OWN = {
 """The defences that each option is for: given with another it would do nothing."""
 
 ADAM_RATE = 1e-3
+HARDLY = 0.1  # of all gradients
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -222,6 +226,19 @@ def _announce(planned: PlannedDefence, steps: int, units: int, length: int) -> N
         f"dp-sgd: {units:,} {spent.unit}s, noise multiplier {spent.noise_multiplier:.3g}, clip "
         f"{spent.max_grad_norm:g}; {steps:,} steps will spend epsilon {show_epsilon(spent)} at "
         f"delta {spent.delta:.0e} for a {what}"
+    )
+
+
+def clip_advice(log: Path) -> str | None:
+    """What to change where hardly a gradient was clipped, so that noise was added for nothing."""
+    lines = [json.loads(line) for line in log.read_text("utf-8").splitlines()]
+    known = [line for line in lines if line.get("clipped") is not None]
+    if not known or fmean(line["clipped"] for line in known) > HARDLY:
+        return None
+    norm = median(line["median_norm"] for line in known)
+    return (
+        f"Hardly a gradient was clipped: --clip {norm:.1g}, near their median norm, would take as "
+        "much privacy for less noise"
     )
 
 

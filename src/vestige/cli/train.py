@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from vestige.cli import defence_options, options
-from vestige.cli.defence_plan import AskedDefence, DefendedTraining, PlannedDefence, show_epsilon
+from vestige.cli.defence_plan import (
+    AskedDefence,
+    DefendedTraining,
+    PlannedDefence,
+    clip_advice,
+    show_epsilon,
+)
 from vestige.cli.sources import planted_places, read_source
 from vestige.cli.terminal import progress, say, show_json
 from vestige.cli.training_plan import Architecture, Tokenizer, Wanted, prepare
@@ -24,7 +30,7 @@ if TYPE_CHECKING:
     from vestige.training.history import StopAtPerplexity
 
 RUN, DATA = "run", "data"
-IDENTITY, CHECKPOINT = "training.json", "checkpoint.safetensors"
+IDENTITY, CHECKPOINT, LOG = "training.json", "checkpoint.safetensors", "log.jsonl"
 TRAINING, MODEL = "Training", "Model"
 
 
@@ -341,17 +347,20 @@ def _train(
     if not (out / RUN).exists():  # else it was finished before, and knows what it cost
         settings = {**asdict(config), "defence": asdict(planned.defence)}
         results.save(trained, out / RUN, run={**run, "configuration": settings})
-    _say_spent(planned, history.epochs[-1].step)
+    _say_spent(planned, history.epochs[-1].step, out)
     return {"model": str(out / "model"), **results.load(out / RUN).summary}
 
 
-def _say_spent(planned: PlannedDefence, steps: int) -> None:
+def _say_spent(planned: PlannedDefence, steps: int, out: Path) -> None:
     spent = planned.spent(steps)
     if spent is not None:
         say(
             f"Spent: epsilon {show_epsilon(spent)} at delta {spent.delta:.0e} for one "
             f"{spent.unit}, over {spent.steps:,} steps ({spent.accountant})"
         )
+        advice = clip_advice(out / LOG)
+        if advice is not None:
+            say(advice)
 
 
 def _encode(corpus: "Corpus", model: "LanguageModel", directory: Path) -> "EncodedCorpus":

@@ -293,10 +293,10 @@ def _brief(value: Any) -> Any:
 
 
 def _corpus_hash(data: EncodedCorpus) -> str:
-    own: list[memoryview | bytes] = [data.tokens.data, data.offsets.data]
-    # Whose a document is decides about batches by user, and about nothing else.
-    whose = [] if data.users is None else [data.users.data, "\n".join(data.names).encode()]
-    return _hash(iter([*own, *whose]))
+    parts: list[bytes | memoryview] = [data.tokens.data, data.offsets.data]
+    if data.users is not None:  # they decide about batches by user
+        parts += [data.users.data, "\n".join(data.names).encode()]
+    return _hash(iter(parts))
 
 
 def _named_bytes(tensors: Mapping[str, Tensor]) -> Iterator[bytes | memoryview]:

@@ -317,7 +317,7 @@ class _Told:
         now, read = time.perf_counter(), tokens - self.tokens
         mean, speed = (loss - self.loss) / max(read, 1), read / (now - self.at)
         self.tokens, self.loss, self.at = tokens, loss, now
-        measured = run.step.measured() if isinstance(run.step, Measures) else {}
+        measured: dict[str, float] = run.step.measured() if isinstance(run.step, Measures) else {}
         if run.directory is not None:
             line = {
                 "step": step,
