@@ -22,12 +22,12 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, linear
 
 from vestige import _validate
+from vestige.defences.linkable import read_linkable, users_of
 from vestige.defences.running_mean import RunningMeans
-from vestige.errors import TrainingError
 from vestige.models.protocols import LanguageModel
 from vestige.training.batches import Batch
 from vestige.training.precision import autocast
-from vestige.training.steps import descend, detached, no_step, read
+from vestige.training.steps import descend, detached, no_step
 
 HIDDEN = 1000
 
@@ -113,26 +113,16 @@ class Adversarial:
 
     def __call__(self, model: LanguageModel, batch: Batch, state: Any) -> tuple[Tensor, Any]:
         """One step of the discriminator; the model's gradient for its own."""
-        if batch.users is None:
-            raise TrainingError(
-                "The adversarial defence needs to know whose each document is",
-                remedy="Name the column with the users (--user), and batch by documents or users.",
-            )
+        users_of(batch)
         if not batch.tokens:
             return no_step(model, batch)
         with autocast(self.precision, batch.inputs.device):
-            reading = read(model, batch, state)
-        if reading.last is None:
-            raise TrainingError(
-                "The model does not show what its head reads, which the adversarial defence needs",
-                remedy="Take another defence, or an LSTM, Transformer, GPT-2, Llama or like model.",
-            )
-        last = reading.last.float()
-        self._improve(last.detach(), batch.users)
-        told = kl_from_uniform(self.discriminator.judge(last))
-        descend(model, reading.loss + self.weight * told, self.max_grad_norm)
+            found = read_linkable(model, batch, state)
+        self._improve(found.last.detach(), found.users)
+        told = kl_from_uniform(self.discriminator.judge(found.last))
+        descend(model, found.reading.loss + self.weight * told, self.max_grad_norm)
         self._means.add(kl_from_uniform=told.detach())
-        return reading.loss.detach(), detached(reading.state)
+        return found.reading.loss.detach(), detached(found.reading.state)
 
     def _improve(self, states: Tensor, users: Tensor) -> None:
         logits = self.discriminator(states)

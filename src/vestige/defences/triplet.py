@@ -20,13 +20,13 @@ from torch import Tensor
 from torch.nn.functional import pairwise_distance
 
 from vestige import _validate
+from vestige.defences.linkable import Linkable, read_linkable, users_of
 from vestige.defences.running_mean import RunningMeans
-from vestige.errors import TrainingError
 from vestige.models.protocols import LanguageModel, TwoParts
 from vestige.training.batches import Batch
 from vestige.training.precision import autocast
 from vestige.training.sequences import SequenceBatches
-from vestige.training.steps import descend, detached, last_hidden, no_step, read
+from vestige.training.steps import descend, detached, last_hidden, no_step
 
 Pairing = Literal["auxiliary", "in-batch"]
 
@@ -62,37 +62,29 @@ class Triplet:
 
     def __call__(self, model: LanguageModel, batch: Batch, state: Any) -> tuple[Tensor, Any]:
         """Put the gradient of both terms into `.grad`."""
-        if batch.users is None:
-            raise _nobodys()
+        users_of(batch)
         if not batch.tokens:
             return no_step(model, batch)
         with autocast(self.precision, batch.inputs.device):
-            reading = read(model, batch, state)
-            if reading.last is None:
-                raise TrainingError(
-                    "The model does not show what its head reads, which the triplet defence needs",
-                    remedy="Take another defence, or an LSTM, Transformer, GPT-2 or Llama.",
-                )
-            other, owners = self._others(model, reading.last, batch.users)
+            found = read_linkable(model, batch, state)
+            other, owners = self._others(model, found)
         rows = len(owners)
-        term = triplet_loss(
-            reading.last[:rows].float(), other.float(), batch.users[:rows] == owners
-        )
-        descend(model, reading.loss + self.weight * term, self.max_grad_norm)
-        self._means.add(triplet_loss=term.detach(), hidden_spread=reading.last.detach().std())
-        return reading.loss.detach(), detached(reading.state)
+        term = triplet_loss(found.last[:rows], other.float(), found.users[:rows] == owners)
+        descend(model, found.reading.loss + self.weight * term, self.max_grad_norm)
+        self._means.add(triplet_loss=term.detach(), hidden_spread=found.last.detach().std())
+        return found.reading.loss.detach(), detached(found.reading.state)
 
-    def _others(self, model: LanguageModel, last: Tensor, users: Tensor) -> tuple[Tensor, Tensor]:
+    def _others(self, model: LanguageModel, found: Linkable) -> tuple[Tensor, Tensor]:
         """What stands beside each row: hidden states (k, h) and their users (k,)."""
+        last, users = found.last, found.users
         if self.auxiliary is None:
             shift = int(torch.randint(1, max(2, len(last)), ()).item())
             return last.roll(shift, 0), users.roll(shift, 0)
         drawn = self.auxiliary.auxiliary(len(last))
-        if drawn.users is None:
-            raise _nobodys()
+        owners = users_of(drawn)
         assert isinstance(model, TwoParts)
         hidden, _ = model.body(drawn.inputs)  # the head is not asked: its product is half the cost
-        return last_hidden(hidden, drawn), drawn.users
+        return last_hidden(hidden, drawn), owners
 
     def measured(self) -> dict[str, float]:
         """The triplet term, and the hidden states' standard deviation: near 0 they collapsed."""
@@ -114,10 +106,3 @@ def triplet_loss(states: Tensor, others: Tensor, same_user: Tensor) -> Tensor:
     """
     distance = pairwise_distance(states, others)
     return torch.where(same_user, -distance, distance).mean()
-
-
-def _nobodys() -> TrainingError:
-    return TrainingError(
-        "The triplet defence needs to know whose each document is",
-        remedy="Name the column with the users (--user), and batch by documents or users.",
-    )
