@@ -161,3 +161,12 @@ def test_a_folder_without_vocabulary_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="holds no vocabulary") as caught:
         load_vocabulary(tmp_path / "nowhere")
     assert "nowhere" in str(caught.value)
+
+
+def test_words_to_keep_take_the_places_of_the_rarest() -> None:
+    corpus = Corpus.from_texts(["a a a b b c", "d"])
+    built = WordVocabulary.build(corpus, size=5, keep=["d e"])
+    assert built.words == ("<unk>", "<eos>", "a", "d", "e")
+    assert WordVocabulary.build(corpus, keep=["e"]).words[-1] == "e"
+    with pytest.raises(DataError, match=r"3 words must be kept.*room for 2"):
+        WordVocabulary.build(corpus, size=4, keep=["d e f"])

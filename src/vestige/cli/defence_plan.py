@@ -4,6 +4,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from statistics import fmean, median
 from typing import TYPE_CHECKING, Any
@@ -177,17 +178,7 @@ class PlannedDefence:
 
     def spent(self, steps: int) -> "PrivacySpent | None":
         """After so many steps, whatever interruptions lay between them."""
-        if self.budget is None:
-            return None
-        from vestige.defences.accounting import privacy_spent
-
-        assert self.defence.noise_multiplier is not None
-        return privacy_spent(
-            noise_multiplier=self.defence.noise_multiplier,
-            max_grad_norm=self.defence.max_grad_norm,
-            steps=steps,
-            **asdict(self.budget),
-        )
+        return None if self.budget is None else _spent(self.defence, self.budget, steps)
 
 
 @dataclass(frozen=True)
@@ -209,6 +200,19 @@ class DefendedTraining:
     def rows(self) -> list[dict[str, Any]]:
         """One row an evaluation."""
         return self.history.rows()
+
+
+@lru_cache(maxsize=8)  # it takes a second, and is asked before, after and for the record
+def _spent(defence: "Defence", budget: Budget, steps: int) -> "PrivacySpent":
+    from vestige.defences.accounting import privacy_spent
+
+    assert defence.noise_multiplier is not None
+    return privacy_spent(
+        noise_multiplier=defence.noise_multiplier,
+        max_grad_norm=defence.max_grad_norm,
+        steps=steps,
+        **asdict(budget),
+    )
 
 
 def _noise_tolerant(config: "TrainingConfig", given: Mapping[str, Any]) -> "TrainingConfig":

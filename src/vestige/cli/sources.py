@@ -5,20 +5,18 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from vestige.data.corpus import Corpus
+    from vestige.data.manifest import Manifest
 
 CORPUS, MANIFEST = "corpus.jsonl", "manifest.json"
 """The files in a directory of `vestige plant`."""
 
 
-def planted_places(source: str, documents: int) -> tuple[int, ...]:
-    """Where the canaries' copies stand in a planted directory, below `documents`; else nowhere."""
+def planting(source: str) -> "Manifest | None":
+    """The manifest of a planted directory; None where DATA is anything else."""
     from vestige.data.manifest import Manifest
 
     file = Path(source) / MANIFEST
-    if not file.is_file():
-        return ()
-    places = (place for own in Manifest.load(file).positions for place in own)
-    return tuple(sorted(place for place in places if place < documents))
+    return Manifest.load(file) if file.is_file() else None
 
 
 def read_source(

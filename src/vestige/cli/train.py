@@ -1,9 +1,6 @@
 """`vestige train`: a language model from text, or a model that has read more of it."""
 
 import math
-import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,8 +15,9 @@ from vestige.cli.defence_plan import (
     clip_advice,
     show_epsilon,
 )
-from vestige.cli.sources import planted_places, read_source
+from vestige.cli.sources import planting, read_source
 from vestige.cli.terminal import progress, say, show_json
+from vestige.cli.training_directory import DATA, check_out, claimed
 from vestige.cli.training_plan import Architecture, Tokenizer, Wanted, prepare
 
 if TYPE_CHECKING:
@@ -29,8 +27,7 @@ if TYPE_CHECKING:
     from vestige.training.config import TrainingConfig
     from vestige.training.history import StopAtPerplexity
 
-RUN, DATA = "run", "data"
-IDENTITY, CHECKPOINT, LOG = "training.json", "checkpoint.safetensors", "log.jsonl"
+RUN, LOG = "run", "log.jsonl"
 TRAINING, MODEL = "Training", "Model"
 
 
@@ -207,13 +204,14 @@ def command(
     )
     asked.check()
     stop = _stop(stop_at_perplexity, validated=validation is not None or hold_out > 0)
-    _check_out(out, resume)
+    check_out(out, resume)
     whole = corpus = read_source(data, format=format, text=text, user=user, limit=limit)
     held = None if validation is None else read_source(validation, text=text)
+    planted = planting(data)
     if held is None:
         # A canary is learnt as often as its manifest says.
-        keep = planted_places(data, len(whole))
-        corpus, held = whole.split(hold_out, seed=seed, keep=keep)
+        places = [place for place in (planted.places if planted else ()) if place < len(whole)]
+        corpus, held = whole.split(hold_out, seed=seed, keep=places)
     wanted = Wanted(
         start=start,
         preset=preset,
@@ -236,6 +234,7 @@ def command(
             "checkpoint_every": checkpoint_every,
             "evaluate_every": evaluate_every,
         },
+        keep=tuple(canary.phrase for canary in planted.canaries) if planted else (),
     )
     model, config = prepare(wanted, whole)
     config = asked.suited(config, batching, wanted.training)
@@ -246,31 +245,6 @@ def command(
         show_json(summary)
     else:
         _report(summary, out, len(model.vocabulary), stop)
-
-
-def _check_out(out: Path, resume: bool) -> None:
-    """Refuse a directory that is not ours, before anything is read or written."""
-    from vestige.errors import RunError
-
-    if out.exists() and not resume:
-        raise RunError(
-            f"{out} exists already, and a training is never overwritten",
-            remedy="Go on with it (--resume), choose another --out, or remove it first.",
-        )
-    if out.exists() and not out.is_dir():
-        raise RunError(f"{out} is a file", remedy="Give the directory of the training.")
-    if _holds_something_else(out):
-        raise RunError(
-            f"{out} holds something, but no training to resume",
-            remedy="Give the --out of the interrupted training, or a new directory.",
-        )
-
-
-def _holds_something_else(out: Path) -> bool:
-    if not out.is_dir() or (out / IDENTITY).is_file():
-        return False
-    # Encoding comes before the training says what it is.
-    return any(entry.name != DATA for entry in out.iterdir())
 
 
 def _run(
@@ -327,7 +301,7 @@ def _train(
     from vestige import results
     from vestige.training.loop import train
 
-    with _claimed(out):
+    with claimed(out):
         encoded = _encode(corpus, model, out / DATA / "training")
         other = _encode(held, model, out / DATA / "validation") if len(held) else None
         planned = asked.defence(encoded, config)
@@ -370,18 +344,6 @@ def _encode(corpus: "Corpus", model: "LanguageModel", directory: Path) -> "Encod
         return encode(
             corpus, model.vocabulary, directory, progress=lambda done: bar(done, len(corpus))
         )
-
-
-@contextmanager
-def _claimed(out: Path) -> Iterator[None]:
-    """A training that could not begin leaves nothing behind where nothing was."""
-    was_there = out.exists()
-    try:
-        yield
-    except Exception:
-        if not was_there and not (out / CHECKPOINT).exists():
-            shutil.rmtree(out, ignore_errors=True)
-        raise
 
 
 def _report(

@@ -24,6 +24,7 @@ class Wanted:
         start: the model to continue.
         shape: settings of the network by name.
         training: settings of `TrainingConfig` by name.
+        keep: texts whose words a fresh vocabulary must have, such as canaries.
     """
 
     start: str | None
@@ -38,6 +39,7 @@ class Wanted:
     device: str
     shape: dict[str, Any] = field(default_factory=dict)
     training: dict[str, Any] = field(default_factory=dict)
+    keep: tuple[str, ...] = ()
 
 
 def prepare(wanted: Wanted, corpus: "Corpus") -> "tuple[LanguageModel, TrainingConfig]":
@@ -121,7 +123,9 @@ def _learn(wanted: Wanted, usual: int | None, corpus: "Corpus") -> "Vocabulary":
     from vestige.data.vocabulary import WordVocabulary
 
     size = wanted.vocab_size or usual
-    return WordVocabulary.build(corpus, size=size, tokenise=wanted.tokenizer or "whitespace")
+    return WordVocabulary.build(
+        corpus, size=size, tokenise=wanted.tokenizer or "whitespace", keep=wanted.keep
+    )
 
 
 def _continued(wanted: Wanted, start: str) -> "LanguageModel":

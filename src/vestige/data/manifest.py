@@ -49,6 +49,11 @@ class Manifest:
         """The seal: SHA-256 (hex) over the canonical content."""
         return _seal(self._content())
 
+    @property
+    def places(self) -> tuple[int, ...]:
+        """Where any canary's copies stand in the planted corpus, in order."""
+        return tuple(sorted(place for own in self.positions for place in own))
+
     def save(self, path: Path) -> None:
         """Write the sealed record as JSON, whole or not at all."""
         content = self._content()

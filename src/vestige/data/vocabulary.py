@@ -8,7 +8,7 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -116,6 +116,7 @@ class WordVocabulary:
         min_count: int = 1,
         lowercase: bool = False,
         tokenise: Tokenise = "whitespace",
+        keep: Iterable[str] = (),
     ) -> Self:
         """The commonest words of a corpus; equal counts stand in alphabetical order.
 
@@ -125,10 +126,11 @@ class WordVocabulary:
             min_count: words seen less often are left out.
             lowercase: count in lower case.
             tokenise: "whitespace" or "words", see the class.
+            keep: texts whose words are kept however rare they are, in place of the rarest others.
 
         Raises:
             ValueError: size below 3 or min_count below 1.
-            DataError: no word is left.
+            DataError: no word is left, or `keep` has more words than `size` has room for.
         """
         _validate.at_least(3, size=3 if size is None else size)
         _validate.at_least(1, min_count=min_count)
@@ -146,8 +148,17 @@ class WordVocabulary:
                 f"no word of the corpus ({len(corpus)} documents) occurs {min_count} times",
                 remedy="Give a corpus with more text, or a smaller min_count.",
             )
-        room = None if size is None else size - 2
-        return cls((UNK, EOS, *ranked[:room]), lowercase, tokenise)
+        kept = {word for text in keep for word in split(text)} - {UNK, EOS}
+        if size is not None and len(kept) > size - 2:
+            raise DataError(
+                f"{len(kept)} words must be kept, where a vocabulary of {size} has room for "
+                f"{size - 2}",
+                remedy="Give a larger vocabulary, or fewer canaries.",
+            )
+        room = None if size is None else size - 2 - len(kept)
+        others = [word for word in ranked if word not in kept][:room]
+        words = sorted([*others, *kept], key=lambda word: (-counts[word], word))
+        return cls((UNK, EOS, *words), lowercase, tokenise)
 
     @property
     def eos_id(self) -> int:

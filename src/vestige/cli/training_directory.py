@@ -1,0 +1,45 @@
+"""The directory of `vestige train`: whose it is before the first step, and after a failure."""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+DATA, IDENTITY, CHECKPOINT = "data", "training.json", "checkpoint.safetensors"
+
+
+def check_out(out: Path, resume: bool) -> None:
+    """Refuse a directory that is not ours, before anything is read or written."""
+    from vestige.errors import RunError
+
+    if out.exists() and not resume:
+        raise RunError(
+            f"{out} exists already, and a training is never overwritten",
+            remedy="Go on with it (--resume), choose another --out, or remove it first.",
+        )
+    if out.exists() and not out.is_dir():
+        raise RunError(f"{out} is a file", remedy="Give the directory of the training.")
+    if _holds_something_else(out):
+        raise RunError(
+            f"{out} holds something, but no training to resume",
+            remedy="Give the --out of the interrupted training, or a new directory.",
+        )
+
+
+def _holds_something_else(out: Path) -> bool:
+    if not out.is_dir() or (out / IDENTITY).is_file():
+        return False
+    # Encoding comes before the training says what it is.
+    return any(entry.name != DATA for entry in out.iterdir())
+
+
+@contextmanager
+def claimed(out: Path) -> Iterator[None]:
+    """A training that could not begin leaves nothing behind where nothing was."""
+    was_there = out.exists()
+    try:
+        yield
+    except Exception:
+        if not was_there and not (out / CHECKPOINT).exists():
+            shutil.rmtree(out, ignore_errors=True)
+        raise
