@@ -77,6 +77,13 @@ _NOISE = Defence(name="dp-sgd", noise_multiplier=0.01, max_grad_norm=0.5)
 METHODS = (
     Method(name="unmitigated", batching="users"),
     Method(name="unmitigated, mixed", batching="documents", control="unmitigated, mixed"),
+    Method(
+        name="unmitigated, SGD",
+        batching="documents",
+        optimizer="sgd",
+        learning_rate=10.0,  # a sequence has about half of the 32 tokens that dp divides by
+        control="unmitigated, SGD",
+    ),
     Method(name="dropout 0.5", batching="users", dropout=0.5),
     Method(
         name="dp",
@@ -84,7 +91,7 @@ METHODS = (
         defence=_NOISE,
         optimizer="sgd",
         learning_rate=20.0,
-        control="unmitigated, mixed",
+        control="unmitigated, SGD",
     ),
     Method(name="adversarial", batching="users", defence=_ADVERSARIAL),
     Method(name="triplet", batching="users", defence=_TRIPLET),
