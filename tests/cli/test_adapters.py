@@ -53,3 +53,30 @@ def test_a_whole_fine_tune_is_a_hugging_face_folder(shell, workspace, base, tmp_
     )  # fmt: skip
     assert ranked.exit_code == 0, (ranked.stderr, ranked.exception)
     assert json.loads(ranked.stdout)["rank_lower"] >= 0
+
+
+def test_an_adapter_is_trained_in_private(shell, workspace, base, tmp_path):
+    words = ["--from", base, "--lora-rank", 2, "--sequence-length", 8, "--epochs", 1]
+    words += ["--defence", "dp-sgd", "--noise-multiplier", 1, "--accountant", "gdp"]
+    words += ["--batch-size", 20, "--out", tmp_path / "private"]
+    done = shell("train", workspace / "corpus.txt", *words)
+    assert done.exit_code == 0, (done.stderr, done.exception)
+    assert (tmp_path / "private" / "model" / "adapter_config.json").is_file()
+    assert results.load(tmp_path / "private" / "run").summary["epsilon"] > 0
+    assert "Hardly a gradient was clipped: --clip 0." in done.stderr
+
+
+def test_a_text_longer_than_the_model_reads_is_refused(shell, workspace, base, tmp_path):
+    words = ["--from", base, "--sequence-length", 65, "--out", tmp_path / "new"]
+    done = shell("train", workspace / "corpus.txt", *words)
+    assert done.exit_code == 2
+    assert "--sequence-length must be at most 64" in done.stderr
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_window_is_no_longer_than_the_model_reads(shell, workspace, base, tmp_path):
+    done = shell(
+        "train", workspace / "corpus.txt", "--from", base, "--epochs", 1, "--out", tmp_path / "new"
+    )
+    assert done.exit_code == 0, (done.stderr, done.exception)
+    assert results.load(tmp_path / "new" / "run").run["configuration"]["sequence_length"] == 64

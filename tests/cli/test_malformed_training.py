@@ -117,6 +117,11 @@ CASES = {
     ),
     "look after no steps": (f"{NEW} --evaluate-every 0", "--evaluate-every", "equal to 1"),
     "learning rate infinite": (f"{NEW} --learning-rate inf", "learning_rate", "finite"),
+    "longer than a transformer reads": (
+        f"{NEW} --architecture transformer --hidden-size 12 --sequence-length 999",
+        "--sequence-length",
+        "at most 256",
+    ),
     # a training that is another one
     "resume with other noise": (
         f"{LETTERS} --out D/dp --resume {NOISY} --noise-multiplier 2",

@@ -56,7 +56,14 @@ def prepare(wanted: Wanted, corpus: "Corpus") -> "tuple[LanguageModel, TrainingC
     else:
         model = _continued(wanted, wanted.start)
         config = _gentle(model) if wanted.preset is None else _plan(wanted).training
-    return model, replace(config, seed=wanted.seed, **_given(wanted.training))
+    config = replace(config, seed=wanted.seed, **_given(wanted.training))
+    longest: int | None = getattr(model, "longest", None)  # a transformer's
+    if longest is not None and config.sequence_length > longest:
+        raise ValueError(
+            f"--sequence-length must be at most {longest}, all that the model reads at once, got "
+            f"{config.sequence_length}"
+        )
+    return model, config
 
 
 def _check(wanted: Wanted) -> None:
@@ -157,7 +164,7 @@ def _gentle(model: "LanguageModel") -> "TrainingConfig":
         seed=0,
         epochs=3,
         batch_size=8,
-        sequence_length=128,
+        sequence_length=min(128, model.longest or 128),
         learning_rate=1e-3 if model.adapted else 5e-5,
         schedule="cosine",
         max_grad_norm=1.0,

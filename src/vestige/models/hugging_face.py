@@ -112,8 +112,19 @@ class HuggingFaceLanguageModel(LanguageModel):
         """Whether this is an adapter on a base rather than a whole model."""
         return hasattr(self.network, "peft_config")
 
+    @property
+    def longest(self) -> int | None:
+        """Tokens that the model reads at most, the beginning of a text counted; None: any."""
+        limit: int | None = getattr(self.settings, "max_position_embeddings", None)
+        return limit
+
     def forward(self, tokens: Tensor, state: None = None) -> tuple[Tensor, None]:
-        """Logits (b, t, v) after each of the tokens (b, t)."""
+        """Logits (b, t, v) after each of the tokens (b, t).
+
+        Raises:
+            ValueError: t is larger than `longest`.
+        """
+        self._check_length(tokens.shape[1])
         # Every row has positions of its own, so that gradients can be told apart.
         position = torch.arange(tokens.shape[1], device=tokens.device).repeat(len(tokens), 1)
         placed = {"position_ids": position} if self._takes_positions else {}
@@ -121,6 +132,7 @@ class HuggingFaceLanguageModel(LanguageModel):
 
     def body(self, tokens: Tensor, state: None = None) -> tuple[Tensor, None]:
         """The last hidden vectors, (b, t, h), after each of the tokens (b, t)."""
+        self._check_length(tokens.shape[1])
         return self._body()(input_ids=tokens, use_cache=False).last_hidden_state, None
 
     def predict(self, hidden: Tensor) -> Tensor:
@@ -148,12 +160,7 @@ class HuggingFaceLanguageModel(LanguageModel):
         """
         if self.training:
             raise ValueError("the model must be in evaluation mode, got training: call eval()")
-        limit = getattr(self.settings, "max_position_embeddings", None)
-        if limit is not None and state.length >= limit:
-            raise ValueError(
-                f"a text must have at most {limit} tokens (its beginning counts as one), "
-                f"got {state.length + 1}"
-            )
+        self._check_length(state.length + 1)
         if len(tokens) == 0:  # transformers cannot reshape a batch without rows
             return CacheState(state.layers, state.output, state.length + 1)
         cache = DynamicCache()
@@ -171,6 +178,13 @@ class HuggingFaceLanguageModel(LanguageModel):
             return state.output.float()
         output: Tensor = self._head()(state.output)
         return output.float()
+
+    def _check_length(self, tokens: int) -> None:
+        if self.longest is not None and tokens > self.longest:
+            raise ValueError(
+                f"a text must have at most {self.longest} tokens (its beginning counts as one), "
+                f"got {tokens}"
+            )
 
     def _plain(self) -> Any:
         network: Any = self.network

@@ -118,6 +118,11 @@ class CausalTransformer(LanguageModel):
     def device(self) -> torch.device:
         return self.head.weight.device
 
+    @property
+    def longest(self) -> int:
+        """Tokens that the model reads at most, the beginning of a text counted."""
+        return self.config.max_length
+
     def forward(self, tokens: Tensor, state: None = None) -> tuple[Tensor, None]:
         """Logits (b, t, v) after each of the tokens (b, t), which begin at position 0.
 
