@@ -21,6 +21,9 @@ COIN_FLIP = "coin-flip"
 DELTA = 1e-5
 """Of the measured ε of a training that claims none."""
 
+PIECE = 64
+"""Tokens of the test text that are read at once, where a model reads so many."""
+
 PARTS = 3
 """Of the work on a training: the canaries' exposure, their completion, and the rest."""
 
@@ -100,7 +103,8 @@ def _measured(
             f"Measured ε of {one.name} speaks of {audit.unit} and does not test its claim, which "
             f"is for each {claim.unit}."
         )
-    scores = None if test is None else score_documents(one.model, test)
+    length = min(PIECE, getattr(one.model, "longest", None) or PIECE)
+    scores = None if test is None else score_documents(one.model, test, sequence_length=length)
     bar(1.0)
     if not one.summary:
         notes.append(f"Cost of {one.name}: {one.path} has no run/summary.json of a training.")
