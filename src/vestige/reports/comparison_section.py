@@ -344,7 +344,8 @@ def _with_ends(row: Row, key: str, form: str) -> str:
 def _rate(row: Row, key: str) -> str:
     if not row[f"{key}_trials"]:
         return ""
-    ends = f"{100 * row[f'{key}_low']:.0f} to {100 * row[f'{key}_high']:.0f} %"
+    # two digits: an upper end of 0.4 % is not 0
+    ends = f"{100 * row[f'{key}_low']:.2g} to {100 * row[f'{key}_high']:.2g} %"
     return f"{row[f'{key}_completed']} of {row[f'{key}_trials']} ({ends})"
 
 
