@@ -344,9 +344,13 @@ def _with_ends(row: Row, key: str, form: str) -> str:
 def _rate(row: Row, key: str) -> str:
     if not row[f"{key}_trials"]:
         return ""
-    # two digits: an upper end of 0.4 % is not 0
-    ends = f"{100 * row[f'{key}_low']:.2g} to {100 * row[f'{key}_high']:.2g} %"
-    return f"{row[f'{key}_completed']} of {row[f'{key}_trials']} ({ends})"
+    low, high = (_percent(row[f"{key}_{end}"]) for end in ("low", "high"))
+    return f"{row[f'{key}_completed']} of {row[f'{key}_trials']} ({low} to {high} %)"
+
+
+def _percent(share: float) -> str:
+    """Whole percents, or two digits below ten: an upper end of 0.4 % is not nothing."""
+    return f"{100 * share:.0f}" if share >= 0.1 else f"{100 * share:.2g}"
 
 
 def _number(value: float | None, form: str) -> str:
