@@ -83,7 +83,7 @@ def test_a_sample_at_its_ceiling_asks_for_the_fit():
     found = result(canary(1, 10.0, fit=45.0), canary(1, 3.0))
     assert found.estimate == "fit"
     assert "1 of 2 planted canaries are likelier" in found.why
-    assert "1 of them beyond the 40.0 bits" in found.why
+    assert "1 of them past the 40.0 bits" in found.why
     assert "bits or more" in found.verdict
     assert found.summary()["at_ceiling_planted"] == 1
 

@@ -102,11 +102,14 @@ def test_a_method_is_set_against_the_undefended_one_in_its_own_batches(made: Pat
     def means(name: str) -> dict[tuple[float, int], float]:
         return {(r["level"], r["copies"]): r["exposure"] for r in rows if r["training"] == name}
 
-    mixed = means("unmitigated, mixed")
-    for row in rows:
-        if row["training"] == "dp":
-            key = (row["level"], row["copies"])
-            assert row["against_control"] == pytest.approx(row["exposure"] - mixed[key])
+    controls = {"dp": "unmitigated, SGD", "triplet, in-batch": "unmitigated, mixed"}
+    for name, control in controls.items():
+        undefended, own = means(control), means(name)
+        against = {
+            (r["level"], r["copies"]): r["against_control"] for r in rows if r["training"] == name
+        }
+        for key, value in own.items():
+            assert against[key] == pytest.approx(value - undefended[key])
     assert all(r["against_control"] is None for r in rows if r["training"] == "unmitigated")
 
 

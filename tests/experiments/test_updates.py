@@ -112,4 +112,5 @@ def test_private_updates_spend_what_was_asked(made: Path) -> None:
     assert none["epsilon"] is None
     for row in private:
         assert 0.95 * row["asked_epsilon"] < row["epsilon"] <= row["asked_epsilon"]
-        assert row["perplexity"] > none["perplexity"]
+        assert row["steps"] > 0
+    assert private[0]["noise_multiplier"] > private[1]["noise_multiplier"]
