@@ -180,7 +180,7 @@ def parts_of(config: Config) -> dict[str, Part]:
             "Student's t over seeds. `shuffled` is the canary's words in another order: what is "
             "above it is memory of the sequence. `against control` is the difference to the "
             "undefended training in the same kind of batches, paired by seed. `presentations` are "
-            "how often a canary of one copy was read. The chart is figure2.svg.",
+            "how often the canary was read. The chart is figure2.svg.",
             folder="trainings",
             settings=config,
             plan=plans["figure2"],
