@@ -26,7 +26,10 @@ from vestige.errors import RunError
 
 FORMAT = 1
 _FILES = ("run.json", "summary.json", "rows.parquet")
-_RECORDED = ("vestige", "torch", "numpy", "transformers", "tokenizers", "peft", "pyarrow")
+_RECORDED = (
+    *("vestige", "torch", "numpy", "scipy", "transformers", "tokenizers", "peft", "pyarrow"),
+    *("opacus", "dp-accounting", "scikit-learn"),
+)
 
 
 class Result(Protocol):
