@@ -291,7 +291,7 @@ def exposure_chart(rows: Sequence[Mapping[str, Any]]) -> str:
     ]
     base = alt.Chart(alt.InlineData(values=values))
     x = alt.X("copies:Q", title="copies", scale=alt.Scale(type="symlog"))
-    color = alt.Color("training:N", title=None)
+    color = alt.Color("training:N", title=None, legend=alt.Legend(labelLimit=300))
     lines = base.mark_line(point=True).encode(
         x=x, y=alt.Y("exposure:Q", title="exposure in bits"), color=color
     )
