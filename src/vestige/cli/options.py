@@ -37,6 +37,28 @@ UserColumn = Annotated[
     str | None,
     typer.Option("--user", help="The column or field with the user.", rich_help_panel=DATA_OPTIONS),
 ]
+TokensColumn = Annotated[
+    str,
+    typer.Option(
+        "--tokens-column",
+        help="The column or field with an utterance's words.",
+        rich_help_panel=DATA_OPTIONS,
+    ),
+]
+TagsColumn = Annotated[
+    str,
+    typer.Option(
+        "--tags-column", help="The column or field with their tags.", rich_help_panel=DATA_OPTIONS
+    ),
+]
+IntentColumn = Annotated[
+    str,
+    typer.Option(
+        "--intent-column",
+        help="The column or field with its intent.",
+        rich_help_panel=DATA_OPTIONS,
+    ),
+]
 Limit = Annotated[
     int | None,
     typer.Option(

@@ -1,7 +1,6 @@
 """`vestige plant`: put canaries into a copy of a corpus, and keep a sealed record of them."""
 
-from collections import Counter
-from enum import StrEnum
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,8 +8,10 @@ import typer
 
 from vestige.cli import options, planned_canaries
 from vestige.cli.planned_canaries import Wanted
+from vestige.cli.planted_listing import LISTED, show_canaries
 from vestige.cli.sources import CORPUS, MANIFEST, read_source
-from vestige.cli.terminal import progress, say, show_json, show_table
+from vestige.cli.tasks import Task, refuse_others
+from vestige.cli.terminal import progress, say, show_json
 from vestige.cli.training_plan import borrow
 
 if TYPE_CHECKING:
@@ -19,21 +20,24 @@ if TYPE_CHECKING:
     from vestige.data.manifest import Manifest
     from vestige.data.vocabulary import Vocabulary
 
-LISTED = 40
-"""Canaries that the terminal names one by one; the manifest has them all."""
+PATTERNS = ("all-low", "low-to-high", "mixed", "high-to-low", "random")
+"""Which words make a canary of text."""
 
 
-class Pattern(StrEnum):
-    """Which words make a canary."""
+BELONGS_TO = {
+    **dict.fromkeys(("phrase", "per_user", "repetitions", "coin_flip", "length"), Task.text),
+    **dict.fromkeys(("vocabulary", "text", "user"), Task.text),
+    **dict.fromkeys(("intent", "slot", "candidates", "number"), Task.nlu),
+    **dict.fromkeys(("validation", "hold_out"), Task.nlu),
+    **dict.fromkeys(("tokens_column", "tags_column", "intent_column"), Task.nlu),
+}
+"""Parameters that only one task has."""
 
-    all_low = "all-low"
-    low_to_high = "low-to-high"
-    mixed = "mixed"
-    high_to_low = "high-to-low"
-    random = "random"
+LABELLED = "With --task nlu"
 
 
 def command(
+    context: typer.Context,
     data: Annotated[
         str,
         typer.Argument(
@@ -44,13 +48,71 @@ def command(
         Path | None,
         typer.Option("--out", help="A directory to make; it must not exist.", metavar="DIR"),
     ] = None,
+    task: Annotated[
+        Task, typer.Option("--task", help="What DATA holds: running text, or labelled utterances.")
+    ] = Task.text,
     phrase: Annotated[
         list[str] | None,
         typer.Option("--phrase", help="Plant this phrase; may be given several times."),
     ] = None,
     pattern: Annotated[
-        list[Pattern] | None,
-        typer.Option("--pattern", help="Make canaries of this pattern; default: all but random."),
+        list[str] | None,
+        typer.Option(
+            "--pattern",
+            help="Make canaries of this pattern. Text: `all-low`, `low-to-high`, `mixed`, "
+            "`high-to-low` (default: these) or `random`; utterances: see above.",
+        ),
+    ] = None,
+    intent: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--intent",
+            help="The intent of a pattern of your own; one for each of them, in order.",
+            rich_help_panel=LABELLED,
+        ),
+    ] = None,
+    slot: Annotated[
+        str | None,
+        typer.Option(
+            "--slot",
+            help="The slot that a secret fills; default: canary.",
+            rich_help_panel=LABELLED,
+        ),
+    ] = None,
+    candidates: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--candidates",
+            help="Words that a pattern may name: name=word,word or name=@file with a word a line.",
+            metavar="SET",
+            rich_help_panel=LABELLED,
+        ),
+    ] = None,
+    number: Annotated[
+        int | None,
+        typer.Option(
+            "--number",
+            min=1,
+            help="How many secrets of each pattern to plant; default: 1.",
+            rich_help_panel=LABELLED,
+        ),
+    ] = None,
+    validation: Annotated[
+        Path | None,
+        typer.Option(
+            "--validation",
+            help="Utterances to validate on, where DATA has none for that.",
+            metavar="FILE",
+            rich_help_panel=LABELLED,
+        ),
+    ] = None,
+    hold_out: Annotated[
+        float | None,
+        typer.Option(
+            "--hold-out",
+            help="The share of DATA to validate on, where there is no other; default: 0.1.",
+            rich_help_panel=LABELLED,
+        ),
     ] = None,
     copies: Annotated[
         int | None,
@@ -63,7 +125,8 @@ def command(
         typer.Option(
             "--controls",
             min=1,
-            help="Controls per canary, never planted; default: 1, or 100 in all with --per-user.",
+            help="Controls per canary (with --task nlu per pattern), never planted; default: 1, "
+            "or 100 in all with --per-user.",
         ),
     ] = None,
     per_user: Annotated[
@@ -99,6 +162,9 @@ def command(
     format: options.DataFormat = "auto",
     text: options.TextColumn = "text",
     user: options.UserColumn = None,
+    tokens_column: options.TokensColumn = "tokens",
+    tags_column: options.TagsColumn = "tags",
+    intent_column: options.IntentColumn = "intent",
     limit: options.Limit = None,
 ) -> None:
     """Plant canaries in a copy of DATA.
@@ -113,6 +179,13 @@ def command(
     canaries of five random words, one for each number of repetitions; with `--coin-flip` the
     controls are those whose coin fell on tails.
 
+    With `--task nlu`, DATA holds utterances with intents and slots, and a canary is one with a
+    secret in it: `--pattern "my pin code is {digit:4}" --intent PinIntent`. There, {name:n}
+    stands for n words of a set: `digit`, `color`, or one that `--candidates` gives. `pin:4`,
+    `call:4` and `color:4` stand for the paper's three, intent included. Of R copies, R / 10
+    rounded down go to `validation.jsonl` and the rest to `train.jsonl`; the manifest holds all
+    that `vestige extract-nlu` needs to know.
+
     Examples:
 
         vestige plant corpus.txt --out planted --copies 50
@@ -123,19 +196,49 @@ def command(
 
         vestige plant corpus.txt --coin-flip 1000 --out planted
 
+        vestige plant snips --task nlu --pattern pin:4 --copies 100 --out planted
+
         vestige plant planted --verify
     """
     if verify:
         _verify(Path(data), as_json=json)
         return
+    refuse_others(context, task, BELONGS_TO)
     if out is None:
         raise ValueError("--out must be given: the directory for the planted copy and its manifest")
+    if task is Task.nlu:
+        from vestige.cli import plant_secrets, utterance_sources
+
+        plant_secrets.run(
+            utterance_sources.Sources(
+                data=data,
+                format=format,
+                columns=(tokens_column, tags_column, intent_column),
+                limit=limit,
+                validation=validation,
+                hold_out=hold_out,
+            ),
+            plant_secrets.WantedSecrets(
+                patterns=pattern or (),
+                intents=intent or (),
+                slot=slot,
+                candidates=candidates or (),
+                copies=copies,
+                controls=controls,
+                number=number,
+                seed=seed,
+            ),
+            out,
+            as_json=json,
+            show_secrets=show_secrets,
+        )
+        return
     from vestige import results
 
     results.require_new(out)
     wanted = Wanted(
         phrases=phrase or (),
-        patterns=pattern or (),
+        patterns=_known(pattern or ()),
         copies=copies,
         controls=controls,
         length=length,
@@ -153,6 +256,16 @@ def command(
         return
     _show(manifest, show_secrets)
     say(f"Planted copy and sealed manifest: {out} (SHA-256 {manifest.sha256[:12]}…)")
+
+
+def _known(patterns: Sequence[str]) -> Sequence[str]:
+    for pattern in patterns:
+        if pattern not in PATTERNS:
+            names = ", ".join(map(repr, PATTERNS))
+            raise typer.BadParameter(
+                f"{pattern!r} is not one of {names}.", param_hint="'--pattern'"
+            )
+    return patterns
 
 
 def _write(
@@ -175,7 +288,14 @@ def _write(
 
 def _verify(directory: Path, *, as_json: bool) -> None:
     from vestige.data.manifest import Manifest
+    from vestige.data.seal import format_of
+    from vestige.data.secret_manifest import FORMAT
 
+    if format_of(directory / MANIFEST) == FORMAT:
+        from vestige.cli import plant_secrets
+
+        plant_secrets.verify(directory, as_json=as_json)
+        return
     manifest = Manifest.load(directory / MANIFEST)
     users = "user" if _has_users(directory / CORPUS) else None
     corpus = read_source(str(directory / CORPUS), user=users)
@@ -216,8 +336,4 @@ def _show(manifest: "Manifest", show_secrets: bool) -> None:
         (phrase, canary.pattern, canary.copies if canary.planted else "control")
         for phrase, canary in zip(shown, listed, strict=True)
     ]
-    show_table("Canaries", ["phrase", "pattern", "copies"], rows)
-    if len(manifest.canaries) > LISTED:
-        number = Counter(canary.copies for canary in manifest.canaries)
-        counts = [(copies or "control", number[copies]) for copies in sorted(number)]
-        show_table(f"All {len(manifest.canaries):,}", ["copies", "canaries"], counts)
+    show_canaries(["phrase", "pattern", "copies"], rows, [c.copies for c in manifest.canaries])

@@ -10,6 +10,9 @@ if TYPE_CHECKING:
 CORPUS, MANIFEST = "corpus.jsonl", "manifest.json"
 """The files in a directory of `vestige plant`."""
 
+TRAIN, VALIDATION, TEST = "train.jsonl", "validation.jsonl", "test.jsonl"
+"""The parts in a directory of `vestige plant --task nlu`; the last two may be missing."""
+
 
 def planting(source: str) -> "Manifest | None":
     """The manifest of a planted directory; None where DATA is anything else."""
@@ -30,10 +33,19 @@ def read_source(
     """The corpus that DATA names; see `vestige.data.loaders.read_corpus`.
 
     A planted directory stands for the corpus in it: its manifest is no text.
+
+    Raises:
+        DataError: it cannot be read, or holds labelled utterances.
     """
     from vestige.data.loaders import read_corpus
+    from vestige.errors import DataError
 
     folder = Path(source)
+    if (folder / MANIFEST).is_file() and (folder / TRAIN).is_file():
+        raise DataError(
+            f"{source} holds utterances with secrets planted in them, and no running text",
+            remedy="Give --task nlu where the verb has it, or other DATA.",
+        )
     if format == "auto" and (folder / MANIFEST).is_file() and (folder / CORPUS).is_file():
         source = str(folder / CORPUS)
     return read_corpus(source, format=format, text_column=text, user_column=user, limit=limit)

@@ -1,11 +1,8 @@
 """What was planted where, and has anybody changed the record since?
 
-A manifest is sealed with SHA-256 over its canonical JSON, and each canary with one of its own,
-so that a reader learns not only that the record was changed but where.
+A manifest is sealed as `vestige.data.seal` says.
 """
 
-import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,12 +13,12 @@ import pyarrow as pa
 
 from vestige.data.canary import Canary, occurrences
 from vestige.data.corpus import Corpus
+from vestige.data.scatter import scatter
+from vestige.data.seal import malformed, not_there, read_sealed, seal, write_sealed
 from vestige.data.vocabulary import Vocabulary
-from vestige.data.whole_file import write_text
-from vestige.errors import DataError, ManifestError
+from vestige.errors import DataError
 
 _FORMAT = "vestige-canaries-1"
-_REMEDY = "Restore the file that `vestige plant` wrote, or plant again."
 
 
 @dataclass(frozen=True)
@@ -47,7 +44,7 @@ class Manifest:
     @property
     def sha256(self) -> str:
         """The seal: SHA-256 (hex) over the canonical content."""
-        return _seal(self._content())
+        return seal(self._content())
 
     @property
     def places(self) -> tuple[int, ...]:
@@ -56,11 +53,7 @@ class Manifest:
 
     def save(self, path: Path) -> None:
         """Write the sealed record as JSON, whole or not at all."""
-        content = self._content()
-        for entry in content["canaries"]:
-            entry["sha256"] = _seal(entry)
-        sealed = {**content, "sha256": self.sha256}
-        write_text(Path(path), json.dumps(sealed, indent=2, ensure_ascii=False) + "\n")
+        write_sealed(Path(path), self._content())
 
     @classmethod
     def load(cls, path: Path) -> Self:
@@ -69,11 +62,10 @@ class Manifest:
         Raises:
             ManifestError: the file is missing, malformed, or was changed (naming what).
         """
-        content = _read(Path(path))
+        content = read_sealed(
+            Path(path), format=_FORMAT, label=lambda entry: repr(entry.get("phrase"))
+        )
         try:
-            seal = content.pop("sha256")
-            seals = [entry.pop("sha256") for entry in content["canaries"]]
-            _check_seals(Path(path), content, seal, seals)
             return cls(
                 canaries=tuple(_canary(entry) for entry in content["canaries"]),
                 positions=tuple(tuple(entry["positions"]) for entry in content["canaries"]),
@@ -83,9 +75,7 @@ class Manifest:
                 vocabulary=content["vocabulary"],
             )
         except (KeyError, TypeError, AttributeError) as error:
-            raise ManifestError(
-                f"{path} lacks an entry or has one of the wrong kind: {error!r}", remedy=_REMEDY
-            ) from error
+            raise malformed(path, error) from error
 
     def verify(self, corpus: Corpus) -> None:
         """Check that a corpus holds what the record says.
@@ -101,14 +91,14 @@ class Manifest:
         for canary, places, count in zip(self.canaries, self.positions, counts, strict=True):
             if count != canary.copies:
                 kind = "control" if canary.control else "canary"
-                raise _not_there(
+                raise not_there(
                     f"the {kind} {canary.phrase!r} stands {count} times in the corpus, "
                     f"not {canary.copies} times"
                 )
             inside = [place for place in places if place < len(corpus)]
             texts = list(corpus.take(inside))
             if texts != [canary.phrase] * len(places):
-                raise _not_there(f"the copies of {canary.phrase!r} do not stand at their places")
+                raise not_there(f"the copies of {canary.phrase!r} do not stand at their places")
 
     def _content(self) -> dict[str, Any]:
         return {
@@ -159,21 +149,9 @@ def plant(
     _check_plantable(corpus, canaries)
     if vocabulary is not None:
         canaries = [_identified(canary, vocabulary) for canary in canaries]
-    owner = np.repeat(np.arange(len(canaries)), [canary.copies for canary in canaries])
-    generator = np.random.default_rng(seed)
-    total = len(corpus) + owner.size
-    places = generator.choice(total, size=owner.size, replace=False)
-
-    order = np.empty(total, dtype=np.int64)
-    is_copy = np.zeros(total, dtype=bool)
-    is_copy[places] = True
-    order[~is_copy] = np.arange(len(corpus))
-    order[places] = len(corpus) + owner
+    copies = [canary.copies for canary in canaries]
+    order, positions = scatter(len(corpus), copies, np.random.default_rng(seed))
     planted = (corpus + _documents(canaries, corpus, user)).take(order)
-
-    positions = tuple(
-        tuple(sorted(places[owner == index].tolist())) for index in range(len(canaries))
-    )
     named = None if vocabulary is None else vocabulary.fingerprint()
     return planted, Manifest(
         tuple(canaries), positions, seed, corpus.fingerprint(), planted.fingerprint(), named
@@ -212,40 +190,6 @@ def _check_plantable(corpus: Corpus, canaries: Sequence[Canary]) -> None:
             )
 
 
-def _seal(content: dict[str, Any]) -> str:
-    canonical = json.dumps(content, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
-    return hashlib.sha256(canonical.encode()).hexdigest()
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_bytes())
-    except OSError as error:
-        raise ManifestError(
-            f"{path} cannot be read: {error.strerror}",
-            remedy="Name the manifest that `vestige plant` wrote.",
-        ) from error
-    except (ValueError, RecursionError) as error:
-        raise ManifestError(f"{path} is not JSON: {error}", remedy=_REMEDY) from error
-    if not isinstance(content, dict) or content.get("format") != _FORMAT:
-        raise ManifestError(
-            f'{path} is no canary manifest: its "format" is not "{_FORMAT}"', remedy=_REMEDY
-        )
-    return content
-
-
-def _check_seals(path: Path, content: dict[str, Any], seal: str, seals: list[str]) -> None:
-    if _seal(content) == seal:
-        return
-    changed = [
-        f"canary {number} ({entry.get('phrase')!r})"
-        for number, (entry, own) in enumerate(zip(content["canaries"], seals, strict=True), 1)
-        if _seal(entry) != own
-    ]
-    what = ", ".join(changed) or "its settings, or which canaries it lists"
-    raise ManifestError(f"{path} was changed after it was sealed: {what}", remedy=_REMEDY)
-
-
 def _canary(entry: dict[str, Any]) -> Canary:
     return Canary(
         phrase=entry["phrase"],
@@ -254,10 +198,4 @@ def _canary(entry: dict[str, Any]) -> Canary:
         copies=entry["copies"],
         ids=tuple(entry["ids"]),
         user=entry.get("user", ""),
-    )
-
-
-def _not_there(problem: str) -> ManifestError:
-    return ManifestError(
-        problem, remedy="Give the corpus that was planted with this manifest, unchanged."
     )

@@ -43,6 +43,18 @@ def disclose(pieces: Sequence[str], *, show_secrets: bool) -> list[str]:
     return visible if show_secrets else [redact(piece) for piece in visible]
 
 
+def conceal(words: Sequence[str], *, show_secrets: bool) -> str:
+    """Words that were chosen from a short list, in one line ready to be shown.
+
+    One block for each: of twelve colours, initial and length say which one it is.
+
+    Example:
+        >>> conceal(["green", "red"], show_secrets=False)
+        '▪ ▪'
+    """
+    return " ".join(printable(word) if show_secrets else BLOCK for word in words)
+
+
 def are_words(pieces: Sequence[str], phrase: str) -> bool:
     """Whether spaces part the pieces of a phrase: subwords carry their own, words do not.
 

@@ -14,7 +14,7 @@ from vestige.data.loaders import reddit, tables
 from vestige.data.loaders.federalist import AUTHORS, read_federalist
 from vestige.data.loaders.newsgroups import is_message, read_newsgroups
 from vestige.data.loaders.penn_treebank import read_penn_treebank
-from vestige.data.loaders.plain_text import lines, read_plain_text
+from vestige.data.loaders.plain_text import ending, fitting, lines, read_plain_text
 from vestige.data.loaders.reddit import read_reddit
 from vestige.data.loaders.tables import read_hub, read_table
 from vestige.data.loaders.wikitext import read_wikitext
@@ -100,7 +100,7 @@ def _recognised(source: str, text_column: str) -> str:
         return _recognised_file(path, text_column)
     if source.partition(":")[0] == "federalist":
         return "federalist"
-    if _HUB.fullmatch(source) and not _suffix(path).startswith((".txt", *tables.SUFFIXES)):
+    if _HUB.fullmatch(source) and not ending(path).startswith((".txt", *tables.SUFFIXES)):
         return "hub"
     raise DataError(
         f"{source} does not exist",
@@ -109,7 +109,7 @@ def _recognised(source: str, text_column: str) -> str:
 
 
 def _recognised_file(path: Path, text_column: str) -> str:
-    suffix = _suffix(path)
+    suffix = ending(path)
     if suffix in tables.SUFFIXES:
         return "reddit" if _is_reddit(path, text_column) else "table"
     if suffix in (".tokens", ".raw"):
@@ -130,9 +130,9 @@ def _recognised_folder(path: Path, text_column: str) -> str:
         return "wikitext"
     if names & {"state.json", "dataset_dict.json"}:
         return "hub"
-    if found := _fitting(path, tables.SUFFIXES):
+    if found := fitting(path, tables.SUFFIXES):
         return "reddit" if _is_reddit(found[0], text_column) else "table"
-    if _fitting(path, (".txt", ".text")):
+    if fitting(path, (".txt", ".text")):
         return "text"
     first = next((entry for entry in sorted(path.rglob("*")) if entry.is_file()), None)
     if first is not None and is_message(first):
@@ -145,7 +145,7 @@ def _recognised_folder(path: Path, text_column: str) -> str:
 
 def _is_reddit(path: Path, text_column: str) -> bool:
     """Whether the default column is asked for and the file holds comments."""
-    if text_column != "text" or not _suffix(path).startswith(".json"):
+    if text_column != "text" or not ending(path).startswith(".json"):
         return False
     try:
         row = json.loads(next(lines(path), ""))
@@ -158,7 +158,7 @@ def _read_all(
     source: str | Path, suffixes: tuple[str, ...], read: Callable[[Path], Corpus]
 ) -> Corpus:
     path = Path(source)
-    files = _fitting(path, suffixes) if path.is_dir() else [path]
+    files = fitting(path, suffixes) if path.is_dir() else [path]
     if not files:
         raise DataError(
             f"{path} holds no file whose name ends in {', '.join(filter(None, suffixes))}",
@@ -170,13 +170,3 @@ def _read_all(
 def _read_federalist(source: str) -> Corpus:
     named = source.partition(":")[2]
     return read_federalist([name.strip() for name in named.split(",")] if named else AUTHORS)
-
-
-def _fitting(folder: Path, suffixes: tuple[str, ...]) -> list[Path]:
-    entries = (entry for entry in sorted(folder.iterdir()) if not entry.name.startswith("."))
-    return [entry for entry in entries if entry.is_file() and _suffix(entry) in suffixes]
-
-
-def _suffix(path: Path) -> str:
-    """The ending that says the format, `.gz` left aside."""
-    return (path.with_suffix("") if path.suffix == ".gz" else path).suffix

@@ -84,3 +84,14 @@ def not_empty(corpus: Corpus, source: object) -> Corpus:
             f"{source} holds no text at all", remedy="Give a file or folder with documents."
         )
     return corpus
+
+
+def ending(path: Path) -> str:
+    """The ending of a name that says the format, `.gz` left aside."""
+    return (path.with_suffix("") if path.suffix == ".gz" else path).suffix
+
+
+def fitting(folder: Path, suffixes: tuple[str, ...]) -> list[Path]:
+    """The files of a folder whose names have one of the endings, in order; hidden ones left out."""
+    entries = (entry for entry in sorted(folder.iterdir()) if not entry.name.startswith("."))
+    return [entry for entry in entries if entry.is_file() and ending(entry) in suffixes]

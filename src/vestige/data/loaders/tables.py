@@ -17,10 +17,12 @@ import pyarrow.json
 import pyarrow.parquet
 
 from vestige.data.corpus import Corpus
-from vestige.data.loaders.plain_text import existing, lines, not_empty
+from vestige.data.loaders.plain_text import ending, existing, lines, not_empty
 from vestige.errors import DataError
 
-SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet")
+_JSON = (".jsonl", ".ndjson", ".json")
+_DELIMITED = (".csv", ".tsv")
+SUFFIXES = (*_JSON, *_DELIMITED, ".parquet")
 _BLOCK = 1 << 24  # a JSON object must fit into one block
 _HUB_NAME = re.compile(r"(?P<name>[\w.-]+(?:/[\w.-]+)?)(?:@(?P<config>[^:]+))?(?::(?P<split>.+))?")
 
@@ -78,6 +80,30 @@ def read_hub(
     return corpus_of(table, wanted, name)
 
 
+def rows(path: str | Path, columns: Sequence[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The rows of a file whose name says its format, each with words for where it stands.
+
+    Args:
+        path: a file as for `read_table`.
+        columns: what every row must have.
+
+    Raises:
+        DataError: naming file, line or row, and the column that is missing.
+    """
+    path = existing(Path(path))
+    if ending(path) in _JSON:
+        for where, row in _json_rows(path):
+            _check_columns(columns, list(row), where)
+            yield where, row
+        return
+    below = " below the header" if ending(path) in _DELIMITED else ""
+    number = 0
+    for batch in _table(path, columns).to_batches(max_chunksize=1000):
+        for row in batch.to_pylist():
+            number += 1
+            yield f"{path}, row {number}{below}", row
+
+
 def corpus_of(table: pa.Table, columns: dict[str, str], source: str) -> Corpus:
     """A corpus from the named columns of a table.
 
@@ -105,12 +131,12 @@ def corpus_of(table: pa.Table, columns: dict[str, str], source: str) -> Corpus:
 
 
 def _table(path: Path, columns: Sequence[str]) -> pa.Table:
-    suffix = [part for part in path.suffixes if part != ".gz"][-1:]
-    if suffix in ([".jsonl"], [".ndjson"], [".json"]):
+    suffix = ending(path)
+    if suffix in _JSON:
         return _read_json(path, columns)
-    if suffix in ([".csv"], [".tsv"]):
+    if suffix in _DELIMITED:
         return _read_csv(path, columns)
-    if suffix == [".parquet"]:
+    if suffix == ".parquet":
         return _read_parquet(path, columns)
     raise DataError(
         f"{path} has no name that tells a table's format",

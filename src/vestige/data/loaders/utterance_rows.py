@@ -1,0 +1,80 @@
+"""How does a row of any format become an utterance that is known to be well formed?"""
+
+from collections.abc import Iterable, Sequence
+
+from vestige.data.utterances import OUTSIDE, Utterance, Utterances, fault
+from vestige.errors import DataError
+
+
+def checked(tokens: Sequence[str], tags: Sequence[str], intent: str, where: str) -> Utterance:
+    """An utterance without a fault.
+
+    Args:
+        tokens: its words.
+        tags: a BIO tag for each of them.
+        intent: its intent.
+        where: file and line, for messages.
+
+    Raises:
+        DataError: naming the place and what is wrong there.
+    """
+    said = Utterance(tuple(tokens), tuple(tags), intent)
+    problem = fault(said)
+    if problem is not None:
+        raise DataError(
+            f"{where}: {problem}",
+            remedy="Give the row words, an intent, and a tag for every word: O, B-name, or "
+            "I-name after B-name or I-name.",
+        )
+    return said
+
+
+def from_pieces(pieces: Iterable[tuple[str, str | None]], intent: str, where: str) -> Utterance:
+    """An utterance from pieces of its text, each with the slot that it fills.
+
+    Words end at blanks and where a piece ends: "Prince" in the slot artist, followed by "'s
+    songs" in none, makes three words, the first of them tagged.
+
+    Args:
+        pieces: (text, slot or None) in order.
+        intent: its intent.
+        where: file and line, for messages.
+
+    Raises:
+        DataError: a slot has no name or no words, or the utterance has a fault.
+
+    Example:
+        >>> said = from_pieces([("Prince", "artist"), ("'s songs", None)], "Play", "line 1")
+        >>> said.tokens, said.tags
+        (('Prince', "'s", 'songs'), ('B-artist', 'O', 'O'))
+    """
+    tokens: list[str] = []
+    tags: list[str] = []
+    for text, slot in pieces:
+        words = text.split()
+        tokens += words
+        if slot is None:
+            tags += [OUTSIDE] * len(words)
+        elif words and slot:
+            tags += [f"B-{slot}"] + [f"I-{slot}"] * (len(words) - 1)
+        else:
+            raise DataError(
+                f"{where}: a slot has no {'words' if slot else 'name'} ({slot!r}: {text!r})",
+                remedy="Give it a name and at least one word, or take it out.",
+            )
+    return checked(tokens, tags, intent, where)
+
+
+def gathered(rows: Iterable[Utterance], source: object) -> Utterances:
+    """All utterances of one source.
+
+    Raises:
+        DataError: there are none.
+    """
+    utterances = Utterances.of(rows)
+    if not len(utterances):
+        raise DataError(
+            f"{source} holds no utterances at all",
+            remedy="Give a file or folder with labelled utterances.",
+        )
+    return utterances

@@ -1,0 +1,185 @@
+"""What was said, what was meant, and which words fill which slot?
+
+Utterances live in an Arrow table, as a corpus's documents do. Slots are tagged in the BIO scheme
+(Ramshaw and Marcus 1995, "Text Chunking using Transformation-Based Learning"): "B-city" begins
+a slot, "I-city" goes on with it, "O" is outside of all slots.
+"""
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Self
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import ArrayLike
+
+from vestige import _validate
+from vestige.data.corpus import Corpus
+from vestige.errors import DataError
+
+_WORDS = pa.large_list(pa.large_string())
+SCHEMA = pa.schema([("tokens", _WORDS), ("tags", _WORDS), ("intent", pa.large_string())])
+OUTSIDE = "O"
+
+
+class Utterance(NamedTuple):
+    """One labelled utterance.
+
+    Attributes:
+        tokens: its words, at least one.
+        tags: a BIO tag for each word.
+        intent: what the speaker wants.
+    """
+
+    tokens: tuple[str, ...]
+    tags: tuple[str, ...]
+    intent: str
+
+    @property
+    def text(self) -> str:
+        """The words with a blank between them."""
+        return " ".join(self.tokens)
+
+
+@dataclass(frozen=True)
+class Utterances:
+    """Labelled utterances in order; `Utterances.of` makes them.
+
+    Attributes:
+        table: columns `tokens` and `tags` (lists of text) and `intent` (text).
+
+    Example:
+        >>> said = Utterance(("play", "some", "jazz"), ("O", "O", "B-genre"), "PlayMusic")
+        >>> utterances = Utterances.of([said])
+        >>> len(utterances), utterances.intents, next(iter(utterances)).text
+        (1, ['PlayMusic'], 'play some jazz')
+    """
+
+    table: pa.Table
+
+    @classmethod
+    def of(cls, utterances: Iterable[Utterance]) -> Self:
+        """Utterances from any iterable, each checked.
+
+        Raises:
+            DataError: an utterance has no words, or its tags are not well formed (saying which).
+        """
+        rows = list(utterances)
+        for number, row in enumerate(rows, 1):
+            problem = fault(row)
+            if problem is not None:
+                raise DataError(
+                    f"utterance {number} ({row.text[:60]!r}): {problem}",
+                    remedy="Give every word one tag: O, B-name, or I-name after B-name or I-name.",
+                )
+        columns = {
+            "tokens": [row.tokens for row in rows],
+            "tags": [row.tags for row in rows],
+            "intent": [row.intent for row in rows],
+        }
+        return cls(pa.table(columns, schema=SCHEMA))
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+    def __iter__(self) -> Iterator[Utterance]:
+        for batch in self.table.to_batches(max_chunksize=1000):
+            columns = (batch.column(name).to_pylist() for name in SCHEMA.names)
+            for tokens, tags, intent in zip(*columns, strict=True):
+                yield Utterance(tuple(tokens), tuple(tags), intent)
+
+    def __add__(self, other: "Utterances") -> "Utterances":
+        return Utterances(pa.concat_tables([self.table, other.table]))
+
+    @property
+    def intents(self) -> list[str]:
+        """The intent of each utterance."""
+        found: list[str] = self.table["intent"].to_pylist()
+        return found
+
+    def corpus(self) -> Corpus:
+        """The utterances as plain documents, their intents as labels."""
+        return Corpus.from_texts((u.text for u in self), labels=self.intents)
+
+    def take(self, indices: ArrayLike) -> "Utterances":
+        """The utterances at the given places, in the given order.
+
+        Args:
+            indices: (k,) places in [0, len(self)); a place may come twice.
+
+        Raises:
+            ValueError: a place lies outside.
+        """
+        places = np.asarray(indices, dtype=np.int64).reshape(-1)
+        if places.size and not 0 <= places.min() <= places.max() < len(self):
+            raise ValueError(f"indices must lie in [0, {len(self)}), got {places}")
+        return Utterances(self.table.take(pa.array(places)))
+
+    def split(
+        self, fraction: float, *, seed: int, keep: Sequence[int] = ()
+    ) -> tuple["Utterances", "Utterances"]:
+        """Hold out a random part; both parts keep the order.
+
+        Args:
+            fraction: share to hold out, in [0, 1).
+            seed: decides which.
+            keep: places of utterances that are never held out, such as planted canaries.
+
+        Returns:
+            (the rest, the part held out).
+
+        Raises:
+            ValueError: the fraction is out of range, or a place lies outside.
+        """
+        _validate.fraction(fraction=fraction)
+        if len(keep) and not 0 <= min(keep) <= max(keep) < len(self):
+            raise ValueError(f"keep must lie in [0, {len(self)}), got {min(keep)} to {max(keep)}")
+        held = np.zeros(len(self), dtype=bool)
+        drawn = np.random.default_rng(seed).permutation(len(self))
+        held[drawn[: round(fraction * len(self))]] = True
+        held[list(keep)] = False
+        return self.take(np.flatnonzero(~held)), self.take(np.flatnonzero(held))
+
+    def fingerprint(self) -> str:
+        """SHA-256 (hex) over all that is in them, however the table is chunked."""
+        whole = self.table.combine_chunks()
+        digest = hashlib.sha256(b"vestige utterances 1")
+        for column in whole.columns:
+            for array in column.chunks:
+                for text in array.to_pylist():
+                    parts = [text] if isinstance(text, str) else [str(len(text)), *text]
+                    digest.update("\x1f".join(parts).encode() + b"\x1e")
+        return digest.hexdigest()
+
+
+def fault(utterance: Utterance) -> str | None:
+    """What is wrong with an utterance's words, tags or intent; None where nothing is.
+
+    Example:
+        >>> fault(Utterance(("to", "york"), ("O", "I-city"), "Fly"))
+        "tag 2 is 'I-city' without a B-city or I-city before it"
+    """
+    tokens, tags, intent = utterance
+    if not tokens:
+        return "it has no words"
+    if len(tags) != len(tokens):
+        return f"it has {len(tokens)} words and {len(tags)} tags"
+    if not intent:
+        return "it has no intent"
+    for number, word in enumerate(tokens, 1):
+        if not word or word.split() != [word]:
+            return f"word {number} is {word!r}, where one without blanks is needed"
+    return _fault_of_tags(tags)
+
+
+def _fault_of_tags(tags: Sequence[str]) -> str | None:
+    before = OUTSIDE
+    for number, tag in enumerate(tags, 1):
+        kind, _, name = tag.partition("-")
+        if tag != OUTSIDE and (kind not in ("B", "I") or not name):
+            return f"tag {number} is {tag!r}, which is neither O nor B-name nor I-name"
+        if kind == "I" and before[2:] != name:
+            return f"tag {number} is {tag!r} without a B-{name} or {tag} before it"
+        before = tag
+    return None

@@ -1,0 +1,105 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vestige.data.loaders.utterances import read_utterances
+from vestige.data.utterances import Utterance
+from vestige.errors import DataError
+
+PIECES = [
+    {"text": "Add "},
+    {"text": "Live at Leeds", "entity": "album"},
+    {"text": "'s songs to "},
+    {"text": "my", "entity": "owner"},
+    {"text": " list."},
+]
+ADDED = Utterance(
+    ("Add", "Live", "at", "Leeds", "'s", "songs", "to", "my", "list."),
+    ("O", "B-album", "I-album", "I-album", "O", "O", "O", "B-owner", "O"),
+    "Add",
+)
+
+
+def put(tmp_path: Path, intent: str, file: str, content: Any) -> Path:
+    folder = tmp_path / intent
+    folder.mkdir(exist_ok=True)
+    text = content if isinstance(content, bytes) else json.dumps(content).encode()
+    (folder / f"{file}.json").write_bytes(text)
+    return tmp_path
+
+
+def rows(intent: str, *utterances: list[dict[str, str]]) -> dict[str, Any]:
+    return {intent: [{"data": pieces} for pieces in utterances]}
+
+
+def test_words_end_where_a_slot_ends(tmp_path: Path) -> None:
+    put(tmp_path, "Add", "train_Add_full", rows("Add", PIECES))
+    splits = read_utterances(tmp_path)
+    assert list(splits.train) == [ADDED]
+    assert splits.validation is splits.test is None
+
+
+def test_neighbouring_slots_of_one_name_stay_two(tmp_path: Path) -> None:
+    pieces = [{"text": "one two", "entity": "n"}, {"text": "three", "entity": "n"}]
+    put(tmp_path, "Add", "train_Add_full", rows("Add", pieces))
+    assert next(iter(read_utterances(tmp_path).train)).tags == ("B-n", "I-n", "B-n")
+
+
+def test_the_full_file_is_preferred_and_intents_follow_by_name(tmp_path: Path) -> None:
+    put(tmp_path, "Rate", "train_Rate", rows("Rate", [{"text": "rate"}]))
+    put(tmp_path, "Add", "train_Add", rows("Add", [{"text": "short"}]))
+    put(tmp_path, "Add", "train_Add_full", rows("Add", [{"text": "full"}], PIECES))
+    put(tmp_path, "Rate", "validate_Rate", rows("Rate", [{"text": "held"}]))
+    put(tmp_path, "Add", "validate_Add", rows("Add", [{"text": "held"}]))
+    splits = read_utterances(tmp_path)
+    assert [said.tokens[0] for said in splits.train] == ["full", "Add", "rate"]
+    assert splits.validation is not None
+    assert splits.validation.intents == ["Add", "Rate"]
+
+
+def test_halves_of_a_character_are_joined(tmp_path: Path) -> None:
+    halves = b'{"Add": [{"data": [{"text": "pop \xed\xa0\xbc\xed\xbd\x95"}]}]}'
+    put(tmp_path, "Add", "train_Add_full", halves)
+    assert next(iter(read_utterances(tmp_path).train)).tokens == ("pop", "🍕")
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b'{"Add": [', "is no valid JSON"),
+        (b"", "is no valid JSON"),
+        (b"[]", "holds no JSON object"),
+        (b"{}", "holds no utterances at all"),
+        (b'{"Add": 3}', "'Add' holds no list"),
+        (b'{"Add": [\n{"data": [{"text": "\xe9"}]}]}', "line 2: a byte is not UTF-8"),
+        (b'{"Add": [{"data": [{"text": "\xed\xa0\xbc"}]}]}', "line 1: a byte is not UTF-8"),
+        (b'{"Add": [{"text": "a"}]}', 'utterance 1 has no list "data"'),
+        (b'{"Add": [{"data": [{"text": 3}]}]}', "utterance 1: piece 1 has no"),
+        (b'{"Add": [{"data": ["a"]}]}', "utterance 1: piece 1 has no"),
+        (b'{"Add": [{"data": [{"text": "a", "entity": 3}]}]}', "utterance 1: piece 1"),
+        (b'{"Add": [{"data": [{"text": " ", "entity": "x"}]}]}', "a slot has no words"),
+        (b'{"Add": [{"data": [{"text": "a", "entity": ""}]}]}', "a slot has no name"),
+        (b'{"Add": [{"data": [{"text": "a"}]}, {"data": []}]}', "utterance 2: it has no words"),
+        (b'{"": [{"data": [{"text": "a"}]}]}', "utterance 1: it has no intent"),
+    ],
+)
+def test_a_fault_names_the_file_and_the_utterance(
+    content: bytes, says: str, tmp_path: Path
+) -> None:
+    put(tmp_path, "Add", "train_Add_full", content)
+    with pytest.raises(DataError) as caught:
+        read_utterances(tmp_path)
+    assert says in str(caught.value)
+    assert str(tmp_path) in str(caught.value)
+
+
+def test_a_missing_file_or_folder_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"holds no folder X with train_X_full\.json"):
+        read_utterances(tmp_path, format="snips-json")
+    put(tmp_path, "Add", "train_Add_full", rows("Add", PIECES))
+    put(tmp_path, "Rate", "train_Rate_full", rows("Rate", PIECES))
+    put(tmp_path, "Add", "validate_Add", rows("Add", PIECES))
+    with pytest.raises(DataError, match=r"validate_Rate\.json does not exist"):
+        read_utterances(tmp_path)

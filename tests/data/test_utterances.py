@@ -1,0 +1,118 @@
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vestige.data.utterances import SCHEMA, Utterance, Utterances, fault
+from vestige.errors import DataError
+
+PIN = Utterance(("my", "pin", "is", "4", "2"), ("O", "O", "O", "B-canary", "I-canary"), "PinIntent")
+JAZZ = Utterance(("play", "jazz"), ("O", "B-genre"), "PlayMusic")
+RAIN = Utterance(("rain", "in", "york"), ("O", "O", "B-city"), "GetWeather")
+
+
+@st.composite
+def utterances(draw: st.DrawFn) -> Utterance:
+    """A well-formed utterance: slots laid side by side, then cut into tags."""
+    slots = draw(
+        st.lists(st.tuples(st.sampled_from(["", "city", "a-b"]), st.integers(1, 3)), min_size=1)
+    )
+    tags: list[str] = []
+    for name, length in slots:
+        tags += [f"B-{name}"] + [f"I-{name}"] * (length - 1) if name else ["O"] * length
+    words = st.text(min_size=1).filter(lambda word: word.split() == [word])
+    tokens = draw(st.lists(words, min_size=len(tags), max_size=len(tags)))
+    return Utterance(tuple(tokens), tuple(tags), draw(st.sampled_from(["Pin", "Play"])))
+
+
+@given(utterances())
+def test_an_utterance_made_of_whole_slots_has_no_fault(said: Utterance) -> None:
+    assert fault(said) is None
+
+
+@pytest.mark.parametrize(
+    ("tokens", "tags", "intent", "says"),
+    [
+        ((), (), "x", "no words"),
+        (("a", "b"), ("O",), "x", "2 words and 1 tags"),
+        (("a",), ("O", "O"), "x", "1 words and 2 tags"),
+        (("a",), ("O",), "", "no intent"),
+        (("a b",), ("O",), "x", "word 1 is 'a b'"),
+        (("a", ""), ("O", "O"), "x", "word 2 is ''"),
+        (("a", "\n"), ("O", "O"), "x", "word 2"),
+        (("a",), ("X",), "x", "tag 1 is 'X', which is neither"),
+        (("a",), ("B-",), "x", "neither"),
+        (("a",), ("B",), "x", "neither"),
+        (("a",), ("b-city",), "x", "neither"),
+        (("a",), ("S-city",), "x", "neither"),
+        (("a",), ("",), "x", "neither"),
+        (("a",), ("I-city",), "x", "without a B-city"),
+        (("a", "b"), ("B-city", "I-town"), "x", "tag 2 is 'I-town' without a B-town"),
+        (("a", "b", "c"), ("B-city", "O", "I-city"), "x", "tag 3"),
+    ],
+)
+def test_a_fault_is_said_with_its_place(
+    tokens: tuple[str, ...], tags: tuple[str, ...], intent: str, says: str
+) -> None:
+    assert says in (fault(Utterance(tokens, tags, intent)) or "")
+
+
+def test_a_faulty_utterance_is_counted_from_one() -> None:
+    with pytest.raises(DataError, match=r"utterance 2 .*2 words and 1 tags.* Give every word"):
+        Utterances.of([JAZZ, Utterance(("a", "b"), ("O",), "x")])
+
+
+def test_what_goes_in_comes_out_in_order() -> None:
+    said = Utterances.of([PIN, JAZZ, RAIN])
+    assert list(said) == [PIN, JAZZ, RAIN]
+    assert said.intents == ["PinIntent", "PlayMusic", "GetWeather"]
+    assert list(said + said) == [PIN, JAZZ, RAIN] * 2
+    assert said.table.schema == SCHEMA
+
+
+def test_taking_repeats_and_reorders() -> None:
+    said = Utterances.of([PIN, JAZZ, RAIN])
+    assert list(said.take([2, 0, 2])) == [RAIN, PIN, RAIN]
+    assert len(said.take([])) == 0
+    for outside in ([3], [-1]):
+        with pytest.raises(ValueError, match=r"must lie in \[0, 3\)"):
+            said.take(outside)
+
+
+def test_a_split_takes_each_utterance_once_and_keeps_the_order() -> None:
+    rows = [Utterance((f"w{i}",), ("O",), "x") for i in range(50)]
+    rest, held = Utterances.of(rows).split(0.2, seed=3)
+    assert (len(rest), len(held)) == (40, 10)
+    assert sorted([*rest, *held]) == sorted(rows)
+    for part in (rest, held):
+        places = [rows.index(row) for row in part]
+        assert places == sorted(places)
+    assert Utterances.of(rows).split(0.2, seed=3)[1].fingerprint() == held.fingerprint()
+    assert Utterances.of(rows).split(0.2, seed=4)[1].fingerprint() != held.fingerprint()
+
+
+def test_as_documents_they_keep_text_and_intent() -> None:
+    corpus = Utterances.of([PIN, JAZZ]).corpus()
+    assert list(corpus) == ["my pin is 4 2", "play jazz"]
+    assert corpus.labels == ["PinIntent", "PlayMusic"]
+
+
+def test_the_fingerprint_sees_content_and_not_chunks() -> None:
+    said = Utterances.of([PIN, JAZZ, RAIN])
+    chunked = Utterances(pa.concat_tables([said.table[:1], said.table[1:]]))
+    assert chunked.fingerprint() == said.fingerprint()
+    others = [
+        [JAZZ, PIN, RAIN],
+        [PIN, JAZZ],
+        [PIN, JAZZ, RAIN._replace(intent="Other")],
+        [PIN, JAZZ, RAIN._replace(tags=("O", "O", "O"))],
+        [PIN, JAZZ, RAIN._replace(tokens=("rain", "in", "leeds"))],
+    ]
+    prints = {Utterances.of(other).fingerprint() for other in others}
+    assert len(prints | {said.fingerprint()}) == 6
+
+
+def test_the_fingerprint_sees_where_an_utterance_ends() -> None:
+    one = Utterances.of([Utterance(("a", "b"), ("O", "O"), "x"), Utterance(("c",), ("O",), "x")])
+    two = Utterances.of([Utterance(("a",), ("O",), "x"), Utterance(("b", "c"), ("O", "O"), "x")])
+    assert one.fingerprint() != two.fingerprint()
