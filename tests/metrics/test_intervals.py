@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from vestige.metrics.intervals import Interval, clopper_pearson, mean_interval
+from vestige.metrics.intervals import Interval, clopper_pearson, mean_interval, ratio_of_sums
 
 
 @pytest.mark.parametrize("confidence", [0.5, 0.9, 0.95, 0.999])
@@ -87,3 +87,31 @@ def test_fewer_than_two_values_have_no_interval(values: list[float]) -> None:
 def test_a_value_that_is_not_finite_is_refused(value: float) -> None:
     with pytest.raises(ValueError, match="values must be finite"):
         mean_interval([1.0, value])
+
+
+def test_a_ratio_of_equal_wholes_has_students_interval_of_a_mean() -> None:
+    parts = np.random.default_rng(4).normal(3, 2, 20)
+    ratio, interval = ratio_of_sums(parts, np.full(20, 5.0), confidence=0.9)
+    expected = mean_interval(parts / 5, confidence=0.9)
+    assert ratio == pytest.approx(parts.mean() / 5)
+    assert interval == pytest.approx(expected)
+
+
+def test_a_ratio_of_one_cluster_has_no_interval() -> None:
+    assert ratio_of_sums([1.0], [2.0]) == (0.5, None)
+
+
+@pytest.mark.parametrize(
+    ("parts", "wholes", "message"),
+    [
+        ([1.0, 2.0], [1.0], "of one length"),
+        ([[1.0]], [[1.0]], "of one length"),
+        ([np.nan], [1.0], "finite"),
+        ([1.0], [0.0], "positive sum"),
+    ],
+)
+def test_sums_that_make_no_ratio_are_refused(
+    parts: list[float], wholes: list[float], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        ratio_of_sums(parts, wholes)

@@ -207,6 +207,15 @@ def test_another_configuration_is_refused_by_name(run, tmp_path):
         run(tmp_path, learning_rate=0.02)
 
 
+def test_a_directory_from_before_configurations_were_recorded_is_resumed(run, tmp_path):
+    run(tmp_path)
+    file = tmp_path / "training.json"
+    identity = json.loads(file.read_text())
+    del identity["model configuration"]
+    file.write_text(json.dumps(identity))
+    run(tmp_path)
+
+
 @pytest.mark.parametrize(
     ("change", "named"),
     [

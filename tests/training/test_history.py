@@ -58,7 +58,7 @@ def test_costs_are_those_of_the_whole_training():
     summary = history.summary()
     assert (summary["validation_perplexity"], summary["epoch"]) == (3.0, 1)
     assert (summary["stopped"], summary["tokens"], summary["seconds"]) == (True, 150, 3.0)
-    assert history.rows() == [asdict(one) for one in records]
+    assert history.rows() == [one.row() for one in records]
 
 
 def test_no_time_at_all_has_no_speed():

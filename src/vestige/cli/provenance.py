@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from vestige.data.corpus import Corpus
-    from vestige.models.protocols import LanguageModel
+    from vestige.data.utterances import Utterances
+    from vestige.models.protocols import Network
 
 COMMAND = "vestige.command"
 """Where the click context holds the command line as it was given."""
@@ -38,7 +39,7 @@ def record(
     }
 
 
-def of_model(path: str | Path, model: "LanguageModel") -> dict[str, object]:
+def of_model(path: str | Path, model: "Network") -> dict[str, object]:
     """Where a model was read from, what it is, and the SHA-256 of its weights."""
     from vestige.models.checkpoints import fingerprint
 
@@ -51,6 +52,20 @@ def of_model(path: str | Path, model: "LanguageModel") -> dict[str, object]:
     }
 
 
-def of_corpus(source: str | Path, corpus: "Corpus") -> dict[str, object]:
+def of_network(model: "Network") -> dict[str, object]:
+    """What a model is before it is trained: its size, its vocabulary and its settings."""
+    from dataclasses import asdict
+
+    own = getattr(model, "config", None)
+    return {
+        "architecture": model.architecture,
+        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+        "vocabulary": model.vocabulary.fingerprint(),
+        "tokens": len(model.vocabulary),
+        **(asdict(own) if own is not None else {}),
+    }
+
+
+def of_corpus(source: str | Path, corpus: "Corpus | Utterances") -> dict[str, object]:
     """Where a corpus was read from, its size, and its SHA-256."""
     return {"path": str(source), "documents": len(corpus), "sha256": corpus.fingerprint()}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from vestige.cli import defence_options, options
+from vestige.cli import defence_options, nlu_options, options, training_options
 from vestige.cli.defence_plan import (
     AskedDefence,
     DefendedTraining,
@@ -16,9 +16,12 @@ from vestige.cli.defence_plan import (
     show_epsilon,
 )
 from vestige.cli.sources import planting, read_source
+from vestige.cli.tasks import Task, refuse_others
 from vestige.cli.terminal import progress, say, show_json
-from vestige.cli.training_directory import DATA, check_out, claimed
-from vestige.cli.training_plan import Architecture, Tokenizer, Wanted, prepare
+from vestige.cli.training_directory import DATA, RUN, check_out, claimed
+from vestige.cli.training_plan import Wanted, prepare
+from vestige.cli.utterance_plan import WantedNlu
+from vestige.cli.utterance_sources import Sources
 
 if TYPE_CHECKING:
     from vestige.data.corpus import Corpus
@@ -27,112 +30,34 @@ if TYPE_CHECKING:
     from vestige.training.config import TrainingConfig
     from vestige.training.history import StopAtPerplexity
 
-RUN, LOG = "run", "log.jsonl"
-TRAINING, MODEL = "Training", "Model"
+LOG = "log.jsonl"
+HOLD_OUT = 0.05
+"""What stands for `--hold-out` where nobody says which text validates."""
 
 
 def command(
     context: typer.Context,
     data: Annotated[str, typer.Argument(help="A file, folder or hub data set.", metavar="DATA")],
-    out: Annotated[
-        Path,
-        typer.Option("--out", help="A new directory; with --resume, the old one.", metavar="DIR"),
-    ],
-    start: Annotated[
-        str | None, typer.Option("--from", help="Continue this model.", metavar="MODEL")
-    ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on where the training in DIR was interrupted.")
-    ] = False,
-    preset: Annotated[
-        str | None,
-        typer.Option(
-            "--preset",
-            help="Architecture and training: `ptb-lstm`, `reddit-lstm`, `reddit-transformer`, "
-            "`wikitext-lstm` (the paper's) or `demo`. Options below change single settings. "
-            "Default: `ptb-lstm`, or `reddit-transformer` for a transformer, or with --from a "
-            "gentle training that suits the model.",
-        ),
-    ] = None,
-    architecture: Annotated[
-        Architecture | None,
-        typer.Option("--architecture", help="In place of the preset's.", rich_help_panel=MODEL),
-    ] = None,
-    layers: Annotated[
-        int | None, typer.Option("--layers", min=1, help="Layers.", rich_help_panel=MODEL)
-    ] = None,
-    hidden_size: Annotated[
-        int | None,
-        typer.Option("--hidden-size", min=1, help="Width of a layer.", rich_help_panel=MODEL),
-    ] = None,
-    tokenizer: Annotated[
-        Tokenizer | None,
-        typer.Option(
-            "--tokenizer",
-            help="`whitespace` (the default) splits at blanks, `words` splits off punctuation "
-            "too, `bpe` learns subwords.",
-            rich_help_panel=MODEL,
-        ),
-    ] = None,
-    vocabulary: Annotated[
-        Path | None,
-        typer.Option(
-            "--vocabulary",
-            help="Take this model's vocabulary: only snapshots that share one can be compared.",
-            metavar="MODEL",
-            rich_help_panel=MODEL,
-        ),
-    ] = None,
-    vocab_size: Annotated[
-        int | None,
-        typer.Option("--vocab-size", min=3, help="Tokens at most.", rich_help_panel=MODEL),
-    ] = None,
-    lora_rank: Annotated[
-        int | None,
-        typer.Option(
-            "--lora-rank",
-            min=1,
-            help="With --from a Hugging Face model: train an adapter of this rank.",
-            rich_help_panel=MODEL,
-        ),
-    ] = None,
-    lora_alpha: Annotated[
-        float, typer.Option("--lora-alpha", help="Scale of the adapter.", rich_help_panel=MODEL)
-    ] = 16.0,
-    epochs: Annotated[
-        int | None,
-        typer.Option("--epochs", min=1, help="Passes over the data.", rich_help_panel=TRAINING),
-    ] = None,
-    batch_size: Annotated[
-        int | None,
-        typer.Option("--batch-size", min=1, help="Rows read together.", rich_help_panel=TRAINING),
-    ] = None,
-    sequence_length: Annotated[
-        int | None,
-        typer.Option(
-            "--sequence-length", min=1, help="Tokens per window.", rich_help_panel=TRAINING
-        ),
-    ] = None,
-    learning_rate: Annotated[
-        float | None,
-        typer.Option("--learning-rate", help="Before the schedule.", rich_help_panel=TRAINING),
-    ] = None,
-    optimizer: Annotated[
-        str | None,
-        typer.Option("--optimizer", help="`adam` or `sgd`.", rich_help_panel=TRAINING),
-    ] = None,
-    precision: Annotated[
-        str | None,
-        typer.Option(
-            "--precision", help="`auto`, `float32` or `bfloat16`.", rich_help_panel=TRAINING
-        ),
-    ] = None,
-    checkpoint_every: Annotated[
-        int | None,
-        typer.Option(
-            "--checkpoint-every", min=1, help="Steps between two.", rich_help_panel=TRAINING
-        ),
-    ] = None,
+    out: training_options.Out,
+    task: nlu_options.TrainedTask = Task.text,
+    start: training_options.Start = None,
+    resume: training_options.Resume = False,
+    preset: training_options.Preset = None,
+    architecture: training_options.NetworkKind = None,
+    layers: training_options.Layers = None,
+    hidden_size: training_options.HiddenSize = None,
+    tokenizer: training_options.WordsOrPieces = None,
+    vocabulary: training_options.Vocabulary = None,
+    vocab_size: training_options.VocabSize = None,
+    lora_rank: training_options.LoraRank = None,
+    lora_alpha: training_options.LoraAlpha = 16.0,
+    epochs: training_options.Epochs = None,
+    batch_size: training_options.BatchSize = None,
+    sequence_length: training_options.SequenceLength = None,
+    learning_rate: training_options.LearningRate = None,
+    optimizer: training_options.Optimizer = None,
+    precision: training_options.Precision = None,
+    checkpoint_every: training_options.CheckpointEvery = None,
     batching: defence_options.Batching = None,
     stop_at_perplexity: defence_options.StopAtPerplexity = None,
     evaluate_every: defence_options.EvaluateEvery = None,
@@ -147,23 +72,29 @@ def command(
     weight: defence_options.Weight = None,
     pairing: defence_options.Pairing = None,
     goldfish_k: defence_options.GoldfishK = None,
-    validation: Annotated[
-        str | None,
-        typer.Option("--validation", help="Text that decides which epoch is best.", metavar="DATA"),
-    ] = None,
-    hold_out: Annotated[
-        float,
-        typer.Option("--hold-out", help="Share of DATA held out where --validation is not given."),
-    ] = 0.05,
+    vectors: nlu_options.Vectors = None,
+    vectors_frozen: nlu_options.VectorsFrozen = False,
+    embedding_size: nlu_options.EmbeddingSize = None,
+    dropout: nlu_options.Dropout = False,
+    early_stopping: nlu_options.EarlyStopping = False,
+    patience: nlu_options.Patience = None,
+    char_embeddings: nlu_options.CharEmbeddings = False,
+    lowercase: nlu_options.Lowercase = False,
+    validation: training_options.Validation = None,
+    hold_out: training_options.HoldOut = None,
     seed: options.Seed = 0,
     device: options.Device = "auto",
     json: options.Json = False,
     format: options.DataFormat = "auto",
     text: options.TextColumn = "text",
     user: options.UserColumn = None,
+    tokens_column: options.TokensColumn = "tokens",
+    tags_column: options.TagsColumn = "tags",
+    intent_column: options.IntentColumn = "intent",
     limit: options.Limit = None,
 ) -> None:
-    """Train a language model on DATA, or continue one with `--from`.
+    """Train a model on DATA, or continue one with `--from`: a language model, or with
+    `--task nlu` one that reads intents and slots.
 
     The best epoch's model ends up in `DIR/model`, and every verb takes DIR for it. A checkpoint
     is written every few hundred steps: after a crash or a kill, the same command with
@@ -174,6 +105,14 @@ def command(
     With `--defence dp-sgd` the guarantee covers the weights of every step. It does not cover a
     vocabulary learnt from DATA (give `--vocabulary` of a model that never saw it), the text held
     out, or the choice of an epoch by it. A seed that others know lets them subtract the noise.
+
+    With `--task nlu`, DATA holds utterances with a tag for each word and an intent each: a JSONL,
+    CSV or Parquet file, Snips or ATIS as folders of `seq.in`, `seq.out` and `label`, the original
+    Snips, NLU-Evaluation-Data, or a directory of `vestige plant --task nlu`. Two bi-LSTM layers, a
+    softmax over intents and a CRF over tags learn them; the last epoch is kept, unless
+    `--early-stopping` keeps the best. Parts for validation and test are used where DATA has them.
+    With `--from` a Hugging Face folder its encoder is fine-tuned, with `--from` DIR of such a
+    training it goes on. `vestige extract-nlu` then asks what can be read back.
 
     Examples:
 
@@ -188,7 +127,59 @@ def command(
         vestige train mail.jsonl --defence dp-sgd --epsilon 8 --batch-size 256 --out private
 
         vestige train mail.jsonl --user sender --defence adversarial --out hidden
+
+        vestige train snips --task nlu --vectors glove-6b-50d --epochs 20 --out plain
+
+        vestige train planted --task nlu --dropout --early-stopping --out defended
+
+        vestige train said.jsonl --task nlu --from bert-folder --out tuned
     """
+    refuse_others(context, task, nlu_options.HOMES)
+    training = {
+        "epochs": epochs,
+        "batch_size": batch_size,
+        "learning_rate": learning_rate,
+        "optimizer": optimizer,
+        "precision": precision,
+        "checkpoint_every": checkpoint_every,
+    }
+    if task is Task.nlu:
+        from vestige.cli import train_nlu
+
+        train_nlu.run(
+            context,
+            Sources(
+                data=data,
+                format=format,
+                columns=(tokens_column, tags_column, intent_column),
+                limit=limit,
+                validation=None if validation is None else Path(validation),
+                hold_out=hold_out,
+            ),
+            WantedNlu(
+                start=start,
+                vectors=vectors,
+                vectors_frozen=vectors_frozen,
+                dropout=dropout,
+                early_stopping=early_stopping,
+                patience=patience,
+                char_embeddings=char_embeddings,
+                lowercase=lowercase,
+                seed=seed,
+                device=device,
+                shape={
+                    "embedding_size": embedding_size,
+                    "hidden_size": hidden_size,
+                    "layers": layers,
+                },
+                training=training,
+            ),
+            out,
+            resume=resume,
+            as_json=json,
+        )
+        return
+    hold_out = HOLD_OUT if hold_out is None else hold_out
     asked = AskedDefence(
         name=defence,
         epsilon=epsilon,
@@ -225,13 +216,8 @@ def command(
         device=device,
         shape={"layers": layers, "hidden_size": hidden_size},
         training={
-            "epochs": epochs,
-            "batch_size": batch_size,
+            **training,
             "sequence_length": sequence_length,
-            "learning_rate": learning_rate,
-            "optimizer": optimizer,
-            "precision": precision,
-            "checkpoint_every": checkpoint_every,
             "evaluate_every": evaluate_every,
         },
         keep=tuple(canary.phrase for canary in planted.canaries) if planted else (),
@@ -254,19 +240,9 @@ def _run(
     start: str | None,
     sources: "dict[str, tuple[str, Corpus]]",
 ) -> dict[str, object]:
-    from dataclasses import asdict
-
     from vestige.cli import provenance
 
-    own = getattr(model, "config", None)
-    described = {
-        "architecture": model.architecture,
-        "parameters": sum(parameter.numel() for parameter in model.parameters()),
-        "vocabulary": model.vocabulary.fingerprint(),
-        "tokens": len(model.vocabulary),
-        **(asdict(own) if own is not None else {}),
-    }
-    models = {"trained": described}
+    models = {"trained": provenance.of_network(model)}
     if start is not None:
         models["from"] = provenance.of_model(start, model)
     data = {role: provenance.of_corpus(*source) for role, source in sources.items()}

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-DATA, IDENTITY, CHECKPOINT = "data", "training.json", "checkpoint.safetensors"
+DATA, IDENTITY, CHECKPOINT, RUN = "data", "training.json", "checkpoint.safetensors", "run"
 
 
 def check_out(out: Path, resume: bool) -> None:

@@ -100,7 +100,9 @@ class EncodedUtterances:
     @property
     def known(self) -> NDArray[np.bool_]:
         """(u,) whether a model can answer right: it has the intent and all tags."""
-        return (self.intents != UNKNOWN) & (self.sums(self.tags == UNKNOWN) == 0)
+        known: NDArray[np.bool_] = self.intents != UNKNOWN
+        known &= self.sums(self.tags == UNKNOWN) == 0
+        return known
 
     def sums(self, of_tokens: NDArray[np.bool_]) -> NDArray[np.int64]:
         """(u,) how many tokens of each utterance something is true of, given as (n,)."""

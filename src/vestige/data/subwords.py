@@ -52,17 +52,7 @@ class SubwordVocabulary:
         Raises:
             DataError: there is none, or it cannot be read.
         """
-        from transformers import AutoTokenizer
-
-        try:
-            return cls(AutoTokenizer.from_pretrained(str(source), trust_remote_code=False))
-        except DataError:
-            raise
-        except Exception as error:  # the reader raises anything from KeyError to its Rust panic
-            raise DataError(
-                f"{source} holds no tokenizer that can be read: {error}",
-                remedy="Give a folder with tokenizer.json and tokenizer_config.json.",
-            ) from error
+        return cls(read_tokenizer(source))
 
     @classmethod
     def train_bpe(cls, corpus: Corpus, *, size: int) -> Self:
@@ -135,3 +125,20 @@ class SubwordVocabulary:
             content.pop(setting, None)
         canonical = json.dumps([content, self.eos_id], sort_keys=True)
         return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def read_tokenizer(source: str | Path) -> Any:
+    """The tokenizer of a model folder or of a model on the hub, as transformers reads it.
+
+    Raises:
+        DataError: there is none, or it cannot be read.
+    """
+    from transformers import AutoTokenizer
+
+    try:
+        return AutoTokenizer.from_pretrained(str(source), trust_remote_code=False)
+    except Exception as error:  # the reader raises anything from KeyError to its Rust panic
+        raise DataError(
+            f"{source} holds no tokenizer that can be read: {error}",
+            remedy="Give a folder with tokenizer.json and tokenizer_config.json.",
+        ) from error

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import stats
 
-from vestige.metrics.intervals import Interval
+from vestige.metrics.intervals import Interval, ratio_of_sums
 
 
 def difference_of_means(
@@ -85,12 +85,10 @@ def perplexity_ratio(
         raise ValueError("first and second must be finite, got a loss that is not")
     if not (total := float(counts.sum())) > 0:
         raise ValueError(f"tokens must have a positive sum, got {total:.0f}")
-    middle = float(difference.sum()) / total
-    if (n := counts.size) < 2:
+    middle, interval = ratio_of_sums(difference, counts, confidence=confidence)
+    if interval is None:
         return _exp(middle), None
-    spread = math.sqrt(n / (n - 1) * float(((difference - middle * counts) ** 2).sum())) / total
-    margin = float(stats.t.isf((1 - confidence) / 2, n - 1)) * spread
-    return _exp(middle), Interval(_exp(middle - margin), _exp(middle + margin))
+    return _exp(middle), Interval(_exp(interval.low), _exp(interval.high))
 
 
 def _exp(value: float) -> float:

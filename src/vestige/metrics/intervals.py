@@ -1,8 +1,9 @@
-"""How far may a measured rate or mean lie from the true one?
+"""How far may a measured rate, mean or ratio lie from the true one?
 
 Clopper and Pearson (1934), "The Use of Confidence or Fiducial Limits Illustrated in the Case of
 the Binomial", Biometrika 26(4): the exact interval of a rate, and Student (1908), "The Probable
-Error of a Mean", Biometrika 6(1): the interval of a mean.
+Error of a Mean", Biometrika 6(1): the interval of a mean. Cochran (1977), "Sampling Techniques",
+section 2.11: that of a ratio of sums over clusters.
 """
 
 import math
@@ -10,7 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from vestige import _validate
@@ -86,6 +87,54 @@ def mean_interval(
     reach = float(stats.t.isf((1 - confidence) / 2, numbers.size - 1))
     margin = reach * spread / math.sqrt(numbers.size)
     return Interval(mean - margin, mean + margin)
+
+
+def ratio_of_sums(
+    parts: ArrayLike, wholes: ArrayLike, *, confidence: float = 0.95
+) -> tuple[float, Interval | None]:
+    r"""A ratio of two sums over the same clusters, with its interval.
+
+    .. math:: R = \frac{\sum_i y_i}{\sum_i x_i}, \qquad
+        R \pm t \, \frac{\sqrt{\frac{n}{n-1} \sum_i (y_i - R x_i)^2}}{\sum_i x_i}
+
+    A micro-averaged F1 is one, with 2 · right slots over given and expected slots, utterance by
+    utterance: slots of one utterance are not independent.
+
+    Args:
+        parts: (n,) y, finite.
+        wholes: (n,) x, in any unit; their sum is positive.
+        confidence: how often the interval covers the true ratio, in (0, 1).
+
+    Returns:
+        (ratio, its interval; None for one cluster).
+
+    Raises:
+        ValueError: the arrays do not fit, a part is not finite, the wholes have no positive sum,
+            or confidence is out of range.
+
+    Example:
+        >>> ratio, interval = ratio_of_sums([2, 2, 4, 0], [2, 4, 4, 2])
+        >>> round(ratio, 3), [round(end, 3) for end in interval]
+        (0.667, [0.021, 1.312])
+    """
+    _check_confidence(confidence)
+    values = np.asarray(parts, dtype=np.float64)
+    weights = np.asarray(wholes, dtype=np.float64)
+    if values.ndim != 1 or values.shape != weights.shape:
+        raise ValueError(
+            "parts and wholes must be (n,) arrays of one length, "
+            f"got {values.shape} and {weights.shape}"
+        )
+    if not np.isfinite(values).all():
+        raise ValueError(f"parts must be finite, got {values[~np.isfinite(values)][0]}")
+    if not (total := float(weights.sum())) > 0:
+        raise ValueError(f"wholes must have a positive sum, got {total:g}")
+    ratio = float(values.sum()) / total
+    if (n := values.size) < 2:
+        return ratio, None
+    spread = math.sqrt(n / (n - 1) * float(((values - ratio * weights) ** 2).sum())) / total
+    margin = float(stats.t.isf((1 - confidence) / 2, n - 1)) * spread
+    return ratio, Interval(ratio - margin, ratio + margin)
 
 
 def _check_confidence(confidence: float) -> None:

@@ -23,13 +23,15 @@ import torch
 from safetensors.torch import load_model as load_weights
 from safetensors.torch import save_model as save_weights
 
-from vestige.data.vocabulary import Vocabulary, load_vocabulary
-from vestige.errors import IncompatibleModels, ModelError, VestigeError
-from vestige.models.folders import model_folder, replacing, sha256
+from vestige.data.vocabulary import Vocabulary, WordVocabulary, load_vocabulary
+from vestige.errors import AccessDenied, IncompatibleModels, ModelError, VestigeError
+from vestige.models.bilstm_crf import IntentSlotConfig, IntentSlotModel
+from vestige.models.folders import ANSWERS, DESCRIPTIONS, model_folder, replacing, sha256
 from vestige.models.lstm import LSTMConfig, LSTMLanguageModel
-from vestige.models.protocols import LanguageModel, NextToken, choose_device
+from vestige.models.protocols import LanguageModel, Network, NextToken, choose_device
 from vestige.models.table import TableModel
 from vestige.models.transformer import CausalTransformer, TransformerConfig
+from vestige.models.white_box import IntentSlotNetwork
 
 FORMAT = 1
 DESCRIPTION, WEIGHTS = "model.json", "model.safetensors"
@@ -50,17 +52,25 @@ def _table(vocabulary: Vocabulary, _: Mapping[str, Any], size: int) -> LanguageM
     return TableModel(uniform[0], uniform, vocabulary)
 
 
-BUILDERS: dict[str, Callable[[Vocabulary, Mapping[str, Any], int], LanguageModel]] = {
+def _intent_slot(vocabulary: Vocabulary, config: Mapping[str, Any], _: int) -> Network:
+    if not isinstance(vocabulary, WordVocabulary):
+        raise ValueError("an intent-and-slot model reads words, and its vocabulary has none")
+    return IntentSlotModel(vocabulary, IntentSlotConfig(**config))
+
+
+BUILDERS: dict[str, Callable[[Vocabulary, Mapping[str, Any], int], Network]] = {
+    "intent-slot": _intent_slot,
     "lstm": _lstm,
     "table": _table,
     "transformer": _transformer,
 }
 
 
-def save_model(model: LanguageModel, directory: str | Path) -> None:
+def save_model(model: Network, directory: str | Path) -> None:
     """Write `model` so that `load_model` gives it back bit for bit.
 
-    Hugging Face models become a Hugging Face folder, LoRA adapters an adapter folder.
+    Hugging Face models become a Hugging Face folder, LoRA adapters an adapter folder, encoders
+    with heads a Hugging Face folder with the heads beside it; `load_intent_slot` reads these.
     What stood at `directory` is replaced at once, once the new folder is whole.
 
     Raises:
@@ -77,7 +87,7 @@ def save_model(model: LanguageModel, directory: str | Path) -> None:
             "format": FORMAT,
             "architecture": model.architecture,
             "config": asdict(config) if config is not None else {},
-            "vocab_size": model.vocab_size,
+            "vocab_size": getattr(model, "vocab_size", len(model.vocabulary)),
             "vocabulary": model.vocabulary.fingerprint(),
             "sha256": sha256([folder / WEIGHTS]),
         }
@@ -105,8 +115,8 @@ def load_model(
         ValueError: this machine has no such device.
     """
     where, folder = choose_device(device), model_folder(path)
-    model: LanguageModel
-    if (folder / DESCRIPTION).is_file():
+    model: Network
+    if (folder / DESCRIPTION).is_file() or (folder / ANSWERS).is_file():
         model = _load_checkpoint(folder)
     elif (folder / "adapter_config.json").is_file():
         from vestige.models.lora import load_adapter
@@ -118,6 +128,36 @@ def load_model(
         model = load(folder if folder.is_dir() else str(path))
     else:
         raise _not_a_model(folder)
+    if not isinstance(model, LanguageModel):
+        raise AccessDenied(
+            f"{path} is an intent-and-slot model, and says no next words",
+            remedy="Ask it with `vestige extract-nlu`, or give a language model.",
+        )
+    return model.to(where).eval()
+
+
+def load_intent_slot(path: str | Path, *, device: str = "auto") -> IntentSlotNetwork:
+    """Read an intent-and-slot model, ready for attacks: on its device and in evaluation mode.
+
+    Args:
+        path: a Vestige checkpoint, a training's output directory, or an encoder with heads as
+            `save_model` writes it.
+        device: "auto" (CUDA, else CPU) or a torch device.
+
+    Raises:
+        ModelError: nothing there, not a whole and unchanged model, or a language model.
+        ValueError: this machine has no such device.
+    """
+    where, folder = choose_device(device), model_folder(path)
+    ours = any((folder / name).is_file() for name in (DESCRIPTION, ANSWERS))
+    if not ours and not any((folder / name).is_file() for name in DESCRIPTIONS):
+        raise _not_a_model(folder)
+    model = _load_checkpoint(folder) if ours else None
+    if not isinstance(model, IntentSlotNetwork):
+        raise ModelError(
+            f"{path} is a language model, and has no intents",
+            remedy="Give a model of `vestige train --task nlu`.",
+        )
     return model.to(where).eval()
 
 
@@ -162,7 +202,11 @@ def check_compatible(before: NextToken, after: NextToken) -> None:
         )
 
 
-def _load_checkpoint(folder: Path) -> LanguageModel:
+def _load_checkpoint(folder: Path) -> Network:
+    if (folder / ANSWERS).is_file():
+        from vestige.models.nlu_encoder import load_encoder
+
+        return load_encoder(folder)
     file = folder / DESCRIPTION
     try:
         description = json.loads(file.read_text("utf-8"))
@@ -213,12 +257,16 @@ def _vocabulary(folder: Path, expected: str) -> Vocabulary:
     return vocabulary
 
 
-def _save_hugging_face(model: LanguageModel, folder: Path) -> None:
+def _save_hugging_face(model: Network, folder: Path) -> None:
     from vestige.models.hugging_face import HuggingFaceLanguageModel, save
+    from vestige.models.nlu_encoder import IntentSlotEncoder, save_encoder
 
-    if not isinstance(model, HuggingFaceLanguageModel):
+    if isinstance(model, IntentSlotEncoder):
+        save_encoder(model, folder)
+    elif isinstance(model, HuggingFaceLanguageModel):
+        save(model, folder)
+    else:
         raise ValueError(f"model must be of a known architecture, got {model.architecture!r}")
-    save(model, folder)
 
 
 def _on_hub(path: str | Path) -> bool:

@@ -93,26 +93,35 @@ class TwoParts(Protocol):
         ...
 
 
-class LanguageModel(nn.Module, ABC):
+class Network(nn.Module, ABC):
+    """What a training changes and a checkpoint holds.
+
+    Attributes:
+        architecture: the name under which a checkpoint finds the class again.
+        vocabulary: what the ids mean.
+    """
+
+    architecture: ClassVar[str]
+    vocabulary: Vocabulary
+
+    @property
+    @abstractmethod
+    def device(self) -> torch.device: ...
+
+
+class LanguageModel(Network):
     """A network with two faces: `forward` for training, `NextToken` for attacks.
 
     The attacker's face runs without gradients, without dropout and in float32.
     States are typed `Any` here because each network accepts its own kind only.
 
     Attributes:
-        architecture: the name under which a checkpoint finds the class again.
         carries_state: whether training hands the state of one window to the next;
             such a state has `detach()`.
     """
 
-    architecture: ClassVar[str]
     carries_state: ClassVar[bool]
-    vocabulary: Vocabulary
     vocab_size: int
-
-    @property
-    @abstractmethod
-    def device(self) -> torch.device: ...
 
     @property
     def first_token(self) -> int:

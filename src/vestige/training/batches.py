@@ -8,7 +8,7 @@ read the same stream as independent windows, shuffled anew every epoch.
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -72,8 +72,8 @@ class Batches(Protocol):
         """Batches in an epoch."""
         ...
 
-    def epoch(self, seed: int, number: int, *, first: int = 0) -> Iterator[Batch]:
-        """The batches of epoch `number`, from batch `first` on."""
+    def epoch(self, seed: int, number: int, *, first: int = 0) -> Iterator[Any]:
+        """The batches of epoch `number`, from batch `first` on: what the step reads."""
         ...
 
 

@@ -14,7 +14,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +25,13 @@ from torch import Tensor
 
 from vestige.data.encoded import EncodedCorpus
 from vestige.errors import TrainingError
-from vestige.models.protocols import LanguageModel
+from vestige.models.protocols import LanguageModel, Network
 from vestige.training.history import EpochRecord
 from vestige.training.steps import Learns
 
 IDENTITY, CHECKPOINT = "training.json", "checkpoint.safetensors"
 HISTORY, LOG, MODEL = "history.json", "log.jsonl", "model"
+CONFIGURATION = "model configuration"  # dropout is in no weight
 _HASH = 64  # letters of a SHA-256
 
 
@@ -59,14 +60,14 @@ class Position:
     seconds: float = 0.0
 
 
-def weights(model: LanguageModel) -> dict[str, Tensor]:
+def weights(model: Network) -> dict[str, Tensor]:
     """What a training changes: trainable parameters, each once, and buffers."""
     found = {name: p.detach() for name, p in model.named_parameters() if p.requires_grad}
     return found | dict(model.named_buffers())
 
 
 @torch.no_grad()
-def restore(model: LanguageModel, kept: Mapping[str, Tensor]) -> None:
+def restore(model: Network, kept: Mapping[str, Tensor]) -> None:
     """Copy weights into a model, in place."""
     for name, tensor in weights(model).items():
         tensor.copy_(kept[name])
@@ -75,7 +76,7 @@ def restore(model: LanguageModel, kept: Mapping[str, Tensor]) -> None:
 def save(
     directory: Path,
     position: Position,
-    model: LanguageModel,
+    model: Network,
     optimizer: torch.optim.Optimizer,
     step: object,
 ) -> None:
@@ -111,7 +112,7 @@ def save(
 
 
 def load(
-    directory: Path, model: LanguageModel, optimizer: torch.optim.Optimizer, step: object
+    directory: Path, model: Network, optimizer: torch.optim.Optimizer, step: object
 ) -> Position | None:
     """Put model, optimizer, step and chance back where the checkpoint left them.
 
@@ -154,19 +155,15 @@ def load(
         ) from error
 
 
-def identity(
-    model: LanguageModel,
-    data: EncodedCorpus,
-    validation: EncodedCorpus | None,
-    settings: Mapping[str, object],
-) -> dict[str, object]:
+def identity(model: Network, settings: Mapping[str, object]) -> dict[str, object]:
     """What a training is: two with the same identity end in the same bits."""
+    own: Any = getattr(model, "config", None)
+    config = asdict(own) if is_dataclass(own) and not isinstance(own, type) else None
     return {
         "format": 1,
         **settings,
-        "data": _corpus_hash(data),
-        "validation data": None if validation is None else _corpus_hash(validation),
         "model architecture": model.architecture,
+        CONFIGURATION: config,
         "model vocabulary": model.vocabulary.fingerprint(),
         "model weights at the start": _hash(_named_bytes(weights(model))),
     }
@@ -208,6 +205,7 @@ def open_directory(directory: Path, asked: Mapping[str, object], *, resume: bool
             f"{path} does not describe a training ({error})",
             remedy="Start again in a new directory.",
         ) from error
+    before.setdefault(CONFIGURATION, asked.get(CONFIGURATION))  # older ones do not say it
     differing = _differences(before, json.loads(json.dumps(asked)))
     if differing:
         raise TrainingError(
@@ -253,9 +251,9 @@ def _tensors(state: Any) -> dict[str, Tensor]:
     return {name: value for name, value in values.items() if isinstance(value, Tensor)}
 
 
-def _carried(model: LanguageModel, tensors: Mapping[str, Tensor]) -> Any:
+def _carried(model: Network, tensors: Mapping[str, Tensor]) -> Any:
     """The carried state: one of the model's own, with the tensors that were saved."""
-    if not tensors:
+    if not tensors or not isinstance(model, LanguageModel):
         return None
     return replace(model.start(1), **{k: v.to(model.device) for k, v in tensors.items()})
 
@@ -292,7 +290,8 @@ def _brief(value: Any) -> Any:
     return value.partition(".<locals>")[0] if len(value) < _HASH else value[:12]
 
 
-def _corpus_hash(data: EncodedCorpus) -> str:
+def corpus_hash(data: EncodedCorpus) -> str:
+    """SHA-256 (hex) over all of a corpus that decides about a training."""
     parts: list[bytes | memoryview] = [data.tokens.data, data.offsets.data]
     if data.users is not None:  # they decide about batches by user
         parts += [data.users.data, "\n".join(data.names).encode()]

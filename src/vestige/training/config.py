@@ -34,6 +34,7 @@ class TrainingConfig:
             a lot for every user, `batch_size` of them expected (see `sequences`).
         evaluate_every: steps between two evaluations, where an epoch is too long to wait; None:
             at the end of each epoch only.
+        keep: which weights the training ends with: of the "best" evaluation or of the "last".
 
     Raises:
         ValueError: a value is out of range.
@@ -54,6 +55,7 @@ class TrainingConfig:
     checkpoint_every: int = 500
     batching: Batching = "stream"
     evaluate_every: int | None = None
+    keep: Literal["best", "last"] = "best"
 
     def __post_init__(self) -> None:
         _validate.at_least(1, epochs=self.epochs, batch_size=self.batch_size)
@@ -67,6 +69,7 @@ class TrainingConfig:
         _validate.one_of(("constant", "step", "cosine"), schedule=self.schedule)
         _validate.one_of(("auto", "float32", "bfloat16"), precision=self.precision)
         _validate.one_of(get_args(Batching), batching=self.batching)
+        _validate.one_of(("best", "last"), keep=self.keep)
         if self.evaluate_every is not None:
             _validate.at_least(1, evaluate_every=self.evaluate_every)
         if self.max_grad_norm is not None:

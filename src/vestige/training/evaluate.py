@@ -1,7 +1,8 @@
 """How well a model predicts a text: perplexity and next-word accuracy."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -24,11 +25,13 @@ class Evaluation:
         perplexity: exp of the mean negative log-probability, at least 1; inf past float range.
         accuracy: share of tokens that were the model's first choice, in [0, 1].
         tokens: predicted tokens, n - 1 for a text of n.
+        measures: what else was measured, by name.
     """
 
     perplexity: float
     accuracy: float
     tokens: int
+    measures: Mapping[str, float | None] = field(default_factory=dict)
 
 
 @torch.no_grad()

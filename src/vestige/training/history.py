@@ -1,8 +1,10 @@
 """What a training went through, from evaluation to evaluation."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
+
+from vestige import _validate
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,6 +21,7 @@ class EpochRecord:
         validation_accuracy: of the next word, likewise.
         tokens: learnt in it.
         seconds: that this took, evaluation left out. Two runs of one training agree in all else.
+        measures: what else was measured on the validation data, by name.
     """
 
     epoch: float
@@ -29,6 +32,12 @@ class EpochRecord:
     validation_accuracy: float | None
     tokens: int = 0
     seconds: float = field(default=0.0, compare=False)
+    measures: Mapping[str, float | None] = field(default_factory=dict)
+
+    def row(self) -> dict[str, Any]:
+        """All of it as one flat row."""
+        row = asdict(self)
+        return row | dict(row.pop("measures"))
 
 
 StopFn = Callable[[Sequence[EpochRecord]], bool]
@@ -57,6 +66,26 @@ class StopAtPerplexity:
         return reached is not None and reached <= self.perplexity
 
 
+@dataclass(frozen=True)
+class EarlyStopping:
+    """Ends a training whose validation perplexity has not fallen for some evaluations.
+
+    Attributes:
+        patience: how many in a row (Parikh et al. 2022, section 6: 20 epochs).
+
+    Raises:
+        ValueError: it is not positive.
+    """
+
+    patience: int = 20
+
+    def __post_init__(self) -> None:
+        _validate.at_least(1, patience=self.patience)
+
+    def __call__(self, records: Sequence[EpochRecord]) -> bool:
+        return len(records) - best_epoch(records) >= self.patience
+
+
 @dataclass(frozen=True, kw_only=True)
 class TrainingHistory:
     """A finished training.
@@ -78,7 +107,7 @@ class TrainingHistory:
     def summary(self) -> dict[str, Any]:
         """The kept record as one row of a table, with what the whole training cost."""
         return {
-            **asdict(self.epochs[self.best_epoch - 1]),
+            **self.epochs[self.best_epoch - 1].row(),
             "stopped": self.stopped,
             **self.cost(),
         }
@@ -98,7 +127,7 @@ class TrainingHistory:
 
     def rows(self) -> list[dict[str, Any]]:
         """One row an evaluation."""
-        return [asdict(record) for record in self.epochs]
+        return [record.row() for record in self.epochs]
 
 
 def best_epoch(epochs: Sequence[EpochRecord]) -> int:

@@ -14,20 +14,20 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from vestige.data.encoded import EncodedCorpus
 from vestige.errors import TrainingError
 from vestige.models.checkpoints import save_model
-from vestige.models.protocols import LanguageModel
+from vestige.models.protocols import LanguageModel, Network
 from vestige.training import checkpoint
-from vestige.training.batches import Batches, Windows
+from vestige.training.batches import Batches
 from vestige.training.checkpoint import Position
 from vestige.training.config import TrainingConfig, learning_rate
-from vestige.training.evaluate import Evaluation, evaluate, evaluate_documents
 from vestige.training.history import EpochRecord, StopFn, TrainingHistory, best_epoch
+from vestige.training.lessons import Lesson, TextLesson, batches_of
 from vestige.training.peak_memory import PeakMemory
 from vestige.training.precision import choose_precision
-from vestige.training.sequences import Draw, SequenceBatches, Sequences
 from vestige.training.steps import Measures, StepFn, plain_step
 
 __all__ = [
@@ -38,6 +38,8 @@ __all__ = [
     "StopFn",
     "TrainingConfig",
     "TrainingHistory",
+    "batches_of",
+    "learn",
     "plain_step",
     "train",
 ]
@@ -45,7 +47,7 @@ __all__ = [
 ProgressFn = Callable[[int, int, float, float], None]
 """Told every few steps: step, steps in all, mean loss since last told, tokens per second."""
 
-ObserveFn = Callable[[LanguageModel, EpochRecord], None]
+ObserveFn = Callable[[Any, EpochRecord], None]
 """Shown the model, in evaluation mode, after each evaluation; it must leave it as it is, and is
 shown the same again where a training goes on from an earlier checkpoint."""
 
@@ -57,13 +59,13 @@ REPORT_EVERY = 10
 class _Run:
     """What stays the same from the first step to the last."""
 
-    model: LanguageModel
+    model: Network
+    lesson: Lesson
     batches: Batches
-    validation: EncodedCorpus | None
     config: TrainingConfig
     directory: Path | None
     optimizer: torch.optim.Optimizer
-    step: StepFn
+    step: Callable[[Any, Any, Any], tuple[Tensor, Any]]
     stop: StopFn
     progress: ProgressFn | None
     observe: ObserveFn | None
@@ -93,7 +95,8 @@ def train(  # noqa: PLR0913 - a defence's two doors come on top of eight
     progress: ProgressFn | None = None,
     observe: ObserveFn | None = None,
 ) -> TrainingHistory:
-    """Train a model in place, on the device where it is; it ends with its best record's weights.
+    """Train a model in place, on the device where it is; it ends with its best record's weights,
+    or with the last's where the configuration says so.
 
     Same model, data, configuration and machine give the same bits, interrupted or not. The
     caller's random numbers are left as they were.
@@ -118,18 +121,44 @@ def train(  # noqa: PLR0913 - a defence's two doors come on top of eight
             training that may not be resumed, or its checkpoint is broken.
         ValueError: `resume` without `directory`.
     """
+    return learn(
+        model,
+        TextLesson(data, validation),
+        config=config,
+        directory=directory,
+        step=step,
+        stop=stop,
+        resume=resume,
+        progress=progress,
+        observe=observe,
+    )
+
+
+def learn(  # noqa: PLR0913 - as `train`
+    model: Network,
+    lesson: Lesson,
+    *,
+    config: TrainingConfig,
+    directory: Path | None = None,
+    step: StepFn | None = None,
+    stop: StopFn | None = None,
+    resume: bool = False,
+    progress: ProgressFn | None = None,
+    observe: ObserveFn | None = None,
+) -> TrainingHistory:
+    """Teach a model any lesson, in place; see `train` for the arguments and what is raised."""
     if resume and directory is None:
         raise ValueError("resume must come with the directory of a training, got directory=None")
     memory = PeakMemory(model.device)
     precision = choose_precision(config.precision, model.device)
     run = _Run(
         model=model,
-        batches=batches_of(data, model, config),
-        validation=validation,
+        lesson=lesson,
+        batches=lesson.batches(model, config),
         config=config,
         directory=directory,
         optimizer=_optimizer(model, config),
-        step=step or plain_step(max_grad_norm=config.max_grad_norm, precision=precision),
+        step=step or lesson.step(config, precision),
         stop=stop or _never,
         progress=progress,
         observe=observe,
@@ -142,7 +171,7 @@ def train(  # noqa: PLR0913 - a defence's two doors come on top of eight
             "step": _described(run.step),
             "stop": _described(run.stop),
         }
-        asked = checkpoint.identity(model, data, validation, settings)
+        asked = checkpoint.identity(model, {**settings, **lesson.identity()})
         checkpoint.open_directory(directory, asked, resume=resume)
     devices = [model.device] if model.device.type == "cuda" else []
     with torch.random.fork_rng(devices=devices):
@@ -150,25 +179,10 @@ def train(  # noqa: PLR0913 - a defence's two doors come on top of eight
         position = _run(run)
     return TrainingHistory(
         epochs=position.epochs,
-        best_epoch=best_epoch(position.epochs),
+        best_epoch=_kept(config, position.epochs),
         stopped=position.stopped,
         peak_memory_mib=None if resumed else memory.mib(),
     )
-
-
-def batches_of(data: EncodedCorpus, model: LanguageModel, config: TrainingConfig) -> Batches:
-    """What a training of this configuration reads, as its `batching` says."""
-    if config.batching == "stream":
-        return Windows(
-            data.tokens,
-            config.batch_size,
-            config.sequence_length,
-            model.carries_state,
-            model.device,
-        )
-    sequences = Sequences.of(data, length=config.sequence_length)
-    draw: Draw = config.batching
-    return SequenceBatches(sequences, config.batch_size, draw, model.first_token, model.device)
 
 
 def _run(run: _Run) -> Position:
@@ -237,7 +251,7 @@ def _learn(run: _Run, position: Position) -> Position:
 
 def _evaluate(run: _Run, position: Position) -> Position:
     """Evaluate, remember the best weights, ask whether to stop, write it all down."""
-    scores = _scores(run)
+    scores = run.lesson.judge(run.model, run.config)
     if scores is not None and math.isnan(scores.perplexity):
         raise _not_finite(run, position.step)
     size, tokens = len(run.batches), position.tokens
@@ -250,10 +264,11 @@ def _evaluate(run: _Run, position: Position) -> Position:
         validation_accuracy=None if scores is None else scores.accuracy,
         tokens=tokens,
         seconds=position.seconds,
+        measures={} if scores is None else dict(scores.measures),
     )
     epochs = (*position.epochs, record)
     best = position.best
-    if scores is not None and best_epoch(epochs) == len(epochs):
+    if scores is not None and _kept(run.config, epochs) == len(epochs):
         best = {name: tensor.clone() for name, tensor in checkpoint.weights(run.model).items()}
     if run.observe is not None:
         run.observe(run.model.eval(), record)
@@ -270,19 +285,6 @@ def _evaluate(run: _Run, position: Position) -> Position:
     if run.directory is not None:
         _write_history(run.directory, position)
     return position
-
-
-def _scores(run: _Run) -> Evaluation | None:
-    """What the model scores on the validation data, read as the training reads its own."""
-    if run.validation is None:
-        return None
-    score = evaluate if run.config.batching == "stream" else evaluate_documents
-    return score(
-        run.model,
-        run.validation,
-        batch_size=run.config.batch_size,
-        sequence_length=run.config.sequence_length,
-    )
 
 
 def _write_history(directory: Path, position: Position) -> None:
@@ -332,7 +334,12 @@ class _Told:
             run.progress(step, run.steps, mean, speed)
 
 
-def _optimizer(model: LanguageModel, config: TrainingConfig) -> torch.optim.Optimizer:
+def _kept(config: TrainingConfig, epochs: Sequence[EpochRecord]) -> int:
+    """The record, from 1, whose weights the model shall have."""
+    return len(epochs) if config.keep == "last" else best_epoch(epochs)
+
+
+def _optimizer(model: Network, config: TrainingConfig) -> torch.optim.Optimizer:
     trainable = [p for p in model.parameters() if p.requires_grad]
     if not trainable:
         raise TrainingError(

@@ -1,0 +1,114 @@
+"""The options of `vestige train` about the model and its training, whatever the task."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from vestige.cli.training_plan import Architecture, Tokenizer
+
+TRAINING, MODEL = "Training", "Model"
+
+Out = Annotated[
+    Path,
+    typer.Option("--out", help="A new directory; with --resume, the old one.", metavar="DIR"),
+]
+Start = Annotated[str | None, typer.Option("--from", help="Continue this model.", metavar="MODEL")]
+Resume = Annotated[
+    bool, typer.Option("--resume", help="Go on where the training in DIR was interrupted.")
+]
+Preset = Annotated[
+    str | None,
+    typer.Option(
+        "--preset",
+        help="Architecture and training: `ptb-lstm`, `reddit-lstm`, `reddit-transformer`, "
+        "`wikitext-lstm` (the paper's) or `demo`. Options below change single settings. "
+        "Default: `ptb-lstm`, or `reddit-transformer` for a transformer, or with --from a "
+        "gentle training that suits the model.",
+    ),
+]
+NetworkKind = Annotated[
+    Architecture | None,
+    typer.Option("--architecture", help="In place of the preset's.", rich_help_panel=MODEL),
+]
+Layers = Annotated[
+    int | None, typer.Option("--layers", min=1, help="Layers.", rich_help_panel=MODEL)
+]
+HiddenSize = Annotated[
+    int | None,
+    typer.Option("--hidden-size", min=1, help="Width of a layer.", rich_help_panel=MODEL),
+]
+WordsOrPieces = Annotated[
+    Tokenizer | None,
+    typer.Option(
+        "--tokenizer",
+        help="`whitespace` (the default) splits at blanks, `words` splits off punctuation "
+        "too, `bpe` learns subwords.",
+        rich_help_panel=MODEL,
+    ),
+]
+Vocabulary = Annotated[
+    Path | None,
+    typer.Option(
+        "--vocabulary",
+        help="Take this model's vocabulary: only snapshots that share one can be compared.",
+        metavar="MODEL",
+        rich_help_panel=MODEL,
+    ),
+]
+VocabSize = Annotated[
+    int | None,
+    typer.Option("--vocab-size", min=3, help="Tokens at most.", rich_help_panel=MODEL),
+]
+LoraRank = Annotated[
+    int | None,
+    typer.Option(
+        "--lora-rank",
+        min=1,
+        help="With --from a Hugging Face model: train an adapter of this rank.",
+        rich_help_panel=MODEL,
+    ),
+]
+LoraAlpha = Annotated[
+    float, typer.Option("--lora-alpha", help="Scale of the adapter.", rich_help_panel=MODEL)
+]
+Epochs = Annotated[
+    int | None,
+    typer.Option("--epochs", min=1, help="Passes over the data.", rich_help_panel=TRAINING),
+]
+BatchSize = Annotated[
+    int | None,
+    typer.Option("--batch-size", min=1, help="Rows read together.", rich_help_panel=TRAINING),
+]
+SequenceLength = Annotated[
+    int | None,
+    typer.Option("--sequence-length", min=1, help="Tokens per window.", rich_help_panel=TRAINING),
+]
+LearningRate = Annotated[
+    float | None,
+    typer.Option("--learning-rate", help="Before the schedule.", rich_help_panel=TRAINING),
+]
+Optimizer = Annotated[
+    str | None,
+    typer.Option("--optimizer", help="`adam` or `sgd`.", rich_help_panel=TRAINING),
+]
+Precision = Annotated[
+    str | None,
+    typer.Option("--precision", help="`auto`, `float32` or `bfloat16`.", rich_help_panel=TRAINING),
+]
+CheckpointEvery = Annotated[
+    int | None,
+    typer.Option("--checkpoint-every", min=1, help="Steps between two.", rich_help_panel=TRAINING),
+]
+Validation = Annotated[
+    str | None,
+    typer.Option("--validation", help="Text that decides which epoch is best.", metavar="DATA"),
+]
+HoldOut = Annotated[
+    float | None,
+    typer.Option(
+        "--hold-out",
+        help="Share of DATA held out where nothing else validates. Default: 0.05, or 0.1 of "
+        "utterances.",
+    ),
+]

@@ -1,0 +1,101 @@
+"""Where `plant` and `train` get labelled utterances from, and which of them validate."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from vestige.cli.sources import MANIFEST
+
+if TYPE_CHECKING:
+    from vestige.data.loaders.utterances import UtteranceSplits
+    from vestige.data.secret_manifest import SecretManifest
+    from vestige.data.utterances import Utterances
+
+HOLD_OUT = 0.1
+"""What stands for `--hold-out` where nobody says which utterances validate."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sources:
+    """Where the utterances are; None where an option was not given.
+
+    Attributes:
+        data: DATA.
+        format: how it is to be read.
+        columns: of words, tags and intents, in tables.
+        limit: how many utterances of each part to read.
+        validation: a file with those that validate.
+        hold_out: which share of DATA validates.
+    """
+
+    data: str
+    format: str = "auto"
+    columns: tuple[str, str, str] = ("tokens", "tags", "intent")
+    limit: int | None = None
+    validation: Path | None = None
+    hold_out: float | None = None
+
+
+def secrets_of(source: str) -> "SecretManifest | None":
+    """The manifest of a directory of `vestige plant --task nlu`; None where DATA is another.
+
+    Raises:
+        ValueError: DATA is a directory in which canaries of text were planted.
+        ManifestError: the manifest was changed.
+    """
+    from vestige.data.seal import format_of
+    from vestige.data.secret_manifest import FORMAT, SecretManifest
+
+    file = Path(source) / MANIFEST
+    if not file.is_file():
+        return None
+    if format_of(file) not in (FORMAT, None):
+        raise ValueError(
+            f"DATA must be planted with --task nlu too, got {source}, whose {MANIFEST} tells of "
+            "something else"
+        )
+    return SecretManifest.load(file)
+
+
+def read_parts(
+    sources: Sources, seed: int, *, planted: "SecretManifest | None" = None
+) -> "tuple[Utterances, Utterances, Utterances | None]":
+    """The utterances to train, to validate and, where DATA has some, to test on.
+
+    Args:
+        sources: where they are.
+        seed: which are held out, where DATA has none to validate on.
+        planted: tells which are canaries, and are not held out.
+
+    Raises:
+        ValueError: two options or DATA say both which utterances validate.
+        DataError: something cannot be read.
+    """
+    names = zip(("tokens_column", "tags_column", "intent_column"), sources.columns, strict=True)
+    columns = dict(names)
+    found = read(sources.data, format=sources.format, limit=sources.limit, **columns)
+    file, fraction = sources.validation, sources.hold_out
+    if file is not None and fraction is not None:
+        raise ValueError("--validation and --hold-out must not be given together: choose one")
+    if found.validation is not None:
+        if file is not None or fraction is not None:
+            name = "--hold-out" if file is None else "--validation"
+            raise ValueError(f"{name} must be left out: DATA has a validation part of its own")
+        return found.train, found.validation, found.test
+    if file is not None:
+        return found.train, read(file, **columns).train, found.test
+    # A canary is learnt as often as its manifest says.
+    canaries = [place for own in planted.train_positions for place in own] if planted else []
+    train, validation = found.train.split(
+        HOLD_OUT if fraction is None else fraction,
+        seed=seed,
+        keep=[place for place in canaries if place < len(found.train)],
+    )
+    return train, validation, found.test
+
+
+def read(source: str | Path, **options: Any) -> "UtteranceSplits":
+    """See `read_utterances`, which is imported only now."""
+    from vestige.data.loaders.utterances import read_utterances
+
+    return read_utterances(source, **options)

@@ -1,0 +1,231 @@
+r"""How much of a secret came back, and how far did the true one stand out?
+
+Parikh, Dupuy and Gupta (2022), "Canary Extraction in Natural Language Understanding Models",
+section 4.3: accuracy is the share of secrets whose every word is right, the Hamming distance per
+token (HDT) the share of words that are wrong, and guessing at random reaches
+
+.. math:: \prod_i \frac{1}{|V_i|} \qquad \text{and} \qquad \frac{1}{n}\sum_i 1 - \frac{1}{|V_i|}
+
+Differs from the paper: places may have different numbers of candidates, everything has an interval,
+and the rank of the truth among all secrets is measured beside.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import comb, factorial, log2, prod, sqrt
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import special
+
+from vestige import _validate
+from vestige.metrics.intervals import Interval, clopper_pearson, mean_interval
+
+_EXACT = 200  # beyond so many ranks their sum is normal for every purpose
+
+
+def hamming_per_token(guess: Sequence[str], truth: Sequence[str]) -> float:
+    """The share of words that are wrong, in [0, 1].
+
+    Raises:
+        ValueError: there are no words, or not as many in both.
+
+    Example:
+        >>> hamming_per_token(["4", "2"], ["4", "7"])
+        0.5
+    """
+    if len(guess) != len(truth) or not truth:
+        raise ValueError(f"guess must have the truth's {len(truth)} words, got {len(guess)}")
+    return sum(a != b for a, b in zip(guess, truth, strict=True)) / len(truth)
+
+
+def baseline_accuracy(sizes: Sequence[int]) -> float:
+    """How often a random guess is right as a whole.
+
+    Args:
+        sizes: candidates of each unknown word, at least 1.
+
+    Example:
+        >>> baseline_accuracy([10, 10])
+        0.01
+    """
+    _check_sizes(sizes)
+    return 1 / prod(sizes)
+
+
+def baseline_hamming(sizes: Sequence[int]) -> float:
+    """The Hamming distance per token that random guesses have on average.
+
+    Example:
+        >>> baseline_hamming([10, 2])
+        0.7
+    """
+    _check_sizes(sizes)
+    return sum(1 - 1 / size for size in sizes) / len(sizes)
+
+
+def share_interval(values: Sequence[float], *, confidence: float = 0.95) -> Interval | None:
+    """The interval of a mean of shares, which no more than they leaves [0, 1].
+
+    Returns:
+        two fractions; None with fewer than two values.
+    """
+    found = mean_interval(values, confidence=confidence)
+    return found and Interval(max(found.low, 0.0), min(found.high, 1.0))
+
+
+def rank_among(loss: float, losses: ArrayLike) -> float:
+    """The place of a loss among those of others, from 1; ties count half.
+
+    Example:
+        >>> rank_among(2.0, [1.0, 2.0, 3.0])
+        2.5
+    """
+    others = np.asarray(losses, dtype=np.float64).reshape(-1)
+    if np.isnan(others).any() or np.isnan(loss):
+        raise ValueError("losses must be numbers, got nan")
+    return 1 + float((others < loss).sum()) + float((others == loss).sum()) / 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class TruthRank:
+    """The rank of the truth among all secrets, 1 for the first.
+
+    Attributes:
+        rank: counted, or estimated from a sample.
+        low: it is no less, with confidence; equal to the rank where it was counted.
+        high: it is no more.
+        space: secrets there are.
+        exact: whether every one of them was tried.
+        at_ceiling: whether no secret of a sample loses as little, so that the exposure is a lower
+            bound: the sample supports no more.
+    """
+
+    rank: float
+    low: float
+    high: float
+    space: int
+    exact: bool
+    at_ceiling: bool = False
+
+    @property
+    def exposure(self) -> float:
+        """Bits: log2 of the space less log2 of the rank."""
+        return log2(self.space) - log2(self.rank)
+
+    @property
+    def exposure_low(self) -> float:
+        """Bits: by the highest rank."""
+        return log2(self.space) - log2(self.high)
+
+    @property
+    def exposure_high(self) -> float:
+        """Bits: by the lowest rank."""
+        return log2(self.space) - log2(self.low)
+
+
+def counted_rank(*, below: int, tied: int, space: int) -> TruthRank:
+    """The rank of a truth that was compared with every other secret.
+
+    Args:
+        below: others that lose less.
+        tied: others that lose as much; they count half.
+        space: secrets there are, the truth among them.
+
+    Example:
+        >>> counted_rank(below=3, tied=0, space=16).exposure
+        2.0
+    """
+    _validate.at_least(0, below=below, tied=tied)
+    _validate.at_least(below + tied + 1, space=space)
+    rank = 1 + below + tied / 2
+    return TruthRank(rank=rank, low=rank, high=rank, space=space, exact=True)
+
+
+def estimated_rank(
+    *,
+    below: int,
+    tied: int,
+    others: int,
+    space: int,
+    better: int = 0,
+    confidence: float = 0.95,
+) -> TruthRank:
+    """The rank of a truth that was compared with a random sample of other secrets.
+
+    Its share of the space is that of the sample with the truth in it, (below + 1) / (others + 1),
+    so that no exposure exceeds what the sample supports. The share of secrets that lose less has
+    the interval of Clopper and Pearson, whose upper end counts ties as less and whose lower end
+    does not.
+
+    Args:
+        below: others in the sample that lose less.
+        tied: others in the sample that lose as much.
+        others: secrets in the sample, the truth not counted.
+        space: secrets there are.
+        better: secrets that are known to lose less from elsewhere; the rank is above them.
+        confidence: of the interval, in (0, 1).
+
+    Example:
+        >>> found = estimated_rank(below=0, tied=0, others=1023, space=2**20)
+        >>> found.exposure, found.low, round(found.high), found.at_ceiling
+        (10.0, 1.0, 3775, True)
+    """
+    _validate.at_least(0, below=below, tied=tied, better=better)
+    _validate.at_least(max(1, below + tied), others=others)
+    _validate.at_least(better + 1, space=space)
+    rank = space * ((below + tied / 2 + 1) / (others + 1))
+    low = clopper_pearson(below, others, confidence=confidence).low
+    high = clopper_pearson(below + tied, others, confidence=confidence).high
+    ends = (1 + share * (space - 1) for share in (low, high))
+    rank, least, most = (max(one, 1.0 + better) for one in (rank, *ends))
+    return TruthRank(
+        rank=rank,
+        low=least,
+        high=max(most, rank),
+        space=space,
+        exact=False,
+        at_ceiling=below + tied == 0 and rank > least,
+    )
+
+
+def null_probability(ranks: Sequence[float], spaces: Sequence[int]) -> float:
+    """How often ranks of truths that a model never saw would be as low on average, or lower.
+
+    Such a rank is any of 1 to its space alike. The mean of rank / space is compared with that of
+    uniform numbers (Irwin 1927; Hall 1927), which rank / space is never below: the probability
+    is never too small.
+
+    Args:
+        ranks: of independent trials.
+        spaces: secrets there are in each.
+
+    Returns:
+        a probability.
+
+    Raises:
+        ValueError: no ranks, or one that is not between 1 and its space.
+
+    Example:
+        >>> round(null_probability([1.0, 2.0], [100, 100]), 5), null_probability([50.0], [100])
+        (0.00045, 0.5)
+    """
+    _validate.at_least(1, ranks=len(ranks))
+    for rank, space in zip(ranks, spaces, strict=True):
+        if not 1 <= rank <= space:
+            raise ValueError(f"ranks must lie between 1 and {space}, got {rank}")
+    shares = [Fraction(rank) / space for rank, space in zip(ranks, spaces, strict=True)]
+    number, total = len(shares), sum(shares, Fraction(0))
+    if number > _EXACT:
+        return float(special.ndtr((float(total) - number / 2) / sqrt(number / 12)))
+    whole = sum(
+        (-1) ** k * comb(number, k) * (total - k) ** number for k in range(int(total) + 1)
+    ) / factorial(number)
+    return float(min(max(whole, Fraction(0)), Fraction(1)))
+
+
+def _check_sizes(sizes: Sequence[int]) -> None:
+    _validate.at_least(1, sizes=len(sizes))
+    for size in sizes:
+        _validate.at_least(1, sizes=size)

@@ -1,0 +1,185 @@
+"""The intent-and-slot network: words to an intent and a tag for every word.
+
+Parikh, Dupuy and Gupta (2022), "Canary Extraction in Natural Language Understanding Models",
+section 4.1: word vectors, two bi-LSTM layers, a softmax over intents and a linear-chain CRF over
+tags; the sum of both losses is learnt. With characters (section 6; Ma and Hovy 2016,
+arXiv:1603.01354, section 2.1), a convolution over a word's letters stands beside its vector.
+
+Differs from the paper: it says neither sizes nor what the intent is read from. Here the intent is
+read from the last state of each direction, and rows that are read together have one length, so
+that there is no padding and nothing to mask.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, max_pool1d, relu
+
+from vestige import _validate
+from vestige.data.encoded_utterances import EncodedUtterances, Labels
+from vestige.data.utterances import Utterances
+from vestige.data.vocabulary import WordVocabulary
+from vestige.models.crf import LinearChain
+from vestige.models.white_box import IntentSlotNetwork, Losses
+
+LONGEST_WORD = 20
+"""Letters of a word that the convolution reads."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class IntentSlotConfig:
+    """The shape of an intent-and-slot network.
+
+    Attributes:
+        intents: names, in the order of their ids.
+        tags: BIO tags, likewise.
+        embedding_size: of a word's vector.
+        hidden_size: of each direction of each layer.
+        layers: bi-LSTM layers.
+        input_dropout: share of the words' vectors that training drops (the paper's D: 0.2).
+        hidden_dropout: share of each layer's output that training drops (the paper's D: 0.1).
+        char_filters: filters of the convolution over letters; 0 for none (the paper's CE).
+        char_size: of a letter's vector.
+        frozen_embeddings: words' vectors stay as they were given.
+
+    Raises:
+        ValueError: a value is out of range, or a label comes twice.
+    """
+
+    intents: tuple[str, ...]
+    tags: tuple[str, ...]
+    embedding_size: int = 50
+    hidden_size: int = 64
+    layers: int = 2
+    input_dropout: float = 0.0
+    hidden_dropout: float = 0.0
+    char_filters: int = 0
+    char_size: int = 25
+    frozen_embeddings: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("intents", "tags"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))  # JSON gives lists
+        _validate.all_different(intents=self.intents, tags=self.tags)
+        _validate.at_least(1, embedding_size=self.embedding_size, hidden_size=self.hidden_size)
+        _validate.at_least(1, layers=self.layers, char_size=self.char_size)
+        _validate.at_least(0, char_filters=self.char_filters)
+        _validate.fraction(input_dropout=self.input_dropout, hidden_dropout=self.hidden_dropout)
+
+
+class IntentSlotModel(IntentSlotNetwork):
+    """A bi-LSTM with an intent head and a CRF for the tags; a `WhiteBox`.
+
+    Args:
+        vocabulary: its words.
+        config: its shape.
+        vectors: float (v, embedding_size) first vectors of the words; drawn at random without.
+    """
+
+    architecture: ClassVar[str] = "intent-slot"
+    vocabulary: WordVocabulary
+
+    def __init__(
+        self, vocabulary: WordVocabulary, config: IntentSlotConfig, vectors: Tensor | None = None
+    ) -> None:
+        super().__init__()
+        self.vocabulary, self.config = vocabulary, config
+        self.intents, self.tags = config.intents, config.tags
+        self.embedding = nn.Embedding(len(vocabulary), config.embedding_size)
+        if vectors is not None:
+            self.embedding.weight = nn.Parameter(vectors.clone())
+        self.embedding.weight.requires_grad_(not config.frozen_embeddings)
+        self.letters = Letters(vocabulary, config) if config.char_filters else None
+        width = config.embedding_size + config.char_filters
+        self.dropout = nn.Dropout(config.input_dropout)
+        self.hidden_dropout = nn.Dropout(config.hidden_dropout)
+        self.lstm = nn.LSTM(
+            width,
+            config.hidden_size,
+            config.layers,
+            batch_first=True,
+            bidirectional=True,
+            dropout=config.hidden_dropout if config.layers > 1 else 0.0,
+        )
+        self.intent_head = nn.Linear(2 * config.hidden_size, len(config.intents))
+        self.tag_head = nn.Linear(2 * config.hidden_size, len(config.tags))
+        self.crf = LinearChain(len(config.tags))
+
+    @property
+    def device(self) -> torch.device:
+        return self.embedding.weight.device
+
+    def encode(self, utterances: Utterances) -> EncodedUtterances:
+        """Utterances as ids; a word that the vocabulary lacks is `<unk>`."""
+        words = self.vocabulary.encode_batch([utterance.text for utterance in utterances])
+        tags = [utterance.tags for utterance in utterances]
+        return EncodedUtterances.of(
+            words, tags, utterances.intents, Labels(self.intents, self.tags)
+        )
+
+    def read(self, words: Sequence[str]) -> list[tuple[int, ...]]:
+        """The id of each word; an empty tuple for one that the vocabulary lacks."""
+        ids = [self.vocabulary.encode(word) for word in words]
+        return [() if found == [self.vocabulary.unk_id] else tuple(found) for found in ids]
+
+    def embed(self, tokens: Tensor) -> Tensor:
+        """The vectors (b, t, d) of tokens (b, t), those of their letters included."""
+        vectors: Tensor = self.embedding(tokens)
+        if self.letters is None:
+            return vectors
+        return torch.cat([vectors, self.letters(tokens)], -1)
+
+    def scores(self, vectors: Tensor) -> tuple[Tensor, Tensor]:
+        """Logits (b, i) of the intents and emissions (b, t, k) of the tags."""
+        hidden, _ = self.lstm(self.dropout(vectors))
+        hidden = self.hidden_dropout(hidden)
+        size = self.config.hidden_size
+        ends = torch.cat([hidden[:, -1, :size], hidden[:, 0, size:]], -1)
+        return self.intent_head(ends), self.tag_head(hidden)
+
+    def losses(self, vectors: Tensor, intents: Tensor, tags: Tensor) -> Losses:
+        """What utterances cost that are given by their vectors (b, t, d), in nats."""
+        logits, emissions = self.scores(vectors)
+        return Losses(
+            cross_entropy(logits, intents, reduction="none"), self.crf.loss(emissions, tags)
+        )
+
+    @torch.no_grad()
+    def predict(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        """The likeliest intents (b,) and the likeliest tags (b, t) of tokens (b, t)."""
+        logits, emissions = self.scores(self.embed(tokens))
+        return logits.argmax(1), self.crf.best(emissions)
+
+
+class Letters(nn.Module):
+    """A word's letters as a vector: a convolution of width 3, its largest value over the word.
+
+    Args:
+        vocabulary: its words; `<unk>` has no letters.
+        config: sizes of letters and filters.
+    """
+
+    table: Tensor
+
+    def __init__(self, vocabulary: WordVocabulary, config: IntentSlotConfig) -> None:
+        super().__init__()
+        alphabet = {a: n for n, a in enumerate(sorted(set("".join(vocabulary.words))), 1)}
+        table = torch.zeros(len(vocabulary), LONGEST_WORD, dtype=torch.int64)
+        for row, word in enumerate(vocabulary.words):
+            if row not in (vocabulary.unk_id, vocabulary.eos_id):
+                ids = [alphabet[letter] for letter in word[:LONGEST_WORD]]
+                table[row, : len(ids)] = torch.tensor(ids)
+        self.register_buffer("table", table, persistent=False)
+        self.embedding = nn.Embedding(len(alphabet) + 1, config.char_size, padding_idx=0)
+        self.convolution = nn.Conv1d(config.char_size, config.char_filters, 3, padding=1)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Vectors (b, t, f) of the letters of tokens (b, t); each word is read once."""
+        words, places = torch.unique(tokens, return_inverse=True)
+        letters = self.embedding(self.table[words]).transpose(1, 2)
+        read = relu(self.convolution(letters))
+        longest: Tensor = max_pool1d(read, LONGEST_WORD).squeeze(2)
+        return longest[places]

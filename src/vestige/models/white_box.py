@@ -1,0 +1,104 @@
+"""What may be asked of an intent-and-slot model by somebody who holds its weights?
+
+Parikh, Dupuy and Gupta (2022), "Canary Extraction in Natural Language Understanding Models",
+section 3: the adversary knows architecture, parameters, loss, labels and the words' vectors.
+"""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+
+from vestige.data.encoded_utterances import EncodedUtterances
+from vestige.data.utterances import Utterances
+from vestige.models.protocols import Network
+
+
+class Losses(NamedTuple):
+    """What b utterances cost, in nats.
+
+    Attributes:
+        intent: (b,) negative log-probability of each one's intent.
+        tags: (b,) negative log-probability of each one's tags, all of them together.
+    """
+
+    intent: Tensor
+    tags: Tensor
+
+    @property
+    def joint(self) -> Tensor:
+        """(b,) their sum, which the training minimises."""
+        return self.intent + self.tags
+
+
+@runtime_checkable
+class WhiteBox(Protocol):
+    """Open-box access: words' vectors, and a loss that can be differentiated by them.
+
+    Rows that are asked together have the same number of tokens. A model may be a stack of m
+    models that are asked at once: then rows come in m blocks of one size, a block for each.
+
+    Attributes:
+        intents: the labels of utterances, in the order of their ids.
+        tags: the labels of words, likewise.
+        models: m, how many models answer at once; 1 unless it is a stack.
+    """
+
+    intents: tuple[str, ...]
+    tags: tuple[str, ...]
+    models: int
+
+    @property
+    def device(self) -> torch.device: ...
+
+    def read(self, words: Sequence[str]) -> list[tuple[int, ...]]:
+        """The token ids of each word of an utterance; an empty tuple for a word it cannot read.
+
+        A word vocabulary gives one id a word, a subword vocabulary one or more.
+        """
+        ...
+
+    def embed(self, tokens: Tensor) -> Tensor:
+        """The vectors (b, t, d) that stand for tokens (b, t), int64; any b and t."""
+        ...
+
+    def losses(self, vectors: Tensor, intents: Tensor, tags: Tensor) -> Losses:
+        """What utterances cost that are given by their vectors; can be differentiated by them.
+
+        Args:
+            vectors: (b, t, d), from `embed` or anything between such vectors.
+            intents: int64 (b,).
+            tags: int64 (b, t); `data.encoded_utterances.IGNORED` for a token that begins no word.
+        """
+        ...
+
+
+class IntentSlotNetwork(Network):
+    """A network with two faces: `forward` and `predict` for training, `WhiteBox` for attacks."""
+
+    intents: tuple[str, ...]
+    tags: tuple[str, ...]
+    models = 1
+
+    @abstractmethod
+    def encode(self, utterances: Utterances) -> EncodedUtterances:
+        """Utterances as this network reads them."""
+
+    @abstractmethod
+    def read(self, words: Sequence[str]) -> list[tuple[int, ...]]: ...
+
+    @abstractmethod
+    def embed(self, tokens: Tensor) -> Tensor: ...
+
+    @abstractmethod
+    def losses(self, vectors: Tensor, intents: Tensor, tags: Tensor) -> Losses: ...
+
+    @abstractmethod
+    def predict(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        """The likeliest intents (b,) and the likeliest tags (b, t) of tokens (b, t)."""
+
+    def forward(self, tokens: Tensor, intents: Tensor, tags: Tensor) -> Losses:
+        """What utterances of tokens (b, t) cost, in nats."""
+        return self.losses(self.embed(tokens), intents, tags)

@@ -1,0 +1,115 @@
+"""How well does an intent-and-slot model understand utterances, and how sure is that?"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from vestige.data.encoded_utterances import IGNORED
+from vestige.data.utterances import Utterances
+from vestige.metrics.intervals import Interval, clopper_pearson, ratio_of_sums
+from vestige.models.white_box import IntentSlotNetwork
+from vestige.training.history import TrainingHistory
+from vestige.training.utterances import UtteranceScores, answer, score
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoredUtterances:
+    """What a model scores, with 95 % intervals.
+
+    Attributes:
+        scores: the numbers.
+        intent_accuracy: Clopper and Pearson's interval, over utterances.
+        exact_match: likewise.
+        slot_f1: that of a ratio of sums, with utterances as clusters; None where there are no
+            slots, or nothing varies between utterances.
+    """
+
+    scores: UtteranceScores
+    intent_accuracy: Interval
+    exact_match: Interval
+    slot_f1: Interval | None
+
+    def summary(self) -> dict[str, float | None]:
+        """All of it by name; ends of intervals as "intent_accuracy_low" and so on."""
+        ends: dict[str, float | None] = {}
+        for name in ("intent_accuracy", "slot_f1", "exact_match"):
+            low, high = getattr(self, name) or (None, None)
+            ends |= {f"{name}_low": low, f"{name}_high": high}
+        return asdict(self.scores) | ends
+
+
+def score_with_intervals(model: IntentSlotNetwork, utterances: Utterances) -> ScoredUtterances:
+    """Score a model on labelled utterances as `evaluate_utterances` does, with intervals.
+
+    Raises:
+        TrainingError: there are no utterances.
+    """
+    data = model.encode(utterances)
+    scores = score(model, utterances, data)
+    begins = data.tags != IGNORED
+    tags = iter(answer(model, data).tags[begins])
+    answers = [[data.labels.tags[next(tags)] for _ in said.tags] for said in utterances]
+    n = scores.utterances
+    return ScoredUtterances(
+        scores=scores,
+        intent_accuracy=clopper_pearson(round(scores.intent_accuracy * n), n),
+        exact_match=clopper_pearson(round(scores.exact_match * n), n),
+        slot_f1=slot_f1_interval([said.tags for said in utterances], answers),
+    )
+
+
+def slot_f1_interval(
+    expected: Sequence[Sequence[str]], given: Sequence[Sequence[str]]
+) -> Interval | None:
+    """The 95 % interval of the micro-averaged F1 of whole slots, within [0, 1].
+
+    Args:
+        expected: the BIO tags of each utterance.
+        given: those that a model answers.
+
+    Returns:
+        two fractions, or None where there is no slot or nothing varies between utterances.
+
+    Example:
+        >>> truth = [["B-city", "O"], ["O", "B-city"], ["B-city", "B-time"]]
+        >>> [round(end, 2) for end in slot_f1_interval(truth, [truth[0], ["O", "O"], truth[2]])]
+        [0.05, 1.0]
+    """
+    from seqeval.metrics.sequence_labeling import get_entities
+
+    parts, wholes = [], []
+    for right, said in zip(expected, given, strict=True):
+        slots, found = set(get_entities(list(right))), set(get_entities(list(said)))
+        parts.append(2 * len(slots & found))
+        wholes.append(len(slots) + len(found))
+    if not sum(wholes):
+        return None
+    _, interval = ratio_of_sums(parts, wholes)
+    if interval is None or interval.low == interval.high:
+        return None
+    return Interval(max(interval.low, 0.0), min(interval.high, 1.0))
+
+
+@dataclass(frozen=True, kw_only=True)
+class IntentSlotTraining:
+    """A finished training of an intent-and-slot model, as a run directory holds it.
+
+    Attributes:
+        history: what it went through.
+        habits: what it was trained with that may protect or expose, by name.
+        test: what the model scores on utterances that it never saw, or None without any.
+    """
+
+    history: TrainingHistory
+    habits: Mapping[str, object]
+    test: ScoredUtterances | None
+
+    def summary(self) -> dict[str, Any]:
+        """The kept record, the cost, the habits, and the scores as "test_slot_f1" and so on."""
+        test = {} if self.test is None else self.test.summary()
+        scores = {f"test_{name}": value for name, value in test.items()}
+        return {**self.history.summary(), "task": "nlu", **self.habits, **scores}
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One row an evaluation."""
+        return self.history.rows()
