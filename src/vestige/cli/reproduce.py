@@ -13,14 +13,17 @@ from vestige.cli.terminal import say, show_json, show_table
 EXPERIMENTS = {
     "updates": "vestige.experiments.updates",
     "regularization": "vestige.experiments.regularization",
+    "nlu": "vestige.experiments.nlu",
 }
 
 
 def command(
     context: typer.Context,
     experiment: Annotated[
-        Literal["updates", "regularization"],
-        typer.Argument(help="Which paper: `updates` or `regularization`.", metavar="EXPERIMENT"),
+        Literal["updates", "regularization", "nlu"],
+        typer.Argument(
+            help="Which paper: `updates`, `regularization` or `nlu`.", metavar="EXPERIMENT"
+        ),
     ],
     out: Annotated[
         Path,
@@ -43,7 +46,8 @@ def command(
         typer.Option(
             "--table",
             help="Of `updates`: `table1`, `table2`, `tables3-4`, `table5`, `figure1`, `subwords`, "
-            "`rq5`. Of `regularization`: `figure2`, `figure3ab`, `figure3c`, `table1`. Give it "
+            "`rq5`. Of `regularization`: `figure2`, `figure3ab`, `figure3c`, `table1`. Of `nlu`: "
+            "`utility`, `table2`, `table3`, `table4`, `figures3-5`, `null`, `apart`. Give it "
             "again for another. Without it: all.",
         ),
     ] = None,
@@ -51,8 +55,8 @@ def command(
         Path | None,
         typer.Option(
             "--data",
-            help="The folder with `ptb`, `wikitext2`, `reddit_college` and `newsgroups`; `smoke` "
-            "needs none.",
+            help="The folder with `ptb`, `wikitext2`, `reddit_college` and `newsgroups`, or with "
+            "`snips`, `atis` and `nlu_eval`; `smoke` needs none.",
             envvar="VESTIGE_DATA",
         ),
     ] = None,
@@ -66,7 +70,9 @@ def command(
     `updates` is "Analyzing Information Leakage of Updates to Natural Language Models"
     (Zanella-Béguelin et al., 2020), Tables 1 to 5, Figure 1 and RQ5, and a table of ours on models
     of word pieces. `regularization` is "Privacy Regularization: Joint Privacy-Utility Optimization
-    in Language Models" (Mireshghallah et al., 2021), Figures 2 and 3 and Table 1. The directory
+    in Language Models" (Mireshghallah et al., 2021), Figures 2 and 3 and Table 1. `nlu` is "Canary
+    Extraction in Natural Language Understanding Models" (Parikh et al., 2022), Tables 2 to 5 and
+    Figures 2 to 5. The directory
     then holds `tables.md`, a run directory for each table under `results`, and the snapshots.
     Stopped at any moment, the same command goes on from there.
 
