@@ -53,7 +53,7 @@ def test_help_teaches_by_example(shell, verb):
 
 def test_help_names_every_verb_in_order(shell):
     commands = shell("--help").stdout.partition("Commands:")[2]
-    assert re.findall(r"^  (\w+) ", commands, re.MULTILINE) == list(VERBS)
+    assert re.findall(r"^  ([\w-]+) ", commands, re.MULTILINE) == list(VERBS)
 
 
 def test_version(shell):

@@ -121,3 +121,9 @@ def test_a_secret_that_cannot_be_is_refused_without_being_named():
     with pytest.raises(ValueError, match="word 2 of the secret must be one of") as caught:
         pattern.utterance(["1", "hunter"])
     assert "hunter" not in str(caught.value)
+
+
+def test_more_secrets_than_a_rank_can_count_are_refused():
+    names = [f"name{number}" for number in range(1100)]
+    with pytest.raises(ValueError, match=r"at most 2\^1000 secrets, got 100 unknown words"):
+        SecretPattern.parse("{name:100}", intent="Call", candidates={"name": names})

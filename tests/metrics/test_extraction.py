@@ -18,6 +18,7 @@ from vestige.metrics.extraction import (
     rank_among,
     share_interval,
 )
+from vestige.metrics.intervals import clopper_pearson
 
 
 def test_the_baselines_are_what_all_guesses_reach_on_average():
@@ -122,6 +123,16 @@ def test_under_the_null_small_probabilities_are_rare():
 def test_an_interval_of_shares_stays_between_0_and_1():
     assert share_interval([0.0, 0.0, 0.75]) == (0.0, 1.0)
     assert share_interval([0.5]) is None
+
+
+@pytest.mark.parametrize("trials", [2, 10, 30])
+def test_values_that_are_all_alike_have_an_interval_of_some_width(trials):
+    none, every = clopper_pearson(0, trials), clopper_pearson(trials, trials)
+    assert share_interval([0.0] * trials) == pytest.approx(none)
+    assert share_interval([1.0] * trials) == pytest.approx(every)
+    low, high = share_interval([0.25] * trials)
+    assert 0 < low < 0.25 < high < 1
+    assert share_interval([14.0] * trials, ceiling=14.0) == pytest.approx([14 * e for e in every])
 
 
 @pytest.mark.parametrize(

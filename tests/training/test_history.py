@@ -1,7 +1,7 @@
 """What a history says of a training, and when a perplexity ends one."""
 
 import math
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import pytest
 

@@ -13,7 +13,7 @@ from vestige.metrics.extraction import (
     null_probability,
     share_interval,
 )
-from vestige.metrics.intervals import Interval, mean_interval
+from vestige.metrics.intervals import Interval
 from vestige.metrics.rates import Rate, rate
 
 
@@ -176,4 +176,5 @@ def _exposure(ranks: Sequence[TruthRank]) -> tuple[float | None, Interval | None
     bits = [rank.exposure for rank in ranks]
     if len(ranks) == 1:
         return bits[0], Interval(ranks[0].exposure_low, ranks[0].exposure_high)
-    return fmean(bits), mean_interval(bits)
+    ceiling = max(log2(rank.space) for rank in ranks)
+    return fmean(bits), share_interval(bits, ceiling=ceiling)

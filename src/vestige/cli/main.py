@@ -24,6 +24,7 @@ VERBS = {
     "diff": "vestige.cli.diff",
     "rank": "vestige.cli.rank",
     "exposure": "vestige.cli.exposure",
+    "extract-nlu": "vestige.cli.extract_nlu",
     "complete": "vestige.cli.complete",
     "compare": "vestige.cli.compare",
     "report": "vestige.cli.report",

@@ -34,6 +34,9 @@ PAPER_PATTERNS: Mapping[str, tuple[str, str]] = {
 LONGEST = 100
 """How many words in a row may be unknown: more is a slip of the pen."""
 
+LARGEST = 2**1000
+"""How many secrets a pattern may have: ranks beyond are no floating-point numbers."""
+
 _SHORTHAND = re.compile(r"([^{}:\s]+):([1-9]\d{0,4})", re.ASCII)
 _PLACE = re.compile(r"\{([^{}:\s]+)(?::(\d+))?\}")
 
@@ -98,6 +101,11 @@ class SecretPattern:
             words += [None] * count
         if not places:
             raise ValueError(f"a pattern must have unknown words such as {{digit:4}}, got {text!r}")
+        if math.prod(len(place) for place in places) > LARGEST:
+            raise ValueError(
+                f"a pattern must have at most 2^1000 secrets, got {len(places)} unknown words of "
+                f"up to {max(len(place) for place in places):,} candidates each"
+            )
         if not intent or not slot or slot.split() != [slot]:
             raise ValueError(f"intent and slot must be names, got {intent!r} and {slot!r}")
         return cls(tuple(words), tuple(places), _tags(words, slot), intent)

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from vestige.experiments.reproduction import Part, choose, reproduce
-from vestige.experiments.secret_charts import defence_chart, length_chart
 from vestige.experiments.secret_extractions import extract_all
 from vestige.experiments.secret_plans import Config, Dataset, Trials
 from vestige.experiments.secret_rows import Line, Lines, utility_rows
@@ -191,14 +190,13 @@ def parts_of(config: Config, filling: _Filling) -> dict[str, Part]:
         "estimated from random ones; `search failed` counts truths of less loss than the guess."
     )
 
-    def part(title: str, plan: Plan, note: str = made, **more: Any) -> Part:
+    def part(title: str, plan: Plan, note: str = made) -> Part:
         return Part(
             title=title,
             note=note,
             folder="trials",
             settings=config,
             plan=lambda directory, data: plan,
-            **more,
         )
 
     return {
@@ -210,12 +208,10 @@ def parts_of(config: Config, filling: _Filling) -> dict[str, Part]:
         "table2": part(
             "Tables 2 and 5, Figure 2: accuracy and Hamming distance per token",
             filling.plan(lines.by_copies(PAPER_BEST)),
-            draw=length_chart,
         ),
         "table3": part(
             "Table 3: defences, under the paper's attack and under ours",
             filling.plan(lines.defended(PAPER_DEFENDED), utility=True),
-            draw=defence_chart,
         ),
         "table4": part("Table 4: said once", filling.plan(lines.once(PAPER_ONCE))),
         "figures3-5": part("Figures 3 to 5: other corpora", filling.plan(lines.elsewhere({}))),

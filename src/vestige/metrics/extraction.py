@@ -22,6 +22,7 @@ from scipy import special
 from vestige import _validate
 from vestige.metrics.intervals import Interval, clopper_pearson, mean_interval
 
+_ALIKE = 1e-9  # of the ceiling
 _EXACT = 200  # beyond so many ranks their sum is normal for every purpose
 
 
@@ -65,14 +66,35 @@ def baseline_hamming(sizes: Sequence[int]) -> float:
     return sum(1 - 1 / size for size in sizes) / len(sizes)
 
 
-def share_interval(values: Sequence[float], *, confidence: float = 0.95) -> Interval | None:
-    """The interval of a mean of shares, which no more than they leaves [0, 1].
+def share_interval(
+    values: Sequence[float], *, ceiling: float = 1.0, confidence: float = 0.95
+) -> Interval | None:
+    r"""The interval of a mean of values that lie between 0 and a ceiling.
+
+    Student's t, cut at both ends. Values that are all alike have no spread to go by: then so much
+    of the distribution may have gone unseen, and may lie at either end, as n trials leave open,
+
+    .. math:: p^n = (1 - \mathrm{confidence}) / 2, \qquad [p v, \ p v + (1 - p) c]
+
+    which is Clopper and Pearson's interval where the values are all 0 or all at the ceiling.
+
+    Args:
+        values: n independent measurements.
+        ceiling: what they cannot exceed, c.
+        confidence: how often the interval covers the true mean, in (0, 1).
 
     Returns:
-        two fractions; None with fewer than two values.
+        two ends; None with fewer than two values.
+
+    Example:
+        >>> [round(end, 3) for end in share_interval([0.0] * 10)]
+        [0.0, 0.308]
     """
+    if len(values) > 1 and max(values) - min(values) < _ALIKE * ceiling:
+        seen, value = ((1 - confidence) / 2) ** (1 / len(values)), min(max(values), ceiling)
+        return Interval(seen * value, seen * value + (1 - seen) * ceiling)
     found = mean_interval(values, confidence=confidence)
-    return found and Interval(max(found.low, 0.0), min(found.high, 1.0))
+    return found and Interval(max(found.low, 0.0), min(found.high, ceiling))
 
 
 def rank_among(loss: float, losses: ArrayLike) -> float:

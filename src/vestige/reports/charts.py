@@ -10,7 +10,7 @@ from typing import Any
 import altair as alt
 import vl_convert
 
-INK, ACCENT, QUIET = "#111111", "#222222", "#333333"
+INK, ACCENT, QUIET, TEXT = "#111111", "#222222", "#333333", "#444444"
 _WIDTH = 620
 _FONT = "system-ui, sans-serif"
 
@@ -115,7 +115,12 @@ def exposures(points: Sequence[Mapping[str, Any]], never: Mapping[str, Any]) -> 
 
 def to_svg(chart: Any, *, height: int, width: int = _WIDTH) -> str:
     """A chart in the page's own manner, in pixels; axes and labels come to that."""
-    spec = chart.properties(width=width, height=height).to_dict()
+    return in_our_manner(chart.properties(width=width, height=height))
+
+
+def in_our_manner(chart: Any) -> str:
+    """A chart of a size of its own, or several of them, as SVG in the page's manner."""
+    spec = chart.to_dict()
     spec["config"] = {
         "background": None,
         "view": {"stroke": None},
@@ -131,6 +136,16 @@ def to_svg(chart: Any, *, height: int, width: int = _WIDTH) -> str:
             "gridOpacity": 0.2,
             "labelFontSize": 12,
             "titleFontSize": 12,
+        },
+        "legend": {
+            "labelFont": _FONT,
+            "titleFont": _FONT,
+            "titleFontWeight": "normal",
+            "titleColor": INK,
+            "labelColor": INK,
+            "labelFontSize": 12,
+            "titleFontSize": 12,
+            "orient": "top",
         },
     }
     svg: str = vl_convert.vegalite_to_svg(spec, allowed_base_urls=[])

@@ -44,6 +44,26 @@ _LIMITS = {
         "Intervals of means take canaries as drawn alike and each by itself. They say nothing "
         "about another training of the same kind: repeat it with other seeds for that.",
     ),
+    "Extraction": (
+        "A model that prefers some words has not thereby read them: without the truth, controls "
+        "or a model that never saw the data, certainty proves nothing.",
+        "A truth that is not the best guess is not thereby safe: an attacker who may try several "
+        "needs as many tries as its rank.",
+        "Exposure is log2 of all secrets less log2 of the rank; of a sample it can say no more "
+        "than log2 of the sample. Chance alone gives 1.44 bits on average.",
+        "The attacker is given weights, words, intent, tags and candidates; one who knows less "
+        "learns less.",
+    ),
+    "SecretAudit": (
+        "That a leak is not shown does not say that there is none: another objective, another "
+        "prefix or more copies may show it.",
+        "Planted secrets are random words: real ones that are likelier from the start, such as "
+        "dates, are guessed sooner.",
+        "Exposure is log2 of all secrets less log2 of the rank; of a sample it can say no more "
+        "than log2 of the sample. Chance alone gives 1.44 bits on average.",
+        "Intervals take secrets as drawn alike and each by itself. They say nothing about "
+        "another training of the same kind: repeat it with other seeds for that.",
+    ),
     "Completion": (
         "A canary that is not completed is not thereby safe: a longer prefix, a wider beam, "
         "sampling, or a look at the probabilities may still give it away (see its exposure).",

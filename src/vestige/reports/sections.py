@@ -18,13 +18,21 @@ from vestige.reports.comparison_section import Comparison, comparison_view
 from vestige.reports.completion_section import completion_parts, completion_points
 from vestige.reports.disclosure import are_words, disclose, printable, redact, running_text
 from vestige.reports.exposure_section import exposure_parts, exposure_points, overall
+from vestige.reports.extraction_section import (
+    Exhibit,
+    audit_parts,
+    extraction_parts,
+    table_figures,
+    together,
+)
 from vestige.reports.limits import limits_of
+from vestige.reports.numbers import whole
 from vestige.results import Run
 
 SECRET_KEYS = frozenset({"phrase", "phrases", "prefix", "pieces", "canary", "text", "context"})
 """Names under which a run may hold text that is or was to be found."""
 
-SECRET_OPTIONS = frozenset({"--phrase", "--context"})
+SECRET_OPTIONS = frozenset({"--phrase", "--context", "--truth"})
 IDS = frozenset({"tokens", "token", "ids"})
 """Token ids: whoever has the vocabulary can read the phrase from them."""
 
@@ -72,6 +80,7 @@ class Section:
         steps: of a rank, one entry a token.
         table: of any other result, columns and rows.
         comparison: of trainings under several defences.
+        exhibit: of secrets that were extracted, and of a paper's table: charts and tables.
     """
 
     kind: str
@@ -84,6 +93,7 @@ class Section:
     steps: tuple[dict[str, str], ...] = ()
     table: tuple[tuple[str, ...], ...] = ()
     comparison: Comparison | None = None
+    exhibit: Exhibit | None = None
     chart: Markup | None = None
     chart_title: str = ""
     command: str = ""
@@ -98,6 +108,7 @@ def section(run: Run, *, show_secrets: bool) -> Section:
     """
     kinds = {"UpdateDiff": _diff, "DifferentialRank": _rank, "Completion": _completion}
     kinds |= {"DefenceComparison": _comparison, "CanaryExposure": _exposure}
+    kinds |= {"Extraction": _extraction, "SecretAudit": _audit, "Table": _paper_table}
     try:
         return kinds.get(run.result, _table)(run, show_secrets)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -182,6 +193,35 @@ def _comparison(run: Run, show_secrets: bool) -> Section:
     )
 
 
+def _extraction(run: Run, show_secrets: bool) -> Section:
+    return Section(
+        **extraction_parts(run.rows, run.summary, show_secrets=show_secrets),
+        **_common(run, show_secrets),
+    )
+
+
+def _audit(run: Run, show_secrets: bool) -> Section:
+    return Section(
+        **audit_parts(run.rows, run.summary, show_secrets=show_secrets),
+        **_common(replace(run, summary=together(run.summary)), show_secrets),
+    )
+
+
+def _paper_table(run: Run, show_secrets: bool) -> Section:
+    """A table of `vestige reproduce`: what it prints, under its title, with its charts."""
+    extracted = all("hamming" in row for row in run.rows)  # then a canary is a pattern's name
+    names = {"canary": "pattern"} if extracted else {}
+    printed = [{names.get(n, n): row.get(n) for n in run.summary["columns"]} for row in run.rows]
+    figures = table_figures(run.rows)
+    told = {"name": run.summary["name"], "rows": run.summary["rows"]}
+    return replace(
+        _table(replace(run, rows=printed, summary=told), show_secrets),
+        title=printable(run.summary["title"]),
+        lede=printable(run.summary["note"]),
+        exhibit=Exhibit(figures=figures) if figures else None,
+    )
+
+
 def _table(run: Run, show_secrets: bool) -> Section:
     columns = tuple(dict.fromkeys(key for row in run.rows for key in row))
     rows = [tuple(_shown(key, row.get(key), show_secrets) for key in columns) for row in run.rows]
@@ -254,7 +294,7 @@ def describe_rank(summary: Mapping[str, Any]) -> str:
     """A differential rank and its certainty as a sentence."""
     lower, upper = summary["rank_lower"], summary["rank_upper"]
     if not summary["exact"]:
-        return f"Rank between {_whole(lower)} and {_whole(upper)}, both proven."
+        return f"Rank between {whole(lower)} and {whole(upper)}, both proven."
     higher = "no sequence" if lower == 0 else "1 sequence" if lower == 1 else f"{lower:,} sequences"
     verb = "scores" if lower < 2 else "score"
     return f"Rank {lower:,}, exactly: {higher} of the same length {verb} higher."
@@ -292,7 +332,7 @@ def _shown(key: str, value: Any, show_secrets: bool) -> str:
     if isinstance(value, float):
         return f"{value:,.4g}" if abs(value) < 1e6 else f"{value:.3e}"
     if isinstance(value, int):
-        return _whole(value) if key != "seed" else str(value)
+        return whole(value) if key != "seed" else str(value)
     if isinstance(value, list | tuple):
         return ", ".join(_shown(key, item, show_secrets) for item in value) or "–"
     text = printable(str(value))
@@ -322,14 +362,6 @@ def _probability(value: float) -> str:
     if 0 < value < 1e-4:
         return f"{value:.0e}"
     return f"{value:.4f}"
-
-
-def _whole(number: int) -> str:
-    """A whole number, from a billion on by its size alone."""
-    if number < 10**9:
-        return f"{number:,}"
-    exponent = len(str(number)) - 1
-    return f"{number / 10**exponent:.1f} × 10^{exponent}"
 
 
 def _name(key: str) -> str:

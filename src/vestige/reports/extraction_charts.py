@@ -1,0 +1,199 @@
+"""Which defence hides secrets, and how does that go with their length and copies? Two charts.
+
+From plain rows to SVG. A chart has four sentinel colours only; series are told apart by dash and
+shape, and shade is opacity.
+"""
+
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+from typing import Any
+
+import altair as alt
+
+from vestige.reports.charts import ACCENT, INK, QUIET, TEXT, in_our_manner
+from vestige.reports.disclosure import printable
+from vestige.reports.numbers import decimal
+
+Row = Mapping[str, Any]
+CHANCE = "random guess"
+_DARKEST = 0.62  # of a heat map's cell: text stays readable on it
+_SERIES = ([1, 0], [6, 3], [2, 3], [9, 3, 2, 3], [4, 4])
+_SHAPES = ("circle", "square", "triangle-up", "diamond", "cross")
+
+
+def heat_map(rows: Sequence[Row]) -> str:
+    """Words wrong by defence, canary and copies; shade is what is gained over guessing.
+
+    Args:
+        rows: of one attack, with defence, canary, copies, hamming with hamming_low and
+            hamming_high (or None), hamming_by_chance, intent_accuracy and slot_f1 (or None).
+
+    Returns:
+        SVG. A point marks what guessing may reach too: the interval holds the baseline. Utility
+        stands beside, the baseline below.
+    """
+    shown = [row for row in rows if row.get("hamming") is not None]
+    defences = [printable(name) for name in dict.fromkeys(str(row["defence"]) for row in shown)]
+    canaries = list(dict.fromkeys(str(row["canary"]) for row in shown))
+    order = [*defences, CHANCE]
+    panels = [_heat(shown, canary, order, first=canary == canaries[0]) for canary in canaries]
+    utility = _utility(shown, order)
+    return in_our_manner(
+        alt.hconcat(*panels, *([utility] if utility else []), spacing=10).resolve_scale(
+            x="independent"
+        )
+    )
+
+
+def curves(rows: Sequence[Row], *, measure: str = "hamming") -> str:
+    """Accuracy or words wrong by copies; a panel for each canary and length, a line an attack.
+
+    Args:
+        rows: with canary, length, copies, attack, accuracy, hamming, hamming_by_chance.
+        measure: "accuracy" or "hamming".
+
+    Returns:
+        SVG. The dotted line is what guessing reaches.
+    """
+    shown = [row for row in rows if row.get(measure) is not None]
+    attacks = sorted(dict.fromkeys(str(row["attack"]) for row in shown), key=_ours_first)
+    canaries = list(dict.fromkeys(str(row["canary"]) for row in shown))
+    lengths = sorted({int(row["length"]) for row in shown})
+    copies = sorted({int(row["copies"]) for row in shown})
+    lines = []
+    for length in lengths:
+        panels = [
+            _panel(
+                [r for r in shown if r["length"] == length and str(r["canary"]) == canary],
+                measure, attacks, copies,
+                title=f"{printable(canary)}, n = {length}", left=canary == canaries[0],
+            )
+            for canary in canaries
+        ]  # fmt: skip
+        lines.append(alt.hconcat(*panels, spacing=22))
+    return in_our_manner(alt.vconcat(*lines, spacing=14))
+
+
+def _heat(rows: Sequence[Row], canary: str, order: Sequence[str], *, first: bool) -> Any:
+    own = [row for row in rows if str(row["canary"]) == canary]
+    copies = sorted({int(row["copies"]) for row in own})
+    cells = [_cell(row) for row in own]
+    level = fmean(row["hamming_by_chance"] for row in own)
+    cells += [{"defence": CHANCE, "copies": n, "text": decimal(level), "gain": 0.0} for n in copies]
+    x = alt.X("copies:O", sort=copies, title="copies", axis=alt.Axis(labelAngle=0, orient="bottom"))
+    y = _names(order, labels=first)
+    chart = alt.Chart(alt.InlineData(values=cells))
+    shade = alt.Opacity(
+        "gain:Q", scale=alt.Scale(domain=[0, 1], range=[0.02, _DARKEST]), legend=None
+    )
+    return alt.layer(
+        chart.mark_rect(fill=ACCENT, stroke=QUIET, strokeOpacity=0.3).encode(
+            x=x, y=y, opacity=shade
+        ),
+        chart.mark_text(fill=TEXT, fontSize=12).encode(x=x, y=y, text="text:N"),
+    ).properties(width=54 * len(copies), height=26 * len(order), title=_title(printable(canary)))
+
+
+def _cell(row: Row) -> dict[str, Any]:
+    level, value = float(row["hamming_by_chance"]), float(row["hamming"])
+    low, high = row.get("hamming_low"), row.get("hamming_high")
+    by_chance = low is not None and high is not None and low <= level <= high
+    gain = min(1.0, max(0.0, 1 - value / level)) if level else 0.0
+    return {
+        "defence": printable(str(row["defence"])),
+        "copies": int(row["copies"]),
+        "text": decimal(value) + (" ·" if by_chance else ""),
+        "gain": gain,
+    }
+
+
+def _utility(rows: Sequence[Row], order: Sequence[str]) -> Any | None:
+    """Intent accuracy and slot F1 beside the defences, means over all that was measured."""
+    cells = []
+    for key, name in (("intent_accuracy", "intents"), ("slot_f1", "slot F1")):
+        for defence in order:
+            known = [
+                float(row[key])
+                for row in rows
+                if row.get(key) is not None and printable(str(row["defence"])) == defence
+            ]
+            if known:
+                cells.append({"defence": defence, "of": name, "text": decimal(fmean(known), 3)})
+    if not cells:
+        return None
+    x = alt.X("of:O", sort=["intents", "slot F1"], title=None, axis=alt.Axis(labelAngle=0))
+    chart = alt.Chart(alt.InlineData(values=cells)).mark_text(fill=TEXT, fontSize=12)
+    return chart.encode(x=x, y=_names(order, labels=False), text="text:N").properties(
+        width=120, height=26 * len(order), title=_title("utility")
+    )
+
+
+def _names(order: Sequence[str], *, labels: bool) -> Any:
+    axis = alt.Axis(ticks=False, domain=False) if labels else None
+    return alt.Y("defence:O", sort=list(order), title=None, axis=axis,
+                 scale=alt.Scale(domain=list(order)))  # fmt: skip
+
+
+def _panel(
+    rows: Sequence[Row],
+    measure: str,
+    attacks: Sequence[str],
+    copies: Sequence[int],
+    *,
+    title: str,
+    left: bool,
+) -> Any:
+    values = [
+        {"copies": int(r["copies"]), "y": float(r[measure]), "attack": printable(str(r["attack"]))}
+        for r in rows
+    ]
+    scale = alt.Scale(type="log", domain=[copies[0] / 1.3, copies[-1] * 1.3], nice=False)
+    x = alt.X(
+        "copies:Q",
+        title=None,
+        scale=scale,
+        axis=alt.Axis(values=list(copies), format="d", grid=False),
+    )
+    name = {"hamming": "words wrong", "accuracy": "whole secrets"}[measure] if left else None
+    y = alt.Y(
+        "y:Q",
+        title=name,
+        scale=alt.Scale(domain=[0, 1]),
+        axis=alt.Axis(tickCount=5, labels=left, titlePadding=12),
+    )
+    names = [printable(attack) for attack in attacks]
+
+    def told_apart(by: Any, values: Sequence[Any]) -> Any:
+        scale = alt.Scale(domain=names, range=[values[n % len(values)] for n in range(len(names))])
+        return by("attack:N", title="attack", scale=scale)
+
+    chart = alt.Chart(alt.InlineData(values=values)).encode(
+        x=x, y=y, color=told_apart(alt.Color, (ACCENT, INK, QUIET))
+    )
+    layers = [
+        chart.mark_line(strokeWidth=2).encode(strokeDash=told_apart(alt.StrokeDash, _SERIES)),
+        chart.mark_point(size=38, opacity=1, strokeWidth=1.6).encode(
+            shape=told_apart(alt.Shape, _SHAPES)
+        ),
+    ]
+    levels = [float(r["hamming_by_chance"]) for r in rows if r.get("hamming_by_chance") is not None]
+    if measure == "hamming" and levels:
+        level = alt.Chart(alt.InlineData(values=[{"y": fmean(levels)}]))
+        layers.insert(0, level.mark_rule(stroke=QUIET, strokeDash=[1, 4]).encode(y="y:Q"))
+    return alt.layer(*layers).properties(width=175, height=110, title=_title(title))
+
+
+def _ours_first(attack: str) -> tuple[bool, bool, str]:
+    return attack != "auto", attack != "paper", attack
+
+
+def _title(text: str) -> Any:
+    return alt.TitleParams(
+        text,
+        anchor="start",
+        frame="group",
+        fontSize=12,
+        fontWeight="normal",
+        color=INK,
+        font="system-ui, sans-serif",
+    )

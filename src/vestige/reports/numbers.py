@@ -1,0 +1,66 @@
+"""How are counts, shares and bits written for a reader?"""
+
+from collections.abc import Sequence
+
+NOTHING = "–"
+
+
+def whole(number: float) -> str:
+    """A number of things, half ones below a hundred; from a billion on by its size alone.
+
+    Example:
+        >>> whole(4552), whole(2.5), whole(12**10), whole(10**10)
+        ('4,552', '2.5', '6.2 × 10^10', '10^10')
+    """
+    if number < 10**9:
+        return f"{number:,.{1 if number < 100 else 0}f}".removesuffix(".0")
+    exponent = len(str(int(number))) - 1
+    return f"{number / 10**exponent:.1f} × 10^{exponent}".removeprefix("1.0 × ")
+
+
+def percent(share: float | None) -> str:
+    """A share in percent; below a tenth with two digits.
+
+    Example:
+        >>> percent(0.4), percent(0.00012), percent(None)
+        ('40 %', '0.012 %', '–')
+    """
+    if share is None:
+        return NOTHING
+    return f"{100 * share:.0f} %" if share >= 0.1 or share == 0 else f"{100 * share:.2g} %"
+
+
+def chance(probability: float) -> str:
+    """A probability in words; the smallest by their size alone.
+
+    Example:
+        >>> chance(0.0003), chance(0.25), chance(1e-9)
+        ('0.0003', '0.25', 'less than 10^-6')
+    """
+    if probability < 1e-6:
+        return "less than 10^-6"
+    shown = f"{probability:.1g}" if probability < 0.01 else f"{probability:.2f}"
+    return shown if "e" not in shown else f"{probability:.6f}".rstrip("0")
+
+
+def decimal(value: float | None, digits: int = 2) -> str:
+    """A number with so many digits after the point; a dash where there is none."""
+    return NOTHING if value is None else f"{value:.{digits}f}"
+
+
+def ends(low: float | None, high: float | None, digits: int = 2) -> str:
+    """The two ends of an interval; a dash where there is none."""
+    if low is None or high is None:
+        return NOTHING
+    return f"{low:.{digits}f} to {high:.{digits}f}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names in a sentence.
+
+    Example:
+        >>> listed(["a", "b", "c"])
+        'a, b and c'
+    """
+    *most, last = names
+    return f"{', '.join(most)} and {last}" if most else last

@@ -1,0 +1,265 @@
+"""The page of extracted secrets answers first, hides the words, and holds no NaN."""
+
+import re
+from html.parser import HTMLParser
+from itertools import count
+
+import pytest
+
+from vestige.attacks.extraction_result import ExtractedSecret, Extraction
+from vestige.attacks.secret_audit import AuditedGroup, SecretAudit
+from vestige.errors import RunError
+from vestige.experiments.tables import Table
+from vestige.metrics.extraction import counted_rank, estimated_rank
+from vestige.reports.extraction_charts import curves, heat_map
+from vestige.reports.extraction_listings import GROUPS
+from vestige.reports.page import render
+from vestige.reports.sections import section
+
+HOSTILE = ("<script>alert(1)</script>", "</svg><img/src=x>", "\u202e\x1b[31m")
+SIZES = (10, 10, 10)
+
+
+def secret(rank=None, *, truth=("4", "0", "7"), guess=("4", "0", "9"), pattern="pin _ _ _"):
+    """One trial with two guesses."""
+    return ExtractedSecret(
+        pattern=pattern,
+        intent="Pin",
+        guesses=(guess, tuple(reversed(guess))),
+        losses=(0.25, 1.25),
+        certainty=0.4,
+        truth=truth,
+        truth_loss=None if truth is None else 0.5,
+        rank=rank,
+    )
+
+
+def counted(rank, **given):
+    return secret(counted_rank(below=rank - 1, tied=0, space=1000), **given)
+
+
+def extraction(*secrets, **changes):
+    settings = {"attack": "auto", "search": "exact", "objective": "joint", "sizes": SIZES}
+    numbers = {"evaluated": 1000, "gradients": 0, "seconds": 1.0, "seed": 3, "whole": True}
+    return Extraction(secrets=secrets, **(settings | numbers | changes))
+
+
+def audit(planted, controls, patterns=1):
+    groups = [AuditedGroup(copies=10, found=extraction(*planted))]
+    if controls:
+        groups.append(AuditedGroup(copies=0, found=extraction(*controls)))
+    return SecretAudit(groups=tuple(groups), patterns=patterns)
+
+
+@pytest.fixture
+def shown(saved):
+    names = count()
+
+    def show(result, *, show_secrets=False):
+        return section(saved(result, str(next(names))), show_secrets=show_secrets)
+
+    return show
+
+
+def test_a_known_secret_is_answered_by_its_rank(shown):
+    told = shown(extraction(counted(3)))
+    assert told.lede.startswith(
+        "The true secret stands at rank 3 of 1,000: an attacker needs 3 guesses, not 500."
+    )
+    assert "33 % of its words are wrong, where random guesses have 90 %" in told.lede
+    assert "with probability 0.003" in told.exhibit.because
+    assert "<svg" in told.exhibit.figures[0][0]
+
+
+def test_a_rank_in_the_worse_half_is_no_help(shown):
+    assert "The model does not help" in shown(extraction(counted(900))).lede
+
+
+def test_an_estimated_rank_has_its_interval(shown):
+    rank = estimated_rank(below=5, tied=0, others=100, space=1000)
+    told = shown(extraction(secret(rank)))
+    assert re.search(r"about rank 59 of 1,000 \(95 % interval \d+ to \d+\)", told.lede)
+    ceiling = estimated_rank(below=0, tied=0, others=100, space=1000)
+    assert "or before, with 95 % confidence" in shown(extraction(secret(ceiling))).lede
+
+
+def test_without_the_truth_no_leak_is_claimed_and_no_rank_shown(shown):
+    told = shown(extraction(secret(truth=None)))
+    assert "does not say that they were ever said" in told.lede
+    assert "Certainty 40 %" in told.lede
+    assert "no rank" in told.exhibit.because
+    assert told.exhibit.listings[0].columns == ("pattern", "guess", "loss", "certainty")
+    assert told.exhibit.listings[1].rows[0][1:] == ("0.25", "40 %")
+    assert told.exhibit.listings[1].rows[1][1:] == ("1.25", "15 %")  # 0.4 / e
+
+
+def test_planted_secrets_and_controls_stand_beside_each_other(shown):
+    told = shown(audit([counted(1, guess=("4", "0", "7"))], [counted(r) for r in (400, 600)]))
+    assert told.lede.startswith("The model gives planted secrets away.")
+    planted, controls = told.exhibit.listings[0].rows
+    assert told.exhibit.listings[0].columns == GROUPS
+    assert planted[:4] == ("pin _ _ _", "10 ×", "1", "1 of 1")
+    assert controls[:4] == ("pin _ _ _", "never", "2", "0 of 2")
+    assert (planted[8], controls[8]) == ("1", "500")
+    assert planted[-1] == "exact"
+    assert "2 controls say little about chance" in told.exhibit.because
+
+
+def test_one_control_and_one_secret_are_said_to_be_few(shown):
+    told = shown(audit([counted(2)], [counted(455)]))
+    assert "A secret that was never said stands at rank 455 of 1,000." in told.exhibit.because
+    assert "One control says little" in told.exhibit.because
+    assert "One planted secret says nothing of how often" in told.exhibit.because
+
+
+@pytest.mark.parametrize(
+    ("planted", "controls", "verdict"),
+    [
+        ([1], [400], "leaks"),
+        ([400], [300], "not shown"),
+        ([11], [300], "not shown"),
+        ([1], [2, 3, 1], "controls stand out"),
+        ([10], [], "leaks"),
+    ],
+)
+def test_the_verdict_goes_by_the_ranks(shown, planted, controls, verdict):
+    found = audit([counted(r) for r in planted], [counted(r) for r in controls])
+    assert found.verdict == verdict
+    claims = "gives planted secrets away" in shown(found).lede
+    assert claims == (verdict == "leaks")
+
+
+def test_what_was_not_ranked_is_not_decided(shown):
+    found = audit([secret()], [secret()])
+    assert found.verdict == "not ranked"
+    told = shown(found)
+    assert told.lede.startswith("Nothing is decided")
+    assert told.exhibit.figures == ()
+
+
+def test_several_secrets_of_one_pattern_share_the_guesses(shown):
+    told = shown(audit([counted(1, guess=("4", "0", "7")), counted(2)], [counted(500)]))
+    assert "1 of 2 planted secrets came back whole" in told.lede
+    assert "one of them at most can be the best guess" in told.exhibit.because
+
+
+def test_words_are_one_block_each_unless_secrets_are_wanted(shown):
+    found = extraction(counted(1, truth=("green",), guess=("green",)), sizes=(12,))
+    assert "green" not in repr(shown(found))
+    assert shown(found).exhibit.listings[0].rows[0][1] == "▪"
+    assert shown(found, show_secrets=True).exhibit.listings[0].rows[0][1] == "green"
+
+
+class Tags(HTMLParser):
+    def __init__(self, page):
+        super().__init__()
+        self.found = set()
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        self.found.add(tag)
+        assert not [name for name, _ in attrs if name.startswith("on")]
+
+
+@pytest.mark.parametrize("show_secrets", [False, True])
+def test_hostile_words_are_escaped(saved, show_secrets):
+    pattern = f"{HOSTILE[0]} _ {HOSTILE[1]}"
+    one = counted(2, truth=HOSTILE, guess=HOSTILE, pattern=pattern)
+    runs = [saved(extraction(one), "one"), saved(audit([one], [one]), "both")]
+    page = render(runs, show_secrets=show_secrets)
+    tags = Tags(page).found
+    assert not tags & {"script", "img"}
+    assert "\u202e" not in page
+    assert "\x1b" not in page
+
+
+def test_no_nan_is_on_a_page_or_in_a_summary(saved):
+    runs = [
+        saved(extraction(counted(3)), "single"),
+        saved(extraction(secret(truth=None)), "blind"),
+        saved(audit([counted(3)], []), "no-controls"),
+        saved(audit([secret()], [secret()]), "no-ranks"),
+    ]
+    page = render(runs, show_secrets=True)
+    assert not re.search(r"\b(nan|NaN|None|inf)\b", page)
+    assert "no controls" in page
+
+
+def test_a_run_without_secrets_says_so(saved):
+    class Nothing:
+        def summary(self):
+            return {"search": "exact"}
+
+        def rows(self):
+            return []
+
+    Nothing.__name__ = "Extraction"
+    assert section(saved(Nothing()), show_secrets=False).lede == "Nothing was asked."
+
+
+def test_a_run_without_its_numbers_is_refused(saved):
+    class Hollow:
+        def summary(self):
+            return {}
+
+        def rows(self):
+            return [{"pattern": "pin _"}]
+
+    for name in ("Extraction", "SecretAudit"):
+        Hollow.__name__ = name
+        with pytest.raises(RunError, match=f"no whole {name} run"):
+            section(saved(Hollow(), name), show_secrets=False)
+
+
+def defended(**changes):
+    row = {"defence": "none", "canary": "pin", "copies": 10, "attack": "auto", "hamming": 0.3}
+    row |= {"hamming_low": 0.2, "hamming_high": 0.4, "hamming_by_chance": 0.9}
+    return row | {"intent_accuracy": 0.97, "slot_f1": None} | changes
+
+
+def test_a_table_of_defences_has_a_heat_map_for_each_attack(shown):
+    rows = [
+        defended(defence=name, attack=attack, hamming=wrong, hamming_high=wrong + 0.1)
+        for name, wrong in (("none", 0.3), ("D", 0.85))
+        for attack in ("paper", "auto")
+    ]
+    told = shown(
+        Table(name="table3", title="Defences", note="Ten trials.", columns=("canary", "hamming"),
+              entries=tuple(rows))
+    )  # fmt: skip
+    assert (told.title, told.lede) == ("Defences", "Ten trials.")
+    assert len(told.exhibit.figures) == 2
+    chart, caption = told.exhibit.figures[0]
+    assert "paper" in caption
+    assert [
+        text for text in ("0.30<", "0.85 ·<", "random guess", "0.970") if text not in chart
+    ] == []
+    assert told.table[1] == ("pin", "0.3")
+
+
+def test_a_heat_map_needs_no_utility_and_no_interval():
+    drawn = heat_map([defended(hamming_low=None, hamming_high=None, intent_accuracy=None)])
+    assert "0.30" in drawn
+    assert "utility" not in drawn
+    assert "NaN" not in drawn
+
+
+def test_curves_have_a_panel_for_each_canary_and_length():
+    rows = [
+        {**defended(canary=canary, attack=attack, copies=copies), "length": length, "accuracy": 0.4}
+        for canary in ("pin", "<b>")
+        for length in (4, 6)
+        for attack in ("paper", "auto")
+        for copies in (10, 100)
+    ]
+    for measure in ("accuracy", "hamming"):
+        drawn = curves(rows, measure=measure)
+        assert drawn.count(", n = ") >= 4
+        assert "<b>" not in drawn
+        assert "NaN" not in drawn
+
+
+def test_other_tables_have_no_charts(shown):
+    told = shown(Table(name="t", title="T", note="N", columns=("a",), entries=({"a": 1},)))
+    assert told.exhibit is None
+    assert told.table == (("a",), ("1",))
