@@ -141,37 +141,7 @@ def test_a_model_goes_on_where_another_training_ended(shell, planted, trained, t
     assert run["models"]["from"]["sha256"] == fingerprint(out) != fingerprint(tmp_path / "new")
 
 
-def tiny_encoder(folder):
-    """A BERT of 32 numbers a piece with a tokenizer of whole words."""
-    import torch
-    from tokenizers import Tokenizer, models, pre_tokenizers, processors
-    from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
-
-    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "my", "code", "is", "fly", "to", "rain", "in"]
-    ids = {word: id for id, word in enumerate([*words, *"0123456789", "pin", "york", "bath"])}
-    inner = Tokenizer(models.WordLevel(ids, unk_token="[UNK]"))
-    inner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    ends = [("[CLS]", 2), ("[SEP]", 3)]
-    inner.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", special_tokens=ends
-    )
-    special = {"unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=inner, pad_token="[PAD]", **special)
-    tokenizer.save_pretrained(folder)
-    torch.manual_seed(0)
-    config = BertConfig(
-        vocab_size=len(ids),
-        hidden_size=32,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=32,
-        max_position_embeddings=32,
-    )
-    BertModel(config).save_pretrained(folder)
-    return folder
-
-
-def test_a_hugging_face_encoder_is_fine_tuned_and_goes_on(shell, planted, tmp_path):
+def test_a_hugging_face_encoder_is_fine_tuned_and_goes_on(shell, planted, tiny_encoder, tmp_path):
     encoder = tiny_encoder(tmp_path / "bert")
     words = ["--task", "nlu", "--from", encoder, "--out", tmp_path / "tuned"]
     summary = train(shell, planted, *words, "--epochs", 2)
