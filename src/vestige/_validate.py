@@ -1,7 +1,7 @@
 """One-line argument checks; every message names the argument, the requirement and the value."""
 
 import math
-from collections.abc import Container
+from collections.abc import Container, Sequence
 
 
 def positive(**values: float) -> None:
@@ -37,3 +37,10 @@ def one_of(allowed: Container[str], **values: str) -> None:
     for name, value in values.items():
         if value not in allowed:
             raise ValueError(f"{name} must be one of {allowed}, got {value!r}")
+
+
+def all_different(**values: Sequence[object]) -> None:
+    """Raise ValueError unless every sequence holds something, and nothing twice."""
+    for name, value in values.items():
+        if not value or len(set(value)) < len(value):
+            raise ValueError(f"{name} must be at least one and all different, got {value}")

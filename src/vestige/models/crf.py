@@ -70,7 +70,13 @@ class LinearChain(nn.Module):
 
 
 def chain_loss(
-    emissions: Tensor, tags: Tensor, begin: Tensor, transitions: Tensor, end: Tensor
+    emissions: Tensor,
+    tags: Tensor,
+    begin: Tensor,
+    transitions: Tensor,
+    end: Tensor,
+    *,
+    weights: Tensor | None = None,
 ) -> Tensor:
     """Negative log-probabilities (..., b) of tags (..., b, t), in nats; differentiable once.
 
@@ -80,17 +86,27 @@ def chain_loss(
         begin: (..., k) how sequences begin.
         transitions: (..., k, k) from a tag (row) to the next (column).
         end: (..., k) how sequences end.
+        weights: exp(transitions), from whoever asks again and again and never changes them.
     """
     with torch.autocast(emissions.device.type, enabled=False):
         emissions = emissions.to(transitions.dtype)
         own = _scores(emissions, tags, begin, transitions, end)
-        rest = log_partition(emissions - own.unsqueeze(-1), begin, transitions, end)
+        emissions = emissions - own.unsqueeze(-1)
+        rest = log_partition(emissions, begin, transitions, end, weights=weights)
     return rest.clamp_min(0)  # the asked tags are one of all: what is below is rounding
 
 
-def log_partition(emissions: Tensor, begin: Tensor, transitions: Tensor, end: Tensor) -> Tensor:
+def log_partition(
+    emissions: Tensor,
+    begin: Tensor,
+    transitions: Tensor,
+    end: Tensor,
+    *,
+    weights: Tensor | None = None,
+) -> Tensor:
     """Logarithms (..., b) of the summed exp(score) of all sequences; see `chain_loss`."""
-    given = (emissions, begin, transitions, end)
+    weights = transitions.detach().exp() if weights is None else weights
+    given = (emissions, begin, transitions, end, weights)
     partition: Tensor = _LogPartition.apply(*given)  # type: ignore[no-untyped-call]
     return partition
 
@@ -110,9 +126,13 @@ def _scores(
 class _LogPartition(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, emissions: Tensor, begin: Tensor, transitions: Tensor, end: Tensor
+        ctx: Any,
+        emissions: Tensor,
+        begin: Tensor,
+        transitions: Tensor,
+        end: Tensor,
+        weights: Tensor,
     ) -> Tensor:
-        weights = transitions.exp()
         alpha = begin.unsqueeze(-2) + emissions[..., 0, :]
         shares, sums = [], []
         for emitted in emissions.unbind(-2)[1:]:
@@ -137,9 +157,9 @@ class _LogPartition(torch.autograd.Function):
         for share, total in zip(reversed(ctx.shares), reversed(ctx.sums), strict=True):
             moves.append(marginals[-1] / total)
             marginals.append(share * (moves[-1] @ back))
-        found = torch.zeros_like(weights)
-        if moves and ctx.needs_input_grad[2]:
+        found = torch.zeros_like(weights) if ctx.needs_input_grad[2] else None
+        if moves and found is not None:
             shares = torch.cat(ctx.shares[::-1], -2).transpose(-1, -2)
             found = shares @ torch.cat(moves, -2) * weights
         by_begin, by_end = marginals[-1].sum(-2), marginals[0].sum(-2)
-        return torch.stack(marginals[::-1], -2), by_begin, found, by_end
+        return torch.stack(marginals[::-1], -2), by_begin, found, by_end, None

@@ -14,6 +14,8 @@ from pathlib import Path
 from vestige.errors import ModelError
 
 DESCRIPTIONS = ("model.json", "config.json", "adapter_config.json")
+ANSWERS = "intent_slot.json"
+"""What makes the folder of an encoder an intent-and-slot model: its labels."""
 
 
 @contextmanager

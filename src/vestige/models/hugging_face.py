@@ -12,6 +12,8 @@ Never runs code from a model's folder and never reads pickle.
 import copy
 import inspect
 import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -227,42 +229,89 @@ def load(source: str | Path) -> HuggingFaceLanguageModel:
     Raises:
         ModelError: it is not a whole model of a kind that can be asked.
     """
-    from transformers import AutoConfig, AutoModelForCausalLM
+    from transformers import AutoModelForCausalLM
+
+    network, address = read_pretrained(source, AutoModelForCausalLM, _unlike_causal, REMEDY)
+    # An adapter names its base by this: a relative path would not outlive the working directory.
+    network.name_or_path = str(Path(source).absolute()) if Path(source).is_dir() else str(source)
+    return HuggingFaceLanguageModel(network, SubwordVocabulary.from_pretrained(address)).eval()
+
+
+def _unlike_causal(config: Any) -> str | None:
+    if getattr(config, "is_encoder_decoder", False):
+        return "it is an encoder-decoder, not a causal language model"
+    return None
+
+
+def read_pretrained(
+    source: str | Path,
+    kind: Any,
+    unlike: Callable[[Any], str | None],
+    remedy: str,
+    *,
+    spare: tuple[str, ...] = (),
+) -> tuple[Any, str]:
+    """A network of transformers in float32, and the folder or hub name of its tokenizer.
+
+    Args:
+        source: a folder or a hub name.
+        kind: the class that reads it, such as `AutoModelForCausalLM`.
+        unlike: says what is wrong with a configuration; None where nothing is.
+        remedy: what to give instead.
+        spare: how weights begin that may be absent.
+
+    Raises:
+        ModelError: it is not a whole model of this kind.
+    """
+    from transformers import AutoConfig
 
     name, place = str(source), Path(source)
     if not place.is_dir() and not _hub_answers():
         place = downloaded(name) or place
         if not place.is_dir():
-            raise ModelError(f"{name} is no folder here, and no hub answers", remedy=REMEDY)
+            raise ModelError(f"{name} is no folder here, and no hub answers", remedy=remedy)
     if place.is_dir():
         _require_safetensors(place)
         _require_tokenizer(place)
     address = str(place) if place.is_dir() else name
     try:
         config = AutoConfig.from_pretrained(address, trust_remote_code=False)
-        if getattr(config, "is_encoder_decoder", False):
-            raise ValueError("it is an encoder-decoder, not a causal language model")
-        network, report = AutoModelForCausalLM.from_pretrained(
-            address,
-            config=config,
-            dtype=torch.float32,
-            trust_remote_code=False,
-            use_safetensors=True,
-            output_loading_info=True,
-        )
+        problem = unlike(config)
+        if problem is not None:
+            raise ValueError(problem)
+        with _quiet():  # the report is judged below
+            network, report = kind.from_pretrained(
+                address,
+                config=config,
+                dtype=torch.float32,
+                trust_remote_code=False,
+                use_safetensors=True,
+                output_loading_info=True,
+            )
     except Exception as error:  # KeyError to SafetensorError, by what is wrong with the files
-        raise ModelError(f"{name} cannot be read: {error}", remedy=REMEDY) from error
+        raise ModelError(f"{name} cannot be read: {error}", remedy=remedy) from error
     # What a file lacks, transformers fills with random numbers and goes on.
-    absent = [*report["missing_keys"], *report["mismatched_keys"]]
+    missing = [key for key in report["missing_keys"] if not key.startswith(spare)]
+    absent = [*missing, *report["mismatched_keys"]]
     if absent:
         raise ModelError(
             f"the weights in {name} do not fit its config.json: {len(absent)} are missing or of "
             f"another shape, such as {absent[0]}",
-            remedy=REMEDY,
+            remedy=remedy,
         )
-    # An adapter names its base by this: a relative path would not outlive the working directory.
-    network.name_or_path = str(Path(name).absolute()) if Path(name).is_dir() else name
-    return HuggingFaceLanguageModel(network, SubwordVocabulary.from_pretrained(address)).eval()
+    return network, address
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    from transformers.utils import logging
+
+    before = logging.get_verbosity()
+    logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(before)
 
 
 def save(model: HuggingFaceLanguageModel, folder: Path) -> None:

@@ -17,7 +17,7 @@ from torch.nn.functional import cross_entropy
 from vestige.errors import IncompatibleModels
 from vestige.models.bilstm_crf import IntentSlotModel
 from vestige.models.crf import chain_loss
-from vestige.models.recurrence import recur
+from vestige.models.recurrence import Cells, recur
 from vestige.models.white_box import Losses
 
 ORDER = (3, 0, 1, 2)
@@ -46,11 +46,12 @@ class StackedModels:
         words = torch.arange(len(first.vocabulary), device=first.device)
         self._vectors = torch.cat([model.embed(words[None])[0] for model in models])
         self._starts = torch.arange(len(models), device=first.device) * len(words)
-        self._layers = [_Layer.of(models, layer) for layer in range(first.config.layers)]
+        self._layers = [_cells(models, layer) for layer in range(first.config.layers)]
         self._intent_head = _Affine.of([(m.intent_head.weight, m.intent_head.bias) for m in models])
         self._tag_head = _Affine.of([(m.tag_head.weight, m.tag_head.bias) for m in models])
         chains = [(m.crf.begin, m.crf.transitions, m.crf.end) for m in models]
         self._chain = tuple(torch.stack(parts) for parts in zip(*chains, strict=True))
+        self._weights = self._chain[1].exp()
 
     @property
     def device(self) -> torch.device:
@@ -78,13 +79,13 @@ class StackedModels:
         m, k, t = self.models, self._block(vectors), vectors.shape[1]
         read = vectors.view(m, k, t, -1).transpose(1, 2)  # (m, t, k, d)
         for layer in self._layers:
-            hidden = layer(read)  # (t, 2, m, k, h)
-            both = hidden[:, 0], hidden[:, 1].flip(0)
-            read = torch.cat(both, -1).transpose(0, 1)
-        ends = hidden[-1].permute(1, 2, 0, 3).flatten(2)
+            hidden = recur(torch.cat([read, read.flip(1)]), layer)  # (2m, t, k, h)
+            forwards, backwards = torch.split(hidden, m)
+            read = torch.cat([forwards, backwards.flip(1)], -1)
+        ends = torch.cat(torch.split(hidden[:, -1], m), -1)
         logits = self._intent_head(ends).flatten(0, 1)
         emissions = self._tag_head(read.flatten(1, 2)).view(m, t, k, -1).transpose(1, 2)
-        costs = chain_loss(emissions, tags.view(m, k, t), *self._chain)
+        costs = chain_loss(emissions, tags.view(m, k, t), *self._chain, weights=self._weights)
         return Losses(cross_entropy(logits, intents, reduction="none"), costs.flatten())
 
     def _block(self, rows: Tensor) -> int:
@@ -116,34 +117,15 @@ class _Affine(NamedTuple):
         return torch.baddbmm(self.biases, rows, self.weights)
 
 
-class _Layer(NamedTuple):
-    """Both directions of one layer of m models: 8h gates by the input, 4h each by the state."""
-
-    by_input: _Affine
-    by_state: Tensor
-    back: Tensor
-
-    @classmethod
-    def of(cls, models: Sequence[IntentSlotModel], layer: int) -> "_Layer":
-        """What `nn.LSTM` keeps under four names a direction."""
-        maps, states = [], []
-        for model in models:
-            names = [f"l{layer}", f"l{layer}_reverse"]
-            weights, biases, state = (
-                [_ordered(kind(model.lstm, name)) for name in names]
-                for kind in (_weights, _biases, _states)
-            )
-            maps.append((torch.cat(weights), torch.cat(biases)))
-            states.append(torch.stack(state))
-        by_state = torch.stack(states, 1).flatten(0, 1)  # (2m, 4h, h), one direction first
-        return cls(_Affine.of(maps), by_state.transpose(1, 2).contiguous(), by_state)
-
-    def __call__(self, read: Tensor) -> Tensor:
-        """Hidden states (t, 2, m, k, h) of (m, t, k, d); the second direction's from the end."""
-        m, t, k, _ = read.shape
-        gates = self.by_input(read.flatten(1, 2)).view(m, t, k, 2, -1).permute(1, 3, 0, 2, 4)
-        both = torch.stack([gates[:, 0], gates[:, 1].flip(0)], 1)
-        return recur(both.flatten(1, 2), self.by_state, self.back).view(t, 2, m, k, -1)
+def _cells(models: Sequence[IntentSlotModel], layer: int) -> Cells:
+    """What `nn.LSTM` keeps of a layer under four names a direction: first one, then the other."""
+    names = [f"l{layer}", f"l{layer}_reverse"]
+    weights, biases, states = (
+        torch.stack([_ordered(kind(model.lstm, name)) for name in names for model in models])
+        for kind in (_weights, _biases, _states)
+    )
+    by_input, by_state = (part.transpose(1, 2).contiguous() for part in (weights, states))
+    return Cells(by_input, biases.unsqueeze(1), by_state, states)
 
 
 def _ordered(gates: Tensor) -> Tensor:
@@ -196,7 +178,7 @@ def stack(models: Sequence[IntentSlotModel]) -> StackedModels:
 
 
 def _difference(first: IntentSlotModel, other: IntentSlotModel) -> str | None:
-    if first.vocabulary.fingerprint() != other.vocabulary.fingerprint():
+    if first.vocabulary != other.vocabulary:
         return (
             f"their vocabularies differ ({len(first.vocabulary)} and {len(other.vocabulary)} words)"
         )

@@ -288,7 +288,7 @@ def _evaluate(run: _Run, position: Position) -> Position:
 
 
 def _write_history(directory: Path, position: Position) -> None:
-    history = [_strict(asdict(record)) for record in position.epochs]
+    history = [_strict(record.row()) for record in position.epochs]
     checkpoint.write_json(directory / checkpoint.HISTORY, history)
 
 

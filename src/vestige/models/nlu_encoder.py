@@ -1,0 +1,289 @@
+"""Intents and slots read by a Hugging Face encoder: BERT, RoBERTa, DistilBERT, ModernBERT, ...
+
+Chen, Zhuo and Wang (2019), "BERT for Joint Intent Classification and Slot Filling",
+arXiv:1902.10909, section 3.2: an intent from the first token's last hidden vector, each word's tag
+from the vector of its first piece, both softmaxes, learnt together; without the CRF that the
+paper also tries.
+
+An attack differentiates by the vectors of pieces, so an encoder is asked by its input embeddings;
+positions and [CLS] ... [SEP] are added here and by the encoder.
+
+Never runs code from a model's folder and never reads pickle.
+"""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import safetensors
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from vestige import _validate
+from vestige.data.encoded_utterances import IGNORED, EncodedUtterances, Labels
+from vestige.data.subwords import SubwordVocabulary, read_tokenizer
+from vestige.data.utterances import Utterances
+from vestige.data.word_pieces import special_tokens, word_pieces
+from vestige.errors import DataError, ModelError
+from vestige.models.folders import ANSWERS
+from vestige.models.hugging_face import read_pretrained
+from vestige.models.white_box import IntentSlotNetwork, Losses
+
+FORMAT = 1
+HEADS = "heads.safetensors"
+POOLER = "pooler."
+"""A layer for sentence pairs that nothing here reads."""
+REMEDY = (
+    "Give the folder of a whole encoder (config.json, *.safetensors, tokenizer.json), or a hub "
+    "name that can be reached or was downloaded before."
+)
+AGAIN = "Save the model again, or point to another one."
+
+
+class IntentSlotEncoder(IntentSlotNetwork):
+    """An encoder with an intent head and a token head; a `WhiteBox`.
+
+    Args:
+        encoder: of transformers; its parameters are used as they are, not copied.
+        vocabulary: its tokenizer.
+        labels: what it shall answer.
+        dropout: share of the hidden vectors that training drops before the heads.
+
+    Raises:
+        ModelError: the tokenizer has more tokens than the encoder.
+        ValueError: dropout is out of range, or a label comes twice.
+    """
+
+    architecture: ClassVar[str] = "intent-slot-encoder"
+    vocabulary: SubwordVocabulary
+    encoder: nn.Module
+
+    def __init__(
+        self, encoder: nn.Module, vocabulary: SubwordVocabulary, labels: Labels, dropout: float
+    ) -> None:
+        super().__init__()
+        _validate.fraction(dropout=dropout)
+        _validate.all_different(intents=labels.intents, tags=labels.tags)
+        self.encoder, self.vocabulary = encoder, vocabulary
+        self.intents, self.tags = labels
+        if getattr(encoder, "pooler", None) is not None:
+            self.encoder.pooler = None  # type: ignore[assignment]
+        known = self._embedding.num_embeddings
+        if len(vocabulary) > known:
+            raise ModelError(
+                f"the tokenizer has {len(vocabulary)} tokens, the encoder only {known}",
+                remedy="Give the tokenizer that the encoder was trained with.",
+            )
+        self.dropout = nn.Dropout(dropout)
+        width = int(self.settings.hidden_size)
+        self.intent_head = nn.Linear(width, len(self.intents))
+        self.tag_head = nn.Linear(width, len(self.tags))
+        self._before, self._after = special_tokens(vocabulary)
+
+    @property
+    def settings(self) -> Any:
+        """The encoder's configuration."""
+        return self.encoder.config
+
+    @property
+    def device(self) -> torch.device:
+        return self.intent_head.weight.device
+
+    @property
+    def longest(self) -> int:
+        """Pieces of an utterance that the encoder reads at most."""
+        most = int(self.vocabulary.tokenizer.model_max_length)
+        positions = getattr(self.settings, "max_position_embeddings", None) or most
+        # RoBERTa's kind counts positions from behind the padding's.
+        padding = getattr(getattr(self.encoder, "embeddings", None), "padding_idx", None)
+        skipped = 0 if padding is None else padding + 1
+        return min(positions - skipped, most) - len(self._before) - len(self._after)
+
+    def encode(self, utterances: Utterances) -> EncodedUtterances:
+        """Utterances as pieces; a word's tag stands at its first, `None` at the others.
+
+        Raises:
+            DataError: an utterance has more pieces than the encoder reads.
+        """
+        rows = list(utterances)
+        words = word_pieces(self.vocabulary, [utterance.tokens for utterance in rows])
+        for number, pieces in enumerate(words, 1):
+            if sum(map(len, pieces)) > self.longest:
+                raise DataError(
+                    f"utterance {number} has {sum(map(len, pieces))} pieces, the encoder reads "
+                    f"at most {self.longest}",
+                    remedy="Leave the utterance out, or give an encoder that reads longer ones.",
+                )
+        unknown = self._unknown
+        tokens = [[id for word in pieces for id in word or [unknown]] for pieces in words]
+        tags: list[list[str | None]] = [
+            [
+                one
+                for tag, word in zip(utterance.tags, pieces, strict=True)
+                for one in [tag, *[None] * (len(word) - 1)]
+            ]
+            for utterance, pieces in zip(rows, words, strict=True)
+        ]
+        intents = [utterance.intent for utterance in rows]
+        return EncodedUtterances.of(tokens, tags, intents, Labels(self.intents, self.tags))
+
+    def read(self, words: Sequence[str]) -> list[tuple[int, ...]]:
+        """The pieces of each word where it stands; an empty tuple where one of them is unknown."""
+        unknown = self._unknown
+        (pieces,) = word_pieces(self.vocabulary, [words])
+        return [() if unknown in word else tuple(word) for word in pieces]
+
+    def embed(self, tokens: Tensor) -> Tensor:
+        """The vectors (b, t, d) of pieces (b, t), without their positions."""
+        vectors: Tensor = self._embedding(tokens)
+        return vectors
+
+    def scores(self, vectors: Tensor) -> tuple[Tensor, Tensor]:
+        """Logits (b, i) of the intents and (b, t, k) of the tags.
+
+        Raises:
+            ValueError: t is larger than `longest`.
+        """
+        rows, t, _ = vectors.shape
+        if t > self.longest:
+            raise ValueError(f"an utterance must have at most {self.longest} pieces, got {t}")
+        ends = torch.tensor([*self._before, *self._after], device=vectors.device)
+        first = len(self._before)
+        special = self.embed(ends).expand(rows, -1, -1)
+        hidden = self.encoder(
+            inputs_embeds=torch.cat([special[:, :first], vectors, special[:, first:]], 1),
+            attention_mask=vectors.new_ones(rows, len(ends) + t, dtype=torch.int64),
+        ).last_hidden_state
+        hidden = self.dropout(hidden)
+        return self.intent_head(hidden[:, 0]), self.tag_head(hidden[:, first : first + t])
+
+    def losses(self, vectors: Tensor, intents: Tensor, tags: Tensor) -> Losses:
+        """What utterances cost that are given by their pieces' vectors (b, t, d), in nats."""
+        logits, tagged = self.scores(vectors)
+        costs = cross_entropy(
+            tagged.transpose(1, 2), tags, ignore_index=IGNORED, reduction="none"
+        ).sum(1)
+        return Losses(cross_entropy(logits, intents, reduction="none"), costs)
+
+    @torch.no_grad()
+    def predict(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        """The likeliest intents (b,) and the likeliest tags (b, t) of pieces (b, t)."""
+        logits, tagged = self.scores(self.embed(tokens))
+        return logits.argmax(1), tagged.argmax(2)
+
+    @property
+    def _embedding(self) -> Any:
+        return self.encoder.get_input_embeddings()  # type: ignore[operator]
+
+    @property
+    def _unknown(self) -> int:
+        """What stands for a word of which a tokenizer leaves nothing."""
+        return self.vocabulary.eos_id if (id := self.vocabulary.unk_id) is None else id
+
+
+def new_encoder(
+    source: str | Path,
+    intents: Sequence[str],
+    tags: Sequence[str],
+    *,
+    seed: int,
+    dropout: float = 0.1,
+) -> IntentSlotEncoder:
+    """An encoder with fresh heads.
+
+    Args:
+        source: an encoder's folder or hub name.
+        intents: what it shall tell apart.
+        tags: BIO tags, likewise.
+        seed: decides the heads' first weights.
+        dropout: share of the hidden vectors that training drops before the heads.
+
+    Raises:
+        ModelError: it is not a whole encoder; a causal language model is none.
+        DataError: its tokenizer cannot be read.
+        ValueError: dropout is out of range.
+    """
+    encoder, vocabulary = _encoder(source)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        labels = Labels(tuple(intents), tuple(tags))
+        return IntentSlotEncoder(encoder, vocabulary, labels, dropout).eval()
+
+
+def _encoder(source: str | Path) -> tuple[nn.Module, SubwordVocabulary]:
+    from transformers import AutoModel
+
+    with torch.random.fork_rng(devices=[]):  # transformers draws a pooler where there is none
+        network, address = read_pretrained(
+            source, AutoModel, _unlike_encoder, REMEDY, spare=(POOLER,)
+        )
+    tokenizer = read_tokenizer(address)
+    if tokenizer.eos_token is None:
+        tokenizer.eos_token = tokenizer.sep_token  # BERT's kind ends a text with it
+    return network, SubwordVocabulary(tokenizer)
+
+
+def _unlike_encoder(config: Any) -> str | None:
+    from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES
+
+    if getattr(config, "is_encoder_decoder", False):
+        return "it is an encoder-decoder, not an encoder"
+    if config.model_type not in MODEL_FOR_MASKED_LM_MAPPING_NAMES or getattr(
+        config, "is_decoder", False
+    ):
+        return f"{config.model_type} is no encoder, which reads a word with those behind it"
+    return None
+
+
+def _part(weights: dict[str, Tensor], begins: str) -> dict[str, Tensor]:
+    return {name.removeprefix(begins): w for name, w in weights.items() if name.startswith(begins)}
+
+
+def save_encoder(model: IntentSlotEncoder, folder: Path) -> None:
+    """Write encoder, tokenizer, heads and labels into a folder."""
+    encoder: Any = model.encoder
+    encoder.save_pretrained(folder)
+    model.vocabulary.save(folder)
+    heads = {name: w for name, w in model.state_dict().items() if not name.startswith("encoder.")}
+    save_file(heads, folder / HEADS)
+    answers = {
+        "format": FORMAT,
+        "intents": model.intents,
+        "tags": model.tags,
+        "dropout": model.dropout.p,
+    }
+    (folder / ANSWERS).write_text(json.dumps(answers, indent=2) + "\n", "utf-8")
+
+
+def load_encoder(folder: Path) -> IntentSlotEncoder:
+    """Read what `save_encoder` wrote, in evaluation mode.
+
+    Raises:
+        ModelError: a file is missing or broken, or labels and weights do not fit.
+    """
+    file = folder / ANSWERS
+    try:
+        answers = json.loads(file.read_text("utf-8"))
+        version, dropout = answers["format"], float(answers["dropout"])
+        labels = Labels(tuple(answers["intents"]), tuple(answers["tags"]))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ModelError(
+            f"{file} does not say what the model answers ({error!r})", remedy=AGAIN
+        ) from error
+    if version != FORMAT:
+        raise ModelError(f"{file} has format {version!r}, not {FORMAT}", remedy=AGAIN)
+    try:
+        encoder, vocabulary = _encoder(folder)
+        with torch.random.fork_rng(devices=[]):
+            model = IntentSlotEncoder(encoder, vocabulary, labels, dropout)
+        heads = load_file(folder / HEADS)
+        model.intent_head.load_state_dict(_part(heads, "intent_head."))
+        model.tag_head.load_state_dict(_part(heads, "tag_head."))
+    except (OSError, ValueError, RuntimeError, safetensors.SafetensorError) as error:
+        raise ModelError(
+            f"{folder / HEADS} does not fit {ANSWERS}: {error}", remedy=AGAIN
+        ) from error
+    return model.eval()

@@ -1,0 +1,154 @@
+"""A linear chain's numbers are those of all its sequences, written out one by one."""
+
+import math
+from itertools import pairwise, product
+
+import pytest
+import torch
+from torch import Tensor
+
+from vestige.models.crf import LinearChain, chain_loss, log_partition
+
+SIZES = [(tags, t) for tags in (1, 2, 4) for t in (1, 2, 3, 4)]
+
+
+def chain(tags: int, *, scale: float = 1.0, dtype: torch.dtype = torch.float64) -> LinearChain:
+    torch.manual_seed(tags)
+    made = LinearChain(tags).to(dtype)
+    for parameter in made.parameters():
+        torch.nn.init.uniform_(parameter, -scale, scale)
+    return made
+
+
+def every_score(made: LinearChain, emissions: Tensor) -> dict[tuple[int, ...], float]:
+    """The score of each sequence for one row (t, k) of emissions, in float64."""
+    rows = emissions.double().tolist()
+    begin, end, moves = (
+        parameter.detach().double().tolist()
+        for parameter in (made.begin, made.end, made.transitions)
+    )
+    return {
+        tags: begin[tags[0]]
+        + sum(row[tag] for row, tag in zip(rows, tags, strict=True))
+        + sum(moves[one][other] for one, other in pairwise(tags))
+        + end[tags[-1]]
+        for tags in product(range(len(begin)), repeat=len(rows))
+    }
+
+
+def log_sum(scores: dict[tuple[int, ...], float]) -> float:
+    return torch.tensor(list(scores.values()), dtype=torch.float64).logsumexp(0).item()
+
+
+@pytest.mark.parametrize(("tags", "t"), SIZES)
+def test_partition_score_and_best_are_those_of_enumeration(tags: int, t: int) -> None:
+    made = chain(tags, scale=2)
+    emissions = torch.randn(3, t, tags, dtype=torch.float64)
+    asked = torch.randint(0, tags, (3, t))
+    for row in range(3):
+        scores = every_score(made, emissions[row])
+        expected, own = log_sum(scores), scores[tuple(asked[row].tolist())]
+        assert made.log_partition(emissions)[row].item() == pytest.approx(expected)
+        assert made.score(emissions, asked)[row].item() == pytest.approx(own)
+        assert made.loss(emissions, asked)[row].item() == pytest.approx(expected - own, abs=1e-12)
+        assert tuple(made.best(emissions)[row].tolist()) == max(scores, key=scores.__getitem__)
+
+
+@pytest.mark.parametrize("t", [1, 2, 4])
+def test_probabilities_of_all_sequences_sum_to_one(t: int) -> None:
+    made = chain(3, scale=2)
+    emissions = torch.randn(1, t, 3, dtype=torch.float64)
+    every = torch.tensor(list(product(range(3), repeat=t)))
+    losses = made.loss(emissions.expand(len(every), -1, -1), every)
+    assert (-losses).exp().sum().item() == pytest.approx(1)
+
+
+@pytest.mark.parametrize("t", [1, 2, 3])
+def test_gradients_are_those_of_finite_differences(t: int) -> None:
+    made = chain(3, scale=2)
+    emissions = torch.randn(2, t, 3, dtype=torch.float64, requires_grad=True)
+    given = (made.begin, made.transitions, made.end)
+    asked = torch.randint(0, 3, (2, t))
+    assert torch.autograd.gradcheck(log_partition, (emissions, *given))
+    assert torch.autograd.gradcheck(lambda e, *p: chain_loss(e, asked, *p), (emissions, *given))
+
+
+def test_the_gradient_by_emissions_is_what_each_tag_is_likely_at_each_word() -> None:
+    made = chain(3, scale=2)
+    emissions = torch.randn(1, 3, 3, dtype=torch.float64, requires_grad=True)
+    (gradient,) = torch.autograd.grad(made.log_partition(emissions).sum(), emissions)
+    scores = every_score(made, emissions.detach()[0])
+    total = log_sum(scores)
+    expected = torch.zeros(3, 3, dtype=torch.float64)
+    for tags, score in scores.items():
+        for place, tag in enumerate(tags):
+            expected[place, tag] += torch.tensor(score - total).exp()
+    torch.testing.assert_close(gradient[0], expected)
+
+
+@pytest.mark.parametrize("leading", [(2,), (2, 3)])
+def test_leading_dimensions_are_chains_of_their_own(leading: tuple[int, ...]) -> None:
+    emissions = torch.randn(*leading, 4, 3, 5, dtype=torch.float64, requires_grad=True)
+    asked = torch.randint(0, 5, (*leading, 4, 3))
+    begin, end = (torch.randn(*leading, 5, dtype=torch.float64) for _ in range(2))
+    transitions = torch.randn(*leading, 5, 5, dtype=torch.float64)
+    found = chain_loss(emissions, asked, begin, transitions, end)
+    (gradient,) = torch.autograd.grad(found.sum(), emissions)
+    for place in product(*map(range, leading)):
+        own = emissions[place].detach().requires_grad_()
+        alone = chain_loss(own, asked[place], begin[place], transitions[place], end[place])
+        torch.testing.assert_close(found[place], alone)
+        (expected,) = torch.autograd.grad(alone.sum(), own)
+        torch.testing.assert_close(gradient[place], expected)
+
+
+@pytest.mark.parametrize("scale", [20.0, 75.0])
+def test_large_transitions_stay_finite_and_right_in_float32(scale: float) -> None:
+    made = chain(4, scale=scale, dtype=torch.float32)
+    emissions = (10 * torch.randn(8, 4, 4)).requires_grad_()
+    asked = torch.randint(0, 4, (8, 4))
+    losses = made.loss(emissions, asked)
+    losses.sum().backward()
+    for row in range(8):
+        scores = every_score(made, emissions.detach()[row])
+        expected = log_sum(scores) - scores[tuple(asked[row].tolist())]
+        assert losses[row].item() == pytest.approx(expected, rel=1e-5, abs=1e-5)
+    for gradient in (emissions.grad, made.transitions.grad):
+        assert gradient is not None
+        assert gradient.isfinite().all()
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_the_edges_of_float32_keep_the_loss_finite(sign: int) -> None:
+    made = LinearChain(3)
+    torch.nn.init.constant_(made.transitions, sign * 79.0)
+    emissions = torch.full((1, 6, 3), sign * 1e4, requires_grad=True)
+    loss = made.loss(emissions, torch.zeros(1, 6, dtype=torch.int64))
+    loss.sum().backward()
+    assert loss.item() == pytest.approx(6 * math.log(3), rel=1e-5)
+    assert emissions.grad is not None
+    torch.testing.assert_close(emissions.grad.sum(), torch.tensor(0.0), atol=1e-5, rtol=0)
+
+
+def test_a_loss_near_zero_is_told_apart_beside_large_scores() -> None:
+    made = LinearChain(2)
+    emissions = torch.zeros(1, 5, 2)
+    emissions[..., 0], emissions[..., 1] = 1000.0, 1000.0 - 9.0
+    loss = made.loss(emissions, torch.zeros(1, 5, dtype=torch.int64)).item()
+    assert loss == pytest.approx(5 * math.log1p(math.exp(-9)), rel=1e-3)
+
+
+def test_a_loss_is_never_negative() -> None:
+    made = chain(4, scale=3, dtype=torch.float32)
+    emissions = 100 * torch.randn(500, 8, 4)
+    losses = made.loss(emissions, made.best(emissions))
+    assert losses.min() >= 0
+    assert (losses == 0).any()
+
+
+def test_a_lower_precision_around_it_does_not_reach_the_chain() -> None:
+    made = chain(4, scale=2, dtype=torch.float32)
+    emissions, asked = torch.randn(3, 5, 4), torch.randint(0, 4, (3, 5))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = made.loss(emissions.bfloat16(), asked)
+    assert torch.equal(found, made.loss(emissions.bfloat16().float(), asked))

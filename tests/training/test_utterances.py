@@ -1,0 +1,319 @@
+"""Utterances in batches of one length, a training that can be resumed, and scores counted twice."""
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from seqeval.metrics import f1_score
+
+from vestige.data.encoded_utterances import EncodedUtterances, Labels
+from vestige.data.utterances import Utterance, Utterances
+from vestige.data.vocabulary import WordVocabulary
+from vestige.errors import TrainingError
+from vestige.models.bilstm_crf import IntentSlotConfig, IntentSlotModel
+from vestige.models.checkpoints import load_intent_slot
+from vestige.training.config import TrainingConfig
+from vestige.training.history import EarlyStopping, EpochRecord, TrainingHistory
+from vestige.training.loop import learn
+from vestige.training.utterances import (
+    UtteranceBatches,
+    UtteranceLesson,
+    UtteranceScores,
+    evaluate_utterances,
+)
+
+TOWNS = ("york", "bath", "leeds", "new york", "st ives")
+CONFIG = TrainingConfig(seed=1, epochs=6, batch_size=4, learning_rate=2e-2, checkpoint_every=3)
+CPU = torch.device("cpu")
+
+
+def said(number: int, *, seed: int = 0) -> Utterances:
+    chance, rows = np.random.default_rng(seed), []
+    for _ in range(number):
+        town = str(chance.choice(TOWNS)).split()
+        tags = ["B-city", *["I-city"] * (len(town) - 1)]
+        rows.append(
+            Utterance(("go", "to", *town), ("O", "O", *tags), "Go")
+            if chance.random() < 0.5
+            else Utterance(("rain", "in", *town, "now"), ("O", "O", *tags, "B-time"), "Ask")
+        )
+    return Utterances.of(rows)
+
+
+def fresh(utterances: Utterances, **shape: Any) -> IntentSlotModel:
+    torch.manual_seed(0)
+    words = WordVocabulary.build(utterances.corpus())
+    labels = Labels.of(utterances)
+    sizes = {"embedding_size": 6, "hidden_size": 6, "layers": 1} | shape
+    config = IntentSlotConfig(intents=labels.intents, tags=labels.tags, **sizes)
+    return IntentSlotModel(words, config)
+
+
+def train(
+    model: IntentSlotModel, config: TrainingConfig = CONFIG, *, against: int = 0, **settings: Any
+) -> TrainingHistory:
+    """Train; `against` validation utterances contradict the training, so that loss must rise."""
+    wrong = [Utterance(("go", "to", "bath"), ("O", "O", "B-city"), "Ask")] * against
+    lesson = UtteranceLesson(model.encode(said(40)), said(20, seed=1) + Utterances.of(wrong))
+    return learn(model, lesson, config=config, **settings)
+
+
+def weights(model: torch.nn.Module) -> torch.Tensor:
+    return torch.cat([p.detach().flatten() for p in model.parameters()])
+
+
+def numbered() -> EncodedUtterances:
+    """Utterances whose first word is their number."""
+    lengths = [1, 3, 2, 3, 3, 1, 2, 3, 3, 4, 3]
+    tokens = [[number] * length for number, length in enumerate(lengths)]
+    tags = [["O"] * length for length in lengths]
+    return EncodedUtterances.of(tokens, tags, ["Go"] * len(lengths), Labels(("Go",), ("O",)))
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, 4, 100])
+def test_an_epoch_holds_every_utterance_once_in_batches_of_one_length(batch_size: int) -> None:
+    data = numbered()
+    batches = UtteranceBatches(data, batch_size, CPU)
+    orders = []
+    for epoch in range(3):
+        found = list(batches.epoch(7, epoch))
+        assert len(found) == len(batches)
+        seen = []
+        for batch in found:
+            rows, length = batch.inputs.shape
+            assert rows <= batch_size
+            assert batch.tags.shape == (rows, length)
+            assert batch.intents.shape == (rows,)
+            assert batch.tokens == rows * length
+            numbers = batch.inputs[:, 0].tolist()
+            assert (data.lengths[numbers] == length).all()
+            seen += numbers
+        assert sorted(seen) == list(range(len(data)))
+        orders.append(seen)
+    assert orders[0] != orders[1] != orders[2]
+
+
+def test_an_epoch_is_decided_by_its_seed_and_number_and_goes_on_where_it_stopped() -> None:
+    batches = UtteranceBatches(numbered(), 2, CPU)
+    whole = [batch.inputs.tolist() for batch in batches.epoch(7, 1)]
+    for first in range(len(batches) + 1):
+        assert [b.inputs.tolist() for b in batches.epoch(7, 1, first=first)] == whole[first:]
+    assert [batch.inputs.tolist() for batch in batches.epoch(8, 1)] != whole
+
+
+def test_what_cannot_be_learnt_is_refused() -> None:
+    labels = Labels(("Go",), ("O",))
+    with pytest.raises(TrainingError, match="There are no utterances"):
+        UtteranceBatches(EncodedUtterances.of([], [], [], labels), 2, CPU)
+    lacking = EncodedUtterances.of([[1], [2]], [["O"], ["B-city"]], ["Go", "Go"], labels)
+    with pytest.raises(TrainingError, match="1 of 2 utterances cannot be learnt from"):
+        UtteranceBatches(lacking, 2, CPU)
+
+
+def test_a_step_is_that_of_the_mean_joint_loss() -> None:
+    model, plain = fresh(said(40)), fresh(said(40)).train()
+    config = replace(CONFIG, epochs=2, max_grad_norm=0.3)
+    data = model.encode(said(40))
+    learn(model, UtteranceLesson(data, None), config=config)
+    mover = torch.optim.Adam(plain.parameters(), lr=config.learning_rate, fused=True)
+    for epoch in range(2):
+        for batch in UtteranceBatches(data, 4, CPU).epoch(config.seed, epoch):
+            found = plain(batch.inputs, batch.intents, batch.tags)
+            mover.zero_grad()
+            (found.intent + found.tags).mean().backward()
+            torch.nn.utils.clip_grad_norm_(plain.parameters(), 0.3)
+            mover.step()
+    torch.testing.assert_close(weights(model), weights(plain), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("keep", ["best", "last"])
+@pytest.mark.parametrize("after", [10, 30])
+def test_an_interrupted_training_ends_in_the_same_bits(
+    tmp_path: Path, keep: Any, after: int
+) -> None:
+    config = replace(CONFIG, keep=keep)
+    shape = {"input_dropout": 0.2, "hidden_dropout": 0.1, "layers": 2}
+    whole, broken, again = (fresh(said(40), **shape) for _ in range(3))
+    history = train(whole, config, directory=tmp_path / "whole")
+
+    def interrupt(step: int, *_: object) -> None:
+        if step >= after:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(broken, config, directory=tmp_path / "run", progress=interrupt)
+    resumed = train(again, config, directory=tmp_path / "run", resume=True)
+    assert weights(again).equal(weights(whole))
+    assert resumed.epochs == history.epochs
+    assert resumed.best_epoch == history.best_epoch
+    for run in ("whole", "run"):
+        saved = load_intent_slot(tmp_path / run, device="cpu")
+        assert weights(saved).equal(weights(whole))
+
+
+def test_a_training_of_other_utterances_is_not_resumed(tmp_path: Path) -> None:
+    model = fresh(said(40))
+    train(model, replace(CONFIG, epochs=1), directory=tmp_path)
+    lesson = UtteranceLesson(model.encode(said(41)), said(20, seed=1))
+    with pytest.raises(TrainingError):
+        learn(
+            fresh(said(40)),
+            lesson,
+            config=replace(CONFIG, epochs=1),
+            directory=tmp_path,
+            resume=True,
+        )
+
+
+def test_a_model_learns_to_understand() -> None:
+    model = fresh(said(40))
+    before = evaluate_utterances(model, said(30, seed=2))
+    history = train(model, replace(CONFIG, epochs=12))
+    after = evaluate_utterances(model, said(30, seed=2))
+    assert after.exact_match > 0.9 > before.exact_match
+    assert after.slot_f1 > 0.9
+    kept = history.epochs[history.best_epoch - 1]
+    scores = evaluate_utterances(model, said(20, seed=1))
+    assert kept.validation_perplexity == pytest.approx(scores.perplexity)
+    assert kept.validation_accuracy == scores.exact_match
+    assert kept.measures["slot_f1"] == scores.slot_f1
+    assert kept.measures["loss"] == pytest.approx(scores.loss)
+
+
+@pytest.mark.parametrize("keep", ["best", "last"])
+def test_the_weights_kept_are_those_of_the_best_or_the_last_epoch(keep: Any) -> None:
+    model, shown = fresh(said(40)), []
+    history = train(
+        model,
+        replace(CONFIG, epochs=8, keep=keep),
+        against=4,
+        observe=lambda shown_model, _: shown.append(weights(shown_model)),
+    )
+    perplexities = [record.validation_perplexity or math.inf for record in history.epochs]
+    best = 1 + perplexities.index(min(perplexities))
+    assert best < len(shown)
+    assert history.best_epoch == (best if keep == "best" else len(shown))
+    assert weights(model).equal(shown[history.best_epoch - 1])
+
+
+def test_early_stopping_waits_for_its_patience() -> None:
+    def records(perplexities: list[float]) -> list[EpochRecord]:
+        return [
+            EpochRecord(
+                epoch=number,
+                step=number,
+                learning_rate=0.1,
+                perplexity=None,
+                validation_perplexity=perplexity,
+                validation_accuracy=None,
+            )
+            for number, perplexity in enumerate(perplexities, 1)
+        ]
+
+    stop = EarlyStopping(2)
+    heights = [5.0, 4.0, 4.5, 3.0, 3.0, 3.5, 1.0]
+    asked = [stop(records(heights[:number])) for number in range(1, len(heights) + 1)]
+    assert asked == [False, False, False, False, False, True, False]
+    with pytest.raises(ValueError, match="patience"):
+        EarlyStopping(0)
+
+
+def test_a_training_ends_when_its_validation_loss_rises_no_more() -> None:
+    model = fresh(said(40))
+    history = train(model, replace(CONFIG, epochs=60), against=4, stop=EarlyStopping(3))
+    perplexities = [record.validation_perplexity or math.inf for record in history.epochs]
+    assert history.stopped
+    assert len(perplexities) - (1 + perplexities.index(min(perplexities))) == 3
+
+
+def slots(tags: tuple[str, ...]) -> set[tuple[str, int, int]]:
+    """(name, begin, end) of each slot, of tags well formed or not, as CoNLL's scorer reads them."""
+    found, name, begin = set(), None, 0
+    for place, tag in enumerate((*tags, "O")):
+        kind, _, slot = tag.partition("-")
+        if name is not None and (kind != "I" or slot != name):
+            found.add((name, begin, place))
+            name = None
+        if kind != "O" and name is None:
+            name, begin = slot, place
+    return found
+
+
+def counted(model: IntentSlotModel, utterances: Utterances) -> UtteranceScores:
+    """The definitions, one utterance at a time."""
+    right = {"intent": 0, "both": 0, "slots": 0}
+    asked = given = words = known = 0
+    losses, answers = [], []
+    for utterance in utterances:
+        tokens = torch.tensor([model.vocabulary.encode(utterance.text)])
+        intent, tags = model.predict(tokens)
+        answer = tuple(model.tags[tag] for tag in tags[0])
+        answers.append(list(answer))
+        right["intent"] += model.intents[intent[0]] == utterance.intent
+        right["both"] += model.intents[intent[0]] == utterance.intent and answer == utterance.tags
+        right["slots"] += len(slots(answer) & slots(utterance.tags))
+        asked, given = asked + len(slots(utterance.tags)), given + len(slots(answer))
+        if utterance.intent in model.intents and set(utterance.tags) <= set(model.tags):
+            ids = torch.tensor([[model.tags.index(tag) for tag in utterance.tags]])
+            goal = torch.tensor([model.intents.index(utterance.intent)])
+            losses.append(model(tokens, goal, ids).joint.item())
+            words, known = words + len(utterance.tags), known + 1
+    f1 = 2 * right["slots"] / (asked + given)
+    assert f1 == pytest.approx(f1_score([list(u.tags) for u in utterances], answers))
+    return UtteranceScores(
+        perplexity=math.exp(sum(losses) / words),
+        loss=sum(losses) / known,
+        intent_accuracy=right["intent"] / len(utterances),
+        slot_f1=f1,
+        exact_match=right["both"] / len(utterances),
+        utterances=len(utterances),
+    )
+
+
+STRANGE = Utterances.of(
+    [
+        Utterance(("go", "to", "bath"), ("O", "O", "B-city"), "Call"),
+        Utterance(("go", "to", "bath"), ("O", "O", "B-place"), "Go"),
+    ]
+)
+
+
+@pytest.mark.parametrize("epochs", [1, 2, 4])
+def test_scores_are_those_of_naive_counting(epochs: int) -> None:
+    model = fresh(said(40))
+    train(model, replace(CONFIG, epochs=epochs, learning_rate=1e-2))
+    test = said(30, seed=3) + STRANGE
+    found, expected = evaluate_utterances(model.train(), test), counted(model.eval(), test)
+    for name in ("perplexity", "loss", "intent_accuracy", "slot_f1", "exact_match", "utterances"):
+        assert getattr(found, name) == pytest.approx(getattr(expected, name), rel=1e-4), name
+
+
+def test_labels_that_the_model_lacks_count_as_wrong() -> None:
+    model = fresh(said(40))
+    scores = evaluate_utterances(model, STRANGE)
+    assert scores.exact_match == 0
+    assert scores.perplexity is scores.loss is None
+    assert scores.intent_accuracy <= 0.5
+    mixed = evaluate_utterances(model, STRANGE + said(10))
+    assert mixed.loss == pytest.approx(evaluate_utterances(model, said(10)).loss, rel=1e-5)
+    lesson = UtteranceLesson(model.encode(said(4)), STRANGE)
+    with pytest.raises(TrainingError, match="labels that the model knows"):
+        learn(model, lesson, config=replace(CONFIG, epochs=1))
+
+
+def test_evaluation_leaves_the_model_as_it_was() -> None:
+    model = fresh(said(40), input_dropout=0.5).train()
+    before = weights(model)
+    first, second = (evaluate_utterances(model, said(10)) for _ in range(2))
+    assert first == second
+    assert model.training
+    assert weights(model).equal(before)
+
+
+def test_nothing_cannot_be_scored() -> None:
+    with pytest.raises(TrainingError, match="no utterances to score"):
+        evaluate_utterances(fresh(said(40)), Utterances.of([]))
