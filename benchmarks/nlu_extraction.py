@@ -7,7 +7,7 @@ model is asked by itself. In turns; the ratio is that of the medians, that of th
 stands beside it. One thread, timed in its own seconds on the CPU: waiting for other programs would
 drown what is measured. Every attack is then timed on the stack with its default settings.
 
-    python benchmarks/nlu_extraction.py [--repeats 4] [--epochs 100] [--device cpu]
+    python benchmarks/nlu_extraction.py [--repeats 4] [--epochs 250] [--device cpu]
 
 The last line is JSON: at most 0.2 is wanted.
 """
@@ -74,7 +74,7 @@ def main() -> None:
     """Time both ways and every attack and print one line of JSON."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=int, default=4)
-    parser.add_argument("--epochs", type=int, default=100)
+    parser.add_argument("--epochs", type=int, default=250)
     parser.add_argument("--device", default="cpu")
     arguments = parser.parse_args()
     torch.set_num_threads(1)

@@ -99,7 +99,11 @@ SMALL = Config(
     text=_SNIPS,
     learner=_LEARNER,
     trials=10,
-    cells=((4, (10, 100, 500)), (6, (10, 100, 500)), (8, (100,)), (10, (100,))),
+    cells=(
+        *((4, 10, 30), (4, 100, 30), (4, 500, 10)),
+        *((6, 10, 10), (6, 100, 10), (6, 500, 10)),
+        *((8, 100, 10), (10, 100, 10)),
+    ),
     once=(4, 10),
     length=4,
     defended=(10, 500, 1000),
@@ -117,7 +121,9 @@ FULL = replace(
     text=UtteranceText(dataset="snips"),
     learner=_WHOLE,
     trials=30,
-    cells=tuple((length, (10, 100, 500, 1000, 2000)) for length in (4, 6, 8, 10)),
+    cells=tuple(
+        (length, copies, 30) for length in (4, 6, 8, 10) for copies in (10, 100, 500, 1000, 2000)
+    ),
     datasets=(
         Dataset(text=UtteranceText(dataset="atis"), copies=(10, 100, 200, 500)),
         Dataset(
@@ -136,7 +142,7 @@ SMOKE = Config(
         patience=2,
     ),
     trials=2,
-    cells=((2, (20,)),),
+    cells=((2, 20, 2),),
     once=(2,),
     length=2,
     defended=(20,),
@@ -182,12 +188,12 @@ def parts_of(config: Config, filling: _Filling) -> dict[str, Part]:
     """The tables of the paper at one scale, by name."""
     lines = filling.lines
     made = (
-        f"{config.text.dataset}, {config.text.training or 'all'} utterances, {config.trials} "
-        "trials a row, each a model of its own with all three canaries. `paper` is the paper's "
-        "attack from zero, `embedding` its trivial one, `auto` ours (exact search of four words, "
-        "else coordinate descent with restarts); intervals are Clopper and Pearson's for "
-        "accuracies and Student's t over trials for the rest. Ranks of longer secrets are "
-        "estimated from random ones; `search failed` counts truths of less loss than the guess."
+        f"{config.text.dataset}, {config.text.training or 'all'} utterances; each trial is a "
+        "model of its own with all three canaries. `paper` is the paper's attack from zero, "
+        "`embedding` its trivial one, `auto` ours (exact search of four words, else coordinate "
+        "descent with restarts); intervals are Clopper and Pearson's for accuracies and Student's "
+        "t over trials for the rest. Ranks of longer secrets are estimated from random ones; "
+        "`search failed` counts truths of less loss than the guess."
     )
 
     def part(title: str, plan: Plan, note: str = made) -> Part:

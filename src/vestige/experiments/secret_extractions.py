@@ -57,7 +57,8 @@ class Cell:
         """Where what was found is kept."""
         first = self.trials[0].directory.name.rpartition("-")[0]
         pattern = self.pattern.replace(":", "") + (f"-known{self.known}" if self.known else "")
-        return self.directory / f"{first}-{self.weights}-{pattern}-{self.attack}.json"
+        number = len(self.trials)
+        return self.directory / f"{first}-{self.weights}-{pattern}-{self.attack}-{number}.json"
 
     @property
     def identity(self) -> dict[str, Any]:

@@ -31,8 +31,8 @@ class Config:
     Attributes:
         text: that most tables stand on.
         learner: the undefended model.
-        trials: secrets and models for each cell.
-        cells: copies by the number of unknown words (Tables 2 and 5, Figure 2).
+        trials: secrets and models for each cell, unless it says otherwise.
+        cells: numbers of unknown words, copies and trials (Tables 2 and 5, Figure 2).
         once: numbers of unknown words of all three canaries that are said once (Table 4).
         length: unknown words where the paper has four (Table 3, Figures 3 to 5, the null).
         defended: copies (Table 3).
@@ -46,7 +46,7 @@ class Config:
     text: UtteranceText
     learner: Learner
     trials: int
-    cells: tuple[tuple[int, tuple[int, ...]], ...]
+    cells: tuple[tuple[int, int, int], ...]
     once: tuple[int, ...]
     length: int
     defended: tuple[int, ...]
@@ -76,15 +76,21 @@ class Trials:
     directory: Path
     data: Path | None
 
-    def cell(self, patterns: tuple[str, ...], copies: int, training: str = NONE) -> list[Trial]:
-        """A trial for each seed: secrets said so often, and learnt so."""
-        return self.of(self.config.text, patterns, copies, training)
-
-    def of(
-        self, text: UtteranceText, patterns: tuple[str, ...], copies: int, training: str = NONE
+    def cell(
+        self,
+        patterns: tuple[str, ...],
+        copies: int,
+        training: str = NONE,
+        *,
+        trials: int | None = None,
     ) -> list[Trial]:
-        """The same in another text."""
-        return list(self._seeds(text, patterns, copies, training, range(self.config.trials)))
+        """A trial for each seed: secrets said so often, and learnt so."""
+        seeds = range(trials or self.config.trials)
+        return list(self._seeds(self.config.text, patterns, copies, training, seeds))
+
+    def of(self, text: UtteranceText, patterns: tuple[str, ...], copies: int) -> list[Trial]:
+        """The same in another text, undefended."""
+        return list(self._seeds(text, patterns, copies, NONE, range(self.config.trials)))
 
     def nulls(self) -> list[Trial]:
         """Models that know the canaries' words and labels, and no secret."""

@@ -88,12 +88,11 @@ class Lines:
 
     def by_copies(self, paper: Paper) -> Iterator[Line]:
         """Tables 2 and 5, Figure 2: every number of unknown words and of copies."""
-        for length, many in self.trials.config.cells:
-            for copies in many:
-                trials = self.trials.cell(all_three(length), copies)
-                for name in CANARIES:
-                    names = {"canary": name, "length": length, "copies": copies}
-                    yield from self._attacks(trials, f"{name}:{length}", names, paper)
+        for length, copies, number in self.trials.config.cells:
+            trials = self.trials.cell(all_three(length), copies, trials=number)
+            for name in CANARIES:
+                names = {"canary": name, "length": length, "copies": copies}
+                yield from self._attacks(trials, f"{name}:{length}", names, paper)
 
     def once(self, paper: Paper) -> Iterator[Line]:
         """Table 4: said once; the long call also with its first three digits known."""

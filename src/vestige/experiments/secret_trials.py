@@ -25,7 +25,12 @@ from vestige.training import checkpoint
 from vestige.training.config import TrainingConfig
 from vestige.training.history import EarlyStopping, EpochRecord, best_epoch
 from vestige.training.loop import learn
-from vestige.training.new_utterance_model import new_intent_slot_model
+from vestige.training.new_utterance_model import (
+    new_intent_slot_model,
+    vectors_for,
+    with_vectors,
+    words_of,
+)
 from vestige.training.utterances import UtteranceLesson, evaluate_utterances
 
 LAST, BEST, SCORES = "last", "best", "scores.json"
@@ -129,10 +134,17 @@ def run_trial(trial: Trial) -> Path:
     parts = read_parts(trial.text, trial.data)
     training, validation = _planted(trial, parts)
     patterns = [canary.parsed for canary in trial.canaries]
+    words = {word for pattern in patterns for word in known_words(pattern)}
+    vectors = None
+    if trial.learner.vectors is not None:  # with them a model knows words that it was never told
+        unheard = words_of(parts.test)
+        known = unheard | words | words_of(parts.training, parts.validation)
+        vectors = vectors_for(known, trial.learner.vectors)
+        words |= with_vectors(unheard, vectors)
     model = new_intent_slot_model(
         parts.training + parts.validation,  # as it was: copies must not move a word's id
-        vectors=trial.learner.vectors,
-        words=[word for pattern in patterns for word in known_words(pattern)],
+        vectors=vectors,
+        words=words,
         intents=[pattern.intent for pattern in patterns],
         tags=[tag for pattern in patterns for tag in pattern.tags],
         seed=trial.seed,
