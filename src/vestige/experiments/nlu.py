@@ -80,6 +80,11 @@ PAPER_DEFENDED = {
     for (copies, defence), row in _PAPER_DEFENCES.items()
     for canary, hamming in zip(("color", "pin", "call"), row, strict=True)
 }
+SHOWN = (
+    *("attack", "trials", "accuracy", "accuracy_low", "accuracy_high"),
+    *("hamming", "hamming_low", "hamming_high", "median_rank", "exposure"),
+    *("paper_accuracy", "paper_hamming"),
+)
 KNOWN = {  # who, intent accuracy, slot F1
     "snips": ("slot-gated LSTM (Goo et al. 2018)", 0.970, 0.888),
     "atis": ("slot-gated LSTM (Goo et al. 2018)", 0.941, 0.952),
@@ -196,34 +201,46 @@ def parts_of(config: Config, filling: _Filling) -> dict[str, Part]:
         "`search failed` counts truths of less loss than the guess."
     )
 
-    def part(title: str, plan: Plan, note: str = made) -> Part:
+    def part(title: str, plan: Plan, *names: str, note: str = made) -> Part:
         return Part(
             title=title,
             note=note,
             folder="trials",
             settings=config,
             plan=lambda directory, data: plan,
+            columns=(*names, *SHOWN) if names else (),
         )
 
+    said = ("canary", "length", "copies")
     return {
         "utility": part(
             "Utility of the undefended model",
             filling.whole(),
-            "Whole corpora, test parts; `known` is what such models are known to reach.",
+            note="Whole corpora, test parts; `known` is what such models are known to reach.",
         ),
         "table2": part(
             "Tables 2 and 5, Figure 2: accuracy and Hamming distance per token",
             filling.plan(lines.by_copies(PAPER_BEST)),
+            *said,
         ),
         "table3": part(
             "Table 3: defences, under the paper's attack and under ours",
             filling.plan(lines.defended(PAPER_DEFENDED), utility=True),
+            *("copies", "defence", "canary", "intent_accuracy", "slot_f1"),
         ),
-        "table4": part("Table 4: said once", filling.plan(lines.once(PAPER_ONCE))),
-        "figures3-5": part("Figures 3 to 5: other corpora", filling.plan(lines.elsewhere({}))),
-        "null": part("The null: models that never saw a secret", filling.plan(lines.null())),
+        "table4": part("Table 4: said once", filling.plan(lines.once(PAPER_ONCE)), *said),
+        "figures3-5": part(
+            "Figures 3 to 5: other corpora", filling.plan(lines.elsewhere({})), "dataset", *said
+        ),
+        "null": part(
+            "The null: models that never saw a secret",
+            filling.plan(lines.null()),
+            *("canary", "length"),
+        ),
         "apart": part(
-            "A canary alone in a model, and with two others", filling.plan(lines.apart())
+            "A canary alone in a model, and with two others",
+            filling.plan(lines.apart()),
+            *("canary", "planted"),
         ),
     }
 
