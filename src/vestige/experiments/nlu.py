@@ -116,7 +116,10 @@ SMALL = Config(
         Dataset(text=replace(_SNIPS, dataset="atis"), copies=(10, 500)),
         Dataset(text=replace(_SNIPS, dataset="nlu-evaluation"), copies=(100, 500)),
     ),
-    apart=("pin:4", "color:4"),
+    apart=(
+        ("color:4", 10),
+        *((f"{name}:4", copies) for name in ("pin", "call") for copies in (10, 100, 500)),
+    ),
     references=10,
     complete=tuple(UtteranceText(dataset=name) for name in ("snips", "atis", "nlu-evaluation")),
     complete_learner=_WHOLE,
@@ -152,7 +155,7 @@ SMOKE = Config(
     length=2,
     defended=(20,),
     datasets=(Dataset(text=_ORDERS, copies=(20,)),),
-    apart=("pin:2",),
+    apart=(("pin:2", 20),),
     references=2,
     complete=(_ORDERS,),
     complete_learner=Learner(
@@ -240,7 +243,7 @@ def parts_of(config: Config, filling: _Filling) -> dict[str, Part]:
         "apart": part(
             "A canary alone in a model, and with two others",
             filling.plan(lines.apart()),
-            *("canary", "planted"),
+            *("canary", "copies", "planted"),
         ),
     }
 

@@ -37,7 +37,7 @@ class Config:
         length: unknown words where the paper has four (Table 3, Figures 3 to 5, the null).
         defended: copies (Table 3).
         datasets: of Figures 3 to 5.
-        apart: canaries that are planted alone as well, ten times.
+        apart: canaries that are planted alone as well, and how often each is said.
         references: models that never saw a secret, for the null and the calibrated objective.
         complete: corpora whose utility is measured whole.
         complete_learner: the model that learns them.
@@ -51,7 +51,7 @@ class Config:
     length: int
     defended: tuple[int, ...]
     datasets: tuple[Dataset, ...]
-    apart: tuple[str, ...]
+    apart: tuple[tuple[str, int], ...]
     references: int
     complete: tuple[UtteranceText, ...]
     complete_learner: Learner

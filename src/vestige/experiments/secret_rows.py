@@ -141,10 +141,11 @@ class Lines:
 
     def apart(self) -> Iterator[Line]:
         """The same canary alone in a model, and together with the two others."""
-        for pattern in self.trials.config.apart:
+        for pattern, copies in self.trials.config.apart:
+            canary = pattern.partition(":")[0]
             for planted, said in (("alone", (pattern,)), ("with two others", self._usual)):
-                names = {"canary": pattern.partition(":")[0], "planted": planted}
-                yield from self._attacks(self.trials.cell(said, 10), pattern, names, {})
+                names = {"canary": canary, "copies": copies, "planted": planted}
+                yield from self._attacks(self.trials.cell(said, copies), pattern, names, {})
 
     @property
     def _usual(self) -> tuple[str, ...]:
