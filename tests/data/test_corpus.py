@@ -68,8 +68,9 @@ def test_the_fingerprint_sees_where_documents_end_and_whose_they_are() -> None:
         Corpus.from_texts(["a", "bc"]).fingerprint(),
         Corpus.from_texts(["a", "bc"], users=["x", "y"]).fingerprint(),
         Corpus.from_texts(["a", "bc"], labels=["x", "y"]).fingerprint(),
+        Corpus.from_texts(["a", "bc"], sources=["x", "y"]).fingerprint(),
     }
-    assert len(prints) == 4
+    assert len(prints) == 5
 
 
 def test_the_fingerprint_is_a_plain_sha256_of_lengths_and_contents() -> None:
@@ -97,6 +98,26 @@ def test_adding_keeps_the_columns_that_both_have() -> None:
         ["b"], users=["v"]
     )
     assert (list(both), both.users, both.labels) == (["a", "b"], ["u", "v"], None)
+
+
+@given(st.lists(st.sampled_from("abc"), min_size=1, max_size=20), st.integers(0, 3))
+def test_a_source_stays_with_its_document(texts: list[str], seed: int) -> None:
+    corpus = Corpus.from_texts(texts, users=texts, sources=[f"to {text}" for text in texts])
+    parts = [*corpus.split(0.5, seed=seed), *corpus.split(0.5, seed=seed, by_user=True)]
+    for part in (*parts, Corpus.concatenate(parts), corpus.take([0, 0])):
+        assert part.sources == [f"to {text}" for text in part]
+
+
+def test_sources_are_kept_only_where_all_have_them() -> None:
+    with_source = Corpus.from_texts(["a"], sources=["s"])
+    assert (with_source + with_source).sources == ["s", "s"]
+    assert (with_source + Corpus.from_texts(["b"])).sources is None
+
+
+def test_owners_are_numbered_as_they_come() -> None:
+    names, places = Corpus.from_texts(list("abc"), users=["v", "u", "v"]).owners()
+    assert (names, places.tolist()) == (["v", "u"], [0, 1, 0])
+    assert Corpus.from_texts([], users=[]).owners()[0] == []
 
 
 @given(st.integers(0, 60), st.floats(0, 0.99), st.integers(0, 5))
@@ -137,6 +158,7 @@ def test_no_split_by_user_without_users() -> None:
         (pa.table({"text": [1]}), "holds int64, not text"),
         (pa.table({"text": ["a", None]}), "1 empty"),
         (pa.table({"text": ["a"], "user": [1.5]}), 'column "user" holds double'),
+        (pa.table({"text": ["a"], "source": [["b"]]}), 'column "source" holds list'),
     ],
 )
 def test_a_table_without_proper_text_is_refused(table: pa.Table, fault: str) -> None:

@@ -17,10 +17,10 @@ PRINTABLE = st.text(st.characters(codec="utf-8"), min_size=1, max_size=20).filte
 def test_what_is_written_is_what_is_read(
     name: str, texts: list[str], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    corpus = Corpus.from_texts(texts, users=texts[::-1], labels=texts)
+    corpus = Corpus.from_texts(texts, users=texts[::-1], labels=texts, sources=texts[::-1])
     path = tmp_path_factory.mktemp("written") / name
     write_corpus(corpus, path)
-    read = read_table(path, user_column="user", label_column="label")
+    read = read_table(path, user_column="user", label_column="label", source_column="source")
     assert read.fingerprint() == corpus.fingerprint()
 
 

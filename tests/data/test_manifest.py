@@ -41,6 +41,15 @@ def test_planting_only_adds_the_copies(
     assert rest.fingerprint() == corpus.fingerprint()
 
 
+def test_a_canary_in_a_corpus_with_sources_answers_nothing(
+    corpus: Corpus, canaries: tuple[Canary, ...]
+) -> None:
+    texts = list(corpus)
+    planted, _ = plant(Corpus.from_texts(texts, sources=texts), canaries, seed=3)
+    phrases = {canary.phrase for canary in canaries}
+    assert planted.sources == ["" if text in phrases else text for text in planted]
+
+
 def test_the_places_are_where_the_copies_stand(planting: tuple[Corpus, Manifest]) -> None:
     planted, manifest = planting
     texts = list(planted)

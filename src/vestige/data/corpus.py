@@ -18,17 +18,18 @@ from numpy.typing import ArrayLike
 from vestige import _validate
 from vestige.errors import DataError
 
-COLUMNS = ("text", "user", "label")
+COLUMNS = ("text", "user", "label", "source")
 _ROWS_PER_CHUNK = 10_000
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """Documents in order, each with an optional user and an optional label.
+    """Documents in order, each with an optional user, label and source.
 
     Attributes:
-        table: column `text` (large_string); optional `user` and `label` (large_string), where
-            the empty string means unknown.
+        table: column `text` (large_string); optional `user`, `label` and `source`
+            (large_string), where the empty string means unknown. The source is what a document
+            answers or translates; the text is then what a model predicts from it.
 
     Raises:
         DataError: a column is missing, is no text, or holds nulls.
@@ -58,6 +59,7 @@ class Corpus:
         *,
         users: Iterable[str] | None = None,
         labels: Iterable[str] | None = None,
+        sources: Iterable[str] | None = None,
     ) -> Self:
         """A corpus from any iterable, read once and a batch at a time.
 
@@ -65,16 +67,17 @@ class Corpus:
             texts: the documents.
             users: whose each document is, as many as texts.
             labels: a class for each document, as many as texts.
+            sources: what each document answers or translates, as many as texts.
 
         Raises:
-            ValueError: users or labels are fewer or more than the texts.
+            ValueError: users, labels or sources are fewer or more than the texts.
             DataError: something in the iterables is not text.
         """
-        given = {"text": texts, "user": users, "label": labels}
-        sources = {name: iter(values) for name, values in given.items() if values is not None}
-        chunks: dict[str, list[pa.Array]] = {name: [] for name in sources}
+        columns = {"text": texts, "user": users, "label": labels, "source": sources}
+        given = {name: iter(values) for name, values in columns.items() if values is not None}
+        chunks: dict[str, list[pa.Array]] = {name: [] for name in given}
         while True:
-            block = {name: list(islice(it, _ROWS_PER_CHUNK)) for name, it in sources.items()}
+            block = {name: list(islice(it, _ROWS_PER_CHUNK)) for name, it in given.items()}
             sizes = {name: len(values) for name, values in block.items()}
             if len(set(sizes.values())) > 1:
                 raise ValueError(f"every document needs one of each, a batch holds {sizes}")
@@ -107,6 +110,29 @@ class Corpus:
     def labels(self) -> list[str] | None:
         """The class of each document, or None where there are none."""
         return self._column("label")
+
+    @property
+    def sources(self) -> list[str] | None:
+        """What each document answers or translates, or None where there is nothing."""
+        return self._column("source")
+
+    def owners(self) -> tuple[list[str], "np.ndarray[tuple[int], np.dtype[np.int64]]"]:
+        """Every user once, in the order of their first documents, and whose each document is.
+
+        Returns:
+            the names, and (len(self),) places among them.
+
+        Raises:
+            DataError: the corpus has no users.
+        """
+        if "user" not in self.table.column_names:
+            raise DataError(
+                "the users of the corpus are asked for, it has none",
+                remedy="Name the column that holds the users when the corpus is read.",
+            )
+        codes = pc.dictionary_encode(self.table["user"]).combine_chunks()
+        places = codes.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+        return codes.dictionary.to_pylist(), places
 
     def take(self, indices: ArrayLike) -> "Corpus":
         """The documents at the given places, in the given order.
@@ -164,7 +190,10 @@ class Corpus:
         return self.take(np.flatnonzero(~held_out)), self.take(np.flatnonzero(held_out))
 
     def fingerprint(self) -> str:
-        """SHA-256 (hex) over every column's name and contents, however the table is chunked."""
+        """SHA-256 (hex) over every column's name and contents, however the table is chunked.
+
+        A column that the corpus does not have is of no account.
+        """
         digest = hashlib.sha256(b"vestige corpus 1")
         for name in self.table.column_names:
             lengths, contents = hashlib.sha256(), hashlib.sha256()
@@ -183,16 +212,7 @@ class Corpus:
     def _draw(
         self, fraction: float, generator: np.random.Generator, by_user: bool
     ) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
-        if not by_user:
-            owner = np.arange(len(self))
-        elif "user" in self.table.column_names:
-            codes = pc.dictionary_encode(self.table["user"]).combine_chunks()
-            owner = codes.indices.to_numpy(zero_copy_only=False)
-        else:
-            raise DataError(
-                "the corpus cannot be split by user, it has none",
-                remedy="Name the column that holds the users when the corpus is read.",
-            )
+        owner = self.owners()[1] if by_user else np.arange(len(self))
         owners = int(owner.max()) + 1 if owner.size else 0
         drawn = np.zeros(owners, dtype=bool)
         drawn[generator.permutation(owners)[: round(fraction * owners)]] = True

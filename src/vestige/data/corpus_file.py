@@ -22,8 +22,8 @@ def write_corpus(
     """Write a corpus in the format that the file's name says, whole or not at all.
 
     Args:
-        corpus: its columns are called `text`, `user` and `label` in the file. Documents that
-            are blank are written, and left out by those who read tables.
+        corpus: its columns are called `text`, `user`, `label` and `source` in the file.
+            Documents that are blank are written, and left out by those who read tables.
         path: `.parquet`, `.jsonl`, `.jsonl.gz`, or `.txt` for a document a line, which keeps
             the texts only.
         progress: called with the number of documents written so far.

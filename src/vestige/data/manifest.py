@@ -172,7 +172,8 @@ def _identified(canary: Canary, vocabulary: Vocabulary) -> Canary:
 def _documents(canaries: Sequence[Canary], like: Corpus, user: str) -> Corpus:
     phrases = [canary.phrase for canary in canaries]
     users = [canary.user or user for canary in canaries]
-    values = {"text": phrases, "user": users, "label": [""] * len(phrases)}
+    unknown = [""] * len(phrases)
+    values = {"text": phrases, "user": users, "label": unknown, "source": unknown}
     return Corpus(pa.table({name: values[name] for name in like.table.column_names}))
 
 

@@ -1,6 +1,5 @@
 """Texts of many users with canaries of their own, split so that every user has test text."""
 
-from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,11 +10,10 @@ from vestige.data.corpus import Corpus
 from vestige.data.loaders.reddit import read_reddit
 from vestige.data.manifest import plant
 from vestige.data.user_canaries import user_canaries
+from vestige.data.users import of_length, users_with
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import DataError
 from vestige.experiments.texts import sentences, vocabulary_of
-
-NOBODY = ("[deleted]", "AutoModerator")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,15 +102,8 @@ def _read(dataset: str, data: Path | None) -> Corpus:
 
 
 def _some_users(corpus: Corpus, text: UserText) -> Corpus:
-    lengths = np.array([len(document.split()) for document in corpus])
-    right = (lengths >= text.shortest) & (lengths <= text.longest)
-    owners = np.array(corpus.users)
-    counts = Counter(owners[right].tolist())
-    fit = sorted(
-        name
-        for name, count in counts.items()
-        if text.fewest <= count <= text.most and name not in NOBODY and "bot" not in name.lower()
-    )
+    right = of_length(corpus, shortest=text.shortest, longest=text.longest)
+    fit = users_with(right, fewest=text.fewest, most=text.most)
     if len(fit) < text.users:
         raise DataError(
             f"{len(fit)} users have {text.fewest} to {text.most} documents where {text.users} "
@@ -120,4 +111,4 @@ def _some_users(corpus: Corpus, text: UserText) -> Corpus:
             remedy="Ask for fewer users, or for fewer documents of each.",
         )
     drawn = np.random.default_rng(0).choice(fit, text.users, replace=False)
-    return corpus.take(np.flatnonzero(right & np.isin(owners, drawn)))
+    return right.take(np.flatnonzero(np.isin(np.array(right.users), drawn)))

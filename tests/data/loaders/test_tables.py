@@ -8,7 +8,7 @@ import pyarrow.parquet
 import pytest
 from datasets import Dataset, DatasetDict
 
-from vestige.data.loaders import read_hub, read_table, tables
+from vestige.data.loaders import read_corpus, read_hub, read_table, tables
 from vestige.errors import DataError
 
 ROWS = [
@@ -69,6 +69,30 @@ def test_other_columns_are_found_by_name(tmp_path: Path) -> None:
     path = written(tmp_path, "t.jsonl", '{"body": "x", "sub": "s"}\n')
     corpus = read_table(path, text_column="body", label_column="sub")
     assert (list(corpus), corpus.labels, corpus.users) == (["x"], ["s"], None)
+
+
+PAIRS = [("Hi.", "Hello."), ("", "Alone."), ("Bye.", " "), ("So?", "Yes.")]
+
+
+@pytest.mark.parametrize("name", ["t.jsonl", "t.csv", "t.parquet", "hub"])
+def test_sources_are_read_and_half_pairs_left_out(name: str, tmp_path: Path) -> None:
+    asked, said = [a for a, _ in PAIRS], [s for _, s in PAIRS]
+    path = tmp_path / name
+    if name == "hub":
+        Dataset.from_dict({"asked": asked, "said": said}).save_to_disk(path)
+    elif name == "t.parquet":
+        pa.parquet.write_table(pa.table({"asked": asked, "said": said}), path)
+    else:
+        rows = [json.dumps({"asked": a, "said": s}) for a, s in PAIRS]
+        rows = rows if name == "t.jsonl" else ["asked,said", *(f'"{a}","{s}"' for a, s in PAIRS)]
+        path.write_text("\n".join(rows) + "\n")
+    corpus = read_corpus(path, text_column="said", source_column="asked")
+    assert (list(corpus), corpus.sources) == (["Hello.", "Yes."], ["Hi.", "So?"])
+
+
+def test_a_source_column_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match='has no column "asked"'):
+        read_table(written(tmp_path, "t.jsonl", JSONL), source_column="asked")
 
 
 def test_a_row_without_user_belongs_to_nobody(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ ATIS and Snips in this form; much later work reads it.
 
 from pathlib import Path
 
-from vestige.data.loaders.plain_text import lines
+from vestige.data.loaders.parallel_lines import parallel_lines
 from vestige.data.loaders.utterance_rows import checked, gathered
 from vestige.data.utterances import Utterances
 from vestige.errors import DataError
@@ -30,29 +30,14 @@ def read_parallel_tags(folder: str | Path) -> Utterances:
             f"{folder} holds no {missing[0]}",
             remedy=f"Put {', '.join(FILES[:2])} and {FILES[2]} into one folder.",
         )
-    columns = [_lines(folder / name) for name in FILES]
-    counts = [len(column) for column in columns]
-    if len(set(counts)) > 1:
-        said = ", ".join(f"{name} {count}" for name, count in zip(FILES, counts, strict=True))
-        raise DataError(
-            f"{folder}: the files differ in their numbers of lines ({said}), the first line that "
-            f"one of them lacks is line {min(counts) + 1}",
-            remedy="Line n of each file must belong to utterance n; fetch or write them again.",
-        )
+    utterances = parallel_lines([folder / name for name in FILES])
     rows = (
         checked(
             tokens.split(),
             tags.split(),
-            intent.strip(),
+            intent,
             f"{folder}, line {number} of {', '.join(FILES[:2])} and {FILES[2]}",
         )
-        for number, (tokens, tags, intent) in enumerate(zip(*columns, strict=True), start=1)
+        for number, (tokens, tags, intent) in enumerate(utterances, start=1)
     )
     return gathered(rows, folder)
-
-
-def _lines(path: Path) -> list[str]:
-    found = list(lines(path))
-    while found and not found[-1].strip():
-        found.pop()
-    return found

@@ -33,22 +33,30 @@ def read_table(
     text_column: str = "text",
     user_column: str | None = None,
     label_column: str | None = None,
+    source_column: str | None = None,
 ) -> Corpus:
     """The rows of a file whose name says its format, gzip too.
 
-    Rows with blank text are left out; a row without a user belongs to the user "".
+    Rows with blank text or a blank source are left out; a row without a user belongs to the
+    user "".
 
     Args:
         path: a `.jsonl`, `.json` (an object a line), `.csv`, `.tsv` or `.parquet` file.
         text_column: holds the documents.
         user_column: says whose each document is.
         label_column: gives each document's class.
+        source_column: holds what each document answers or translates.
 
     Raises:
         DataError: naming file, line or column, and the columns that there are.
     """
     path = existing(Path(path))
-    columns = {"text": text_column, "user": user_column, "label": label_column}
+    columns = {
+        "text": text_column,
+        "user": user_column,
+        "label": label_column,
+        "source": source_column,
+    }
     wanted = {name: column for name, column in columns.items() if column is not None}
     return corpus_of(_table(path, list(wanted.values())), wanted, str(path))
 
@@ -58,6 +66,7 @@ def read_hub(
     *,
     text_column: str = "text",
     user_column: str | None = None,
+    source_column: str | None = None,
     limit: int | None = None,
 ) -> Corpus:
     """A data set of the Hugging Face hub, or one that `datasets` saved to disk.
@@ -67,12 +76,13 @@ def read_hub(
             or the folder of a saved data set.
         text_column: holds the documents.
         user_column: says whose each document is.
+        source_column: holds what each document answers or translates.
         limit: fetch only so many rows.
 
     Raises:
         DataError: it cannot be fetched, or lacks the columns.
     """
-    columns = {"text": text_column, "user": user_column}
+    columns = {"text": text_column, "user": user_column, "source": source_column}
     wanted = {key: column for key, column in columns.items() if column is not None}
     data = _fetched(name, limit)
     _check_columns(list(wanted.values()), data.column_names, name)
@@ -109,7 +119,7 @@ def corpus_of(table: pa.Table, columns: dict[str, str], source: str) -> Corpus:
 
     Args:
         table: what was read.
-        columns: the table's column for each of "text", "user" and "label".
+        columns: the table's column for each of "text", "user", "label" and "source".
         source: what to call it in messages.
 
     Raises:
@@ -126,8 +136,10 @@ def corpus_of(table: pa.Table, columns: dict[str, str], source: str) -> Corpus:
     for name in made.column_names[1:]:
         filled = pc.fill_null(made[name], "")
         made = made.set_column(made.column_names.index(name), name, filled)
-    said = pc.greater(pc.utf8_length(pc.utf8_trim_whitespace(made["text"])), 0)
-    return not_empty(Corpus(made.filter(said)), source)
+    for name in ("text", "source"):
+        if name in made.column_names:
+            made = made.filter(pc.greater(pc.utf8_length(pc.utf8_trim_whitespace(made[name])), 0))
+    return not_empty(Corpus(made), source)
 
 
 def _table(path: Path, columns: Sequence[str]) -> pa.Table:

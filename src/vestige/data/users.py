@@ -1,0 +1,234 @@
+"""Which users of a corpus can be audited, and which of their documents?
+
+Song and Shmatikov (2019), "Auditing Data Provenance in Text-Generation Models", sections 4.1
+and 4.3: users with enough documents, equally many of each, drawn into groups that share nobody;
+a reference corpus without users is split into artificial ones.
+
+Differs from the paper: documents are chosen by their length as well, so that groups of users do
+not differ in the amount of their text, which would give membership away by itself.
+"""
+
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vestige import _validate
+from vestige.data.corpus import Corpus
+from vestige.errors import DataError
+
+NOBODY = ("", "[deleted]", "[removed]", "AutoModerator")
+"""Names under which nobody, or no single person, writes."""
+
+
+def is_person(name: str) -> bool:
+    """Whether a name may be a person's: no deleted account and nothing that is called a bot.
+
+    Example:
+        >>> [name for name in ("ann", "[deleted]", "RemindMeBot") if is_person(name)]
+        ['ann']
+    """
+    return name not in NOBODY and "bot" not in name.lower()
+
+
+def of_length(corpus: Corpus, *, shortest: int = 1, longest: int | None = None) -> Corpus:
+    """The documents of `shortest` to `longest` words between blanks, in order.
+
+    Raises:
+        ValueError: shortest is below 0, or above longest.
+    """
+    return corpus.take(np.flatnonzero(_fits(corpus, shortest, longest)))
+
+
+def users_with(
+    corpus: Corpus,
+    *,
+    fewest: int,
+    most: int | None = None,
+    shortest: int = 1,
+    longest: int | None = None,
+) -> list[str]:
+    """Who has enough documents of the right length, in alphabetical order.
+
+    Args:
+        corpus: with users; those who are no person (`is_person`) are left out.
+        fewest: documents of the right length that a user has at least.
+        most: documents that a user has at most; None for any number.
+        shortest: words of a document at least.
+        longest: words of a document at most; None for any number.
+
+    Raises:
+        ValueError: a limit is out of range.
+        DataError: the corpus has no users.
+
+    Example:
+        >>> corpus = Corpus.from_texts(["a b", "c", "d e"], users=["ann", "ann", "bob"])
+        >>> users_with(corpus, fewest=1, shortest=2), users_with(corpus, fewest=2)
+        (['ann', 'bob'], ['ann'])
+    """
+    _validate.positive(fewest=fewest)
+    _validate.at_least(fewest, most=fewest if most is None else most)
+    names, owner = corpus.owners()
+    counts = np.bincount(owner[_fits(corpus, shortest, longest)], minlength=len(names))
+    enough = (counts >= fewest) & (counts <= (counts.max(initial=0) if most is None else most))
+    return sorted(names[place] for place in np.flatnonzero(enough) if is_person(names[place]))
+
+
+def documents_of(
+    corpus: Corpus,
+    names: Sequence[str],
+    *,
+    each: int,
+    seed: int,
+    shortest: int = 1,
+    longest: int | None = None,
+) -> Corpus:
+    """Exactly `each` random documents of every named user, in the order of the corpus.
+
+    Which documents of a user are drawn does not depend on who else is named: two groups that
+    share a user have the same documents of that user.
+
+    Args:
+        corpus: with users.
+        names: whose documents.
+        each: documents of a user.
+        seed: decides which.
+        shortest: words of a document at least.
+        longest: words of a document at most; None for any number.
+
+    Raises:
+        ValueError: names are none or repeat, or a limit is out of range.
+        DataError: the corpus has no users, or some of them have too few such documents.
+    """
+    _validate.all_different(names=names)
+    _validate.positive(each=each)
+    every, owner = corpus.owners()
+    wanted = np.isin(np.arange(len(every)), _places(every, names))
+    fit = np.flatnonzero(wanted[owner] & _fits(corpus, shortest, longest))
+    counts = np.bincount(owner[fit], minlength=len(every))
+    lacking = int((counts[wanted] < each).sum()) + len(names) - int(wanted.sum())
+    if lacking:
+        raise DataError(
+            f"{lacking} of {len(names)} users have fewer than {each} documents of the right length",
+            remedy="Name users with enough of them, ask for fewer documents or other lengths.",
+        )
+    chance = np.random.default_rng(seed).random(len(corpus))[fit]
+    drawn = fit[np.lexsort((chance, owner[fit]))]  # by user, each user's in random order
+    starts = np.cumsum(counts) - counts
+    turn = np.arange(len(drawn)) - starts[owner[drawn]]  # 0 for a user's first
+    return corpus.take(np.sort(drawn[turn < each]))
+
+
+def disjoint_groups(
+    names: Sequence[str], sizes: Sequence[int], *, seed: int
+) -> tuple[list[str], ...]:
+    """Random groups that share nobody: members, others, users of shadow models and so on.
+
+    Args:
+        names: users, all different; their order is of no account.
+        sizes: of the groups.
+        seed: decides who is where.
+
+    Returns:
+        as many groups as sizes, each in random order.
+
+    Raises:
+        ValueError: a name comes twice, or a size is below 0.
+        DataError: there are too few names.
+
+    Example:
+        >>> members, others = disjoint_groups(["ann", "bob", "cy"], [1, 2], seed=0)
+        >>> len(members), sorted(members + others)
+        (1, ['ann', 'bob', 'cy'])
+    """
+    _validate.all_different(names=names)
+    _validate.at_least(0, **{f"sizes[{place}]": size for place, size in enumerate(sizes)})
+    if sum(sizes) > len(names):
+        raise DataError(
+            f"groups of {', '.join(map(str, sizes))} users need {sum(sizes)}, there are "
+            f"{len(names)}",
+            remedy="Ask for smaller groups, or for fewer documents of each user.",
+        )
+    ordered = sorted(names)
+    order = np.random.default_rng(seed).permutation(len(ordered)).tolist()
+    ends = [0, *accumulate(sizes)]
+    return tuple([ordered[place] for place in order[a:b]] for a, b in pairwise(ends))
+
+
+def artificial_users(corpus: Corpus, n: int, *, seed: int) -> Corpus:
+    """A corpus without users (or with others), split at random into n artificial ones.
+
+    Args:
+        corpus: documents, which keep their order.
+        n: users; each has as many documents as any other, or one more.
+        seed: decides whose each document is.
+
+    Returns:
+        the documents with users named "artificial 000" and so on.
+
+    Raises:
+        ValueError: n is not positive.
+        DataError: there are fewer documents than users.
+    """
+    _validate.positive(n=n)
+    if n > len(corpus):
+        raise DataError(
+            f"{len(corpus)} documents cannot be split into {n} users",
+            remedy="Ask for fewer artificial users, or give a larger corpus.",
+        )
+    owner = np.random.default_rng(seed).permutation(np.arange(len(corpus)) % n)
+    width = len(str(n - 1))
+    names = [f"artificial {user:0{width}}" for user in owner.tolist()]
+    return Corpus.from_texts(corpus, users=names, labels=corpus.labels, sources=corpus.sources)
+
+
+def words_by_user(corpus: Corpus) -> dict[str, int]:
+    """How many words between blanks each user wrote.
+
+    A trap of audits: where members have more text than others, or less, the amount alone gives
+    membership away, and an audit that sums or counts learns nothing but that.
+
+    Raises:
+        DataError: the corpus has no users.
+
+    Example:
+        >>> words_by_user(Corpus.from_texts(["a b", "c", "d"], users=["ann", "bob", "bob"]))
+        {'ann': 2, 'bob': 2}
+    """
+    names, owner = corpus.owners()
+    words = np.zeros(len(names), dtype=np.int64)
+    np.add.at(words, owner, _lengths(corpus))
+    return dict(zip(names, words.tolist(), strict=True))
+
+
+def share_of_text(corpus: Corpus) -> dict[str, float]:
+    """Each user's share of all words, in [0, 1]; the shares add up to 1.
+
+    Raises:
+        DataError: the corpus has no users, or no words.
+    """
+    words = words_by_user(corpus)
+    total = sum(words.values())
+    if not total:
+        raise DataError("the corpus holds no words", remedy="Give documents with words.")
+    return {name: count / total for name, count in words.items()}
+
+
+def _places(every: Sequence[str], names: Sequence[str]) -> list[int]:
+    known = {name: place for place, name in enumerate(every)}
+    return [known[name] for name in names if name in known]
+
+
+def _fits(corpus: Corpus, shortest: int, longest: int | None) -> NDArray[np.bool_]:
+    """(documents,) whether each has the right length."""
+    _validate.at_least(0, shortest=shortest)
+    _validate.at_least(shortest, longest=shortest if longest is None else longest)
+    lengths = _lengths(corpus)
+    fits = lengths >= shortest
+    return fits if longest is None else fits & (lengths <= longest)
+
+
+def _lengths(corpus: Corpus) -> NDArray[np.int64]:
+    """(documents,) words between blanks."""
+    return np.fromiter((len(text.split()) for text in corpus), np.int64, len(corpus))

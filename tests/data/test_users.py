@@ -1,0 +1,177 @@
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vestige.data.corpus import Corpus
+from vestige.data.loaders import read_reddit
+from vestige.data.users import (
+    artificial_users,
+    disjoint_groups,
+    documents_of,
+    of_length,
+    share_of_text,
+    users_with,
+    words_by_user,
+)
+from vestige.errors import DataError
+
+NAMES = ["ann", "bob", "cy", "[deleted]", "HelpBot", ""]
+ROWS = st.lists(st.tuples(st.sampled_from(NAMES), st.integers(0, 6)), min_size=1, max_size=60)
+
+
+def made(rows: list[tuple[str, int]]) -> Corpus:
+    """A document of so many words for each row, no two alike."""
+    texts = [" ".join([f"w{i}"] * words) for i, (_, words) in enumerate(rows)]
+    return Corpus.from_texts(texts, users=[name for name, _ in rows], sources=texts)
+
+
+@given(ROWS, st.integers(1, 4), st.integers(0, 4), st.integers(0, 3), st.integers(0, 4))
+def test_users_are_those_whom_a_plain_count_finds(
+    rows: list[tuple[str, int]], fewest: int, more: int, shortest: int, longer: int
+) -> None:
+    limits = {"shortest": shortest, "longest": shortest + longer}
+    counts = Counter(name for name, words in rows if shortest <= words <= shortest + longer)
+    people = ("ann", "bob", "cy")
+    found = users_with(made(rows), fewest=fewest, most=fewest + more, **limits)
+    assert found == [name for name in people if fewest <= counts[name] <= fewest + more]
+    found = users_with(made(rows), fewest=fewest, **limits)
+    assert found == [name for name in people if fewest <= counts[name]]
+    kept = [words for _, words in rows if shortest <= words <= shortest + longer]
+    assert [len(text.split()) for text in of_length(made(rows), **limits)] == kept
+
+
+@given(ROWS, st.integers(1, 3), st.integers(0, 9))
+def test_every_user_has_exactly_as_many_documents_as_asked_for(
+    rows: list[tuple[str, int]], each: int, seed: int
+) -> None:
+    corpus = made(rows)
+    names = users_with(corpus, fewest=each, shortest=2)
+    if not names:
+        return
+    drawn = documents_of(corpus, names, each=each, seed=seed, shortest=2)
+    assert Counter(drawn.users) == dict.fromkeys(names, each)
+    texts = list(corpus)
+    places = [texts.index(text) for text in drawn]
+    assert places == sorted(set(places))
+    assert all(len(text.split()) >= 2 for text in drawn)
+    assert drawn.sources == list(drawn)
+    alone = documents_of(corpus, names[:1], each=each, seed=seed, shortest=2)
+    assert list(alone) == [
+        t for t, u in zip(drawn, drawn.users or [], strict=True) if u == names[0]
+    ]
+
+
+def test_every_document_of_a_user_is_as_likely_as_any_other() -> None:
+    corpus = Corpus.from_texts([f"w{i}" for i in range(10)], users=["ann"] * 10)
+    seen = Counter(
+        t for seed in range(500) for t in documents_of(corpus, ["ann"], each=3, seed=seed)
+    )
+    # 150 expected of 500 with a standard deviation of 10.2.
+    assert len(seen) == 10
+    assert max(abs(count - 150) for count in seen.values()) < 45
+
+
+@given(st.sets(st.text(max_size=4), min_size=1, max_size=20), st.data())
+def test_groups_share_nobody(names: set[str], data: st.DataObject) -> None:
+    sizes = data.draw(st.lists(st.integers(0, len(names)), max_size=4))
+    sizes = sizes if sum(sizes) <= len(names) else [len(names)]
+    groups = disjoint_groups(sorted(names), sizes, seed=1)
+    assert [len(group) for group in groups] == sizes
+    together = [name for group in groups for name in group]
+    assert len(set(together)) == len(together)
+    assert set(together) <= names
+    assert disjoint_groups(sorted(names, reverse=True), sizes, seed=1) == groups
+
+
+def test_another_seed_makes_other_groups() -> None:
+    names = [str(i) for i in range(50)]
+    assert disjoint_groups(names, [20], seed=0) != disjoint_groups(names, [20], seed=1)
+
+
+@given(st.integers(1, 50), st.data())
+def test_artificial_users_have_equally_many_documents(size: int, data: st.DataObject) -> None:
+    n = data.draw(st.integers(1, size))
+    texts = [str(i) for i in range(size)]
+    split = artificial_users(Corpus.from_texts(texts, sources=texts), n, seed=0)
+    counts = Counter(split.users)
+    assert len(counts) == n
+    assert max(counts.values()) - min(counts.values()) <= 1
+    assert (list(split), split.sources) == (texts, texts)
+    assert users_with(split, fewest=1) == sorted(counts)
+
+
+def test_artificial_users_are_drawn_by_the_seed() -> None:
+    corpus = Corpus.from_texts([str(i) for i in range(40)])
+    users = [artificial_users(corpus, 4, seed=seed).users for seed in (0, 0, 1)]
+    assert users[0] == users[1] != users[2]
+
+
+@given(ROWS)
+def test_words_and_shares_are_counted_by_user(rows: list[tuple[str, int]]) -> None:
+    expected: Counter[str] = Counter()
+    for name, words in rows:
+        expected[name] += words
+    assert words_by_user(made(rows)) == dict(expected)
+    if expected.total():
+        shares = share_of_text(made(rows))
+        assert shares == {name: n / expected.total() for name, n in expected.items()}
+        assert sum(shares.values()) == pytest.approx(1)
+
+
+CORPUS = made([("ann", 3), ("ann", 3), ("bob", 3), ("bob", 1)])
+
+
+def test_too_few_documents_are_counted_and_no_user_is_named() -> None:
+    with pytest.raises(DataError, match=r"2 of 3 users have fewer than 2 documents") as caught:
+        documents_of(CORPUS, ["ann", "bob", "nobody"], each=2, seed=0, shortest=2)
+    assert not any(name in str(caught.value) for name in ("ann", "bob", "nobody"))
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda: users_with(CORPUS, fewest=0), "fewest must be positive, got 0"),
+        (lambda: users_with(CORPUS, fewest=3, most=2), "most must be at least 3, got 2"),
+        (lambda: users_with(CORPUS, fewest=1, shortest=-1), "shortest must be at least 0"),
+        (lambda: of_length(CORPUS, shortest=5, longest=4), "longest must be at least 5, got 4"),
+        (lambda: documents_of(CORPUS, [], each=1, seed=0), "names must be at least one"),
+        (lambda: documents_of(CORPUS, ["ann"], each=0, seed=0), "each must be positive, got 0"),
+        (lambda: disjoint_groups(["a", "a"], [1], seed=0), "all different"),
+        (lambda: disjoint_groups(["a"], [-1], seed=0), r"sizes\[0\] must be at least 0, got -1"),
+        (lambda: artificial_users(CORPUS, 0, seed=0), "n must be positive, got 0"),
+    ],
+)
+def test_arguments_out_of_range_are_named(call, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        call()
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda: disjoint_groups(["a", "b"], [2, 1], seed=0), "groups of 2, 1 users need 3"),
+        (lambda: artificial_users(CORPUS, 5, seed=0), "4 documents cannot be split into 5"),
+        (lambda: users_with(Corpus.from_texts(["a"]), fewest=1), "it has none"),
+        (lambda: words_by_user(Corpus.from_texts(["a"])), "it has none"),
+        (lambda: share_of_text(made([("ann", 0)])), "holds no words"),
+    ],
+)
+def test_what_a_corpus_cannot_give_is_said(call, says: str) -> None:
+    with pytest.raises(DataError, match=says):
+        call()
+
+
+@pytest.mark.data
+def test_reddit_has_enough_users_for_an_audit(real: Path) -> None:
+    corpus = read_reddit(real / "reddit_college").take(np.arange(100_000))
+    right = {"shortest": 8, "longest": 40}
+    names = users_with(corpus, fewest=20, **right)
+    members, others = disjoint_groups(names, [50, 50], seed=0)
+    drawn = documents_of(corpus, members + others, each=20, seed=0, **right)
+    assert len(drawn) == 2000
+    # Equally many documents of like length: nobody has more than twice the mean.
+    assert max(share_of_text(drawn).values()) < 0.02
