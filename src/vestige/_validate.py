@@ -32,6 +32,13 @@ def fraction(**values: float) -> None:
             raise ValueError(f"{name} must lie in [0, 1), got {value}")
 
 
+def open_fraction(**values: float) -> None:
+    """Raise ValueError unless every value lies in (0, 1)."""
+    for name, value in values.items():
+        if not 0 < value < 1:
+            raise ValueError(f"{name} must lie in (0, 1), got {value}")
+
+
 def one_of(allowed: Container[str], **values: str) -> None:
     """Raise ValueError unless every value is among the allowed ones."""
     for name, value in values.items():

@@ -1,0 +1,103 @@
+r"""How likely would someone who was not in the training data score at least as high?
+
+A conformal p-value compares one score with those of others who are known to be out (Vovk,
+Gammerman and Shafer 2005, "Algorithmic Learning in a Random World", section 2.2):
+
+.. math:: p = \frac{1 + \#\{i : c_i \ge s\}}{n + 1}
+
+If the one tested is out, too, and could have stood anywhere among the others, p is at most alpha
+with a chance of at most alpha. Many p-values against one set of others are positively dependent,
+and the Benjamini-Hochberg procedure still keeps its promise (Bates, Candès, Lei, Romano and Sesia
+2023, "Testing for Outliers with Conformal p-values", Annals of Statistics 51, theorem 2).
+"""
+
+import math
+from typing import cast
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from vestige import _validate
+from vestige.metrics.separation import finite_scores
+
+Floats = NDArray[np.float64]
+
+
+def conformal_p_values(
+    scores: ArrayLike, calibration: ArrayLike, *, seed: int | None = None
+) -> Floats:
+    """A p-value for each score: small where few of the calibration scores reach it.
+
+    Args:
+        scores: (m,) finite, high for members.
+        calibration: (n,) finite scores of users who are known to be out, and who had no part in
+            fitting what scores them.
+        seed: break ties by lot, and spread each p-value over its step of 1 / (n + 1): exactly
+            uniform under the null, for tests of that. None: never too small, and the same for
+            whoever asks.
+
+    Returns:
+        (m,) in (0, 1]; without a seed at least 1 / (n + 1).
+
+    Raises:
+        ValueError: an argument is empty or not finite.
+
+    Example:
+        >>> conformal_p_values([2.5, 0.0], [0.0, 1.0, 2.0, 3.0]).tolist()
+        [0.4, 1.0]
+    """
+    asked = finite_scores(scores, "scores")
+    known = np.sort(finite_scores(calibration, "calibration"))
+    reached = known.size - np.searchsorted(known, asked, side="left")
+    if seed is None:
+        return cast("Floats", (1.0 + reached) / (known.size + 1.0))
+    above = known.size - np.searchsorted(known, asked, side="right")
+    lots = 1.0 - np.random.default_rng(seed).random(asked.size)
+    return (above + lots * (1.0 + reached - above)) / (known.size + 1.0)
+
+
+def benjamini_hochberg(p_values: ArrayLike, rate: float) -> NDArray[np.bool_]:
+    """Whom to call members so that a share of at most `rate` of them is expected to be out.
+
+    Benjamini and Hochberg (1995), "Controlling the False Discovery Rate".
+
+    Args:
+        p_values: (m,) in [0, 1].
+        rate: the false-discovery rate, in (0, 1).
+
+    Returns:
+        (m,) True for those called.
+
+    Raises:
+        ValueError: an argument is out of range.
+
+    Example:
+        >>> benjamini_hochberg([0.01, 0.5, 0.02, 0.9], 0.05).tolist()
+        [True, False, True, False]
+    """
+    values = finite_scores(p_values, "p_values")
+    if values.min() < 0 or values.max() > 1:
+        raise ValueError(f"p_values must lie in [0, 1], got {values.min()} to {values.max()}")
+    _validate.open_fraction(rate=rate)
+    ordered = np.sort(values)
+    passed = np.flatnonzero(ordered <= rate * np.arange(1, values.size + 1) / values.size)
+    if not passed.size:
+        return np.zeros(values.size, dtype=bool)
+    return cast("NDArray[np.bool_]", values <= ordered[passed[-1]])
+
+
+def calibration_needed(rate: float, *, tested: int = 1) -> int:
+    """How many users known to be out it takes before any of `tested` can be called a member.
+
+    The least p-value is 1 / (n + 1), and Benjamini-Hochberg calls a single one of m at rate / m.
+
+    Raises:
+        ValueError: an argument is out of range.
+
+    Example:
+        >>> calibration_needed(0.05), calibration_needed(0.05, tested=10)
+        (19, 199)
+    """
+    _validate.open_fraction(rate=rate)
+    _validate.at_least(1, tested=tested)
+    return math.ceil(tested / rate - 1e-9) - 1
