@@ -115,6 +115,12 @@ class HuggingFaceLanguageModel(LanguageModel):
         return hasattr(self.network, "peft_config")
 
     @property
+    def head(self) -> nn.Module | None:
+        """What `predict` applies; None where the network names no head."""
+        head: nn.Module | None = self._head()
+        return head
+
+    @property
     def longest(self) -> int | None:
         """Tokens that the model reads at most, the beginning of a text counted; None: any."""
         limit: int | None = getattr(self.settings, "max_position_embeddings", None)

@@ -1,0 +1,281 @@
+"""What does a model show that shows only its likeliest next words?
+
+Song and Shmatikov (2019), "Auditing Data Provenance in Text-Generation Models", KDD,
+arXiv:1811.00513, section 4.3: a service lists its k likeliest words, ranked, without
+probabilities. That is all the access of an audit from outside: a true word stands at some place of
+the list or is missing from it, which counts as place k + 1.
+
+Any model of ours narrows to such lists; `asked_model` puts any Python callable behind the same
+face. Words of equal probability stand in the order of their ids, as ranks count them.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from vestige import _validate
+from vestige.data.encoded import EncodedCorpus
+from vestige.data.vocabulary import Vocabulary
+from vestige.models.protocols import NextToken
+from vestige.models.word_ranks import Read, read_before, to_logits
+
+Answer = tuple[str, ...] | None
+"""The likeliest words, the likeliest first; None where none was given."""
+
+_CELLS = 2**22
+_AT_ONCE = 1024
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a model is shown before it is asked for the next word.
+
+    Attributes:
+        words: the words before, from the beginning of the text.
+        source: the whole text that this one translates or answers; None where there is none.
+
+    Raises:
+        ValueError: words are not a sequence of strings, or the source is no string.
+    """
+
+    words: tuple[str, ...]
+    source: str | None = None
+
+    def __post_init__(self) -> None:
+        plain = isinstance(self.words, list | tuple)
+        if not plain or not all(isinstance(word, str) for word in self.words):
+            raise ValueError(f"words must be a tuple of strings, got {type(self.words).__name__}")
+        if self.source is not None and not isinstance(self.source, str):
+            raise ValueError(f"source must be a string, got {type(self.source).__name__}")
+        object.__setattr__(self, "words", tuple(self.words))
+
+
+class TopK(Protocol):
+    """The least access of all: ranked words and no probabilities.
+
+    Attributes:
+        k: how many words an answer holds at most.
+    """
+
+    @property
+    def k(self) -> int: ...
+
+    def likeliest(self, contexts: Sequence[Context]) -> list[Answer]:
+        """For each context the likeliest next words, at most k, all different."""
+        ...
+
+
+def narrow(model: Any, *, k: int) -> TopK:
+    """A model of ours as an outsider sees it.
+
+    Args:
+        model: any model of next tokens, or one that answers a source (`given(source)`), in
+            evaluation mode.
+        k: words shown, from 1 to the vocabulary.
+
+    Raises:
+        ValueError: k is out of range, or the model is of no such kind.
+
+    Example:
+        >>> from vestige.models.table import TableModel
+        >>> model = TableModel([0.1, 0.2, 0.7], [[0.2, 0.3, 0.5]] * 3)
+        >>> narrow(model, k=2).likeliest([Context(()), Context(("w2",))])
+        [('w2', '<unk>'), ('w2', '<unk>')]
+    """
+    if not hasattr(model, "given") and not isinstance(model, NextToken):
+        raise ValueError(
+            f"model must be one of next tokens, got {type(model).__name__}: "
+            "an AskedModel puts a callable behind the same face"
+        )
+    if not 1 <= k <= model.vocab_size:
+        raise ValueError(f"k must lie in [1, {model.vocab_size}], got {k}")
+    return _Narrowed(model, k)
+
+
+def token_names(vocabulary: Vocabulary, size: int | None = None) -> list[str]:
+    """What each id is called in an answer: its word, or its token as the tokenizer writes it.
+
+    Args:
+        vocabulary: what the ids mean.
+        size: names wanted, where a model has more outputs than the vocabulary has tokens.
+    """
+    known = len(vocabulary)
+    tokenizer = getattr(vocabulary, "tokenizer", None)
+    if tokenizer is None:
+        names = [vocabulary.piece(token) for token in range(known)]
+    else:  # a piece may be half a letter: only the tokenizer's own names are all different
+        names = tokenizer.convert_ids_to_tokens(list(range(known)))
+        names = [f"<{i}>" if name is None else name for i, name in enumerate(names)]
+    return names + [f"<{token}>" for token in range(known, size or known)]
+
+
+def contexts_at(
+    data: EncodedCorpus,
+    places: NDArray[np.int64],
+    vocabulary: Vocabulary,
+    *,
+    sources: Sequence[str] | None = None,
+) -> tuple[list[Context], list[str]]:
+    """What to ask an outsider's model for some words of some texts, and the words themselves.
+
+    Args:
+        data: the texts' ids by the asker's vocabulary.
+        places: (w,) in `data.tokens`, as `asked_places` gives them.
+        vocabulary: the asker's.
+        sources: one for each text, where the model translates or answers.
+    """
+    names = token_names(vocabulary)
+    texts = np.searchsorted(data.offsets, places, side="right") - 1
+    contexts = []
+    for place, text in zip(places.tolist(), texts.tolist(), strict=True):
+        before = data.tokens[data.offsets[text] : place]
+        source = None if sources is None else sources[text]
+        contexts.append(Context(tuple(names[token] for token in before), source))
+    return contexts, [names[token] for token in data.tokens[places]]
+
+
+def list_ranks(answers: Sequence[Answer], words: Sequence[str], *, k: int) -> NDArray[np.int32]:
+    """Where the true words stand in the answers.
+
+    Args:
+        answers: n lists of at most k words.
+        words: the n true words.
+        k: what a list could have held.
+
+    Returns:
+        (n,) int32: 1 to k; k + 1 where the word is missing; 0 where there was no answer.
+
+    Example:
+        >>> list_ranks([("a", "b"), ("a",), None], ["b", "b", "b"], k=2)
+        array([2, 3, 0], dtype=int32)
+    """
+    _validate.at_least(1, k=k)
+    if len(answers) != len(words):
+        raise ValueError(f"words must be one for each of {len(answers)} answers, got {len(words)}")
+    return np.array([_place(*pair, k) for pair in zip(answers, words, strict=True)], np.int32)
+
+
+def likeliest_ranks(
+    model: TopK, contexts: Sequence[Context], words: Sequence[str], *, at_once: int = _AT_ONCE
+) -> NDArray[np.int32]:
+    """Ask a model for the likeliest words and look the true ones up; see `list_ranks`.
+
+    Args:
+        model: what is asked.
+        contexts: n contexts; those of one text are best neighbours.
+        words: the n true words.
+        at_once: lists that are held together.
+    """
+    _validate.at_least(1, at_once=at_once)
+    if len(contexts) != len(words):
+        raise ValueError(
+            f"words must be one for each of {len(contexts)} contexts, got {len(words)}"
+        )
+    ranks = np.zeros(len(words), np.int32)
+    for begin in range(0, len(words), at_once):
+        part = slice(begin, begin + at_once)
+        ranks[part] = list_ranks(model.likeliest(contexts[part]), words[part], k=model.k)
+    return ranks
+
+
+class _Narrowed:
+    """Lists of a model of ours. Contexts that begin others are read with them, once."""
+
+    def __init__(self, model: Any, k: int) -> None:
+        self._model, self.k = model, k
+        self._names = token_names(model.vocabulary, model.vocab_size)
+        self._ids = {name: token for token, name in enumerate(self._names)}
+
+    def likeliest(self, contexts: Sequence[Context]) -> list[Answer]:
+        """The k likeliest words after each context."""
+        answers: list[Answer] = [None] * len(contexts)
+        by_source: dict[str | None, list[int]] = {}
+        for place, context in enumerate(contexts):
+            by_source.setdefault(context.source, []).append(place)
+        for source, places in by_source.items():
+            ids = [self._encode(contexts[place].words) for place in places]
+            for index, answer in self._after(self._given(source), ids):
+                answers[places[index]] = answer
+        return answers
+
+    def _given(self, source: str | None) -> NextToken:
+        answers_sources = hasattr(self._model, "given")
+        if answers_sources != (source is not None):
+            kind = "a source" if answers_sources else "no source: the model takes none"
+            raise ValueError(f"every context must have {kind}, got source={source!r}")
+        model: NextToken = self._model.given(source) if answers_sources else self._model
+        return model
+
+    def _encode(self, words: tuple[str, ...]) -> tuple[int, ...]:
+        ids: list[int] = []
+        for word in words:
+            known = self._ids.get(word)
+            ids += self._model.vocabulary.encode(word) if known is None else [known]
+        return tuple(ids)
+
+    def _after(
+        self, model: NextToken, contexts: Sequence[tuple[int, ...]]
+    ) -> Iterator[tuple[int, Answer]]:
+        """(number of a context, its list), in the order of reading."""
+        data, places = _shared(contexts, model.vocabulary.eos_id)
+        wanted: dict[int, list[int]] = {}
+        for index, place in enumerate(places):
+            wanted.setdefault(place, []).append(index)
+        for read in read_before(model, data, np.unique(places)):
+            for place, answer in zip(read.places.tolist(), self._lists(model, read), strict=True):
+                for index in wanted[place]:
+                    yield index, answer
+
+    @torch.no_grad()
+    def _lists(self, model: NextToken, read: Read) -> Iterator[tuple[str, ...]]:
+        predict, step = to_logits(model), max(1, _CELLS // model.vocab_size)
+        for first in range(0, len(read.truth), step):
+            logits = predict(read.output[first : first + step])
+            for row in _first(logits, self.k).tolist():
+                yield tuple(self._names[token] for token in row)
+
+
+def _shared(
+    contexts: Sequence[tuple[int, ...]], end: int
+) -> tuple[EncodedCorpus, NDArray[np.int64]]:
+    """Texts that hold every context as a beginning, and the place after each context.
+
+    In alphabetical order a context's extensions follow it at once, so that one look at the next
+    text says whether it is read with that.
+    """
+    order = sorted(range(len(contexts)), key=contexts.__getitem__, reverse=True)
+    texts: list[tuple[int, ...]] = []
+    owner = np.zeros(len(contexts), np.int64)
+    for index in order:
+        context = contexts[index]
+        if not texts or texts[-1][: len(context)] != context:
+            texts.append(context)
+        owner[index] = len(texts) - 1
+    lengths = [len(text) + 1 for text in texts]
+    offsets = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int64)
+    tokens = np.array([token for text in texts for token in (*text, end)], np.int32)
+    after = np.array([len(context) for context in contexts], np.int64)
+    return EncodedCorpus(tokens, offsets), offsets[owner] + after
+
+
+def _first(logits: Tensor, k: int) -> Tensor:
+    """(n, k) ids of the largest logits (n, v), equal ones in the order of their ids.
+
+    A float's bits, as a whole number, are ordered as the float; the id goes below them.
+    """
+    bits = (logits + 0.0).view(torch.int32)  # -0.0 becomes 0.0
+    ordered = torch.where(bits < 0, bits ^ 0x7FFFFFFF, bits).long()
+    size = logits.shape[1]
+    keys = (ordered << 32) + torch.arange(size - 1, -1, -1, device=logits.device)
+    return keys.topk(k, dim=1).indices
+
+
+def _place(answer: Answer, word: str, k: int) -> int:
+    if answer is None:
+        return 0
+    return answer.index(word) + 1 if word in answer[:k] else k + 1
