@@ -19,6 +19,7 @@ LETTERS = f"D/letters.jsonl --user who {QUICK}"
 NEW = f"{LETTERS} --out D/new"
 DP = f"{NEW} --defence dp-sgd"
 PRIVATE = f"{DP} --epsilon 8"
+AVERAGED = f"{NEW} --defence dp-fedavg --epsilon 8 --batch-size 2"
 NOISY = "--defence dp-sgd --noise-multiplier 1 --accountant gdp"
 HIDDEN = f"{NEW} --defence adversarial"
 NOBODYS = f"D/nobodys.jsonl {QUICK} --out D/new"
@@ -35,7 +36,7 @@ CASES = {
     "noise with goldfish": (
         f"{NEW} --defence goldfish --noise-multiplier 1",
         "--noise-multiplier",
-        "--defence dp-sgd, got goldfish",
+        "--defence dp-sgd or dp-fedavg, got goldfish",
     ),
     "accountant with adversarial": (f"{HIDDEN} --accountant rdp", "--accountant", "dp-sgd"),
     "physical batches alone": (f"{NEW} --physical-batch-size 2", "--physical-batch-size", "dp-sgd"),
@@ -88,6 +89,43 @@ CASES = {
         f"{PRIVATE} --physical-batch-size 0",
         "--physical-batch-size",
         "equal to 1",
+    ),
+    # users who learn by themselves
+    "fedavg of nobody": (
+        f"{NOBODYS} --defence dp-fedavg --epsilon 8",
+        "whose each document is",
+        "--user",
+    ),
+    "fedavg without a budget": (f"{NEW} --defence dp-fedavg", "--defence dp-fedavg", "neither"),
+    "fedavg with two": (f"{AVERAGED} --noise-multiplier 1", "--noise-multiplier", "both"),
+    "more users than there are": (f"{AVERAGED} --batch-size 4", "3 users", "smaller batch_size"),
+    "fedavg of sequences": (f"{AVERAGED} --batching poisson", "poisson-users", "'poisson'"),
+    "fedavg on a stream": (f"{AVERAGED} --batching stream", "--batching stream", "one by one"),
+    "fedavg with a unit": (f"{AVERAGED} --unit user", "--unit", "--defence dp-sgd, got dp-fedavg"),
+    "fedavg in parts": (f"{AVERAGED} --physical-batch-size 2", "--physical-batch-size", "dp-sgd"),
+    "fedavg with a negative clip": (f"{AVERAGED} --clip -1", "--clip", "positive"),
+    "local epochs alone": (
+        f"{PRIVATE} --local-epochs 2",
+        "--local-epochs",
+        "dp-fedavg, got dp-sgd",
+    ),
+    "local batches alone": (f"{NEW} --local-batch-size 2", "--local-batch-size", "dp-fedavg"),
+    "local rate alone": (f"{NEW} --local-learning-rate 2", "--local-learning-rate", "dp-fedavg"),
+    "local epochs of zero": (f"{AVERAGED} --local-epochs 0", "--local-epochs", "equal to 1"),
+    "local batches of zero": (
+        f"{AVERAGED} --local-batch-size 0",
+        "--local-batch-size",
+        "equal to 1",
+    ),
+    "local rate of zero": (
+        f"{AVERAGED} --local-learning-rate 0",
+        "--local-learning-rate",
+        "positive",
+    ),
+    "local rate not a number": (
+        f"{AVERAGED} --local-learning-rate nan",
+        "--local-learning-rate",
+        "finite",
     ),
     "users' batches of nobody": (f"{NOBODYS} --batching users", "whose each document", "--user"),
     "unknown batching": (f"{NEW} --batching sideways", "sideways", "poisson"),
@@ -169,6 +207,7 @@ DIVERGING = "--optimizer sgd --hold-out 0 --learning-rate"
 DIVERGES = {
     "dp-sgd": "--defence dp-sgd --noise-multiplier 1 --accountant gdp",
     "dp-sgd for users": f"{NOISY} --unit user --batch-size 3",
+    "dp-fedavg": "--defence dp-fedavg --noise-multiplier 1 --accountant gdp --batch-size 3",
     "adversarial": "--defence adversarial",
     "triplet": "--defence triplet",
     "goldfish": "--defence goldfish",

@@ -19,6 +19,9 @@ LINES = [
 SMALL = ["--layers", 1, "--hidden-size", 8, "--batch-size", 4, "--epochs", 2, "--user", "who"]
 PRIVATE = ["--defence", "dp-sgd", "--epsilon", 8, "--accountant", "rdp"]
 NOISY = ["--defence", "dp-sgd", "--noise-multiplier", 1, "--accountant", "gdp"]
+AVERAGED = ["--defence", "dp-fedavg", "--noise-multiplier", 1, "--accountant", "gdp"]
+LOCAL = ["--local-epochs", 2, "--local-batch-size", 3, "--local-learning-rate", 0.1]
+ROUNDS = [*AVERAGED, *LOCAL, "--batch-size", 2, "--epochs", 6, "--clip", 0.5]
 STEPS = 20  # 38 sequences in lots of 4, twice
 OFTEN = ["--checkpoint-every", 3]
 
@@ -134,6 +137,42 @@ def test_users_are_protected_whole(train, tmp_path):
     assert summary["max_grad_norm"] == 0.5
     assert summary["epsilon"] > 0
     assert "3 users" in said
+
+
+def test_users_learn_by_themselves_and_a_kill_changes_nothing(train, letters, tmp_path):
+    whole, out = tmp_path / "whole", tmp_path / "killed"
+    summary, said = train(whole, *ROUNDS, *OFTEN)
+    assert summary["defence"] == "dp-fedavg"
+    assert summary["unit"] == "user"
+    assert summary["steps"] == 12  # two rounds of three users, six times
+    assert summary["sample_rate"] == pytest.approx(2 / 3)
+    assert summary["max_grad_norm"] == 0.5
+    assert summary["epsilon"] > 0
+    assert "dp-fedavg: 3 users" in said
+    settings = configuration(whole)
+    assert (settings["optimizer"], settings["learning_rate"]) == ("sgd", 1.0)
+    assert settings["defence"]["local_epochs"] == 2
+    assert settings["defence"]["local_batch_size"] == 3
+    assert settings["defence"]["local_learning_rate"] == 0.1
+    assert {"median_norm", "clipped"} <= log(whole)[-1].keys()
+
+    command = [sys.executable, "-c", KILLED, "train", letters, "--out", out, *SMALL]
+    done = subprocess.run([str(word) for word in [*command, *ROUNDS, *OFTEN]], check=False)
+    assert done.returncode == -9
+    resumed, _ = train(out, *ROUNDS, *OFTEN, "--resume")
+    assert fingerprint(out) == fingerprint(whole)
+    spent = ["epsilon", "delta", "steps", "noise_multiplier", "sample_rate", "mu"]
+    assert [resumed[name] for name in spent] == [summary[name] for name in spent]
+
+
+def test_the_server_can_have_another_rate_and_optimizer(train, tmp_path):
+    once = [*AVERAGED, "--batch-size", 2, "--epochs", 1]
+    train(tmp_path / "rate", *once, "--learning-rate", 0.5)
+    train(tmp_path / "sgd", *once, "--optimizer", "sgd")
+    train(tmp_path / "adam", *once, "--optimizer", "adam", "--learning-rate", 0.01)
+    settings = [configuration(tmp_path / name) for name in ("rate", "sgd", "adam")]
+    asked = [(one["optimizer"], one["learning_rate"]) for one in settings]
+    assert asked == [("sgd", 0.5), ("sgd", 1.0), ("adam", 0.01)]
 
 
 def test_noise_is_learnt_through_by_adam_where_nothing_else_is_asked(train, tmp_path):

@@ -9,6 +9,7 @@ import torch
 from safetensors import safe_open
 
 from vestige.defences.adversarial import Adversarial
+from vestige.defences.dp_fedavg import DPFedAvg
 from vestige.defences.dp_sgd import DPSGD
 from vestige.defences.goldfish import Goldfish
 from vestige.defences.triplet import Triplet
@@ -50,6 +51,14 @@ def step_of(defence: str, model, data, config) -> object:
         return Triplet(weight=0.1)
     if defence == "goldfish":
         return Goldfish(k=3)
+    if defence == "dp-fedavg":
+        return DPFedAvg(
+            noise_multiplier=1.0,
+            max_grad_norm=0.3,
+            expected_units=config.batch_size,
+            local_epochs=2,
+            local_batch_size=2,
+        )
     return DPSGD(
         noise_multiplier=1.0,
         max_grad_norm=0.3,
@@ -106,6 +115,7 @@ KINDS = [
     ("goldfish", "users", "tied lstm"),
     ("dp-sgd", "poisson", "lstm"),
     ("dp-sgd", "poisson-users", "tied lstm"),
+    ("dp-fedavg", "poisson-users", "lstm"),
 ]
 
 
@@ -162,7 +172,7 @@ def test_a_defence_left_out_of_a_resumed_training_is_noticed(run, tmp_path, tiny
         )
 
 
-@pytest.mark.parametrize("defence", ["adversarial", "triplet", "goldfish", "dp-sgd"])
+@pytest.mark.parametrize("defence", ["adversarial", "triplet", "goldfish", "dp-sgd", "dp-fedavg"])
 def test_a_defence_as_it_is_can_be_trained_into_a_directory(
     tmp_path, tiny_model, tiny_data, defence
 ):
@@ -181,5 +191,6 @@ def test_a_defence_as_it_is_can_be_trained_into_a_directory(
         "triplet": {"triplet_loss", "hidden_spread"},
         "goldfish": set(),
         "dp-sgd": {"median_norm", "clipped"},
+        "dp-fedavg": {"median_norm", "clipped"},
     }
     assert all(names[defence] <= line.keys() for line in log)

@@ -7,26 +7,29 @@ import typer
 PANEL = "Defence"
 
 Name = Annotated[
-    Literal["none", "dp-sgd", "adversarial", "triplet", "goldfish"],
+    Literal["none", "dp-sgd", "dp-fedavg", "adversarial", "triplet", "goldfish"],
     typer.Option(
         "--defence",
-        help="`dp-sgd`: clipped, noised gradients, with a proof. `adversarial`, `triplet`: the "
-        "privacy regularizers, which need users. `goldfish`: one token in four is never learnt.",
+        help="`dp-sgd`: clipped, noised gradients, with a proof. `dp-fedavg`: the same for what "
+        "users learn by themselves; a step is a round. `adversarial`, `triplet`: the privacy "
+        "regularizers, which need users. `goldfish`: one token in four is never learnt.",
         rich_help_panel=PANEL,
     ),
 ]
 Epsilon = Annotated[
     float | None,
     typer.Option(
-        "--epsilon", help="dp-sgd: spend at most this, over all epochs.", rich_help_panel=PANEL
+        "--epsilon",
+        help="dp-sgd, dp-fedavg: spend at most this, over all epochs.",
+        rich_help_panel=PANEL,
     ),
 ]
 Delta = Annotated[
     float | None,
     typer.Option(
         "--delta",
-        help="dp-sgd: the chance that the proof leaves open. Default: the power of ten below a "
-        "tenth of 1 / sequences (or users).",
+        help="dp-sgd, dp-fedavg: the chance that the proof leaves open. Default: the power of ten "
+        "below a tenth of 1 / sequences (or users).",
         rich_help_panel=PANEL,
     ),
 ]
@@ -34,7 +37,7 @@ NoiseMultiplier = Annotated[
     float | None,
     typer.Option(
         "--noise-multiplier",
-        help="dp-sgd: noise over clip, in place of --epsilon.",
+        help="dp-sgd, dp-fedavg: noise over clip, in place of --epsilon.",
         rich_help_panel=PANEL,
     ),
 ]
@@ -42,8 +45,8 @@ Clip = Annotated[
     float | None,
     typer.Option(
         "--clip",
-        help="dp-sgd: the norm that a sequence's (or user's) gradient is cut to. `log.jsonl` says "
-        "how many are: about half is a good start. Default: 1.",
+        help="dp-sgd, dp-fedavg: the norm that a sequence's (or user's) gradient, or a user's "
+        "update, is cut to. `log.jsonl` says how many are: about half is a good start. Default: 1.",
         rich_help_panel=PANEL,
     ),
 ]
@@ -59,7 +62,9 @@ Unit = Annotated[
 Accountant = Annotated[
     Literal["prv", "rdp", "pld", "gdp"] | None,
     typer.Option(
-        "--accountant", help="dp-sgd: who counts epsilon. Default: `prv`.", rich_help_panel=PANEL
+        "--accountant",
+        help="dp-sgd, dp-fedavg: who counts epsilon. Default: `prv`.",
+        rich_help_panel=PANEL,
     ),
 ]
 PhysicalBatchSize = Annotated[
@@ -68,6 +73,34 @@ PhysicalBatchSize = Annotated[
         "--physical-batch-size",
         min=1,
         help="dp-sgd: sequences computed at once, where a batch does not fit in memory.",
+        rich_help_panel=PANEL,
+    ),
+]
+LocalEpochs = Annotated[
+    int | None,
+    typer.Option(
+        "--local-epochs",
+        min=1,
+        help="dp-fedavg: how often a user who is drawn reads their own text in a round. Default: "
+        "1. --batch-size says how many users a round draws on average.",
+        rich_help_panel=PANEL,
+    ),
+]
+LocalBatchSize = Annotated[
+    int | None,
+    typer.Option(
+        "--local-batch-size",
+        min=1,
+        help="dp-fedavg: texts that a user reads together. Default: 8.",
+        rich_help_panel=PANEL,
+    ),
+]
+LocalLearningRate = Annotated[
+    float | None,
+    typer.Option(
+        "--local-learning-rate",
+        help="dp-fedavg: of a user's own steps, which are plain SGD. Default: 1. --learning-rate "
+        "is the server's, 1 unless `--optimizer adam` is given.",
         rich_help_panel=PANEL,
     ),
 ]

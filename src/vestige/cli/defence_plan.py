@@ -1,4 +1,4 @@
-"""From the options of `vestige train` to a defence and, with dp-sgd, to what it will have spent."""
+"""From the options of `vestige train` to a defence, and to what a private one will have spent."""
 
 import json
 import math
@@ -18,14 +18,18 @@ if TYPE_CHECKING:
     from vestige.training.config import TrainingConfig
     from vestige.training.history import TrainingHistory
 
+PRIVATE = ("dp-sgd", "dp-fedavg")
 OWN = {
-    "epsilon": ("dp-sgd",),
-    "delta": ("dp-sgd",),
-    "noise_multiplier": ("dp-sgd",),
-    "clip": ("dp-sgd",),
+    "epsilon": PRIVATE,
+    "delta": PRIVATE,
+    "noise_multiplier": PRIVATE,
+    "clip": PRIVATE,
     "unit": ("dp-sgd",),
-    "accountant": ("dp-sgd",),
+    "accountant": PRIVATE,
     "physical_batch_size": ("dp-sgd",),
+    "local_epochs": ("dp-fedavg",),
+    "local_batch_size": ("dp-fedavg",),
+    "local_learning_rate": ("dp-fedavg",),
     "weight": ("adversarial", "triplet"),
     "pairing": ("triplet",),
     "goldfish_k": ("goldfish",),
@@ -33,7 +37,8 @@ OWN = {
 """The defences that each option is for: given with another it would do nothing."""
 
 ADAM_RATE = 1e-3
-HARDLY = 0.1  # of all gradients
+SERVER_RATE = 1.0
+HARDLY = 0.1  # of all gradients, or updates
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +53,9 @@ class AskedDefence:
     unit: Any
     accountant: Any
     physical_batch_size: int | None
+    local_epochs: int | None
+    local_batch_size: int | None
+    local_learning_rate: float | None
     weight: float | None
     pairing: Any
     goldfish_k: int | None
@@ -62,20 +70,21 @@ class AskedDefence:
             if getattr(self, name) is not None and self.name not in defences:
                 option, wanted = f"--{name.replace('_', '-')}", " or ".join(defences)
                 raise ValueError(f"{option} must come with --defence {wanted}, got {self.name}")
-        if self.name == "dp-sgd" and (self.epsilon is None) == (self.noise_multiplier is None):
+        if self.name in PRIVATE and (self.epsilon is None) == (self.noise_multiplier is None):
             raise ValueError(
-                "--defence dp-sgd must come with one of --epsilon and --noise-multiplier, got "
-                + ("neither" if self.epsilon is None else "both")
+                f"--defence {self.name} must come with one of --epsilon and --noise-multiplier, "
+                "got " + ("neither" if self.epsilon is None else "both")
             )
         self._check_numbers()
 
     def _check_numbers(self) -> None:
-        if self.epsilon is not None and not 0 < self.epsilon < math.inf:
-            raise ValueError(f"--epsilon must be positive and finite, got {self.epsilon}")
         if self.delta is not None and not 0 < self.delta < 1:
             raise ValueError(f"--delta must lie in (0, 1), got {self.delta}")
-        if self.clip is not None and not 0 < self.clip < math.inf:
-            raise ValueError(f"--clip must be positive and finite, got {self.clip}")
+        for option in ("epsilon", "clip", "local_learning_rate"):
+            value = getattr(self, option)
+            if value is not None and not 0 < value < math.inf:
+                shown = option.replace("_", "-")
+                raise ValueError(f"--{shown} must be positive and finite, got {value}")
         for option in ("noise_multiplier", "weight"):
             value = getattr(self, option)
             if value is not None and not 0 <= value < math.inf:
@@ -85,7 +94,7 @@ class AskedDefence:
     def suited(
         self, config: "TrainingConfig", batching: Any, given: Mapping[str, Any]
     ) -> "TrainingConfig":
-        """The configuration with batches that the defence can work with, and Adam for dp-sgd.
+        """The configuration with batches that the defence can work with, and a fit optimizer.
 
         Args:
             config: as preset and options have it.
@@ -102,6 +111,8 @@ class AskedDefence:
         elif self.name == "dp-sgd" and self.unit == "user":
             config = replace(config, batching="poisson-users")
         suited = self._defence(noise=1.0).suited(config)
+        if self.name == "dp-fedavg":
+            return _averaging(suited, given)
         if self.name != "dp-sgd":
             return suited
         drawn, unit = "user" if suited.batching == "poisson-users" else "sequence", self.unit
@@ -118,7 +129,7 @@ class AskedDefence:
         Raises:
             VestigeError: no noise does, or the data has too few sequences or users.
         """
-        if self.name != "dp-sgd":
+        if self.name not in PRIVATE:
             return PlannedDefence(self._defence(noise=None))
         from vestige.defences.accounting import noise_for
         from vestige.training.sequences import SequenceBatches, Sequences
@@ -156,6 +167,9 @@ class AskedDefence:
             max_grad_norm=1.0 if self.clip is None else self.clip,
             physical_batch_size=self.physical_batch_size,
             k=self.goldfish_k or 4,
+            local_epochs=self.local_epochs or 1,
+            local_batch_size=self.local_batch_size or 8,
+            local_learning_rate=self.local_learning_rate or 1.0,
         )
 
 
@@ -222,27 +236,35 @@ def _noise_tolerant(config: "TrainingConfig", given: Mapping[str, Any]) -> "Trai
     return replace(config, optimizer="adam", learning_rate=given["learning_rate"] or ADAM_RATE)
 
 
+def _averaging(config: "TrainingConfig", given: Mapping[str, Any]) -> "TrainingConfig":
+    """The server of DP-FedAvg, which moves by the users' average unless Adam is asked for."""
+    if given.get("optimizer") == "adam":
+        return config
+    rate = given.get("learning_rate") or SERVER_RATE
+    return replace(config, optimizer="sgd", learning_rate=rate, schedule="constant", warmup_steps=0)
+
+
 def _announce(planned: PlannedDefence, steps: int, units: int, length: int) -> None:
     spent = planned.spent(steps)
     assert spent is not None
     what = f"sequence of at most {length} tokens" if spent.unit == "sequence" else "user"
     say(
-        f"dp-sgd: {units:,} {spent.unit}s, noise multiplier {spent.noise_multiplier:.3g}, clip "
-        f"{spent.max_grad_norm:g}; {steps:,} steps will spend epsilon {show_epsilon(spent)} at "
-        f"delta {spent.delta:.0e} for a {what}"
+        f"{planned.defence.name}: {units:,} {spent.unit}s, noise multiplier "
+        f"{spent.noise_multiplier:.3g}, clip {spent.max_grad_norm:g}; {steps:,} steps will spend "
+        f"epsilon {show_epsilon(spent)} at delta {spent.delta:.0e} for a {what}"
     )
 
 
 def clip_advice(log: Path) -> str | None:
-    """What to change where hardly a gradient was clipped, so that noise was added for nothing."""
+    """What to change where hardly anything was clipped, so that noise was added for nothing."""
     lines = [json.loads(line) for line in log.read_text("utf-8").splitlines()]
     known = [line for line in lines if line.get("clipped") is not None]
     if not known or fmean(line["clipped"] for line in known) > HARDLY:
         return None
     norm = median(line["median_norm"] for line in known)
     return (
-        f"Hardly a gradient was clipped: --clip {norm:.1g}, near their median norm, would take as "
-        "much privacy for less noise"
+        f"Hardly anything was clipped: --clip {norm:.1g}, near the median norm, would take as much "
+        "privacy for less noise"
     )
 
 

@@ -3,6 +3,8 @@
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
+import torch
+
 from vestige import _validate
 from vestige.data.encoded import EncodedCorpus
 from vestige.defences.triplet import Pairing
@@ -15,7 +17,10 @@ from vestige.training.precision import choose_precision
 from vestige.training.sequences import SequenceBatches
 from vestige.training.steps import StepFn
 
-Name = Literal["none", "dp-sgd", "adversarial", "triplet", "goldfish"]
+Name = Literal["none", "dp-sgd", "dp-fedavg", "adversarial", "triplet", "goldfish"]
+
+PRIVATE = ("dp-sgd", "dp-fedavg")
+"""Those that come with a proof, and need noise for it."""
 
 WEIGHTS = {"adversarial": 1.0, "triplet": 0.1}
 """Lambda where none is given. A triplet weight near 1 collapses the hidden states."""
@@ -29,14 +34,17 @@ class Defence:
         name: "none" is an undefended training.
         weight: lambda of the regularizers; None: the usual one.
         pairing: of the triplet defence.
-        noise_multiplier: of DP-SGD.
-        max_grad_norm: of DP-SGD: what a unit's gradient is clipped to.
+        noise_multiplier: of DP-SGD and DP-FedAvg.
+        max_grad_norm: what a unit's gradient (DP-SGD) or update (DP-FedAvg) is clipped to.
         physical_batch_size: of DP-SGD: rows computed at once.
         k: of the goldfish loss: one token in k is left out.
         context: of the goldfish loss: tokens that are hashed.
+        local_epochs: of DP-FedAvg: how often a drawn user reads their text in a round.
+        local_batch_size: of DP-FedAvg: sequences in a local step.
+        local_learning_rate: of DP-FedAvg: of local steps.
 
     Raises:
-        ValueError: a value is out of range, or DP-SGD has no noise multiplier.
+        ValueError: a value is out of range, or a private training has no noise multiplier.
     """
 
     name: Name = "none"
@@ -47,6 +55,9 @@ class Defence:
     physical_batch_size: int | None = None
     k: int = 4
     context: int = 13
+    local_epochs: int = 1
+    local_batch_size: int = 8
+    local_learning_rate: float = 1.0
 
     def __post_init__(self) -> None:
         _validate.one_of(get_args(Name), name=self.name)
@@ -54,17 +65,18 @@ class Defence:
         if self.weight is not None:
             _validate.at_least(0, weight=self.weight)
             _validate.finite(weight=self.weight)
-        if self.name == "dp-sgd" and self.noise_multiplier is None:
-            raise ValueError("noise_multiplier must be given for dp-sgd, got None")
+        if self.name in PRIVATE and self.noise_multiplier is None:
+            raise ValueError(f"noise_multiplier must be given for {self.name}, got None")
 
     def suited(self, config: TrainingConfig) -> TrainingConfig:
         """The training with batches that this defence can work with.
 
         A stream has neither users nor sequences: the regularizers then read a user at a time,
-        as the paper advises, and DP-SGD draws lots for sequences.
+        as the paper advises, DP-SGD draws lots for sequences, and DP-FedAvg for users.
         """
         usual: dict[str, Batching] = {
             "dp-sgd": "poisson",
+            "dp-fedavg": "poisson-users",
             "adversarial": "users",
             "triplet": "users",
         }
@@ -78,6 +90,11 @@ class Defence:
             raise ValueError(
                 "batching must be poisson or poisson-users with dp-sgd, whose guarantee counts on "
                 f"lots, got {config.batching!r}"
+            )
+        if self.name == "dp-fedavg" and config.batching != "poisson-users":
+            raise ValueError(
+                "batching must be poisson-users with dp-fedavg, which draws lots for users, got "
+                f"{config.batching!r}"
             )
         return config
 
@@ -104,6 +121,8 @@ class Defence:
             )
         if self.name == "dp-sgd":
             return self._dp_sgd(config)
+        if self.name == "dp-fedavg":
+            return self._dp_fedavg(config, precision)
         _require_users(data, self.name)
         weight = WEIGHTS[self.name] if self.weight is None else self.weight
         if self.name == "adversarial":
@@ -142,6 +161,20 @@ class Defence:
             physical_batch_size=self.physical_batch_size,
         )
 
+    def _dp_fedavg(self, config: TrainingConfig, precision: torch.dtype) -> StepFn:
+        from vestige.defences.dp_fedavg import DPFedAvg
+
+        assert self.noise_multiplier is not None
+        return DPFedAvg(
+            noise_multiplier=self.noise_multiplier,
+            max_grad_norm=self.max_grad_norm,
+            expected_units=config.batch_size,
+            local_epochs=self.local_epochs,
+            local_batch_size=self.local_batch_size,
+            local_learning_rate=self.local_learning_rate,
+            precision=precision,
+        )
+
 
 def _require_users(data: EncodedCorpus, name: str) -> None:
     if data.users is None:
@@ -161,8 +194,6 @@ def _width(model: LanguageModel) -> int:
     if isinstance(model, LSTMLanguageModel):
         return model.config.hidden_size
     if isinstance(model, TwoParts):
-        import torch
-
         first = torch.tensor([[model.first_token]], device=model.device)
         with torch.no_grad():
             return int(model.body(first)[0].shape[2])

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from vestige import _validate
-from vestige.defences.clipping import ClipFn, trainable
+from vestige.defences.clipping import ClipFn, measured_norms, trainable
 from vestige.models.lstm import LSTMLanguageModel
 from vestige.models.protocols import LanguageModel
 from vestige.training.batches import Batch
@@ -95,12 +95,8 @@ class DPSGD:
 
     def measured(self) -> dict[str, float]:
         """Median norm and share of units clipped since last asked; not private, for the log."""
-        norms = torch.cat(self._norms) if self._norms else torch.empty(0)
-        self._norms = []
-        if not len(norms):
-            return {}
-        clipped = (norms > self.max_grad_norm).float().mean()
-        return {"median_norm": norms.median().item(), "clipped": clipped.item()}
+        norms, self._norms = self._norms, []
+        return measured_norms(norms, self.max_grad_norm)
 
     def _clip(self, model: LanguageModel) -> ClipFn:
         if self.unit == "user":

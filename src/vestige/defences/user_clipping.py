@@ -5,15 +5,28 @@ Mireshghallah et al. (2021), section 3, say that theirs is user-level, too. A us
 sum of those of all their sequences, so that a plain backward pass for each user gives it, for any
 model.
 
-Differs from McMahan et al.: one gradient step in place of a local training (`dp_fedavg` would be
-that).
+Differs from McMahan et al.: one gradient in place of a local training (`dp_fedavg` is that).
 """
+
+from collections.abc import Iterator
 
 import torch
 
 from vestige.defences.clipping import ClipFn, Clipped, coefficients, summed_losses, trainable
 from vestige.models.protocols import LanguageModel
 from vestige.training.batches import Batch
+
+
+def by_user(batch: Batch) -> Iterator[Batch]:
+    """Each user's rows by themselves, users by ascending id.
+
+    Raises:
+        ValueError: the batch does not say whose its rows are.
+    """
+    if batch.users is None:
+        raise ValueError("batch must say whose each row is, got users=None")
+    for user in torch.unique(batch.users):
+        yield batch.select((batch.users == user).nonzero().flatten())
 
 
 def clip_users(rows_at_once: int | None) -> ClipFn:
@@ -26,17 +39,15 @@ def clip_users(rows_at_once: int | None) -> ClipFn:
     def clip(
         model: LanguageModel, batch: Batch, max_grad_norm: float, tokens_per_sequence: float
     ) -> Clipped:
-        if batch.users is None:
-            raise ValueError("batch must say whose each row is, got users=None")
         learning = trainable(model)
         total = [parameter.grad for parameter in learning]
         norms, loss = [], torch.zeros((), device=batch.inputs.device)
-        for user in torch.unique(batch.users):
+        for own in by_user(batch):
             for parameter in learning:
                 parameter.grad = None
-            own = (batch.users == user).nonzero().flatten()
-            for rows in torch.split(own, rows_at_once or len(own)):
-                summed = summed_losses(model, batch.select(rows)).sum()
+            every = torch.arange(len(own.inputs), device=own.inputs.device)
+            for rows in torch.split(every, rows_at_once or len(every)):
+                summed = summed_losses(model, own.select(rows)).sum()
                 (summed / tokens_per_sequence).backward()  # type: ignore[no-untyped-call]
                 loss += summed.detach()
             gradients = [p.grad for p in learning]
