@@ -1,0 +1,93 @@
+"""What do models that never saw a user make of their words?
+
+Shadow models serve as references, each for the users who were not in its training data. Everyone
+is given the same number of them, drawn by lot among those that qualify: with more references for
+some than for others, scores would not be comparable, and p-values not true.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vestige import _validate
+from vestige.data.asked_words import AskedWords
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class References:
+    """m models of the auditor's own, asked for the same w words of u users.
+
+    Attributes:
+        ranks: int (m, w), from 1, over the whole vocabulary.
+        log_probs: float32 (m, w), natural logs.
+        seen: (m, u) whether each user was in each model's training data.
+
+    Raises:
+        ValueError: the shapes do not fit each other.
+    """
+
+    ranks: NDArray[np.integer]
+    log_probs: NDArray[np.floating]
+    seen: NDArray[np.bool_]
+
+    def __post_init__(self) -> None:
+        if not (self.ranks.shape == self.log_probs.shape and len(self.seen) == len(self.ranks)):
+            raise ValueError(
+                "ranks, log_probs and seen must be (m, w), (m, w) and (m, u), got "
+                f"{self.ranks.shape}, {self.log_probs.shape} and {self.seen.shape}"
+            )
+
+    def __len__(self) -> int:
+        return len(self.ranks)
+
+    def without(self, model: int) -> "References":
+        """All but one, which plays the target."""
+        kept = np.arange(len(self)) != model
+        return References(
+            ranks=self.ranks[kept], log_probs=self.log_probs[kept], seen=self.seen[kept]
+        )
+
+    def unseen(self) -> NDArray[np.int64]:
+        """(u,) models that did not see each user."""
+        return np.asarray((~self.seen).sum(axis=0), dtype=np.int64)
+
+    def draw(self, count: int, *, seed: int) -> NDArray[np.int64]:
+        """(u, count) places of models that did not see each user; -1 where there are too few."""
+        _validate.at_least(1, count=count)
+        lots = np.random.default_rng(seed).random(self.seen.shape)
+        lots[self.seen] = 2.0
+        drawn = np.argsort(lots, axis=0)[:count].T
+        enough = self.unseen() >= count
+        return np.where(enough[:, None], drawn, -1)
+
+    def features(self, asked: AskedWords, drawn: NDArray[np.int64], *, k: int) -> Floats:
+        """What the drawn models say of each word.
+
+        Args:
+            asked: the w words.
+            drawn: (u, count), of `draw`.
+            k: words that the target shows.
+
+        Returns:
+            (w, 6): mean log rank; mean log rank with those beyond k cut to k + 1; mean
+            log-probability; the least log rank; the share of models that rank it within k; the
+            deviation of log ranks. Meaningless for users without enough models.
+        """
+        chosen = np.maximum(drawn, 0)[asked.users]
+        words = np.arange(len(asked))[:, None]
+        ranks = self.ranks[chosen, words].astype(np.float64)
+        logs = np.log(ranks)
+        return np.stack(
+            [
+                logs.mean(axis=1),
+                np.log(np.minimum(ranks, k + 1)).mean(axis=1),
+                self.log_probs[chosen, words].astype(np.float64).mean(axis=1),
+                logs.min(axis=1),
+                (ranks <= k).mean(axis=1),
+                logs.std(axis=1),
+            ],
+            axis=1,
+        )

@@ -1,0 +1,236 @@
+from dataclasses import replace
+from itertools import combinations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from tests.attacks.made_users import (
+    VOCABULARY,
+    answers_of,
+    asked_of,
+    counts_of,
+    references_of,
+)
+from vestige.attacks.matched_text import CutTexts
+from vestige.attacks.query_selection import select_calls, select_texts, worth_of
+from vestige.attacks.rank_histogram import rank_histogram
+from vestige.attacks.user_evidence import histogram_scores, surprise_of_words
+from vestige.attacks.user_membership import audit_users, judge_users, split_known
+from vestige.errors import DataError
+from vestige.metrics.separation import separation
+
+ASKED = asked_of(90)
+MEMBERS, OTHERS, KNOWN = np.arange(15), np.arange(15, 30), np.arange(30, 90)
+COUNTS = counts_of()
+
+
+def test_members_are_found_and_others_are_not() -> None:
+    audit = audit_users(
+        answers_of(ASKED, MEMBERS), COUNTS, audited=range(30), known_out=KNOWN.tolist(), null=False
+    )
+    called = np.array([user.called for user in audit.users])
+    assert called[:15].mean() > 0.9
+    assert called[15:].sum() <= 2
+    assert audit.verdict == "members found"
+    assert audit.calibrated_on == 40
+    assert audit.fitted_on == 20
+
+
+def test_references_make_it_stronger_where_little_is_shown() -> None:
+    answers = answers_of(ASKED, MEMBERS, gain=0.15, k=10)
+    scores = [
+        ASKED.mean_by_user(surprise_of_words(answers, COUNTS, KNOWN[:20], references=references))
+        for references in (None, references_of(ASKED, 6, half_of=KNOWN))
+    ]
+    alone, helped = (separation(score[MEMBERS], score[OTHERS]).value for score in scores)
+    assert helped > alone > 0.6
+
+
+def test_ours_is_stronger_than_the_papers_where_little_is_shown() -> None:
+    answers = answers_of(ASKED, MEMBERS, gain=0.15, k=10)
+    references = references_of(ASKED, 6, half_of=KNOWN)
+    surprise = surprise_of_words(answers, COUNTS, KNOWN[:20], references=references)
+    ours = ASKED.mean_by_user(surprise)
+    papers = histogram_scores(answers, references, KNOWN)
+    assert (
+        separation(ours[MEMBERS], ours[OTHERS]).value
+        > separation(papers[MEMBERS], papers[OTHERS]).value
+    )
+
+
+def test_p_values_are_uniform_where_nobody_was_in() -> None:
+    answers, found = answers_of(ASKED, np.array([]), gain=0), []
+    for seed in range(200):
+        generator = np.random.default_rng(seed)
+        users = generator.normal(0, 0.3, 90)[ASKED.users]
+        noise = users + generator.normal(size=len(ASKED))
+        order = generator.permutation(90)
+        judged = judge_users(answers, noise, order[:1].tolist(), order[1:], seed=seed)
+        found.append(judged[0].p_value)
+    assert stats.kstest(found, "uniform").pvalue > 0.01
+    assert np.mean(np.array(found) <= 0.05) < 0.11
+
+
+def test_how_much_text_a_user_gave_does_not_tell_membership() -> None:
+    """Members gave four times as much text, and the model learnt nothing."""
+    asked = asked_of(120)
+    short = np.arange(60, 120)
+    kept = asked.take(~(np.isin(asked.users, short) & (asked.texts % 8 >= 2)))
+    answers = answers_of(kept, np.array([]), gain=0)
+    audit = audit_users(answers, COUNTS, audited=range(60), known_out=short.tolist())
+    assert np.mean([user.p_value <= 0.1 for user in audit.users]) < 0.2
+    others = audit_users(answers, COUNTS, audited=short[:30].tolist(), known_out=list(range(60)))
+    assert np.mean([user.p_value <= 0.1 for user in others.users]) < 0.27
+
+
+def test_the_null_shows_users_who_differ_in_more_than_membership() -> None:
+    references = references_of(ASKED, 3, half_of=KNOWN)
+    apart = np.isin(ASKED.users, np.arange(30))
+    easier = np.where(apart, np.maximum(references.ranks // 3, 1), references.ranks)
+    answers = answers_of(ASKED, np.array([]), gain=0)
+    audits = [
+        audit_users(
+            replace(
+                answers, ranks=np.where(apart, np.maximum(answers.ranks // 3, 1), answers.ranks)
+            ),
+            COUNTS,
+            audited=range(30),
+            known_out=KNOWN.tolist(),
+            references=replace(references, ranks=ranks),
+        )
+        for ranks in (references.ranks, easier)
+    ]
+    assert np.mean(np.array(audits[0].null) <= 0.05) < 0.15
+    assert len(audits[0].null) == 3 * 30
+    below = audits[1].summary()["null_below_rate"]
+    assert isinstance(below, float)
+
+
+def test_who_is_too_few_is_told_how_many_it_takes() -> None:
+    audit = audit_users(
+        answers_of(ASKED, MEMBERS, gain=2.0), COUNTS, audited=[0], known_out=KNOWN[:15].tolist()
+    )
+    assert audit.verdict == "underpowered"
+    assert audit.needed == 19
+
+
+def test_a_user_without_words_is_not_called() -> None:
+    answers = answers_of(ASKED, MEMBERS)
+    there = ASKED.users != 3
+    left = replace(answers, asked=ASKED.take(there), ranks=answers.ranks[there])
+    audit = audit_users(left, COUNTS, audited=[2, 3], known_out=KNOWN.tolist())
+    assert audit.users[1].score is None
+    assert audit.users[1].p_value == 1
+    assert not audit.users[1].called
+    assert [row["user"] for row in audit.rows()] == ["user 0002", "user 0003"]
+
+
+def test_the_same_seed_gives_the_same_audit() -> None:
+    answers, known = answers_of(ASKED, MEMBERS), KNOWN.tolist()
+    one, other = (
+        audit_users(answers, COUNTS, audited=[1, 2], known_out=known, seed=5) for _ in range(2)
+    )
+    assert one == other
+
+
+def test_histograms_are_those_of_algorithm_1() -> None:
+    answers = answers_of(ASKED, MEMBERS, k=300)
+    found = rank_histogram(ASKED, answers.ranks, k=300, vocab_size=VOCABULARY, bins=50)
+    for user in (0, 44, 89):
+        ranks = answers.ranks[ASKED.users == user]
+        expected = [
+            sum((i - 1) * 20 <= r - 1 < i * 20 for r in ranks if r <= 300) for i in range(1, 51)
+        ]
+        assert found[user].tolist() == [*expected, int((ranks == 301).sum())]
+
+
+@pytest.mark.parametrize("words", [1, 17, 20, 21, 55, 10_000])
+def test_cut_texts_are_the_fewest_that_have_so_many_words(words: int) -> None:
+    evidence = np.random.default_rng(0).normal(size=len(ASKED))
+    cut = CutTexts.of(ASKED, evidence, [4, 9], seed=1)
+    for place, user in enumerate((4, 9)):
+        texts = np.unique(ASKED.texts[ASKED.users == user])
+        count = min(-(-words // 20), 8)
+        means = {
+            round(evidence[np.isin(ASKED.texts, chosen)].mean(), 9)
+            for chosen in ([texts[i] for i in lots] for lots in combinations(range(8), count))
+        }
+        assert round(cut.means(words)[place], 9) in means
+
+
+def naive_best(users: np.ndarray, texts: np.ndarray, value: np.ndarray, limit: int) -> set[int]:
+    chosen = set()
+    for user in np.unique(users):
+        own = sorted({*texts[users == user].tolist()}, key=lambda t: (-value[texts == t].mean(), t))
+        chosen |= set(own[:limit])
+    return chosen
+
+
+def test_rare_texts_are_those_of_the_smallest_mean_frequency() -> None:
+    worth = worth_of(ASKED, "rare", frequency=COUNTS.words)
+    mask = select_texts(ASKED, "rare", 3, worth=worth)
+    value = -COUNTS.words[ASKED.tokens].astype(float)
+    assert set(ASKED.texts[mask].tolist()) == naive_best(ASKED.users, ASKED.texts, value, 3)
+
+
+def test_single_calls_are_the_rarest_words_of_each_user() -> None:
+    worth = worth_of(ASKED, "rare", frequency=COUNTS.words)
+    mask = select_calls(ASKED, "rare", 5, worth=worth)
+    assert (np.bincount(ASKED.users[mask]) == 5).all()
+    for user in (0, 50):
+        own = ASKED.users == user
+        assert worth[own & mask].min() >= np.sort(worth[own])[-5]
+
+
+def test_informative_words_are_those_that_k_can_show() -> None:
+    ranks = np.exp(np.random.default_rng(0).uniform(0, np.log(VOCABULARY), len(ASKED)))
+    worth = worth_of(ASKED, "informative", frequency=COUNTS.words, reference_ranks=ranks, k=20)
+    mask = select_calls(ASKED, "informative", 10, worth=worth)
+    assert ((ranks[mask] >= 2) & (ranks[mask] <= 80)).all()
+
+
+def test_everyone_is_asked_by_the_same_rule_and_as_much() -> None:
+    mask = select_texts(ASKED, "random", 2, worth=np.zeros(len(ASKED)), seed=4)
+    assert (np.bincount(ASKED.users[mask]) == 40).all()
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: split_known(answers_of(ASKED, MEMBERS), [5, 6, 7, 8], [5], seed=0), "user 0005"),
+        (lambda: split_known(answers_of(ASKED, MEMBERS), [5, 6, 7], [], seed=0), "at least one"),
+        (lambda: answers_of(ASKED, MEMBERS, k=0), "k must be at least 1"),
+        (lambda: replace(answers_of(ASKED, MEMBERS), ranks=np.ones(3, int)), "one a word"),
+        (
+            lambda: worth_of(ASKED, "informative", frequency=COUNTS.words),
+            "needs reference_ranks and k",
+        ),
+        (lambda: select_texts(ASKED, "best", 3, worth=[]), "how must be one of"),  # type: ignore[arg-type]
+        (lambda: select_calls(ASKED, "rare", 0, worth=[]), "limit must be at least 1"),
+        (
+            lambda: rank_histogram(ASKED, np.zeros(len(ASKED)), k=5, vocab_size=10),
+            r"ranks must lie in \[1, 6\]",
+        ),
+        (lambda: rank_histogram(ASKED, [1], k=5, vocab_size=10), "one a word"),
+        (lambda: rank_histogram(ASKED, [], k=50, vocab_size=10), "vocab_size must be at least 50"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused(call: object, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        call()  # type: ignore[operator]
+
+
+def test_too_few_known_users_are_refused() -> None:
+    with pytest.raises(DataError, match="it takes 3 at least"):
+        split_known(answers_of(ASKED, MEMBERS), [40, 41], [0], seed=0)
+
+
+def test_users_whom_every_reference_saw_are_refused() -> None:
+    references = references_of(ASKED, 4, half_of=KNOWN)
+    seen = references.seen.copy()
+    seen[:, 31] = True
+    with pytest.raises(DataError, match="seen by every reference"):
+        surprise_of_words(
+            answers_of(ASKED, MEMBERS), COUNTS, KNOWN, references=replace(references, seen=seen)
+        )
