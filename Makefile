@@ -36,5 +36,5 @@ clean:
 $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet "$$(grep '^torch==' constraints.txt)"
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[demo,gguf,nlu,dev]"
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[cluster,demo,gguf,nlu,dev]"
 	touch $(READY)

@@ -7,10 +7,14 @@ VestigeError
 │   ├── IncompatibleModels two models cannot be compared
 │   └── AccessDenied       the attack needs more access than the model gives
 ├── TrainingError          a training cannot start, go on or resume
+├── ClusterError           a cluster cannot be used, or has lost too many workers
 └── RunError               a run directory cannot be written or read
 
 Bad argument values raise plain ValueError, naming argument, requirement and value.
 """
+
+from functools import partial
+from typing import Any
 
 
 class VestigeError(Exception):
@@ -28,6 +32,10 @@ class VestigeError(Exception):
 
     def __str__(self) -> str:
         return f"{self.problem.rstrip('.')}. {self.remedy}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # An exception is made anew in another process, from its positional arguments alone.
+        return partial(type(self), remedy=self.remedy), (self.problem,)
 
 
 class DataError(VestigeError):
@@ -52,6 +60,10 @@ class AccessDenied(ModelError):
 
 class TrainingError(VestigeError):
     """A training cannot start, go on or resume."""
+
+
+class ClusterError(VestigeError):
+    """A cluster cannot be used, or has lost too many workers."""
 
 
 class RunError(VestigeError):

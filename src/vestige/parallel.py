@@ -1,14 +1,29 @@
-"""Map a function over processes, where one training leaves cores idle."""
+"""Map a function over processes or over a cluster, where one training leaves cores idle.
 
+The cluster is Ray's (Moritz et al., 2018, "Ray: A Distributed Framework for Emerging AI
+Applications", OSDI, arXiv:1712.05889); nothing else knows of it.
+"""
+
+import os
+import socket
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from importlib.metadata import version
 from multiprocessing import get_context
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from vestige import _validate
+from vestige import __version__, _validate
+from vestige.errors import ClusterError
 
 T = TypeVar("T")
 R = TypeVar("R")
+
+PATIENCE = 10.0
+"""Seconds that a cluster may take to open its door."""
+VERSIONS = ("numpy", "torch")
+"""What a node must have at the driver's version, besides Vestige, for the driver's bits."""
 
 
 def map_processes(
@@ -45,6 +60,134 @@ def map_processes(
         finally:
             for future in futures:
                 future.cancel()
+
+
+def map_cluster(
+    function: Callable[[T], R],
+    items: Iterable[T],
+    *,
+    address: str,
+    receive: Callable[[T, R], Any] | None = None,
+    retries: int = 3,
+    progress: Callable[[int, int], None] | None = None,
+) -> Iterator[Any]:
+    """`map(function, items)` over the nodes of a Ray cluster, a core and a thread for each call.
+
+    Nodes need not share a disk: an item carries its data there, and the result is what comes
+    back. A call whose worker or node dies is made again elsewhere; one that raises is not.
+
+    Args:
+        function: one that the nodes can import, from the same version of Vestige.
+        items: sent to the nodes.
+        address: "HOST:PORT" of the cluster's head, "auto" for the one that this machine is part
+            of, "ray://HOST:10001" from outside; a program that is connected already stays so.
+        receive: applied here to an item and its result as soon as that arrives, in whatever
+            order, so that nothing is lost that was done; what it returns is given.
+        retries: how often a call is made again whose worker died, for each item.
+        progress: told how many results have arrived, and of how many.
+
+    Returns:
+        the results in order, each as soon as it and those before it are there. The first error
+        ends the map and the calls under way.
+
+    Raises:
+        ClusterError: Ray is not installed, no cluster answers, its nodes have other versions,
+            or a call lost more workers than it had retries.
+        ValueError: retries is below 0.
+    """
+    _validate.at_least(0, retries=retries)
+    ray, items = _ray(), list(items)
+    with _connected(ray, address):
+        call = ray.remote(_on_a_node).options(num_cpus=1, max_retries=retries)
+        shared = ray.put((function, _versions()))
+        places = {call.remote(shared, item): place for place, item in enumerate(items)}
+        arrived: dict[int, Any] = {}
+        given = 0
+        try:
+            while places:
+                (reference,), _ = ray.wait(list(places), num_returns=1)
+                result, place = _fetched(ray, reference, retries), places.pop(reference)
+                arrived[place] = receive(items[place], result) if receive else result
+                if progress is not None:
+                    progress(len(items) - len(places), len(items))
+                while given in arrived:
+                    yield arrived.pop(given)
+                    given += 1
+        finally:
+            for reference in places:
+                ray.cancel(reference, force=True)
+
+
+def _ray() -> Any:
+    try:
+        import ray
+    except ImportError as error:
+        raise ClusterError(
+            "a cluster needs Ray, which is not installed",
+            remedy='Install it with `pip install "vestige[cluster]"`, here and on every node.',
+        ) from error
+    return ray
+
+
+@contextmanager
+def _connected(ray: Any, address: str) -> Iterator[None]:
+    if ray.is_initialized():
+        yield
+        return
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nobody is told what is audited
+    try:
+        _knock(address)
+        ray.init(address=address, log_to_driver=False, logging_level="error")
+    except (ConnectionError, ValueError, RuntimeError, OSError, ray.exceptions.RayError) as error:
+        raise ClusterError(
+            f"no Ray cluster answers at {address!r} ({error})",
+            remedy="Start one (`ray start --head` here, `ray start --address HOST:PORT` on every "
+            "other machine) and give its address.",
+        ) from error
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def _knock(address: str) -> None:
+    """Fail at once where nothing listens: Ray itself would try for minutes."""
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if colon and port.isdecimal():
+        socket.create_connection((host, int(port)), timeout=PATIENCE).close()
+
+
+def _on_a_node(shared: tuple[Callable[[T], R], dict[str, str]], item: T) -> R:
+    function, wanted = shared
+    if (here := _versions()) != wanted:
+        raise ClusterError(
+            f"a node has {here}, this machine has {wanted}",
+            remedy="Install the same versions on every node: others end in other bits.",
+        )
+    os.environ["OMP_NUM_THREADS"] = "1"
+    if "torch" in sys.modules:
+        _one_thread()
+    return function(item)
+
+
+def _versions() -> dict[str, str]:
+    return {"vestige": __version__, **{name: version(name) for name in VERSIONS}}
+
+
+def _fetched(ray: Any, reference: Any, retries: int) -> Any:
+    """A result, or the error that the function raised, as if it had been called here."""
+    try:
+        return ray.get(reference)
+    except ray.exceptions.RayTaskError as error:
+        if isinstance(error.cause, Exception):
+            raise error.cause from None
+        raise
+    except ray.exceptions.RayError as error:
+        raise ClusterError(
+            f"a call was lost with its worker, {retries + 1} times ({error})",
+            remedy="Look at the nodes' memory and at Ray's logs, then start again: what is "
+            "finished is kept.",
+        ) from error
 
 
 def _one_thread() -> None:

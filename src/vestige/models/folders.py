@@ -36,7 +36,8 @@ def replacing(directory: Path) -> Iterator[Path]:
         fresh.mkdir(parents=True)
         yield fresh
         for file in fresh.iterdir():
-            file.chmod(0o666 & ~_umask())  # safetensors writes 0600
+            if file.is_file():
+                file.chmod(0o666 & ~_umask())  # safetensors writes 0600
         _swap(fresh, directory)
     except OSError as error:
         raise ModelError(

@@ -1,0 +1,271 @@
+"""Which shadow models does an audit need, and what decides each of them?
+
+Song and Shmatikov (2019), "Auditing Data Provenance in Text-Generation Models", KDD,
+arXiv:1811.00513, section 3 and Algorithm 1: k models that do the target's task, each trained on a
+random half of the users of a reference corpus; the other half are its non-members. Section 4.3
+and appendix B.2: where the target's shape is not known, GRUs of other sizes, momentum SGD.
+
+Shadow i is drawn from the plan's seed and i alone, so that a plan of more shadows begins with
+those of a plan of fewer. Users are drawn by name: the order of documents does not decide whose
+half is whose.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from vestige import _validate
+from vestige.data.corpus import Corpus
+from vestige.data.vocabulary import Vocabulary
+from vestige.errors import DataError
+from vestige.models.gru import GRUConfig
+from vestige.models.protocols import choose_device
+from vestige.models.seq2seq import Seq2SeqConfig
+from vestige.training.config import TrainingConfig
+from vestige.training.precision import multiplies_bfloat16
+from vestige.training.presets import PRESETS, Shape, pair_preset
+
+Task = Literal["next-word", "translation", "dialogue"]
+ShadowConfig = Shape | Seq2SeqConfig
+
+FORMAT = 1
+OTHER_SIZES = tuple(range(64, 353, 32))
+"""Units and embedding sizes of the paper's ten shadows of other shapes, appendix B.2."""
+OTHER_DROPOUT = 0.5
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShadowPlan:
+    """The shadow models of an audit.
+
+    Attributes:
+        seed: of the halves, and through them of weights and order.
+        count: the paper's k.
+        task: what the target does; the models of the last two read a source first.
+        models: shapes, taken in turn; one where all shadows are alike.
+        training: how each learns; its own seed is not used, and no text is held out, so that
+            the last weights are kept.
+
+    Raises:
+        ValueError: a value is out of range, or a model does not do the task.
+    """
+
+    seed: int
+    count: int = 10
+    task: Task = "next-word"
+    models: tuple[ShadowConfig, ...]
+    training: TrainingConfig
+
+    def __post_init__(self) -> None:
+        _validate.at_least(0, seed=self.seed)
+        _validate.at_least(1, count=self.count, models=len(self.models))
+        _validate.one_of(get_args(Task), task=self.task)
+        for model in self.models:
+            if isinstance(model, Seq2SeqConfig) == (self.task == "next-word"):
+                raise ValueError(
+                    f"models must suit the task {self.task!r}, got {type(model).__name__}"
+                )
+
+
+def other_shapes(
+    *, seed: int, task: Task = "next-word", training: TrainingConfig | None = None
+) -> ShadowPlan:
+    """The paper's ten shadows for a target whose shape is not known: GRUs of 64 to 352 units.
+
+    Args:
+        seed: see `ShadowPlan`.
+        task: the decoder of a translation has attention, that of a dialogue has none.
+        training: how they learn; None: as the paper has it, 50 epochs of SGD with rate 0.01 and
+            momentum 0.9, and what it does not state as in the task's preset.
+    """
+    shape: Callable[..., ShadowConfig] = partial(GRUConfig, layers=1)
+    preset = PRESETS[task] if task == "next-word" else pair_preset(task)
+    if task != "next-word":
+        shape = partial(Seq2SeqConfig, cell="gru", attention=task == "translation")
+    if training is None:
+        training = replace(
+            preset.training, epochs=50, optimizer="sgd", learning_rate=0.01, momentum=0.9
+        )
+    models = tuple(
+        shape(embedding_size=size, hidden_size=size, dropout_out=OTHER_DROPOUT)
+        for size in OTHER_SIZES
+    )
+    return ShadowPlan(seed=seed, count=len(models), task=task, models=models, training=training)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShadowJob:
+    """One shadow model, that any process can train: all that decides it travels along.
+
+    Attributes:
+        folder: where the shadows are kept, each in a folder of its own.
+        task: see `ShadowPlan`.
+        model: its shape.
+        training: how it learns, its own seed and a precision of the machine that planned it.
+        reference: the documents of all users.
+        members: the users whose documents it learns, in alphabetical order.
+        vocabulary: of what it predicts.
+        source_vocabulary: of what that answers or translates; None for next words.
+        device: where it is trained; it does not name the folder.
+    """
+
+    folder: Path
+    task: Task
+    model: ShadowConfig
+    training: TrainingConfig
+    reference: Corpus = field(repr=False)
+    members: tuple[str, ...] = field(repr=False)
+    vocabulary: Vocabulary = field(repr=False)
+    source_vocabulary: Vocabulary | None = field(default=None, repr=False)
+    device: str = "cpu"
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        """The users whose documents it does not learn, in alphabetical order."""
+        return tuple(sorted(set(self.reference.users or ()) - set(self.members)))
+
+    def parts(self) -> tuple[Corpus, Corpus]:
+        """The documents of the members and those of the others, in the reference's order."""
+        names = pa.array(self.members, type=pa.large_string())
+        inside = pc.is_in(self.reference.table["user"], value_set=names)
+        table = self.reference.table
+        return Corpus(table.filter(inside)), Corpus(table.filter(pc.invert(inside)))
+
+    @cached_property
+    def identity(self) -> dict[str, Any]:
+        """What decides the shadow and what is measured on it; hashes in place of texts."""
+        inside, outside = self.parts()
+        source = self.source_vocabulary
+        return {
+            "format": FORMAT,
+            "task": self.task,
+            "model": {"name": type(self.model).__name__, **asdict(self.model)},
+            "training": asdict(self.training),
+            "members": inside.fingerprint(),
+            "others": outside.fingerprint(),
+            "vocabulary": self.vocabulary.fingerprint(),
+            "source vocabulary": None if source is None else source.fingerprint(),
+        }
+
+    @cached_property
+    def digest(self) -> str:
+        """16 hexadecimal digits that name its folder."""
+        text = json.dumps(self.identity, sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    @property
+    def directory(self) -> Path:
+        """Its folder: a training's, with `model/` in it and `shadow.json` written last."""
+        return self.folder / self.digest
+
+
+def shadow_jobs(
+    plan: ShadowPlan,
+    reference: Corpus,
+    vocabulary: Vocabulary,
+    folder: Path,
+    *,
+    source_vocabulary: Vocabulary | None = None,
+    device: str = "cpu",
+) -> list[ShadowJob]:
+    """The shadows of a plan, each on its own half of the reference users.
+
+    Args:
+        plan: which.
+        reference: documents with users, and with sources where the task has them; no user of
+            the target's training.
+        vocabulary: the target's.
+        folder: where finished shadows are looked for and new ones are kept.
+        source_vocabulary: the target's too; for translation and dialogue.
+        device: "cpu", "cuda" or "auto".
+
+    Returns:
+        count jobs, in order; floor(users / 2) members each.
+
+    Raises:
+        DataError: the reference lacks users or sources, or has fewer than two users.
+        ValueError: a source vocabulary is missing, or given for nothing.
+    """
+    sourced = plan.task != "next-word"
+    if sourced != (source_vocabulary is not None):
+        need = "given" if sourced else "None"
+        raise ValueError(
+            f"source_vocabulary must be {need} for the task {plan.task!r}, got {source_vocabulary}"
+        )
+    reference = _columns(reference, ("text", "user", "source") if sourced else ("text", "user"))
+    names = _names(reference)
+    where = choose_device(device)
+    training = plan.training
+    if training.precision == "auto":  # decided here, not by whichever machine trains it
+        kind: Literal["bfloat16", "float32"]
+        kind = "bfloat16" if multiplies_bfloat16(where) else "float32"
+        training = replace(training, precision=kind)
+    jobs = []
+    for index in range(plan.count):
+        members, seed = draw_half(names, seed=plan.seed, index=index)
+        jobs.append(
+            ShadowJob(
+                folder=Path(folder),
+                task=plan.task,
+                model=plan.models[index % len(plan.models)],
+                training=replace(training, seed=seed),
+                reference=reference,
+                members=members,
+                vocabulary=vocabulary,
+                source_vocabulary=source_vocabulary,
+                device=str(where),
+            )
+        )
+    return jobs
+
+
+def draw_half(names: Sequence[str], *, seed: int, index: int) -> tuple[tuple[str, ...], int]:
+    """Shadow `index`'s members out of n users, and the seed of its training.
+
+    Returns:
+        floor(n / 2) names in alphabetical order, and a number below 2^31.
+
+    Example:
+        >>> draw_half(["ann", "bob", "cy", "dee"], seed=0, index=0)[0]
+        ('ann', 'cy')
+    """
+    generator = np.random.default_rng([seed, index])
+    ordered = sorted(names)
+    drawn = generator.permutation(len(ordered))[: len(ordered) // 2]
+    return tuple(ordered[place] for place in sorted(drawn)), int(generator.integers(2**31))
+
+
+def _columns(reference: Corpus, wanted: tuple[str, ...]) -> Corpus:
+    """The reference with those columns only: a label decides nothing."""
+    missing = set(wanted) - set(reference.table.column_names)
+    if missing:
+        raise DataError(
+            f"shadow models need a reference corpus with a column {sorted(missing)[0]!r}, it has "
+            f"{reference.table.column_names}",
+            remedy="Name the column when the corpus is read; a corpus without users can be split "
+            "into artificial ones.",
+        )
+    return Corpus(reference.table.select(list(wanted)))
+
+
+def _names(reference: Corpus) -> list[str]:
+    names = sorted(set(reference.users or ()))
+    if "" in names:
+        raise DataError(
+            "the reference corpus has documents without a user",
+            remedy="Drop them, or name their users.",
+        )
+    if len(names) < 2:
+        raise DataError(
+            f"shadow models need a reference corpus of at least 2 users, it has {len(names)}",
+            remedy="Give the documents of more users; twenty and more make an audit.",
+        )
+    return names

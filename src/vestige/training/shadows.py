@@ -1,0 +1,275 @@
+"""How do shadow models come to be trained once, and never again?
+
+Song and Shmatikov (2019), "Auditing Data Provenance in Text-Generation Models", KDD,
+arXiv:1811.00513, Algorithm 1: each shadow learns the documents of half of the reference users
+(see `shadow_jobs`). It is kept in a folder that what decides it names,
+
+    FOLDER/<digest>/        a training's directory, as the loop writes it
+        model/              the shadow
+        shadow.json         what decided it, what it scores in and out, and its SHA-256
+
+and `shadow.json` is written last: where it stands, and the hash is right, nothing is trained. An
+interrupted training goes on from its checkpoint, which goes once it is no longer needed. A shadow
+that is trained elsewhere (`train_shadow_away`) comes back as bytes, and `keep_shadow` puts them
+where `train_shadow` would have; both end in the same model.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+
+from vestige.data.encoded import encode
+from vestige.data.encoded_pairs import encode_pairs
+from vestige.data.locked import locked
+from vestige.data.whole_file import replacing, write_text
+from vestige.errors import TrainingError
+from vestige.models import folders
+from vestige.models.checkpoints import fingerprint
+from vestige.models.protocols import Network
+from vestige.models.seq2seq import Seq2SeqConfig
+from vestige.training import checkpoint
+from vestige.training.evaluate import Evaluation
+from vestige.training.lessons import TextLesson
+from vestige.training.loop import learn
+from vestige.training.pairs import PairLesson
+from vestige.training.presets import new_model, new_seq2seq
+from vestige.training.shadow_jobs import ShadowJob
+
+RECORD = "shadow.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shadow:
+    """A finished shadow model.
+
+    Attributes:
+        directory: its folder; `load_model` reads it.
+        members: the users whose documents it has learnt.
+        others: those whose documents it has not.
+        inside: what it scores on the members' documents.
+        outside: what it scores on the others'.
+        sha256: of its weights, see `models.checkpoints.fingerprint`.
+    """
+
+    directory: Path
+    members: tuple[str, ...]
+    others: tuple[str, ...]
+    inside: Evaluation
+    outside: Evaluation
+    sha256: str
+
+    def summary(self) -> dict[str, object]:
+        """Scalars; no user's name."""
+        return {
+            "shadow": self.directory.name,
+            "members": len(self.members),
+            "others": len(self.others),
+            "perplexity_in": self.inside.perplexity,
+            "perplexity_out": self.outside.perplexity,
+            "perplexity_ratio": self.outside.perplexity / self.inside.perplexity,
+            "accuracy_in": self.inside.accuracy,
+            "accuracy_out": self.outside.accuracy,
+            "sha256": self.sha256,
+        }
+
+
+def train_shadows(
+    jobs: Iterable[ShadowJob],
+    *,
+    train: Callable[[ShadowJob], Any] | None = None,
+    map_fn: Callable[..., Iterable[Shadow]] = map,
+    say: Callable[[str], None] = lambda line: None,
+) -> list[Shadow]:
+    """All shadows, of which those that are not finished are trained.
+
+    Args:
+        jobs: which.
+        train: what `map_fn` applies to a job; `train_shadow` unless said otherwise. Where nodes
+            share no disk: `train_shadow_away`, with a `map_fn` that ends in `keep_shadow`.
+        map_fn: `map`, or one over processes or nodes that gives `Shadow`s in the jobs' order.
+        say: told a line for each that was trained.
+
+    Raises:
+        TrainingError: a folder holds a shadow that was changed, or a training fails.
+    """
+    jobs = list(jobs)
+    found = {job.digest: finished(job) for job in jobs}
+    missing = list({job.digest: job for job in jobs if found[job.digest] is None}.values())
+    results = map_fn(train or train_shadow, missing)
+    for done, (job, trained) in enumerate(zip(missing, results, strict=True), 1):
+        found[job.digest] = trained
+        say(f"trained shadow {job.digest} ({done} of {len(missing)})")
+    return [shadow for job in jobs if (shadow := found[job.digest]) is not None]
+
+
+def train_shadow(job: ShadowJob) -> Shadow:
+    """Train a shadow in its folder, go on with it, or find it finished.
+
+    Another process that wants the same one waits, and then finds it. The training runs on one
+    thread, so that a shadow has the same bits whoever trains it.
+
+    Raises:
+        TrainingError: the folder holds a shadow that was changed, or the training fails.
+        DataError: half of the users have no text.
+    """
+    with _alone(job):
+        shadow = finished(job)
+        if shadow is None:
+            with _one_thread():
+                inside, outside = _learn(job)
+            _record(job, inside, outside)
+            (job.directory / checkpoint.CHECKPOINT).unlink(missing_ok=True)
+            shadow = finished(job)
+    return _there(job, shadow)
+
+
+def train_shadow_away(job: ShadowJob) -> dict[str, bytes]:
+    """Train a shadow on a machine that does not have its folder.
+
+    Returns:
+        the files of its folder by name, "model/model.safetensors" among them, for `keep_shadow`.
+
+    Raises:
+        TrainingError: the training fails.
+    """
+    with TemporaryDirectory() as folder:
+        directory = train_shadow(replace(job, folder=Path(folder))).directory
+        paths = sorted(path for path in directory.rglob("*") if path.is_file())
+        return {path.relative_to(directory).as_posix(): path.read_bytes() for path in paths}
+
+
+def keep_shadow(job: ShadowJob, files: Mapping[str, bytes]) -> Shadow:
+    """Put the files of a shadow that was trained away into its folder, unless it is there.
+
+    Raises:
+        TrainingError: they are not the files of this shadow.
+    """
+    with _alone(job):
+        shadow = finished(job)
+        if shadow is None:
+            _unpack(job.directory, files)
+            (job.directory / checkpoint.CHECKPOINT).unlink(missing_ok=True)
+            shadow = finished(job)
+    return _there(job, shadow)
+
+
+def finished(job: ShadowJob) -> Shadow | None:
+    """The shadow that a job's folder holds, or None where its training is not at an end.
+
+    Raises:
+        TrainingError: it is another one, or was changed since.
+    """
+    path = job.directory / RECORD
+    if not path.is_file():
+        return None
+    try:
+        record = json.loads(path.read_bytes())
+        inside, outside = (Evaluation(**record[name]) for name in ("inside", "outside"))
+        sha256 = str(record["sha256"])
+        same = record["shadow"] == json.loads(json.dumps(job.identity))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise _changed(job, f"{RECORD} cannot be read ({error!r})") from error
+    if not same:
+        raise _changed(job, f"{RECORD} tells of another shadow")
+    if not (job.directory / checkpoint.MODEL).is_dir():
+        raise _changed(job, "the model is gone")
+    if fingerprint(job.directory) != sha256:
+        raise _changed(job, f"the weights do not have the SHA-256 that {RECORD} names")
+    return Shadow(
+        directory=job.directory,
+        members=job.members,
+        others=job.others,
+        inside=inside,
+        outside=outside,
+        sha256=sha256,
+    )
+
+
+def _learn(job: ShadowJob) -> tuple[Evaluation, Evaluation]:
+    """What the trained shadow scores on its members' documents and on the others'."""
+    model, lesson, inside, outside = _classroom(job)
+    model.to(job.device)
+    learn(model, lesson(inside, None), config=job.training, directory=job.directory, resume=True)
+    own, others = (lesson(inside, part).judge(model, job.training) for part in (inside, outside))
+    return own, others
+
+
+def _classroom(job: ShadowJob) -> tuple[Network, Callable[..., Any], Any, Any]:
+    """The one place that knows tasks: a fresh model, its kind of lesson, documents in and out."""
+    seed, source = job.training.seed, job.source_vocabulary
+    if isinstance(job.model, Seq2SeqConfig):
+        if source is None:
+            raise ValueError(f"source_vocabulary must be given for a {job.task}, got None")
+        own, others = (encode_pairs(part, source, job.vocabulary) for part in job.parts())
+        pairs = new_seq2seq(source, job.vocabulary, job.model, seed=seed)
+        return pairs, PairLesson, own, others
+    inside, outside = (encode(part, job.vocabulary) for part in job.parts())
+    return new_model(job.vocabulary, job.model, seed=seed), TextLesson, inside, outside
+
+
+def _record(job: ShadowJob, inside: Evaluation, outside: Evaluation) -> None:
+    record = {
+        "shadow": job.identity,
+        "inside": asdict(inside),
+        "outside": asdict(outside),
+        "sha256": fingerprint(job.directory),
+    }
+    write_text(job.directory / RECORD, json.dumps(record, indent=2) + "\n")
+
+
+def _unpack(directory: Path, files: Mapping[str, bytes]) -> None:
+    """Write the record after all that it speaks of."""
+    model = [name for name in files if name.startswith(f"{checkpoint.MODEL}/")]
+    outer = [name for name in files if name not in model]
+    strange = [name for name in outer if Path(name).name != name]
+    strange += [name for name in model if ".." in Path(name).parts]
+    if strange or RECORD not in outer or not model:
+        raise TrainingError(
+            f"The files that came back are not those of a shadow: {strange or sorted(files)}",
+            remedy="Train it again, on nodes that have the same version of Vestige.",
+        )
+    # The identity comes first, as the loop has it, and the record last.
+    for name in sorted(outer, key=lambda name: (name == RECORD, name != checkpoint.IDENTITY)):
+        if name == RECORD:
+            with folders.replacing(directory / checkpoint.MODEL) as fresh:
+                for inner in model:
+                    path = fresh / Path(inner).relative_to(checkpoint.MODEL)
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    path.write_bytes(files[inner])
+        with replacing(directory / name) as whole:
+            whole.write(files[name])
+
+
+def _there(job: ShadowJob, shadow: Shadow | None) -> Shadow:
+    if shadow is None:
+        raise _changed(job, f"{RECORD} vanished while it was written")
+    return shadow
+
+
+def _changed(job: ShadowJob, what: str) -> TrainingError:
+    return TrainingError(
+        f"{job.directory} does not hold the shadow model that was trained there: {what}",
+        remedy="Remove that folder to have the shadow trained again.",
+    )
+
+
+@contextmanager
+def _alone(job: ShadowJob) -> Iterator[None]:
+    with locked(job.folder / f".{job.digest}.lock"):
+        yield
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -1,0 +1,126 @@
+"""Maps over processes and over a Ray cluster: order, errors, and workers that die."""
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from vestige import parallel
+from vestige.errors import ClusterError, DataError
+from vestige.parallel import map_cluster, map_processes
+
+
+def refuse(item):
+    raise DataError(f"item {item} cannot be used", remedy="Give another one.")
+
+
+def test_processes_are_one_or_more():
+    with pytest.raises(ValueError, match="processes must be at least 1"):
+        list(map_processes(abs, [1], processes=0))
+
+
+def test_an_error_of_ours_comes_back_from_another_process_with_its_remedy():
+    with pytest.raises(DataError, match=r"item 7 cannot be used\. Give another one\."):
+        list(map_processes(refuse, [7], processes=1))
+
+
+def test_a_cluster_that_is_not_there_is_told_at_once():
+    pytest.importorskip("ray", reason="needs Ray: pip install vestige[cluster]")
+    began = time.perf_counter()
+    with pytest.raises(ClusterError, match=r"no Ray cluster answers at '127\.0\.0\.1:9'"):
+        list(map_cluster(abs, [1], address="127.0.0.1:9"))
+    assert time.perf_counter() - began < 2 * parallel.PATIENCE
+
+
+def test_without_ray_the_remedy_is_an_installation(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(ClusterError, match=r"pip install \"vestige\[cluster\]\""):
+        list(map_cluster(abs, [1], address="auto"))
+
+
+def test_retries_are_none_or_more():
+    with pytest.raises(ValueError, match="retries must be at least 0"):
+        list(map_cluster(abs, [1], address="auto", retries=-1))
+
+
+@pytest.fixture(scope="module")
+def address():
+    """One node with two cores, its workers not yet started."""
+    pytest.importorskip("ray", reason="needs Ray: pip install vestige[cluster]")
+    settings = pytest.MonkeyPatch()
+    settings.setenv("RAY_USAGE_STATS_ENABLED", "0")
+    settings.setenv("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    settings.setenv("RAY_worker_niceness", "0")
+    import ray
+    from ray.cluster_utils import Cluster
+
+    node = {"num_cpus": 2, "include_dashboard": False, "object_store_memory": 100 * 2**20}
+    cluster = Cluster(initialize_head=True, head_node_args=node)
+    ray.init(address=cluster.address, log_to_driver=False, logging_level="error")
+    yield cluster.address
+    ray.shutdown()
+    cluster.shutdown()
+    settings.undo()
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # whatever Ray says of itself
+def test_a_cluster_gives_results_in_order_and_receives_them_as_they_arrive(address, tmp_path):
+    def sleepy(item):  # sent by value: a node cannot import this file
+        time.sleep(item)
+        return item, os.environ["OMP_NUM_THREADS"]
+
+    received, told = [], []
+
+    def receive(item, result):
+        received.append(item)
+        return (item, *result)
+
+    found = list(
+        map_cluster(
+            sleepy,
+            [1.5, 0.1, 0.2],
+            address=address,
+            receive=receive,
+            progress=lambda *counts: told.append(counts),
+        )
+    )
+    assert found == [(1.5, 1.5, "1"), (0.1, 0.1, "1"), (0.2, 0.2, "1")]
+    assert sorted(received) == [0.1, 0.2, 1.5]
+    assert told == [(1, 3), (2, 3), (3, 3)]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_an_error_of_the_function_comes_back_from_a_cluster_and_is_not_tried_again(
+    address, tmp_path
+):
+    def refuse(path):
+        with Path(path).open("a") as file:
+            file.write("asked ")
+        raise DataError("it cannot be used", remedy="Give another one.")
+
+    with pytest.raises(DataError, match=r"it cannot be used\. Give another one\."):
+        list(map_cluster(refuse, [str(tmp_path / "log")], address=address))
+    assert (tmp_path / "log").read_text() == "asked "
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_a_call_whose_worker_dies_is_made_again_as_often_as_was_said(address, tmp_path):
+    def dies_until(item):
+        path, last = item
+        with Path(path).open("a") as file:
+            file.write("x")
+        if Path(path).stat().st_size < last:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return Path(path).stat().st_size
+
+    first, second = str(tmp_path / "first"), str(tmp_path / "second")
+    assert list(map_cluster(dies_until, [(first, 2)], address=address, retries=1)) == [2]
+    with pytest.raises(ClusterError, match="lost with its worker, 2 times"):
+        list(map_cluster(dies_until, [(second, 9)], address=address, retries=1))
+    assert Path(second).read_text() == "xx"
