@@ -9,6 +9,7 @@ import torch
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
 from vestige.data.vocabulary import WordVocabulary
+from vestige.models.gru import GRUConfig, GRULanguageModel
 from vestige.models.lstm import LSTMConfig, LSTMLanguageModel
 from vestige.models.protocols import LanguageModel
 from vestige.models.table import TableModel
@@ -111,12 +112,16 @@ def make(words: WordVocabulary, folders: dict[str, Path]) -> dict[str, Make]:
         embedding_size=8, hidden_size=12, dropout_in=0.5, dropout_out=0.5, initial_range=0.5
     )
     tied = LSTMConfig(layers=1, embedding_size=8, hidden_size=8, tied=True, initial_range=0.5)
+    gru = GRUConfig(
+        embedding_size=8, hidden_size=12, dropout_in=0.5, dropout_out=0.5, initial_range=0.5
+    )
     blocks = TransformerConfig(
         layers=2, heads=2, hidden_size=8, feed_forward=16, max_length=12, dropout=0.5
     )
     return {
         "lstm": seeded(lambda: LSTMLanguageModel(words, lstm)),
         "tied lstm": seeded(lambda: LSTMLanguageModel(words, tied)),
+        "gru": seeded(lambda: GRULanguageModel(words, gru)),
         "transformer": seeded(lambda: CausalTransformer(words, blocks)),
         "table": seeded(table),
         "gpt2": seeded(pretrained("gpt2")),

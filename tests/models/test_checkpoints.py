@@ -20,7 +20,7 @@ from vestige.models.folders import replacing, sha256
 from vestige.models.lstm import LSTMConfig, LSTMLanguageModel
 from vestige.models.table import TableModel
 
-OURS = ["lstm", "tied lstm", "transformer", "table"]
+OURS = ["lstm", "tied lstm", "gru", "transformer", "table"]
 ALL = [*OURS, "gpt2", "llama", "gpt2 adapter", "llama adapter"]
 
 

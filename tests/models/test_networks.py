@@ -9,6 +9,7 @@ from torch import nn
 from torch.nn import functional
 
 from vestige.data.vocabulary import WordVocabulary
+from vestige.models.gru import GRUConfig, GRULanguageModel
 from vestige.models.lstm import LSTMConfig, LSTMLanguageModel
 from vestige.models.transformer import TransformerConfig
 
@@ -25,8 +26,11 @@ def test_the_tied_lstm_has_one_matrix_for_words(words: WordVocabulary) -> None:
     assert model.head.weight is model.embedding.weight
 
 
-def test_a_text_read_in_windows_equals_the_text_read_at_once(make: dict[str, Any]) -> None:
-    model = make["lstm"]()
+@pytest.mark.parametrize("name", ["lstm", "gru"])
+def test_a_text_read_in_windows_equals_the_text_read_at_once(
+    make: dict[str, Any], name: str
+) -> None:
+    model = make[name]()
     tokens = torch.randint(0, 20, (3, 9), generator=torch.Generator().manual_seed(0))
     expected, _ = model(tokens)
     first, state = model(tokens[:, :4])
@@ -58,6 +62,33 @@ def test_the_lstm_equals_its_equations(make: dict[str, Any]) -> None:
             c = torch.cat([c[:layer], cell[None], c[layer + 1 :]])
         logits = functional.linear(below, model.head.weight, model.head.bias)
         torch.testing.assert_close(logits, expected[0, position], rtol=1e-4, atol=1e-5)
+
+
+def test_the_gru_equals_its_equations(make: dict[str, Any]) -> None:
+    model = make["gru"]()
+    tokens = torch.tensor([5, 9, 3])
+    expected, _ = model(tokens[None])
+    weights = dict(model.gru.named_parameters())
+    h = torch.zeros(2, 12)
+    for position, token in enumerate(tokens):
+        below = model.embedding.weight[token]
+        for layer in range(2):
+            given = weights[f"weight_ih_l{layer}"] @ below + weights[f"bias_ih_l{layer}"]
+            held = weights[f"weight_hh_l{layer}"] @ h[layer] + weights[f"bias_hh_l{layer}"]
+            (r, z, n), (own_r, own_z, own_n) = given.chunk(3), held.chunk(3)
+            keep = (z + own_z).sigmoid()
+            new = (n + (r + own_r).sigmoid() * own_n).tanh()
+            below = (1 - keep) * new + keep * h[layer]
+            h = torch.cat([h[:layer], below[None], h[layer + 1 :]])
+        logits = functional.linear(below, model.head.weight, model.head.bias)
+        torch.testing.assert_close(logits, expected[0, position], rtol=1e-4, atol=1e-5)
+
+
+def test_a_gru_has_the_shape_of_an_lstm_and_three_gates(words: WordVocabulary) -> None:
+    model = GRULanguageModel(words, GRUConfig(layers=2, embedding_size=4, hidden_size=6))
+    assert [type(child) for child in model.children()] == [nn.Embedding, nn.GRU, nn.Linear]
+    assert model.gru.weight_hh_l1.shape == (18, 6)
+    assert all(parameter.abs().max() <= 0.1 for parameter in model.parameters())
 
 
 def test_a_later_token_does_not_change_an_earlier_answer(make: dict[str, Any]) -> None:

@@ -11,6 +11,7 @@ from vestige.models.protocols import LanguageModel, NextToken, choose_device
 NAMES = [
     "lstm",
     "tied lstm",
+    "gru",
     "transformer",
     "table",
     "gpt2",
@@ -117,7 +118,7 @@ def test_nothing_can_be_asked_before_the_first_token(model: LanguageModel) -> No
 
 
 def test_only_training_mode_drops_out(make: dict[str, Any], tokens: Tensor) -> None:
-    for name in ("lstm", "transformer", "gpt2"):
+    for name in ("lstm", "gru", "transformer", "gpt2"):
         model = make[name]()
         assert torch.equal(whole(model, tokens), whole(model, tokens))
         model.train()

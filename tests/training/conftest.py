@@ -1,6 +1,9 @@
 """A tiny text and the tiny models that learn it, on one thread."""
 
+import importlib.util
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -8,6 +11,7 @@ import torch
 
 from vestige.data.encoded import EncodedCorpus
 from vestige.data.vocabulary import WordVocabulary
+from vestige.models.gru import GRUConfig
 from vestige.models.lstm import LSTMConfig
 from vestige.models.protocols import LanguageModel
 from vestige.models.transformer import TransformerConfig
@@ -19,6 +23,7 @@ SHAPES = {
     "tied lstm": LSTMConfig(
         layers=1, embedding_size=6, hidden_size=6, dropout_in=0.2, dropout_out=0.2, tied=True
     ),
+    "gru": GRUConfig(layers=2, embedding_size=6, hidden_size=6, dropout_in=0.2, dropout_out=0.2),
     "transformer": TransformerConfig(
         layers=1, heads=2, hidden_size=8, feed_forward=16, max_length=16, dropout=0.2
     ),
@@ -58,3 +63,15 @@ def make_text() -> MakeText:
         return EncodedCorpus(ids, np.array([0, tokens]))
 
     return make
+
+
+@pytest.fixture(scope="session")
+def numbers() -> ModuleType:
+    """The small pairs of `numbers_in_two_languages.py`."""
+    path = Path(__file__).with_name("numbers_in_two_languages.py")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

@@ -78,10 +78,12 @@ def written(directory: Path) -> dict[Path, int]:
     return {path: path.stat().st_mtime_ns for path in directory.rglob("*")}
 
 
-@pytest.mark.parametrize("optimizer", ["adam", "sgd"])
-@pytest.mark.parametrize("architecture", ["lstm", "tied lstm", "transformer"])
-def test_interrupted_at_any_step_it_ends_in_the_same_bits(run, tmp_path, architecture, optimizer):
-    settings = {"architecture": architecture, "optimizer": optimizer}
+@pytest.mark.parametrize(("optimizer", "momentum"), [("adam", 0.0), ("sgd", 0.0), ("sgd", 0.9)])
+@pytest.mark.parametrize("architecture", ["lstm", "tied lstm", "gru", "transformer"])
+def test_interrupted_at_any_step_it_ends_in_the_same_bits(
+    run, tmp_path, architecture, optimizer, momentum
+):
+    settings = {"architecture": architecture, "optimizer": optimizer, "momentum": momentum}
     model, history = run(tmp_path / "whole", **settings)
     steps = history.epochs[-1].step
     for step in range(steps):

@@ -47,6 +47,8 @@ def test_a_warm_up_climbs_in_equal_steps_to_the_full_rate():
         ("decay", 0.0),
         ("max_grad_norm", -1.0),
         ("optimizer", "lion"),
+        ("momentum", 1.0),
+        ("momentum", -0.1),
         ("schedule", "linear"),
         ("precision", "float16"),
     ],
@@ -54,3 +56,9 @@ def test_a_warm_up_climbs_in_equal_steps_to_the_full_rate():
 def test_a_value_out_of_range_is_named(name, value):
     with pytest.raises(ValueError, match=name):
         TrainingConfig(**{"seed": 0, name: value})
+
+
+def test_momentum_belongs_to_sgd():
+    assert TrainingConfig(seed=0, optimizer="sgd", momentum=0.9).momentum == 0.9
+    with pytest.raises(ValueError, match='momentum must come with optimizer="sgd"'):
+        TrainingConfig(seed=0, momentum=0.9)

@@ -3,6 +3,7 @@
 import json
 import math
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -24,14 +25,15 @@ def weights(model) -> torch.Tensor:
     return torch.cat([p.detach().flatten() for p in model.parameters()])
 
 
-@pytest.mark.parametrize("optimizer", ["adam", "sgd"])
-def test_it_is_the_plain_loop_bit_for_bit(make_model, make_text, optimizer):
-    text, config = make_text(121), replace(CONFIG, optimizer=optimizer, max_grad_norm=0.1)
+@pytest.mark.parametrize(("optimizer", "momentum"), [("adam", 0), ("sgd", 0), ("sgd", 0.9)])
+def test_it_is_the_plain_loop_bit_for_bit(make_model, make_text, optimizer, momentum):
+    text = make_text(121)
+    config = replace(CONFIG, optimizer=optimizer, momentum=momentum, max_grad_norm=0.1)
     ours, plain = make_model(), make_model().train()
 
     train(ours, text, config=config)
 
-    kind = {"adam": torch.optim.Adam, "sgd": torch.optim.SGD}[optimizer]
+    kind = {"adam": torch.optim.Adam, "sgd": partial(torch.optim.SGD, momentum=momentum)}[optimizer]
     mover = kind(plain.parameters(), lr=0.01, fused=True)
     rows = torch.from_numpy(text.tokens[:120].astype(np.int64)).view(4, 30)
     following = torch.from_numpy(text.tokens[1:121].astype(np.int64)).view(4, 30)
@@ -49,7 +51,7 @@ def test_it_is_the_plain_loop_bit_for_bit(make_model, make_text, optimizer):
     assert weights(ours).equal(weights(plain))
 
 
-@pytest.mark.parametrize("architecture", ["lstm", "tied lstm", "transformer"])
+@pytest.mark.parametrize("architecture", ["lstm", "tied lstm", "gru", "transformer"])
 def test_a_model_learns_what_follows_what(make_model, make_text, architecture):
     model = make_model(architecture)
     before = evaluate(model, make_text(400, seed=1), sequence_length=5).perplexity

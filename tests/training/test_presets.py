@@ -3,7 +3,8 @@
 import pytest
 
 from vestige.data.vocabulary import WordVocabulary
-from vestige.training.presets import PRESETS, new_model, preset
+from vestige.models.gru import GRUConfig, GRULanguageModel
+from vestige.training.presets import PAIR_PRESETS, PRESETS, new_model, pair_preset, preset
 
 
 @pytest.mark.parametrize(
@@ -42,6 +43,7 @@ def test_an_unknown_preset_is_answered_with_the_known_ones():
         "reddit-transformer",
         "wikitext-lstm",
         "demo",
+        "next-word",
     }
 
 
@@ -49,3 +51,29 @@ def test_a_seed_decides_the_fresh_weights(make_model):
     first, same, other = (make_model(seed=s).head.weight for s in (0, 0, 1))
     assert first.equal(same)
     assert not first.equal(other)
+
+
+def test_the_audit_tasks_have_the_papers_sizes_and_trainings():
+    found = {"next-word": preset("next-word"), **PAIR_PRESETS}
+    for name, made in found.items():
+        assert made.vocabulary_size == 5_000
+        assert (made.model.embedding_size, made.model.hidden_size) == (128, 128)
+        assert made.model.dropout_out == 0.5
+        training = made.training
+        assert (training.optimizer, training.learning_rate, training.epochs) == ("adam", 1e-3, 30)
+        assert training.batch_size == (35 if name == "next-word" else 20)
+        assert training.batching == "documents"
+    assert found["next-word"].model.layers == 1
+    assert found["translation"].model.attention
+    assert not found["dialogue"].model.attention
+
+
+def test_an_unknown_task_of_pairs_is_answered_with_the_known_ones():
+    with pytest.raises(ValueError, match=r"task must be one of.*dialogue.*got 'next-word'"):
+        pair_preset("next-word")
+
+
+def test_a_gru_is_made_as_an_lstm_is(make_model):
+    model = make_model("gru")
+    assert isinstance(model, GRULanguageModel)
+    assert isinstance(model.config, GRUConfig)

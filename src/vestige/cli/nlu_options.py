@@ -1,21 +1,11 @@
-"""The options of `vestige train --task nlu`, and to which task each option belongs."""
+"""The options of `vestige train --task nlu`."""
 
 from typing import Annotated
 
 import typer
 
-from vestige.cli.tasks import Task
-
 PANEL = "With --task nlu"
 
-TrainedTask = Annotated[
-    Task,
-    typer.Option(
-        "--task",
-        help="`text` predicts the next word of running text; `nlu` reads intents and slots from "
-        "labelled utterances.",
-    ),
-]
 Vectors = Annotated[
     str | None,
     typer.Option(
@@ -30,15 +20,6 @@ VectorsFrozen = Annotated[
     bool,
     typer.Option(
         "--vectors-frozen", help="The vectors are not trained further.", rich_help_panel=PANEL
-    ),
-]
-EmbeddingSize = Annotated[
-    int | None,
-    typer.Option(
-        "--embedding-size",
-        min=1,
-        help="Numbers in a word's vector, where --vectors does not decide it. Default: 50.",
-        rich_help_panel=PANEL,
     ),
 ]
 Dropout = Annotated[
@@ -81,16 +62,3 @@ Lowercase = Annotated[
     bool,
     typer.Option("--lowercase", help="Read all words in lower case.", rich_help_panel=PANEL),
 ]
-
-_TEXT = (
-    *("preset", "architecture", "tokenizer", "vocabulary", "vocab_size", "lora_rank"),
-    *("lora_alpha", "sequence_length", "batching", "stop_at_perplexity", "evaluate_every"),
-    *("defence", "epsilon", "delta", "noise_multiplier", "clip", "unit", "accountant"),
-    *("physical_batch_size", "weight", "pairing", "goldfish_k", "text", "user"),
-)
-_NLU = (
-    *("vectors", "vectors_frozen", "embedding_size", "dropout", "early_stopping", "patience"),
-    *("char_embeddings", "lowercase", "tokens_column", "tags_column", "intent_column"),
-)
-HOMES = {**dict.fromkeys(_TEXT, Task.text), **dict.fromkeys(_NLU, Task.nlu)}
-"""Parameters that only one task has."""

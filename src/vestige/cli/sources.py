@@ -28,6 +28,7 @@ def read_source(
     format: str = "auto",
     text: str = "text",
     user: str | None = None,
+    source_column: str | None = None,
     limit: int | None = None,
 ) -> "Corpus":
     """The corpus that DATA names; see `vestige.data.loaders.read_corpus`.
@@ -48,4 +49,11 @@ def read_source(
         )
     if format == "auto" and (folder / MANIFEST).is_file() and (folder / CORPUS).is_file():
         source = str(folder / CORPUS)
-    return read_corpus(source, format=format, text_column=text, user_column=user, limit=limit)
+    return read_corpus(
+        source,
+        format=format,
+        text_column=text,
+        user_column=user,
+        source_column=source_column,
+        limit=limit,
+    )

@@ -1,9 +1,8 @@
 """`vestige train`: a language model from text, or a model that has read more of it."""
 
-import math
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,10 +15,11 @@ from vestige.cli.defence_plan import (
     show_epsilon,
 )
 from vestige.cli.sources import planting, read_source
-from vestige.cli.tasks import Task, refuse_others
+from vestige.cli.tasks import TrainedTask, refuse_others
 from vestige.cli.terminal import progress, say, show_json
+from vestige.cli.trained import say_kept
 from vestige.cli.training_directory import DATA, RUN, check_out, claimed
-from vestige.cli.training_plan import Wanted, prepare
+from vestige.cli.training_plan import Wanted, prepare, stop_at
 from vestige.cli.utterance_plan import WantedNlu
 from vestige.cli.utterance_sources import Sources
 
@@ -39,13 +39,14 @@ def command(
     context: typer.Context,
     data: Annotated[str, typer.Argument(help="A file, folder or hub data set.", metavar="DATA")],
     out: training_options.Out,
-    task: nlu_options.TrainedTask = Task.text,
+    task: training_options.Task = TrainedTask.text,
     start: training_options.Start = None,
     resume: training_options.Resume = False,
     preset: training_options.Preset = None,
     architecture: training_options.NetworkKind = None,
     layers: training_options.Layers = None,
     hidden_size: training_options.HiddenSize = None,
+    embedding_size: training_options.EmbeddingSize = None,
     tokenizer: training_options.WordsOrPieces = None,
     vocabulary: training_options.Vocabulary = None,
     vocab_size: training_options.VocabSize = None,
@@ -56,6 +57,7 @@ def command(
     sequence_length: training_options.SequenceLength = None,
     learning_rate: training_options.LearningRate = None,
     optimizer: training_options.Optimizer = None,
+    momentum: training_options.Momentum = None,
     precision: training_options.Precision = None,
     checkpoint_every: training_options.CheckpointEvery = None,
     batching: defence_options.Batching = None,
@@ -69,12 +71,14 @@ def command(
     unit: defence_options.Unit = None,
     accountant: defence_options.Accountant = None,
     physical_batch_size: defence_options.PhysicalBatchSize = None,
+    local_epochs: defence_options.LocalEpochs = None,
+    local_batch_size: defence_options.LocalBatchSize = None,
+    local_learning_rate: defence_options.LocalLearningRate = None,
     weight: defence_options.Weight = None,
     pairing: defence_options.Pairing = None,
     goldfish_k: defence_options.GoldfishK = None,
     vectors: nlu_options.Vectors = None,
     vectors_frozen: nlu_options.VectorsFrozen = False,
-    embedding_size: nlu_options.EmbeddingSize = None,
     dropout: nlu_options.Dropout = False,
     early_stopping: nlu_options.EarlyStopping = False,
     patience: nlu_options.Patience = None,
@@ -88,13 +92,14 @@ def command(
     format: options.DataFormat = "auto",
     text: options.TextColumn = "text",
     user: options.UserColumn = None,
+    source: training_options.SourceColumn = None,
     tokens_column: options.TokensColumn = "tokens",
     tags_column: options.TagsColumn = "tags",
     intent_column: options.IntentColumn = "intent",
     limit: options.Limit = None,
 ) -> None:
-    """Train a model on DATA, or continue one with `--from`: a language model, or with
-    `--task nlu` one that reads intents and slots.
+    """Train a model on DATA, or continue one with `--from`: a language model, one that translates
+    or answers, or one that reads intents and slots.
 
     The best epoch's model ends up in `DIR/model`, and every verb takes DIR for it. A checkpoint
     is written every few hundred steps: after a crash or a kill, the same command with
@@ -102,9 +107,17 @@ def command(
 
     To compare two trainings from scratch, give the second `--vocabulary` of the first.
 
-    With `--defence dp-sgd` the guarantee covers the weights of every step. It does not cover a
-    vocabulary learnt from DATA (give `--vocabulary` of a model that never saw it), the text held
-    out, or the choice of an epoch by it. A seed that others know lets them subtract the noise.
+    With `--defence dp-sgd` or `dp-fedavg` the guarantee covers the weights of every step. It does
+    not cover a vocabulary learnt from DATA (give `--vocabulary` of a model that never saw it), the
+    text held out, or the choice of an epoch by it. A seed that others know lets them subtract the
+    noise.
+
+    With `--task next-word`, `translation` or `dialogue` the model is the one whose users an audit
+    finds again: one layer of 128, half of which training drops, 5,000 words, 30 epochs. The first
+    reads each text by itself. The others predict each text from its source: the `--source` column
+    of a table, SATED, Cornell's films or any two files of lines that belong together. Give
+    `--vocabulary` of a model that never saw DATA: words that are known because DATA has them give
+    it away.
 
     With `--task nlu`, DATA holds utterances with a tag for each word and an intent each: a JSONL,
     CSV or Parquet file, Snips or ATIS as folders of `seq.in`, `seq.out` and `label`, the original
@@ -126,7 +139,13 @@ def command(
 
         vestige train mail.jsonl --defence dp-sgd --epsilon 8 --batch-size 256 --out private
 
+        vestige train mail.jsonl --user sender --defence dp-fedavg --epsilon 8 --out users
+
         vestige train mail.jsonl --user sender --defence adversarial --out hidden
+
+        vestige train comments.jsonl --task next-word --user author --vocabulary other --out target
+
+        vestige train letters.jsonl --task translation --source french --text english --out target
 
         vestige train snips --task nlu --vectors glove-6b-50d --epochs 20 --out plain
 
@@ -134,16 +153,17 @@ def command(
 
         vestige train said.jsonl --task nlu --from bert-folder --out tuned
     """
-    refuse_others(context, task, nlu_options.HOMES)
+    refuse_others(context, task, training_options.HOMES)
     training = {
         "epochs": epochs,
         "batch_size": batch_size,
         "learning_rate": learning_rate,
         "optimizer": optimizer,
+        "momentum": momentum,
         "precision": precision,
         "checkpoint_every": checkpoint_every,
     }
-    if task is Task.nlu:
+    if task is TrainedTask.nlu:
         from vestige.cli import train_nlu
 
         train_nlu.run(
@@ -180,6 +200,39 @@ def command(
         )
         return
     hold_out = HOLD_OUT if hold_out is None else hold_out
+    stop = stop_at(stop_at_perplexity, validated=validation is not None or hold_out > 0)
+    training |= {"sequence_length": sequence_length, "evaluate_every": evaluate_every}
+    if task in (TrainedTask.translation, TrainedTask.dialogue):
+        from vestige.cli import pair_plan, train_pairs
+
+        train_pairs.run(
+            context,
+            train_pairs.PairSources(
+                data=data,
+                format=format,
+                columns=(text, user, source),
+                limit=limit,
+                validation=validation,
+                hold_out=hold_out,
+            ),
+            pair_plan.WantedPairs(
+                task=task.value,
+                start=start,
+                architecture=architecture,
+                tokenizer=tokenizer,
+                vocabulary=vocabulary,
+                vocab_size=vocab_size,
+                seed=seed,
+                device=device,
+                shape={"embedding_size": embedding_size, "hidden_size": hidden_size},
+                training=training,
+            ),
+            out,
+            stop=stop,
+            resume=resume,
+            as_json=json,
+        )
+        return
     asked = AskedDefence(
         name=defence,
         epsilon=epsilon,
@@ -189,12 +242,19 @@ def command(
         unit=unit,
         accountant=accountant,
         physical_batch_size=physical_batch_size,
+        local_epochs=local_epochs,
+        local_batch_size=local_batch_size,
+        local_learning_rate=local_learning_rate,
         weight=weight,
         pairing=pairing,
         goldfish_k=goldfish_k,
     )
     asked.check()
-    stop = _stop(stop_at_perplexity, validated=validation is not None or hold_out > 0)
+    one_by_one = task is TrainedTask.next_word
+    if one_by_one and architecture == "transformer":
+        raise ValueError(
+            "--architecture must be lstm or gru with --task next-word, got transformer"
+        )
     check_out(out, resume)
     whole = corpus = read_source(data, format=format, text=text, user=user, limit=limit)
     held = None if validation is None else read_source(validation, text=text)
@@ -205,7 +265,7 @@ def command(
         corpus, held = whole.split(hold_out, seed=seed, keep=places)
     wanted = Wanted(
         start=start,
-        preset=preset,
+        preset="next-word" if one_by_one and start is None else preset,
         architecture=architecture,
         tokenizer=tokenizer,
         vocabulary=vocabulary,
@@ -214,12 +274,12 @@ def command(
         lora_alpha=lora_alpha,
         seed=seed,
         device=device,
-        shape={"layers": layers, "hidden_size": hidden_size},
-        training={
-            **training,
-            "sequence_length": sequence_length,
-            "evaluate_every": evaluate_every,
+        shape={
+            "layers": layers,
+            "hidden_size": hidden_size,
+            "embedding_size": (embedding_size or hidden_size) if one_by_one else None,
         },
+        training={**training, "batching": _batching(defence) if one_by_one else None},
         keep=tuple(canary.phrase for canary in planted.canaries) if planted else (),
     )
     model, config = prepare(wanted, whole)
@@ -230,7 +290,8 @@ def command(
     if json:
         show_json(summary)
     else:
-        _report(summary, out, len(model.vocabulary), stop)
+        say_kept(summary, len(model.vocabulary), stop)
+        typer.echo(out / "model")
 
 
 def _run(
@@ -249,18 +310,9 @@ def _run(
     return provenance.record(context, asdict(config), seed=config.seed, models=models, data=data)
 
 
-def _stop(perplexity: float | None, *, validated: bool) -> "StopAtPerplexity | None":
-    from vestige.training.history import StopAtPerplexity
-
-    if perplexity is None:
-        return None
-    if not 1 < perplexity < math.inf:
-        raise ValueError(f"--stop-at-perplexity must be above 1 and finite, got {perplexity}")
-    if not validated:
-        raise ValueError(
-            "--stop-at-perplexity must come with text to validate on: --validation or --hold-out"
-        )
-    return StopAtPerplexity(perplexity)
+def _batching(defence: str) -> str:
+    """Users' texts one by one; a defence turns a stream into the batches that it needs."""
+    return "documents" if defence == "none" else "stream"
 
 
 def _train(
@@ -320,26 +372,3 @@ def _encode(corpus: "Corpus", model: "LanguageModel", directory: Path) -> "Encod
         return encode(
             corpus, model.vocabulary, directory, progress=lambda done: bar(done, len(corpus))
         )
-
-
-def _report(
-    summary: dict[str, Any], out: Path, tokens: int, stop: "StopAtPerplexity | None"
-) -> None:
-    judged = summary["validation_perplexity"]
-    kind = "perplexity" if judged is None else "validation perplexity"
-    value = summary["perplexity"] if judged is None else judged
-    if summary["stopped"]:
-        say(f"Stopped after {summary['steps']:,} steps, as asked by --stop-at-perplexity")
-    elif stop is not None and (judged is None or judged > stop.perplexity):
-        say(f"Perplexity {stop.perplexity:g} was not reached: give more --epochs to get there")
-    if value is None:  # infinite, or no lot drew anything
-        say(f"Epoch {summary['epoch']:.3g} kept, without a finite {kind}")
-    else:
-        shown = f"{value:.1f}" if value < 1e6 else f"{value:.3g}"
-        say(f"Epoch {summary['epoch']:.3g} kept, {kind} {shown}")
-    if value is None or value > tokens:
-        say(
-            f"That is worse than guessing among {tokens:,} tokens: take a lower --learning-rate or "
-            "more epochs or text; with dp-sgd, larger batches or a larger --epsilon"
-        )
-    typer.echo(out / "model")

@@ -1,14 +1,25 @@
-"""The options of `vestige train` about the model and its training, whatever the task."""
+"""The options of `vestige train` about model and training, and to which task each one belongs."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from vestige.cli.options import DATA_OPTIONS
+from vestige.cli.tasks import TrainedTask
 from vestige.cli.training_plan import Architecture, Tokenizer
 
 TRAINING, MODEL = "Training", "Model"
 
+Task = Annotated[
+    TrainedTask,
+    typer.Option(
+        "--task",
+        help="`text` predicts the next word of running text, `next-word` that of users' texts "
+        "one by one; `translation` and `dialogue` predict texts from their sources; `nlu` reads "
+        "intents and slots from labelled utterances.",
+    ),
+]
 Out = Annotated[
     Path,
     typer.Option("--out", help="A new directory; with --resume, the old one.", metavar="DIR"),
@@ -29,7 +40,11 @@ Preset = Annotated[
 ]
 NetworkKind = Annotated[
     Architecture | None,
-    typer.Option("--architecture", help="In place of the preset's.", rich_help_panel=MODEL),
+    typer.Option(
+        "--architecture",
+        help="In place of the preset's. Sources and targets: `lstm` or `gru`.",
+        rich_help_panel=MODEL,
+    ),
 ]
 Layers = Annotated[
     int | None, typer.Option("--layers", min=1, help="Layers.", rich_help_panel=MODEL)
@@ -37,6 +52,16 @@ Layers = Annotated[
 HiddenSize = Annotated[
     int | None,
     typer.Option("--hidden-size", min=1, help="Width of a layer.", rich_help_panel=MODEL),
+]
+EmbeddingSize = Annotated[
+    int | None,
+    typer.Option(
+        "--embedding-size",
+        min=1,
+        help="Numbers in a word's vector, where --vectors does not decide it. Default: that of "
+        "the preset, or --hidden-size; with --task nlu 50.",
+        rich_help_panel=MODEL,
+    ),
 ]
 WordsOrPieces = Annotated[
     Tokenizer | None,
@@ -51,7 +76,8 @@ Vocabulary = Annotated[
     Path | None,
     typer.Option(
         "--vocabulary",
-        help="Take this model's vocabulary: only snapshots that share one can be compared.",
+        help="Take this model's vocabulary: only snapshots that share one can be compared, and a "
+        "vocabulary learnt from DATA tells what stands in it.",
         metavar="MODEL",
         rich_help_panel=MODEL,
     ),
@@ -82,7 +108,12 @@ BatchSize = Annotated[
 ]
 SequenceLength = Annotated[
     int | None,
-    typer.Option("--sequence-length", min=1, help="Tokens per window.", rich_help_panel=TRAINING),
+    typer.Option(
+        "--sequence-length",
+        min=1,
+        help="Tokens per window; of sources and targets, how many are read at most.",
+        rich_help_panel=TRAINING,
+    ),
 ]
 LearningRate = Annotated[
     float | None,
@@ -91,6 +122,14 @@ LearningRate = Annotated[
 Optimizer = Annotated[
     str | None,
     typer.Option("--optimizer", help="`adam` or `sgd`.", rich_help_panel=TRAINING),
+]
+Momentum = Annotated[
+    float | None,
+    typer.Option(
+        "--momentum",
+        help="With `sgd`: the share of the step before that each step keeps. Default: 0.",
+        rich_help_panel=TRAINING,
+    ),
 ]
 Precision = Annotated[
     str | None,
@@ -112,3 +151,44 @@ HoldOut = Annotated[
         "utterances.",
     ),
 ]
+SourceColumn = Annotated[
+    str | None,
+    typer.Option(
+        "--source",
+        help="The column or field with what the text answers or translates.",
+        rich_help_panel=DATA_OPTIONS,
+    ),
+]
+
+_RUNNING = (TrainedTask.text, TrainedTask.next_word)
+_PAIRS = (TrainedTask.translation, TrainedTask.dialogue)
+HOMES: dict[str, tuple[TrainedTask, ...]] = {
+    "preset": (TrainedTask.text,),
+    "layers": (*_RUNNING, TrainedTask.nlu),
+    "embedding_size": (TrainedTask.next_word, *_PAIRS, TrainedTask.nlu),
+    "source": _PAIRS,
+    **dict.fromkeys(
+        (
+            *("architecture", "tokenizer", "vocabulary", "vocab_size", "sequence_length"),
+            *("stop_at_perplexity", "evaluate_every", "text", "user"),
+        ),
+        (*_RUNNING, *_PAIRS),
+    ),
+    **dict.fromkeys(
+        (
+            *("lora_rank", "lora_alpha", "batching", "defence", "epsilon", "delta"),
+            *("noise_multiplier", "clip", "unit", "accountant", "physical_batch_size"),
+            *("local_epochs", "local_batch_size", "local_learning_rate"),
+            *("weight", "pairing", "goldfish_k"),
+        ),
+        _RUNNING,
+    ),
+    **dict.fromkeys(
+        (
+            *("vectors", "vectors_frozen", "dropout", "early_stopping", "patience"),
+            *("char_embeddings", "lowercase", "tokens_column", "tags_column", "intent_column"),
+        ),
+        (TrainedTask.nlu,),
+    ),
+}
+"""Parameters that not every task has."""

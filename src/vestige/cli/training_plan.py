@@ -1,6 +1,7 @@
 """Which model `vestige train` begins with, and how it is trained: options in, both out."""
 
-from dataclasses import dataclass, field, replace
+import math
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -9,10 +10,11 @@ if TYPE_CHECKING:
     from vestige.data.vocabulary import Vocabulary
     from vestige.models.protocols import LanguageModel
     from vestige.training.config import TrainingConfig
+    from vestige.training.history import StopAtPerplexity
     from vestige.training.presets import Preset
 
 Tokenizer = Literal["words", "whitespace", "bpe"]
-Architecture = Literal["lstm", "transformer"]
+Architecture = Literal["lstm", "gru", "transformer"]
 BPE_SIZE = 4096
 
 
@@ -72,6 +74,7 @@ def _check(wanted: Wanted) -> None:
         "--architecture": wanted.architecture,
         "--layers": wanted.shape.get("layers"),
         "--hidden-size": wanted.shape.get("hidden_size"),
+        "--embedding-size": wanted.shape.get("embedding_size"),
         "--tokenizer": wanted.tokenizer,
         "--vocabulary": wanted.vocabulary,
         "--vocab-size": wanted.vocab_size,
@@ -88,17 +91,25 @@ def _check(wanted: Wanted) -> None:
 
 def _plan(wanted: Wanted) -> "Preset":
     """The preset with the network's settings that were asked for."""
+    from vestige.models.gru import GRUConfig
     from vestige.models.lstm import LSTMConfig
+    from vestige.models.recurrent_network import RecurrentConfig
     from vestige.models.transformer import TransformerConfig
     from vestige.training.presets import preset
 
     suits = "reddit-transformer" if wanted.architecture == "transformer" else "ptb-lstm"
     plan = preset(wanted.preset or suits)
-    config: LSTMConfig | TransformerConfig = plan.model
-    if wanted.architecture == "lstm" and not isinstance(config, LSTMConfig):
-        config = LSTMConfig()
-    elif wanted.architecture == "transformer" and not isinstance(config, TransformerConfig):
-        config = TransformerConfig()
+    kinds: dict[str | None, Any] = {
+        None: type(plan.model),
+        "lstm": LSTMConfig,
+        "gru": GRUConfig,
+        "transformer": TransformerConfig,
+    }
+    config, kind = plan.model, kinds[wanted.architecture]
+    if issubclass(kind, RecurrentConfig) and isinstance(config, RecurrentConfig):
+        config = kind(**asdict(config))
+    elif not isinstance(config, kind):
+        config = kind()
     return replace(plan, model=replace(config, **_given(wanted.shape)))
 
 
@@ -110,7 +121,13 @@ def _fresh(wanted: Wanted, plan: "Preset", corpus: "Corpus") -> "LanguageModel":
     if wanted.vocabulary is not None:
         vocabulary = borrow(wanted.vocabulary)
     else:
-        vocabulary = _learn(wanted, plan.vocabulary_size, corpus)
+        vocabulary = learn_vocabulary(
+            corpus,
+            wanted.tokenizer,
+            size=wanted.vocab_size,
+            usual=plan.vocabulary_size,
+            keep=wanted.keep,
+        )
     return new_model(vocabulary, plan.model, seed=wanted.seed).to(where)
 
 
@@ -122,16 +139,31 @@ def borrow(model: Path) -> "Vocabulary":
     return load_vocabulary(model_folder(model))
 
 
-def _learn(wanted: Wanted, usual: int | None, corpus: "Corpus") -> "Vocabulary":
-    if wanted.tokenizer == "bpe":
+def learn_vocabulary(
+    corpus: "Corpus",
+    tokenizer: Tokenizer | None,
+    *,
+    size: int | None,
+    usual: int | None,
+    keep: tuple[str, ...] = (),
+) -> "Vocabulary":
+    """A vocabulary of a corpus, by what `--tokenizer` says.
+
+    Args:
+        corpus: read once.
+        tokenizer: None splits at blanks.
+        size: tokens at most; None: as many words as usual, or BPE_SIZE pieces.
+        usual: words that the preset keeps; None: all.
+        keep: texts whose words it must have.
+    """
+    if tokenizer == "bpe":
         from vestige.data.subwords import SubwordVocabulary
 
-        return SubwordVocabulary.train_bpe(corpus, size=wanted.vocab_size or BPE_SIZE)
+        return SubwordVocabulary.train_bpe(corpus, size=size or BPE_SIZE)
     from vestige.data.vocabulary import WordVocabulary
 
-    size = wanted.vocab_size or usual
     return WordVocabulary.build(
-        corpus, size=size, tokenise=wanted.tokenizer or "whitespace", keep=wanted.keep
+        corpus, size=size or usual, tokenise=tokenizer or "whitespace", keep=keep
     )
 
 
@@ -173,3 +205,22 @@ def _gentle(model: "LanguageModel") -> "TrainingConfig":
 
 def _given(settings: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in settings.items() if value is not None}
+
+
+def stop_at(perplexity: float | None, *, validated: bool) -> "StopAtPerplexity | None":
+    """When to end, if not after the last epoch.
+
+    Raises:
+        ValueError: the perplexity makes no sense, or nothing is there to judge an epoch by.
+    """
+    from vestige.training.history import StopAtPerplexity
+
+    if perplexity is None:
+        return None
+    if not 1 < perplexity < math.inf:
+        raise ValueError(f"--stop-at-perplexity must be above 1 and finite, got {perplexity}")
+    if not validated:
+        raise ValueError(
+            "--stop-at-perplexity must come with text to validate on: --validation or --hold-out"
+        )
+    return StopAtPerplexity(perplexity)

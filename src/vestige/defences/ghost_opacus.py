@@ -25,8 +25,13 @@ def clip_opacus(
     """A `ClipFn` for any model that Opacus can hook into.
 
     Raises:
-        TrainingError: it cannot, as with layers that mix the examples of a batch.
+        TrainingError: it cannot, as with a GRU, or layers that mix the examples of a batch.
     """
+    if any(isinstance(module, torch.nn.RNNBase) for module in model.modules()):
+        raise TrainingError(
+            f"The gradients of single sequences cannot be had from a {model.architecture}",
+            remedy="Train an LSTM (--architecture lstm), or use --unit user.",
+        )
     learning = trainable(model)
     before = [parameter.grad for parameter in learning]
     with _hooked(model, max_grad_norm, ghost=not shares_weights(model)) as hooks:

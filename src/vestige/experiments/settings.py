@@ -15,9 +15,8 @@ from vestige.experiments.texts import random_parts, read_text, vocabulary_of
 from vestige.models.checkpoints import load_model
 from vestige.models.lstm import LSTMConfig
 from vestige.models.protocols import LanguageModel
-from vestige.models.transformer import TransformerConfig
 from vestige.training.config import TrainingConfig
-from vestige.training.presets import preset
+from vestige.training.presets import Shape, preset
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +37,7 @@ class Setting:
     name: str
     dataset: str
     model: str
-    shape: LSTMConfig | TransformerConfig
+    shape: Shape
     training: TrainingConfig
     vocabulary_size: int
     words: int | None = None

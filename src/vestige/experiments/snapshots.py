@@ -15,13 +15,11 @@ from vestige.defences.choice import Defence
 from vestige.errors import RunError
 from vestige.experiments.watching import Watch
 from vestige.models.checkpoints import load_model
-from vestige.models.lstm import LSTMConfig
 from vestige.models.protocols import LanguageModel, choose_device
-from vestige.models.transformer import TransformerConfig
 from vestige.training.config import TrainingConfig
 from vestige.training.history import EpochRecord, StopAtPerplexity, best_epoch
 from vestige.training.loop import ObserveFn, ProgressFn, train
-from vestige.training.presets import new_model
+from vestige.training.presets import Shape, new_model
 
 UNDEFENDED = Defence()
 
@@ -51,7 +49,7 @@ class Training:
     corpus: Corpus
     vocabulary: Vocabulary
     config: TrainingConfig
-    start: LSTMConfig | TransformerConfig | Path
+    start: Shape | Path
     validation: Corpus
     defence: Defence = UNDEFENDED
     levels: tuple[float, ...] = ()

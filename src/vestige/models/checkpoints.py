@@ -5,6 +5,7 @@ A Vestige checkpoint is a directory of
     model.json          format, architecture, configuration, SHA-256 of weights and vocabulary
     model.safetensors   the weights
     vocabulary.json     or tokenizer.json with tokenizer_config.json
+    source/             the same for sources, where a model has a vocabulary of their own
 
 `load_model` also reads Hugging Face folders, hub names and PEFT adapter folders; it imports
 their libraries only then. A folder being replaced stays readable at every moment, also after
@@ -27,20 +28,33 @@ from vestige.data.vocabulary import Vocabulary, WordVocabulary, load_vocabulary
 from vestige.errors import AccessDenied, IncompatibleModels, ModelError, VestigeError
 from vestige.models.bilstm_crf import IntentSlotConfig, IntentSlotModel
 from vestige.models.folders import ANSWERS, DESCRIPTIONS, model_folder, replacing, sha256
+from vestige.models.gru import GRUConfig, GRULanguageModel
 from vestige.models.lstm import LSTMConfig, LSTMLanguageModel
 from vestige.models.protocols import LanguageModel, Network, NextToken, choose_device
+from vestige.models.seq2seq import Seq2SeqConfig, Seq2SeqModel
 from vestige.models.table import TableModel
 from vestige.models.transformer import CausalTransformer, TransformerConfig
 from vestige.models.white_box import IntentSlotNetwork
 
 FORMAT = 1
 DESCRIPTION, WEIGHTS = "model.json", "model.safetensors"
+SOURCE = "source"
+"""The folder with a second vocabulary, and what `model.json` calls its SHA-256."""
 SAVE_AGAIN = "Save the model again, or point to another checkpoint."
 HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
 
 def _lstm(vocabulary: Vocabulary, config: Mapping[str, Any], _: int) -> LanguageModel:
     return LSTMLanguageModel(vocabulary, LSTMConfig(**config))
+
+
+def _gru(vocabulary: Vocabulary, config: Mapping[str, Any], _: int) -> LanguageModel:
+    return GRULanguageModel(vocabulary, GRUConfig(**config))
+
+
+def _seq2seq(vocabulary: Vocabulary, config: Mapping[str, Any], _: int) -> Network:
+    settings = dict(config)
+    return Seq2SeqModel(settings.pop(SOURCE), vocabulary, Seq2SeqConfig(**settings))
 
 
 def _transformer(vocabulary: Vocabulary, config: Mapping[str, Any], _: int) -> LanguageModel:
@@ -59,8 +73,10 @@ def _intent_slot(vocabulary: Vocabulary, config: Mapping[str, Any], _: int) -> N
 
 
 BUILDERS: dict[str, Callable[[Vocabulary, Mapping[str, Any], int], Network]] = {
+    "gru": _gru,
     "intent-slot": _intent_slot,
     "lstm": _lstm,
+    "seq2seq": _seq2seq,
     "table": _table,
     "transformer": _transformer,
 }
@@ -91,6 +107,10 @@ def save_model(model: Network, directory: str | Path) -> None:
             "vocabulary": model.vocabulary.fingerprint(),
             "sha256": sha256([folder / WEIGHTS]),
         }
+        if isinstance(model, Seq2SeqModel):
+            (folder / SOURCE).mkdir()
+            model.source_vocabulary.save(folder / SOURCE)
+            description[SOURCE] = model.source_vocabulary.fingerprint()
         (folder / DESCRIPTION).write_text(json.dumps(description, indent=2) + "\n", "utf-8")
 
 
@@ -128,10 +148,35 @@ def load_model(
         model = load(folder if folder.is_dir() else str(path))
     else:
         raise _not_a_model(folder)
+    if isinstance(model, Seq2SeqModel):
+        raise AccessDenied(
+            f"{path} is a sequence-to-sequence model, and says no next words without a source",
+            remedy="Read it with `load_seq2seq` and ask `given(source)`, or give a language model.",
+        )
     if not isinstance(model, LanguageModel):
         raise AccessDenied(
             f"{path} is an intent-and-slot model, and says no next words",
             remedy="Ask it with `vestige extract-nlu`, or give a language model.",
+        )
+    return model.to(where).eval()
+
+
+def load_seq2seq(path: str | Path, *, device: str = "auto") -> Seq2SeqModel:
+    """Read a sequence-to-sequence model, ready for attacks: `given(source)` is a `NextToken`.
+
+    Args:
+        path: a Vestige checkpoint, or a training's output directory.
+        device: "auto" (CUDA, else CPU) or a torch device.
+
+    Raises:
+        ModelError: nothing there, not a whole and unchanged model, or one of another kind.
+        ValueError: this machine has no such device.
+    """
+    where, model = choose_device(device), _ours(path)
+    if not isinstance(model, Seq2SeqModel):
+        raise ModelError(
+            f"{path} is {_kind(model)}, and reads no source before it answers",
+            remedy="Give a model of `vestige train --task translation` or `--task dialogue`.",
         )
     return model.to(where).eval()
 
@@ -148,14 +193,10 @@ def load_intent_slot(path: str | Path, *, device: str = "auto") -> IntentSlotNet
         ModelError: nothing there, not a whole and unchanged model, or a language model.
         ValueError: this machine has no such device.
     """
-    where, folder = choose_device(device), model_folder(path)
-    ours = any((folder / name).is_file() for name in (DESCRIPTION, ANSWERS))
-    if not ours and not any((folder / name).is_file() for name in DESCRIPTIONS):
-        raise _not_a_model(folder)
-    model = _load_checkpoint(folder) if ours else None
+    where, model = choose_device(device), _ours(path)
     if not isinstance(model, IntentSlotNetwork):
         raise ModelError(
-            f"{path} is a language model, and has no intents",
+            f"{path} is {_kind(model)}, and has no intents",
             remedy="Give a model of `vestige train --task nlu`.",
         )
     return model.to(where).eval()
@@ -202,6 +243,27 @@ def check_compatible(before: NextToken, after: NextToken) -> None:
         )
 
 
+def _ours(path: str | Path) -> Network | None:
+    """The model that a checkpoint of ours holds; None for any other model.
+
+    Raises:
+        ModelError: there is none, or ours is broken.
+    """
+    folder = model_folder(path)
+    if any((folder / name).is_file() for name in (DESCRIPTION, ANSWERS)):
+        return _load_checkpoint(folder)
+    if not any((folder / name).is_file() for name in DESCRIPTIONS):
+        raise _not_a_model(folder)
+    return None
+
+
+def _kind(model: Network | None) -> str:
+    if isinstance(model, Seq2SeqModel):
+        return "a sequence-to-sequence model"
+    intents = isinstance(model, IntentSlotNetwork)
+    return "an intent-and-slot model" if intents else "a language model"
+
+
 def _load_checkpoint(folder: Path) -> Network:
     if (folder / ANSWERS).is_file():
         from vestige.models.nlu_encoder import load_encoder
@@ -213,6 +275,7 @@ def _load_checkpoint(folder: Path) -> Network:
         name, config = str(description["architecture"]), dict(description["config"])
         size, expected = int(description["vocab_size"]), description["sha256"]
         version, meaning = description["format"], description["vocabulary"]
+        of_sources = description[SOURCE] if name == Seq2SeqModel.architecture else None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ModelError(
             f"{file} is not a model description ({error!r})", remedy=SAVE_AGAIN
@@ -233,6 +296,8 @@ def _load_checkpoint(folder: Path) -> Network:
             remedy=SAVE_AGAIN,
         )
     vocabulary = _vocabulary(folder, meaning)
+    if of_sources is not None:
+        config[SOURCE] = _vocabulary(folder / SOURCE, of_sources)
     try:
         model = BUILDERS[name](vocabulary, config, size)
         load_weights(model, weights)

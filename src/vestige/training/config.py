@@ -18,7 +18,7 @@ class TrainingConfig:
         epochs: passes over the data.
         batch_size: rows read side by side.
         sequence_length: tokens between two updates; gradients do not reach further back.
-        optimizer: "adam" or "sgd" (without momentum).
+        optimizer: "adam" or "sgd".
         learning_rate: before the schedule and after the warm-up.
         schedule: "constant"; "step", times `decay` for every epoch after the first `decay_after`;
             "cosine", falling to zero at the last step.
@@ -35,6 +35,7 @@ class TrainingConfig:
         evaluate_every: steps between two evaluations, where an epoch is too long to wait; None:
             at the end of each epoch only.
         keep: which weights the training ends with: of the "best" evaluation or of the "last".
+        momentum: of "sgd", in [0, 1): the share of the step before that each step keeps.
 
     Raises:
         ValueError: a value is out of range.
@@ -56,6 +57,7 @@ class TrainingConfig:
     batching: Batching = "stream"
     evaluate_every: int | None = None
     keep: Literal["best", "last"] = "best"
+    momentum: float = 0.0
 
     def __post_init__(self) -> None:
         _validate.at_least(1, epochs=self.epochs, batch_size=self.batch_size)
@@ -66,6 +68,12 @@ class TrainingConfig:
         _validate.positive(learning_rate=self.learning_rate, decay=self.decay)
         _validate.finite(learning_rate=self.learning_rate, decay=self.decay)
         _validate.one_of(("adam", "sgd"), optimizer=self.optimizer)
+        _validate.fraction(momentum=self.momentum)
+        if self.momentum and self.optimizer != "sgd":
+            raise ValueError(
+                f'momentum must come with optimizer="sgd", got {self.momentum} with '
+                f"{self.optimizer!r}"
+            )
         _validate.one_of(("constant", "step", "cosine"), schedule=self.schedule)
         _validate.one_of(("auto", "float32", "bfloat16"), precision=self.precision)
         _validate.one_of(get_args(Batching), batching=self.batching)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from vestige import _validate
@@ -86,6 +87,17 @@ class DocumentScores:
     right: NDArray[np.int64]
     tokens: NDArray[np.int64]
 
+    def evaluation(self) -> Evaluation:
+        """Perplexity and accuracy over all tokens of all documents.
+
+        Raises:
+            TrainingError: there is none.
+        """
+        tokens = int(self.tokens.sum())
+        if not tokens:
+            raise TrainingError("There is no token to predict", remedy="Evaluate on more text.")
+        return _evaluation(float(self.loss.sum()), int(self.right.sum()), tokens)
+
 
 def evaluate_documents(
     model: LanguageModel, data: EncodedCorpus, *, batch_size: int = 64, sequence_length: int = 64
@@ -96,7 +108,7 @@ def evaluate_documents(
         TrainingError: there is nothing to predict.
     """
     scores = score_documents(model, data, batch_size=batch_size, sequence_length=sequence_length)
-    return _evaluation(float(scores.loss.sum()), int(scores.right.sum()), int(scores.tokens.sum()))
+    return scores.evaluation()
 
 
 @torch.no_grad()
@@ -123,17 +135,31 @@ def score_documents(
     for begin in range(0, len(order), batch_size):
         chosen = order[begin : begin + batch_size]
         batch = sequences.batch(chosen, model.first_token, model.device)
-        logits = model(batch.inputs, None)[0].float()
-        losses = cross_entropy(
-            logits.flatten(0, 1), batch.targets.flatten(), ignore_index=IGNORED, reduction="none"
-        )
-        documents, shape = sequences.documents[chosen], batch.targets.shape
-        np.add.at(loss, documents, losses.view(shape).double().sum(1).cpu().numpy())
-        np.add.at(right, documents, (logits.argmax(2) == batch.targets).sum(1).cpu().numpy())
+        losses, hits = score_rows(model(batch.inputs, None)[0], batch.targets)
+        np.add.at(loss, sequences.documents[chosen], losses)
+        np.add.at(right, sequences.documents[chosen], hits)
     model.train(was_training)
     tokens = np.zeros(len(data), np.int64)
     np.add.at(tokens, sequences.documents, sequences.lengths)
     return DocumentScores(loss=loss, right=right, tokens=tokens)
+
+
+def score_rows(logits: Tensor, targets: Tensor) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Summed negative log-probability in nats, and right first choices, of each row.
+
+    Args:
+        logits: (b, t, v).
+        targets: (b, t); IGNORED ones count for nothing.
+
+    Returns:
+        two (b,) arrays.
+    """
+    logits = logits.float()
+    losses = cross_entropy(
+        logits.flatten(0, 1), targets.flatten(), ignore_index=IGNORED, reduction="none"
+    )
+    hits = (logits.argmax(2) == targets).sum(1)
+    return losses.view(targets.shape).double().sum(1).cpu().numpy(), hits.cpu().numpy()
 
 
 def _evaluation(loss: float, right: int, tokens: int) -> Evaluation:

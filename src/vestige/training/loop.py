@@ -348,7 +348,7 @@ def _optimizer(model: Network, config: TrainingConfig) -> torch.optim.Optimizer:
         )
     if config.optimizer == "adam":
         return torch.optim.Adam(trainable, lr=config.learning_rate, fused=True)
-    return torch.optim.SGD(trainable, lr=config.learning_rate, fused=True)
+    return torch.optim.SGD(trainable, lr=config.learning_rate, momentum=config.momentum, fused=True)
 
 
 def _not_finite(run: _Run, step: int) -> TrainingError:

@@ -1,4 +1,4 @@
-"""The paper's four architectures, each with a training, and one for laptops.
+"""The update paper's four architectures, each with a training, one for laptops, and the audit's.
 
 Zanella-Béguelin et al. (2020), arXiv:1912.07942, section 3.1, gives the architectures: Penn
 Treebank follows the small configuration of Zaremba et al. (2014), arXiv:1409.2329.
@@ -7,6 +7,11 @@ Differs from the paper: it states no optimizer or epochs beyond Zaremba's. Their
 loss by the rows alone, ours by rows and tokens, so that their rate of 1 and norm of 5 over 20
 tokens are 20 and 0.25 here; we halve the rate after 3 epochs in place of 4, to arrive in 6. The
 other trainings are ours. The paper's transformer is BERT's code; ours is its causal like.
+
+Song and Shmatikov (2019), "Auditing Data Provenance in Text-Generation Models", KDD,
+arXiv:1811.00513, appendix B: the three tasks of the audit of users. It drops half of "all hidden
+layers"; we take the outputs of encoder, decoder and attention for these, and not the embeddings.
+Its texts are read whole, ours up to so many tokens at a time.
 """
 
 from dataclasses import dataclass
@@ -15,10 +20,15 @@ import torch
 
 from vestige import _validate
 from vestige.data.vocabulary import Vocabulary
+from vestige.models.gru import GRUConfig, GRULanguageModel
 from vestige.models.lstm import LSTMConfig, LSTMLanguageModel
 from vestige.models.protocols import LanguageModel
+from vestige.models.seq2seq import Seq2SeqConfig, Seq2SeqModel
 from vestige.models.transformer import CausalTransformer, TransformerConfig
 from vestige.training.config import TrainingConfig
+
+Shape = LSTMConfig | GRUConfig | TransformerConfig
+"""What makes a language model of our own."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +41,7 @@ class Preset:
         vocabulary_size: words that the paper keeps; None: all.
     """
 
-    model: LSTMConfig | TransformerConfig
+    model: Shape
     training: TrainingConfig
     vocabulary_size: int | None
 
@@ -87,6 +97,39 @@ PRESETS: dict[str, Preset] = {
         ),
         vocabulary_size=5_000,
     ),
+    "next-word": Preset(
+        model=LSTMConfig(layers=1, embedding_size=128, hidden_size=128, dropout_out=0.5),
+        training=TrainingConfig(
+            seed=0, epochs=30, batch_size=35, sequence_length=64, batching="documents"
+        ),
+        vocabulary_size=5_000,
+    ),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairPreset:
+    """An encoder-decoder and a training that suits it.
+
+    Attributes:
+        model: its configuration.
+        training: with seed 0; `dataclasses.replace` gives another.
+        vocabulary_size: words that the paper keeps, of sources and of targets.
+    """
+
+    model: Seq2SeqConfig
+    training: TrainingConfig
+    vocabulary_size: int
+
+
+_PAIRS = TrainingConfig(seed=0, epochs=30, batch_size=20, sequence_length=100, batching="documents")
+PAIR_PRESETS: dict[str, PairPreset] = {
+    "translation": PairPreset(
+        model=Seq2SeqConfig(attention=True), training=_PAIRS, vocabulary_size=5_000
+    ),
+    "dialogue": PairPreset(
+        model=Seq2SeqConfig(attention=False), training=_PAIRS, vocabulary_size=5_000
+    ),
 }
 
 
@@ -100,9 +143,17 @@ def preset(name: str) -> Preset:
     return PRESETS[name]
 
 
-def new_model(
-    vocabulary: Vocabulary, config: LSTMConfig | TransformerConfig, *, seed: int
-) -> LanguageModel:
+def pair_preset(task: str) -> PairPreset:
+    """The preset of "translation" or "dialogue".
+
+    Raises:
+        ValueError: there is none; the message lists them.
+    """
+    _validate.one_of(tuple(PAIR_PRESETS), task=task)
+    return PAIR_PRESETS[task]
+
+
+def new_model(vocabulary: Vocabulary, config: Shape, *, seed: int) -> LanguageModel:
     """A model with fresh weights, on the CPU: the same seed gives the same ones.
 
     The caller's random numbers are left as they were.
@@ -111,4 +162,18 @@ def new_model(
         torch.manual_seed(seed)
         if isinstance(config, LSTMConfig):
             return LSTMLanguageModel(vocabulary, config)
+        if isinstance(config, GRUConfig):
+            return GRULanguageModel(vocabulary, config)
         return CausalTransformer(vocabulary, config)
+
+
+def new_seq2seq(
+    source_vocabulary: Vocabulary, vocabulary: Vocabulary, config: Seq2SeqConfig, *, seed: int
+) -> Seq2SeqModel:
+    """An encoder-decoder with fresh weights, on the CPU: the same seed gives the same ones.
+
+    The caller's random numbers are left as they were.
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return Seq2SeqModel(source_vocabulary, vocabulary, config)

@@ -1,0 +1,180 @@
+"""`vestige train --task translation|dialogue`: a model that predicts texts from their sources."""
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from vestige.cli.pair_plan import WantedPairs, prepare
+from vestige.cli.sources import read_source
+from vestige.cli.terminal import progress, show_json, show_table
+from vestige.cli.trained import say_kept
+from vestige.cli.training_directory import RUN, check_out, claimed
+
+if TYPE_CHECKING:
+    from vestige.data.corpus import Corpus
+    from vestige.models.seq2seq import Seq2SeqModel
+    from vestige.training.config import TrainingConfig
+    from vestige.training.history import StopAtPerplexity
+    from vestige.training.pairs import PairLesson
+    from vestige.training.scored_texts import ScoredTexts
+
+SCORES = {"accuracy": "word accuracy", "perplexity": "perplexity", "bleu": "BLEU"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairSources:
+    """Where the pairs are.
+
+    Attributes:
+        data: DATA.
+        format: how it is to be read.
+        columns: of texts, users and sources, in tables.
+        limit: how many pairs to read.
+        validation: pairs that validate.
+        hold_out: which share of DATA validates otherwise.
+    """
+
+    data: str
+    format: str
+    columns: tuple[str, str | None, str | None]
+    limit: int | None
+    validation: str | None
+    hold_out: float
+
+    def read(self, seed: int) -> "tuple[Corpus, Corpus, Corpus]":
+        """All pairs of DATA, those to train on, and those to validate on."""
+        text, user, source = self.columns
+        columns: dict[str, Any] = {"text": text, "user": user, "source_column": source}
+        whole = read_source(self.data, format=self.format, limit=self.limit, **columns)
+        if self.validation is None:
+            return whole, *whole.split(self.hold_out, seed=seed)
+        return whole, whole, read_source(self.validation, **columns)
+
+
+def run(
+    context: typer.Context,
+    sources: PairSources,
+    wanted: WantedPairs,
+    out: Path,
+    *,
+    stop: "StopAtPerplexity | None",
+    resume: bool,
+    as_json: bool,
+) -> None:
+    """Read, train, score, save, and say what came of it."""
+    from vestige.data.encoded_pairs import encode_pairs
+    from vestige.training.pairs import PairLesson
+
+    wanted.check()
+    check_out(out, resume)
+    whole, training, held = sources.read(wanted.seed)
+    model, config = prepare(wanted, whole)
+    record = _record(context, sources, wanted, (training, held), model, config)
+
+    both = (model.source_vocabulary, model.vocabulary)
+    lesson = PairLesson(
+        encode_pairs(training, *both),
+        encode_pairs(held, *both) if len(held) else None,
+        tuple(held) if wanted.task == "translation" and len(held) else None,
+    )
+    summary = _train(model, lesson, config, wanted.task, stop, out, resume, record)
+    if as_json:
+        show_json(summary)
+    else:
+        say_kept(summary, len(model.vocabulary), stop)
+        _show_scores(summary)
+        typer.echo(out / "model")
+
+
+def _record(
+    context: typer.Context,
+    sources: PairSources,
+    wanted: WantedPairs,
+    parts: "tuple[Corpus, Corpus]",
+    model: "Seq2SeqModel",
+    config: "TrainingConfig",
+) -> dict[str, object]:
+    from vestige.cli import provenance
+
+    trained = provenance.of_network(model)
+    models = {"trained": {**trained, "source_vocabulary": model.source_vocabulary.fingerprint()}}
+    if wanted.start is not None:
+        models["from"] = provenance.of_model(wanted.start, model)
+    paths = (sources.data, sources.validation or sources.data)
+    data = {
+        role: provenance.of_corpus(path, part)
+        for role, path, part in zip(("training", "validation"), paths, parts, strict=True)
+        if len(part)
+    }
+    return provenance.record(context, asdict(config), seed=config.seed, models=models, data=data)
+
+
+def _train(
+    model: "Seq2SeqModel",
+    lesson: "PairLesson",
+    config: "TrainingConfig",
+    task: str,
+    stop: "StopAtPerplexity | None",
+    out: Path,
+    resume: bool,
+    record: dict[str, object],
+) -> dict[str, Any]:
+    from vestige import results
+    from vestige.training.loop import learn
+    from vestige.training.scored_texts import PairTraining
+
+    with claimed(out), progress("training") as bar:
+        history = learn(
+            model,
+            lesson,
+            config=config,
+            directory=out,
+            stop=stop,
+            resume=resume,
+            progress=lambda step, steps, *_: bar(step, steps),
+        )
+    if not (out / RUN).exists():  # else it was finished before, and knows what it cost
+        shape = {"cell": model.config.cell, "attention": model.config.attention}
+        scored = _scored(model, lesson, config)
+        finished = PairTraining(history=history, task=task, settings=shape, validation=scored)
+        results.save(finished, out / RUN, run=record)
+    return {"model": str(out / "model"), **results.load(out / RUN).summary}
+
+
+def _scored(
+    model: "Seq2SeqModel", lesson: "PairLesson", config: "TrainingConfig"
+) -> "ScoredTexts | None":
+    from vestige.training.pairs import score_pairs
+    from vestige.training.scored_texts import with_intervals
+    from vestige.training.translations import bleu
+
+    held, length = lesson.validation, config.sequence_length
+    if held is None:
+        return None
+    found = None
+    if lesson.references is not None:
+        found = bleu(model, held.sources, lesson.references, length=length, seed=config.seed)
+    scores = score_pairs(model, held, length=length)
+    return with_intervals(scores, held.targets.users, bleu=found)
+
+
+def _show_scores(summary: dict[str, Any]) -> None:
+    rows = [
+        (name, _number(summary[f"validation_{key}"]), _between(summary, f"validation_{key}"))
+        for key, name in SCORES.items()
+        if summary.get(f"validation_{key}") is not None
+    ]
+    if rows:
+        tokens = summary["validation_tokens"]
+        show_table(f"Validation, {tokens:,} words", ["", "score", "95 % interval"], rows)
+
+
+def _number(value: float) -> str:
+    return f"{value:.3g}"
+
+
+def _between(summary: dict[str, Any], name: str) -> str:
+    low, high = summary[f"{name}_low"], summary[f"{name}_high"]
+    return "" if low is None else f"{_number(low)} to {_number(high)}"

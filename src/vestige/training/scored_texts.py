@@ -1,0 +1,118 @@
+"""How well does a model predict texts, and how sure is that?
+
+Song and Shmatikov (2019), "Auditing Data Provenance in Text-Generation Models", KDD,
+arXiv:1811.00513, section 4.2 and table 1: word accuracy and perplexity. The words of one text, and
+the texts of one user, are not independent of each other: intervals count users, or texts where
+nobody said whose they are.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vestige.metrics.intervals import Interval, ratio_of_sums
+from vestige.training.evaluate import DocumentScores
+from vestige.training.history import TrainingHistory
+from vestige.training.translations import Bleu
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoredTexts:
+    """What a model scores on texts, with 95 % intervals that are None for one user or text.
+
+    Attributes:
+        accuracy: share of tokens that were the model's first choice, in [0, 1].
+        accuracy_interval: of a ratio of sums over users or texts.
+        perplexity: at least 1.
+        perplexity_interval: likewise, of its logarithm.
+        tokens: predicted tokens, the ends of texts among them.
+        bleu: of greedy translations; None where nothing was translated.
+    """
+
+    accuracy: float
+    accuracy_interval: Interval | None
+    perplexity: float
+    perplexity_interval: Interval | None
+    tokens: int
+    bleu: Bleu | None = None
+
+    def summary(self) -> dict[str, Any]:
+        """All of it by name; ends of intervals as "accuracy_low" and so on."""
+        row: dict[str, Any] = {"accuracy": self.accuracy, "perplexity": self.perplexity}
+        ends = {"accuracy": self.accuracy_interval, "perplexity": self.perplexity_interval}
+        if self.bleu is not None:
+            row |= {"bleu": self.bleu.score, "bleu_signature": self.bleu.signature}
+            ends["bleu"] = self.bleu.interval
+        for name, interval in ends.items():
+            row[f"{name}_low"], row[f"{name}_high"] = interval or (None, None)
+        return {**row, "tokens": self.tokens}
+
+
+def with_intervals(
+    scores: DocumentScores, users: NDArray[np.int32] | None, *, bleu: Bleu | None = None
+) -> ScoredTexts:
+    """Sum scores up, text by text or user by user.
+
+    Args:
+        scores: of d texts.
+        users: (d,) whose each text is; None where nobody said.
+        bleu: of the texts' translations.
+
+    Raises:
+        TrainingError: there is no token.
+
+    Example:
+        >>> loss, right, tokens = np.array([2.0, 4.0]), np.array([1, 2]), np.array([2, 4])
+        >>> found = with_intervals(DocumentScores(loss=loss, right=right, tokens=tokens), None)
+        >>> found.accuracy, round(found.perplexity, 3)
+        (0.5, 2.718)
+    """
+    whole = scores.evaluation()
+    read = scores.tokens > 0
+    owners = np.arange(len(read)) if users is None else users
+    _, owner = np.unique(owners[read], return_inverse=True)
+    loss, right, tokens = (
+        np.bincount(owner, weights=part[read])
+        for part in (scores.loss, scores.right, scores.tokens)
+    )
+    _, hits = ratio_of_sums(right, tokens)
+    nats = ratio_of_sums(loss, tokens)[1] if math.isfinite(whole.perplexity) else None
+    return ScoredTexts(
+        accuracy=whole.accuracy,
+        accuracy_interval=hits and Interval(max(hits.low, 0.0), min(hits.high, 1.0)),
+        perplexity=whole.perplexity,
+        perplexity_interval=nats and Interval(*(math.exp(max(0.0, min(n, 700))) for n in nats)),
+        tokens=whole.tokens,
+        bleu=bleu,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairTraining:
+    """A finished training of a sequence-to-sequence model, as a run directory holds it.
+
+    Attributes:
+        history: what it went through.
+        task: "translation" or "dialogue".
+        settings: what decides what the numbers mean, by name.
+        validation: what the kept model scores on the pairs that it was judged by; None without.
+    """
+
+    history: TrainingHistory
+    task: str
+    settings: Mapping[str, object]
+    validation: ScoredTexts | None
+
+    def summary(self) -> dict[str, Any]:
+        """The kept record, the cost, and the scores as "validation_accuracy_low" and so on."""
+        found = {} if self.validation is None else self.validation.summary()
+        scores = {f"validation_{name}": value for name, value in found.items()}
+        return {**self.history.summary(), "task": self.task, **self.settings, **scores}
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One row an evaluation."""
+        return self.history.rows()

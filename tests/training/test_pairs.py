@@ -1,0 +1,213 @@
+"""Pairs in batches without padding of sources, scores by the definition, a resumed training."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+
+from vestige.data.encoded import EncodedCorpus
+from vestige.data.encoded_pairs import EncodedPairs
+from vestige.errors import TrainingError
+from vestige.models.checkpoints import load_seq2seq
+from vestige.training.config import TrainingConfig
+from vestige.training.loop import learn
+from vestige.training.pairs import PairBatches, PairLesson, pair_step, score_pairs
+
+CONFIG = TrainingConfig(
+    seed=1, epochs=2, batch_size=4, sequence_length=9, learning_rate=2e-2, checkpoint_every=3
+)
+CPU = torch.device("cpu")
+SHAPES = [{}, {"attention": False}, {"cell": "gru"}]
+
+
+def numbered():
+    """Pairs that hold nothing but their number: source and target of these lengths."""
+    lengths = [(1, 3), (3, 2), (2, 5), (3, 3), (3, 9), (1, 2), (2, 2), (3, 4), (3, 2), (4, 2)]
+    sides = []
+    for side in zip(*lengths, strict=True):
+        ids = np.repeat(np.arange(len(side)), side).astype(np.int32)
+        sides.append(EncodedCorpus(ids, np.concatenate([[0], np.cumsum(side)]).astype(np.int64)))
+    return EncodedPairs(*sides), np.array(lengths)
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, 4, 100])
+def test_an_epoch_holds_every_pair_once_in_batches_of_one_source_length(batch_size):
+    pairs, lengths = numbered()
+    batches = PairBatches(pairs, batch_size, 100, 77, CPU)
+    assert not batches.carries
+    orders = []
+    for epoch in range(3):
+        found, seen, tokens = list(batches.epoch(7, epoch)), [], 0
+        assert len(found) == len(batches)
+        for batch in found:
+            rows, length = batch.sources.shape
+            assert rows <= batch_size
+            numbers = batch.sources[:, 0].tolist()
+            assert (lengths[numbers, 0] == length).all()
+            assert (batch.sources == batch.sources[:, :1]).all()
+            answers = batch.answers
+            assert answers.inputs[:, 0].tolist() == [77] * rows
+            assert answers.targets[:, 0].tolist() == numbers
+            assert answers.lengths.tolist() == lengths[numbers, 1].tolist()
+            seen, tokens = seen + numbers, tokens + batch.tokens
+        assert sorted(seen) == list(range(len(pairs)))
+        assert tokens == lengths[:, 1].sum()
+        orders.append(seen)
+    assert len(set(map(tuple, orders))) > 1
+
+
+def test_an_epoch_is_decided_by_its_seed_and_number_and_goes_on_where_it_stopped():
+    batches = PairBatches(numbered()[0], 2, 100, 77, CPU)
+    whole = [batch.sources.tolist() for batch in batches.epoch(7, 1)]
+    for first in range(len(batches) + 1):
+        assert [b.sources.tolist() for b in batches.epoch(7, 1, first=first)] == whole[first:]
+    assert [batch.sources.tolist() for batch in batches.epoch(8, 1)] != whole
+
+
+def test_long_pairs_are_cut_and_never_in_pieces():
+    pairs, lengths = numbered()
+    batches = PairBatches(pairs, 100, 2, 77, CPU)
+    read = list(batches.epoch(0, 0))
+    assert {batch.sources.shape[1] for batch in read} == {1, 2}
+    assert sum(batch.tokens for batch in read) == np.minimum(lengths[:, 1], 2).sum()
+    assert sum(len(batch.sources) for batch in read) == len(pairs)
+
+
+def test_a_pair_without_a_word_to_predict_is_left_out(numbers):
+    pairs = numbers.of_texts([("un", "one"), ("deux", ""), ("", "two")])
+    read = list(PairBatches(pairs, 100, 9, 1, CPU).epoch(0, 0))
+    assert sorted(batch.sources.tolist() for batch in read) == [[[1]], [[2, 1]]]
+    with pytest.raises(TrainingError, match="no document with a word in it"):
+        PairBatches(numbers.of_texts([("un", ""), ("deux", "")]), 100, 9, 1, CPU)
+
+
+def test_padding_changes_no_loss_and_no_gradient(numbers):
+    """Each target alone, in place of a batch of targets of many lengths."""
+    texts = [("un deux", "one"), ("deux un", "two one four two three"), ("un un", "three three")]
+    pairs, model = numbers.of_texts(texts), numbers.fresh(dropout_out=0.0).train()
+    (batch,) = PairBatches(pairs, 9, 9, model.first_token, CPU).epoch(0, 0)
+    assert batch.answers.padding == 7
+    step = pair_step()
+    loss, carried = step(model, batch, None)
+    assert carried is None
+    together = [p.grad.clone() for p in model.parameters()]
+    model.zero_grad()
+    losses = []
+    for place in range(3):
+        source, target = (
+            torch.from_numpy(part.document(place).astype(np.int64))
+            for part in (pairs.sources, pairs.targets)
+        )
+        inputs = torch.cat([torch.tensor([model.first_token]), target[:-1]])
+        own = cross_entropy(model(source[None], inputs[None])[0], target, reduction="sum")
+        losses.append(own.item())
+        (own / batch.tokens).backward()
+    assert loss.item() == pytest.approx(sum(losses) / batch.tokens, rel=1e-5)
+    for parameter, gradient in zip(model.parameters(), together, strict=True):
+        torch.testing.assert_close(parameter.grad, gradient, rtol=1e-4, atol=1e-6)
+
+
+def test_a_norm_cuts_the_gradient(numbers):
+    model = numbers.fresh().train()
+    (batch,) = PairBatches(numbers.of_texts([("un", "one two")]), 9, 9, 1, CPU).epoch(0, 0)
+    pair_step(max_grad_norm=1e-3)(model, batch, None)
+    total = torch.nn.utils.get_total_norm([p.grad for p in model.parameters()])
+    assert total.item() == pytest.approx(1e-3, rel=1e-3)
+
+
+@torch.no_grad()
+def naive(model, corpus):
+    """Section 4.2 of the paper, a token at a time, through the attacker's face."""
+    logs, right = [], []
+    for source, text in zip(corpus.sources, corpus, strict=True):
+        given = model.given(source)
+        state = given.start(1)
+        for token in [*model.vocabulary.encode(text), model.vocabulary.eos_id]:
+            log_probs = given.log_probs(state)[0]
+            logs.append(log_probs[token].item() / math.log(2))
+            right.append(int(log_probs.argmax()) == token)
+            state = given.advance(state, torch.tensor([token]))
+    return 2 ** -(sum(logs) / len(logs)), sum(right) / len(right), len(logs)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_accuracy_and_perplexity_are_the_papers(numbers, shape):
+    corpus, model = numbers.said(16), numbers.fresh(**shape)
+    learn(model, PairLesson(numbers.encoded(corpus), None), config=CONFIG)
+    scores = score_pairs(model.train(), numbers.encoded(corpus))
+    assert model.training
+    found = scores.evaluation()
+    perplexity, accuracy, tokens = naive(model, corpus)
+    assert found.perplexity == pytest.approx(perplexity, rel=1e-5)
+    assert (found.accuracy, found.tokens) == (pytest.approx(accuracy), tokens)
+    alone = score_pairs(model, numbers.encoded(corpus.take([7]))).loss
+    assert scores.loss[7] == pytest.approx(alone[0], rel=1e-5)
+    assert scores.tokens.tolist() == [len(text.split()) + 1 for text in corpus]
+
+
+def test_a_pair_without_a_word_to_predict_scores_nothing(numbers):
+    scores = score_pairs(numbers.fresh(), numbers.of_texts([("un", "one"), ("deux", "")]))
+    assert (scores.loss[1], scores.right[1], scores.tokens[1]) == (0, 0, 0)
+
+
+def test_a_model_learns_to_translate(numbers):
+    corpus, held = numbers.said(100), numbers.said(20, seed=1)
+    model = numbers.fresh(embedding_size=24, hidden_size=24)
+    lesson = PairLesson(numbers.encoded(corpus), numbers.encoded(held), tuple(held))
+    history = learn(model, lesson, config=replace(CONFIG, epochs=10, batch_size=8))
+    kept = history.epochs[history.best_epoch - 1]
+    assert kept.validation_accuracy > 0.9
+    assert kept.measures["bleu"] > 50
+    scores = score_pairs(model, numbers.encoded(held), length=9).evaluation()
+    assert kept.validation_perplexity == pytest.approx(scores.perplexity)
+    assert kept.validation_accuracy == scores.accuracy
+
+
+def test_a_dialogue_has_no_bleu(numbers):
+    pairs = numbers.encoded(numbers.said(20))
+    history = learn(numbers.fresh(), PairLesson(pairs, pairs), config=replace(CONFIG, epochs=1))
+    assert history.epochs[0].measures == {}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("settings", [{}, {"optimizer": "sgd", "momentum": 0.9}])
+@pytest.mark.parametrize("after", [10])
+def test_an_interrupted_training_ends_in_the_same_bits(tmp_path, numbers, shape, settings, after):
+    config = replace(CONFIG, **settings)
+    held = numbers.said(6, seed=1)
+    lesson = PairLesson(numbers.encoded(numbers.said(20)), numbers.encoded(held), tuple(held))
+    whole, broken, again = (numbers.fresh(dropout_in=0.2, **shape) for _ in range(3))
+    history = learn(whole, lesson, config=config, directory=tmp_path / "whole")
+
+    def interrupt(step, *_):
+        if step >= after:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        learn(broken, lesson, config=config, directory=tmp_path / "run", progress=interrupt)
+    resumed = learn(again, lesson, config=config, directory=tmp_path / "run", resume=True)
+    assert numbers.weights(again).equal(numbers.weights(whole))
+    assert resumed.epochs == history.epochs
+    for run in ("whole", "run"):
+        saved = load_seq2seq(tmp_path / run, device="cpu")
+        assert numbers.weights(saved).equal(numbers.weights(whole))
+
+
+@pytest.mark.parametrize("changed", ["sources", "targets", "validation", "references"])
+def test_a_training_of_other_pairs_is_not_resumed(tmp_path, numbers, changed):
+    corpus, config = numbers.said(20), replace(CONFIG, epochs=1)
+    pairs = numbers.encoded(corpus)
+    first = PairLesson(pairs, pairs, tuple(corpus))
+    learn(numbers.fresh(), first, config=config, directory=tmp_path)
+    other = numbers.encoded(numbers.said(20, seed=2))
+    if changed == "references":
+        second = replace(first, references=("one",) * 20)
+    elif changed == "validation":
+        second = replace(first, validation=EncodedPairs(other.sources, pairs.targets))
+    else:
+        second = replace(first, data=replace(pairs, **{changed: getattr(other, changed)}))
+    with pytest.raises(TrainingError):
+        learn(numbers.fresh(), second, config=config, directory=tmp_path, resume=True)

@@ -1,0 +1,84 @@
+"""Accuracy and perplexity of texts, with intervals over users."""
+
+import math
+
+import numpy as np
+import pytest
+
+from vestige.errors import TrainingError
+from vestige.metrics.intervals import Interval, ratio_of_sums
+from vestige.training.evaluate import DocumentScores
+from vestige.training.history import EpochRecord, TrainingHistory
+from vestige.training.scored_texts import PairTraining, with_intervals
+from vestige.training.translations import Bleu
+
+
+def scores(loss, right, tokens):
+    return DocumentScores(
+        loss=np.array(loss, float), right=np.array(right), tokens=np.array(tokens)
+    )
+
+
+FOUR = scores([4, 9, 2, 6], [1, 2, 2, 0], [2, 4, 3, 3])
+
+
+def test_words_are_summed_over_all_texts():
+    found = with_intervals(FOUR, None)
+    assert found.accuracy == pytest.approx(5 / 12)
+    assert found.perplexity == pytest.approx(math.exp(21 / 12))
+    assert found.tokens == 12
+
+
+def test_intervals_count_texts_or_users():
+    by_text, by_user = with_intervals(FOUR, None), with_intervals(FOUR, np.array([5, 5, 2, 2]))
+    _, hits = ratio_of_sums([1, 2, 2, 0], [2, 4, 3, 3])
+    assert by_text.accuracy_interval == pytest.approx((max(hits.low, 0), hits.high))
+    _, nats = ratio_of_sums([13, 8], [6, 6])
+    low, high = by_user.perplexity_interval
+    assert low == pytest.approx(max(1, math.exp(nats.low)))
+    assert high == pytest.approx(math.exp(nats.high))
+
+
+def test_one_user_says_nothing_about_others():
+    found = with_intervals(FOUR, np.zeros(4, np.int32))
+    assert found.accuracy_interval is None
+    assert found.summary()["perplexity_low"] is None
+
+
+def test_a_text_that_was_not_read_counts_for_nothing():
+    more = scores([4, 9, 2, 6, 0], [1, 2, 2, 0, 0], [2, 4, 3, 3, 0])
+    assert with_intervals(more, None) == with_intervals(FOUR, None)
+    with pytest.raises(TrainingError, match="no token to predict"):
+        with_intervals(scores([0], [0], [0]), None)
+
+
+def test_an_infinite_perplexity_has_no_interval():
+    found = with_intervals(scores([math.inf, 1], [0, 1], [1, 1]), None)
+    assert found.perplexity == math.inf
+    assert found.perplexity_interval is None
+
+
+def test_a_finished_training_is_one_row():
+    record = EpochRecord(
+        epoch=1,
+        step=3,
+        learning_rate=0.1,
+        perplexity=5.0,
+        validation_perplexity=4.0,
+        validation_accuracy=0.5,
+        measures={"bleu": 9.0},
+    )
+    history = TrainingHistory(epochs=(record,), best_epoch=1, stopped=False)
+    bleu = Bleu(score=9.0, interval=Interval(8.0, 10.0), signature="tok:13a")
+    done = PairTraining(
+        history=history,
+        task="translation",
+        settings={"attention": True},
+        validation=with_intervals(FOUR, None, bleu=bleu),
+    )
+    row = done.summary()
+    assert (row["task"], row["attention"], row["bleu"]) == ("translation", True, 9.0)
+    assert (row["validation_bleu_low"], row["validation_bleu_high"]) == (8.0, 10.0)
+    assert row["validation_accuracy_low"] < row["validation_accuracy"]
+    assert row["validation_accuracy"] == pytest.approx(5 / 12)
+    assert done.rows() == [record.row()]
