@@ -85,7 +85,7 @@ def test_how_much_text_a_user_gave_does_not_tell_membership() -> None:
 
 
 def test_the_null_shows_users_who_differ_in_more_than_membership() -> None:
-    references = references_of(ASKED, 3, half_of=KNOWN)
+    references = references_of(ASKED, 4, half_of=KNOWN)
     apart = np.isin(ASKED.users, np.arange(30))
     easier = np.where(apart, np.maximum(references.ranks // 3, 1), references.ranks)
     answers = answers_of(ASKED, np.array([]), gain=0)
@@ -102,7 +102,7 @@ def test_the_null_shows_users_who_differ_in_more_than_membership() -> None:
         for ranks in (references.ranks, easier)
     ]
     assert np.mean(np.array(audits[0].null) <= 0.05) < 0.15
-    assert len(audits[0].null) == 3 * 30
+    assert len(audits[0].null) == 4 * 30
     below = audits[1].summary()["null_below_rate"]
     assert isinstance(below, float)
 

@@ -8,6 +8,8 @@ and appendix B.2: where the target's shape is not known, GRUs of other sizes, mo
 Shadow i is drawn from the plan's seed and i alone, so that a plan of more shadows begins with
 those of a plan of fewer. Users are drawn by name: the order of documents does not decide whose
 half is whose.
+
+Differs from the paper: halves come in pairs that share nobody (`draw_half`).
 """
 
 import hashlib
@@ -230,17 +232,23 @@ def shadow_jobs(
 def draw_half(names: Sequence[str], *, seed: int, index: int) -> tuple[tuple[str, ...], int]:
     """Shadow `index`'s members out of n users, and the seed of its training.
 
+    Halves come in pairs: shadows 0 and 1 share nobody, nor do 2 and 3. So every user was left out
+    by as many shadows as any other, and all can be compared by as many references.
+
     Returns:
-        floor(n / 2) names in alphabetical order, and a number below 2^31.
+        floor(n / 2) names in alphabetical order, the rest of them for an odd index, and a number
+        below 2^31.
 
     Example:
-        >>> draw_half(["ann", "bob", "cy", "dee"], seed=0, index=0)[0]
-        ('ann', 'cy')
+        >>> [draw_half(["ann", "bob", "cy", "dee"], seed=0, index=i)[0] for i in (0, 1)]
+        [('ann', 'cy'), ('bob', 'dee')]
     """
-    generator = np.random.default_rng([seed, index])
     ordered = sorted(names)
-    drawn = generator.permutation(len(ordered))[: len(ordered) // 2]
-    return tuple(ordered[place] for place in sorted(drawn)), int(generator.integers(2**31))
+    order = np.random.default_rng([seed, index // 2]).permutation(len(ordered))
+    half = len(ordered) // 2
+    drawn = order[half:] if index % 2 else order[:half]
+    own = np.random.default_rng([seed, index, 1])
+    return tuple(ordered[place] for place in sorted(drawn)), int(own.integers(2**31))
 
 
 def _columns(reference: Corpus, wanted: tuple[str, ...]) -> Corpus:
