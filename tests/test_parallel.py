@@ -124,3 +124,25 @@ def test_a_call_whose_worker_dies_is_made_again_as_often_as_was_said(address, tm
     with pytest.raises(ClusterError, match="lost with its worker, 2 times"):
         list(map_cluster(dies_until, [(second, 9)], address=address, retries=1))
     assert Path(second).read_text() == "xx"
+
+
+def keeps_freed_pages(item):
+    """Whether a large block that was freed is still this process's own."""
+    import numpy as np
+
+    del item
+    before = _resident()
+    block = np.ones(2**25, dtype=np.uint8)
+    held = _resident() - before
+    del block
+    return (_resident() - before) > held / 2
+
+
+def _resident() -> int:
+    pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[1]
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="asks glibc")
+def test_processes_keep_the_memory_of_tensors_for_the_next_ones():
+    assert list(map_processes(keeps_freed_pages, [0], processes=1)) == [True]

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from vestige import __version__, _validate
 from vestige.errors import ClusterError
+from vestige.memory import keep_freed_pages
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -52,7 +53,7 @@ def map_processes(
     _validate.at_least(1, processes=processes)
     # Forked threads of torch and Arrow would wait for locks that nobody holds any more.
     context = get_context("spawn")
-    with ProcessPoolExecutor(processes, mp_context=context, initializer=_one_thread) as pool:
+    with ProcessPoolExecutor(processes, mp_context=context, initializer=_own_process) as pool:
         futures = [pool.submit(function, item) for item in items]
         try:
             for future in futures:
@@ -165,6 +166,7 @@ def _on_a_node(shared: tuple[Callable[[T], R], dict[str, str]], item: T) -> R:
             remedy="Install the same versions on every node: others end in other bits.",
         )
     os.environ["OMP_NUM_THREADS"] = "1"
+    keep_freed_pages()
     if "torch" in sys.modules:
         _one_thread()
     return function(item)
@@ -188,6 +190,12 @@ def _fetched(ray: Any, reference: Any, retries: int) -> Any:
             remedy="Look at the nodes' memory and at Ray's logs, then start again: what is "
             "finished is kept.",
         ) from error
+
+
+def _own_process() -> None:
+    """What a process does that is nobody else's: it keeps the memory that tensors give back."""
+    keep_freed_pages()
+    _one_thread()
 
 
 def _one_thread() -> None:

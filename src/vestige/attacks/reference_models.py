@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from vestige import _validate
 from vestige.data.asked_words import AskedWords
+from vestige.errors import DataError
 
 Floats = NDArray[np.float64]
 
@@ -62,6 +63,22 @@ class References:
         drawn = np.argsort(lots, axis=0)[:count].T
         enough = self.unseen() >= count
         return np.where(enough[:, None], drawn, -1)
+
+    def typical_ranks(self, asked: AskedWords) -> Floats:
+        """(w,) geometric mean rank over the models that did not see the word's user.
+
+        Raises:
+            DataError: some user was seen by all.
+        """
+        weights = (~self.seen[:, asked.users]).astype(np.float64)
+        total = weights.sum(axis=0)
+        if not total.all():
+            raise DataError(
+                "some users were seen by every reference model, which so tells nothing of them",
+                remedy="Train the references on random halves of the users, in pairs.",
+            )
+        logs = np.log(self.ranks.astype(np.float64))
+        return np.asarray(np.exp((weights * logs).sum(axis=0) / total), dtype=np.float64)
 
     def features(self, asked: AskedWords, drawn: NDArray[np.int64], *, k: int) -> Floats:
         """What the drawn models say of each word.
