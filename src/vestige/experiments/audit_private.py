@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from vestige.data.encoded import encode
 from vestige.defences.accounting import epsilon_spent
 from vestige.defences.choice import Defence
-from vestige.experiments.audit_rows import Method, audit_row
+from vestige.experiments.audit_rows import METHODS, audit_row
 from vestige.experiments.audit_trials import Asked, Trial
 from vestige.experiments.snapshots import snapshot
 from vestige.models.checkpoints import fingerprint
@@ -31,7 +31,6 @@ from vestige.training.presets import Shape, new_model
 from vestige.training.shadows import Shadow
 
 Row = Mapping[str, object]
-METHODS: tuple[Method, ...] = ("paper", "ours")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,6 +23,7 @@ from vestige.metrics.decisions import judge_decisions, true_positives_at
 from vestige.metrics.separation import separation
 
 Method = Literal["paper", "ours"]
+METHODS: tuple[Method, ...] = get_args(Method)
 
 
 @dataclass(frozen=True, kw_only=True)

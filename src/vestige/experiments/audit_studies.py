@@ -8,7 +8,7 @@ part of the training that is held out, so that the target stays the same; member
 texts take no part. Back-translation is Apertium's, to Spanish and back; synonyms are WordNet's.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -18,17 +18,16 @@ from numpy.typing import NDArray
 from vestige.attacks.query_selection import Selection, select_calls, select_texts, worth_of
 from vestige.data.corpus import Corpus
 from vestige.data.users import of_length
-from vestige.experiments.audit_rows import Method, audit_row
+from vestige.experiments.audit_rows import METHODS, audit_row
 from vestige.experiments.audit_trials import Asked, Trial
 from vestige.experiments.audited_texts import read_users_texts
 
 Row = Mapping[str, object]
-METHODS: tuple[Method, ...] = ("paper", "ours")
 
 
 def by_queries(
     said: Asked,
-    queries: tuple[int, ...],
+    queries: Sequence[int],
     *,
     k: int,
     how: tuple[Selection, ...],
