@@ -113,6 +113,11 @@ def test_who_is_too_few_is_told_how_many_it_takes() -> None:
     )
     assert audit.verdict == "underpowered"
     assert audit.needed == 19
+    assert audit.known_needed == 28
+    answers = answers_of(ASKED, MEMBERS)
+    for known, compared in ((28, 19), (27, 18)):
+        fit, rest = split_known(answers, KNOWN[:known].tolist(), [0], seed=0)
+        assert (len(fit), len(rest)) == (9, compared)
 
 
 def test_a_user_without_words_is_not_called() -> None:
@@ -123,7 +128,27 @@ def test_a_user_without_words_is_not_called() -> None:
     assert audit.users[1].score is None
     assert audit.users[1].p_value == 1
     assert not audit.users[1].called
-    assert [row["user"] for row in audit.rows()] == ["user 0002", "user 0003"]
+    rows = [row for row in audit.rows() if row["kind"] == "audited"]
+    assert [row["user"] for row in rows] == ["user 0002", "user 0003"]
+
+
+def test_the_rows_hold_what_one_user_was_compared_with() -> None:
+    audit = audit_users(
+        answers_of(ASKED, MEMBERS, gain=0.05),
+        COUNTS,
+        audited=[4],
+        known_out=KNOWN.tolist(),
+        references=references_of(ASKED, 4, half_of=KNOWN),
+    )
+    own, *others = audit.rows()
+    known = [row["score"] for row in others if row["kind"] == "known out"]
+    assert len(known) == audit.calibrated_on
+    reached = sum(score >= own["score"] for score in known)
+    assert own["p_value"] == (1 + reached) / (1 + len(known))
+    null = [row for row in others if row["kind"] == "null"]
+    assert [row["p_value"] for row in null] == list(audit.null)
+    assert {row["user"] for row in null} == {"user 0004"}
+    assert all(row.keys() == own.keys() for row in others)
 
 
 def test_the_same_seed_gives_the_same_audit() -> None:
@@ -234,3 +259,21 @@ def test_users_whom_every_reference_saw_are_refused() -> None:
         surprise_of_words(
             answers_of(ASKED, MEMBERS), COUNTS, KNOWN, references=replace(references, seen=seen)
         )
+
+
+def test_a_words_typical_rank_is_the_geometric_mean_over_models_that_never_saw_its_user():
+    asked = asked_of(4, texts=2, words=5)
+    found = references_of(asked, 4, half_of=np.arange(4))
+    typical = found.typical_ranks(asked)
+    for word, user in enumerate(asked.users):
+        logs = [
+            np.log(found.ranks[model, word]) for model in range(4) if not found.seen[model, user]
+        ]
+        assert typical[word] == pytest.approx(np.exp(np.mean(logs)))
+
+
+def test_a_user_whom_all_references_saw_has_no_typical_ranks():
+    asked = asked_of(4, texts=2, words=5)
+    found = references_of(asked, 1, half_of=np.arange(4))
+    with pytest.raises(DataError, match="seen by every reference model"):
+        found.typical_ranks(asked)

@@ -10,13 +10,14 @@ words are hard in any case. This is difficulty calibration (Watson, Guo, Cormode
 rather than subtracted; reference models are features among others, and there may be none.
 """
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from vestige.data.asked_words import AskedWords
+from vestige.data.encoded import EncodedCorpus
 from vestige.errors import DataError
 
 if TYPE_CHECKING:
@@ -27,6 +28,32 @@ FEWEST_WORDS = 200
 """Words below which no expectation is fitted."""
 
 
+@dataclass(frozen=True)
+class Tally:
+    """How often each of some whole numbers occurs.
+
+    Attributes:
+        keys: ascending, all different.
+        counts: as many.
+    """
+
+    keys: NDArray[np.int64]
+    counts: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, values: ArrayLike) -> Self:
+        """Count them."""
+        keys, counts = np.unique(np.asarray(values, dtype=np.int64), return_counts=True)
+        return cls(keys, counts.astype(np.int64))
+
+    def at(self, wanted: NDArray[np.int64]) -> NDArray[np.int64]:
+        """How often each of the wanted numbers was there."""
+        if not len(self.keys):
+            return np.zeros(len(wanted), dtype=np.int64)
+        place = np.minimum(np.searchsorted(self.keys, wanted), len(self.keys) - 1)
+        return np.where(self.keys[place] == wanted, self.counts[place], 0)
+
+
 @dataclass(frozen=True, kw_only=True)
 class WordCounts:
     """Public counts: how often words and pairs of words occur in text that anyone may read.
@@ -35,11 +62,16 @@ class WordCounts:
         words: (v,) of each id.
         pairs: ascending int64 ids `previous * v + word` of the pairs that occur.
         pair_counts: as many counts.
+        own_words: of `user * v + word`, where the text is that of users who are asked, too: what
+            a user wrote is not counted for them.
+        own_pairs: of `(user * v + previous) * v + word`, likewise.
     """
 
     words: NDArray[np.int64]
     pairs: NDArray[np.int64]
     pair_counts: NDArray[np.int64]
+    own_words: Tally | None = None
+    own_pairs: Tally | None = None
 
     @classmethod
     def of(cls, tokens: ArrayLike, vocab_size: int) -> "WordCounts":
@@ -52,23 +84,58 @@ class WordCounts:
             pair_counts=counts.astype(np.int64),
         )
 
+    @classmethod
+    def of_users(cls, data: EncodedCorpus, users: ArrayLike, vocab_size: int) -> "WordCounts":
+        """Counts of the texts of some users, for all of whom those of the others count.
+
+        Users who are known to be out are compared with users who are audited. Were a user's own
+        text counted, no pair of words of the first would be new, and many of the second.
+
+        Args:
+            data: texts of all users.
+            users: whose texts are counted, as places in `data.names`.
+            vocab_size: v.
+        """
+        if data.users is None:
+            raise ValueError("data must say whose each text is, got no users")
+        ids = np.asarray(data.tokens, dtype=np.int64)
+        owners = np.repeat(data.users, np.diff(data.offsets)).astype(np.int64)
+        counted = np.isin(owners, np.asarray(users))
+        ids, owners = ids[counted], owners[counted]
+        pairs = (owners[1:] * vocab_size + ids[:-1]) * vocab_size + ids[1:]
+        return replace(
+            cls.of(ids, vocab_size),
+            own_words=Tally.of(owners * vocab_size + ids),
+            own_pairs=Tally.of(pairs),
+        )
+
+    def of_words(self, asked: AskedWords) -> NDArray[np.int64]:
+        """(w,) counts of the asked words."""
+        return self._words(asked, asked.tokens)
+
     def features(self, asked: AskedWords) -> Floats:
         """(w, 4): logs of 1 + the counts of each word, of it after the one before, of the one
         before; and its place in the text, at most 30."""
-        wanted = asked.previous.astype(np.int64) * len(self.words) + asked.tokens
-        place = np.minimum(np.searchsorted(self.pairs, wanted), max(len(self.pairs) - 1, 0))
-        found = np.zeros(len(asked))
-        if len(self.pairs):
-            found = np.where(self.pairs[place] == wanted, self.pair_counts[place], 0)
+        size = len(self.words)
+        wanted = asked.previous.astype(np.int64) * size + asked.tokens
+        found = Tally(self.pairs, self.pair_counts).at(wanted)
+        if self.own_pairs is not None:
+            found = found - self.own_pairs.at(asked.users.astype(np.int64) * size**2 + wanted)
         return np.stack(
             [
-                np.log1p(self.words[asked.tokens]),
+                np.log1p(self.of_words(asked)),
                 np.log1p(found),
-                np.log1p(self.words[asked.previous]),
+                np.log1p(self._words(asked, asked.previous)),
                 np.minimum(asked.positions, 30),
             ],
             axis=1,
         ).astype(np.float64)
+
+    def _words(self, asked: AskedWords, ids: NDArray[np.int32]) -> NDArray[np.int64]:
+        found = self.words[ids]
+        if self.own_words is None:
+            return found
+        return found - self.own_words.at(asked.users.astype(np.int64) * len(self.words) + ids)
 
 
 @dataclass(frozen=True)

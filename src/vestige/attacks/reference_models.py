@@ -51,6 +51,12 @@ class References:
             ranks=self.ranks[kept], log_probs=self.log_probs[kept], seen=self.seen[kept]
         )
 
+    def of_words(self, chosen: NDArray[np.int64]) -> "References":
+        """The same models on some of the words, given as places."""
+        return References(
+            ranks=self.ranks[:, chosen], log_probs=self.log_probs[:, chosen], seen=self.seen
+        )
+
     def unseen(self) -> NDArray[np.int64]:
         """(u,) models that did not see each user."""
         return np.asarray((~self.seen).sum(axis=0), dtype=np.int64)

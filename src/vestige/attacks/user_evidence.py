@@ -1,8 +1,9 @@
 """How much does each word of a user speak for their text having been learnt?
 
-Two audits give each user a score: the paper's histogram of ranks, and ours, the mean surprise of
-words (`expected_rank`). Both ask everyone the same way: whoever is compared with the audited users
-has had their queries selected by the same rule, from as much text.
+Two audits give each user a score: the paper's histogram of ranks, and ours, the mean evidence of
+words: learnt from shadow models (`learnt_evidence`) or, where these are too few, how much better a
+word ranks than expected (`expected_rank`). Both ask everyone the same way: whoever is compared with
+the audited users has had their queries selected by the same rule, from as much text.
 """
 
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from vestige import _validate
 from vestige.attacks.expected_rank import ExpectedRank, WordCounts
+from vestige.attacks.learnt_evidence import LearntEvidence
 from vestige.attacks.rank_histogram import BINS, HistogramAudit, rank_histogram
 from vestige.attacks.reference_models import References
 from vestige.data.asked_words import AskedWords
@@ -58,6 +60,44 @@ class Answers:
         return np.log(self.ranks.astype(np.float64))
 
 
+def evidence_of_words(
+    answers: Answers,
+    counts: WordCounts,
+    fitted_on: ArrayLike,
+    *,
+    references: References | None = None,
+    seed: int = 0,
+) -> Floats:
+    """How much each word speaks for its user having been seen, 0 on average for who was not.
+
+    With references enough it is learnt from them (`learnt_evidence`), else it is the surprise.
+
+    Args:
+        answers: of the target.
+        counts: of public text.
+        fitted_on: users known to be out, from whose words is learnt what to expect.
+        references: models of the auditor's own; None: word counts alone.
+        seed: of lots and boosting.
+
+    Returns:
+        (w,); NaN for users with too few references.
+
+    Raises:
+        DataError: there are too few words to fit, or nobody has references enough.
+    """
+    asked, users = answers.asked, np.asarray(fitted_on, dtype=np.int64)
+    learnt = None
+    if references is not None:
+        learnt = LearntEvidence.fit(asked, counts, references, users, k=answers.k, seed=seed)
+    if references is None or learnt is None:
+        return surprise_of_words(answers, counts, users, references=references, seed=seed)
+    features, _ = _features(answers, counts, references, learnt.each, seed=seed)
+    log_odds = learnt.log_odds(features, answers.log_ranks)
+    known = np.isin(asked.users, users)
+    expected = ExpectedRank.fit(features[known], log_odds[known], seed=seed)
+    return -expected.surprise(features, log_odds)
+
+
 def surprise_of_words(
     answers: Answers,
     counts: WordCounts,
@@ -83,25 +123,35 @@ def surprise_of_words(
     Raises:
         DataError: there are too few words to fit, or nobody has references enough.
     """
-    features = counts.features(answers.asked)
-    good = np.ones(len(answers.asked), dtype=bool)
-    if references is not None:
-        each = int(references.unseen().min()) if each is None else each
-        if each < 1:
-            raise DataError(
-                "some users were seen by every reference model, which so tells nothing of them",
-                remedy="Train the references on random halves of the users, in pairs.",
-            )
-        drawn = references.draw(each, seed=seed)
-        good = drawn[answers.asked.users, 0] >= 0
-        features = np.concatenate(
-            [features, references.features(answers.asked, drawn, k=answers.k)], axis=1
-        )
+    features, good = _features(answers, counts, references, each, seed=seed)
     learnt = good & np.isin(answers.asked.users, np.asarray(fitted_on))
     expected = ExpectedRank.fit(features[learnt], answers.log_ranks[learnt], seed=seed)
     surprise = np.full(len(answers.asked), np.nan)
     surprise[good] = expected.surprise(features[good], answers.log_ranks[good])
     return surprise
+
+
+def _features(
+    answers: Answers,
+    counts: WordCounts,
+    references: References | None,
+    each: int | None,
+    *,
+    seed: int,
+) -> tuple[Floats, NDArray[np.bool_]]:
+    """(w, f) of the words, and (w,) whether there are references enough to tell."""
+    features = counts.features(answers.asked)
+    if references is None:
+        return features, np.ones(len(answers.asked), dtype=bool)
+    each = int(references.unseen().min()) if each is None else each
+    if each < 1:
+        raise DataError(
+            "some users were seen by every reference model, which so tells nothing of them",
+            remedy="Train the references on random halves of the users, in pairs.",
+        )
+    drawn = references.draw(each, seed=seed)
+    said = references.features(answers.asked, drawn, k=answers.k)
+    return np.concatenate([features, said], axis=1), drawn[answers.asked.users, 0] >= 0
 
 
 def histogram_scores(

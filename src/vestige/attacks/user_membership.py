@@ -3,14 +3,15 @@
 Song and Shmatikov (2019), "Auditing Data Provenance in Text-Generation Models", KDD: user-level
 membership from the ranks of a user's words among a model's likeliest ones.
 
-Differs from the paper: the default evidence is the mean surprise of words (`expected_rank`) in
+Differs from the paper: the default evidence is the mean over words (`user_evidence`) in
 place of a histogram's support vector machine; the decision is by conformal p-values against users
 who are known to be out, in place of a threshold learnt from shadow models, which does not carry
 over to a target of another domain or another extent of training.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Literal
 
@@ -21,7 +22,7 @@ from vestige import _validate
 from vestige.attacks.expected_rank import WordCounts
 from vestige.attacks.matched_text import CutTexts
 from vestige.attacks.reference_models import References
-from vestige.attacks.user_evidence import Answers, surprise_of_words
+from vestige.attacks.user_evidence import Answers, evidence_of_words
 from vestige.errors import DataError
 from vestige.metrics.conformal import benjamini_hochberg, calibration_needed, conformal_p_values
 
@@ -46,7 +47,7 @@ class AuditedUser:
 
     Attributes:
         name: as the texts say it.
-        score: mean surprise of their words, in nats of rank; above 0 where the model does better
+        score: mean evidence of their words, in nats; above 0 where the model does better
             than expected. None where none of their words was asked.
         p_value: how often users who are out would score as high with as much text.
         called: whether the audit says that they were in.
@@ -76,6 +77,9 @@ class UserAudit:
         rate: share of those called that may be expected to be out.
         null: p-values of the same users against models that never saw them, one a reference
             model; empty where there are too few references.
+        compared: scores of the users known to be out with whom the audited were compared, over as
+            much text as the audited user in the middle has (of one user: exactly as compared).
+        account: what asking came to, and how it was done, by name; a part of the summary.
     """
 
     users: tuple[AuditedUser, ...]
@@ -86,11 +90,21 @@ class UserAudit:
     vocab_size: int
     rate: float
     null: tuple[float, ...] = ()
+    compared: tuple[float, ...] = ()
+    account: Mapping[str, object] = field(default_factory=dict)
 
     @property
     def needed(self) -> int:
         """Users known to be out that it takes before anyone can be called."""
         return calibration_needed(self.rate, tested=len(self.users))
+
+    @property
+    def known_needed(self) -> int:
+        """Users known to be out, with those that the expectation is learnt from, that keep an
+        audit from being underpowered.
+        """
+        compared = calibration_needed(self.rate)
+        return max(3, compared + min(FITTED, (compared - 1) // 2))
 
     @property
     def verdict(self) -> Verdict:
@@ -112,17 +126,24 @@ class UserAudit:
             "calibrated_on": self.calibrated_on,
             "calibration_needed": self.needed,
             "fitted_on": self.fitted_on,
+            "known_needed": self.known_needed,
             "references": self.references,
             "k": self.k,
             "vocab_size": self.vocab_size,
             "words": sum(user.words for user in self.users),
             "null_below_rate": (fmean(p <= self.rate for p in self.null) if self.null else None),
+            **self.account,
         }
 
     def rows(self) -> Iterator[dict[str, object]]:
-        """One row a user, the smallest p-value first."""
+        """One row an audited user, the smallest p-value first; then what they were held against.
+
+        Rows of the kind "known out" hold a score, those of the kind "null" a p-value of one user
+        against one reference model. The scores of the known stand in falling order, unnamed.
+        """
         for user in sorted(self.users, key=lambda one: (one.p_value, -(one.score or 0.0))):
             yield {
+                "kind": "audited",
                 "user": user.name,
                 "score": user.score,
                 "p_value": user.p_value,
@@ -130,6 +151,14 @@ class UserAudit:
                 "texts": user.texts,
                 "words": user.words,
             }
+        unknown = dict.fromkeys(("user", "score", "p_value", "called", "texts", "words"))
+        for score in sorted(self.compared, reverse=True):
+            yield {"kind": "known out", **unknown, "score": score}
+        # A model is asked about all users before the next one is.
+        scored = [user.name for user in self.users if user.score is not None]
+        for place, p_value in enumerate(self.null):
+            name = scored[place % len(scored)]
+            yield {"kind": "null", **unknown, "user": name, "p_value": p_value}
 
 
 def audit_users(
@@ -162,8 +191,8 @@ def audit_users(
     """
     _validate.open_fraction(rate=rate)
     fit, rest = split_known(answers, known_out, audited, seed=seed)
-    surprise = surprise_of_words(answers, counts, fit, references=references, seed=seed)
-    found = judge_users(answers, surprise, audited, rest, rate=rate, seed=seed)
+    evidence = evidence_of_words(answers, counts, fit, references=references, seed=seed)
+    found = judge_users(answers, evidence, audited, rest, rate=rate, seed=seed)
     nulls = (
         null_p_values(
             answers, counts, audited=audited, known_out=known_out, references=references, seed=seed
@@ -180,6 +209,7 @@ def audit_users(
         vocab_size=answers.vocab_size,
         rate=rate,
         null=tuple(nulls.tolist()),
+        compared=tuple(scores_of_known(answers, evidence, audited, rest, seed=seed).tolist()),
     )
 
 
@@ -204,6 +234,32 @@ def split_known(
     return np.sort(lots[:fit]), np.sort(lots[fit:])
 
 
+def scores_of_known(
+    answers: Answers,
+    evidence: Floats,
+    audited: Sequence[int],
+    calibration: Users,
+    *,
+    seed: int = 0,
+) -> Floats:
+    """Scores of users known to be out over as much text as the middle one of the audited has.
+
+    Args:
+        answers: what was asked.
+        evidence: (w,) evidence of each word; NaN where there is none.
+        audited: users, as places in `answers.asked.names`.
+        calibration: users known to be out.
+        seed: of the order in which texts are cut, that of `judge_users`.
+
+    Returns:
+        (at most len(calibration),) in the order of `calibration`.
+    """
+    asked = answers.asked
+    known = calibration[np.isfinite(asked.mean_by_user(evidence)[calibration])]
+    words = np.sort(asked.counts()[np.asarray(audited)])
+    return CutTexts.of(asked, evidence, known, seed=seed).means(int(words[len(words) // 2]))
+
+
 def null_p_values(
     answers: Answers,
     counts: WordCounts,
@@ -217,9 +273,10 @@ def null_p_values(
 
     Returns:
         (m * audited,) p-values, which should be uniform: if they are small, the users differ from
-        those they are compared with in more than membership.
+        those they are compared with in more than membership. A model that is left with too few
+        known users or words says nothing.
     """
-    found = []
+    found: list[float] = []
     known = np.asarray(known_out)
     for model in range(len(references)):
         other = references.without(model)
@@ -232,19 +289,17 @@ def null_p_values(
             k=answers.k,
             vocab_size=answers.vocab_size,
         )
-        fit, rest = split_known(played, out, audited, seed=seed)
-        surprise = surprise_of_words(played, counts, fit, references=other, seed=seed)
-        found += [
-            user.p_value
-            for user in judge_users(played, surprise, audited, rest, rate=0.05, seed=seed)
-            if user.score is not None
-        ]
+        with suppress(DataError):  # half of the users may be too few to tell anything
+            fit, rest = split_known(played, out, audited, seed=seed)
+            evidence = evidence_of_words(played, counts, fit, references=other, seed=seed)
+            judged = judge_users(played, evidence, audited, rest, rate=0.05, seed=seed)
+            found += [user.p_value for user in judged if user.score is not None]
     return np.array(found)
 
 
 def judge_users(
     answers: Answers,
-    surprise: Floats,
+    evidence: Floats,
     audited: Sequence[int],
     calibration: Users,
     *,
@@ -255,7 +310,7 @@ def judge_users(
 
     Args:
         answers: what was asked.
-        surprise: (w,) evidence of each word; NaN where there is none.
+        evidence: (w,) evidence of each word; NaN where there is none.
         audited: users, as places in `answers.asked.names`.
         calibration: users known to be out, who had no part in the evidence.
         rate: the false-discovery rate.
@@ -265,14 +320,14 @@ def judge_users(
         DataError: there is no evidence on anybody who is known to be out.
     """
     asked = answers.asked
-    scores, words = asked.mean_by_user(surprise), asked.counts()
+    scores, words = asked.mean_by_user(evidence), asked.counts()
     known = calibration[np.isfinite(scores[calibration])]
     if not len(known):
         raise DataError(
             "no user who is known to be out has enough reference models that did not see them",
             remedy="Train more references, or references on fewer users.",
         )
-    others = CutTexts.of(asked, surprise, known, seed=seed)
+    others = CutTexts.of(asked, evidence, known, seed=seed)
     p_values = np.ones(len(audited))
     for place, user in enumerate(audited):
         if np.isfinite(scores[user]):

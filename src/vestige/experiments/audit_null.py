@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vestige.attacks.user_evidence import surprise_of_words
+from vestige.attacks.user_evidence import evidence_of_words
 from vestige.attacks.user_membership import FITTED
 from vestige.data.corpus import Corpus
 from vestige.data.users import disjoint_groups, documents_of, users_with
@@ -51,10 +51,10 @@ def null_rows(
     tested = np.array([at for at, name in enumerate(said.asked.names) if name in names])
     for shown in k:
         answers = said.shown(shown)
-        surprise = surprise_of_words(
-            answers, said.counts, said.known_out[:FITTED], references=said.references, each=1
+        evidence = evidence_of_words(
+            answers, said.counts, said.known_out[:FITTED], references=said.references
         )
-        scores = said.asked.mean_by_user(surprise)[tested]
+        scores = said.asked.mean_by_user(evidence)[tested]
         p_values = _drawn_anew(scores, null.calibration, seed=0)
         lots = np.random.default_rng(1).permutation(len(scores))
         half = len(scores) // 2

@@ -126,7 +126,7 @@ def parts_of(config: Config, filling: Filling) -> dict[str, Part]:
     judged = (
         "`paper` is the paper's audit (histogram of ranks, LinearSVC), `ours` expected less "
         "observed log ranks; `ratio` is the target's perplexity out over in. AUCs have DeLong-type "
-        "intervals, decisions Clopper and Pearson's; ours calls at a false-discovery rate of 5 %."
+        "intervals, decisions Clopper and Pearson's; ours calls whose p-value is at most 0.05."
     )
     return {
         "table1": part(
