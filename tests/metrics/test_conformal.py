@@ -6,6 +6,7 @@ from vestige.metrics.conformal import (
     benjamini_hochberg,
     calibration_needed,
     conformal_p_values,
+    most_by_chance,
 )
 
 
@@ -50,6 +51,24 @@ def test_benjamini_hochberg_is_that_of_scipy() -> None:
 
 def test_no_one_is_called_where_no_p_value_is_small() -> None:
     assert not benjamini_hochberg([0.4, 0.9, 1.0], 0.05).any()
+
+
+def test_p_values_that_share_a_calibration_set_seldom_exceed_what_chance_may_bring() -> None:
+    generator = np.random.default_rng(4)
+    for calibration, tested in ((40, 100), (100, 30)):
+        most = most_by_chance(0.05, calibration=calibration, tested=tested)
+        shares = [
+            np.mean(conformal_p_values(draws[:tested], draws[tested:]) <= 0.05)
+            for draws in generator.normal(size=(4000, tested + calibration))
+        ]
+        above = np.mean(np.array(shares) > most)
+        assert above <= 0.025 + 3 * np.sqrt(0.025 / 4000)
+        assert np.mean(np.array(shares) >= most) > 0.025
+
+
+def test_nothing_comes_below_a_rate_that_no_p_value_reaches() -> None:
+    assert most_by_chance(0.05, calibration=18, tested=50) == 0
+    assert most_by_chance(0.05, calibration=19, tested=50) > 0
 
 
 @pytest.mark.parametrize(("rate", "tested"), [(0.05, 1), (0.01, 1), (0.05, 10), (0.1, 7)])

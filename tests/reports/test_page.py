@@ -8,6 +8,7 @@ from html.parser import HTMLParser
 
 import pytest
 
+from tests.reports.made_audits import audit_of
 from vestige.errors import RunError
 from vestige.reports.page import render, write_page
 
@@ -94,6 +95,10 @@ def hostile(saved, diff, rank, comparison):
                 changes={"defence": CORPUS[0], "unit": CORPUS[1], "verdict_short": CORPUS[2]},
             ),
             "comparison",
+        ),
+        *(
+            saved(audit_of([0.1] * len(names), null=[0.01] * len(names), names=names), f"audit-{n}")
+            for n, names in enumerate((CORPUS[:1], CORPUS))
         ),
     ]
     return {shown: render(runs, show_secrets=shown) for shown in (False, True)}

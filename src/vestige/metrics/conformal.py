@@ -16,6 +16,7 @@ from typing import cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import stats
 
 from vestige import _validate
 from vestige.metrics.separation import finite_scores
@@ -101,3 +102,38 @@ def calibration_needed(rate: float, *, tested: int = 1) -> int:
     _validate.open_fraction(rate=rate)
     _validate.at_least(1, tested=tested)
     return math.ceil(tested / rate - 1e-9) - 1
+
+
+def most_by_chance(
+    rate: float, *, calibration: int, tested: int, confidence: float = 0.975
+) -> float:
+    r"""The share of p-values of users who are out that chance may bring to a rate or below.
+
+    All are measured against the same calibration set, and one that lies low by chance brings many
+    down together. With n calibration scores the number of m is beta-binomial,
+
+    .. math:: X \sim \mathrm{BetaBinomial}(m, a, n + 1 - a), \quad
+        a = \lfloor \mathrm{rate} \, (n + 1) \rfloor
+
+    Args:
+        rate: in (0, 1).
+        calibration: n, users known to be out.
+        tested: m, p-values against them.
+        confidence: how often the share is at most what is returned, at least; in (0, 1).
+
+    Returns:
+        A fraction of m; 0 where n is so small that no p-value can be at or below the rate.
+
+    Raises:
+        ValueError: an argument is out of range.
+
+    Example:
+        >>> most_by_chance(0.05, calibration=100, tested=200)
+        0.11
+    """
+    _validate.open_fraction(rate=rate, confidence=confidence)
+    _validate.at_least(1, calibration=calibration, tested=tested)
+    below = math.floor(rate * (calibration + 1) + 1e-9)
+    if below == 0:
+        return 0.0
+    return float(stats.betabinom.ppf(confidence, tested, below, calibration + 1 - below)) / tested

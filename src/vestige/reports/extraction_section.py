@@ -34,12 +34,14 @@ class Exhibit:
 
     Attributes:
         because: what follows the answer.
+        warnings: what the reader must know first, a paragraph each.
         figures: charts and what stands under them.
         listings: tables.
         method: how it was measured.
     """
 
     because: str = ""
+    warnings: tuple[str, ...] = ()
     figures: tuple[tuple[Markup, str], ...] = ()
     listings: tuple[Listing, ...] = ()
     method: str = ""

@@ -64,6 +64,33 @@ _LIMITS = {
         "Intervals take secrets as drawn alike and each by itself. They say nothing about "
         "another training of the same kind: repeat it with other seeds for that.",
     ),
+    "Anatomy": (
+        "Seen and unseen text must differ in training only. Another time, topic or kind of people "
+        "makes the same differences; the null, two halves of the unseen text, does not show that.",
+        "Where the seen text says how frequent words are, its rare words are not those of the "
+        "unseen text, for any model: only the same words in both texts compare fairly.",
+        "With few people, or few texts, intervals are too narrow: twenty of each at least.",
+        "A model that hardly ever lists a rare word first has no accuracy to lose there: then read "
+        "how far down words fall.",
+        "That a unit matters to rare words does not say that it holds them: units are silenced at "
+        "the head only, and many units together say what none says alone.",
+        "Intervals say nothing about another training of the same kind: repeat it with other "
+        "seeds for that.",
+    ),
+    "UserAudit": (
+        "A p-value is not the chance that a text was used. It says how often somebody whose text "
+        "was not used would come as far.",
+        "What is not shown is not thereby excluded: few words, few shown words or a model that "
+        "learnt little hide what there is.",
+        "Membership is of the words: copies and quotations by others count as well, and nothing "
+        "is said about who gave the text, when, or whether they were allowed to.",
+        "The comparison is fair only with people who write about the same things, at the same "
+        "time, in the same kind of text. Somebody wrongly held to be out makes the audit weaker, "
+        "but raises no false alarm.",
+        "An audit that is repeated with other options until it says yes says nothing. Choose the "
+        "options first, and ask once.",
+        "Among users who are named, the stated share of wrong ones is an average over audits.",
+    ),
     "Completion": (
         "A canary that is not completed is not thereby safe: a longer prefix, a wider beam, "
         "sampling, or a look at the probabilities may still give it away (see its exposure).",

@@ -14,6 +14,8 @@ from markupsafe import Markup
 
 from vestige.errors import RunError
 from vestige.reports import charts
+from vestige.reports.anatomy_section import anatomy_parts
+from vestige.reports.audit_section import audited_parts
 from vestige.reports.comparison_section import Comparison, comparison_view
 from vestige.reports.completion_section import completion_parts, completion_points
 from vestige.reports.disclosure import are_words, disclose, printable, redact, running_text
@@ -29,10 +31,12 @@ from vestige.reports.limits import limits_of
 from vestige.reports.numbers import whole
 from vestige.results import Run
 
-SECRET_KEYS = frozenset({"phrase", "phrases", "prefix", "pieces", "canary", "text", "context"})
+SECRET_KEYS = frozenset(
+    {"phrase", "phrases", "prefix", "pieces", "canary", "text", "context", "person"}
+)
 """Names under which a run may hold text that is or was to be found."""
 
-SECRET_OPTIONS = frozenset({"--phrase", "--context", "--truth"})
+SECRET_OPTIONS = frozenset({"--phrase", "--context", "--truth", "--person"})
 IDS = frozenset({"tokens", "token", "ids"})
 """Token ids: whoever has the vocabulary can read the phrase from them."""
 
@@ -109,6 +113,7 @@ def section(run: Run, *, show_secrets: bool) -> Section:
     kinds = {"UpdateDiff": _diff, "DifferentialRank": _rank, "Completion": _completion}
     kinds |= {"DefenceComparison": _comparison, "CanaryExposure": _exposure}
     kinds |= {"Extraction": _extraction, "SecretAudit": _audit, "Table": _paper_table}
+    kinds |= {"UserAudit": _users, "Anatomy": _anatomy}
     try:
         return kinds.get(run.result, _table)(run, show_secrets)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -205,6 +210,15 @@ def _audit(run: Run, show_secrets: bool) -> Section:
         **audit_parts(run.rows, run.summary, show_secrets=show_secrets),
         **_common(replace(run, summary=together(run.summary)), show_secrets),
     )
+
+
+def _users(run: Run, show_secrets: bool) -> Section:
+    parts = audited_parts(run.rows, run.summary, show_secrets=show_secrets)
+    return Section(**(_common(run, show_secrets) | parts))
+
+
+def _anatomy(run: Run, show_secrets: bool) -> Section:
+    return Section(**anatomy_parts(run.rows, run.summary), **_common(run, show_secrets))
 
 
 def _paper_table(run: Run, show_secrets: bool) -> Section:

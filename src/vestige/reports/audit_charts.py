@@ -1,0 +1,244 @@
+"""Does somebody stand out from people who are known to be out? Four charts of an audit.
+
+From plain numbers to SVG, in the sentinel colours of the page. Each chart is drawn twice, for a
+broad page and for a slim one, and the style sheet shows one of them: letters stay readable on a
+telephone.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import altair as alt
+import numpy as np
+from markupsafe import Markup
+from numpy.typing import NDArray
+
+from vestige.reports.charts import ACCENT, INK, QUIET, TEXT, to_svg
+
+BROAD, SLIM = 700, 270
+DOTS = 400
+"""People up to whom each is a dot; of more there are bars."""
+
+_CELL = 11
+_TALL = 19  # cells, of the highest bar
+_POINTS = 300  # p-values up to which each is a point
+
+
+def at_two_widths(draw: Callable[[int], str]) -> Markup:
+    """A chart for a broad page and for a slim one.
+
+    Args:
+        draw: from a width in pixels to SVG, whose texts are escaped.
+    """
+    broad, slim = Markup(draw(BROAD)), Markup(draw(SLIM))
+    return Markup('<div class="broad">{}</div><div class="slim">{}</div>').format(broad, slim)
+
+
+def person_among(known: Sequence[float], own: float, *, label: str, width: int = BROAD) -> str:
+    """One person's score among those of people known to be out, each a dot.
+
+    Args:
+        known: scores, at least one.
+        own: the score of the person.
+        label: what stands beside it.
+        width: in pixels.
+
+    Returns:
+        SVG. Dots at the line or to its right score as high.
+    """
+    edges = _edges([*known, own], width // _CELL, through=own)
+    counts = np.histogram(known, edges)[0]
+    dotted = len(known) <= DOTS
+    top = (max(int(counts.max()), 6) if dotted else _TALL) + 3.0
+    x = _scores_axis(edges, width)
+    y = alt.Y("height:Q", axis=None, scale=alt.Scale(domain=[0, top]))
+    left = own > (edges[0] + edges[-1]) / 2
+    person = alt.Chart(alt.InlineData(values=[{"x": own, "height": 0.0, "top": top - 1.6}]))
+    said = alt.Chart(alt.InlineData(values=[{"x": own, "height": top - 1.0, "label": label}]))
+    marks = [
+        _dots(counts, edges) if dotted else _bars(counts, edges),
+        person.mark_rule(stroke=ACCENT, strokeWidth=3).encode(x=x, y=y, y2="top:Q"),
+        said.mark_text(
+            fill=ACCENT, fontSize=14, fontWeight=600, align="right" if left else "left"
+        ).encode(x=x, y=y, text="label:N"),
+    ]
+    first = marks[0].encode(x=x, y=y)
+    return to_svg(
+        alt.layer(first, *marks[1:]), height=round(_CELL * min(top, _TALL + 3)), width=width
+    )
+
+
+def two_groups(audited: Sequence[float], known: Sequence[float], *, width: int = BROAD) -> str:
+    """Scores of audited users, upwards, and of users known to be out, downwards.
+
+    Args:
+        audited: scores, at least one.
+        known: likewise.
+        width: in pixels.
+
+    Returns:
+        SVG. Heights are shares of each group.
+    """
+    edges = _edges([*audited, *known], max(10, width // 22))
+    values = []
+    for scores, colour, sign in ((audited, ACCENT, 1), (known, QUIET, -1)):
+        shares = np.histogram(scores, edges)[0] / len(scores)
+        values += [
+            {"x": a, "right": b, "share": sign * share, "zero": 0.0, "colour": colour}
+            for a, b, share in zip(edges[:-1], edges[1:], shares.tolist(), strict=True)
+            if share
+        ]
+    most = 1.25 * max(abs(value["share"]) for value in values)
+    x = _scores_axis(edges, width)
+    y = alt.Y(
+        "share:Q",
+        title="share of users",
+        scale=alt.Scale(domain=[-most, most]),
+        axis=alt.Axis(labelExpr="format(abs(datum.value), '~p')", tickCount=5),
+    )
+    bars = [
+        alt.Chart(alt.InlineData(values=[v for v in values if v["colour"] == colour]))
+        .mark_bar(fill=colour, stroke=colour, fillOpacity=opacity, strokeWidth=0.5)
+        .encode(x=x, x2="right:Q", y=y, y2="zero:Q")
+        for colour, opacity in ((ACCENT, 0.85), (QUIET, 0.45))
+    ]
+    names = [
+        {"x": edges[0], "share": 0.92 * most, "name": f"audited ({len(audited):,})"},
+        {"x": edges[0], "share": -0.92 * most, "name": f"known to be out ({len(known):,})"},
+    ]
+    said = alt.Chart(alt.InlineData(values=names)).mark_text(
+        fill=TEXT, fontSize=13, fontWeight=600, align="left", dx=6
+    )
+    return to_svg(alt.layer(*bars, said.encode(x=x, y=y, text="name:N")), height=260, width=width)
+
+
+def sorted_p_values(
+    p_values: Sequence[float],
+    called: Sequence[bool],
+    null: Sequence[float],
+    *,
+    width: int = BROAD,
+) -> str:
+    """P-values in rising order against what chance alone gives.
+
+    Args:
+        p_values: of the audited users, in rising order.
+        called: whether each counts as a member.
+        null: of the same users against models that never saw them; may be empty.
+        width: in pixels.
+
+    Returns:
+        SVG. A disc is called, a ring is not; the dashed line is chance, the thin one the null.
+    """
+    x = alt.X("share:Q", title="users, the most exposed first", scale=alt.Scale(domain=[0, 1]),
+              axis=alt.Axis(format="~p", tickCount=5))  # fmt: skip
+    y = alt.Y("p:Q", title="p-value", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(tickCount=5))
+    chance = alt.Chart(alt.InlineData(values=[{"share": s, "p": s} for s in (0.0, 1.0)]))
+    layers: list[Any] = [
+        chance.mark_line(stroke=QUIET, strokeDash=[5, 4]).encode(x=x, y=y),
+    ]
+    if null:
+        line = alt.Chart(alt.InlineData(values=_rising(sorted(null), most=_POINTS)))
+        layers.append(line.mark_line(stroke=INK, strokeWidth=1.6).encode(x=x, y=y))
+    points = [
+        {**point, "called": bool(one)} for point, one in zip(_rising(p_values), called, strict=True)
+    ]
+    if len(points) > _POINTS:
+        line = alt.Chart(alt.InlineData(values=_rising(p_values, most=_POINTS)))
+        layers.append(line.mark_line(stroke=ACCENT, strokeWidth=3).encode(x=x, y=y))
+    else:
+        for named, fill in ((False, "transparent"), (True, ACCENT)):
+            own = alt.Chart(alt.InlineData(values=[p for p in points if p["called"] is named]))
+            layers.append(
+                own.mark_point(fill=fill, stroke=ACCENT, size=42, opacity=1).encode(x=x, y=y)
+            )
+    return to_svg(alt.layer(*layers), height=260, width=width)
+
+
+def person_and_null(own: float, null: Sequence[float], rate: float, *, width: int = BROAD) -> str:
+    """The p-value of one person beside those against models that never saw their text.
+
+    Args:
+        own: the p-value.
+        null: others, at least one.
+        rate: at or below which the person counts as a member; shaded.
+        width: in pixels.
+
+    Returns:
+        SVG. A disc is the model that was audited, a ring a model of the auditor's own.
+    """
+    target, others = "the audited model", "models that never saw it"
+    x = alt.X("p:Q", title="p-value", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(tickCount=5))
+    y = alt.Y("of:N", title=None, scale=alt.Scale(domain=[target, others]), axis=None)
+    band = alt.Chart(alt.InlineData(values=[{"p": 0.0, "end": rate}]))
+    names = alt.Chart(alt.InlineData(values=[{"p": 1.0, "of": of} for of in (target, others)]))
+    points = [
+        alt.Chart(alt.InlineData(values=[{"p": p, "of": of} for p in values]))
+        .mark_point(fill=fill, stroke=stroke, strokeWidth=1.8, size=90, opacity=1)
+        .encode(x=x, y=y)
+        for of, values, fill, stroke in (
+            (others, null, "transparent", INK),
+            (target, [own], ACCENT, ACCENT),
+        )
+    ]
+    layers = [
+        band.mark_rect(fill=ACCENT, opacity=0.16).encode(x=x, x2="end:Q"),
+        names.mark_text(fill=TEXT, fontSize=12, align="right", dy=-18).encode(
+            x=x, y=y, text="of:N"
+        ),
+        *points,
+    ]
+    return to_svg(alt.layer(*layers), height=120, width=width)
+
+
+def _dots(counts: NDArray[np.int64], edges: NDArray[np.float64]) -> Any:
+    """As many dots as people, stacked in the middle of each bin."""
+    middles = ((edges[:-1] + edges[1:]) / 2).tolist()
+    values = [
+        {"x": middle, "height": place + 0.6}
+        for middle, count in zip(middles, counts.tolist(), strict=True)
+        for place in range(count)
+    ]
+    return alt.Chart(alt.InlineData(values=values)).mark_point(
+        fill=QUIET, stroke=QUIET, strokeWidth=0, size=58, opacity=0.75
+    )
+
+
+def _bars(counts: NDArray[np.int64], edges: NDArray[np.float64]) -> Any:
+    middles, heights = (edges[:-1] + edges[1:]) / 2, _TALL * counts / counts.max()
+    values = [
+        {"x": x, "height": height}
+        for x, height in zip(middles.tolist(), heights.tolist(), strict=True)
+    ]
+    return alt.Chart(alt.InlineData(values=values)).mark_bar(
+        fill=QUIET, opacity=0.55, size=_CELL - 2
+    )
+
+
+def _rising(p_values: Sequence[float], *, most: int | None = None) -> list[dict[str, float]]:
+    """Each at the share of those that are smaller, in the middle of its step; thinned to a few."""
+    kept = len(p_values) if most is None else min(most, len(p_values))
+    places = np.linspace(0, len(p_values) - 1, kept).astype(int).tolist()
+    return [{"share": (n + 0.5) / len(p_values), "p": float(p_values[n])} for n in places]
+
+
+def _edges(
+    scores: Sequence[float], bins: int, *, through: float | None = None
+) -> NDArray[np.float64]:
+    """The edges of bins that hold all scores, one of them at a given place."""
+    low, high = float(min(scores)), float(max(scores))
+    step = 1.08 * ((high - low) or 1.0) / bins
+    zero = low - step / 2 if through is None else through
+    first, last = math.floor((low - zero) / step) - 1, math.ceil((high - zero) / step) + 1
+    return zero + step * np.arange(first, last + 1, dtype=np.float64)
+
+
+def _scores_axis(edges: NDArray[np.float64], width: int) -> Any:
+    long, short = "how much better than expected the model knows the words", "better than expected"
+    return alt.X(
+        "x:Q",
+        title=f"{long if width == BROAD else short} →",
+        scale=alt.Scale(domain=[float(edges[0]), float(edges[-1])], nice=False),
+        axis=alt.Axis(grid=False, tickCount=max(3, width // 90)),
+    )

@@ -1,0 +1,207 @@
+"""What does an audit of users look like? One person's page, and that of a model's owner."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from markupsafe import Markup
+
+from vestige.reports import audit_charts
+from vestige.reports.audit_words import (
+    METHOD,
+    AuditedRows,
+    describe,
+    describe_owner_null,
+    describe_person_null,
+    differ,
+    p_value,
+    warnings,
+)
+from vestige.reports.disclosure import disclose
+from vestige.reports.extraction_listings import Listing
+from vestige.reports.extraction_section import Exhibit
+from vestige.reports.numbers import NOTHING, decimal, percent, whole
+
+Row = Mapping[str, Any]
+Figure = tuple[Markup, str]
+
+LISTED = 25
+"""Users that the owner's page lists one by one."""
+
+COLUMNS = ("user", "named", "p-value", "score as high", "score", "words")
+_ANSWERS = {
+    "members found": "shown",
+    "not shown": "not shown",
+    "underpowered": "too few people known to be out to tell",
+}
+_ACCOUNT = {
+    "words_asked": "words of everybody asked about",
+    "queries": "questions sent",
+    "budget": "questions allowed",
+    "cached": "questions answered from memory",
+    "failures": "calls that failed",
+    "short_lists": "answers of fewer words than could be shown",
+    "unknown_words": "words in answers that are not in the vocabulary",
+    "words_unanswered": "words without an answer",
+}
+
+
+def audited_parts(rows: Sequence[Row], summary: Row, *, show_secrets: bool) -> dict[str, Any]:
+    """What the page's section says of one person, or of many users.
+
+    Args:
+        rows: of a run of `vestige audit-users`.
+        summary: likewise, with what asking came to.
+        show_secrets: names in the clear.
+    """
+    found = AuditedRows.of(rows)
+    one, unfair = len(found.audited) == 1, differ(found, summary)
+    answer, because = describe(found, summary)
+    references = int(summary["references"])
+    exhibit = Exhibit(
+        because=because,
+        warnings=warnings(found, summary),
+        figures=_person_figures(found, summary) if one else _owner_figures(found, summary),
+        listings=() if one else (user_listing(found, show_secrets=show_secrets),),
+        method=METHOD.format(
+            references=" and from models that never saw the person" if references else ""
+        ),
+    )
+    return {
+        "kind": "user-audit",
+        "title": "Was my text used?" if one else "Audit before release",
+        "lede": answer,
+        "exhibit": exhibit,
+        "summary": (
+            ("answer", "does not hold" if unfair else _ANSWERS[summary["verdict"]]),
+            *_numbers(found, summary),
+            *_questions(summary),
+        ),
+    }
+
+
+def user_listing(found: AuditedRows, *, show_secrets: bool) -> Listing:
+    """The most exposed users, one a row."""
+    shown = found.audited[:LISTED]
+    names = disclose([str(row["user"]) for row in shown], show_secrets=show_secrets)
+    left = len(found.audited) - len(shown)
+    return Listing(
+        title="The most exposed users" + (f" ({left:,} more are not listed)" if left else ""),
+        columns=COLUMNS,
+        texts=2,
+        rows=tuple(
+            _cells(f"{place} · {name}", row, len(found.known))
+            for place, (name, row) in enumerate(zip(names, shown, strict=True), start=1)
+        ),
+    )
+
+
+def _cells(name: str, row: Row, known: int) -> tuple[str, ...]:
+    asked = row["score"] is not None
+    reached = round(float(row["p_value"]) * (known + 1)) - 1
+    return (
+        name,
+        "yes" if row["called"] else "no",
+        p_value(float(row["p_value"])) if asked else NOTHING,
+        f"{reached:,} of {known:,}" if asked else NOTHING,
+        decimal(row["score"], 3),
+        whole(row["words"]),
+    )
+
+
+def _person_figures(found: AuditedRows, summary: Row) -> tuple[Figure, ...]:
+    own, rate = found.audited[0], float(summary["rate"])
+    if own["score"] is None or not found.known:
+        return ()
+    score, reached = float(own["score"]), float(own["p_value"])
+    null = [float(row["p_value"]) for row in found.null]
+    dots = "Each dot is one person" if len(found.known) <= audit_charts.DOTS else "Bars are people"
+    first = audit_charts.at_two_widths(
+        lambda width: audit_charts.person_among(found.known, score, label="this text", width=width)
+    )
+    figures = [
+        (
+            first,
+            f"{dots} whose text was certainly not used, cut to as much text. Further right, the "
+            "model knows the text better. If the line stands to the right of all or nearly all of "
+            "them, the model has most likely seen this text; amid them, nothing is shown.",
+        )
+    ]
+    if null:
+        second = audit_charts.at_two_widths(
+            lambda width: audit_charts.person_and_null(reached, null, rate, width=width)
+        )
+        figures.append((second, "Is the comparison fair? " + describe_person_null(found, rate)))
+    return tuple(figures)
+
+
+def _owner_figures(found: AuditedRows, summary: Row) -> tuple[Figure, ...]:
+    scored = [row for row in found.audited if row["score"] is not None]
+    if not scored or not found.known:
+        return ()
+    scores = [float(row["score"]) for row in scored]
+    p_values = [float(row["p_value"]) for row in scored]
+    called = [bool(row["called"]) for row in scored]
+    null = [float(row["p_value"]) for row in found.null]
+    first = audit_charts.at_two_widths(
+        lambda width: audit_charts.two_groups(scores, found.known, width=width)
+    )
+    second = audit_charts.at_two_widths(
+        lambda width: audit_charts.sorted_p_values(p_values, called, null, width=width)
+    )
+    caption = (
+        "P-values of all audited users, the smallest first. If nobody’s text could be recognised "
+        "they would lie along the dashed line; the further below it, the more users stand out. "
+        "A disc is named, a ring is not. "
+    )
+    if null:
+        caption += (
+            "The thin line, models that never saw these users, should follow the dashed one. "
+            + describe_owner_null(found, summary)
+        )
+    return (
+        (
+            first,
+            "Scores of the audited users, above, and of users known to be out, below, who gave "
+            "as much text as the audited user in the middle. The more the upper part lies to the "
+            "right of the lower, the more the model gives away.",
+        ),
+        (second, caption),
+    )
+
+
+def _numbers(found: AuditedRows, summary: Row) -> list[tuple[str, str]]:
+    """What was asked and found, in words for a reader."""
+    k, words = int(summary["k"]), int(summary["vocab_size"])
+    pairs, least = [], float(summary["least_p_value"])
+    if len(found.audited) == 1:
+        pairs.append(("p-value", p_value(least)))
+        pairs.append(("texts asked about", whole(found.audited[0]["texts"])))
+    else:
+        pairs.append(("users", f"{whole(summary['called'])} of {whole(summary['users'])} named"))
+        pairs.append(("smallest p-value", p_value(least)))
+    pairs += [
+        ("limit set before", f"{float(summary['rate']):g}"),
+        ("words asked about", whole(summary["words"])),
+        ("words that the model shows", f"{k:,} of {words:,}" if k < words else f"all {words:,}"),
+        ("people known to be out", f"{whole(summary['calibrated_on'])} to compare with, "
+                                   f"{whole(summary['fitted_on'])} to learn what to expect"),
+        ("models of our own", whole(summary["references"])),
+    ]  # fmt: skip
+    checked = found.null_share(float(summary["rate"]))
+    if checked is not None:
+        below = percent(checked[0]) if checked[0] >= 0.001 else "none"
+        pairs.append(("their p-values within the limit", below))
+    return pairs
+
+
+def _questions(summary: Row) -> list[tuple[str, str]]:
+    """What asking came to; entries of 0 are left out, but not what matters."""
+    pairs = [
+        (name, whole(summary[key]))
+        for key, name in _ACCOUNT.items()
+        if summary.get(key) or (key == "queries" and key in summary)
+    ]
+    if summary.get("shadow_perplexity_ratio") is not None:
+        ratio = decimal(summary["shadow_perplexity_ratio"])
+        pairs.append(("their perplexity on text not seen, over that on text seen", ratio))
+    return pairs

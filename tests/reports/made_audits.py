@@ -1,0 +1,48 @@
+"""Audits of users with made-up outcomes."""
+
+import numpy as np
+
+from vestige.attacks.user_membership import AuditedUser, UserAudit
+from vestige.metrics.conformal import benjamini_hochberg, conformal_p_values
+
+KNOWN = tuple(np.random.default_rng(0).normal(0, 0.03, 134).tolist())
+"""Scores of people known to be out; the highest is 0.09."""
+
+
+def audit_of(scores, *, known=KNOWN, null=(), names=None, rate=0.05, **more):
+    """An audit of users with these scores; None for one of whom nothing was asked.
+
+    Args:
+        scores: of the audited users.
+        known: of people known to be out.
+        null: p-values against models that never saw the users, model by model.
+        names: of the users.
+        rate: the false-discovery rate.
+        more: what asking came to.
+    """
+    names = names or [f"Rosalind {n}" for n in range(len(scores))]
+    p_values = [1.0 if s is None else float(conformal_p_values([s], known)[0]) for s in scores]
+    called = benjamini_hochberg(p_values, rate)
+    return UserAudit(
+        users=tuple(
+            AuditedUser(
+                name=name, score=score, p_value=p, called=bool(one), texts=12,
+                words=0 if score is None else 240,
+            )
+            for name, score, p, one in zip(names, scores, p_values, called, strict=True)
+        ),
+        calibrated_on=len(known),
+        fitted_on=min(60, len(known) // 2),
+        references=4 if null else 0,
+        k=50,
+        vocab_size=5000,
+        rate=rate,
+        null=tuple(null),
+        compared=tuple(known),
+        account=more,
+    )  # fmt: skip
+
+
+def uniform(count):
+    """P-values as chance gives them."""
+    return ((np.arange(count) + 0.5) / count).tolist()

@@ -1,0 +1,237 @@
+"""One person's page and an owner's say what the audit found, and what it did not."""
+
+import re
+
+import numpy as np
+import pytest
+
+from tests.attacks.made_users import answers_of, asked_of, counts_of
+from tests.reports.made_audits import KNOWN, audit_of, uniform
+from vestige.attacks.user_membership import audit_users
+from vestige.errors import RunError
+from vestige.reports import audit_charts
+from vestige.reports.audit_section import LISTED
+from vestige.reports.audit_words import UNFAIR, AuditedRows, describe_need, differ
+from vestige.reports.page import render
+from vestige.reports.sections import section
+
+NULL = [0.12, 0.4, 0.55, 0.97]
+
+
+def shown(saved, audit, *, show_secrets=False, **run):
+    return section(saved(audit, **run), show_secrets=show_secrets)
+
+
+def test_a_person_who_stands_out_is_told_so_and_how_seldom_chance_does_that(saved):
+    page = shown(saved, audit_of([0.2], null=NULL))
+    assert page.title == "Was my text used?"
+    assert (
+        page.lede == "Yes, says this test: the model knows this text better than chance explains."
+    )
+    assert page.exhibit.because == (
+        "Of 134 people whose text was certainly not used, each with as much of it, none scores as "
+        "high. Somebody whose text was not used would come this far in 1 of 135 audits, or fewer "
+        "(p = 0.0074). That is within the limit of 5 in 100, which was set before."
+    )
+    assert not page.exhibit.warnings
+
+
+def test_a_person_amid_the_others_is_told_that_nothing_is_shown(saved):
+    page = shown(saved, audit_of([0.0], null=NULL))
+    reached = sum(score >= 0 for score in KNOWN)
+    assert page.lede.startswith("Not shown")
+    assert f" {reached} score as high" in page.exhibit.because
+    assert f"in {reached + 1} of 135 audits" in page.exhibit.because
+    assert page.exhibit.because.endswith("It does not prove that the text was not used.")
+
+
+def test_too_few_people_are_named_with_how_many_more_it_takes(saved):
+    page = shown(saved, audit_of([0.2], known=KNOWN[:12]))
+    assert page.lede == "This audit could not have told: too few people are known to be out."
+    assert "once in 13 audits" in page.exhibit.because
+    assert "It takes 19 to compare with, and 28 known to be out in all" in page.exhibit.because
+    assert "texts of 10 more people (--reference)" in page.exhibit.because
+
+
+def test_somebody_of_whom_nothing_was_asked_has_a_page(saved):
+    page = shown(saved, audit_of([None]))
+    assert "none of the words could be asked about" in page.lede
+    assert page.exhibit.figures == ()
+
+
+def test_a_person_whom_models_without_them_know_as_well_gets_no_answer(saved):
+    audit = audit_of([0.2], null=[0.01, 0.02, 0.4, 0.6])
+    page = shown(saved, audit)
+    assert page.lede == UNFAIR
+    assert page.exhibit.because.startswith("It would have read: “Yes, says this test")
+    assert "Of 4 models that never saw this text, 2 seem to know it" in page.exhibit.warnings[0]
+    assert dict(page.summary)["answer"] == "does not hold"
+
+
+@pytest.mark.parametrize(
+    ("null", "warned"),
+    [
+        ([0.02, 0.8, 0.8, 0.9], False),
+        ([0.02] * 3 + [0.5] * 7, True),
+        ([0.02] * 2 + [0.5] * 8, False),
+    ],
+)
+def test_a_few_models_that_know_the_text_as_well_are_no_verdict(saved, null, warned):
+    page = shown(saved, audit_of([0.2], null=null))
+    assert page.lede.startswith("Yes")
+    assert [w for w in page.exhibit.warnings if "may differ in more" in w] == list(
+        page.exhibit.warnings
+    )
+    assert bool(page.exhibit.warnings) is warned
+
+
+def test_without_models_of_our_own_the_page_says_that_nothing_checks_it(saved):
+    [warning] = shown(saved, audit_of([0.2])).exhibit.warnings
+    assert "Nothing checks here whether the comparison is fair" in warning
+
+
+def test_an_owner_is_told_how_many_users_can_be_shown_with_an_interval(saved):
+    scores = [0.2] * 30 + np.linspace(-0.05, 0.05, 70).tolist()
+    page = shown(saved, audit_of(scores, null=uniform(400)))
+    assert page.title == "Audit before release"
+    assert page.lede == "For 30 of 100 users an outsider could show that their text was used."
+    assert page.exhibit.because.startswith("That is 30 % of them (21 to 40 % with 95 % confidence)")
+    assert "about 5 in 100 of those named" in page.exhibit.because
+    assert not page.exhibit.warnings
+
+
+def test_an_owner_without_called_users_learns_how_sharp_the_audit_was(saved):
+    page = shown(saved, audit_of(np.linspace(-0.05, 0.05, 100).tolist(), known=KNOWN[:40]))
+    assert page.lede == "Of none of the 100 users could it be shown that their text was used."
+    # The least p-value is 1 / 41, and 49 / 100 * 0.05 is the first multiple above it.
+    assert "no one is named before 49 users stand out at once" in page.exhibit.because
+
+
+def test_users_who_differ_in_more_than_membership_make_an_audit_that_does_not_hold(saved):
+    null = [0.01] * 40 + uniform(60)
+    page = shown(saved, audit_of([0.2] * 50 + [0.0] * 50, null=null * 4))
+    assert page.lede == UNFAIR
+    [warning] = page.exhibit.warnings
+    assert "differ from those known to be out in more than membership" in warning
+    assert "43 % of their p-values at or below 0.05, where 5 % belong" in warning
+
+
+def test_the_share_of_null_p_values_has_an_interval_over_users_not_over_p_values(saved):
+    audit = audit_of([0.0] * 10, null=[0.01, *[0.5] * 9] * 4)
+    found = AuditedRows.of(saved(audit).rows)
+    share, interval = found.null_share(0.05)
+    assert share == 0.1
+    # One of ten users, whatever the number of models.
+    margin = 2.262 * np.std([1.0, *[0.0] * 9], ddof=1) / np.sqrt(10)
+    assert interval.high == pytest.approx(0.1 + margin, abs=1e-3)
+
+
+def test_chance_alone_is_seldom_called_unfair():
+    generator, summary = np.random.default_rng(1), audit_of([0.0] * 40, null=[0.5]).summary()
+    unfair = 0
+    for _ in range(200):
+        known = generator.normal(size=67)
+        p_values = (1 + (known >= generator.normal(size=(40, 1))).sum(axis=1)) / 68
+        rows = audit_of([0.0] * 40, null=p_values.tolist()).rows()
+        unfair += differ(AuditedRows.of(list(rows)), summary)
+    assert unfair / 200 < 0.05
+
+
+@pytest.mark.parametrize("rate", [0.3, 0.1, 0.05, 0.01])
+def test_whoever_does_as_told_has_people_enough(rate):
+    audit = audit_of([0.0], known=KNOWN[:2], rate=rate)
+    more = int(re.search(r"texts of (\d+) more", describe_need(audit.summary()))[1])
+    known = audit.calibrated_on + audit.fitted_on + more
+    assert 1 / (known - min(60, known // 3) + 1) <= rate
+
+
+def test_the_most_exposed_users_stand_in_a_table_without_their_names(saved):
+    audit = audit_of([0.2, *np.linspace(-0.1, 0.05, 39).tolist()])
+    [listing] = shown(saved, audit).exhibit.listings
+    assert listing.title == f"The most exposed users ({40 - LISTED} more are not listed)"
+    assert listing.rows[0] == ("1 · R▪▪▪▪▪▪▪ ▪", "no", "0.0074", "0 of 134", "0.200", "240")
+    assert len(listing.rows) == LISTED
+    open_page = shown(saved, audit, show_secrets=True, name="open")
+    assert open_page.exhibit.listings[0].rows[0][0] == "1 · Rosalind 0"
+
+
+@pytest.mark.parametrize("scores", [[0.2], [0.2] * 5])
+def test_no_name_is_on_the_page_unless_it_is_wanted(saved, scores):
+    run = saved(
+        audit_of(scores, null=NULL),
+        configuration={"person": "Rosalind"},
+        command=["vestige", "audit-users", "m", "--person", "Rosalind"],
+    )
+    assert "Rosalind" not in render([run], show_secrets=False)
+    assert "Rosalind" in render([run], show_secrets=True)
+
+
+def test_questions_without_an_answer_are_counted_and_many_are_a_warning(saved):
+    asked = {"queries": 900, "budget": 1000, "words_asked": 1000, "failures": 0}
+    page = shown(saved, audit_of([0.2], null=NULL, words_unanswered=20, **asked))
+    facts = dict(page.summary)
+    assert facts["questions sent"] == "900"
+    assert facts["words without an answer"] == "20"
+    assert "calls that failed" not in facts
+    assert not page.exhibit.warnings
+    other = shown(saved, audit_of([0.2], null=NULL, words_unanswered=200, **asked), name="other")
+    assert other.exhibit.warnings[0].startswith("200 of 1,000 questions stayed without an answer")
+
+
+def test_the_persons_chart_has_a_dot_for_each_known_person_and_one_line():
+    svg = audit_charts.person_among(KNOWN, 0.05, label="this text")
+    assert svg.count('aria-roledescription="point"') == len(KNOWN)
+    assert svg.count('aria-roledescription="rule mark"') >= 1
+    assert "this text" in svg
+
+
+@pytest.mark.parametrize("known", [[0.1], [0.0] * 5, KNOWN, KNOWN * 4])
+@pytest.mark.parametrize("own", [-1.0, 0.1, 3.0])
+def test_dots_right_of_the_line_are_those_who_score_as_high(known, own):
+    edges = audit_charts._edges([*known, own], 30, through=own)
+    counts = np.histogram(known, edges)[0]
+    assert counts.sum() == len(known)
+    right = (edges[:-1] + edges[1:]) / 2 > own
+    assert counts[right].sum() == sum(score >= own for score in known)
+
+
+def test_many_people_are_bars_and_many_users_a_line():
+    wide = audit_charts.person_among(KNOWN * 4, 0.05, label="this text")
+    assert len(wide) < 60_000
+    users = audit_charts.sorted_p_values(uniform(5000), [False] * 5000, uniform(20000))
+    assert len(users) < 60_000
+
+
+def test_a_chart_is_drawn_for_a_broad_page_and_for_a_slim_one(saved):
+    for figure, _ in shown(saved, audit_of([0.2] * 3, null=NULL * 3)).exhibit.figures:
+        assert figure.count("<svg") == 2
+        assert 'class="broad"' in figure
+        assert 'class="slim"' in figure
+
+
+def test_an_audit_of_made_up_answers_becomes_a_page(saved):
+    asked = asked_of(80, texts=4)
+    audit = audit_users(
+        answers_of(asked, np.arange(10), gain=1.0),
+        counts_of(),
+        audited=range(20),
+        known_out=range(20, 80),
+    )
+    page = shown(saved, audit)
+    called = sum(user.called for user in audit.users)
+    assert called >= 10
+    assert page.lede.startswith(f"For {called} of 20 users")
+    assert f"{audit.calibrated_on} to compare with" in dict(page.summary)["people known to be out"]
+
+
+def test_a_run_without_anybody_audited_is_refused(saved):
+    class Hollow:
+        def summary(self):
+            return {}
+
+        def rows(self):
+            return [{"kind": "null"}]
+
+    Hollow.__name__ = "UserAudit"
+    with pytest.raises(RunError, match="no whole UserAudit run"):
+        section(saved(Hollow()), show_secrets=False)
