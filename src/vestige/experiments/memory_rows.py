@@ -18,7 +18,13 @@ from vestige.experiments.audit_trials import Trial
 from vestige.models.checkpoints import load_model, load_seq2seq
 from vestige.training.shadows import train_shadow
 
-DRAWN = {("means", "log_prob"), ("means", "share"), ("ranks", "rank"), ("ablation", "kept")}
+DRAWN = {
+    ("means", "log_prob"),
+    ("means", "share"),
+    ("ranks", "rank"),
+    ("ablation", "kept"),
+    ("ablation", "log_rank_lost"),
+}
 """Figures and what each of them measures."""
 
 

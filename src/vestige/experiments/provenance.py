@@ -43,18 +43,18 @@ SMALL = Config(
         named("cornell", _CORNELL, 20, shadows=4, domain="ubuntu-irc"),
     ),
     others=(
-        other_shapes_of(_LATE, shadows=4, epochs=10, rate=1.0),
+        other_shapes_of(_LATE, shadows=2, epochs=10, rate=1.0),
         other_shapes_of(_TALKS, shadows=4, epochs=20, rate=1.0),
         other_shapes_of(_FILMS, shadows=4, epochs=20, rate=1.0),
     ),
     crowds=tuple(
         crowd(users, others=200, reference=400, epochs=6, shadows=2)
-        for users in (100, 200, 300, 500)
+        for users in (100, 300, 500)
     ),
     shown=_SHOWN,
     queries=(1, 2, 4, 8, 16, 32),
     calls=(8, 32, 128, 512),
-    noise=(0.1, 0.3, 0.5),
+    noise=(0.1, 0.5),
     obfuscations=("none", "apertium", "synonyms"),
     null=NullUsers(users=600, each=20),
     private=private_training(1.0, 0.3, users=500, rounds=300),
