@@ -261,10 +261,10 @@ def test_users_whom_every_reference_saw_are_refused() -> None:
         )
 
 
-def test_a_words_typical_rank_is_the_geometric_mean_over_models_that_never_saw_its_user():
+def test_a_words_typical_rank_is_the_geometric_mean_over_models_that_never_saw_its_user() -> None:
     asked = asked_of(4, texts=2, words=5)
-    found = references_of(asked, 4, half_of=np.arange(4))
-    typical = found.typical_ranks(asked)
+    found = references_of(asked, 4, half_of=np.arange(4))  # each user is out of two of them
+    typical = found.typical_ranks(asked, seed=0)
     for word, user in enumerate(asked.users):
         logs = [
             np.log(found.ranks[model, word]) for model in range(4) if not found.seen[model, user]
@@ -272,8 +272,17 @@ def test_a_words_typical_rank_is_the_geometric_mean_over_models_that_never_saw_i
         assert typical[word] == pytest.approx(np.exp(np.mean(logs)))
 
 
+def test_typical_ranks_come_from_as_many_models_for_everybody() -> None:
+    asked = asked_of(6, texts=2, words=5)
+    found = references_of(asked, 4, half_of=np.arange(4))  # nobody saw users 4 and 5
+    typical = found.typical_ranks(asked, seed=0)
+    for word in np.flatnonzero(asked.users > 3):
+        pairs = combinations(np.log(found.ranks[:, word]), 2)
+        assert any(typical[word] == pytest.approx(np.exp(np.mean(pair))) for pair in pairs)
+
+
 def test_a_user_whom_all_references_saw_has_no_typical_ranks():
     asked = asked_of(4, texts=2, words=5)
     found = references_of(asked, 1, half_of=np.arange(4))
     with pytest.raises(DataError, match="seen by every reference model"):
-        found.typical_ranks(asked)
+        found.typical_ranks(asked, seed=0)

@@ -70,21 +70,25 @@ class References:
         enough = self.unseen() >= count
         return np.where(enough[:, None], drawn, -1)
 
-    def typical_ranks(self, asked: AskedWords) -> Floats:
-        """(w,) geometric mean rank over the models that did not see the word's user.
+    def typical_ranks(self, asked: AskedWords, *, seed: int) -> Floats:
+        """(w,) geometric mean rank over models that did not see the word's user, as many for all.
+
+        Args:
+            asked: the w words.
+            seed: of the lots that choose the models.
 
         Raises:
             DataError: some user was seen by all.
         """
-        weights = (~self.seen[:, asked.users]).astype(np.float64)
-        total = weights.sum(axis=0)
-        if not total.all():
+        each = int(self.unseen().min())
+        if each < 1:
             raise DataError(
                 "some users were seen by every reference model, which so tells nothing of them",
                 remedy="Train the references on random halves of the users, in pairs.",
             )
-        logs = np.log(self.ranks.astype(np.float64))
-        return np.asarray(np.exp((weights * logs).sum(axis=0) / total), dtype=np.float64)
+        drawn = self.draw(each, seed=seed)[asked.users]
+        logs = np.log(self.ranks[drawn, np.arange(len(asked))[:, None]].astype(np.float64))
+        return np.asarray(np.exp(logs.mean(axis=1)), dtype=np.float64)
 
     def features(self, asked: AskedWords, drawn: NDArray[np.int64], *, k: int) -> Floats:
         """What the drawn models say of each word.

@@ -56,7 +56,7 @@ def choose(
     said: Asked, count: int, *, k: int, how: Selection, single: bool = False
 ) -> NDArray[np.bool_]:
     """(w,) the words of each user's queries: as many, and chosen alike, for all of them."""
-    ranks = said.references.typical_ranks(said.asked) if how == "informative" else None
+    ranks = said.references.typical_ranks(said.asked, seed=0) if how == "informative" else None
     worth = worth_of(said.asked, how, frequency=said.counts.words, reference_ranks=ranks, k=k)
     select = select_calls if single else select_texts
     return select(said.asked, how, count, worth=worth)
