@@ -26,6 +26,8 @@ VERBS = {
     "exposure": "vestige.cli.exposure",
     "extract-nlu": "vestige.cli.extract_nlu",
     "complete": "vestige.cli.complete",
+    "audit-users": "vestige.cli.audit_users",
+    "anatomy": "vestige.cli.anatomy",
     "compare": "vestige.cli.compare",
     "report": "vestige.cli.report",
     "reproduce": "vestige.cli.reproduce",

@@ -14,15 +14,17 @@ EXPERIMENTS = {
     "updates": "vestige.experiments.updates",
     "regularization": "vestige.experiments.regularization",
     "nlu": "vestige.experiments.nlu",
+    "provenance": "vestige.experiments.provenance",
 }
 
 
 def command(
     context: typer.Context,
     experiment: Annotated[
-        Literal["updates", "regularization", "nlu"],
+        Literal["updates", "regularization", "nlu", "provenance"],
         typer.Argument(
-            help="Which paper: `updates`, `regularization` or `nlu`.", metavar="EXPERIMENT"
+            help="Which paper: `updates`, `regularization`, `nlu` or `provenance`.",
+            metavar="EXPERIMENT",
         ),
     ],
     out: Annotated[
@@ -47,8 +49,10 @@ def command(
             "--table",
             help="Of `updates`: `table1`, `table2`, `tables3-4`, `table5`, `figure1`, `subwords`, "
             "`rq5`. Of `regularization`: `figure2`, `figure3ab`, `figure3c`, `table1`. Of `nlu`: "
-            "`utility`, `table2`, `table3`, `table4`, `figures3-5`, `null`, `apart`. Give it "
-            "again for another. Without it: all.",
+            "`utility`, `table2`, `table3`, `table4`, `figures3-5`, `null`, `apart`. Of "
+            "`provenance`: `table1`, `audit`, `table2`, `table3`, `table5`, `figure2`, `figure3`, "
+            "`figure4`, `figures5-7`, `figure8`, `null`, `private`. Give it again for another. "
+            "Without it: all.",
         ),
     ] = None,
     data: Annotated[
@@ -56,7 +60,8 @@ def command(
         typer.Option(
             "--data",
             help="The folder with `ptb`, `wikitext2`, `reddit_college` and `newsgroups`, or with "
-            "`snips`, `atis` and `nlu_eval`; `smoke` needs none.",
+            "`snips`, `atis` and `nlu_eval`, or with `reddit_college`, `sated`, `cornell_movie`, "
+            "`wikitext2` and `ubuntu_irc`; `smoke` needs none.",
             envvar="VESTIGE_DATA",
         ),
     ] = None,
@@ -72,9 +77,12 @@ def command(
     of word pieces. `regularization` is "Privacy Regularization: Joint Privacy-Utility Optimization
     in Language Models" (Mireshghallah et al., 2021), Figures 2 and 3 and Table 1. `nlu` is "Canary
     Extraction in Natural Language Understanding Models" (Parikh et al., 2022), Tables 2 to 5 and
-    Figures 2 to 5. The directory
-    then holds `tables.md`, a run directory for each table under `results`, and the snapshots.
-    Stopped at any moment, the same command goes on from there.
+    Figures 2 to 5. `provenance` is "Auditing Data Provenance in Text-Generation Models" (Song and
+    Shmatikov, 2019), Tables 1 to 3 and 5 and Figures 2 to 8; its obfuscation takes Debian's
+    `apertium-eng-spa` and `wordnet-base` (or WNSEARCHDIR).
+
+    The directory then holds `tables.md`, a run directory for each table under `results`, and the
+    snapshots. Stopped at any moment, the same command goes on from there.
 
     Examples:
 

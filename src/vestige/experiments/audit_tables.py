@@ -10,6 +10,8 @@ from typing import Any
 
 from vestige.attacks.query_selection import Selection
 from vestige.data.corpus import Corpus
+from vestige.data.encoded import encode
+from vestige.data.encoded_pairs import sources_of
 from vestige.data.obfuscation import back_translated, with_synonyms
 from vestige.data.translators import Apertium
 from vestige.data.wordnet import read_wordnet
@@ -22,7 +24,9 @@ from vestige.experiments.audit_rows import METHODS, audit_row
 from vestige.experiments.audit_studies import by_noise, by_obfuscation, by_queries
 from vestige.experiments.audit_trials import Setting, Trial, train_all
 from vestige.experiments.memory_rows import memory_rows
+from vestige.models.checkpoints import load_seq2seq
 from vestige.training.shadows import train_shadow
+from vestige.training.translations import bleu
 
 Rows = Iterator[Mapping[str, Any]]
 WHOLE = 10**9
@@ -71,7 +75,7 @@ class Filling:
                 **dict(
                     zip(("paper_perplexity_in", "paper_perplexity_out"), known[2:], strict=True)
                 ),
-                **target.outside.measures,
+                **_bleu(trial),
             }
 
     def whole(self) -> Rows:
@@ -153,6 +157,21 @@ class Filling:
         """Figures 5 to 7."""
         for named, trial in self.ready(self.config.targets):
             yield from memory_rows(trial, orders=self.config.ablated, dataset=named.name)
+
+
+def _bleu(trial: Trial) -> dict[str, float | None]:
+    """BLEU of the target's translations of text that it has not learnt; nothing for other tasks."""
+    if trial.setting.text.task != "translation":
+        return {}
+    _, others = trial.target.parts()
+    model = load_seq2seq(train_shadow(trial.target).directory / "model")
+    found = bleu(model, encode(sources_of(others), model.source_vocabulary), list(others), seed=0)
+    interval = found.interval
+    return {
+        "bleu_out": found.score,
+        "bleu_out_low": None if interval is None else interval.low,
+        "bleu_out_high": None if interval is None else interval.high,
+    }
 
 
 def _obfuscation(name: str) -> Callable[[Corpus], Corpus]:

@@ -48,8 +48,7 @@ SMALL = Config(
         other_shapes_of(_FILMS, shadows=4, epochs=20, rate=1.0),
     ),
     crowds=tuple(
-        crowd(users, others=200, reference=400, epochs=6, shadows=2)
-        for users in (100, 300, 500)
+        crowd(users, others=200, reference=400, epochs=6, shadows=2) for users in (100, 300, 500)
     ),
     shown=_SHOWN,
     queries=(1, 2, 4, 8, 16, 32),

@@ -1,0 +1,153 @@
+"""The directory of `vestige audit-users`: what it is the audit of, and what is kept in it.
+
+DIR/audit.json     what decides the audit
+DIR/shadows/       shadow models, unless --shadow-dir says where
+DIR/ranks/         ranks of the words under a model, by what they depend on
+DIR/answers.jsonl  what a service answered
+DIR/run/           the result, a run directory
+"""
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from vestige.errors import RunError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from vestige.cli.audit_asking import Asking
+    from vestige.data.asked_words import AskedWords
+
+IDENTITY, RANKS, SHADOWS, RUN, LOCK = "audit.json", "ranks", "shadows", "run", ".lock"
+
+
+def check_out(out: Path) -> None:
+    """Refuse a directory that is not an audit's, before anything is read.
+
+    Raises:
+        RunError: it is a file, or holds something else.
+    """
+    if out.exists() and not out.is_dir():
+        raise RunError(f"{out} is a file", remedy="Give a directory to make.")
+    if out.is_dir() and not (out / IDENTITY).is_file() and any(_visible(out)):
+        raise RunError(
+            f"{out} holds something, but no audit to go on with",
+            remedy="Choose another --out, or remove it first.",
+        )
+
+
+@contextmanager
+def claimed(out: Path, identity: Mapping[str, object]) -> Iterator[None]:
+    """The directory while an audit works in it, alone.
+
+    One that could not begin leaves nothing behind where nothing was.
+
+    Raises:
+        RunError: the directory holds another audit, or cannot be written.
+    """
+    from vestige.data.locked import locked
+    from vestige.data.whole_file import write_text
+    from vestige.results import to_json
+
+    text, was_there = to_json(identity) + "\n", out.exists()
+    if (out / IDENTITY).is_file():
+        _require_same(out / IDENTITY, json.loads(text))
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunError(
+            f"{out} cannot be made: {error.strerror or error}",
+            remedy="Choose an --out whose parent is a directory that you may write to.",
+        ) from error
+    try:
+        with locked(out / LOCK):
+            if not (out / IDENTITY).is_file():
+                write_text(out / IDENTITY, text)
+            yield
+    except Exception:
+        if not was_there and not _worth_keeping(out):
+            shutil.rmtree(out, ignore_errors=True)
+        raise
+
+
+@dataclass(frozen=True)
+class KeptRanks:
+    """Ranks under models, in a folder: asked of a model once, however often the audit begins.
+
+    Attributes:
+        folder: one file each, named by what decides them.
+    """
+
+    folder: Path
+
+    def of(
+        self, sha256: str, asking: "Asking", asked: "AskedWords", make: Callable[[], Any]
+    ) -> "tuple[NDArray[np.int32], NDArray[np.float32]]":
+        """(w,) ranks and log-probabilities; what is not there is made."""
+        import numpy as np
+
+        from vestige.data.whole_file import replacing
+
+        path = self.folder / f"{_key(sha256, asking, asked)}.npz"
+        if path.is_file():
+            try:
+                with np.load(path, allow_pickle=False) as found:
+                    return found["ranks"], found["log_probs"]
+            except (OSError, ValueError, KeyError, EOFError):
+                path.unlink()
+        made = make()
+        with replacing(path) as file:
+            np.savez(file, ranks=made.ranks, log_probs=made.log_probs)
+        return made.ranks, made.log_probs
+
+
+def _key(sha256: str, asking: "Asking", asked: "AskedWords") -> str:
+    from vestige.data.encoded_pairs import EncodedPairs
+
+    digest = hashlib.sha256(sha256.encode())
+    parts: list[NDArray[Any]] = [asking.targets.tokens, asking.targets.offsets]
+    parts += [asked.texts, asked.positions]
+    if isinstance(asking.texts, EncodedPairs):
+        parts += [asking.texts.sources.tokens, asking.texts.sources.offsets]
+    for part in parts:
+        digest.update(len(part).to_bytes(8, "little") + part.tobytes())
+    return digest.hexdigest()[:16]
+
+
+def _require_same(path: Path, wanted: dict[str, Any]) -> None:
+    try:
+        found = json.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise RunError(
+            f"{path} cannot be read: {error}", remedy="Choose another --out, or remove it first."
+        ) from error
+    if found == wanted:
+        return
+    known = found if isinstance(found, dict) else {}
+    other = [name for name in wanted if known.get(name) != wanted[name]]
+    raise RunError(
+        f"{path.parent} holds another audit: {', '.join(other) or 'something'} differs",
+        remedy="Choose another --out; --shadow-dir of the old one saves training again what is "
+        "the same.",
+    )
+
+
+def _visible(out: Path) -> Iterator[Path]:
+    # A kill may leave the lock, and a file that was not whole yet.
+    return (entry for entry in out.iterdir() if not entry.name.startswith("."))
+
+
+def _worth_keeping(out: Path) -> bool:
+    """Whether something is there that cost time or queries."""
+    answers = out / "answers.jsonl"
+    told = answers.read_bytes() if answers.is_file() else b""
+    if b'"answer": ' in told or b'"account": ' in told:
+        return True
+    return any((out / SHADOWS).glob("*/*")) or (out / RUN).exists()

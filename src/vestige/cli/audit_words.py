@@ -1,0 +1,78 @@
+"""What `vestige audit-users` says of an audit, in words and in a table."""
+
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from vestige.cli.terminal import say, show_table
+
+if TYPE_CHECKING:
+    from vestige.reports.audit_words import AuditedRows
+    from vestige.results import Run
+
+MOST = 20
+"""Users listed one by one."""
+
+
+def show_audit(run: "Run", *, show_secrets: bool) -> None:
+    """The answer, what to know before believing it, the users, and what was asked."""
+    from vestige.reports.audit_words import AuditedRows, describe, warnings
+
+    found, summary = AuditedRows.of(run.rows), run.summary
+    for sentence in (*describe(found, summary), *warnings(found, summary)):
+        typer.echo(sentence)
+    if summary["select"] in ("rare", "rare-sum") and summary["k"] < summary["vocab_size"] / 10:
+        typer.echo(
+            f"Rare words are a poor choice where {summary['k']} of {summary['vocab_size']} words "
+            "are shown: hardly any comes into view. --select informative sees more."
+        )
+    _show_users(found, show_secrets)
+    typer.echo(_asked(summary))
+
+
+def _show_users(found: "AuditedRows", show_secrets: bool) -> None:
+    from vestige.reports.disclosure import disclose
+
+    rows = found.audited[:MOST]
+    names = disclose([str(row["user"]) for row in rows], show_secrets=show_secrets)
+    every = len(found.audited)
+    title = "Audited" if every <= MOST else f"The {MOST} smallest p-values of {every:,}"
+    cells = [
+        (
+            name,
+            "member" if row["called"] else "not shown" if row["words"] else "not asked",
+            f"{row['p_value']:.3g}",
+            "" if row["score"] is None else f"{row['score']:+.3f}",
+            row["texts"],
+            row["words"],
+        )
+        for name, row in zip(names, rows, strict=True)
+    ]
+    show_table(title, ["user", "verdict", "p-value", "score", "texts", "words"], cells)
+    if not show_secrets:
+        say("Names are blocks: --show-secrets shows them")
+
+
+def _asked(summary: dict[str, Any]) -> str:
+    """The account of what was asked, of everybody."""
+    parts = [
+        f"{summary['words_asked']:,} words of everybody asked ({summary['select']}), "
+        f"{summary['k']:,} of {summary['vocab_size']:,} words shown"
+    ]
+    if "calls" in summary:
+        allowed = "" if summary["budget"] is None else f" of {summary['budget']:,} allowed"
+        parts.append(f"{summary['queries']:,} queries{allowed} in {summary['calls']:,} calls")
+        named = {
+            "words_unanswered": "words without an answer",
+            "failures": "failed calls",
+            "timeouts": "of them too slow",
+            "short_lists": "lists of fewer words",
+            "unknown_words": "listed words that --reference does not know",
+        }
+        parts += [f"{summary[key]:,} {what}" for key, what in named.items() if summary[key]]
+    if summary["references"]:
+        parts.append(
+            f"{summary['references']} shadow models, whose perplexity is "
+            f"{summary['shadow_perplexity_ratio']:.2f} times as high for those they have not read"
+        )
+    return "Asked: " + "; ".join(parts) + "."

@@ -1,0 +1,180 @@
+"""What does a model still know when some of its hidden units are silent?
+
+Morcos et al. (2018), "On the Importance of Single Directions for Generalization", ICLR,
+arXiv:1803.06959, section 3.1: units are set to zero, more and more of them, in random order. Song
+and Shmatikov (2019), "Auditing Data Provenance in Text-Generation Models", KDD, arXiv:1811.00513,
+section 5 and Figure 7, do so to models of text.
+
+The units are those that the head reads: the outputs of the last layer. A unit that is zero adds
+nothing to any logit, as does a head whose weights for it are zero; so a language model reads every
+text once, and only the head's product is made again.
+
+Differs from the paper: it does not say whether each word has units of its own silenced; here the
+same units are silent for every word. What a recurrent layer hands on to its next step is left as
+it is.
+"""
+
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import nn
+
+from vestige import _validate
+from vestige.data.encoded import EncodedCorpus
+from vestige.data.encoded_pairs import EncodedPairs
+from vestige.errors import AccessDenied
+from vestige.models.pair_ranks import pair_ranks
+from vestige.models.ranks import RankCounter
+from vestige.models.seq2seq import Seq2SeqModel
+from vestige.models.word_ranks import Progress, asked_places, collect, read_before
+
+Masks = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SilencedRanks:
+    """Ranks of w words under s maskings of one model, in the order of the texts.
+
+    Attributes:
+        ranks: (s, w) int32 in [1, v]; 1 is the likeliest.
+        log_probs: (s, w) float32 natural logarithms.
+    """
+
+    ranks: NDArray[np.int32]
+    log_probs: NDArray[np.float32]
+
+
+def random_maskings(width: int, fractions: Sequence[float], *, orders: int, seed: int) -> Masks:
+    """Units to silence: a growing part of the units, in several random orders.
+
+    Args:
+        width: h, units in all.
+        fractions: parts of the units, in [0, 1).
+        orders: o; within an order, units that are silent stay so at larger fractions.
+        seed: decides the orders.
+
+    Returns:
+        (o, f, h), True where a unit is silent; round(fraction * h) of each row.
+
+    Raises:
+        ValueError: an argument is out of range.
+
+    Example:
+        >>> random_maskings(4, [0.25, 0.5], orders=3, seed=0).sum(-1).tolist()
+        [[1, 2], [1, 2], [1, 2]]
+    """
+    _validate.positive(width=width, orders=orders)
+    _validate.fraction(**{f"fractions[{i}]": value for i, value in enumerate(fractions)})
+    generator = np.random.default_rng(seed)
+    turns = np.stack([generator.permutation(width) for _ in range(orders)])
+    sizes = np.array([round(fraction * width) for fraction in fractions])
+    return turns[:, None, :] < sizes[:, None]
+
+
+def silenced_ranks(
+    model: Any,
+    texts: EncodedCorpus | EncodedPairs,
+    *,
+    where: ArrayLike,
+    masks: ArrayLike,
+    progress: Progress | None = None,
+) -> SilencedRanks:
+    """The ranks and log-probabilities of some words while hidden units are silent.
+
+    Args:
+        model: of next tokens with a linear head, or an encoder-decoder where the texts are pairs;
+            it is not changed.
+        texts: ids by the model's own vocabulary.
+        where: w words to ask, see `word_ranks`. What was read before all of them is kept: w x h.
+        masks: (s, h), True where a unit is silent.
+        progress: told (maskings done, maskings in all).
+
+    Raises:
+        AccessDenied: the model has no linear head that could be told apart.
+        ValueError: masks or places do not fit, or the model is in training mode.
+        ModelError: a logit is not a number.
+
+    Example:
+        >>> from vestige.data.vocabulary import WordVocabulary
+        >>> from vestige.models.lstm import LSTMConfig, LSTMLanguageModel
+        >>> words = WordVocabulary(("<unk>", "<eos>", "to", "be"))
+        >>> model = LSTMLanguageModel(words, LSTMConfig(hidden_size=2)).eval()
+        >>> data = EncodedCorpus(np.array([2, 3, 1], np.int32), np.array([0, 3]))
+        >>> silenced_ranks(model, data, where=[0, 1], masks=np.eye(2, dtype=bool)).ranks.shape
+        (2, 2)
+    """
+    head = linear_head(model)
+    silent = np.asarray(masks, dtype=bool)
+    if silent.ndim != 2 or silent.shape[1] != head.in_features:
+        raise ValueError(f"masks must be (s, {head.in_features}), got {silent.shape}")
+    data = texts.targets if isinstance(texts, EncodedPairs) else texts
+    places = asked_places(data, where=where)
+    ask = _asker(model, texts, places)
+    ranks = np.zeros((len(silent), len(places)), dtype=np.int32)
+    log_probs = np.zeros((len(silent), len(places)), dtype=np.float32)
+    for row, mask in enumerate(silent):
+        ranks[row], log_probs[row] = ask(_without(head, mask))
+        if progress is not None:
+            progress(row + 1, len(silent))
+    return SilencedRanks(ranks=ranks, log_probs=log_probs)
+
+
+def linear_head(model: Any) -> nn.Linear:
+    """The head whose inputs are the hidden units.
+
+    Raises:
+        AccessDenied: there is none, or the model does more than that between the two.
+    """
+    head = getattr(model, "head", None)
+    apart = isinstance(model, Seq2SeqModel) or getattr(model, "separate_head", False)
+    if not apart or type(head) is not nn.Linear or head.weight.dtype != torch.float32:
+        raise AccessDenied(
+            f"{type(model).__name__} has no hidden layer with a plain linear head on it, whose "
+            "units could be silenced one by one",
+            remedy="Leave the ablation out (--orders 0), or give a model of `vestige train` or a "
+            "Hugging Face one in float32.",
+        )
+    return head
+
+
+def _asker(
+    model: Any, texts: EncodedCorpus | EncodedPairs, places: NDArray[np.int64]
+) -> Callable[[nn.Linear], tuple[Any, Any]]:
+    """What gives ranks and log-probabilities at the places under another head."""
+    if isinstance(texts, EncodedPairs):
+
+        def ask_again(head: nn.Linear) -> tuple[Any, Any]:
+            found = pair_ranks(_with_head(model, head), texts, where=places, log_probs=True)
+            return found.ranks, found.log_probs
+
+        return ask_again
+    reads = list(read_before(model, texts, places))
+
+    def ask(head: nn.Linear) -> tuple[Any, Any]:
+        found = collect(reads, RankCounter(head, log_probs=True), places)
+        return found.ranks, found.log_probs
+
+    return ask
+
+
+def _with_head(model: Seq2SeqModel, head: nn.Linear) -> Seq2SeqModel:
+    """The same model, sharing everything, but with another head."""
+    other = copy.copy(model)
+    other._modules = {**model._modules, "head": head}
+    return other
+
+
+@torch.no_grad()
+def _without(head: nn.Linear, mask: NDArray[np.bool_]) -> nn.Linear:
+    """A head that does not hear some units."""
+    heard = torch.from_numpy(~mask).to(head.weight)
+    deaf = nn.Linear(head.in_features, head.out_features, bias=head.bias is not None, device="meta")
+    deaf.weight = nn.Parameter(head.weight * heard, requires_grad=False)
+    if head.bias is not None:
+        deaf.bias = nn.Parameter(head.bias, requires_grad=False)
+    return deaf

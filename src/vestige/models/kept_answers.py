@@ -1,0 +1,131 @@
+"""How does a killed audit of a service go on without asking, or paying for, anything twice?
+
+Answers are lines of JSON in a file that only grows: one for each context, one for each call that
+is about to be made, so that the budget counts what a kill cut short, and from time to time the
+account. A line that a kill left unfinished is taken off again. The file holds the texts that were
+asked about, and is readable to its owner only.
+"""
+
+import json
+import os
+from collections.abc import Iterator, MutableMapping, Sequence
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from vestige.errors import DataError
+from vestige.models.asked_model import Ask, QueryAccount
+from vestige.models.top_k import Context
+
+ADDED_UP = (
+    *("queries", "calls", "retries", "failures", "timeouts", "refused", "unanswered"),
+    *("short_lists", "long_lists", "duplicates", "unknown_words", "seconds"),
+)
+"""What of an account goes on from the sittings before; the rest is of the last one."""
+
+
+class KeptAnswers(MutableMapping[Context, tuple[str, ...]]):
+    """A cache of `AskedModel` that outlives the program.
+
+    Args:
+        path: the file; it is made where it is missing. One callable, one k, one process.
+
+    Attributes:
+        before: what asking had come to when the file was opened.
+
+    Raises:
+        DataError: the file holds something else.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     with KeptAnswers(Path(folder) / "answers.jsonl") as kept:
+        ...         kept[Context(("to",))] = ("be", "go")
+        ...     with KeptAnswers(Path(folder) / "answers.jsonl") as again:
+        ...         again[Context(("to",))]
+        ('be', 'go')
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = Path(path)
+        self._answers: dict[Context, tuple[str, ...]] = {}
+        self.before = QueryAccount()
+        self._whole = 0
+        if self._path.exists():
+            for line in self._path.read_bytes().split(b"\n")[:-1]:
+                self._read(line)
+                self._whole += len(line) + 1
+        self._file: BinaryIO | None = None
+
+    def __enter__(self) -> "KeptAnswers":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def __getitem__(self, context: Context) -> tuple[str, ...]:
+        return self._answers[context]
+
+    def __setitem__(self, context: Context, answer: tuple[str, ...]) -> None:
+        self._answers[context] = answer
+        self._write(words=context.words, source=context.source, answer=answer)
+
+    def __delitem__(self, context: Context) -> None:
+        raise TypeError("answers are kept for good, got one to delete")
+
+    def __iter__(self) -> Iterator[Context]:
+        return iter(self._answers)
+
+    def __len__(self) -> int:
+        return len(self._answers)
+
+    def counting(self, ask: Ask) -> Ask:
+        """The callable, which has every call on record before it is made."""
+
+        def counted(contexts: Sequence[Context]) -> Sequence[Sequence[str] | None]:
+            self._write(sent=len(contexts))
+            return ask(contexts)
+
+        return counted
+
+    def account(self, now: QueryAccount, *, budget: int | None) -> QueryAccount:
+        """What all sittings came to, of which the one that goes on has come to `now`."""
+        total = {name: getattr(now, name) + getattr(self.before, name) for name in ADDED_UP}
+        return replace(now, **total, budget=budget)
+
+    def note(self, account: QueryAccount) -> None:
+        """Put an account of all sittings on record."""
+        self._write(account=account.summary())
+
+    def _write(self, **content: object) -> None:
+        if self._file is None:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            handle = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
+            os.truncate(handle, self._whole)
+            # Unbuffered, so that a kill takes no line that was written.
+            self._file = os.fdopen(handle, "r+b", buffering=0)
+            self._file.seek(0, os.SEEK_END)
+        self._file.write(json.dumps(content).encode() + b"\n")
+
+    def _read(self, line: bytes) -> None:
+        try:
+            content = json.loads(line)
+            if "answer" in content:
+                answer = tuple(map(str, content["answer"]))
+                self._answers[Context(tuple(content["words"]), content["source"])] = answer
+            elif "sent" in content:
+                queries, calls = self.before.queries + content["sent"], self.before.calls + 1
+                self.before = replace(self.before, queries=queries, calls=calls)
+            else:
+                self.before = _account(content["account"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise DataError(
+                f"{self._path} holds a line that is no answer: {error!r}",
+                remedy="Remove the file to have everything asked again.",
+            ) from error
+
+
+def _account(content: dict[str, Any]) -> QueryAccount:
+    known = {field.name for field in fields(QueryAccount)}
+    return QueryAccount(**{name: value for name, value in content.items() if name in known})

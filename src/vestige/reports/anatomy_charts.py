@@ -1,0 +1,132 @@
+"""Seen and unseen text side by side: log-probabilities, ranks, and what silent units cost.
+
+From plain rows of an `Anatomy` to SVG, in the sentinel colours of the page. Seen text is filled
+or solid, unseen text dashed.
+"""
+
+from collections.abc import Mapping, Sequence
+from math import exp
+from typing import Any
+
+import altair as alt
+
+from vestige.reports.audit_charts import BROAD
+from vestige.reports.charts import ACCENT, INK, in_our_manner
+
+Row = Mapping[str, Any]
+_ENDS = ("value", "low", "high")
+_PANELS = {"frequent": "frequent words", "rest": "the rest"}
+_HEIGHT = 220
+_LEAST = 0.02  # where an axis of accuracies ends at least, however few words are right
+_NARROW = 400  # pixels, below which panels stand above each other
+_ASIDE = 130  # pixels of two panels' axes
+
+
+def log_probabilities(rows: Sequence[Row], *, width: int = BROAD) -> str:
+    """Histograms of frequent words and of the rest, as in Figure 5."""
+    panels = []
+    for words, title in _PANELS.items():
+        own = [row for row in rows if (row["figure"], row["words"]) == ("log-probabilities", words)]
+        span = alt.Axis(tickCount=6)
+        x = alt.X("x:Q", title="log-probability of the true word", axis=span)
+        y = alt.Y("y:Q", title="share of words", axis=alt.Axis(format="~p", tickCount=5))
+        layers = []
+        for text in ("seen", "unseen"):
+            chart = alt.Chart(alt.InlineData(values=_steps([r for r in own if r["text"] == text])))
+            if text == "seen":
+                layers.append(
+                    chart.mark_area(fill=ACCENT, opacity=0.35, interpolate="step-after").encode(
+                        x=x, y=y
+                    )
+                )
+            layers.append(_line(chart, text, interpolate="step-after").encode(x=x, y=y))
+        panels.append(_panel(layers, title, width))
+    return _beside(panels, width)
+
+
+def ranks(rows: Sequence[Row], *, width: int = BROAD) -> str:
+    """Mean predicted rank by place in the table of frequencies, as in Figure 6."""
+    own = [row for row in rows if (row["figure"], row["measure"]) == ("ranks", "rank")]
+    points = [{**row, "x": (row["start"] + row["stop"]) / 2} for row in own]
+    x = alt.X("x:Q", title="place of the word by frequency (1 is the commonest)")
+    layers = _curves(points, x, "mean rank in the predictions", scale=alt.Scale(type="log"))
+    return in_our_manner(
+        alt.layer(*layers).properties(width=width - _ASIDE // 2, height=_HEIGHT + 40)
+    )
+
+
+def accuracy(rows: Sequence[Row], *, width: int = BROAD) -> str:
+    """Accuracy by the share of silent units, as in Figure 7."""
+    axis = alt.Axis(format="~p", tickCount=5)
+    known = [row["high"] or row["value"] or 0.0 for row in rows if row["measure"] == "accuracy"]
+    scale = alt.Scale(domain=[0, max([_LEAST, *known])], nice=True)
+    return _silenced(rows, "accuracy", "accuracy", width, axis=axis, scale=scale)
+
+
+def fall(rows: Sequence[Row], *, width: int = BROAD) -> str:
+    """How many times further down words stand, by the share of silent units."""
+    own = [
+        {**row, **{end: None if row[end] is None else exp(row[end]) for end in _ENDS}}
+        for row in rows
+        if row["measure"] == "log_rank_lost"
+    ]
+    axis = alt.Axis(tickCount=5)
+    scale = alt.Scale(type="log", nice=False)
+    return _silenced(own, "log_rank_lost", "times as far down", width, axis=axis, scale=scale)
+
+
+def _silenced(rows: Sequence[Row], measure: str, y: str, width: int, **how: Any) -> str:
+    panels = []
+    for words, title in _PANELS.items():
+        key = ("ablation", words, measure)
+        own = [row for row in rows if (row["figure"], row["words"], row["measure"]) == key]
+        axis = alt.Axis(format="~p", tickCount=5)
+        x = alt.X("x:Q", title="hidden units that are silent", axis=axis)
+        points = [{**row, "x": row["start"]} for row in own]
+        panels.append(_panel(_curves(points, x, y, **how), title, width))
+    return _beside(panels, width)
+
+
+def _curves(points: Sequence[Row], x: Any, title: str, **how: Any) -> list[Any]:
+    """A line with its band for seen text, and one for unseen text."""
+    layers = []
+    y, low = (alt.Y(name, title=title, **how) for name in ("value:Q", "low:Q"))
+    for text, colour in (("seen", ACCENT), ("unseen", INK)):
+        own = [p for p in points if p["text"] == text and p["value"] is not None]
+        known = [p for p in own if p["low"] is not None]
+        chart, bands = (alt.Chart(alt.InlineData(values=_plain(some))) for some in (own, known))
+        if known:
+            layers.append(
+                bands.mark_area(fill=colour, opacity=0.15).encode(x=x, y=low, y2="high:Q")
+            )
+        layers.append(_line(chart, text).encode(x=x, y=y))
+        layers.append(chart.mark_point(stroke=colour, fill=colour, size=22).encode(x=x, y=y))
+    return layers
+
+
+def _line(chart: Any, text: str, **more: Any) -> Any:
+    if text == "seen":
+        return chart.mark_line(stroke=ACCENT, strokeWidth=2, **more)
+    return chart.mark_line(stroke=INK, strokeWidth=1.6, strokeDash=[5, 3], **more)
+
+
+def _steps(cells: Sequence[Row]) -> list[dict[str, float]]:
+    """The corners of a histogram, down to 0 at its end."""
+    known = [cell for cell in cells if cell["value"] is not None]
+    corners = [{"x": float(cell["start"]), "y": float(cell["value"])} for cell in known]
+    return [*corners, {"x": float(known[-1]["stop"]), "y": corners[-1]["y"]}] if known else []
+
+
+def _plain(points: Sequence[Row]) -> list[dict[str, Any]]:
+    return [{name: point[name] for name in ("x", "value", "low", "high")} for point in points]
+
+
+def _panel(layers: Sequence[Any], title: str, width: int) -> Any:
+    own = width - _ASIDE // 2 if width < _NARROW else (width - _ASIDE) // 2
+    heading = alt.TitleParams(title, color=INK, fontSize=13, anchor="start")
+    return alt.layer(*layers).properties(width=own, height=_HEIGHT, title=heading)
+
+
+def _beside(panels: Sequence[Any], width: int) -> str:
+    together = alt.vconcat if width < _NARROW else alt.hconcat
+    return in_our_manner(together(*panels, spacing=18).resolve_scale(y="independent"))

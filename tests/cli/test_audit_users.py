@@ -1,0 +1,300 @@
+"""`vestige audit-users` finds whose text was learnt, and nobody else's; services may misbehave."""
+
+import json
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from vestige import results
+from vestige.models import asked_model
+
+WORDS, LIKED, EACH, LENGTH = 120, 12, 7, 12
+CHAIN = np.random.default_rng(5).dirichlet(np.full(WORDS, 0.3), WORDS)
+OWN = ("--user", "who", "--device", "cpu")
+TINY = ("--epochs", 3, "--hidden-size", 16, "--learning-rate", 0.02, "--batch-size", 20)
+
+SERVICES = """
+import time
+from pathlib import Path
+from vestige.models.checkpoints import load_model
+from vestige.models.top_k import narrow
+
+model = narrow(load_model(Path(__file__).with_name("target"), device="cpu"), k=30)
+calls = 0
+
+def well(contexts):
+    return model.likeliest(contexts)
+
+def moody(contexts):
+    global calls
+    calls += 1
+    if calls % 9 == 3:
+        raise ConnectionError("private: " + " ".join(contexts[0].words))
+    return model.likeliest(contexts)
+
+def dead(contexts):
+    raise ConnectionError("private: " + " ".join(contexts[0].words))
+
+def slow(contexts):
+    global calls
+    calls += 1
+    if calls == 2:
+        time.sleep(1.5)
+    return model.likeliest(contexts)
+
+def scant(contexts):
+    return [[*words[:4], "neverheard"] for words in model.likeliest(contexts)]
+
+def shy(contexts):
+    return [None if len(c.words) == 4 else a for c, a in zip(contexts, model.likeliest(contexts))]
+"""
+
+
+def texts_of(users, *, seed):
+    """A Markov chain for everybody, in which each user likes some words."""
+    chance = np.random.default_rng(seed)
+    rows = []
+    for user in users:
+        likes = np.ones(WORDS)
+        likes[chance.choice(WORDS, LIKED, replace=False)] = 16
+        moves = (CHAIN * likes / (CHAIN * likes).sum(axis=1, keepdims=True)).cumsum(axis=1)
+        for _ in range(EACH):
+            place, words = int(chance.integers(WORDS)), []
+            for lot in chance.random(LENGTH):
+                place = min(int(np.searchsorted(moves[place], lot)), WORDS - 1)
+                words.append(f"w{place}")
+            rows.append({"who": user, "text": " ".join(words), "before": " ".join(words[::-1])})
+    return rows
+
+
+def put(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory, shell):
+    """Members and others to audit, people known to be out, and a target that read the members."""
+    root = tmp_path_factory.mktemp("audit")
+    members = texts_of([f"member {n}" for n in range(6)], seed=1)
+    others = texts_of([f"other {n}" for n in range(6)], seed=2)
+    put(root / "members.jsonl", members)
+    put(root / "both.jsonl", members + others)
+    put(root / "reference.jsonl", texts_of([f"known {n:02}" for n in range(45)], seed=3))
+    mine = [row for row in members if row["who"] == "member 3"]
+    put(root / "mine.jsonl", [{"text": row["text"]} for row in mine])
+    (root / "services.py").write_text(SERVICES)
+    # A vocabulary of the members' text only would leave half of the others' words out.
+    put(root / "all.jsonl", texts_of(["anybody"] * 60, seed=4))
+    for words in (
+        ("train", root / "all.jsonl", "--out", root / "words", "--epochs", 1, *TINY[2:4]),
+        ("train", root / "members.jsonl", "--vocabulary", root / "words", "--out", root / "target",
+         "--hold-out", 0, "--epochs", 20, *TINY[2:]),
+    ):  # fmt: skip
+        done = shell(*words, "--task", "next-word", *OWN)
+        assert done.exit_code == 0, done.stderr
+    return root
+
+
+@pytest.fixture
+def audit(world, shell, tmp_path, monkeypatch):
+    """Run the verb; give the shell's answer and the run."""
+    monkeypatch.syspath_prepend(str(world))
+    monkeypatch.setattr(asked_model.Patience, "before", lambda *_: 0.0)
+    sys.modules.pop("services", None)
+
+    def run(model, texts, *words, out="out", fails=False, share=True):
+        words += ("--shadow-dir", world / "shadows") * share
+        model = model if ":" in model else world / model
+        given = ("--texts", world / texts, "--reference", world / "reference.jsonl")
+        done = shell("audit-users", model, *given, *OWN, *words, "--out", tmp_path / out)
+        assert done.exit_code == (2 if fails else 0), done.stderr
+        return done, None if fails else results.load(tmp_path / out / "run")
+
+    return run
+
+
+def audited(run):
+    return [row for row in run.rows if row["kind"] == "audited"]
+
+
+@pytest.mark.parametrize("shadows", [("--shadows", 0), ("--shadows", 4, *TINY)])
+def test_members_are_found_and_others_are_not(audit, shadows):
+    _, run = audit("target", "both.jsonl", *shadows, "--rate", 0.1)
+    called = {row["user"] for row in audited(run) if row["called"]}
+    members = {f"member {n}" for n in range(6)}
+    assert len(called & members) >= 5
+    assert len(called - members) <= 1
+    assert run.summary["verdict"] == "members found"
+    assert run.summary["references"] == shadows[1]
+    assert (run.summary["k"], run.summary["vocab_size"]) == (WORDS + 2, WORDS + 2)
+
+
+def test_one_person_is_answered_in_a_sentence(audit):
+    done, run = audit("target", "mine.jsonl", "--shadows", 0)
+    assert done.stdout.startswith("Yes, says this test")
+    assert [row["user"] for row in audited(run)] == ["me"]
+    assert "taken for one person's, 'me'" in done.stderr
+    assert run.result == "UserAudit"
+
+
+def test_names_are_blocks_unless_wanted_and_never_on_stdout_of_json(audit):
+    done, _ = audit("target", "both.jsonl", "--shadows", 0)
+    assert "member 3" not in done.stdout
+    shown, _ = audit("target", "both.jsonl", "--shadows", 0, "--show-secrets")
+    assert "member 3" in shown.stdout
+    data, run = audit("target", "both.jsonl", "--shadows", 0, "--json")
+    assert json.loads(data.stdout) == run.summary
+
+
+def test_an_audit_becomes_a_page(audit, shell, tmp_path):
+    audit("target", "both.jsonl", "--shadows", 0)
+    assert shell("report", tmp_path / "out" / "run", "--out", tmp_path / "page.html").exit_code == 0
+    assert "member 3" not in (tmp_path / "page.html").read_text("utf-8")
+
+
+def test_another_audit_with_the_same_shadows_trains_nothing(audit, tmp_path):
+    audit("target", "both.jsonl", "--shadows", 2, *TINY, out="first", share=False)
+    kept = ("--shadow-dir", tmp_path / "first" / "shadows")
+    done, run = audit(
+        "target", "both.jsonl", "--shadows", 2, *TINY, *kept, "--top-k", 9, share=False
+    )
+    assert "trained shadow" not in done.stderr
+    assert not (tmp_path / "out" / "shadows").exists()
+    assert (run.summary["k"], run.summary["references"]) == (9, 2)
+
+
+def test_processes_and_other_shapes_train_shadows_too(audit):
+    words = ("--shadows", 2, "--other-shapes", "--epochs", 1, "--processes", 2)
+    _, run = audit("target", "mine.jsonl", *words)
+    settings = run.run["configuration"]["shadows"]
+    assert [model["hidden_size"] for model in settings["models"]] == list(range(64, 353, 32))
+    assert run.summary["references"] == 2
+
+
+def test_shadows_learn_as_the_target_did(audit):
+    done, run = audit("target", "mine.jsonl", "--shadows", 2)
+    training = run.run["configuration"]["shadows"]["training"]
+    assert (training["epochs"], training["learning_rate"]) == (20, 0.02)
+    assert "for 20 epochs" in done.stderr
+    [shape] = run.run["configuration"]["shadows"]["models"]
+    assert (shape["name"], shape["hidden_size"]) == ("LSTMConfig", 16)
+
+
+@pytest.mark.parametrize(
+    ("words", "most"),
+    [
+        (("--queries", 3, "--select", "random"), 3 * LENGTH),
+        (("--queries", 3, "--select", "rare"), 3 * LENGTH),
+        (("--calls", 20, "--select", "rare"), 20),
+        (("--calls", 20), 20),
+    ],
+)
+def test_everybody_is_asked_about_as_little(audit, words, most):
+    _, run = audit("target", "both.jsonl", "--shadows", 2, *TINY, "--top-k", 30, *words)
+    assert all(0 < row["words"] <= most for row in audited(run))
+    assert run.summary["select"] == (words[3] if len(words) > 3 else "informative")
+
+
+def test_a_reference_of_nobody_is_split_into_artificial_users(audit):
+    _, run = audit("target", "mine.jsonl", "--person", "ann", "--shadows", 0, "--artificial", 40)
+    assert run.summary["calibrated_on"] + run.summary["fitted_on"] == 40
+    assert [row["user"] for row in audited(run)] == ["ann"]
+
+
+@pytest.mark.parametrize("task", ["translation", "dialogue"])
+def test_models_with_sources_are_audited_alike(audit, shell, world, tmp_path, task):
+    sources = ("--source", "before")
+    done = shell(
+        "train", world / "members.jsonl", "--task", task, *sources, *OWN, "--hold-out", 0,
+        "--epochs", 1, "--hidden-size", 8, "--out", tmp_path / "pairs",
+    )  # fmt: skip
+    assert done.exit_code == 0, done.stderr
+    _, run = audit(str(tmp_path / "pairs"), "both.jsonl", *sources, "--shadows", 2, "--epochs", 1)
+    assert run.run["configuration"]["task"] == task
+    assert run.summary["references"] == 2
+
+
+SERVICE = ("--top-k", 30, "--shadows", 0, "--vocabulary-size", 200)
+
+
+def test_a_service_finds_what_the_model_finds_and_is_asked_nothing_twice(audit, tmp_path):
+    done, run = audit("services:well", "mine.jsonl", *SERVICE, "--budget", 6000)
+    assert audited(run)[0]["called"]
+    assert run.summary["queries"] <= 6000
+    assert run.summary["queries"] + run.summary["cached"] == run.summary["words_asked"]
+    assert "queries of 6,000 allowed" in done.stdout
+    told = (tmp_path / "out" / "answers.jsonl").read_text().splitlines()
+    lines = [json.loads(line) for line in told]
+    asked = [tuple(line["words"]) for line in lines if "answer" in line]
+    assert len(asked) == len(set(asked)) == run.summary["queries"]
+
+
+def test_a_service_that_fails_now_and_then_is_asked_again(audit):
+    done, run = audit("services:moody", "mine.jsonl", *SERVICE, "--calls", 40, "--budget", 9000)
+    assert run.summary["failures"] == run.summary["retries"] > 0
+    assert run.summary["words_unanswered"] == 0
+    assert "failed calls" in done.stdout
+
+
+def test_a_service_that_is_slow_is_given_up_in_time(audit):
+    began = time.monotonic()
+    _, run = audit("services:slow", "mine.jsonl", *SERVICE, "--calls", 40, "--timeout", 0.75)
+    assert time.monotonic() - began < 60
+    assert (run.summary["timeouts"], run.summary["words_unanswered"]) == (1, 0)
+
+
+def test_a_service_that_never_answers_is_left_alone_soon(audit, tmp_path):
+    done, _ = audit("services:dead", "mine.jsonl", *SERVICE, "--attempts", 2, fails=True)
+    assert "services:dead fails again and again (ConnectionError" in done.stderr
+    assert "private" not in done.stderr
+    told = (tmp_path / "out" / "answers.jsonl").read_text().splitlines()
+    assert sum("sent" in json.loads(line) for line in told) == 2 * 3
+    assert not (tmp_path / "out" / "run").exists()
+
+
+def test_what_failed_can_be_gone_on_with(audit):
+    audit("services:dead", "mine.jsonl", *SERVICE, "--attempts", 1, fails=True)
+    sys.modules["services"].dead = sys.modules["services"].well
+    _, run = audit("services:dead", "mine.jsonl", *SERVICE)
+    assert run.summary["failures"] == 3
+    assert run.summary["words_unanswered"] == 0
+
+
+def test_few_and_unknown_words_are_on_the_account(audit):
+    done, run = audit("services:scant", "mine.jsonl", *SERVICE, "--calls", 40)
+    assert run.summary["short_lists"] == run.summary["unknown_words"] == run.summary["queries"]
+    assert "listed words that --reference does not know" in done.stdout
+
+
+def test_words_without_an_answer_are_left_out_and_counted(audit):
+    _, run = audit("services:shy", "mine.jsonl", *SERVICE)
+    assert run.summary["refused"] > 0
+    assert run.summary["words_unanswered"] > 0
+    left = run.summary["words_asked"] - run.summary["words_unanswered"]
+    assert sum(row["words"] for row in audited(run)) < left
+
+
+def test_a_budget_that_failures_eat_up_is_never_exceeded(audit):
+    _, run = audit("services:well", "mine.jsonl", *SERVICE, "--calls", 40, out="fits")
+    need = run.summary["queries"]
+    _, short = audit("services:moody", "mine.jsonl", *SERVICE, "--calls", 40, "--budget", need)
+    assert short.summary["queries"] <= need
+    assert short.summary["budget_spent"]
+    assert short.summary["words_unanswered"] > 0
+
+
+def test_with_shadows_a_service_is_asked_the_informative(audit):
+    words = ("--top-k", 30, "--shadows", 2, *TINY, "--calls", 30, "--budget", 2500)
+    _, run = audit("services:well", "mine.jsonl", *words)
+    assert run.summary["select"] == "informative"
+    assert run.summary["words_asked"] == 46 * 30
+    assert run.summary["references"] == 2
+
+
+def test_nobody_is_a_member_of_a_model_that_read_none_of_them(audit):
+    _, run = audit("words", "both.jsonl", "--shadows", 0)
+    # Their words are new to --reference, as its own users' would be if theirs were not counted.
+    assert sum(row["p_value"] <= 0.1 for row in audited(run)) <= 4
+    assert run.summary["called"] <= 1

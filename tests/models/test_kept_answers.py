@@ -1,0 +1,83 @@
+"""Answers of a service outlive the program, and a kill costs none of them."""
+
+import stat
+
+import pytest
+
+from vestige.errors import DataError
+from vestige.models.asked_model import AskedModel
+from vestige.models.kept_answers import KeptAnswers
+from vestige.models.top_k import Context
+
+CONTEXTS = [Context(("to",)), Context(("to", "be"), "être"), Context(())]
+
+
+def echo(contexts):
+    return [[*context.words, "end"] for context in contexts]
+
+
+def asked(path, contexts, *, budget=None):
+    """One sitting; the answers and the account of all."""
+    with KeptAnswers(path) as kept:
+        left = None if budget is None else budget - kept.before.queries
+        model = AskedModel(kept.counting(echo), k=3, cache=kept, budget=left)
+        answers = model.likeliest(contexts)
+        account = kept.account(model.account, budget=budget)
+        kept.note(account)
+    return answers, account
+
+
+def test_a_second_sitting_asks_nothing_again(tmp_path):
+    path = tmp_path / "answers.jsonl"
+    first, account = asked(path, CONTEXTS)
+    again, later = asked(path, CONTEXTS)
+    assert again == first
+    assert (account.queries, later.queries) == (3, 3)
+    assert (account.calls, later.calls) == (1, 1)
+    assert (account.short_lists, later.short_lists) == (2, 2)
+    assert (account.cached, later.cached) == (0, 3)
+
+
+def test_a_line_that_a_kill_cut_is_asked_again(tmp_path):
+    path = tmp_path / "answers.jsonl"
+    with KeptAnswers(path) as kept:
+        AskedModel(kept.counting(echo), k=3, cache=kept).likeliest(CONTEXTS)
+    whole = path.read_bytes()
+    for cut in range(len(whole)):
+        path.write_bytes(whole[:cut])
+        answers, _ = asked(path, CONTEXTS)
+        assert answers == [("to", "end"), ("to", "be", "end"), ("end",)]
+        assert len(KeptAnswers(path)) == 3
+
+
+def test_calls_under_way_at_a_kill_count_for_the_budget(tmp_path):
+    path = tmp_path / "answers.jsonl"
+    path.write_text('{"sent": 2}\n')
+    answers, account = asked(path, CONTEXTS, budget=4)
+    assert [answer is None for answer in answers] == [False, False, True]
+    assert (account.queries, account.unasked, account.budget_spent) == (4, 1, True)
+
+
+def test_nothing_is_written_before_something_is_asked(tmp_path):
+    with KeptAnswers(tmp_path / "deep" / "answers.jsonl") as kept:
+        assert list(kept) == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_only_its_owner_may_read_it(tmp_path):
+    asked(tmp_path / "answers.jsonl", CONTEXTS)
+    assert stat.S_IMODE((tmp_path / "answers.jsonl").stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("line", ["{", "[]", '{"words": 1}', '{"words": ["a"], "answer": ["b"]}'])
+def test_a_file_of_something_else_is_refused_by_name(tmp_path, line):
+    path = tmp_path / "answers.jsonl"
+    path.write_text(line + "\n")
+    with pytest.raises(DataError, match=r"answers\.jsonl holds a line that is no answer"):
+        KeptAnswers(path)
+
+
+def test_answers_are_kept_for_good(tmp_path):
+    kept = KeptAnswers(tmp_path / "answers.jsonl")
+    with pytest.raises(TypeError, match="kept for good"):
+        del kept[CONTEXTS[0]]

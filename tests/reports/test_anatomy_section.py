@@ -1,0 +1,141 @@
+"""The page of an anatomy answers first, by the same words, and draws what was measured."""
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from vestige.attacks.anatomy_result import Anatomy, measured
+from vestige.errors import RunError
+from vestige.reports.anatomy_charts import accuracy, fall, log_probabilities, ranks
+from vestige.reports.anatomy_words import ACCURACY, FALLS, RANKS, WORDS, describe_anatomy
+from vestige.reports.page import render
+from vestige.reports.sections import section
+
+NONE = float("nan")
+WORD_GROUPS = ("all", "frequent", "rest", "frequent, same words", "rest, same words")
+SILENT = (0.0, 0.5)
+
+
+def anatomy(*, frequent=0.1, rest=0.7, reach=0.05, ablation=True):
+    """Gaps of log ranks as given, at the same words; everything else is made up."""
+    found = []
+
+    def add(cell, span, value, around=reach):
+        found.append(measured(cell, span, (value, value - around, value + around), n=100))
+
+    for words in ("frequent", "rest"):
+        for text in ("seen", "unseen"):
+            for cell in range(4):
+                key = ("log-probabilities", text, words, "share")
+                add(key, (cell - 4, cell - 3), 0.25, around=NONE)
+    for words in WORD_GROUPS:
+        gap = rest if words.startswith("rest") else frequent
+        for text, value in (("seen", -5.0), ("unseen", -5.5), ("gap", gap), ("null", 0.01)):
+            add(("means", text, words, "log_prob"), (1, 100), value)
+        for text, value in (("gap", -gap), ("null", 0.0)):
+            add(("means", text, words, "log_rank"), (1, 100), value)
+        add(("means", "seen", words, "share"), (1, 100), 0.5)
+    for start in (1, 51):
+        for text in ("seen", "unseen"):
+            add(("ranks", text, "bin", "rank"), (start, start + 49), 40.0 * start, around=5)
+        for text in ("gap", "null"):
+            add(("ranks", text, "bin", "log_rank"), (start, start + 49), -0.2)
+    for silent in SILENT if ablation else ():
+        for text in ("seen", "unseen", "gap", "null"):
+            for words in ("frequent", "rest", "frequent - rest"):
+                for measure, value in (("accuracy", 0.3), ("kept", 0.9), ("log_rank_lost", 0.4)):
+                    add(("ablation", text, words, measure), (silent, silent), value)
+    return Anatomy(
+        measured=tuple(found),
+        unit="users",
+        counted="seen text",
+        frequent=0.2,
+        ablated_frequent=0.1,
+        table_words=100,
+        units=(30, 31),
+        texts=(300, 310),
+        words=(3000, 3100),
+        texts_in_both=0,
+        orders=5 if ablation else 0,
+        hidden_units=128 if ablation else None,
+    )
+
+
+@pytest.mark.parametrize(
+    ("gaps", "verdict"),
+    [
+        ({}, "Memory shows in frequent and in rarer words, and most in the rarer ones."),
+        ({"frequent": 0.7}, "Memory shows in frequent and in rarer words."),
+        ({"frequent": 0.01}, "Memory shows, and sits in the rarer words only."),
+        ({"rest": 0.01}, "Memory shows, in frequent words only."),
+        ({"frequent": 0.0, "rest": -0.2}, "No memory shows: the same words rank no higher"),
+        ({"reach": NONE}, "There is too little text to say where memory sits."),
+    ],
+)
+def test_the_answer_goes_by_intervals_at_the_same_words(gaps, verdict):
+    assert describe_anatomy(anatomy(**gaps).summary())[0].startswith(verdict)
+
+
+def test_sentences_say_ratios_with_their_intervals():
+    told = " ".join(describe_anatomy(anatomy().summary()))
+    assert "Perplexity is 148 on seen and 245 on unseen text, 1.11 times (1.05 to 1.16)." in told
+    assert "frequent ones 1.11 times (1.05 to 1.16), all others 2.01 times (1.92 to 2.12)" in told
+    assert "With 50 % of the hidden units silent, the frequent words of seen text" in told
+    assert "1.49 times (1.42 to 1.57) as far down" in told
+    assert "90 % of the accuracy on frequent words and 90 % of the accuracy on the rest" in told
+    shared = describe_anatomy(replace(anatomy(), texts_in_both=7).summary())
+    assert shared[-1].startswith("7 of 310 unseen texts stand in the seen text")
+
+
+def test_the_page_has_a_chart_for_each_figure_and_its_tables(saved):
+    shown = section(saved(anatomy()), show_secrets=False)
+    assert shown.title == "Where does the memory sit?"
+    assert len(shown.exhibit.figures) == 4
+    listings = shown.exhibit.listings
+    assert [one.columns for one in listings] == [WORDS, RANKS, ACCURACY, FALLS]
+    assert [len(one.rows) for one in listings] == [5, 2, 2, 1]
+    assert all(len(row) == len(one.columns) for one in listings for row in one.rows)
+    assert listings[1].rows[0][:4] == ("1 to 50", "100", "40", "35 to 45")
+    assert "draw whole users anew" in shown.exhibit.method
+    assert any("differ in training only" in limit for limit in shown.limits)
+
+
+def test_without_an_ablation_the_page_does_not_speak_of_units(saved):
+    run = saved(anatomy(ablation=False))
+    shown = section(run, show_secrets=False)
+    assert len(shown.exhibit.figures) == 2
+    assert len(shown.exhibit.listings) == 2
+    assert "silent" not in shown.lede + shown.exhibit.because + shown.exhibit.method
+    assert "<svg" in render([run], show_secrets=False)
+
+
+@pytest.mark.parametrize("width", [700, 270])
+@pytest.mark.parametrize(
+    ("draw", "title"),
+    [
+        (log_probabilities, "share of words"),
+        (ranks, "mean rank in the predictions"),
+        (accuracy, "accuracy"),
+        (fall, "times as far down"),
+    ],
+)
+def test_charts_name_their_axes_and_draw_both_texts(draw, title, width):
+    svg = draw(list(anatomy().rows()), width=width)
+    assert re.search(rf">{title}</text>", svg)
+    assert "#222222" in svg
+    assert "#111111" in svg
+    assert "NaN" not in svg
+
+
+def test_numbers_that_are_missing_are_dashes_and_no_nan(saved):
+    page = render([saved(anatomy(reach=NONE))], show_secrets=False)
+    assert "nan" not in re.sub(r"<[^>]*>", " ", page).lower().split()
+    assert "NaN" not in page
+
+
+def test_a_run_that_lacks_a_number_is_refused(saved, monkeypatch):
+    summary = {k: v for k, v in anatomy().summary().items() if k != "perplexity_ratio"}
+    monkeypatch.setattr(Anatomy, "summary", lambda _: summary)
+    with pytest.raises(RunError, match="no whole Anatomy run"):
+        section(saved(anatomy()), show_secrets=False)
