@@ -116,7 +116,8 @@ class Filling:
         """Numbers of queries, and how they are chosen."""
         texts: tuple[Selection, ...] = ("rare-sum", "rare", "random")
         words: tuple[Selection, ...] = ("rare", "informative", "random")
-        for named, trial in self.ready(self.config.targets):
+        first = {named.dataset: named for named in reversed(self.config.targets)}
+        for named, trial in self.ready(reversed(first.values())):
             said = trial.ask()
             queries = [few for few in self.config.queries if few <= named.setting.text.each]
             ask = partial(by_queries, said, dataset=named.name)
