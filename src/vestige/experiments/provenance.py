@@ -43,9 +43,9 @@ SMALL = Config(
         named("cornell", _CORNELL, 20, shadows=4, domain="ubuntu-irc"),
     ),
     others=(
-        other_shapes_of(_LATE, shadows=2, epochs=10, rate=1.0),
-        other_shapes_of(_TALKS, shadows=4, epochs=20, rate=1.0),
-        other_shapes_of(_FILMS, shadows=4, epochs=20, rate=1.0),
+        other_shapes_of(_LATE, shadows=2, epochs=10, rate=0.1),
+        other_shapes_of(_TALKS, shadows=4, epochs=20, rate=0.1),
+        other_shapes_of(_FILMS, shadows=4, epochs=20, rate=0.1),
     ),
     crowds=tuple(
         crowd(users, others=200, reference=400, epochs=6, shadows=2) for users in (100, 300, 500)
@@ -74,7 +74,7 @@ FULL = replace(
         replace(each, setting=replace(each.setting, shadows=10)) for each in SMALL.crossed
     ),
     others=tuple(
-        other_shapes_of(each, shadows=10, epochs=50, rate=1.0) for each in (_LATE, _TALKS, _FILMS)
+        other_shapes_of(each, shadows=10, epochs=50, rate=0.1) for each in (_LATE, _TALKS, _FILMS)
     ),
     crowds=tuple(
         crowd(users, others=300, reference=600, epochs=30, shadows=10)
@@ -92,7 +92,7 @@ _SMOKE = replace(named("grammar", _MADE, 2, shadows=2))
 SMOKE = Config(
     targets=(_SMOKE, named("grammar pairs", _PAIRS, 1, shadows=2)),
     crossed=(),
-    others=(other_shapes_of(_SMOKE, shadows=2, epochs=1, rate=1.0),),
+    others=(other_shapes_of(_SMOKE, shadows=2, epochs=1, rate=0.1),),
     crowds=(_SMOKE,),
     shown=(1, 20),
     queries=(6,),
