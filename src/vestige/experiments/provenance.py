@@ -123,9 +123,10 @@ def parts_of(config: Config, filling: Filling) -> dict[str, Part]:
         )
 
     judged = (
-        "`paper` is the paper's audit (histogram of ranks, LinearSVC), `ours` expected less "
-        "observed log ranks; `ratio` is the target's perplexity out over in. AUCs have DeLong-type "
-        "intervals, decisions Clopper and Pearson's; ours calls whose p-value is at most 0.05."
+        "`paper` is the paper's audit (histogram of ranks, LinearSVC), `ours` evidence of words "
+        "learnt from shadow models, less what is expected of users who are out; `ratio` is the "
+        "target's perplexity out over in. AUCs have Newcombe's intervals, decisions Clopper and "
+        "Pearson's; ours calls whose p-value is at most 0.05."
     )
     return {
         "table1": part(
