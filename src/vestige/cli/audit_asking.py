@@ -68,7 +68,8 @@ class Choice:
             )
         limited = queries is not None or calls is not None
         if how is None:
-            how = "all" if not limited else "informative" if shadows else "random"
+            # Texts of informative words are short ones: whole texts are best drawn by lot.
+            how = "all" if not limited else "informative" if shadows and calls else "random"
         if limited == (how == "all"):
             need = "another --select" if limited else "--queries or --calls"
             raise ValueError(f"--select {how} must come with {need}")

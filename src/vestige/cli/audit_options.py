@@ -106,7 +106,7 @@ SelectedBy = Annotated[
         "--select",
         help="Which ones: at `random`, the `rare` (by mean frequency; `rare-sum` is the paper's), "
         "or the `informative`, where knowing the text could bring a word into view. Default: "
-        "`informative` where there are shadow models, else `random`; without --queries or "
+        "`informative` for --calls with shadow models, else `random`; without --queries or "
         "--calls `all`.",
         rich_help_panel=ASKING,
     ),
