@@ -133,7 +133,11 @@ Momentum = Annotated[
 ]
 Precision = Annotated[
     str | None,
-    typer.Option("--precision", help="`auto`, `float32` or `bfloat16`.", rich_help_panel=TRAINING),
+    typer.Option(
+        "--precision",
+        help="`float32` or `bfloat16`; `auto` is float32, and bfloat16 on a GPU that multiplies it.",
+        rich_help_panel=TRAINING,
+    ),
 ]
 CheckpointEvery = Annotated[
     int | None,

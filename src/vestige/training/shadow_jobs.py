@@ -23,6 +23,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import torch
 
 from vestige import _validate
 from vestige.data.corpus import Corpus
@@ -32,7 +33,7 @@ from vestige.models.gru import GRUConfig
 from vestige.models.protocols import choose_device
 from vestige.models.seq2seq import Seq2SeqConfig
 from vestige.training.config import TrainingConfig
-from vestige.training.precision import multiplies_bfloat16
+from vestige.training.precision import choose_precision
 from vestige.training.presets import PRESETS, Shape, pair_preset
 
 Task = Literal["next-word", "translation", "dialogue"]
@@ -207,9 +208,8 @@ def shadow_jobs(
     where = choose_device(device)
     training = plan.training
     if training.precision == "auto":  # decided here, not by whichever machine trains it
-        kind: Literal["bfloat16", "float32"]
-        kind = "bfloat16" if multiplies_bfloat16(where) else "float32"
-        training = replace(training, precision=kind)
+        native = choose_precision("auto", where) == torch.bfloat16
+        training = replace(training, precision="bfloat16" if native else "float32")
     jobs = []
     for index in range(plan.count):
         members, seed = draw_half(names, seed=plan.seed, index=index)
