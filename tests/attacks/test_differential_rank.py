@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from vestige.attacks import model_pair
 from vestige.attacks.differential_rank import differential_rank, most_continuations
 from vestige.errors import IncompatibleModels
+from vestige.reports.sections import describe_rank
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -72,7 +73,7 @@ def test_no_more_continuations_pass_than_the_bound_says(seed, needed, steps):
         sum(gain(s[:i], s[i]) for i in range(steps)) > needed
         for s in itertools.product(range(6), repeat=steps)
     )
-    assert passing <= float(most_continuations(torch.tensor(needed), steps, 6))
+    assert passing <= most_continuations(torch.tensor([needed]), steps, 6)
 
 
 def test_the_profile_holds_each_tokens_probabilities(random_table):
@@ -105,3 +106,11 @@ def test_ids_outside_the_vocabulary_are_refused(random_table):
         differential_rank(random_table(0), random_table(1), tokens=())
     with pytest.raises(IncompatibleModels):
         differential_rank(random_table(0), random_table(1, 6), tokens=(1, 2))
+
+
+@pytest.mark.parametrize("length", [2, 30, 110, 400])
+def test_a_phrase_may_be_as_long_as_it_likes(random_table, length):
+    before, after = random_table(0, 1000), random_table(1, 1000)
+    found = differential_rank(before, after, tokens=(3, 5) * (length // 2), budget=10)
+    assert 0 <= found.rank_lower <= found.rank_upper < 1000**length
+    assert "proven" in describe_rank(found.summary()) or found.exact

@@ -3,8 +3,9 @@
 Zanella-Béguelin et al. (2020), arXiv:1912.07942, section 2.4 (beam, and the beam that
 starts with |T| candidates and halves) and section 3.3 (group beam).
 
-Differs from the paper: prefixes are read once (each candidate keeps both models' states)
-and the beam x vocabulary table of scores is seen in slices, so memory stays bounded.
+Differs from the paper: prefixes are read once where both models' states of all candidates fit
+(`prefixes.HELD_BYTES`), and again from their last held beginning where they do not; the beam x
+vocabulary table of scores is seen in slices. So memory stays bounded.
 """
 
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from torch import Tensor
 
 from vestige import _validate
 from vestige.attacks.model_pair import ModelPair, PairState
+from vestige.attacks.prefixes import Prefixes
 
 Progress = Callable[[int, int], None]
 """Called with (rows done, rows in all)."""
@@ -65,7 +67,7 @@ def halving_widths(vocab_size: int, length: int, *, floor: int = 1) -> list[int]
 
 def beam_search(pair: ModelPair, widths: list[int], *, progress: Progress | None = None) -> Beam:
     """Candidates of len(widths) tokens; widths[i] of them are kept after token i + 1."""
-    return _grow(pair, _first(pair, widths[0]), pair.start(1), widths[1:], progress)
+    return _grow(pair, _first(pair, widths[0]), widths[1:], progress)
 
 
 def group_beam_search(
@@ -83,7 +85,7 @@ def group_beam_search(
         chosen = Children(
             *(getattr(first, name)[part] for name in ("parent", "token", "gain", "score"))
         )
-        beams.append(_grow(pair, chosen, pair.start(1), widths[1:], progress))
+        beams.append(_grow(pair, chosen, widths[1:], progress))
     return beams
 
 
@@ -130,14 +132,13 @@ def _prune(pool: tuple[Tensor, Tensor], width: int) -> tuple[tuple[Tensor, Tenso
 
 
 def _first(pair: ModelPair, width: int) -> Children:
-    state = pair.start(1)
-    return best_children(pair, state.__getitem__, torch.zeros(1, device=pair.device), width)
+    root = Prefixes.start(pair)
+    return best_children(pair, root.read, torch.zeros(1, device=pair.device), width)
 
 
 def _grow(
     pair: ModelPair,
     chosen: Children,
-    state: PairState,
     widths: list[int],
     progress: Progress | None,
 ) -> Beam:
@@ -145,11 +146,12 @@ def _grow(
     tokens, gains = chosen.token[:, None], chosen.gain[:, None]
     widest = [len(chosen.token), *widths[:-1]]  # rows read at each step, at most
     done, total = 0, sum(widest)
+    prefixes = Prefixes.start(pair)
     for width in widths:
-        state = pair.advance(state[chosen.parent], chosen.token)
+        prefixes = prefixes.extended(chosen.parent, chosen.token)
         report = (lambda rows, before=done: progress(before + rows, total)) if progress else None
         done += len(chosen.token)
-        chosen = best_children(pair, state.__getitem__, chosen.score, width, progress=report)
+        chosen = best_children(pair, prefixes.read, chosen.score, width, progress=report)
         tokens = torch.cat([tokens[chosen.parent], chosen.token[:, None]], 1)
         gains = torch.cat([gains[chosen.parent], chosen.gain[:, None]], 1)
     return Beam(tokens, gains, chosen.score)

@@ -21,7 +21,8 @@ from torch import Tensor
 
 from vestige import _validate
 from vestige.attacks.beam_search import Progress, beam_search, halving_widths
-from vestige.attacks.model_pair import ModelPair, PairState
+from vestige.attacks.model_pair import ModelPair
+from vestige.attacks.prefixes import Prefixes
 from vestige.attacks.token_scores import token_score
 from vestige.models.checkpoints import check_compatible
 from vestige.models.protocols import NextToken
@@ -173,26 +174,27 @@ def differential_rank(
     )
 
 
-def most_continuations(needed: Tensor, steps: int, vocab_size: int) -> Tensor:
-    """How many continuations of `steps` tokens can gain more than `needed`, at most.
+def most_continuations(needed: Tensor, steps: int, vocab_size: int) -> int:
+    """How many continuations of `steps` tokens can gain more than is needed, at most.
 
     Each token must gain more than m = needed - (steps - 1), and fewer than 1/m tokens can.
 
     Args:
-        needed: gains still missing, of any shape.
+        needed: (k,) gains still missing, one for each prefix that is continued.
         steps: tokens to go, at least 1.
         vocab_size: tokens there are.
 
     Returns:
-        float64 upper bounds, of the same shape.
+        an upper bound of their number over all prefixes, a whole number of any size.
 
     Example:
         >>> most_continuations(torch.tensor([0.3, 1.0, -0.5]), 1, 100)
-        tensor([  3.,   0., 100.], dtype=torch.float64)
+        103
     """
     each = needed.double() - (steps - 1)
     passing = torch.where(each > 0, (1 / each).ceil() - 1, float(vocab_size))
-    return passing.clamp(0, vocab_size) ** steps
+    tokens, prefixes = passing.clamp(0, vocab_size).long().unique(return_counts=True)
+    return sum(n * t**steps for t, n in zip(tokens.tolist(), prefixes.tolist(), strict=True))
 
 
 def _profile(pair: ModelPair, tokens: Tensor) -> list[tuple[float, float]]:
@@ -214,14 +216,14 @@ class _Frontier:
     Attributes:
         tokens: (k, t) the prefixes followed.
         score: (k,) theirs.
-        state: what both models have read.
+        prefixes: the same, for both models to read.
         left_out: bound on the passing phrases under the prefixes not followed.
     """
 
     tokens: Tensor
     score: Tensor
-    state: PairState
-    left_out: float
+    prefixes: Prefixes
+    left_out: int
 
 
 @torch.no_grad()
@@ -237,7 +239,7 @@ def rank_bounds(
     own = torch.tensor(tokens, device=pair.device)
     score = float(pair.token_gains(own[None]).sum())
     frontier = _Frontier(
-        own.new_empty(1, 0), torch.zeros(1, device=pair.device), pair.start(1), 0.0
+        own.new_empty(1, 0), torch.zeros(1, device=pair.device), Prefixes.start(pair), 0
     )
     for left in range(n - 1, 0, -1):
         width = pair.vocab_size if left == n - 1 else budget
@@ -247,7 +249,7 @@ def rank_bounds(
             progress(read, pair.vocab_size + budget * (n - 2))
     higher, tied = _count(pair, frontier, own, score)
     most = pair.vocab_size**n - 1
-    return higher, min(most, higher + tied + int(frontier.left_out)), read + len(frontier.score)
+    return higher, min(most, higher + tied + frontier.left_out), read + len(frontier.score)
 
 
 def _follow(
@@ -256,14 +258,14 @@ def _follow(
     """The `width` best prefixes one token longer that can still pass, with `left` to go."""
     scores, cells = torch.empty(0, device=pair.device), frontier.tokens.new_empty(0)
     threshold = torch.tensor(target - left, device=pair.device)
-    left_out = 0.0
+    left_out = 0
 
-    def bound(dropped: Tensor) -> float:
-        return float(most_continuations(target - dropped, left, pair.vocab_size).sum())
+    def bound(dropped: Tensor) -> int:
+        return most_continuations(target - dropped, left, pair.vocab_size)
 
     for rows in pair.slices(len(frontier.score)):
         before = frontier.score[rows]
-        row, token, gain = pair.gains_above(frontier.state[rows], target - left - before)
+        row, token, gain = pair.gains_above(frontier.prefixes.read(rows), target - left - before)
         values = gain + before[row]
         kept = values > threshold
         left_out += bound(values[~kept])
@@ -281,7 +283,7 @@ def _follow(
     return _Frontier(
         torch.cat([frontier.tokens[parent], token[:, None]], 1),
         scores,
-        pair.advance(frontier.state[parent], token),
+        frontier.prefixes.extended(parent, token),
         frontier.left_out + left_out,
     )
 
@@ -296,7 +298,7 @@ def _count(pair: ModelPair, frontier: _Frontier, own: Tensor, score: float) -> t
     itself = (frontier.tokens == own[:-1]).all(1)
     for rows in pair.slices(len(frontier.score)):
         before = frontier.score[rows]
-        row, token, gain = pair.gains_above(frontier.state[rows], score - margin - before)
+        row, token, gain = pair.gains_above(frontier.prefixes.read(rows), score - margin - before)
         others = ~(itself[rows][row] & (token == own[-1]))
         passing = int((gain + before[row] > score + margin)[others].sum())
         higher += passing

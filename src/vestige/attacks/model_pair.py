@@ -24,6 +24,11 @@ class PairState:
     before: State
     after: State
 
+    @property
+    def nbytes(self) -> int:
+        """Memory of both models' rows."""
+        return self.before.nbytes + self.after.nbytes
+
     def __len__(self) -> int:
         return len(self.before)
 

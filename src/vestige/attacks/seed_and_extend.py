@@ -107,6 +107,10 @@ class _Unread:
     tokens: Tensor  # (n,)
     has_read: bool = True
 
+    @property
+    def nbytes(self) -> int:
+        return self.tokens.nbytes
+
     def __len__(self) -> int:
         return len(self.tokens)
 

@@ -55,6 +55,12 @@ class CacheState:
         """False before the first token of a text entered anywhere."""
         return self.length > 0
 
+    @property
+    def nbytes(self) -> int:
+        """Memory of keys, values and outputs."""
+        cached = (t for layer in self.layers for t in (layer.keys, layer.values) if t is not None)
+        return self.output.nbytes + sum(t.nbytes for t in cached)
+
     def __len__(self) -> int:
         return len(self.output)
 

@@ -26,6 +26,11 @@ class State(Protocol):
         """False only for rows that stand anywhere and have not read a token yet."""
         ...
 
+    @property
+    def nbytes(self) -> int:
+        """Memory of the rows' tensors: what holding them costs."""
+        ...
+
     def __len__(self) -> int:
         """The number of rows, n."""
         ...

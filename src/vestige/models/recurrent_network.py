@@ -7,7 +7,7 @@ encoder and the decoder of a sequence-to-sequence model are read on by the same 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 import torch
 from torch import Tensor, nn
@@ -72,6 +72,11 @@ class RecurrentState(ABC):
     @abstractmethod
     def carried(self) -> Any:
         """What the layers take, in contiguous memory."""
+
+    @property
+    def nbytes(self) -> int:
+        held = (getattr(self, field.name) for field in fields(cast("Any", self)))
+        return sum(value.nbytes for value in held if isinstance(value, Tensor))
 
     def __len__(self) -> int:
         return self.hidden.shape[1]

@@ -27,6 +27,10 @@ class TableState:
     row: Tensor
     has_read: bool = True
 
+    @property
+    def nbytes(self) -> int:
+        return self.row.nbytes
+
     def __len__(self) -> int:
         return len(self.row)
 

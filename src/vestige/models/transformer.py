@@ -78,6 +78,10 @@ class TransformerState:
         """t, the tokens read."""
         return self.cache[0][0].shape[2]
 
+    @property
+    def nbytes(self) -> int:
+        return self.hidden.nbytes + sum(k.nbytes + v.nbytes for k, v in self.cache)
+
     def __len__(self) -> int:
         return len(self.hidden)
 
