@@ -3,6 +3,7 @@
 import importlib.util
 import itertools
 from collections.abc import Callable
+from copy import deepcopy
 from pathlib import Path
 from types import ModuleType
 
@@ -63,3 +64,17 @@ def boxes() -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture
+def other_bits() -> Callable[[TableModel, int], TableModel]:
+    """A table as another processor computes it: each number some last bits off."""
+
+    def change(model: TableModel, seed: int) -> TableModel:
+        generator = torch.Generator().manual_seed(seed)
+        noise = torch.randint(-1, 2, model.log_table.shape, generator=generator)
+        changed = deepcopy(model)
+        changed.log_table.mul_(1 + noise * 1.2e-7)
+        return changed
+
+    return change

@@ -1,5 +1,7 @@
 """The beam against brute force, on models whose every probability is known."""
 
+import math
+
 import pytest
 import torch
 
@@ -12,8 +14,10 @@ from vestige.attacks.beam_search import (
 )
 from vestige.attacks.model_pair import ModelPair
 from vestige.attacks.token_scores import token_score
+from vestige.models.table import TableModel
 
 DIFFERENTIAL = token_score("differential")
+SMOOTHED = token_score("smoothed", delta=1e-6)
 
 
 @pytest.mark.parametrize("length", [1, 2, 3, 4])
@@ -86,3 +90,24 @@ def test_progress_ends_at_the_whole(random_table):
     beam_search(pair, [5, 25, 10], progress=lambda done, total: told.append((done, total)))
     assert told[-1] == (30, 30)
     assert [done for done, _ in told] == sorted(done for done, _ in told)
+
+
+def test_equal_scores_stand_in_the_order_of_ids_on_every_processor(other_bits):
+    """130 words, each as likely as nine others, in more than one block of cells."""
+    places = torch.arange(130)
+    rows = 1.0 + (places[:, None] * 7 + places) % 13
+    before = TableModel(torch.full((130,), 1 / 130), torch.full((130, 130), 1 / 130))
+    after = TableModel(rows[0] / rows[0].sum(), rows / rows.sum(1, keepdim=True))
+    gains = (rows.double() / rows.sum(1, keepdim=True)).log() + math.log(130)
+    kept = [((), 0.0)]
+    for width in (6, 50):
+        grown = [
+            ((*phrase, token), score + float(gains[phrase[-1] if phrase else 0, token]))
+            for phrase, score in kept
+            for token in range(130)
+        ]
+        kept = sorted(grown, key=lambda one: -round(one[1], 9))[:width]
+    for seed in range(4):
+        pair = ModelPair(other_bits(before, seed), other_bits(after, 9 - seed), SMOOTHED)
+        found = beam_search(pair, [6, 50]).tokens.tolist()
+        assert found == [list(phrase) for phrase, _ in kept]

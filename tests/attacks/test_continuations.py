@@ -94,3 +94,13 @@ def test_a_model_of_no_numbers_is_refused():
     model.log_table.fill_(math.nan)
     with pytest.raises(ModelError, match="diverged"):
         read_through(model, torch.tensor([[1, 1]]))
+
+
+def test_equally_likely_words_stand_in_the_order_of_ids_on_every_processor(other_bits):
+    even = TableModel(torch.full((20,), 1 / 20), torch.full((20, 20), 1 / 20))
+    for seed in range(6):
+        model = other_bits(even, seed)
+        found = best_continuations(model, torch.tensor([[3], [9]]), 2, width=4)
+        assert found.tokens.tolist() == [[[1, 1], [1, 2], [1, 3], [1, 4]]] * 2
+        likeliest, _ = read_through(model, torch.tensor([[0, 0, 0], [1, 0, 2]]))
+        assert likeliest.tolist() == [[True, True, True], [False, True, False]]

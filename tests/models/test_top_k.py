@@ -6,11 +6,11 @@ import torch
 
 from vestige.data.encoded import EncodedCorpus
 from vestige.data.vocabulary import WordVocabulary
+from vestige.models.largest import largest
 from vestige.models.seq2seq import Seq2SeqConfig, Seq2SeqModel
 from vestige.models.table import TableModel
 from vestige.models.top_k import (
     Context,
-    _first,
     contexts_at,
     likeliest_ranks,
     list_ranks,
@@ -26,7 +26,7 @@ def test_the_first_words_are_those_of_a_stable_sort(k: int) -> None:
     special = torch.tensor([-np.inf, -0.0, 0.0, 1.0, -1.0, 1e-45, -1e-45, 3e38, np.inf])
     logits = special[torch.randint(9, (300, 40))]
     expected = torch.sort(logits, descending=True, stable=True).indices[:, :k]
-    assert _first(logits, k).equal(expected)
+    assert largest(logits, k).equal(expected)
 
 
 def test_a_context_is_read_once_with_those_that_go_on_from_it(make, monkeypatch) -> None:

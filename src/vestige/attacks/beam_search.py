@@ -17,6 +17,7 @@ from torch import Tensor
 from vestige import _validate
 from vestige.attacks.model_pair import ModelPair, PairState
 from vestige.attacks.prefixes import Prefixes
+from vestige.models.largest import ROUNDED, largest_by
 
 Progress = Callable[[int, int], None]
 """Called with (rows done, rows in all)."""
@@ -99,7 +100,8 @@ def best_children(
 ) -> Children:
     """The `width` best one-token extensions of n candidates.
 
-    Exact: only cells that beat the width-th best so far are looked at again.
+    Exact, alike scores in the order of their candidates and tokens: only cells that beat the
+    width-th best so far are looked at again.
 
     Args:
         pair: the two snapshots.
@@ -126,8 +128,9 @@ def best_children(
 
 
 def _prune(pool: tuple[Tensor, Tensor], width: int) -> tuple[tuple[Tensor, Tensor], Tensor]:
-    """The pool's `width` best cells in order, and the worst score among them."""
-    best, order = pool[0].topk(min(width, len(pool[0])))
+    """The pool's `width` best cells in order, alike ones by their place, and the last's score."""
+    order = largest_by(*pool, width, alike=ROUNDED)
+    best = pool[0][order]
     return (best, pool[1][order]), best[-1]
 
 

@@ -11,10 +11,15 @@ import torch
 from torch import Tensor
 
 from vestige.errors import ModelError
+from vestige.models.largest import largest
 from vestige.models.protocols import NextToken, State
 
 CELLS_PER_SLICE = 2**22
 """Rows x vocabulary asked at once: 16 MiB of float32."""
+
+ALIKE = 1e-4
+"""Log-probabilities that differ by less are equal: their sums over a text carry more rounding
+than one token's."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +59,7 @@ def read_through(model: NextToken, tokens: Tensor) -> tuple[Tensor, Tensor]:
         following = tokens[:, place]
         for rows, answers in _log_probs(model, state):
             own = following[rows]
-            likeliest[rows, place] = answers.argmax(1) == own
+            likeliest[rows, place] = largest(answers, 1, alike=ALIKE)[:, 0] == own
             log_probs[rows, place] = answers.gather(1, own[:, None])[:, 0]
         if place + 1 < tokens.shape[1]:
             state = model.advance(state, following)
@@ -100,10 +105,11 @@ def _children(
     for rows, answers in _log_probs(model, state):
         answers[:, model.vocabulary.eos_id] = -torch.inf
         # No candidate has more than `width` extensions among the `width` best.
-        best[rows], token[rows] = answers.topk(each)
+        token[rows] = largest(answers, each, alike=ALIKE)
+        best[rows] = answers.gather(1, token[rows])
     totals = (best.view(n, candidates, each) + score[:, :, None]).flatten(1)
-    chosen, cell = totals.topk(min(width, totals.shape[1]))
-    return cell // each, token.view(n, -1).gather(1, cell), chosen
+    cell = largest(totals, min(width, totals.shape[1]), alike=ALIKE)
+    return cell // each, token.view(n, -1).gather(1, cell), totals.gather(1, cell)
 
 
 def _rows(tokens: Tensor, parent: Tensor) -> Tensor:

@@ -25,6 +25,7 @@ from vestige.attacks.model_pair import ModelPair
 from vestige.attacks.prefixes import Prefixes
 from vestige.attacks.token_scores import token_score
 from vestige.models.checkpoints import check_compatible
+from vestige.models.largest import ROUNDED, largest_by
 from vestige.models.protocols import NextToken
 
 TIE = 1e-6
@@ -272,13 +273,11 @@ def _follow(
         scores = torch.cat([scores, values[kept]])
         cells = torch.cat([cells, (row[kept] + rows.start) * pair.vocab_size + token[kept]])
         if len(scores) > 2 * width:
-            order = scores.argsort(descending=True)
-            left_out += bound(scores[order[width:]])
-            scores, cells = scores[order[:width]], cells[order[:width]]
+            scores, cells, dropped = _best(scores, cells, width)
+            left_out += bound(dropped)
             threshold = scores[-1]
-    order = scores.argsort(descending=True)
-    left_out += bound(scores[order[width:]])
-    scores, cells = scores[order[:width]], cells[order[:width]]
+    scores, cells, dropped = _best(scores, cells, width)
+    left_out += bound(dropped)
     parent, token = cells // pair.vocab_size, cells % pair.vocab_size
     return _Frontier(
         torch.cat([frontier.tokens[parent], token[:, None]], 1),
@@ -286,6 +285,14 @@ def _follow(
         frontier.prefixes.extended(parent, token),
         frontier.left_out + left_out,
     )
+
+
+def _best(scores: Tensor, cells: Tensor, width: int) -> tuple[Tensor, Tensor, Tensor]:
+    """The `width` best scores, alike ones in the order of their cells; and the other scores."""
+    order = largest_by(scores, cells, width, alike=ROUNDED)
+    others = torch.ones_like(scores, dtype=torch.bool)
+    others[order] = False
+    return scores[order], cells[order], scores[others]
 
 
 def _count(pair: ModelPair, frontier: _Frontier, own: Tensor, score: float) -> tuple[int, int]:

@@ -28,6 +28,7 @@ from vestige import _validate
 from vestige.attacks.beam_search import Progress
 from vestige.attacks.differential_rank import TIE
 from vestige.attacks.sequence_scores import sequence_log_probs
+from vestige.models.largest import ROUNDED, largest
 from vestige.models.protocols import NextToken, State
 
 _LARGEST = 700.0  # e^700 is still a float
@@ -244,8 +245,9 @@ class _Search:
         """The prefixes one token longer that may hide sequences as likely."""
         values = self._next(state, prefixes, scores)
         parent, place = (values >= self.score - self.margin).nonzero(as_tuple=True)
-        score, order = values[parent, place].sort(descending=True)
-        found = _Open(state, prefixes, parent[order], place[order], score)
+        score = values[parent, place]
+        order = largest(score, len(score), alike=ROUNDED)
+        found = _Open(state, prefixes, parent[order], place[order], score[order])
         return [found] if len(score) else []
 
     def take(self, stack: list[_Open], number: int) -> tuple[State, Tensor, Tensor]:

@@ -23,6 +23,7 @@ from vestige.attacks.discrete_optimization import one_hot_weights
 from vestige.attacks.secret_guesses import Guesses, Tried, gathered
 from vestige.attacks.secret_moves import best_move, still_moving
 from vestige.attacks.secret_question import Question
+from vestige.models.largest import largest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +76,7 @@ def proposed(question: Question, secrets: Tensor, number: int) -> Tensor:
     parts = [_promise(question, part) for part in torch.split(secrets, question.at_once, dim=1)]
     promise = torch.cat(parts, 1).flatten(2)
     most = min(number, int(question.mask.sum()) - len(question.sizes))
-    best = promise.topk(most, largest=False).indices
+    best = largest(-promise, most)
     place, word = best // question.mask.shape[1], best % question.mask.shape[1]
     options = secrets[:, :, None].repeat(1, 1, most + 1, 1)
     options[:, :, 1:].scatter_(3, place[..., None], word[..., None])

@@ -16,6 +16,7 @@ from vestige.attacks.beam_search import Progress
 from vestige.attacks.discrete_optimization import one_hot_weights
 from vestige.attacks.secret_guesses import Guesses, rescored
 from vestige.attacks.secret_question import Question
+from vestige.models.largest import largest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +48,7 @@ class SecretBeam:
             if place + 1 < len(sizes) and beam.shape[1] > self.width:
                 mixtures += beam.shape[1]
                 losses = _partial_losses(question, beam, place + 1)
-                best = losses.topk(self.width, largest=False).indices
+                best = largest(-losses, self.width)
                 beam = beam.gather(1, best[:, :, None].expand(-1, -1, len(sizes)))
             if progress:
                 progress(place + 1, len(sizes))

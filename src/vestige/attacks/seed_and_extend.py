@@ -28,6 +28,7 @@ from vestige import _validate
 from vestige.attacks.beam_search import best_children
 from vestige.attacks.model_pair import ModelPair, PairState
 from vestige.attacks.token_scores import less_surprise
+from vestige.models.largest import ROUNDED, largest, rounded
 from vestige.models.protocols import NextToken
 
 BLOCK = 256
@@ -159,7 +160,7 @@ def seed_and_extend(
             if progress:
                 progress(done + min(block.stop, len(seeds)), total)
         done += len(seeds)
-    return sorted(_long(phrases, growth), key=lambda phrase: -phrase.score)
+    return sorted(_long(phrases, growth), key=lambda one: (-rounded(one.score), one.tokens))
 
 
 def untold(phrase: Phrase, told: Sequence[bool], *, growth: Growth) -> Iterator[Phrase]:
@@ -207,8 +208,8 @@ def _openings(pair: ModelPair, number: int, end: int) -> tuple[Tensor, Tensor]:
     ended = torch.tensor([end], device=pair.device)
     gains = pair.gains(pair.advance(pair.start(1, anywhere=True), ended))[0]
     gains[end] = -torch.inf
-    best = gains.topk(min(number, len(gains) - 1))
-    return torch.stack([ended.expand_as(best.indices), best.indices], 1), best.values
+    best = largest(gains, min(number, len(gains) - 1), alike=ROUNDED)
+    return torch.stack([ended.expand_as(best), best], 1), gains[best]
 
 
 def _grow_right(
@@ -241,19 +242,22 @@ def _longer(
     pair: ModelPair, old: _Hypotheses, growth: Growth, end: int, high: Tensor
 ) -> _Hypotheses:
     """Every hypothesis one token longer, the `beam` best of each seed."""
-    parts = []
+    gained, following = [], []
     for rows in pair.slices(len(old.owner)):
         gains = pair.gains(old.state[rows])
-        gains[gains.argmax(1) == end] = -torch.inf  # the document is over: so is the phrase
+        # where nothing is promoted more, the document is over: so is the phrase
+        over = gains[:, end] > gains.amax(1) - ROUNDED
         gains[:, end] = -torch.inf
-        parts.append(_penalised(gains, old.tokens[rows], growth).topk(growth.beam, 1))
-    gain = torch.cat([part.values for part in parts]).flatten()
-    token = torch.cat([part.indices for part in parts]).flatten()
+        gains = _penalised(gains, old.tokens[rows], growth)
+        best = largest(gains, growth.beam, alike=ROUNDED)
+        following.append(best)
+        gained.append(gains.gather(1, best).masked_fill_(over[:, None], -torch.inf))
+    gain, token = torch.cat(gained).flatten(), torch.cat(following).flatten()
     parent = torch.arange(len(old.owner), device=gain.device).repeat_interleave(growth.beam)
     score = old.score[parent] + gain - growth.toll
     owner = old.owner[parent]
 
-    order = score.argsort(descending=True, stable=True)
+    order = largest(score, len(score), alike=ROUNDED)
     order = order[owner[order].argsort(stable=True)]
     place = torch.arange(len(order), device=gain.device) - torch.searchsorted(
         owner[order], owner[order]

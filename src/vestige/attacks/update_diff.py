@@ -28,6 +28,7 @@ from vestige.attacks.near_copies import fold, is_run
 from vestige.attacks.seed_and_extend import Growth, Phrase, seed_and_extend, untold
 from vestige.attacks.token_scores import TokenScore, token_score
 from vestige.models.checkpoints import check_compatible
+from vestige.models.largest import rounded
 from vestige.models.protocols import NextToken
 
 
@@ -216,7 +217,7 @@ def _findings(
     else:
         groups = [fold(_phrases(beam)) for beam in _beams(pair, search, progress)]
     found = [(*entry, number) for number, leaders in enumerate(groups) for entry in leaders]
-    found.sort(key=lambda entry: -entry[0].score)
+    found.sort(key=lambda entry: (-rounded(entry[0].score), entry[0].tokens))
     vocabulary = pair.after.vocabulary
     return [
         Finding(

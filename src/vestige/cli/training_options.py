@@ -135,7 +135,7 @@ Precision = Annotated[
     str | None,
     typer.Option(
         "--precision",
-        help="`float32` or `bfloat16`; `auto` is float32, and bfloat16 on a GPU that multiplies it.",
+        help="`float32` or `bfloat16`; `auto` is float32, on a GPU that multiplies it bfloat16.",
         rich_help_panel=TRAINING,
     ),
 ]

@@ -16,11 +16,11 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from vestige import _validate
 from vestige.data.encoded import EncodedCorpus
 from vestige.data.vocabulary import Vocabulary
+from vestige.models.largest import largest
 from vestige.models.protocols import NextToken
 from vestige.models.word_ranks import Read, read_before, to_logits
 
@@ -236,7 +236,7 @@ class _Narrowed:
         predict, step = to_logits(model), max(1, _CELLS // model.vocab_size)
         for first in range(0, len(read.truth), step):
             logits = predict(read.output[first : first + step])
-            for row in _first(logits, self.k).tolist():
+            for row in largest(logits, self.k).tolist():
                 yield tuple(self._names[token] for token in row)
 
 
@@ -261,18 +261,6 @@ def _shared(
     tokens = np.array([token for text in texts for token in (*text, end)], np.int32)
     after = np.array([len(context) for context in contexts], np.int64)
     return EncodedCorpus(tokens, offsets), offsets[owner] + after
-
-
-def _first(logits: Tensor, k: int) -> Tensor:
-    """(n, k) ids of the largest logits (n, v), equal ones in the order of their ids.
-
-    A float's bits, as a whole number, are ordered as the float; the id goes below them.
-    """
-    bits = (logits + 0.0).view(torch.int32)  # -0.0 becomes 0.0
-    ordered = torch.where(bits < 0, bits ^ 0x7FFFFFFF, bits).long()
-    size = logits.shape[1]
-    keys = (ordered << 32) + torch.arange(size - 1, -1, -1, device=logits.device)
-    return keys.topk(k, dim=1).indices
 
 
 def _place(answer: Answer, word: str, k: int) -> int:

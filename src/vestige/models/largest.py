@@ -1,0 +1,103 @@
+"""The largest of some values, equal ones in the order of their ids.
+
+Which of two equal values `topk` returns depends on the kernel that a processor has, and whether
+two values that are equal on paper are equal in float32 depends on it too: vectors of another width
+add up in another order. Here equal values come in the order of their ids, and values that round to
+the same multiple of `alike` are equal. Where a value lies between two multiples is chance, so that
+two equal ones are told apart in rounding / alike of all cases, and not in every second.
+
+Nothing is sorted but what was chosen; `argmax` needs no help, it gives the first by its definition.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+ROUNDED = 1e-5
+"""Scores and logarithms that differ by less are alike: float32 resolves one part in 10^7."""
+
+
+def largest(values: Tensor, k: int, *, alike: float = 0.0) -> Tensor:
+    """Where the k largest values of each row are, best first, equal ones by their column.
+
+    Args:
+        values: (..., v) numbers, none of them NaN.
+        k: at most v.
+        alike: values that round to the same multiple of this are equal; with 0 only equal ones.
+
+    Returns:
+        (..., k) int64 columns.
+
+    Example:
+        >>> largest(torch.tensor([[1.0, 3.0, 2.0, 3.0, 3.0]]), 2)
+        tensor([[1, 3]])
+    """
+    rows = values.flatten(0, -2) if values.ndim > 1 else values[None]
+    best = rows.topk(min(k + 1, rows.shape[1]))  # the next one says whether more are alike
+    columns = best.indices[:, :k].clone()
+    if 0 < k < rows.shape[1]:
+        crowded = (best.values[:, k] >= _least(best.values[:, k - 1], alike)).nonzero()[:, 0]
+        columns[crowded] = _first_columns(_rounded(rows[crowded], alike), k)
+    columns = columns.sort(1).values
+    keys = _rounded(rows.gather(1, columns), alike)
+    order = keys.argsort(dim=1, descending=True, stable=True)
+    return columns.gather(1, order).view(*values.shape[:-1], k)
+
+
+def largest_by(values: Tensor, ids: Tensor, k: int, *, alike: float = 0.0) -> Tensor:
+    """Where the k largest of n values are, best first, equal ones by ids of their own.
+
+    Args:
+        values: (n,) numbers, none of them NaN.
+        ids: (n,) whole numbers, all different.
+        k: more than n are as good as n.
+        alike: as in `largest`.
+
+    Returns:
+        (min(k, n),) int64 places.
+
+    Example:
+        >>> largest_by(torch.tensor([1.0, 3.0, 3.0]), torch.tensor([5, 9, 2]), 2)
+        tensor([2, 1])
+    """
+    k = min(k, len(values))
+    if not k:
+        return ids[:0]
+    least = _least(values.topk(k, sorted=False).values.amin(), alike)
+    near = (values >= least).nonzero()[:, 0]
+    near = near[ids[near].argsort()]
+    order = _rounded(values[near], alike).argsort(descending=True, stable=True)
+    return near[order[:k]]
+
+
+def rounded(score: float) -> float:
+    """What to sort by instead of a score, so that alike ones stand in the order of what follows.
+
+    Example:
+        >>> found = [(1.2, "b"), (1.2000001, "c"), (1.2, "a")]
+        >>> sorted(found, key=lambda pair: (-rounded(pair[0]), pair[1]))
+        [(1.2, 'a'), (1.2, 'b'), (1.2000001, 'c')]
+    """
+    return score if math.isinf(score) else round(score / ROUNDED)
+
+
+def _first_columns(keys: Tensor, k: int) -> Tensor:
+    """(n, k) columns of the k largest keys (n, v) in rising order, of equal keys the first."""
+    last = keys.topk(k).values[:, -1:]
+    above, equal = keys > last, keys == last
+    missing = k - above.sum(1, keepdim=True)
+    chosen = above | (equal & (equal.cumsum(1) <= missing))
+    return chosen.nonzero()[:, 1].view(len(keys), k)
+
+
+def _rounded(values: Tensor, alike: float) -> Tensor:
+    return (values.double() / alike).round() if alike else values
+
+
+def _least(value: Tensor, alike: float) -> Tensor:
+    """A number that no value alike exceeds from below."""
+    if not alike:
+        return value
+    edge = ((_rounded(value, alike) - 0.5) * alike).to(value.dtype)
+    return edge.nextafter(torch.full_like(edge, -math.inf))
