@@ -21,7 +21,8 @@ from vestige.attacks.beam_search import beam_search, halving_widths
 from vestige.attacks.differential_rank import rank_bounds
 from vestige.attacks.model_pair import ModelPair
 from vestige.attacks.token_scores import token_score
-from vestige.data.vocabulary import WordVocabulary
+from vestige.data.corpus import Corpus
+from vestige.data.subwords import SubwordVocabulary
 from vestige.models.hugging_face import HuggingFaceLanguageModel
 
 VOCABULARY, HIDDEN, LAYERS, LENGTH = 20_000, 128, 4, 4
@@ -44,8 +45,8 @@ def snapshots() -> ModelPair:
         for p, q in zip(before.parameters(), after.parameters(), strict=True):
             p.mul_(4)
             q.copy_(p + 0.1 * torch.randn_like(p))
-    words = WordVocabulary(("<unk>", "<eos>", *(f"w{i}" for i in range(VOCABULARY - 2))))
-    models = (HuggingFaceLanguageModel(network, words) for network in (before, after))
+    subwords = SubwordVocabulary.train_bpe(Corpus.from_texts(["the quick brown fox"]), size=280)
+    models = (HuggingFaceLanguageModel(network, subwords) for network in (before, after))
     return ModelPair(*models, token_score("differential"))
 
 

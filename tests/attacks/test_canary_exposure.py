@@ -15,7 +15,6 @@ from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import DataError, IncompatibleModels
-from vestige.metrics.exposure import CHANCE
 from vestige.models.table import TableModel
 from vestige.models.transformer import CausalTransformer, TransformerConfig
 
@@ -82,32 +81,43 @@ def test_a_sample_estimates_the_rank_in_the_whole_space(canaries):
 
 def test_an_untrained_model_exposes_by_chance_only(canaries):
     found = canary_exposure(model_that_knows([]), canaries, seed=0, references=4000)
-    assert found.planted.exposure == pytest.approx(CHANCE, abs=1.2)
-    assert found.chance > 0.05
-    assert found.verdict.startswith("No memory")
+    assert found.planted.exposure.value == pytest.approx(1.0, abs=1.2)
+    assert found.memory.p > 0.05
+    assert "no memory" in found.verdict
 
 
 def test_a_model_that_knows_the_sequences_exposes_them_and_not_their_other_orders(canaries):
     planted = [canary.phrase for canary in canaries if canary.planted]
     found = canary_exposure(model_that_knows(planted, order=40), canaries, seed=0, references=4000)
-    assert found.planted.exposure > 10
-    assert found.controls.exposure < 4
-    gain, interval = found.order_gain
-    assert interval.low > 2
-    assert gain == pytest.approx(found.planted.exposure - found.planted.shuffled)
-    assert found.verdict.startswith("The model remembers")
+    assert found.planted.exposure.value > 10
+    assert found.controls.exposure.value < 4
+    assert found.planted.shuffled.value < found.planted.exposure.value - 2
+    assert found.order.p < 1e-9
+    assert found.memory.alone == found.planted.canaries == 10
+    assert "and their order" in found.verdict
+
+
+def test_the_place_among_its_orders_is_that_of_brute_force(canaries):
+    model = model_that_knows([canaries[0].phrase], order=2)
+    found = canary_exposure(model, canaries, seed=0, references=1000)
+    for canary in found.canaries:
+        every = [" ".join(p) for p in permutations(canary.phrase.split())]
+        ids = torch.tensor([WORDS.encode(phrase) for phrase in every])
+        scores = sequence_log_probs(model, ids).double().sum(1)
+        place = int((scores >= scores[0]).sum())
+        assert (canary.orders, canary.order_rank) == ((24, place) if canary.planted else (1, 1))
 
 
 def test_a_model_that_knows_the_words_exposes_every_order_alike(canaries):
     planted = [canary.phrase for canary in canaries[:6]]
     some = [*canaries[:6], *canaries[10:]]
     found = canary_exposure(model_that_knows(planted, words=6), some, seed=0, references=4000)
-    assert found.planted.exposure > 4
-    assert found.planted.shuffled > 4
-    assert "does not show" in found.verdict
+    assert found.planted.exposure.value > 4
+    assert found.planted.shuffled.value > 4
+    assert "That it knows their order is not shown" in found.verdict
 
 
-def test_at_the_ceiling_the_rank_is_a_lower_bound_and_the_fit_goes_on(canaries):
+def test_at_the_ceiling_the_rank_is_a_bound_and_the_fit_ends_with_the_space(canaries):
     planted = [canary.phrase for canary in canaries if canary.planted]
     found = canary_exposure(
         model_that_knows(planted, order=2000), canaries, seed=0, references=4000
@@ -117,10 +127,10 @@ def test_at_the_ceiling_the_rank_is_a_lower_bound_and_the_fit_goes_on(canaries):
     for canary in known:
         assert canary.exposure == log2(canary.references)
         assert canary.high == canary.space_bits == pytest.approx(log2(perm(60, 4)))
-        assert canary.fit_exposure > canary.exposure
+        assert canary.exposure < canary.fit_exposure <= canary.space_bits
         assert canary.extrapolated
-    assert found.estimate == "fit"
-    assert "likelier than every reference" in found.why
+    assert "likelier than all 4,000 references" in found.resolution
+    assert found.planted.exposure.bound
 
 
 def test_exact_ranks_are_those_of_the_whole_space(canaries):
@@ -173,21 +183,23 @@ def test_a_subword_model_is_measured_with_the_words_of_its_canaries():
         canary_exposure(model, canaries, seed=0, exact_budget=10)
 
 
-def test_means_by_copies_have_intervals(canaries):
+def test_medians_by_copies_have_intervals(canaries):
     found = canary_exposure(model_that_knows([]), canaries, seed=0, references=4000)
     assert [(group.copies, group.canaries) for group in found.by_copies()] == [(5, 6), (20, 4)]
-    for group in (*found.by_copies(), found.planted, found.controls):
-        assert group.exposure_interval.low < group.exposure < group.exposure_interval.high
+    for group in (found.by_copies()[0], found.planted, found.controls):
+        ends = group.exposure.interval
+        assert ends.low < group.exposure.value < ends.high
+    assert found.by_copies()[1].exposure.interval is None
     summary = found.summary()
-    assert summary["exposure_5_copies"] == found.by_copies()[0].exposure
-    assert summary["exposure_controls_low"] == found.controls.exposure_interval.low
+    assert summary["exposure_5_copies"] == found.by_copies()[0].exposure.value
+    assert summary["exposure_controls_low"] == found.controls.exposure.interval.low
 
 
 def test_one_canary_has_its_own_interval():
     pair = [Canary("abc cde bcd abd", "given", (), 3), Canary("bcd abc ace bde", "given", (), 0)]
     found = canary_exposure(model_that_knows([]), pair, seed=0, references=500)
-    assert found.planted.exposure_interval == (found.canaries[0].low, found.canaries[0].high)
-    assert found.order_gain[1] is None
+    assert found.planted.exposure.interval == (found.canaries[0].low, found.canaries[0].high)
+    assert found.order is None
     assert "nan" not in results.to_json(found.summary())
 
 

@@ -90,8 +90,8 @@ def test_the_verb_saves_what_the_library_finds(shell, planting, tmp_path):
 def test_the_terminal_shows_copies_controls_and_one_sentence(shell, planting, tmp_path):
     done = run_verb(shell, planting, tmp_path / "run")
     assert "never planted" in done.stdout
-    assert done.stdout.rstrip().splitlines()[-1].startswith(("The model", "No memory"))
-    assert "Read the" in done.stderr
+    assert "canaries" in done.stdout.rstrip().splitlines()[-1]
+    assert "1 of 2 planted canaries are likelier than all 2,000 references" in done.stderr
     assert "exact" not in done.stdout
 
 

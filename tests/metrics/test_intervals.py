@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from vestige.metrics.intervals import Interval, clopper_pearson, mean_interval, ratio_of_sums
+from vestige.metrics.intervals import (
+    Interval,
+    clopper_pearson,
+    mean_interval,
+    median_interval,
+    ratio_of_sums,
+)
 
 
 @pytest.mark.parametrize("confidence", [0.5, 0.9, 0.95, 0.999])
@@ -115,3 +121,23 @@ def test_sums_that_make_no_ratio_are_refused(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         ratio_of_sums(parts, wholes)
+
+
+@pytest.mark.parametrize("size", [6, 9, 25])
+def test_the_interval_of_a_median_covers_it_whatever_the_distribution(size):
+    rng = np.random.default_rng(size)
+    draws = rng.exponential(size=(4000, size))
+    found = [median_interval(row) for row in draws]
+    covered = np.mean([ends.low <= np.log(2) <= ends.high for ends in found])
+    assert covered >= 0.95 - 3 * np.sqrt(0.95 * 0.05 / 4000)
+
+
+@pytest.mark.parametrize("size", range(6))
+def test_so_few_values_have_no_interval_of_their_median(size):
+    assert median_interval(np.arange(size, dtype=float)) is None
+
+
+def test_a_value_that_is_only_bounded_below_may_be_infinite():
+    assert median_interval([1.0, 2.0, 3.0, 4.0, 5.0, np.inf]) == (1.0, np.inf)
+    with pytest.raises(ValueError, match="nan"):
+        median_interval([1.0, np.nan])

@@ -1,8 +1,9 @@
-"""The page's table, chart and sentence say the means of the run."""
+"""The page's table, chart and sentence say the medians of the run."""
 
 import pytest
 
-from vestige.attacks.exposure_result import CanaryExposure, ExposedCanary
+from vestige.attacks.exposed_canary import ExposedCanary
+from vestige.attacks.exposure_result import CanaryExposure
 from vestige.errors import RunError
 from vestige.reports.exposure_section import COLUMNS, exposure_points
 from vestige.reports.sections import section
@@ -22,7 +23,7 @@ def canary(copies, exposure, shuffled=1.5, ceiling=10.0, **more):
         references=1024,
         whole=False,
         space_bits=40.0,
-        rank=1 + round(1024 * 2**-exposure),
+        rank=max(1, round(1024 * 2**-exposure)),
         exposure=exposure,
         low=exposure - 1,
         high=exposure + 1,
@@ -49,19 +50,29 @@ def test_each_number_of_copies_has_a_row_and_the_controls_stand_below(saved, exp
     assert head == COLUMNS
     assert [row[:3] for row in rows] == [
         ("3", "1", "6.00"),
-        ("20", "2", "≥ 9.50"),
+        ("20", "2", "≥ 9.00"),
         ("never planted", "2", "1.50"),
     ]
     assert rows[0][3] == "5.00 to 7.00"  # one canary has its own interval
     assert rows[0][5] == "–"
     assert [row[4] for row in rows] == ["5.00", "1.50", "1.50"]
-    assert [row[6] for row in rows] == ["6.50", "10.00", "2.00"]
+    assert rows[1][3] == "–", "two canaries have no interval"
+
+
+def test_one_canary_at_the_ceiling_has_no_high_end(saved):
+    alone = CanaryExposure(
+        canaries=(canary(20, 10.0), canary(0, 1.0)), words=50, fit_distance=0.01, seed=4
+    )
+    run = saved(alone)
+    assert section(run, show_secrets=False).table[1][2:4] == ("≥ 9.00", "9.00 or more")
+    assert exposure_points(run.rows, run.summary)[0][0]["bound"]
+    assert "<svg" in section(run, show_secrets=False).chart
 
 
 def test_the_sentence_is_the_verdict(saved, exposure):
     shown = section(saved(exposure), show_secrets=False)
     assert shown.lede == exposure.verdict
-    assert shown.lede.startswith("The model")
+    assert "the model" in shown.lede
 
 
 def test_the_chart_has_a_point_for_each_number_of_copies(saved, exposure):
@@ -69,15 +80,16 @@ def test_the_chart_has_a_point_for_each_number_of_copies(saved, exposure):
     points, never = exposure_points(run.rows, run.summary)
     assert [(p["copies"], p["exposure"], p["other"]) for p in points] == [
         ("3", 6.0, 5.0),
-        ("20", 9.5, 1.5),
+        ("20", 9.0, 1.5),
     ]
-    assert never["low"] < never["exposure"] < never["high"]
+    assert [p["bound"] for p in points] == [False, True]
+    assert never["low"] == never["exposure"] == never["high"], "two controls have no interval"
     assert "<svg" in section(run, show_secrets=False).chart
 
 
 def test_what_the_table_says_is_not_said_again_below(saved, exposure):
     names = [name for name, _ in section(saved(exposure), show_secrets=False).summary]
-    assert "why" in names
+    assert "resolution" in names
     assert "expected by chance" in names
     assert not [name for name in names if "copies" in name or "controls" in name]
 

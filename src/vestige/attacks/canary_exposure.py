@@ -3,10 +3,10 @@
 Carlini et al. (2019), "The Secret Sharer", sections 4 and 5, as Mireshghallah et al. (2021) use it,
 "Privacy Regularization: Joint Privacy-Utility Optimization in Language Models", appendix A.5.
 
-Differs from the papers: beside every canary stands its own phrase with the words in another
-order. A model that has merely learnt that these words are frequent makes that phrase likelier too;
-what the canary has beyond it is memory of the sequence. Beside the planted canaries stand controls
-that never were.
+Differs from the papers: every planted canary of random words is ranked among other orders of its
+own words, too, one of which is shown beside it. A model that has merely learnt that these words are
+frequent makes those likelier as well; a canary that stands before them is memory of the sequence.
+Beside the planted canaries stand controls that never were.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,13 +18,22 @@ import numpy as np
 
 from vestige import _validate
 from vestige.attacks.exact_rank import exact_rank
-from vestige.attacks.exposure_result import CanaryExposure, ExposedCanary
-from vestige.attacks.phrase_exposure import FEWEST, KnownReferences, PhraseExposure
+from vestige.attacks.exposed_canary import ExposedCanary
+from vestige.attacks.exposure_result import CanaryExposure
+from vestige.attacks.exposure_tests import DRAWN
+from vestige.attacks.phrase_exposure import (
+    FEWEST,
+    KnownReferences,
+    PhraseExposure,
+    order_rank,
+)
 from vestige.attacks.reference_space import (
+    ORDERS,
     References,
     Space,
     listed_references,
     other_order,
+    other_orders,
     space_words,
     split_phrase,
     word_references,
@@ -35,6 +44,8 @@ from vestige.errors import DataError, IncompatibleModels
 from vestige.models.protocols import NextToken
 
 Progress = Callable[[int, int], None]
+
+_FEWEST_ORDERS = 19
 
 
 def canary_exposure(
@@ -56,7 +67,7 @@ def canary_exposure(
     Args:
         model: any model of next tokens.
         canaries: planted ones and controls, at least one of each.
-        seed: decides the references.
+        seed: decides the references, and the orders of words where not all are taken.
         references: phrases in a sample, at least 100. log2 of it is the ceiling of exposure by
             rank.
         space: "sampled", "whole", or "auto": whole where that is no more work.
@@ -75,6 +86,7 @@ def canary_exposure(
     _check_exact(exact_budget, candidates, model.vocabulary)
     _check_kinds(canaries)
     subjects = _subjects(canaries, model.vocabulary, candidates is not None)
+    subjects = _with_orders(subjects, references, seed)
     if candidates is not None:
         words: tuple[str, ...] = ()
         spaces = {0: listed_references(candidates)}
@@ -93,8 +105,13 @@ def canary_exposure(
         other = known.measure(model, [subjects[i].other or "" for i in turned])
         others = dict(zip(turned, other, strict=True))
         for i, measured in zip(group, own, strict=True):
-            found[i] = _exposed(subjects[i].canary, drawn, measured, others.get(i))
-        done.add(2 * len(group))
+            rank = order_rank(model, subjects[i].phrase, subjects[i].orders)
+            found[i] = replace(
+                _exposed(subjects[i].canary, drawn, measured, others.get(i)),
+                orders=1 + len(subjects[i].orders),
+                order_rank=rank,
+            )
+            done.add(2 + len(subjects[i].orders))
         distances += [known.fit.distance] if known.fit else []
     exposed = [found[index] for index in range(len(subjects))]
     if exact_budget is not None:
@@ -109,12 +126,13 @@ def canary_exposure(
 
 @dataclass(frozen=True, kw_only=True)
 class _Subject:
-    """A canary, its words between blanks, the same in another order, and its length group."""
+    """A canary, its words between blanks, the same in other orders, and its length group."""
 
     canary: Canary
     phrase: str
     other: str | None
     group: int
+    orders: tuple[str, ...] = ()
 
 
 class _Count:
@@ -128,7 +146,8 @@ class _Count:
         budget: int | None,
     ) -> None:
         planted = sum(subject.canary.planted for subject in subjects)
-        scored = sum(len(drawn.phrases) for drawn in spaces.values()) + 2 * len(subjects)
+        scored = sum(len(drawn.phrases) for drawn in spaces.values())
+        scored += sum(2 + len(subject.orders) for subject in subjects)
         self._total = scored + planted * (budget or 0)
         self._progress, self._done = progress, 0
 
@@ -154,6 +173,21 @@ def _subjects(
             )
         )
     return found
+
+
+def _with_orders(subjects: list[_Subject], references: int, seed: int) -> list[_Subject]:
+    """Planted canaries of random words get the orders of these, no more in all than references."""
+    drawn = [s.canary.planted and s.canary.pattern in DRAWN for s in subjects]
+    number = min(ORDERS, max(_FEWEST_ORDERS, references // max(1, sum(drawn))))
+    generator = np.random.default_rng([seed, 1])  # apart from the references' own
+    return [
+        replace(
+            one, orders=other_orders(one.phrase.split(), number=number, generator=generator)
+        )
+        if asked
+        else one
+        for one, asked in zip(subjects, drawn, strict=True)
+    ]
 
 
 def _spaces(

@@ -72,7 +72,8 @@ class KnownReferences:
             return []
         bits, ranked = self._rank(phrases, log_perplexities(model, phrases))
         lengths = [len(ids) for ids in model.vocabulary.encode_batch(list(phrases))]
-        fits = self.fit.exposure(bits).tolist() if self.fit else None
+        # what lies beyond the references is extrapolated, and the space is all there is
+        fits = np.minimum(self.fit.exposure(bits), self.drawn.bits).tolist() if self.fit else None
         beyond = self.fit.extrapolated(bits).tolist() if self.fit else None
         return [
             PhraseExposure(
@@ -98,6 +99,14 @@ class KnownReferences:
         where = np.array([places.get(phrase, -1) for phrase in phrases], dtype=np.int64)
         bits = np.where(where >= 0, self.bits[where], bits)
         return bits, whole_exposure(bits, self.bits, inside=where >= 0)
+
+
+def order_rank(model: NextToken, phrase: str, others: Sequence[str]) -> int:
+    """1 + how many of its own words in other orders are at least as likely as a phrase."""
+    if not others:
+        return 1
+    own, *rest = log_perplexities(model, [phrase, *others]).tolist()
+    return 1 + sum(bits <= own for bits in rest)
 
 
 def log_perplexities(

@@ -11,7 +11,7 @@ template such as "the code is ____" could have said.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import permutations
-from math import log2, perm
+from math import factorial, log2, perm
 from typing import Literal
 from zlib import crc32
 
@@ -26,6 +26,9 @@ from vestige.errors import DataError
 
 Space = Literal["auto", "sampled", "whole"]
 """How a space of words is looked at; "auto" takes it whole where that is no more work."""
+
+ORDERS = 719
+"""Other orders of a phrase's words that are compared with it at most: all of six words."""
 
 LARGEST = 2**20
 """Phrases that are listed at most."""
@@ -141,6 +144,25 @@ def other_order(words: Sequence[str], vocabulary: Vocabulary) -> str | None:
     order = shuffled(ids)
     word_of = dict(zip(ids, words, strict=True))
     return None if order is None else " ".join(word_of[token] for token in order)
+
+
+def other_orders(
+    words: Sequence[str], *, number: int, generator: np.random.Generator
+) -> tuple[str, ...]:
+    """The phrases that the same words make in other orders: all of them, or a sample.
+
+    Args:
+        words: of a phrase.
+        number: of phrases that a sample holds; drawn with replacement, its own order among them.
+        generator: draws them.
+    """
+    own = tuple(words)
+    if factorial(len(words)) - 1 <= number:
+        every = dict.fromkeys(permutations(own))
+        return tuple(" ".join(order) for order in every if order != own)
+    rows = np.tile(np.arange(len(words)), (number, 1))
+    drawn = generator.permuted(rows, axis=1).tolist()
+    return tuple(" ".join(own[place] for place in row) for row in drawn)
 
 
 def _distinct_rows(

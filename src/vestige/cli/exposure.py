@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import isinf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,7 +12,8 @@ from vestige.cli import options
 from vestige.cli.terminal import progress, say, show_json, show_table
 
 if TYPE_CHECKING:
-    from vestige.attacks.exposure_result import CanaryExposure, Group
+    from vestige.attacks.exposed_canary import ExposedCanary, Group
+    from vestige.attacks.exposure_result import CanaryExposure
 
 _MOST = 10  # canaries listed one by one
 
@@ -62,12 +64,13 @@ def command(
     """Say how exposed the canaries of a manifest are by a model.
 
     Exposure counts bits: a canary of 10 bits is likelier than all but one in 2^10 phrases that
-    could have stood in its place. One that was never planted reaches 1.44 bits on average, by
-    chance. Beside each canary stands the same phrase in another order, so that memory of the
-    sequence is told from words that are merely frequent, and beside all of them the controls.
+    could have stood in its place. Half of those that were never planted reach 1 bit, by chance.
+    Each planted canary is also ranked among the orders of its own words, so that memory of the
+    sequence is told from words that are merely frequent, and beside all of them stand the
+    controls. Ranks give exact p-values, also of one or a few canaries.
 
-    By rank, exposure ends at log2 of `--references`. The skew-normal fit goes on from there, by
-    extrapolation; `--exact` counts, where the canary is likely enough.
+    `--references` resolve no more than log2 of their number: of a canary that is likelier than
+    all of them only a bound is known (≥). `--exact` counts on, where the canary is likely enough.
 
     Examples:
 
@@ -148,37 +151,33 @@ def _lines(path: Path) -> list[str]:
 
 
 def _show(found: "CanaryExposure", show_secrets: bool) -> None:
-    columns = ["copies", "canaries", "exposure", "95%", "other order", "95%", "fit", "95%"]
+    columns = ["copies", "canaries", "exposure", "95%", "other order", "95%"]
     groups = (*found.by_copies(), found.controls)
-    show_table("Exposure in bits", columns, [_cells(group) for group in groups])
+    show_table("Exposure in bits (medians)", columns, [_cells(group) for group in groups])
     _show_most_exposed(found, show_secrets)
     _say_exact(found)
     typer.echo(found.verdict)
-    say(f"Read the {found.estimate}: {found.why}.")
+    say(found.resolution)
 
 
 def _cells(group: "Group") -> tuple[object, ...]:
+    from vestige.attacks.exposure_words import written
+
     return (
         str(group.copies) if group.copies else "never planted",
         group.canaries,
-        _mean(group),
-        _ends(group.exposure_interval),
-        group.shuffled,
-        _ends(group.shuffled_interval),
-        group.fit,
-        _ends(group.fit_interval),
+        written(group.exposure),
+        _ends(group.exposure.interval if group.exposure else None),
+        written(group.shuffled),
+        _ends(group.shuffled.interval if group.shuffled else None),
     )
 
 
-def _mean(group: "Group") -> str:
-    """The mean, marked where ranks are lower bounds."""
-    if group.exposure is None:
-        return ""
-    return f"{'≥ ' if group.at_ceiling else ''}{group.exposure:.2f}"
-
-
 def _ends(interval: tuple[float, float] | None) -> str:
-    return "" if interval is None else f"{interval[0]:.1f} to {interval[1]:.1f}"
+    if interval is None:
+        return ""
+    low, high = interval
+    return f"{low:.1f} or more" if isinf(high) else f"{low:.1f} to {high:.1f}"
 
 
 def _show_most_exposed(found: "CanaryExposure", show_secrets: bool) -> None:
@@ -188,20 +187,35 @@ def _show_most_exposed(found: "CanaryExposure", show_secrets: bool) -> None:
     most = sorted(planted, key=lambda canary: canary.log_perplexity)
     most = sorted(most, key=lambda canary: -canary.exposure)[:_MOST]
     phrases = disclose([canary.phrase for canary in most], show_secrets=show_secrets)
-    exact = any(canary.exact_low is not None for canary in most)
-    columns = ["phrase", "copies", "exposure", "95%", "fit", *(["exact"] if exact else [])]
-    rows = [
-        (
-            phrase,
-            canary.copies,
-            f"{'≥ ' if canary.at_ceiling else ''}{canary.exposure:.2f}",
-            _ends((canary.low, canary.high)),
-            canary.fit_exposure,
-            *([_exact(canary.exact_low, canary.exact_high)] if exact else []),
-        )
-        for phrase, canary in zip(phrases, most, strict=True)
-    ]
-    show_table("The most exposed", columns, rows)
+    columns = {
+        "phrase": phrases,
+        "copies": [canary.copies for canary in most],
+        "exposure": [_resolved(canary) for canary in most],
+        "95%": [_ends(canary.interval) for canary in most],
+        "rank among its orders": [_among_orders(canary) for canary in most],
+    }
+    if any(canary.extrapolated for canary in most):
+        columns["extrapolated"] = [_extrapolated(canary) for canary in most]
+    if any(canary.exact_low is not None for canary in most):
+        columns["exact"] = [_exact(canary.exact_low, canary.exact_high) for canary in most]
+    show_table("The most exposed", list(columns), list(zip(*columns.values(), strict=True)))
+
+
+def _resolved(canary: "ExposedCanary") -> str:
+    low, high = canary.resolved
+    return f"{'≥ ' if low < high else ''}{low:.2f}"
+
+
+def _among_orders(canary: "ExposedCanary") -> str:
+    return f"{canary.order_rank:,} of {canary.orders:,}" if canary.orders > 1 else ""
+
+
+def _extrapolated(canary: "ExposedCanary") -> str:
+    """The skew-normal fit beyond the references; it ends where the space does."""
+    if not canary.extrapolated or canary.fit_exposure is None:
+        return ""
+    ended = canary.fit_exposure >= canary.space_bits
+    return f"~{canary.fit_exposure:.0f}{' (all there are)' if ended else ''}"
 
 
 def _say_exact(found: "CanaryExposure") -> None:

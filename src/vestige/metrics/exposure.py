@@ -73,6 +73,8 @@ def sampled_exposure(
 
     With k of n references at least as likely, the exposure is log2 n - log2 (k + 1), and the
     interval that of the share k / n. It is between log2 n and log2 (n / (n + 1)), just under 0.
+    With k = 0 the sample resolves no more than the low end of that interval: a bound, and the
+    only end that can be wrong, so that it holds with confidence (1 + confidence) / 2.
 
     Args:
         log_perplexities: (m,) of the canaries, in any unit that the references share.
@@ -89,7 +91,7 @@ def sampled_exposure(
         (array([ 3.  ,  1.  , -0.17]), array([ True, False, False]))
     """
     ahead, number = _ahead(log_perplexities, references)
-    exposure = log2(number) - np.log2(ahead + 1)
+    exposure = np.minimum(log2(number) - np.log2(ahead + 1), space_bits)
     counts, where = np.unique(ahead, return_inverse=True)
     shares = [clopper_pearson(int(k), number, confidence=confidence) for k in counts]
     with np.errstate(divide="ignore"):

@@ -2,7 +2,7 @@
 
 Clopper and Pearson (1934), "The Use of Confidence or Fiducial Limits Illustrated in the Case of
 the Binomial", Biometrika 26(4): the exact interval of a rate, and Student (1908), "The Probable
-Error of a Mean", Biometrika 6(1): the interval of a mean. Cochran (1977), "Sampling Techniques",
+Error of a Mean", Biometrika 6(1): the interval of a mean. Thompson (1936): that of a median. Cochran (1977), "Sampling Techniques",
 section 2.11: that of a ratio of sums over clusters.
 """
 
@@ -87,6 +87,44 @@ def mean_interval(
     reach = float(stats.t.isf((1 - confidence) / 2, numbers.size - 1))
     margin = reach * spread / math.sqrt(numbers.size)
     return Interval(mean - margin, mean + margin)
+
+
+def median_interval(
+    values: Sequence[float] | NDArray[np.floating], *, confidence: float = 0.95
+) -> Interval | None:
+    """The interval of a median, by order statistics: exact whatever the distribution.
+
+    Thompson (1936), "On Confidence Ranges for the Median", Annals of Mathematical Statistics 7:
+    the k-th smallest and k-th largest of n values lie on either side of the median but for
+    2 P(B < k), B binomial with n and 1/2.
+
+    Args:
+        values: n independent measurements, in any unit; they may be infinite.
+        confidence: how often the interval covers the true median at least, in (0, 1).
+
+    Returns:
+        two of the values, or None where so few have no such interval: fewer than 6 at 95 %.
+
+    Raises:
+        ValueError: a value is no number, or confidence is out of range.
+
+    Example:
+        >>> median_interval([5.0, 1.0, 4.0, 2.0, 3.0, 6.0])
+        Interval(low=1.0, high=6.0)
+        >>> median_interval([1.0, 2.0, 3.0]) is None
+        True
+    """
+    _check_confidence(confidence)
+    numbers = np.sort(np.asarray(values, dtype=np.float64).reshape(-1))
+    if np.isnan(numbers).any():
+        raise ValueError("values must be numbers, got nan")
+    if not numbers.size:
+        return None
+    below = stats.binom.cdf(np.arange(numbers.size), numbers.size, 0.5)
+    outside = int((below <= (1 - confidence) / 2).sum())  # k: P(B < k) is small enough
+    if not outside:
+        return None
+    return Interval(float(numbers[outside - 1]), float(numbers[-outside]))
 
 
 def ratio_of_sums(

@@ -86,16 +86,17 @@ def completions(points: Sequence[Mapping[str, Any]]) -> str:
 
 
 def exposures(points: Sequence[Mapping[str, Any]], never: Mapping[str, Any]) -> str:
-    """Mean exposure in bits, by how often canaries were planted.
+    """Median exposure in bits, by how often canaries were planted.
 
     Args:
-        points: copies (a label), exposure with its ends low and high, and other, the mean of the
-            same words in another order, or None; in their order.
+        points: copies (a label), exposure with its ends low and high, bound, whether it is so much
+            or more, and other, the median of the same words in another order, or None; in their
+            order.
         never: exposure, low and high of the controls.
 
     Returns:
-        SVG. A disc with its interval is planted, a ring its words in another order; the dashed
-        line with its band is never planted.
+        SVG. A disc with its interval is planted, a triangle a bound, a ring its words in another
+        order; the dashed line with its band is never planted.
     """
     values = [{**point, "place": place} for place, point in enumerate(points)]
     order = alt.EncodingSortField(field="place", order="ascending")
@@ -108,7 +109,12 @@ def exposures(points: Sequence[Mapping[str, Any]], never: Mapping[str, Any]) -> 
         controls.mark_rule(stroke=QUIET, strokeDash=[5, 4]).encode(y="exposure:Q"),
         chart.mark_rule(stroke=ACCENT, strokeWidth=2).encode(y=y, y2="high:Q"),
         chart.mark_point(stroke=QUIET, size=90, opacity=1).encode(y="other:Q"),
-        chart.mark_point(fill=ACCENT, stroke=ACCENT, size=55, opacity=1).encode(y="exposure:Q"),
+        chart.transform_filter("!datum.bound")
+        .mark_point(fill=ACCENT, stroke=ACCENT, size=55, opacity=1)
+        .encode(y="exposure:Q"),
+        chart.transform_filter("datum.bound")
+        .mark_point(shape="triangle-up", fill=ACCENT, stroke=ACCENT, size=90, opacity=1)
+        .encode(y="exposure:Q"),
     )
     return to_svg(layers, height=240)
 

@@ -6,17 +6,17 @@ from typing import Any
 
 from vestige.reports.disclosure import printable
 
-COLUMNS = ("copies", "canaries", "exposure", "interval", "other order", "interval", "fit")
-"""Of the table: means in bits; with ≥, some ranks are only lower bounds."""
+COLUMNS = ("copies", "canaries", "exposure", "interval", "other order", "interval")
+"""Of the table: medians in bits; with ≥, bounds, where the references resolve no more."""
 
 NEVER = "never planted"
 
-_OF_A_GROUP = re.compile(r".*_(\d+_copies|planted|controls)(_low|_high)?")
+_OF_A_GROUP = re.compile(r".*_(\d+_copies|planted|controls)(_low|_high|_is_bound)?")
 
 _CHART = (
-    "Mean exposure in bits by how often canaries were planted (disc, with its 95 % interval), of "
-    "the same words in another order (ring), and of canaries never planted (dashed line, with its "
-    "interval as a band); chance alone gives 1.44"
+    "Median exposure in bits by how often canaries were planted (disc, with its 95 % interval; "
+    "triangle: so much or more), of the same words in another order (ring), and of canaries never "
+    "planted (dashed line, with its interval as a band); chance alone gives 1"
 )
 
 
@@ -44,11 +44,10 @@ def exposure_table(
         (
             name,
             f"{summary[f'canaries_{key}']:,}",
-            ("≥ " if summary[f"at_ceiling_{key}"] else "") + _number(summary[f"exposure_{key}"]),
+            _number(summary, "exposure", key),
             _interval(summary, "exposure", key),
-            _number(summary[f"shuffled_exposure_{key}"]),
+            _number(summary, "shuffled_exposure", key),
             _interval(summary, "shuffled_exposure", key),
-            _number(summary[f"fit_exposure_{key}"]),
         )
         for name, key in _groups(rows)
     ]
@@ -60,12 +59,13 @@ def exposure_points(
     """The points of the chart, one for each number of copies, and that of the controls."""
 
     def point(name: str, key: str) -> dict[str, Any]:
-        mean = float(summary[f"exposure_{key}"])
+        median = float(summary[f"exposure_{key}"])
         ends = {end: summary[f"exposure_{key}_{end}"] for end in ("low", "high")}
-        known = {end: mean if value is None else float(value) for end, value in ends.items()}
+        known = {end: median if value is None else float(value) for end, value in ends.items()}
         return {
             "copies": name,
-            "exposure": mean,
+            "exposure": median,
+            "bound": bool(summary[f"exposure_{key}_is_bound"]),
             **known,
             "other": summary[f"shuffled_exposure_{key}"],
         }
@@ -89,10 +89,13 @@ def _groups(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
     return [*((f"{n:,}", f"{n}_copies") for n in copies), (NEVER, "controls")]
 
 
-def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:.2f}"
+def _number(summary: Mapping[str, Any], measure: str, key: str) -> str:
+    value, bound = (summary[f"{measure}_{key}{end}"] for end in ("", "_is_bound"))
+    return "–" if value is None else f"{'≥ ' if bound else ''}{value:.2f}"
 
 
 def _interval(summary: Mapping[str, Any], measure: str, key: str) -> str:
     low, high = (summary[f"{measure}_{key}_{end}"] for end in ("low", "high"))
-    return "–" if low is None else f"{low:.2f} to {high:.2f}"
+    if low is None:
+        return "–"
+    return f"{low:.2f} or more" if high is None else f"{low:.2f} to {high:.2f}"

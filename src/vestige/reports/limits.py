@@ -34,14 +34,16 @@ _LIMITS = {
         "Differences hold together for all defences (Bonferroni); single values hold one by one.",
     ),
     "CanaryExposure": (
-        "Exposure compares a canary with phrases of as many random words. Of a sample its rank "
-        "can say no more than log2 of the sample: such values are lower bounds.",
-        "The skew-normal fit extrapolates beyond the references. Nothing there checks it, and it "
-        "can exceed log2 of all the phrases there are.",
-        "A canary that was never planted reaches 1.44 bits on average, and one in 2^x reaches x.",
+        "Exposure compares a canary with phrases of as many random words. Of one that is likelier "
+        "than every phrase of a sample only a bound is known (≥): two such canaries cannot be told "
+        "apart, and more references or exact ranks say more.",
+        "A skew-normal fit goes on beyond the references, but nothing there checks it: two equal "
+        "trainings differ in it by bits. It is in the run's rows, marked as extrapolated, and in "
+        "no headline, chart or verdict.",
+        "Half of the canaries that were never planted reach 1 bit, and one in 2^x reaches x.",
         "What the same words reach in another order is word frequency, not memory of the "
         "sequence; only what the canary has beyond it is.",
-        "Intervals of means take canaries as drawn alike and each by itself. They say nothing "
+        "Intervals of medians take canaries as drawn alike and each by itself. They say nothing "
         "about another training of the same kind: repeat it with other seeds for that.",
     ),
     "Extraction": (

@@ -1,0 +1,101 @@
+"""Do canaries show memory, and memory of their order? Exact tests, which three canaries can pass.
+
+A canary drawn at random could have been any of its references: its rank among them is an exact
+p-value. Where controls, which were made alike and never planted, stand out among the references
+themselves, references say nothing, and the planted are compared with the controls, as two samples.
+A model that knows the words only ranks a canary anywhere among the orders of its own words; a
+canary whose order was not drawn at random (`DRAWN`) has no such test.
+
+The second question is asked only after the first has been answered with yes, so that "memory of
+the order" is said wrongly no more often than either.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from vestige.attacks.exposed_canary import ExposedCanary
+from vestige.metrics.exact_tests import least_together, permutation_p, standing_out, together
+
+LEVEL = 0.05
+"""What is shown is shown at this level."""
+
+LEAN = 0.1
+"""Controls whose p-value is this small are no longer taken for references."""
+
+DRAWN = ("random", "coin-flip")
+"""Patterns whose words stand in an order drawn at random."""
+
+Against = Literal["references", "controls", "orders"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """One question put to all planted canaries.
+
+    Attributes:
+        against: what the canaries are compared with.
+        p: how often canaries of which it is not true would look as much like it.
+        least: the least p that so many of them could have reached.
+        alone: canaries that show it by themselves among the references (Holm).
+    """
+
+    against: Against
+    p: float
+    least: float
+    alone: int = 0
+
+    @property
+    def shown(self) -> bool:
+        return self.p <= LEVEL
+
+    @property
+    def possible(self) -> bool:
+        """Whether any outcome could have shown it."""
+        return self.least <= LEVEL
+
+
+def memory(canaries: Sequence[ExposedCanary], *, seed: int) -> Evidence:
+    """Are the planted canaries likelier than what was never planted?
+
+    Args:
+        canaries: planted ones and controls, at least one of each.
+        seed: of the splits of two samples that are drawn.
+    """
+    planted, controls = ([c for c in canaries if c.planted is kind] for kind in (True, False))
+    if _among_references(controls).p > LEAN:
+        return _among_references(planted)
+    bits, never = ([c.exposure for c in some] for some in (planted, controls))
+    most = [1.0] * len(bits), [0.0] * len(never)
+    return Evidence(
+        against="controls",
+        p=permutation_p(bits, never, seed=seed),
+        least=permutation_p(*most, seed=seed),
+    )
+
+
+def order(canaries: Sequence[ExposedCanary]) -> Evidence | None:
+    """Are the planted canaries likelier than their own words in other orders?
+
+    None where no planted canary stands in an order that was drawn and has another.
+    """
+    asked = [c for c in canaries if c.planted and c.pattern in DRAWN and c.orders > 1]
+    if not asked:
+        return None
+    p_values, places = [c.order_p_value for c in asked], [c.orders for c in asked]
+    return Evidence(
+        against="orders",
+        p=together(p_values, places),
+        least=least_together(places),
+    )
+
+
+def _among_references(canaries: Sequence[ExposedCanary]) -> Evidence:
+    p_values, places = [c.p_value for c in canaries], [c.places for c in canaries]
+    shared = None if all(c.whole for c in canaries) else min(c.references for c in canaries)
+    return Evidence(
+        against="references",
+        p=together(p_values, places, shared=shared),
+        least=least_together(places, shared=shared),
+        alone=int(standing_out(p_values, LEVEL / 2).sum()),
+    )
