@@ -77,5 +77,5 @@ def test_a_permutation_counts_every_split():
     "wrong", [([], []), ([0.0], [2]), ([1.1], [2]), ([0.5], [2, 2]), ([0.5], [0])]
 )
 def test_what_is_no_p_value_is_refused(wrong):
-    with pytest.raises(ValueError, match="p_values|places"):
+    with pytest.raises(ValueError, match=r"p_values|places"):
         together(*wrong)

@@ -181,9 +181,7 @@ def _with_orders(subjects: list[_Subject], references: int, seed: int) -> list[_
     number = min(ORDERS, max(_FEWEST_ORDERS, references // max(1, sum(drawn))))
     generator = np.random.default_rng([seed, 1])  # apart from the references' own
     return [
-        replace(
-            one, orders=other_orders(one.phrase.split(), number=number, generator=generator)
-        )
+        replace(one, orders=other_orders(one.phrase.split(), number=number, generator=generator))
         if asked
         else one
         for one, asked in zip(subjects, drawn, strict=True)

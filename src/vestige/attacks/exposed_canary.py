@@ -93,8 +93,8 @@ class ExposedCanary:
 
     @property
     def interval(self) -> Interval:
-        """What covers its exposure with 95 % confidence; the high end is infinite at the ceiling."""
-        if self.at_ceiling or self.exact_low is not None and self.exact_low == self.exact_high:
+        """What covers its exposure with 95 % confidence; at the ceiling without a high end."""
+        if self.at_ceiling or (self.exact_low is not None and self.exact_low == self.exact_high):
             return self.resolved
         return Interval(self.low, self.high)
 

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from math import log2
 from statistics import fmean
+from typing import Literal
 
 from vestige.attacks import exposure_tests
 from vestige.attacks.exposed_canary import ExposedCanary, Group
@@ -61,6 +62,11 @@ class CanaryExposure:
     def ceiling(self) -> float:
         """Bits; the most that the rank of a planted canary could say."""
         return min(log2(canary.references) for canary in self.canaries)
+
+    @property
+    def estimate(self) -> Literal["rank"]:
+        """What exposures are read off: ranks, which resolve no more than `resolution` says."""
+        return "rank"
 
     @property
     def resolution(self) -> str:

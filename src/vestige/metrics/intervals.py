@@ -2,8 +2,9 @@
 
 Clopper and Pearson (1934), "The Use of Confidence or Fiducial Limits Illustrated in the Case of
 the Binomial", Biometrika 26(4): the exact interval of a rate, and Student (1908), "The Probable
-Error of a Mean", Biometrika 6(1): the interval of a mean. Thompson (1936): that of a median. Cochran (1977), "Sampling Techniques",
-section 2.11: that of a ratio of sums over clusters.
+Error of a Mean", Biometrika 6(1): the interval of a mean. Thompson (1936), "On Confidence Ranges
+for the Median": that of a median. Cochran (1977), "Sampling Techniques", section 2.11: that of a
+ratio of sums over clusters.
 """
 
 import math
@@ -94,9 +95,8 @@ def median_interval(
 ) -> Interval | None:
     """The interval of a median, by order statistics: exact whatever the distribution.
 
-    Thompson (1936), "On Confidence Ranges for the Median", Annals of Mathematical Statistics 7:
-    the k-th smallest and k-th largest of n values lie on either side of the median but for
-    2 P(B < k), B binomial with n and 1/2.
+    Thompson (1936), Annals of Mathematical Statistics 7(3): the k-th smallest and the k-th largest
+    of n values lie on either side of the median but for 2 P(B < k), B binomial with n and 1/2.
 
     Args:
         values: n independent measurements, in any unit; they may be infinite.
