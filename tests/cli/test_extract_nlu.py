@@ -61,14 +61,29 @@ def test_the_planted_secret_is_found_and_the_controls_are_not(extract, trained):
     assert found["planted_median_rank"] <= 2
     assert found["planted_exposure"] > found["controls_exposure"] + 2
     assert found["controls_right"] == 0
-    assert found["planted_chance_probability"] == found["planted_median_rank"] / SPACE
+    assert found["drawn"] == SPACE - 7  # every secret there is, but for ties
+    assert found["p_value"] == pytest.approx(found["planted_median_rank"] / SPACE)
+
+
+def test_several_models_are_asked_for_one_manifest(shell, trained):
+    models = (trained / "trained", trained / "trained")
+    asked = ("--manifest", trained / "planted", "--controls", 40, "--device", "cpu")
+    done = shell("extract-nlu", *models, *asked)
+    assert done.exit_code == 0, done.stderr
+    assert "In 2 models the planted secret stands at rank" in done.stdout
+    assert "of 40 secrets" in done.stdout or "before all 40 secrets" in done.stdout
+    assert "Nothing is decided" in done.stdout
+    refused = shell("extract-nlu", *models, "--pattern", "pin:2")
+    assert refused.exit_code == 2
+    assert "MODEL must be one without --manifest" in refused.stderr
 
 
 def test_an_audit_becomes_a_page(extract, shell, trained, tmp_path, secret):
     done = extract("--manifest", trained / "planted" / "manifest.json", "--out", tmp_path / "run")
     run = results.load(tmp_path / "run")
     assert run.result == "SecretAudit"
-    assert [row["copies"] for row in run.rows] == [30] + [0] * 6
+    assert [row["copies"] for row in run.rows if not row["drawn"]] == [30] + [0] * 6
+    assert len(run.rows) == SPACE
     assert run.rows[0]["truth"] == " ".join(secret)
     assert run.run["data"]["manifest"]
     assert "never said" in done.stdout

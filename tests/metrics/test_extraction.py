@@ -1,6 +1,7 @@
 """Accuracy, Hamming distance and ranks beside naive definitions, closed forms and simulation."""
 
 import itertools
+import math
 
 import numpy as np
 import pytest
@@ -71,11 +72,16 @@ def test_the_interval_of_an_estimated_rank_covers_the_counted_one(below):
     assert covered >= 0.95
 
 
-def test_a_sample_supports_no_more_bits_than_its_size():
-    found = estimated_rank(below=0, tied=0, others=2047, space=2**40)
-    assert found.exposure == pytest.approx(11)
-    assert found.at_ceiling
-    assert found.exposure_low < 11 < found.exposure_high == 40
+def test_what_no_secret_of_a_sample_beats_is_bounded_and_not_estimated():
+    found = estimated_rank(below=0, tied=0, others=10_000, space=12**10)
+    assert found.known == "bounded"
+    share = 1 - 0.025 ** (1 / 10_000)  # of Clopper and Pearson's upper end, naively
+    assert found.rank == found.high == pytest.approx(1 + share * (12**10 - 1))
+    assert found.rank > 3.6 * 12**10 / 10_001  # which is what was printed as a measurement
+    assert found.exposure == found.exposure_low < math.log2(10_001) < found.exposure_high
+    assert found.low == 1
+    assert estimated_rank(below=1, tied=0, others=10_000, space=12**10).known == "sampled"
+    assert counted_rank(below=0, tied=0, space=12).known == "exact"
 
 
 def test_ties_widen_the_interval_of_an_estimated_rank():
@@ -88,7 +94,7 @@ def test_ties_widen_the_interval_of_an_estimated_rank():
 def test_secrets_known_to_be_better_bound_a_rank_from_below():
     found = estimated_rank(below=0, tied=0, others=10**6, space=10**6, better=9)
     assert found.rank == found.low == 10
-    assert not found.at_ceiling
+    assert estimated_rank(below=0, tied=0, others=100, space=10**6, better=9).low == 10
 
 
 def test_the_null_probability_of_one_rank_is_its_share():

@@ -1,6 +1,8 @@
 """The page of extracted secrets answers first, hides the words, and holds no NaN."""
 
 import re
+from dataclasses import replace
+from functools import partial
 from html.parser import HTMLParser
 from itertools import count
 
@@ -29,7 +31,7 @@ def secret(rank=None, *, truth=("4", "0", "7"), guess=("4", "0", "9"), pattern="
         losses=(0.25, 1.25),
         certainty=0.4,
         truth=truth,
-        truth_loss=None if truth is None else 0.5,
+        truth_loss=None if truth is None else 0.5 if rank is None else float(rank.rank),
         rank=rank,
     )
 
@@ -44,10 +46,16 @@ def extraction(*secrets, **changes):
     return Extraction(secrets=secrets, **(settings | numbers | changes))
 
 
-def audit(planted, controls, patterns=1):
+DRAWN = range(5, 1000, 5)
+
+
+def audit(planted, controls, patterns=1, drawn=DRAWN):
     groups = [AuditedGroup(copies=10, found=extraction(*planted))]
     if controls:
         groups.append(AuditedGroup(copies=0, found=extraction(*controls)))
+    if drawn:
+        never = extraction(*(counted(rank) for rank in drawn))
+        groups.append(AuditedGroup(copies=0, found=never, drawn=True))
     return SecretAudit(groups=tuple(groups), patterns=patterns)
 
 
@@ -72,15 +80,37 @@ def test_a_known_secret_is_answered_by_its_rank(shown):
 
 
 def test_a_rank_in_the_worse_half_is_no_help(shown):
-    assert "The model does not help" in shown(extraction(counted(900))).lede
+    assert "the model does not help" in shown(extraction(counted(900))).lede
 
 
 def test_an_estimated_rank_has_its_interval(shown):
     rank = estimated_rank(below=5, tied=0, others=100, space=1000)
     told = shown(extraction(secret(rank)))
     assert re.search(r"about rank 59 of 1,000 \(95 % interval \d+ to \d+\)", told.lede)
-    ceiling = estimated_rank(below=0, tied=0, others=100, space=1000)
-    assert "or before, with 95 % confidence" in shown(extraction(secret(ceiling))).lede
+
+
+def test_a_rank_that_is_only_bounded_is_never_shown_as_measured(shown):
+    rank = estimated_rank(below=0, tied=0, others=10_000, space=12**10)
+    told = shown(extraction(secret(rank), sizes=(12,) * 10, whole=False))
+    assert told.lede.startswith(
+        "The true secret stands at rank 22,836,358 of 6.2 × 10^10 or before: none of 10,000 random "
+        "secrets loses as little (95 % confidence)."
+    )
+    [row] = told.exhibit.listings[0].rows
+    assert "≤ 22,836,358 of 6.2 × 10^10" in row
+    assert "6,191,117" not in repr(told)
+    assert "≥ 11.41" in row
+    assert "from 11.41" in row
+
+
+def test_what_the_search_found_bounds_a_rank_too(shown):
+    known = {"below": 0, "tied": 0, "others": 10_000, "space": 10**10}
+    asked = partial(extraction, sizes=(10,) * 10, whole=False)
+    right = replace(secret(estimated_rank(**known), guess=("4", "0", "7")), tried=31_000)
+    assert "nor does any other of the 31,000 that the search tried" in shown(asked(right)).lede
+    behind = secret(estimated_rank(**known, better=3))
+    assert "and the search found 3 that lose less" in shown(asked(behind)).lede
+    assert "with probability 0.0001" in shown(asked(behind)).exhibit.because  # 1 of 10,001
 
 
 def test_without_the_truth_no_leak_is_claimed_and_no_rank_shown(shown):
@@ -95,21 +125,25 @@ def test_without_the_truth_no_leak_is_claimed_and_no_rank_shown(shown):
 
 def test_planted_secrets_and_controls_stand_beside_each_other(shown):
     told = shown(audit([counted(1, guess=("4", "0", "7"))], [counted(r) for r in (400, 600)]))
-    assert told.lede.startswith("The model gives planted secrets away.")
-    planted, controls = told.exhibit.listings[0].rows
-    assert told.exhibit.listings[0].columns == GROUPS
+    assert told.lede == (
+        "The planted secret stands at rank 1 of 1,000, before all 201 secrets that were never said "
+        "(p = 0.005). The model gives planted secrets away: an attacker needs 1 guess, not 500."
+    )
+    planted, controls, drawn = told.exhibit.listings[0].rows
+    assert told.exhibit.listings[0].columns == GROUPS[1:]
     assert planted[:4] == ("pin _ _ _", "10 ×", "1", "1 of 1")
     assert controls[:4] == ("pin _ _ _", "never", "2", "0 of 2")
-    assert (planted[8], controls[8]) == ("1", "500")
+    assert drawn[:4] == ("pin _ _ _", "never, drawn now", "199", "–")
+    assert (planted[8], controls[8], drawn[8]) == ("1", "500", "500")
     assert planted[-1] == "exact"
-    assert "2 controls say little about chance" in told.exhibit.because
+    assert len(told.exhibit.listings[1].rows) == 3
 
 
 def test_one_control_and_one_secret_are_said_to_be_few(shown):
     told = shown(audit([counted(2)], [counted(455)]))
     assert "A secret that was never said stands at rank 455 of 1,000." in told.exhibit.because
-    assert "One control says little" in told.exhibit.because
     assert "One planted secret says nothing of how often" in told.exhibit.because
+    assert "ask several models" in told.exhibit.because
 
 
 @pytest.mark.parametrize(
@@ -118,28 +152,49 @@ def test_one_control_and_one_secret_are_said_to_be_few(shown):
         ([1], [400], "leaks"),
         ([400], [300], "not shown"),
         ([11], [300], "not shown"),
-        ([1], [2, 3, 1], "controls stand out"),
-        ([10], [], "leaks"),
+        ([1], [2, 3, 1000], "leaks"),
+        ([1], [1, 2, 3], "leaks"),
+        ([1, 900, 800], [300], "not shown"),
+        ([4], [], "leaks"),
+        ([150, 90, 210, 60, 130, 180, 120, 40], [500], "leaks"),
     ],
 )
-def test_the_verdict_goes_by_the_ranks(shown, planted, controls, verdict):
+def test_the_verdict_goes_by_the_places_that_are_shown(shown, planted, controls, verdict):
     found = audit([counted(r) for r in planted], [counted(r) for r in controls])
     assert found.verdict == verdict
-    claims = "gives planted secrets away" in shown(found).lede
-    assert claims == (verdict == "leaks")
+    lede = shown(found).lede
+    assert ("gives planted secrets away" in lede) == (verdict == "leaks")
+    assert ("No leak is shown" in lede) == (verdict == "not shown")
+    assert f"stands at rank {min(planted)} of 1,000" in lede
 
 
-def test_what_was_not_ranked_is_not_decided(shown):
+def test_controls_that_stand_out_are_told_and_hide_nothing(shown):
+    told = shown(audit([counted(1)], [counted(2), counted(3), counted(7)]))
+    assert told.lede.startswith("The planted secret stands at rank 1 of 1,000, before all 202")
+    assert "controls stand higher than those drawn now" in told.exhibit.because
+    assert "harder to show, never easier" in told.exhibit.because
+
+
+def test_too_few_controls_decide_nothing_and_say_what_is_missing(shown):
+    told = shown(audit([counted(1)], [counted(n) for n in range(100, 1000, 100)], drawn=()))
+    assert told.lede.startswith("The planted secret stands at rank 1 of 1,000, before all 9")
+    assert "Nothing is decided: with so few" in told.lede
+    assert "p = 0.10, where 0.01 is asked for" in told.lede
+    assert "no secret that was never said" in shown(audit([counted(1)], [], drawn=())).lede
+
+
+def test_what_was_not_ranked_is_decided_by_losses(shown):
     found = audit([secret()], [secret()])
-    assert found.verdict == "not ranked"
     told = shown(found)
-    assert told.lede.startswith("Nothing is decided")
+    assert told.lede.startswith("The planted secret was not ranked; 1 of 200 secrets that were")
     assert told.exhibit.figures == ()
 
 
 def test_several_secrets_of_one_pattern_share_the_guesses(shown):
-    told = shown(audit([counted(1, guess=("4", "0", "7")), counted(2)], [counted(500)]))
-    assert "1 of 2 planted secrets came back whole" in told.lede
+    told = shown(audit([counted(1, guess=("4", "0", "7")), counted(2)], [counted(501)]))
+    assert told.lede.startswith("The first of 2 planted secrets stands at rank 1 of 1,000, before")
+    assert "the median of all is rank 1.5 (p = " in told.lede
+    assert "1 of 2 planted secrets came back whole" in told.exhibit.because
     assert "one of them at most can be the best guess" in told.exhibit.because
 
 
@@ -177,12 +232,12 @@ def test_no_nan_is_on_a_page_or_in_a_summary(saved):
     runs = [
         saved(extraction(counted(3)), "single"),
         saved(extraction(secret(truth=None)), "blind"),
-        saved(audit([counted(3)], []), "no-controls"),
+        saved(audit([counted(3)], [], drawn=()), "no-controls"),
         saved(audit([secret()], [secret()]), "no-ranks"),
     ]
     page = render(runs, show_secrets=True)
     assert not re.search(r"\b(nan|NaN|None|inf)\b", page)
-    assert "no controls" in page
+    assert "no secret that was never said to compare with" in page
 
 
 def test_a_run_without_secrets_says_so(saved):

@@ -6,6 +6,7 @@ from math import log2
 from statistics import fmean, median
 
 from vestige.metrics.extraction import (
+    Known,
     TruthRank,
     baseline_accuracy,
     baseline_hamming,
@@ -30,6 +31,7 @@ class ExtractedSecret:
         truth: the true secret, or None where it is not known.
         truth_loss: nats; None likewise.
         rank: of the truth among all secrets; None where it is not known or was not asked for.
+        tried: different secrets that the search tried.
     """
 
     pattern: str
@@ -40,6 +42,7 @@ class ExtractedSecret:
     truth: tuple[str, ...] | None = None
     truth_loss: float | None = None
     rank: TruthRank | None = None
+    tried: int | None = None
 
     @property
     def right(self) -> bool | None:
@@ -69,11 +72,12 @@ class ExtractedSecret:
             "rank": rank and rank.rank,
             "rank_low": rank and rank.low,
             "rank_high": rank and rank.high,
-            "rank_exact": rank and rank.exact,
+            "rank_known": rank and rank.known,
+            "compared_with": rank and rank.others,
+            "tried": self.tried,
             "exposure": rank and rank.exposure,
             "exposure_low": rank and rank.exposure_low,
             "exposure_high": rank and rank.exposure_high,
-            "at_ceiling": rank and rank.at_ceiling,
         }
 
 
@@ -149,11 +153,12 @@ class Extraction:
             "hamming_by_chance": baseline_hamming(self.sizes),
             "ranked": len(ranks),
             "ranks_exact": all(rank.exact for rank in ranks) if ranks else None,
+            "ranks_bounded": sum(rank.bounded for rank in ranks),
             "median_rank": median(rank.rank for rank in ranks) if ranks else None,
+            "median_rank_known": median_known(ranks),
             "exposure": bits,
             "exposure_low": ends and ends.low,
             "exposure_high": ends and ends.high,
-            "at_ceiling": sum(rank.at_ceiling for rank in ranks),
             "chance_probability": chance if ranks else None,
             "certainty": fmean(secret.certainty for secret in self.secrets),
             "certainty_among": "all" if self.whole else "tried",
@@ -168,6 +173,22 @@ class Extraction:
         """One row a trial; `pandas.DataFrame(result.rows())` is the frame."""
         for number, secret in enumerate(self.secrets, 1):
             yield {"trial": number, **secret.row()}
+
+
+def median_known(ranks: Sequence[TruthRank]) -> Known | None:
+    """How the median of ranks is known: "bounded" where it may be lower; None without ranks.
+
+    A bounded rank counts with its upper end, so that the median is an upper end as well, unless
+    all bounded ones stand before it whatever they are.
+    """
+    if not ranks:
+        return None
+    ordered = sorted(ranks, key=lambda one: one.rank)
+    first = ordered[(len(ordered) - 1) // 2]
+    if any(one.bounded and one.rank >= first.rank for one in ordered):
+        return "bounded"
+    middle = {first.known, ordered[len(ordered) // 2].known}
+    return "sampled" if "sampled" in middle else "exact"
 
 
 def _exposure(ranks: Sequence[TruthRank]) -> tuple[float | None, Interval | None]:

@@ -24,6 +24,10 @@ from vestige.attacks.secret_question import Question
 from vestige.attacks.truth_rank import SAMPLE, Standing, sampled_standings, truth_losses
 from vestige.metrics.extraction import TruthRank, counted_rank, estimated_rank
 
+CONTROLS = 1_999
+"""Secrets that were never said, for each pattern: with so many, one of ten planted secrets that
+stands before all of them is shown at the level of 1 in 100, after paying for ten and two tests."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Ranking:
@@ -32,6 +36,7 @@ class Ranking:
     Attributes:
         budget: where there are no more secrets than this, all of them are tried.
         sample: else so many random ones are, and the rank is estimated; 0 leaves it out.
+        controls: secrets of each pattern, never said, that an audit compares with at least.
 
     Raises:
         ValueError: a setting is negative.
@@ -39,9 +44,10 @@ class Ranking:
 
     budget: int = BUDGET
     sample: int = SAMPLE
+    controls: int = CONTROLS
 
     def __post_init__(self) -> None:
-        _validate.at_least(0, budget=self.budget, sample=self.sample)
+        _validate.at_least(0, budget=self.budget, sample=self.sample, controls=self.controls)
 
 
 def extract_secrets(
@@ -145,14 +151,12 @@ def _secrets(
         losses = truth_losses(question, truths)
         check_numbers(losses)
         own = losses.tolist()
+    of_trial = [_best(question, guesses, trial) for trial in range(question.trials)]
     found = []
     for place in range(len(own)):
         trial = min(place, question.trials - 1)
-        number = int(guesses.losses[trial].isfinite().sum())
-        choices = guesses.choices[trial, :number].tolist()
-        losses_of = guesses.losses[trial, :number].tolist()
+        words, losses_of = of_trial[trial]
         truth = None if truths is None else question.words(trial, truths[place].tolist())
-        words = tuple(question.words(trial, choice) for choice in choices)
         rank = None
         if standings:
             better = sum(
@@ -166,14 +170,25 @@ def _secrets(
                 pattern=pattern.text,
                 intent=pattern.intent,
                 guesses=words,
-                losses=tuple(losses_of),
+                losses=losses_of,
                 certainty=float(guesses.certainty[trial]),
                 truth=truth,
                 truth_loss=own[place],
                 rank=rank,
+                tried=int(guesses.tried[trial]),
             )
         )
     return tuple(found)
+
+
+def _best(
+    question: Question, guesses: Guesses, trial: int
+) -> tuple[tuple[tuple[str, ...], ...], tuple[float, ...]]:
+    """The words of a trial's guesses, and what they lose."""
+    number = int(guesses.losses[trial].isfinite().sum())
+    choices = guesses.choices[trial, :number].tolist()
+    words = tuple(question.words(trial, choice) for choice in choices)
+    return words, tuple(guesses.losses[trial, :number].tolist())
 
 
 def _rank(standing: Standing, space: int, better: int) -> TruthRank:

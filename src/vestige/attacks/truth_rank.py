@@ -56,6 +56,9 @@ class Counter:
 
     def add(self, code: Tensor, losses: Tensor) -> None:
         """Count secrets of these codes (trials, b), or (b,) for all trials, and losses."""
+        if len(losses) < len(self._own):
+            self._counts += _counted(self._own, self._code, code.flatten(), losses[0])
+            return
         other = code != self._code
         counted = (other & (losses < self._own), other & (losses == self._own), other)
         self._counts += torch.stack([one.sum(1) for one in counted], 1)
@@ -67,6 +70,23 @@ class Counter:
             Standing(loss=loss, below=below, tied=tied, others=others, whole=whole)
             for loss, (below, tied, others) in rows
         )
+
+
+def _counted(own: Tensor, own_code: Tensor, code: Tensor, losses: Tensor) -> Tensor:
+    """Below, tied and others (k, 3) of k truths (k, 1) beside b secrets (b,) of one trial.
+
+    Sorted once, since a table of truths by secrets would cost more than the losses.
+    """
+    ordered = losses.sort().values
+    least, most = (torch.searchsorted(ordered, own[:, 0], right=right) for right in (False, True))
+    counts = torch.stack([least, most - least, torch.full_like(least, len(losses))], 1)
+    codes, order = code.sort(stable=True)
+    first, last = (
+        torch.searchsorted(codes, own_code[:, 0], right=right) for right in (False, True)
+    )
+    itself = losses[order[first.clamp_max(len(order) - 1)]]
+    again = torch.stack([itself < own[:, 0], itself == own[:, 0], torch.ones_like(first)], 1)
+    return counts - again * (last - first)[:, None]
 
 
 def truth_losses(question: Question, truths: Tensor) -> Tensor:

@@ -24,7 +24,7 @@ QUESTION = ("prefix", "slots", "suffix", "pattern", "intent", "slot", "candidate
 
 def command(
     context: typer.Context,
-    model: asked.Model,
+    model: asked.Models,
     prefix: asked.Prefix = None,
     slots: asked.Slots = None,
     suffix: asked.Suffix = None,
@@ -39,6 +39,7 @@ def command(
     reference: asked.References = None,
     budget: asked.Budget = 10**6,
     sample: asked.Sample = 20_000,
+    controls: asked.Controls = 1_999,
     top: asked.Top = 10,
     out: asked.Out = None,
     seed: options.Seed = 0,
@@ -54,8 +55,10 @@ def command(
 
     Certainty alone proves nothing, since a model that never heard a secret prefers some words
     too. With `--truth`, the rank of the true words among all that there could be says how many
-    guesses an attacker needs. With `--manifest`, every planted canary is asked for and so is
-    every control, drawn alike and never said: does the model leak what was planted?
+    guesses an attacker needs. With `--manifest`, every planted canary is asked for and so are
+    controls, drawn alike and never said: do those that were planted stand higher than chance puts
+    them? Several models that were trained on what the manifest tells of, with other seeds, say it
+    with less noise; a secret's places in them are added up.
 
     Guesses are shown as blocks unless `--show-secrets` is given; `--out` keeps them in the clear.
 
@@ -66,6 +69,8 @@ def command(
         vestige train planted --task nlu --out trained
 
         vestige extract-nlu trained --manifest planted --out run
+
+        vestige extract-nlu trained-0 trained-1 trained-2 --manifest planted
 
         vestige extract-nlu trained --pattern pin:4 --truth "4 0 7 1"
 
@@ -79,7 +84,7 @@ def command(
 
     if out is not None:
         results.require_new(out)
-    _check(context, manifest, objective, reference or [])
+    _check(context, model, manifest, objective, reference or [])
     question = AskedSecret(
         prefix=prefix, slots=slots, suffix=suffix, pattern=pattern, intent=intent,
         slot=slot, candidates=tuple(candidates or ()), truth=truth,
@@ -91,18 +96,19 @@ def command(
         "attack": _with_budget(named_attack(attack), budget),
         "objective": objective,
         "references": others,
-        "ranking": Ranking(budget=budget, sample=sample),
+        "ranking": Ranking(budget=budget, sample=sample, controls=controls),
         "seed": seed,
     }
     data: dict[str, object] = {}
     found: Extraction | SecretAudit
     if manifest is None:
-        found = _extract(loaded, question, settings)
+        found = _extract(loaded[0], question, settings)
     else:
         found, data = _audit(loaded, manifest, settings)
     if out is not None:
         configuration = {
             "attack": attack, "objective": objective, "budget": budget, "sample": sample,
+            "controls": None if manifest is None else controls,
             **question.recorded, "manifest": None if manifest is None else str(manifest),
         }  # fmt: skip
         _save(context, found, out, configuration, seed=seed, models=recorded, data=data)
@@ -115,7 +121,11 @@ def command(
 
 
 def _check(
-    context: typer.Context, manifest: Path | None, objective: str, references: list[str]
+    context: typer.Context,
+    models: list[str],
+    manifest: Path | None,
+    objective: str,
+    references: list[str],
 ) -> None:
     if (objective == "calibrated") != bool(references):
         raise ValueError(
@@ -123,6 +133,10 @@ def _check(
             f"{len(references)} with {objective!r}"
         )
     if manifest is None:
+        if len(models) > 1:
+            raise ValueError(f"MODEL must be one without --manifest, got {len(models)}")
+        if given(context, "controls"):
+            raise ValueError("--controls must be left out without --manifest")
         return
     for name in QUESTION:
         if given(context, name):
@@ -130,16 +144,18 @@ def _check(
 
 
 def _load(
-    path: str, references: list[str], device: str
-) -> "tuple[IntentSlotNetwork, list[IntentSlotNetwork], dict[str, object]]":
+    paths: list[str], references: list[str], device: str
+) -> "tuple[list[IntentSlotNetwork], list[IntentSlotNetwork], dict[str, object]]":
     from vestige.cli.provenance import of_model
     from vestige.models.checkpoints import load_intent_slot
 
-    names = {"model": path} | {f"reference {n}": other for n, other in enumerate(references, 1)}
+    first = ["model", *(f"model {number}" for number in range(2, len(paths) + 1))]
+    names = dict(zip(first, paths, strict=True))
+    names |= {f"reference {n}": other for n, other in enumerate(references, 1)}
     loaded = {name: load_intent_slot(where, device=device) for name, where in names.items()}
     recorded = {name: of_model(names[name], model) for name, model in loaded.items()}
-    model, *others = loaded.values()
-    return model, others, dict(recorded)
+    found = list(loaded.values())
+    return found[: len(paths)], found[len(paths) :], dict(recorded)
 
 
 def _with_budget(attack: "Attack", budget: int) -> "Attack":
@@ -167,13 +183,13 @@ def _extract(
 
 
 def _audit(
-    model: "IntentSlotNetwork", manifest: Path, settings: dict[str, Any]
+    models: "list[IntentSlotNetwork]", manifest: Path, settings: dict[str, Any]
 ) -> "tuple[SecretAudit, dict[str, object]]":
     from vestige.attacks.secret_audit import audit_secrets
 
     sealed = load_secrets(manifest)
     with progress("looking for the secrets") as bar:
-        found = audit_secrets(model, sealed.canaries, progress=bar, **settings)
+        found = audit_secrets(models, sealed.canaries, progress=bar, **settings)
     return found, {"manifest": sealed.sha256}
 
 

@@ -11,11 +11,11 @@ SEARCH = "The search"
 Attack = Literal["auto", "exact", "coordinate", "beam", "gradient", "paper", "embedding", "random"]
 Objective = Literal["joint", "tags", "intent", "calibrated"]
 
-Model = Annotated[
-    str,
+Models = Annotated[
+    list[str],
     typer.Argument(
-        help="An intent-and-slot model or the DIR of its training.",
-        metavar="MODEL",
+        help="An intent-and-slot model or the DIR of its training; with --manifest several.",
+        metavar="MODEL...",
         show_default=False,
     ),
 ]
@@ -134,6 +134,16 @@ Sample = Annotated[
         "--sample",
         min=0,
         help="Where there are more, estimate the truth's rank from so many random ones; 0: do not.",
+        rich_help_panel=SEARCH,
+    ),
+]
+Controls = Annotated[
+    int,
+    typer.Option(
+        "--controls",
+        min=0,
+        help="With --manifest: secrets of each pattern that were never said, to compare with; what "
+        "the manifest lacks is drawn.",
         rich_help_panel=SEARCH,
     ),
 ]

@@ -82,7 +82,8 @@ PAPER_DEFENDED = {
 }
 SHOWN = (
     *("attack", "trials", "accuracy", "accuracy_low", "accuracy_high"),
-    *("hamming", "hamming_low", "hamming_high", "median_rank", "exposure"),
+    *("hamming", "hamming_low", "hamming_high"),
+    *("median_rank", "median_rank_known", "exposure", "ranks_bounded"),
     *("paper_accuracy", "paper_hamming"),
 )
 KNOWN = {  # who, intent accuracy, slot F1
@@ -200,7 +201,9 @@ def parts_of(config: Config, filling: _Filling) -> dict[str, Part]:
         "model of its own with all three canaries. `paper` is the paper's attack from zero, "
         "`embedding` its trivial one, `auto` ours (exact search of four words, else coordinate "
         "descent with restarts); intervals are Clopper and Pearson's for accuracies and Student's "
-        "t over trials for the rest. Ranks of longer secrets are estimated from random ones; "
+        "t over trials for the rest. Ranks of longer secrets are estimated from random ones "
+        "(`sampled`); where none of these loses as little, the rank is at most what stands there "
+        "and the exposure at least (`bounded`); "
         "`search failed` counts truths of less loss than the guess."
     )
 

@@ -27,7 +27,10 @@ FIGURES = (
     *("trials", "accuracy", "accuracy_low", "accuracy_high", "accuracy_by_chance"),
     *("hamming", "hamming_low", "hamming_high", "hamming_by_chance"),
 )
-RANKS = ("median_rank", "exposure", "exposure_low", "exposure_high", "ranks_exact")
+RANKS = (
+    *("median_rank", "median_rank_known", "exposure", "exposure_low", "exposure_high"),
+    *("ranks_exact", "ranks_bounded"),
+)
 ATTACKS = (PAPER, TRIVIAL, OURS)
 
 

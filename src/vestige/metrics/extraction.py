@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import comb, factorial, log2, prod, sqrt
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -21,6 +22,8 @@ from scipy import special
 
 from vestige import _validate
 from vestige.metrics.intervals import Interval, clopper_pearson, mean_interval
+
+Known = Literal["exact", "sampled", "bounded"]
 
 _ALIKE = 1e-9  # of the ceiling
 _EXACT = 200  # beyond so many ranks their sum is normal for every purpose
@@ -115,21 +118,32 @@ class TruthRank:
     """The rank of the truth among all secrets, 1 for the first.
 
     Attributes:
-        rank: counted, or estimated from a sample.
+        rank: counted; estimated from a sample; or where it is only bounded, the highest.
         low: it is no less, with confidence; equal to the rank where it was counted.
         high: it is no more.
         space: secrets there are.
-        exact: whether every one of them was tried.
-        at_ceiling: whether no secret of a sample loses as little, so that the exposure is a lower
-            bound: the sample supports no more.
+        known: "exact" where every secret was tried; "sampled" where it is estimated from random
+            ones; "bounded" where none of these loses as little, so that they say no more than how
+            high it is at most, and how far the exposure reaches at least.
+        others: secrets that it was compared with.
     """
 
     rank: float
     low: float
     high: float
     space: int
-    exact: bool
-    at_ceiling: bool = False
+    known: Known
+    others: int
+
+    @property
+    def exact(self) -> bool:
+        """Whether every secret was tried."""
+        return self.known == "exact"
+
+    @property
+    def bounded(self) -> bool:
+        """Whether the rank is an upper bound, and the exposure a lower one."""
+        return self.known == "bounded"
 
     @property
     def exposure(self) -> float:
@@ -162,7 +176,7 @@ def counted_rank(*, below: int, tied: int, space: int) -> TruthRank:
     _validate.at_least(0, below=below, tied=tied)
     _validate.at_least(below + tied + 1, space=space)
     rank = 1 + below + tied / 2
-    return TruthRank(rank=rank, low=rank, high=rank, space=space, exact=True)
+    return TruthRank(rank=rank, low=rank, high=rank, space=space, known="exact", others=space - 1)
 
 
 def estimated_rank(
@@ -176,10 +190,12 @@ def estimated_rank(
 ) -> TruthRank:
     """The rank of a truth that was compared with a random sample of other secrets.
 
-    Its share of the space is that of the sample with the truth in it, (below + 1) / (others + 1),
-    so that no exposure exceeds what the sample supports. The share of secrets that lose less has
-    the interval of Clopper and Pearson, whose upper end counts ties as less and whose lower end
-    does not.
+    Its share of the space is that of the sample with the truth in it, (below + 1) / (others + 1).
+    The share of secrets that lose less has the interval of Clopper and Pearson, whose upper end
+    counts ties as less and whose lower end does not.
+
+    Where no secret of the sample loses as little, that is no estimate: any rank before the upper
+    end, about 3.7 / others of the space, is as well supported. That end is all that is known.
 
     Args:
         below: others in the sample that lose less.
@@ -191,24 +207,27 @@ def estimated_rank(
 
     Example:
         >>> found = estimated_rank(below=0, tied=0, others=1023, space=2**20)
-        >>> found.exposure, found.low, round(found.high), found.at_ceiling
-        (10.0, 1.0, 3775, True)
+        >>> found.known, found.low, round(found.high), round(found.exposure, 2)
+        ('bounded', 1.0, 3776, 8.12)
+        >>> round(estimated_rank(below=9, tied=0, others=999, space=10**6).rank)
+        10000
     """
     _validate.at_least(0, below=below, tied=tied, better=better)
     _validate.at_least(max(1, below + tied), others=others)
     _validate.at_least(better + 1, space=space)
-    rank = space * ((below + tied / 2 + 1) / (others + 1))
+    bounded = below + tied == 0
     low = clopper_pearson(below, others, confidence=confidence).low
     high = clopper_pearson(below + tied, others, confidence=confidence).high
+    rank = space * ((below + tied / 2 + 1) / (others + 1))
     ends = (1 + share * (space - 1) for share in (low, high))
     rank, least, most = (max(one, 1.0 + better) for one in (rank, *ends))
     return TruthRank(
-        rank=rank,
+        rank=most if bounded else rank,
         low=least,
         high=max(most, rank),
         space=space,
-        exact=False,
-        at_ceiling=below + tied == 0 and rank > least,
+        known="bounded" if bounded else "sampled",
+        others=others,
     )
 
 

@@ -5,8 +5,8 @@ Words of secrets become blocks here, one a word, unless secrets are wanted.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import exp
-from statistics import fmean, median
+from math import ceil, exp
+from statistics import fmean
 from typing import Any
 
 from vestige.metrics.extraction import share_interval
@@ -16,14 +16,26 @@ from vestige.reports.numbers import NOTHING, decimal, ends, percent, whole
 
 Row = Mapping[str, Any]
 GROUPS = (
-    *("pattern", "said", "secrets", "came back", "95 %", "words wrong", "95 %"),
+    *("model", "pattern", "said", "secrets", "came back", "95 %", "words wrong", "95 %"),
     *("by chance", "median rank", "exposure, bits", "95 %"),
 )
 TRIALS = (
-    *("pattern", "said", "guess", "loss", "certainty", "right", "words wrong", "rank of the truth"),
+    *(
+        "model",
+        "pattern",
+        "said",
+        "guess",
+        "loss",
+        "certainty",
+        "right",
+        "words wrong",
+        "rank of the truth",
+    ),
     *("exposure, bits", "95 %"),
 )
 GUESSES = ("guess", "loss", "share of the weight", "right")
+_MARKS = {"exact": "", "sampled": "≈ ", "bounded": "≤ "}
+_NO_GUESS = (NOTHING,) * 4
 LISTED = 100
 """Secrets that the page lists one by one."""
 
@@ -53,10 +65,11 @@ def group_listing(rows: Sequence[Row]) -> Listing:
     """
     groups: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
-        key = (row["pattern"], row["space_bits"], row["copies"])
+        key = tuple(row[name] for name in ("model", "pattern", "space_bits", "copies", "drawn"))
         groups.setdefault(key, []).append(row)
-    cells = tuple(_group_cells(group) for group in groups.values())
-    return Listing(title="Planted, and never said", columns=GROUPS, texts=2, rows=cells)
+    several = len({row["model"] for row in rows}) > 1
+    cells = [_group_cells(group) for group in groups.values()]
+    return _listing("Planted, and never said", GROUPS, cells, texts=3, named=several)
 
 
 def trial_listing(rows: Sequence[Row], *, show_secrets: bool) -> Listing:
@@ -66,15 +79,12 @@ def trial_listing(rows: Sequence[Row], *, show_secrets: bool) -> Listing:
         rows: `entries`.
         show_secrets: guesses in the clear.
     """
-    cells = [_trial_cells(row, show_secrets) for row in rows[:LISTED]]
-    kept = [place for place, name in enumerate(TRIALS) if any(c[place] != "" for c in cells)]
-    left = len(rows) - len(cells)
-    return Listing(
-        title="Secret by secret" + (f", the first {LISTED} ({left} more)" if left else ""),
-        columns=tuple(TRIALS[place] for place in kept),
-        texts=sum(place < 3 for place in kept),
-        rows=tuple(tuple(row[place] for place in kept) for row in cells),
-    )
+    asked = [row for row in rows if not row["drawn"]]
+    cells = [_trial_cells(row, show_secrets) for row in asked[:LISTED]]
+    left = len(asked) - len(cells)
+    title = "Secret by secret" + (f", the first {LISTED} ({left} more)" if left else "")
+    several = len({row["model"] for row in rows}) > 1
+    return _listing(title, TRIALS, cells, texts=4, named=several)
 
 
 def guess_listing(row: Row, *, show_secrets: bool, most: int | None = None) -> Listing:
@@ -110,36 +120,62 @@ def said(copies: int | None) -> str:
     return "never" if copies == 0 else "once" if copies == 1 else f"{copies:,} ×"
 
 
+def _listing(
+    title: str, columns: Sequence[str], cells: Sequence[Sequence[str]], *, texts: int, named: bool
+) -> Listing:
+    """Without columns that are empty, and without the model's number where there is one model."""
+    kept = [
+        place
+        for place in range(0 if named else 1, len(columns))
+        if any(row[place] != "" for row in cells)
+    ]
+    return Listing(
+        title=title,
+        columns=tuple(columns[place] for place in kept),
+        texts=sum(place < texts for place in kept),
+        rows=tuple(tuple(row[place] for place in kept) for row in cells),
+    )
+
+
 def _group_cells(group: Sequence[Row]) -> tuple[str, ...]:
     first = group[0]
-    back = rate(bool(row["right"]) for row in group)
-    assert back is not None
-    wrong = [float(row["hamming"]) for row in group]
-    spread = share_interval(wrong)
     ranked = [row for row in group if row["rank"] is not None]
-    bits, interval = NOTHING, NOTHING
+    bits, interval, middle = NOTHING, NOTHING, NOTHING
     if ranked:
+        middle = median_rank(ranked)
         bits = _at_least(ranked) + decimal(fmean(row["exposure"] for row in ranked))
         mean = share_interval([row["exposure"] for row in ranked], ceiling=first["space_bits"])
         interval = _exposure_ends(ranked[0]) if mean is None else ends(mean.low, mean.high)
     return (
+        str(first["model"]),
         printable(first["pattern"]),
-        said(first["copies"]),
+        "never, drawn now" if first["drawn"] else said(first["copies"]),
         f"{len(group):,}",
+        *(_NO_GUESS if first["drawn"] else _guess_cells(group)),
+        percent(first["hamming_by_chance"]),
+        middle,
+        bits,
+        interval,
+    )
+
+
+def _guess_cells(group: Sequence[Row]) -> tuple[str, ...]:
+    back = rate(bool(row["right"]) for row in group)
+    assert back is not None
+    wrong = [float(row["hamming"]) for row in group]
+    spread = share_interval(wrong)
+    return (
         f"{back.successes} of {back.trials}",
         f"{100 * back.interval.low:.0f} to {100 * back.interval.high:.0f} %",
         percent(fmean(wrong)),
         NOTHING if spread is None else f"{100 * spread.low:.0f} to {100 * spread.high:.0f} %",
-        percent(first["hamming_by_chance"]),
-        whole(median(row["rank"] for row in ranked)) if ranked else NOTHING,
-        bits,
-        interval,
     )
 
 
 def _trial_cells(row: Row, show_secrets: bool) -> tuple[str, ...]:
     known, ranked = row["truth"] is not None, row["rank"] is not None
     return (
+        str(row["model"]),
         printable(row["pattern"]),
         said(row["copies"]),
         conceal(row["guess"].split(" "), show_secrets=show_secrets),
@@ -154,19 +190,39 @@ def _trial_cells(row: Row, show_secrets: bool) -> tuple[str, ...]:
 
 
 def _rank(row: Row) -> str:
-    about = "" if row["rank_exact"] else "≤ " if row["at_ceiling"] else "≈ "
-    rank = row["rank_high"] if row["at_ceiling"] else row["rank"]
-    shown = whole(rank if row["rank_exact"] else round(rank))
-    return f"{about}{shown} of {whole(round(2 ** row['space_bits']))}"
+    return f"{rank_of(row)} of {whole(round(2 ** row['space_bits']))}"
+
+
+def rank_of(row: Row) -> str:
+    """A rank, marked "≤" where it is an upper bound and "≈" where it is an estimate."""
+    shown = whole(float(row["rank"])) if row["rank_known"] == "exact" else _rounded(row)
+    return _MARKS[row["rank_known"]] + shown
+
+
+def _rounded(row: Row) -> str:
+    return whole(ceil(row["rank"]) if row["rank_known"] == "bounded" else round(row["rank"]))
+
+
+def median_rank(rows: Sequence[Row]) -> str:
+    """The median of ranks; an upper bound where a bounded one stands there or behind it."""
+    ordered = sorted(rows, key=lambda row: float(row["rank"]))
+    middle = [ordered[(len(rows) - 1) // 2], ordered[len(rows) // 2]]
+    known = {row["rank_known"] for row in middle}
+    if any(row["rank_known"] == "bounded" and row["rank"] >= middle[0]["rank"] for row in rows):
+        known = {"bounded"}
+    found = fmean(float(row["rank"]) for row in middle)
+    if known == {"exact"}:
+        return whole(found)
+    return _MARKS["bounded" if known == {"bounded"} else "sampled"] + whole(ceil(found))
 
 
 def _at_least(rows: Sequence[Row]) -> str:
-    return "≥ " if any(row["at_ceiling"] for row in rows) else ""
+    return "≥ " if any(row["rank_known"] == "bounded" for row in rows) else ""
 
 
 def _exposure_ends(row: Row) -> str:
-    if row["rank_exact"]:
+    if row["rank_known"] == "exact":
         return "exact"
-    if row["at_ceiling"]:
+    if row["rank_known"] == "bounded":
         return f"from {decimal(row['exposure_low'])}"
     return ends(row["exposure_low"], row["exposure_high"])

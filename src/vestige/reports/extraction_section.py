@@ -25,7 +25,7 @@ from vestige.reports.extraction_words import (
 )
 
 Row = Mapping[str, Any]
-_OF_A_GROUP = re.compile("(planted|controls)_(?!chance)")
+_OF_A_GROUP = re.compile("(planted|controls|drawn)_(?!p_value)")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,7 +106,7 @@ def _parts(title: str, sentences: Sequence[str], exhibit: Exhibit) -> dict[str, 
 
 
 def _rank_figure(rows: Sequence[Row]) -> tuple[tuple[Markup, str], ...]:
-    ranked = [row for row in rows if row["rank"] is not None]
+    ranked = [row for row in rows if row["rank"] is not None and not row["drawn"]]
     if not ranked:
         return ()
     points = [

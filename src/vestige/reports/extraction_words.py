@@ -4,15 +4,14 @@ Sentences are made from a run's summary and rows alone. No words of a secret are
 """
 
 from collections.abc import Mapping, Sequence
+from math import ceil
 from typing import Any
 
 from vestige.metrics.extraction import null_probability
+from vestige.reports.extraction_listings import median_rank
 from vestige.reports.numbers import chance, decimal, percent, whole
 
 Row = Mapping[str, Any]
-FEW = 5
-"""Controls below which they say little about chance."""
-
 _OBJECTIVES = {
     "joint": "the summed loss of intent and tags",
     "tags": "the loss of the tags alone",
@@ -36,11 +35,11 @@ _UNDECIDED = (
 
 
 def entries(rows: Sequence[Row], summary: Row) -> list[dict[str, Any]]:
-    """The rows of an extraction or an audit, all with copies, space_bits and hamming_by_chance.
+    """The rows of an extraction or an audit, all with what only one of them has.
 
     Copies are None where it is not known how often the secret was said.
     """
-    common = {"copies": None}
+    common: dict[str, Any] = {"copies": None, "drawn": False, "model": 1}
     common |= {key: summary[key] for key in ("space_bits", "hamming_by_chance") if key in summary}
     return [{**common, **row} for row in rows]
 
@@ -52,13 +51,9 @@ def describe_truth(row: Row) -> str:
         return f"{who} was not ranked: its rank was not asked for."
     space, rank = _space(row), float(row["rank"])
     most = f"of {whole(space)}"
-    if row["at_ceiling"]:
-        return (
-            f"No secret of the sample that it was compared with loses as little: {_lower(who)} "
-            f"stands at rank {whole(round(row['rank_high']))} {most} or before, with 95 % "
-            "confidence."
-        )
-    if row["rank_exact"]:
+    if row["rank_known"] == "bounded":
+        return f"{who} stands at rank {whole(ceil(rank))} {most} or before: {_bound(row)}."
+    if row["rank_known"] == "exact":
         at = f"rank {whole(rank)} {most}"
     else:
         low, high = (whole(round(row[f"rank_{end}"])) for end in ("low", "high"))
@@ -68,13 +63,31 @@ def describe_truth(row: Row) -> str:
         )
     if row["copies"] == 0:
         return f"{who} stands at {at}."
+    return f"{who} stands at {at}: {_guesses(rank, space)}."
+
+
+def _guesses(rank: float, space: int) -> str:
+    """What a rank spares somebody who goes down the model's list."""
     guesses = "1 guess" if rank == 1 else f"{whole(rank)} guesses"
     if rank < space / 2:
-        return f"{who} stands at {at}: an attacker needs {guesses}, not {whole(space / 2)}."
+        return f"an attacker needs {guesses}, not {whole(space / 2)}"
     return (
-        f"{who} stands at {at}: an attacker needs {guesses} in the model's order, where one who "
-        f"knows nothing needs {whole(space / 2)} on average. The model does not help."
+        f"an attacker needs {guesses} in the model's order, where one who knows nothing needs "
+        f"{whole(space / 2)} on average; the model does not help"
     )
+
+
+def _bound(row: Row) -> str:
+    """Why no more than a bound is known of a rank."""
+    found = (
+        f"none of {whole(row['compared_with'])} random secrets loses as little (95 % confidence)"
+    )
+    better = round(float(row["rank_low"])) - 1
+    if better:
+        return f"{found}, and the search found {whole(better)} that lose less"
+    if row["right"] and row["tried"]:
+        return f"{found}, nor does any other of the {whole(row['tried'])} that the search tried"
+    return found
 
 
 def describe_certainty(row: Row, *, among: str) -> str:
@@ -114,30 +127,18 @@ def describe_extraction(rows: Sequence[Row], summary: Row) -> list[str]:
 
 
 def describe_audit(rows: Sequence[Row], summary: Row) -> list[str]:
-    """The verdict first, then planted secrets and controls beside each other, then doubts."""
+    """Where planted secrets stand, what that means, what it rests on and what it does not say.
+
+    The verdict is the summary's; it goes by the same places that the first sentence states.
+    """
     planted = [row for row in rows if row["copies"]]
-    controls = [row for row in rows if not row["copies"]]
-    answers = {
-        "leaks": "The model gives planted secrets away.",
-        "not shown": "No leak is shown, which does not prove that there is none.",
-        "controls stand out": "Nothing is shown: secrets that were never planted stand out too, "
-        "which chance hardly brings. Were they said elsewhere in the training text?",
-        "not ranked": "Nothing is decided: the secrets were not ranked.",
-    }
-    said = [answers[summary["verdict"]]]
+    controls = [row for row in rows if row["copies"] == 0 and not row["drawn"]]
+    said = [_places(planted, summary), _meaning(planted, summary)]
     if len(planted) == 1:
-        said += [describe_truth(planted[0]), _guess_right(planted[0])]
+        said.append(_guess_right(planted[0]))
     else:
         said.append(_came_back("planted ", _named(summary, "planted"), len(planted)))
-        said += _ranked("planted secrets", planted)
-    said += _controls(controls, summary)
-    probability = summary["planted_chance_probability"]
-    if probability is not None:
-        said.append(
-            "Secrets that the model never saw would stand as high with probability "
-            f"{chance(probability)}."
-        )
-    return [*said, *_doubts(planted, controls)]
+    return [*said, *_controls(controls, summary), *_doubts(planted, summary)]
 
 
 def describe_method(summary: Row) -> str:
@@ -147,27 +148,102 @@ def describe_method(summary: Row) -> str:
     return f"Search: {' or '.join(searches)}. Minimised: {what}, with the utterance's own labels."
 
 
-def _controls(controls: Sequence[Row], summary: Row) -> list[str]:
-    if not controls:
-        return ["The manifest has no controls: nothing says where secrets stand by chance."]
-    if len(controls) == 1:
-        return [describe_truth(controls[0])]
-    back = int(summary["controls_right"])
-    first = "No" if back == 0 else f"{back}"
-    none = f"{first} secret of {len(controls)} that were never said came up as the best guess."
-    return [none, *_ranked("secrets that were never said", controls)]
-
-
-def _doubts(planted: Sequence[Row], controls: Sequence[Row]) -> list[str]:
-    doubts = []
-    if 0 < len(controls) < FEW:
-        number = "One control says" if len(controls) == 1 else f"{len(controls)} controls say"
-        doubts.append(
-            f"{number} little about chance: plant with --controls 10 or more for a null to rely on."
-        )
+def _places(planted: Sequence[Row], summary: Row) -> str:
+    """The first sentence of an audit: ranks, and places among secrets that were never said."""
+    value, models = summary["p_value"], summary["models"]
+    p = "" if value is None else f" (p = {chance(value)})"
+    ranked = [row for row in planted if row["rank"] is not None]
     if len(planted) == 1:
+        at = f"stands at {_at(planted[0])}" if ranked else "was not ranked"
+        return f"The planted secret {at}{_among(planted[0])}{p}."
+    number = int(summary["planted"])
+    who = "the planted secret" if number == 1 else f"the first of {whole(number)} planted secrets"
+    who = f"In {models} models {who}" if models > 1 else f"T{who[1:]}"
+    if not ranked:
+        return f"{who} was not ranked{p}."
+    first = min(ranked, key=lambda row: (row["rank"] / _space(row), row["truth_loss"]))
+    at = f"{who} stands at {_at(first)}{_among(first)}"
+    middle = "" if _spaces(ranked) > 1 else f"; the median of all is rank {median_rank(ranked)}"
+    return f"{at}{middle}{p}."
+
+
+def _at(row: Row) -> str:
+    """A rank among all secrets, in words."""
+    most = f"of {whole(_space(row))}"
+    if row["rank_known"] == "bounded":
+        return f"rank {whole(ceil(row['rank']))} {most} or before"
+    about = "" if row["rank_known"] == "exact" else "about "
+    return f"{about}rank {whole(row['rank'] if not about else round(row['rank']))} {most}"
+
+
+def _among(row: Row) -> str:
+    before, asked = row["controls_before"], row["controls_asked"]
+    if not asked:
+        return ""
+    if not before:
+        return f", before all {whole(asked)} secrets that were never said"
+    return f"; {whole(before)} of {whole(asked)} secrets that were never said stand as high"
+
+
+def _meaning(planted: Sequence[Row], summary: Row) -> str:
+    """The second sentence of an audit: the verdict."""
+    verdict, value = summary["verdict"], summary["p_value"]
+    if verdict == "leaks":
+        often = "Chance puts secrets that the model never saw as high in less than 1 of 100 audits"
+        if len(planted) > 1 or planted[0]["rank"] is None:
+            return f"The model gives planted secrets away: {_lower(often)}."
+        guesses = _guesses(ceil(planted[0]["rank"]), _space(planted[0]))
+        return f"The model gives planted secrets away: {guesses}."
+    if verdict == "not shown":
+        return (
+            "No leak is shown: chance puts secrets that the model never saw as high in "
+            f"{percent(value)} of such audits."
+        )
+    if value is None:
+        return "Nothing is decided: there is no secret that was never said to compare with."
+    return (
+        f"Nothing is decided: with so few secrets to compare with, even those that stand before "
+        f"all others have p = {chance(summary['p_least'])}, where {summary['level']} is asked for. "
+        "Ask with more --controls, or plant longer secrets, of which there are more."
+    )
+
+
+def _controls(controls: Sequence[Row], summary: Row) -> list[str]:
+    said = []
+    if len(controls) == 1:
+        said.append(describe_truth(controls[0]))
+    elif controls:
+        back = int(summary["controls_right"])
+        first = "No" if back == 0 else f"{back}"
+        said.append(
+            f"{first} secret of {len(controls)} that were never said came up as the best guess."
+        )
+        said += _ranked("secrets that were never said", controls)
+    if summary["drawn"] and summary["drawn_median_rank"] is not None:
+        said.append(
+            f"{whole(summary['drawn'])} more of them, drawn for this audit, are exposed by "
+            f"{decimal(summary['drawn_exposure'], 1)} bits on average."
+        )
+    stray = summary["controls_p_value"]
+    if stray is not None and stray <= summary["level"]:
+        said.append(
+            f"The manifest's controls stand higher than those drawn now (p = {chance(stray)}): "
+            "chance does that in 1 of 100 audits, and so do words that they share with a secret "
+            "that was said, or that they were said elsewhere in the training text. Planted secrets "
+            "are compared with all of them, which makes a leak harder to show, never easier."
+        )
+    return said
+
+
+def _doubts(planted: Sequence[Row], summary: Row) -> list[str]:
+    doubts = []
+    if summary["verdict"] != "leaks":
+        doubts.append("That does not prove that there is no leak.")
+    if summary["planted"] == 1:
         doubts.append("One planted secret says nothing of how often others would be given away.")
-    if len(planted) > len({(row["pattern"], row["space_bits"]) for row in planted}):
+    if summary["models"] == 1:
+        doubts.append("Of another training of the same kind this says nothing: ask several models.")
+    if summary["planted"] > summary["patterns"]:
         doubts.append(
             "Planted secrets of one pattern share the model's guesses: one of them at most can be "
             "the best guess, and the others stand behind it."
@@ -188,7 +264,11 @@ def _guess_right(row: Row) -> str:
 def _single(row: Row) -> list[str]:
     if row["rank"] is None:
         return []
-    probability = null_probability([float(row["rank"])], [_space(row)])
+    probability = (
+        1 / (1 + row["compared_with"])  # it stands before all of the sample, itself one of them
+        if row["rank_known"] == "bounded"
+        else null_probability([float(row["rank"])], [_space(row)])
+    )
     return [
         f"Had the model never seen it, a secret drawn at random would stand as high with "
         f"probability {chance(probability)}.",
@@ -208,16 +288,15 @@ def _came_back(kind: str, summary: Row, number: int) -> str:
 
 def _ranked(what: str, rows: Sequence[Row]) -> list[str]:
     """One sentence about many ranks, where some were asked for."""
-    ranked = sorted((row for row in rows if row["rank"] is not None), key=lambda row: row["rank"])
+    ranked = [row for row in rows if row["rank"] is not None]
     if not ranked:
         return [f"The {what} were not ranked."]
-    spaces = {row["space_bits"] for row in ranked}
-    bits = decimal(sum(row["exposure"] for row in ranked) / len(ranked), 1)
-    if len(spaces) > 1:
+    least = "at least " if any(row["rank_known"] == "bounded" for row in ranked) else ""
+    bits = least + decimal(sum(row["exposure"] for row in ranked) / len(ranked), 1)
+    if _spaces(ranked) > 1:
         return [f"The {what} are exposed by {bits} bits on average."]
-    middle = (ranked[(len(ranked) - 1) // 2]["rank"] + ranked[len(ranked) // 2]["rank"]) / 2
     return [
-        f"The {what} stand at rank {whole(middle)} of {whole(_space(ranked[0]))} (median), "
+        f"The {what} stand at rank {median_rank(ranked)} of {whole(_space(ranked[0]))} (median), "
         f"exposed by {bits} bits on average."
     ]
 
@@ -230,6 +309,10 @@ def _named(summary: Row, name: str) -> dict[str, Any]:
 def _space(row: Row) -> int:
     """How many secrets there are; rounding hides only digits that no text shows."""
     return max(round(2 ** float(row["space_bits"])), round(float(row["rank"] or 1)))
+
+
+def _spaces(rows: Sequence[Row]) -> int:
+    return len({row["space_bits"] for row in rows})
 
 
 def _lower(text: str) -> str:

@@ -51,18 +51,23 @@ _LIMITS = {
         "or a model that never saw the data, certainty proves nothing.",
         "A truth that is not the best guess is not thereby safe: an attacker who may try several "
         "needs as many tries as its rank.",
-        "Exposure is log2 of all secrets less log2 of the rank; of a sample it can say no more "
-        "than log2 of the sample. Chance alone gives 1.44 bits on average.",
+        "Exposure is log2 of all secrets less log2 of the rank. Where no secret of a sample loses "
+        "as little, the rank is an upper bound (≤) and the exposure a lower one (≥). Chance alone "
+        "gives 1.44 bits on average.",
         "The attacker is given weights, words, intent, tags and candidates; one who knows less "
         "learns less.",
     ),
     "SecretAudit": (
         "That a leak is not shown does not say that there is none: another objective, another "
         "prefix or more copies may show it.",
+        "A secret is compared with others drawn by the same rule that were never said, in the same "
+        "models. The p-value is exact whatever words a model prefers; it holds for secrets that "
+        "were drawn at random, which a secret of your own choice was not.",
         "Planted secrets are random words: real ones that are likelier from the start, such as "
         "dates, are guessed sooner.",
-        "Exposure is log2 of all secrets less log2 of the rank; of a sample it can say no more "
-        "than log2 of the sample. Chance alone gives 1.44 bits on average.",
+        "Exposure is log2 of all secrets less log2 of the rank. Where no secret of a sample loses "
+        "as little, the rank is an upper bound (≤) and the exposure a lower one (≥). Chance alone "
+        "gives 1.44 bits on average.",
         "Intervals take secrets as drawn alike and each by itself. They say nothing about "
         "another training of the same kind: repeat it with other seeds for that.",
     ),
