@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from vestige.models import crf
 from vestige.models.crf import LinearChain, chain_loss, log_partition
 
 SIZES = [(tags, t) for tags in (1, 2, 4) for t in (1, 2, 3, 4)]
@@ -102,10 +103,11 @@ def test_leading_dimensions_are_chains_of_their_own(leading: tuple[int, ...]) ->
         torch.testing.assert_close(gradient[place], expected)
 
 
-@pytest.mark.parametrize("scale", [20.0, 75.0])
-def test_large_transitions_stay_finite_and_right_in_float32(scale: float) -> None:
-    made = chain(4, scale=scale, dtype=torch.float32)
-    emissions = (10 * torch.randn(8, 4, 4)).requires_grad_()
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("scale", [20.0, 75.0, 95.0, 1000.0])
+def test_large_transitions_stay_finite_and_right(scale: float, dtype: torch.dtype) -> None:
+    made = chain(4, scale=scale, dtype=dtype)
+    emissions = (10 * torch.randn(8, 4, 4, dtype=dtype)).requires_grad_()
     asked = torch.randint(0, 4, (8, 4))
     losses = made.loss(emissions, asked)
     losses.sum().backward()
@@ -116,6 +118,73 @@ def test_large_transitions_stay_finite_and_right_in_float32(scale: float) -> Non
     for gradient in (emissions.grad, made.transitions.grad):
         assert gradient is not None
         assert gradient.isfinite().all()
+
+
+@pytest.mark.parametrize("value", [95.0, -95.0, 700.0])
+def test_transitions_beyond_the_exponent_of_float32_are_no_nan(value: float) -> None:
+    made = LinearChain(3)
+    torch.nn.init.constant_(made.transitions, value)
+    partition = made.log_partition(torch.zeros(2, 5, 3))
+    torch.testing.assert_close(partition, torch.full((2,), 4 * value + 5 * math.log(3)))
+
+
+def test_what_a_product_loses_to_underflow_is_summed_in_log_space() -> None:
+    """The way over the second tag weighs all, though that tag is far behind at the first word."""
+    made = LinearChain(2)
+    with torch.no_grad():
+        made.transitions.copy_(torch.tensor([[-200.0, 0.0], [0.0, 0.0]]))
+    emissions = torch.tensor([[[0.0, -150.0], [0.0, -1000.0]]])
+    expected = log_sum(every_score(made, emissions[0]))
+    assert made.log_partition(emissions).item() == pytest.approx(expected)
+    assert expected == pytest.approx(-150)
+
+
+@pytest.mark.parametrize("scale", [1.0, 60.0, 71.0, 72.0, 200.0])
+def test_products_and_log_space_agree(scale: float) -> None:
+    made = chain(5, scale=scale / 2, dtype=torch.float32)
+    emissions = (scale * torch.randn(50, 6, 5)).requires_grad_()
+    parameters = (emissions, made.begin, made.transitions, made.end)
+    found = made.log_partition(emissions)
+    expected = crf._in_log_space(*(one.double() for one in parameters))
+    torch.testing.assert_close(found.double(), expected, rtol=1e-6, atol=1e-5)
+    ours, theirs = (torch.autograd.grad(one.sum(), parameters) for one in (found, expected))
+    for one, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=2e-4)
+
+
+@pytest.mark.parametrize("scale", [2.0, 500.0])
+def test_gradients_are_those_of_finite_differences_with_forbidden_moves(scale: float) -> None:
+    made = chain(3, scale=scale)
+    with torch.no_grad():
+        made.transitions[0, 2] = made.transitions[1, 1] = made.begin[2] = -math.inf
+    emissions = torch.randn(2, 4, 3, dtype=torch.float64, requires_grad=True)
+    asked = torch.tensor([[0, 0, 1, 2], [1, 0, 1, 0]])
+
+    def loss(given: Tensor, free: Tensor) -> Tensor:
+        moves = made.transitions.detach() + free
+        return chain_loss(given, asked, made.begin.detach(), moves, made.end.detach())
+
+    free = torch.zeros(3, 3, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(loss, (emissions, free))
+    for row in range(2):
+        scores = every_score(made, emissions.detach()[row])
+        expected = log_sum(scores) - scores[tuple(asked[row].tolist())]
+        assert made.loss(emissions, asked)[row].item() == pytest.approx(expected, abs=1e-9)
+
+
+def test_forbidden_tags_cost_infinity_and_leave_the_others_alone() -> None:
+    made = chain(3, scale=1)
+    with torch.no_grad():
+        made.transitions[0, 2] = made.begin[1] = made.end[2] = -math.inf
+        made.transitions[:, 1] = -math.inf  # no way leads to it
+    emissions = torch.randn(4, 3, 3, dtype=torch.float64, requires_grad=True)
+    asked = torch.tensor([[0, 0, 2], [1, 0, 0], [2, 2, 2], [2, 0, 0]])
+    losses = made.loss(emissions, asked)
+    assert losses.isinf().tolist() == [True, True, True, False]
+    losses[3].backward()
+    assert emissions.grad is not None
+    assert emissions.grad.isfinite().all()
+    assert (made.best(emissions) != 1).all()
 
 
 @pytest.mark.parametrize("sign", [1, -1])

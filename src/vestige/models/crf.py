@@ -6,16 +6,18 @@ arXiv:1603.01354, section 2.3): the score of a sequence is the sum of its emissi
 transitions and of how it begins and ends; its probability is the softmax over all sequences.
 
 The forward algorithm adds probabilities and not logarithms: a step is one matrix product with
-exp(transitions) instead of a logsumexp over (b, k, k). The best predecessor always stands in
-the sum with a weight of exp(0), so that no logarithm of zero is taken while transitions are
-above -80, which is where float32 ends. Its gradient is written by hand (the marginals, from the
-last word to the first): a step back is one matrix product and two passes over (b, k).
+exp(transitions), less the largest into each tag, instead of a logsumexp over (b, k, k). Its
+gradient is written by hand (the marginals, from the last word to the first): a step back is one
+matrix product and two passes over (b, k). What the product may lose to underflow is less than
+rounding while the transitions into a tag differ by no more than `limit` says; where they differ by
+more, or where some are forbidden (-inf), the same recursion runs in log space, slower and as exact.
 
 A loss is never the difference of two large scores: each word's share of the asked tags' score is
 taken from its emissions first, so that what is left is the loss.
 """
 
-from typing import Any
+from math import inf, log
+from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
@@ -69,6 +71,35 @@ class LinearChain(nn.Module):
         return torch.stack(tags[::-1], 1)
 
 
+def limit(dtype: torch.dtype) -> float:
+    """By how much transitions into a tag may differ for a product: 71 in float32.
+
+    The best predecessor then weighs tiny / eps at least, beside which what underflows is below eps.
+    """
+    return log(torch.finfo(dtype).eps / torch.finfo(dtype).tiny)
+
+
+class Moves(NamedTuple):
+    """What a step of the forward algorithm multiplies by.
+
+    Attributes:
+        weights: (..., k, k) exp(transitions - top); None where a product would lose too much.
+        top: (..., 1, k) the largest transition into each tag.
+    """
+
+    weights: Tensor | None
+    top: Tensor
+
+    @classmethod
+    @torch.no_grad()
+    def of(cls, transitions: Tensor) -> Self:
+        """Those of transitions (..., k, k)."""
+        top = transitions.amax(-2, keepdim=True)
+        spread = top - transitions.amin(-2, keepdim=True)
+        safe = bool((spread <= limit(transitions.dtype)).all())
+        return cls((transitions - top).exp_() if safe else None, top)
+
+
 def chain_loss(
     emissions: Tensor,
     tags: Tensor,
@@ -76,24 +107,29 @@ def chain_loss(
     transitions: Tensor,
     end: Tensor,
     *,
-    weights: Tensor | None = None,
+    moves: Moves | None = None,
 ) -> Tensor:
     """Negative log-probabilities (..., b) of tags (..., b, t), in nats; differentiable once.
 
     Args:
         emissions: (..., b, t, k) scores of each tag at each word.
         tags: int64 (..., b, t).
-        begin: (..., k) how sequences begin.
-        transitions: (..., k, k) from a tag (row) to the next (column).
-        end: (..., k) how sequences end.
-        weights: exp(transitions), from whoever asks again and again and never changes them.
+        begin: (..., k) how sequences begin; -inf for a tag that none begins with.
+        transitions: (..., k, k) from a tag (row) to the next (column); -inf for a forbidden one.
+        end: (..., k) how sequences end; -inf likewise.
+        moves: of the transitions, from whoever asks again and again and never changes them.
+
+    Returns:
+        infinity for forbidden tags, without a gradient.
     """
     with torch.autocast(emissions.device.type, enabled=False):
         emissions = emissions.to(transitions.dtype)
         own = _scores(emissions, tags, begin, transitions, end)
-        emissions = emissions - own.unsqueeze(-1)
-        rest = log_partition(emissions, begin, transitions, end, weights=weights)
-    return rest.clamp_min(0)  # the asked tags are one of all: what is below is rounding
+        forbidden = own.isneginf()
+        emissions = emissions - own.masked_fill(forbidden, 0).unsqueeze(-1)
+        rest = log_partition(emissions, begin, transitions, end, moves=moves)
+    rest = rest.clamp_min(0)  # the asked tags are one of all: what is below is rounding
+    return rest.masked_fill(forbidden.any(-1), inf)
 
 
 def log_partition(
@@ -102,13 +138,29 @@ def log_partition(
     transitions: Tensor,
     end: Tensor,
     *,
-    weights: Tensor | None = None,
+    moves: Moves | None = None,
 ) -> Tensor:
     """Logarithms (..., b) of the summed exp(score) of all sequences; see `chain_loss`."""
-    weights = transitions.detach().exp() if weights is None else weights
-    given = (emissions, begin, transitions, end, weights)
+    weights, top = Moves.of(transitions) if moves is None else moves
+    if weights is None:
+        return _in_log_space(emissions, begin, transitions, end)
+    given = (emissions, begin, transitions, end, weights, top)
     partition: Tensor = _LogPartition.apply(*given)  # type: ignore[no-untyped-call]
     return partition
+
+
+def _in_log_space(emissions: Tensor, begin: Tensor, transitions: Tensor, end: Tensor) -> Tensor:
+    """The forward algorithm as it is written down; torch shifts each sum by its largest part."""
+    alpha = begin.unsqueeze(-2) + emissions[..., 0, :]
+    for emitted in emissions.unbind(-2)[1:]:
+        alpha = _log_sum(alpha.unsqueeze(-1) + transitions.unsqueeze(-3), -2) + emitted
+    return _log_sum(alpha + end.unsqueeze(-2), -1)
+
+
+def _log_sum(scores: Tensor, dim: int) -> Tensor:
+    """`torch.logsumexp`, without a gradient where all that is summed is forbidden."""
+    none = scores.isneginf().all(dim)
+    return scores.masked_fill(none.unsqueeze(dim), 0).logsumexp(dim).masked_fill(none, -inf)
 
 
 def _scores(
@@ -132,14 +184,15 @@ class _LogPartition(torch.autograd.Function):
         transitions: Tensor,
         end: Tensor,
         weights: Tensor,
+        top: Tensor,
     ) -> Tensor:
         alpha = begin.unsqueeze(-2) + emissions[..., 0, :]
         shares, sums = [], []
         for emitted in emissions.unbind(-2)[1:]:
-            top = alpha.amax(-1, keepdim=True)
-            share = (alpha - top).exp_()
+            most = alpha.amax(-1, keepdim=True)
+            share = (alpha - most).exp_()
             total = share @ weights
-            alpha = total.log().add_(top).add_(emitted)
+            alpha = total.log().add_(most).add_(emitted + top)
             shares.append(share)
             sums.append(total)
         alpha = alpha + end.unsqueeze(-2)
@@ -162,4 +215,4 @@ class _LogPartition(torch.autograd.Function):
             shares = torch.cat(ctx.shares[::-1], -2).transpose(-1, -2)
             found = shares @ torch.cat(moves, -2) * weights
         by_begin, by_end = marginals[-1].sum(-2), marginals[0].sum(-2)
-        return torch.stack(marginals[::-1], -2), by_begin, found, by_end, None
+        return torch.stack(marginals[::-1], -2), by_begin, found, by_end, None, None

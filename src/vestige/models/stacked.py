@@ -16,7 +16,7 @@ from torch.nn.functional import cross_entropy
 
 from vestige.errors import IncompatibleModels
 from vestige.models.bilstm_crf import IntentSlotModel
-from vestige.models.crf import chain_loss
+from vestige.models.crf import Moves, chain_loss
 from vestige.models.recurrence import Cells, recur
 from vestige.models.white_box import Losses
 
@@ -51,7 +51,7 @@ class StackedModels:
         self._tag_head = _Affine.of([(m.tag_head.weight, m.tag_head.bias) for m in models])
         chains = [(m.crf.begin, m.crf.transitions, m.crf.end) for m in models]
         self._chain = tuple(torch.stack(parts) for parts in zip(*chains, strict=True))
-        self._weights = self._chain[1].exp()
+        self._moves = Moves.of(self._chain[1])
 
     @property
     def device(self) -> torch.device:
@@ -85,7 +85,7 @@ class StackedModels:
         ends = torch.cat(torch.split(hidden[:, -1], m), -1)
         logits = self._intent_head(ends).flatten(0, 1)
         emissions = self._tag_head(read.flatten(1, 2)).view(m, t, k, -1).transpose(1, 2)
-        costs = chain_loss(emissions, tags.view(m, k, t), *self._chain, weights=self._weights)
+        costs = chain_loss(emissions, tags.view(m, k, t), *self._chain, moves=self._moves)
         return Losses(cross_entropy(logits, intents, reduction="none"), costs.flatten())
 
     def _block(self, rows: Tensor) -> int:
