@@ -29,8 +29,8 @@ class TrainingHistory:
 
     def __init__(self, **summary):
         self._summary = {
-            "epoch": 4.0, "step": 400, "steps": 400, "tokens_per_second": 900.0,
-            "seconds_per_epoch": 2.0, "peak_memory_mib": 50.0, **summary,
+            "epoch": 4.0, "step": 400, "steps": 400, "tokens": 9000, "seconds": 8.0,
+            "peak_memory_mib": 50.0, **summary,
         }  # fmt: skip
 
     def summary(self):
@@ -78,9 +78,13 @@ def runs(tmp_path_factory):
     """Sound trainings, and such as have something wrong with them."""
     root = tmp_path_factory.mktemp("runs")
     training(root / "plain", 0.9)
-    training(root / "gold", 0.1, defence="goldfish", seconds_per_epoch=2.5)
+    training(root / "gold", 0.1, defence="goldfish", tokens=11250)
     claim = {"epsilon": 4.93, "delta": 1e-5, "unit": "sequence"}
     training(root / "dp", 0.05, defence="dp-sgd", **claim)
+    for seed in range(3):
+        training(root / "plains" / f"seed-{seed}", 0.90 + seed / 100)
+        training(root / "golds" / f"seed-{seed}", 0.10 + seed / 100, defence="goldfish")
+    shutil.copytree(root / "plain", root / "copy")
     training(root / "other-words", 0.5, words=(*WORDS[:-1], "window"))
     training(root / "no-users", 0.9, users=False)
     training(root / "again", 0.1, users=False, defence="goldfish")
@@ -148,7 +152,8 @@ def test_every_measure_stands_in_the_rows(compared):
     rows = rows_of(compared[1])
     assert rows["plain"]["exposure"] > rows[HOSTILE]["exposure"]
     assert rows["plain"]["completion_completed"] > 0
-    assert rows[HOSTILE]["time_ratio"] == pytest.approx(1.25)
+    assert rows[HOSTILE]["tokens_ratio"] == pytest.approx(1.25)
+    assert (rows[HOSTILE]["steps"], rows[HOSTILE]["seconds"]) == (400, 8)
     assert rows[HOSTILE]["users"] == 12
     assert (rows["dp"]["epsilon"], rows["dp"]["unit"]) == (4.93, "sequence")
     assert rows["plain"]["presentations_per_copy"] == 4
@@ -187,6 +192,33 @@ def test_coin_flips_in_the_manifest_are_audited(runs, shell, tmp_path):
     assert row["empirical_epsilon"] == 0
     assert (row["audit_unit"], row["audit_claim"]) == ("sequence", 4.93)
     assert row["audit_verdict"] == "underpowered"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "plains golds",
+        "plains=R/plains/seed-0 plains=R/plains/seed-1 plains=R/plains/seed-2 golds=R/golds",
+    ],
+)
+def test_several_trainings_of_a_name_are_compared_together(runs, shell, tmp_path, words):
+    given = [w.replace("R/", f"{runs}/") if "R/" in w else runs / w for w in words.split()]
+    given += ["--manifest", runs / "planted", "--test", runs / "test.jsonl", "--out"]
+    done = shell("compare", *given, tmp_path / "new")
+    assert done.exit_code == 0, (done.stderr, done.exception)
+    row = rows_of(tmp_path / "new")["golds"]
+    assert row["trainings"] == 3
+    assert row["verdict"] != "too few"
+    assert row["exposure_change_high"] is not None
+    assert set(results.load(tmp_path / "new" / "run").run["models"]) == {
+        f"{name} {number}" for name in ("plains", "golds") for number in (1, 2, 3)
+    }
+
+
+def test_one_training_of_each_has_no_verdict(compared):
+    done, out = compared
+    assert {row["verdict"] for row in rows_of(out).values()} == {"undefended", "too few"}
+    assert "A verdict takes 3 trainings of each, made with different seeds" in done.stdout
 
 
 def test_json_is_the_summary_and_nothing_else(runs, shell, tmp_path):
@@ -238,6 +270,9 @@ def test_what_cannot_be_measured_is_a_note(runs, shell, tmp_path, words, note):
 MALFORMED = {
     "one training only": ("R/plain --manifest R/planted", "at least two", "got 1"),
     "one name twice": ("R/plain R/plain --manifest R/planted", "'plain' twice", "NAME=PATH"),
+    "one training twice": ("a=R/plain a=R/plain b=R/gold", "each training once", "twice"),
+    "one model twice": ("a=R/plain a=R/copy b=R/gold", "different seeds", "same weights"),
+    "two defences of a name": ("a=R/plain b=R/gold b=R/dp", "'b'", "in their seed alone"),
     "nowhere": ("R/plain R/nowhere --manifest R/planted", "nowhere", "vestige train"),
     "a file": ("R/plain R/file --manifest R/planted", "file", "vestige train"),
     "no model in it": ("R/plain R/no-model --manifest R/planted", "no-model", "vestige train"),
@@ -285,4 +320,4 @@ def test_bad_input_is_refused(runs, shell, words, names, remedy, request):
 def test_a_path_with_an_equals_sign_is_a_path(tmp_path):
     odd = tmp_path / "a=b"
     odd.mkdir()
-    assert named([str(odd), "x=y"]) == {"a=b": str(odd), "x": "y"}
+    assert named([str(odd), "x=y"]) == {"a=b": (str(odd),), "x": ("y",)}

@@ -1,5 +1,6 @@
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from vestige.defences.comparison import compare_defences, joint
 from vestige.defences.group_privacy import group_epsilon
 from vestige.defences.measured import CanaryBits, Guarantee, MeasuredTraining, TrainingCost
 from vestige.metrics.epsilon import one_run_epsilon
+from vestige.metrics.intervals import mean_interval
 from vestige.metrics.separation import separation
 from vestige.metrics.threshold_epsilon import threshold_epsilon
 from vestige.training.evaluate import DocumentScores
@@ -37,8 +39,16 @@ def training(name, *, leak=9.0, worse=0.0, seed=0, **other):
     return MeasuredTraining(**{"name": name, "scores": scores, "bits": bits, **other})
 
 
+def trainings(name, *, number=4, leak=9.0, seed=0, **other):
+    """Some that differ in their seed alone, by 0.3 bits more or less."""
+    moved = np.random.default_rng(seed + 1000).normal(leak, 0.3, number)
+    seeds = range(100 * seed, 100 * seed + number)
+    return [training(name, leak=own, seed=s, **other) for own, s in zip(moved, seeds, strict=True)]
+
+
 def compared(*others, **settings):
-    return compare_defences([training("plain"), *others], baseline="plain", **settings)
+    measured = [one for group in (trainings("plain"), *others) for one in group]
+    return compare_defences(measured, baseline="plain", **settings)
 
 
 def rows(found):
@@ -46,21 +56,21 @@ def rows(found):
 
 
 def test_a_defence_that_leaks_less_at_equal_perplexity_is_taken():
-    found = compared(training("gold", leak=4, seed=1, defence="goldfish"))
+    found = compared(trainings("gold", leak=4, seed=1, defence="goldfish"))
     assert found.recommended == "gold"
     assert found.answer[0] == "Take gold."
     assert rows(found)["gold"]["verdict"] == "helps"
 
 
 def test_a_defence_that_changes_nothing_is_not_taken():
-    found = compared(training("nothing", seed=1))
+    found = compared(trainings("nothing", seed=1))
     assert found.recommended is None
     assert rows(found)["nothing"]["verdict"] == "none"
     assert found.answer[0] == "None of these, on this evidence."
 
 
 def test_less_leakage_bought_with_perplexity_is_not_comparable():
-    found = compared(training("short", leak=4, worse=0.3, seed=1))
+    found = compared(trainings("short", leak=4, worse=0.3, seed=1))
     assert rows(found)["short"]["verdict"] == "incomparable"
     assert found.recommended is None
 
@@ -73,52 +83,103 @@ def test_where_the_undefended_training_leaks_nothing_none_is_needed():
 
 
 def test_numbers_are_those_of_the_definitions():
-    one, base = training("gold", leak=4, seed=1), training("plain")
-    row = rows(compared(one))["gold"]
-    assert row["exposure"] == pytest.approx(np.mean(one.bits.exposure))
-    change = np.mean([a - b for a, b in zip(one.bits.exposure, base.bits.exposure, strict=True)])
-    assert row["exposure_change"] == pytest.approx(change)
-    perplexity = math.exp(one.scores.loss.sum() / one.scores.tokens.sum())
-    assert row["test_perplexity"] == pytest.approx(perplexity)
-    assert row["perplexity_ratio"] == pytest.approx(perplexity / base.perplexity)
-    assert row["test_accuracy"] == one.scores.right.sum() / one.scores.tokens.sum()
+    others, base = trainings("gold", leak=4, seed=1), trainings("plain")
+    row = rows(compared(others))["gold"]
+    means = [np.mean(one.bits.exposure) for one in others]
+    assert row["exposure"] == pytest.approx(np.mean(means))
+    assert (row["exposure_low"], row["exposure_high"]) == pytest.approx(mean_interval(means))
+    plain = np.mean([one.bits.exposure for one in base])
+    assert row["exposure_change"] == pytest.approx(np.mean(means) - plain)
+    nats = [one.scores.loss.sum() / one.scores.tokens.sum() for one in others]
+    assert row["test_perplexity"] == pytest.approx(math.exp(np.mean(nats)))
+    before = np.mean([one.scores.loss.sum() / one.scores.tokens.sum() for one in base])
+    assert row["perplexity_ratio"] == pytest.approx(math.exp(np.mean(nats) - before))
+    tokens = others[0].scores.tokens
+    assert row["test_accuracy"] == pytest.approx(others[0].scores.right.sum() / tokens.sum())
     for point in row["by_copies"]:
-        own = [e for e, c in zip(one.bits.exposure, one.bits.copies, strict=True)
+        own = [e for one in others
+               for e, c in zip(one.bits.exposure, one.bits.copies, strict=True)
                if c == point["copies"]]  # fmt: skip
         assert point["exposure"] == pytest.approx(np.mean(own))
-        assert point["canaries"] == len(own)
+        assert point["canaries"] == len(own) / len(others)
+
+
+def test_one_training_of_each_gets_numbers_and_no_verdict():
+    found = compare_defences([training("plain"), training("gold", leak=2, seed=1)],
+                             baseline="plain")  # fmt: skip
+    row = rows(found)["gold"]
+    assert row["verdict"] == "too few"
+    assert row["exposure_change"] < -5
+    assert row["exposure_change_low"] is row["exposure_low"] is row["perplexity_ratio_low"] is None
+    assert found.answer == (
+        "No verdict.",
+        "A verdict takes 3 trainings of each, made with different seeds (train --seeds).",
+    )
+
+
+def test_a_verdict_takes_three_trainings_of_each():
+    gold = trainings("gold", leak=2, seed=1)
+    two = compare_defences([*trainings("plain", number=2), *gold], baseline="plain")
+    three = compare_defences([*trainings("plain", number=3), *gold], baseline="plain")
+    assert rows(two)["gold"]["verdict"] == "too few"
+    assert rows(three)["gold"]["verdict"] == "helps"
+
+
+def test_identical_trainings_are_told_apart_in_at_most_one_comparison_of_twenty():
+    told = [
+        rows(compared(trainings("same", seed=seed)))["same"]["verdict"] for seed in range(1, 101)
+    ]
+    assert sum(kind in ("helps", "worse") for kind in told) <= 9  # 5 of 100, and chance
+
+
+def test_canaries_past_what_ranks_resolve_tell_nothing():
+    def stuck(name, seed):
+        made = training(name, leak=40, seed=seed)
+        bits = replace(made.bits, exposure=(14.0,) * CANARIES, at_ceiling=(True,) * CANARIES)
+        return replace(made, bits=bits)
+
+    names = ["plain"] * 3 + ["gold"] * 3
+    found = compare_defences([stuck(n, i) for i, n in enumerate(names)], baseline="plain")
+    assert rows(found)["gold"]["verdict"] == "unmeasured"
+    assert rows(found)["gold"]["at_ceiling"] == 1
+    assert "plant fewer copies" in found.answer[1]
 
 
 def test_the_undefended_row_has_no_difference_from_itself():
-    row = rows(compared(training("gold", seed=1)))["plain"]
+    row = rows(compared(trainings("gold", seed=1)))["plain"]
     assert row["undefended"]
     assert row["exposure_change"] is None
     assert row["gap"] is None
     assert row["sentence"] == "What the others are compared with."
 
 
+def reading(tokens):
+    return TrainingCost(tokens=tokens)
+
+
 def test_of_two_that_help_alike_the_cheaper_is_taken_and_the_other_named():
-    base = training("plain", cost=TrainingCost(seconds_per_epoch=10.0))
-    others = [
-        training("slow", leak=4, seed=1, cost=TrainingCost(seconds_per_epoch=20.0)),
-        training("quick", leak=4, seed=2, cost=TrainingCost(seconds_per_epoch=11.0)),
-    ]
-    found = compare_defences([base, *others], baseline="plain")
+    base = trainings("plain", cost=reading(1000))
+    slow = trainings("slow", leak=4, seed=1, cost=reading(2000))
+    quick = trainings("quick", leak=4, seed=2, cost=reading(1100))
+    found = compare_defences([*base, *slow, *quick], baseline="plain")
     assert found.recommended == "quick"
     assert "slow cannot be told from it by leakage." in found.answer
-    assert rows(found)["slow"]["time_ratio"] == 2
+    assert rows(found)["slow"]["tokens_ratio"] == 2
 
 
 def test_the_one_that_leaks_least_for_sure_is_taken_whatever_it_costs():
-    base = training("plain", cost=TrainingCost(seconds_per_epoch=10.0))
-    best = training("slow", leak=2, seed=1, cost=TrainingCost(seconds_per_epoch=30.0))
-    other = training("quick", leak=6, seed=2, cost=TrainingCost(seconds_per_epoch=10.0))
-    assert compare_defences([base, best, other], baseline="plain").recommended == "slow"
+    base = trainings("plain", cost=reading(1000))
+    best = trainings("slow", leak=2, seed=1, cost=reading(3000))
+    other = trainings("quick", leak=6, seed=2, cost=reading(1000))
+    found = compare_defences([*base, *best, *other], baseline="plain")
+    assert found.recommended == "slow"
 
 
 def test_intervals_of_differences_hold_together():
-    one = rows(compared(training("a", seed=1)))["a"]
-    two = rows(compared(training("a", seed=1), training("b", seed=2), training("c", seed=3)))["a"]
+    one = rows(compared(trainings("a", seed=1)))["a"]
+    two = rows(compared(trainings("a", seed=1), trainings("b", seed=2), trainings("c", seed=3)))[
+        "a"
+    ]
     assert two["exposure_change_high"] > one["exposure_change_high"]
     assert two["exposure_high"] == one["exposure_high"]
     assert joint(0.95, 1) == 0.95
@@ -126,10 +187,10 @@ def test_intervals_of_differences_hold_together():
 
 def test_users_pay_differently():
     codes = np.arange(DOCUMENTS) % USERS
-    harmed = training("gold", leak=4, seed=1)
-    loss = harmed.scores.loss + harmed.scores.tokens * 0.5 * (codes >= 7)
-    scores = DocumentScores(loss=loss, tokens=harmed.scores.tokens, right=harmed.scores.right)
-    harmed = training("gold", leak=4, seed=1, scores=scores)
+    harmed = []
+    for one in trainings("gold", leak=4, seed=1):
+        loss = one.scores.loss + one.scores.tokens * 0.5 * (codes >= 7)
+        harmed.append(replace(one, scores=replace(one.scores, loss=loss)))
     found = compared(harmed, users=codes, samples=100 - np.arange(USERS))
     row = rows(found)["gold"]
     assert row["gap_low"] > 0
@@ -139,7 +200,7 @@ def test_users_pay_differently():
 
 def test_one_user_only_leaves_fairness_out_and_says_why():
     found = compared(
-        training("gold", seed=1), users=np.zeros(DOCUMENTS, dtype=int), samples=np.array([9])
+        trainings("gold", seed=1), users=np.zeros(DOCUMENTS, dtype=int), samples=np.array([9])
     )
     [note] = found.notes
     assert note.startswith("Fairness between users: users must be at least 10")
@@ -179,7 +240,7 @@ CLAIM = Guarantee(epsilon=1.5, delta=1e-5, unit="sequence")
 
 def test_claims_and_measures_of_privacy_stand_side_by_side():
     kept = audit(1.5, told=False)
-    found = compared(training("dp", worse=0.5, seed=1, guarantee=CLAIM, audit=kept))
+    found = compared(trainings("dp", worse=0.5, seed=1, guarantee=CLAIM, audit=kept))
     row = rows(found)["dp"]
     assert (row["epsilon"], row["empirical_epsilon"], row["unit"]) == (1.5, 0.0, "sequence")
     assert row["audit_verdict"] == "consistent"
@@ -187,7 +248,7 @@ def test_claims_and_measures_of_privacy_stand_side_by_side():
 
 
 def test_a_refuted_claim_is_no_guarantee():
-    found = compared(training("dp", worse=0.5, seed=1, guarantee=CLAIM, audit=audit(1.5)))
+    found = compared(trainings("dp", worse=0.5, seed=1, guarantee=CLAIM, audit=audit(1.5)))
     assert rows(found)["dp"]["empirical_epsilon"] > 1.5
     assert found.answer[-1].startswith("dp claims ε = 1.5 at δ = 1e-5 per sequence, but at least")
     assert found.answer[-1].endswith("its guarantee does not hold.")
@@ -220,14 +281,14 @@ def test_completion_stands_by_copies():
         for n, (kind, copies, greedy) in enumerate(kinds, 1)
     )  # fmt: skip
     told = Completion(attempts=attempts, prefix=1, beam=1)
-    row = rows(compared(training("gold", seed=1, completion=told)))["gold"]
-    assert (row["completion_completed"], row["completion_trials"]) == (2, 3)
-    assert row["completion_control_trials"] == 1
-    assert [p["completion_trials"] for p in row["by_copies"]] == [2, 0, 1, 0]
+    row = rows(compared(trainings("gold", seed=1, completion=told)))["gold"]
+    assert (row["completion_completed"], row["completion_trials"]) == (8, 12)
+    assert row["completion_control_trials"] == 4
+    assert [p["completion_trials"] for p in row["by_copies"]] == [8, 0, 4, 0]
 
 
 def test_the_result_can_be_saved_and_read(tmp_path):
-    found = compared(training("gold", leak=4, seed=1))
+    found = compared(trainings("gold", leak=4, seed=1))
     results.save(found, tmp_path / "run", run={})
     again = results.load(tmp_path / "run")
     assert again.result == "DefenceComparison"
@@ -238,8 +299,8 @@ def test_the_result_can_be_saved_and_read(tmp_path):
 @pytest.mark.parametrize(
     ("measured", "settings", "names"),
     [
-        ([training("plain")], {}, "at least two trainings, got 1"),
-        ([training("a"), training("a")], {"baseline": "a"}, "'a' twice"),
+        ([training("plain")], {}, "at least two names, got 1"),
+        ([training("plain"), training("plain")], {}, "at least two names, got 1"),
         ([training("a"), training("b")], {"baseline": "c"}, "baseline must be one of"),
         ([training("plain"), training("b")], {"tolerance": 0}, "tolerance must lie in"),
         ([training("plain"), training("b")], {"confidence": 1}, "confidence must lie in"),
@@ -263,5 +324,5 @@ def test_what_cannot_be_compared_is_refused(measured, settings, names):
 
 
 def test_canary_bits_of_unequal_length_are_refused():
-    with pytest.raises(ValueError, match="one length, got 1, 2, 1 and 0"):
+    with pytest.raises(ValueError, match="one length, got 1, 2, 1, 0 and 0"):
         CanaryBits(canaries=("x",), copies=(1, 2), exposure=(1.0,))

@@ -1,3 +1,5 @@
+import math
+
 import pytest
 
 from vestige.defences.verdict import Estimate, Measured, answer, judge
@@ -71,16 +73,39 @@ def test_less_leakage_at_a_higher_perplexity_is_not_called_protection():
 
 
 def test_prices_are_named_from_a_tenth_on():
-    told = judged(LESS, EQUAL, time=1.8, memory=1.05, gap=Interval(2.0, 9.0))
+    told = judged(LESS, EQUAL, tokens=1.8, memory=1.05, gap=Interval(2.0, 9.0))
     assert told.short == "leaks less at the same utility, at a price"
     assert told.sentence.endswith(
-        "It costs 1.8 times the time per epoch and users with few samples 2.0 to 9.0 points of "
+        "It costs 1.8 times the tokens read and users with few samples 2.0 to 9.0 points of "
         "perplexity more than those with many."
     )
 
 
 def test_a_gap_that_may_be_none_is_no_price():
     assert judged(LESS, EQUAL, gap=Interval(-1.0, 9.0)).short == "leaks less at the same utility"
+
+
+@pytest.mark.parametrize("trainings", [(1, 1), (2, 4), (4, 2)])
+def test_too_few_trainings_get_numbers_and_no_verdict(trainings):
+    nothing = Interval(-math.inf, math.inf)
+    change, ratio = Estimate(-3.0, nothing), Estimate(1.01, Interval(0.0, math.inf))
+    told = judged(change, ratio, trainings=trainings)
+    assert told.kind == "too few"
+    assert told.short == "no verdict: too few trainings"
+    assert "exposure -3.0 bits and test perplexity +1.0 %" in told.sentence
+    assert "A verdict takes 3 trainings of each, made with different seeds" in told.sentence
+    pair = (Measured(name="x", change=change, ratio=ratio, trainings=trainings), told)
+    assert answer([pair], best=None, leaks=True)[0] == "No verdict."
+
+
+def test_canaries_at_the_ceiling_under_all_trainings_tell_nothing():
+    still = Estimate(0.0, Interval(0.0, 0.0))
+    told = judged(still, EQUAL, stuck=(40, 40))
+    assert told.kind == "unmeasured"
+    assert "all 40 canaries are likelier than every reference" in told.sentence
+    some = judged(SAME, EQUAL, stuck=(10, 40))
+    assert some.kind == "none"
+    assert "10 of the 40 canaries are likelier than every reference" in some.sentence
 
 
 def test_words_unlearnt_are_told_from_order_unlearnt():

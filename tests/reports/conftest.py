@@ -102,9 +102,9 @@ def comparison_row(name, place):
         "epsilon": 4.93, "delta": 1e-5, "unit": "sequence", "empirical_epsilon": 0.7,
         "empirical_ceiling": 5.0, "threshold_epsilon": 0.4, "audit_unit": "sequence",
         "audit_claim": 4.93, "audit_verdict": "consistent",
-        "steps": 400, "presentations_per_copy": 4.0, "seconds_per_epoch": 2.0,
-        "time_ratio": 1.0 + place, "peak_memory_mib": 50.0, "memory_ratio": 1.0,
-        "tokens_per_second": 900.0,
+        "trainings": 3, "steps": 400 * (place + 1), "tokens": 9000 * (place + 1),
+        "tokens_ratio": 1.0 + place, "presentations_per_copy": 4.0, "seconds": 2.0,
+        "peak_memory_mib": 50.0, "memory_ratio": 1.0, "at_ceiling": 0.0,
     }  # fmt: skip
 
 

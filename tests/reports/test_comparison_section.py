@@ -28,11 +28,12 @@ def test_every_training_has_a_line_and_one_is_to_be_taken(shown):
 
 def test_cells_say_leakage_utility_fairness_guarantee_and_cost(shown):
     texts = [cell.text for cell in shown.comparison.lines[1].cells]
-    assert texts == ["7.0 bits", "101.0", "+0.5 points", "ε = 4.93", "time × 2.00"]
+    assert texts == ["7.0 bits", "101.0", "+0.5 points", "ε = 4.93", "800 steps"]
     notes = [cell.notes for cell in shown.comparison.lines[1].cells]
     assert notes[0] == ("1 of 4 (0 to 60 %) completed",)
     assert notes[1] == ("+1.0 % · 25.0 % right",)
     assert notes[3] == ("δ = 1e-5 per sequence", "measured ≥ 0.70")
+    assert notes[4] == ("18,000 tokens read", "2 s by the clock", "memory × 1.00")
 
 
 def test_bars_share_their_scale_and_lie_within_it(shown):
@@ -65,7 +66,7 @@ def test_notes_and_both_charts_are_on_the_page(shown):
 
 
 def test_what_was_not_measured_is_a_dash_and_no_bar(saved, comparison):
-    keys = ("exposure", "test_perplexity", "test_accuracy", "gap", "epsilon", "time_ratio")
+    keys = ("exposure", "test_perplexity", "test_accuracy", "gap", "epsilon", "steps")
     none = dict.fromkeys([*keys, "empirical_epsilon"], None) | {"by_copies": []}
     shown = section(saved(comparison(NAMES, changes=none)), show_secrets=False).comparison
     assert [cell.text for cell in shown.lines[1].cells] == [UNKNOWN] * 3 + ["none", UNKNOWN]
@@ -84,7 +85,7 @@ def test_the_terminal_has_the_same_in_one_line_a_training(comparison):
     row = dict(zip(columns, cells[1], strict=True))
     assert row["exposure, bits"] == "7.0 (6.5 to 7.5)"
     assert row["completed"] == "1 of 4 (0 to 60 %)"
-    assert row["time"] == "× 2.00"
+    assert (row["made"], row["steps"], row["tokens"]) == ("3 ×", "800", "18,000")
 
 
 @pytest.mark.parametrize(

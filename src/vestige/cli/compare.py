@@ -7,7 +7,14 @@ import typer
 
 from vestige.cli import options
 from vestige.cli.terminal import progress, say, show_json, show_table
-from vestige.cli.trainings import Training, load_trainings, shared_text, undefended, user_samples
+from vestige.cli.trainings import (
+    Training,
+    labelled,
+    load_trainings,
+    shared_text,
+    undefended,
+    user_samples,
+)
 
 if TYPE_CHECKING:
     from vestige.data.canary import Canary
@@ -21,7 +28,8 @@ def command(
     runs: Annotated[
         list[str],
         typer.Argument(
-            help="Directories of `vestige train`, or models; NAME=RUN names one.",
+            help="Directories of `vestige train`, of `vestige train --seeds`, or models; NAME=RUN "
+            "names one, and given several times has several trainings.",
             metavar="RUN",
             show_default=False,
         ),
@@ -80,14 +88,20 @@ def command(
     interval; `DIR/page.html` shows it at a glance. A defence is said to help only where it leaks
     less at the same test perplexity, and only where the intervals support it.
 
+    Two trainings that differ in their seed alone differ by bits of exposure, so that a verdict
+    takes three trainings of each, with different seeds (`vestige train --seeds 3`); with fewer
+    there are numbers and no verdict. Trainings are compared by steps and tokens, not by seconds.
+
     The models must share a vocabulary: give the later trainings `--vocabulary` of the first.
 
     Examples:
 
+        vestige train planted --vocabulary public --seeds 3 --out plain
+
         vestige compare plain goldfish dp --manifest planted --test test.jsonl --out comparison
 
-        vestige compare a=runs/1 b=runs/2 --baseline a --manifest planted --test mail.jsonl
-        --user author --out comparison
+        vestige compare a=runs/1 a=runs/2 a=runs/3 b=runs/4 b=runs/5 b=runs/6 --baseline a
+        --manifest planted --test mail.jsonl --user author --out comparison
     """
     from vestige import results
     from vestige.cli import provenance
@@ -128,7 +142,9 @@ def command(
         **sealed,
         **({} if corpus is None else {"test": provenance.of_corpus(str(test), corpus)}),
     }
-    models = {one.name: provenance.of_model(one.path, one.model) for one in trainings}
+    models: dict[str, object] = {
+        name: provenance.of_model(one.path, one.model) for name, one in labelled(trainings).items()
+    }
     run = provenance.record(context, configuration, seed=seed, models=models, data=data)
     _save(found, out, run)
     if json:

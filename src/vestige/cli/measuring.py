@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from vestige.cli.terminal import Progress
@@ -11,7 +10,6 @@ from vestige.errors import VestigeError
 
 if TYPE_CHECKING:
     from vestige.attacks.canary_audit import CanaryAudit
-    from vestige.attacks.exposure_result import CanaryExposure
     from vestige.data.canary import Canary
     from vestige.data.encoded import EncodedCorpus
     from vestige.defences.measured import Guarantee, MeasuredTraining
@@ -48,29 +46,26 @@ def measure(
     Returns:
         (what was measured, what could not be, and why).
     """
-    from vestige.defences.measured import canary_bits, common_estimate
-
-    found, exposures, notes = [], [], list[str]()
+    found, notes, names = [], list[str](), list[str]()
     for place, one in enumerate(trainings):
 
         def bar(share: float, place: int = place) -> None:
             progress(place + share, len(trainings))
 
-        measured, exposure, told = _measured(one, canaries, test, seed, bar)
+        first = one.name not in names
+        names.append(one.name)
+        measured, told = _measured(one, canaries, test, seed, bar, audited=first)
         found.append(measured)
-        exposures.append(exposure)
         notes += [note for note in told if note not in notes]
-    known = [exposure for exposure in exposures if exposure is not None]
-    if len(known) < len(found):
-        return found, notes
-    estimate = common_estimate(known)
-    if estimate == "fit":
+    stuck = sum(any(one.bits.stuck()) for one in found if one.bits)
+    if stuck:
         notes.append(
-            "Some canaries are likelier than every phrase that they were compared with: all "
-            "exposures are read off a skew-normal fit, which extrapolates."
+            f"In {stuck} of {len(found)} trainings some canaries are likelier than every phrase "
+            "that they were compared with: their exposure counts as the most that ranks resolve."
         )
-    pairs = zip(found, known, strict=True)
-    return [replace(one, bits=canary_bits(bits, estimate=estimate)) for one, bits in pairs], notes
+    if len(set(names)) < len(names) and any(one.audit for one in found):
+        notes.append("Measured ε speaks of the first training of each name.")
+    return found, notes
 
 
 def _measured(
@@ -79,10 +74,17 @@ def _measured(
     test: "EncodedCorpus | None",
     seed: int,
     bar: Callable[[float], None],
-) -> "tuple[MeasuredTraining, CanaryExposure | None, list[str]]":
+    *,
+    audited: bool,
+) -> "tuple[MeasuredTraining, list[str]]":
     from vestige.attacks.canary_exposure import canary_exposure
     from vestige.attacks.completion import complete
-    from vestige.defences.measured import Guarantee, MeasuredTraining, TrainingCost
+    from vestige.defences.measured import (
+        Guarantee,
+        MeasuredTraining,
+        TrainingCost,
+        canary_bits,
+    )
     from vestige.training.evaluate import score_documents
 
     def part(number: int) -> Progress:
@@ -97,7 +99,7 @@ def _measured(
         with _noted("Completion", notes):
             completion = complete(one.model, canaries, progress=part(1))
         with _noted("Measured ε", notes):
-            audit = _audit(one.model, canaries, claim)
+            audit = _audit(one.model, canaries, claim) if audited else None
     if audit is not None and claim is not None and audit.claimed is None:
         notes.append(
             f"Measured ε of {one.name} speaks of {audit.unit} and does not test its claim, which "
@@ -112,12 +114,13 @@ def _measured(
         name=one.name,
         defence=one.defence,
         scores=scores,
+        bits=None if exposure is None else canary_bits(exposure),
         completion=completion,
         audit=audit,
         guarantee=claim,
         cost=TrainingCost.of(one.summary),
     )
-    return measured, exposure, notes
+    return measured, notes
 
 
 def _audit(

@@ -14,6 +14,7 @@ from vestige.cli.defence_plan import (
     clip_advice,
     show_epsilon,
 )
+from vestige.cli.repeated_training import repeat
 from vestige.cli.sources import planting, read_source
 from vestige.cli.tasks import TrainedTask, refuse_others
 from vestige.cli.terminal import progress, say, show_json
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from vestige.training.history import StopAtPerplexity
 
 LOG = "log.jsonl"
+HELD_OUT = 0
+"""Decides which text is held out, whatever the seed of the training."""
 HOLD_OUT = 0.05
 """What stands for `--hold-out` where nobody says which text validates."""
 
@@ -87,6 +90,7 @@ def command(
     validation: training_options.Validation = None,
     hold_out: training_options.HoldOut = None,
     seed: options.Seed = 0,
+    seeds: training_options.Seeds = 1,
     device: options.Device = "auto",
     json: options.Json = False,
     format: options.DataFormat = "auto",
@@ -133,6 +137,8 @@ def command(
 
         vestige train planted --out after --vocabulary before --seed 1
 
+        vestige train planted --out plain --vocabulary public --seeds 3
+
         vestige train news.jsonl --text body --from before --out after --epochs 2
 
         vestige train mail.jsonl --from gpt2-folder --lora-rank 8 --out adapter
@@ -154,6 +160,9 @@ def command(
         vestige train said.jsonl --task nlu --from bert-folder --out tuned
     """
     refuse_others(context, task, training_options.HOMES)
+    if seeds > 1:
+        repeat(context, out, range(seed, seed + seeds), resume=resume, as_json=json)
+        return
     training = {
         "epochs": epochs,
         "batch_size": batch_size,
@@ -260,9 +269,10 @@ def command(
     held = None if validation is None else read_source(validation, text=text)
     planted = planting(data)
     if held is None:
-        # A canary is learnt as often as its manifest says.
+        # A canary is learnt as often as its manifest says, and trainings with other seeds hold
+        # out the same text: only then can they be compared.
         places = [place for place in (planted.places if planted else ()) if place < len(whole)]
-        corpus, held = whole.split(hold_out, seed=seed, keep=places)
+        corpus, held = whole.split(hold_out, seed=HELD_OUT, keep=places)
     wanted = Wanted(
         start=start,
         preset="next-word" if one_by_one and start is None else preset,

@@ -5,6 +5,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+REPEAT = "seed-{}"
+"""Where `--seeds` keeps the training of a seed."""
+
 DATA, IDENTITY, CHECKPOINT, RUN = "data", "training.json", "checkpoint.safetensors", "run"
 
 
@@ -24,6 +27,29 @@ def check_out(out: Path, resume: bool) -> None:
             f"{out} holds something, but no training to resume",
             remedy="Give the --out of the interrupted training, or a new directory.",
         )
+
+
+def check_repeats(out: Path, resume: bool) -> None:
+    """Refuse a directory that is no place for several trainings."""
+    from vestige.errors import RunError
+
+    if out.exists() and not (out.is_dir() and (resume or not any(out.iterdir()))):
+        raise RunError(
+            f"{out} exists already, and a training is never overwritten",
+            remedy="Go on with it (--resume), choose another --out, or remove it first.",
+        )
+    if (out / IDENTITY).exists():
+        raise RunError(
+            f"{out} holds one training, and --seeds makes several",
+            remedy="Choose another --out.",
+        )
+
+
+def repeats(path: str) -> tuple[str, ...]:
+    """The trainings in a directory of `vestige train --seeds`, by seed; of any other, the path."""
+    found = [one for one in Path(path).glob(REPEAT.format("*")) if one.name[5:].isdecimal()]
+    ordered = sorted(found, key=lambda one: int(one.name[5:]))
+    return tuple(map(str, ordered)) or (path,)
 
 
 def _holds_something_else(out: Path) -> bool:

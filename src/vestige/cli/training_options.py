@@ -24,6 +24,15 @@ Out = Annotated[
     Path,
     typer.Option("--out", help="A new directory; with --resume, the old one.", metavar="DIR"),
 ]
+Seeds = Annotated[
+    int,
+    typer.Option(
+        "--seeds",
+        min=1,
+        help="Make so many trainings that differ in their seed alone, from `--seed` on, in "
+        "`DIR/seed-0` and so forth: what `vestige compare` needs for a verdict.",
+    ),
+]
 Start = Annotated[str | None, typer.Option("--from", help="Continue this model.", metavar="MODEL")]
 Resume = Annotated[
     bool, typer.Option("--resume", help="Go on where the training in DIR was interrupted.")
@@ -168,6 +177,7 @@ _RUNNING = (TrainedTask.text, TrainedTask.next_word)
 _PAIRS = (TrainedTask.translation, TrainedTask.dialogue)
 HOMES: dict[str, tuple[TrainedTask, ...]] = {
     "preset": (TrainedTask.text,),
+    "seeds": _RUNNING,
     "layers": (*_RUNNING, TrainedTask.nlu),
     "embedding_size": (TrainedTask.next_word, *_PAIRS, TrainedTask.nlu),
     "source": _PAIRS,

@@ -1,4 +1,8 @@
-"""The trainings of `vestige compare`, and the text and users that they share."""
+"""The trainings of `vestige compare`, and the text and users that they share.
+
+A name may have several trainings, made alike with different seeds: NAME=RUN given several times,
+or a directory of `vestige train --seeds`.
+"""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -6,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from vestige.cli.training_directory import repeats
 from vestige.errors import DataError, IncompatibleModels
 
 if TYPE_CHECKING:
@@ -40,6 +45,12 @@ class Training:
         """As the training says; "none" where it says nothing."""
         return str(self.summary.get("defence") or "none")
 
+    def settings(self) -> dict[str, Any]:
+        """What it was made with, its seed left out; nothing where that is not known."""
+        made = self.run.run.get("configuration") if self.run else None
+        known = dict(made) if isinstance(made, dict) else {}
+        return {**{key: known[key] for key in known if key != "seed"}, "defence": self.defence}
+
     @property
     def held_out(self) -> str | None:
         """SHA-256 of the text that was held out."""
@@ -48,29 +59,37 @@ class Training:
         return held.get("sha256") if isinstance(held, dict) else None
 
 
-def named(runs: Sequence[str]) -> dict[str, str]:
+def named(runs: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """Paths by name; `NAME=PATH` gives a name, else it is the directory's.
 
+    A name that is given several times has several trainings, as has a directory of
+    `vestige train --seeds`.
+
     Raises:
-        ValueError: fewer than two, or a name twice.
+        ValueError: fewer than two names, one path twice, or two directories of one name.
 
     Example:
-        >>> named(["runs/plain", "gold=runs/goldfish"])
-        {'plain': 'runs/plain', 'gold': 'runs/goldfish'}
+        >>> named(["runs/plain", "gold=runs/1", "gold=runs/2"])
+        {'plain': ('runs/plain',), 'gold': ('runs/1', 'runs/2')}
     """
-    if len(runs) < 2:
-        raise ValueError(f"RUN must name at least two trainings to compare, got {len(runs)}")
-    found: dict[str, str] = {}
+    found: dict[str, tuple[str, ...]] = {}
     for run in runs:
         name, equals, path = run.partition("=")
-        if not equals or not name or Path(run).exists():
+        given = bool(equals and name) and not Path(run).exists()
+        if not given:
             name, path = Path(run).resolve().name, run
-        if name in found:
+        if name in found and not given:
             raise ValueError(
                 f"RUN must have names that differ, got {name!r} twice; "
-                "NAME=PATH gives a training a name of its own"
+                "NAME=PATH gives a training a name of its own, or several trainings one name"
             )
-        found[name] = path
+        found[name] = found.get(name, ()) + repeats(path)
+    every = [path for paths in found.values() for path in paths]
+    if len(found) < 2:
+        raise ValueError(f"RUN must name at least two trainings to compare, got {len(found)}")
+    if len({Path(path).resolve() for path in every}) < len(every):
+        twice = next(path for path in every if every.count(path) > 1)
+        raise ValueError(f"RUN must name each training once, got {twice} twice")
     return found
 
 
@@ -78,15 +97,15 @@ def load_trainings(runs: Sequence[str], *, device: str) -> list[Training]:
     """Read every training's model, and make sure that all share a vocabulary.
 
     Raises:
-        ValueError: see `named`.
+        ValueError: see `named`; or two of one name are one model, or of different defences.
         ModelError: one has no model.
         IncompatibleModels: their vocabularies differ.
         RunError: a summary is damaged.
     """
     from vestige.models.checkpoints import check_compatible, load_model
 
-    paths, found = named(runs), list[Training]()
-    for name, path in paths.items():
+    found = list[Training]()
+    for name, path in ((name, path) for name, paths in named(runs).items() for path in paths):
         model = load_model(path, device=device)
         first = found[0] if found else None
         try:
@@ -97,21 +116,56 @@ def load_trainings(runs: Sequence[str], *, device: str) -> list[Training]:
                 remedy="Train them with one vocabulary: --vocabulary of the first.",
             ) from error
         found.append(Training(name, path, model, _run(Path(path))))
+    _check_repeats(found)
+    return found
+
+
+def _check_repeats(trainings: Sequence[Training]) -> None:
+    """Trainings of one name differ in their seed alone, and do differ."""
+    from vestige.models.checkpoints import fingerprint
+
+    weights: dict[str, Training] = {}
+    firsts: dict[str, Training] = {}
+    repeated = [one.name for one in trainings]
+    for one in trainings:
+        first = firsts.setdefault(one.name, one)
+        if (made := first.settings()) != (own := one.settings()):
+            [name, *_] = [key for key in {**made, **own} if made.get(key) != own.get(key)]
+            raise ValueError(
+                f"trainings of the name {one.name!r} must differ in their seed alone, got {name} "
+                f"{made.get(name)!r} in {first.path} and {own.get(name)!r} in {one.path}"
+            )
+        if repeated.count(one.name) > 1:
+            same = weights.setdefault(fingerprint(one.path), one)
+            if same is not one and same.name == one.name:
+                raise ValueError(
+                    f"trainings of the name {one.name!r} must be made with different seeds, got "
+                    f"the same weights in {same.path} and {one.path}"
+                )
+
+
+def labelled(trainings: Sequence[Training]) -> dict[str, Training]:
+    """Each training by its name, with its number where several share it: "plain", "gold 2"."""
+    names = [one.name for one in trainings]
+    found = {}
+    for place, one in enumerate(trainings):
+        alone = names.count(one.name) == 1
+        found[one.name if alone else f"{one.name} {names[:place].count(one.name) + 1}"] = one
     return found
 
 
 def undefended(trainings: Sequence[Training], wanted: str | None) -> str:
-    """The name of the training that the others are compared with.
+    """The name of the trainings that the others are compared with.
 
     Raises:
         ValueError: none has the name wanted, or not exactly one is without a defence.
     """
-    names = [one.name for one in trainings]
+    names = list(dict.fromkeys(one.name for one in trainings))
     if wanted is not None:
         if wanted not in names:
             raise ValueError(f"--baseline must be one of {', '.join(names)}, got {wanted!r}")
         return wanted
-    plain = [one.name for one in trainings if one.defence == "none"]
+    plain = list(dict.fromkeys(one.name for one in trainings if one.defence == "none"))
     if len(plain) != 1:
         raise ValueError(
             "--baseline must name the undefended training where not exactly one has no defence, "

@@ -3,11 +3,15 @@
 Mireshghallah et al. (2021), "Privacy Regularization: Joint Privacy-Utility Optimization in
 Language Models", NAACL: Table 1 and Figures 2 to 4 compare trainings at similar perplexity.
 
-Differs from the paper: every difference from the undefended training has an interval, paired by
-canary or by document, since all models are asked the same; the intervals hold together for all
-defences (Bonferroni); and equal perplexity is shown, not assumed (see `verdict`).
+Differs from the paper: several trainings of each, made with different seeds, answer for the same
+canaries and documents; every difference from the undefended trainings has an interval over
+trainings and canaries or documents (`metrics.differences.crossed_difference`); the intervals hold
+together for all defences (Bonferroni); and equal perplexity is shown, not assumed (see `verdict`).
+A verdict of "helps" or "worse" takes an interval of exposure that excludes 0, so that on trainings
+that differ in nothing but their seeds it is as rare as the intervals' misses.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -18,10 +22,13 @@ from vestige import _validate
 from vestige.defences import verdict
 from vestige.defences.comparison_rows import UNDEFENDED, Compared, over, row_of
 from vestige.defences.measured import MeasuredTraining
-from vestige.defences.verdict import Estimate, Measured
-from vestige.metrics.differences import difference_of_means, perplexity_ratio
-from vestige.metrics.intervals import Interval, mean_interval
+from vestige.defences.repeated import Repeated, by_name
+from vestige.defences.verdict import FEWEST, Estimate, Measured
+from vestige.metrics.differences import EVERYTHING, crossed_difference, difference_of_means, widened
+from vestige.metrics.intervals import Interval
 from vestige.metrics.subgroup import SubgroupGap, subgroup_gap
+
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,8 +36,8 @@ class DefenceComparison:
     """Trainings under several defences, side by side.
 
     Attributes:
-        entries: in the order given.
-        baseline: name of the undefended training.
+        entries: one a name, in the order given.
+        baseline: name of the undefended trainings.
         recommended: name of the training to take; None where none is shown to help.
         answer: which defence to take, in sentences, the advice first.
         notes: what was not measured, and what else the reader should know.
@@ -48,15 +55,17 @@ class DefenceComparison:
 
     def summary(self) -> dict[str, object]:
         """The answer, and what it rests on."""
-        first = self.entries[0].training
+        first = self.entries[0].trainings
         return {
-            "trainings": len(self.entries),
+            "trainings": sum(len(entry.trainings) for entry in self.entries),
+            "fewest_trainings": min(len(entry.trainings) for entry in self.entries),
+            "trainings_wanted": FEWEST,
             "undefended": self.baseline,
             "advice": self.answer[0],
             "answer": " ".join(self.answer),
             "recommended": self.recommended,
-            "canaries": len(first.bits.exposure) if first.bits else 0,
-            "documents": len(first.scores.tokens) if first.scores else 0,
+            "canaries": first.exposure.shape[1],
+            "documents": len(first.tokens),
             "tolerance": self.tolerance,
             "confidence": self.confidence,
             "joint_confidence": joint(self.confidence, len(self.entries) - 1),
@@ -64,8 +73,8 @@ class DefenceComparison:
         }
 
     def rows(self) -> list[dict[str, object]]:
-        """One row a training."""
-        [base] = [e.training for e in self.entries if e.training.name == self.baseline]
+        """One row a name."""
+        [base] = [e.trainings for e in self.entries if e.trainings.name == self.baseline]
         return [
             row_of(entry, base, recommended=self.recommended, confidence=self.confidence)
             for entry in self.entries
@@ -86,8 +95,9 @@ def compare_defences(
     """Set every training beside the undefended one and say what follows.
 
     Args:
-        measured: at least two, asked the same canaries and the same test documents.
-        baseline: name of the undefended one.
+        measured: of at least two names, asked the same canaries and the same test documents;
+            trainings of one name are made alike, with different seeds.
+        baseline: name of the undefended ones.
         users: (d,) code of each test document's user.
         samples: (u,) documents of each user in the training data.
         k: users with most and with fewest samples whose utility drops are compared.
@@ -97,22 +107,26 @@ def compare_defences(
             added.
 
     Raises:
-        ValueError: fewer than two trainings, a name twice, no training of the baseline's name,
-            or trainings that were asked different canaries or documents.
+        ValueError: fewer than two names, no training of the baseline's name, or trainings that
+            were asked different canaries or documents.
     """
-    _check(measured, baseline, tolerance, confidence)
-    [base] = [one for one in measured if one.name == baseline]
-    level = joint(confidence, len(measured) - 1)
+    groups = by_name(measured)
+    _check(measured, [one.name for one in groups], baseline)
+    for name, value in {"tolerance": tolerance, "confidence": confidence}.items():
+        if not 0 < value < 1:
+            raise ValueError(f"{name} must lie in (0, 1), got {value}")
+    [base] = [one for one in groups if one.name == baseline]
+    level = joint(confidence, len(groups) - 1)
     told, entries = list(notes), []
-    for one in measured:
-        gap = None
-        if one is not base:
-            gap, why = _gap(base, one, users, samples, k, level)
-            told += [why] if why and why not in told else []
-        difference = _difference(base, one, gap, level)
+    for one in groups:
+        gap, reach, why = (
+            (None, None, "") if one is base else _gap(base, one, users, samples, k, level)
+        )
+        told += [why] if why and why not in told else []
+        difference = _difference(base, one, reach, level)
         judged = UNDEFENDED if one is base else verdict.judge(difference, tolerance=tolerance)
-        entries.append(Compared(training=one, difference=difference, gap=gap, verdict=judged))
-    others = [entry for entry in entries if entry.training is not base]
+        entries.append(Compared(trainings=one, difference=difference, gap=gap, verdict=judged))
+    others = [entry for entry in entries if entry.trainings is not base]
     best, ties = _best(others, level)
     said = verdict.answer(
         [(entry.difference, entry.verdict) for entry in others],
@@ -141,19 +155,10 @@ def joint(confidence: float, differences: int) -> float:
     return round(1 - (1 - confidence) / max(differences, 1), 12)
 
 
-def _check(
-    measured: Sequence[MeasuredTraining], baseline: str, tolerance: float, confidence: float
-) -> None:
-    names = [one.name for one in measured]
+def _check(measured: Sequence[MeasuredTraining], names: Sequence[str], baseline: str) -> None:
     if len(names) < 2:
-        raise ValueError(f"measured must hold at least two trainings, got {len(names)}")
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"names of trainings must differ, got {twice!r} twice")
+        raise ValueError(f"measured must hold trainings of at least two names, got {len(names)}")
     _validate.one_of(tuple(names), baseline=baseline)
-    for name, value in {"tolerance": tolerance, "confidence": confidence}.items():
-        if not 0 < value < 1:
-            raise ValueError(f"{name} must lie in (0, 1), got {value}")
     if len({one.bits.canaries for one in measured if one.bits is not None}) > 1:
         raise ValueError("measured must hold one set of canaries, got several")
     counts = [one.scores.tokens.tolist() for one in measured if one.scores is not None]
@@ -161,81 +166,82 @@ def _check(
         raise ValueError("measured must hold scores of the same documents, got others")
 
 
-def _difference(
-    base: MeasuredTraining, one: MeasuredTraining, gap: SubgroupGap | None, level: float
-) -> Measured:
-    claim = one.guarantee
+def _difference(base: Repeated, one: Repeated, gap: Interval | None, level: float) -> Measured:
+    claim, audit = one.guarantee, one.audit
+    stuck = base.at_ceiling & one.at_ceiling if base.bits and one.bits else np.zeros(0, bool)
     return Measured(
         name=one.name,
-        change=_change(base, one, level),
+        trainings=(len(base), len(one)),
+        change=_estimate(base.exposure, one.exposure, level),
+        stuck=(int(stuck.sum()), len(stuck)),
         order=_order(base, one, level),
         ratio=_ratio(base, one, level),
-        time=over(one.cost.seconds_per_epoch, base.cost.seconds_per_epoch),
+        tokens=over(one.cost.tokens, base.cost.tokens),
         memory=over(one.cost.peak_memory_mib, base.cost.peak_memory_mib),
-        gap=gap.gap_interval if gap else None,
+        gap=gap,
         epsilon=claim.epsilon if claim else None,
         guarantee=str(claim) if claim else "",
-        broken=one.audit.one_run.epsilon if one.audit and one.audit.verdict == "violated" else None,
+        broken=audit.one_run.epsilon if audit and audit.verdict == "violated" else None,
     )
 
 
-def _change(base: MeasuredTraining, one: MeasuredTraining, level: float) -> Estimate | None:
-    """Mean exposure more than that of the undefended training, canary by canary."""
-    if base.bits is None or one.bits is None:
+def _estimate(base: Floats, one: Floats, level: float) -> Estimate | None:
+    """Mean over canaries more than that of the undefended trainings."""
+    if not (base.size and one.size):
         return None
-    change = np.subtract(one.bits.exposure, base.bits.exposure)
-    interval = mean_interval(change, confidence=level)
-    return None if interval is None else Estimate(float(change.mean()), interval)
+    return Estimate(*crossed_difference(base, one, confidence=level))
 
 
-def _order(base: MeasuredTraining, one: MeasuredTraining, level: float) -> Interval | None:
+def _order(base: Repeated, one: Repeated, level: float) -> Interval | None:
     """The same for what a canary has more than its words in another order."""
-    if base.bits is None or one.bits is None:
-        return None
-    before, after = base.bits.orders(), one.bits.orders()
-    return mean_interval([after[i] - before[i] for i in after if i in before], confidence=level)
+    found = _estimate(base.orders, one.orders, level)
+    return None if found is None else found.interval
 
 
-def _ratio(base: MeasuredTraining, one: MeasuredTraining, level: float) -> Estimate | None:
-    if base.scores is None or one.scores is None:
+def _ratio(base: Repeated, one: Repeated, level: float) -> Estimate | None:
+    """Test perplexity over that of the undefended trainings."""
+    if not (base.loss.size and one.loss.size):
         return None
-    ratio, interval = perplexity_ratio(
-        base.scores.loss, one.scores.loss, base.scores.tokens, confidence=level
-    )
-    return None if interval is None else Estimate(ratio, interval)
+    nats, interval = crossed_difference(base.loss, one.loss, weights=base.tokens, confidence=level)
+    value = math.exp(min(nats, 700.0))
+    if interval == EVERYTHING:
+        return Estimate(value, EVERYTHING)
+    return Estimate(value, Interval(*(math.exp(min(end, 700.0)) for end in interval)))
 
 
 def _gap(
-    base: MeasuredTraining,
-    one: MeasuredTraining,
+    base: Repeated,
+    one: Repeated,
     users: NDArray[np.integer] | None,
     samples: NDArray[np.integer] | None,
     k: int,
     level: float,
-) -> tuple[SubgroupGap | None, str]:
-    """The gap, or why there is none."""
-    if base.scores is None or one.scores is None or users is None or samples is None:
-        return None, ""
-    try:
-        gap = subgroup_gap(
-            base.scores.loss,
-            one.scores.loss,
-            tokens=base.scores.tokens,
-            users=users,
-            samples=samples,
-            k=k,
-            confidence=level,
+) -> tuple[SubgroupGap | None, Interval | None, str]:
+    """The gap by the mean loss of all trainings, its interval, or why there is none."""
+    if users is None or samples is None or not (base.loss.size and one.loss.size):
+        return None, None, ""
+    plain, codes, counts = base.loss.mean(0), users, samples
+
+    def gap_of(loss: Floats) -> SubgroupGap:
+        return subgroup_gap(
+            plain, loss, tokens=base.tokens, users=codes, samples=counts, k=k, confidence=level
         )
+
+    try:
+        gap = gap_of(one.loss.mean(0))
     except ValueError as error:
-        return None, f"Fairness between users: {error}."
-    return gap, ""
+        return None, None, f"Fairness between users: {error}."
+    own, other = ([gap_of(loss).gap for loss in group.loss] for group in (one, base))
+    over_trainings = difference_of_means(own, other, confidence=level)
+    interval = widened(gap.gap, over_trainings, gap.gap_interval)
+    return gap, interval, ""
 
 
-def _leaks(base: MeasuredTraining, confidence: float) -> bool | None:
+def _leaks(base: Repeated, confidence: float) -> bool | None:
     """Whether planted canaries are more exposed than such as were never planted."""
-    if base.bits is None:
+    if not (base.exposure.size and base.never.size):
         return None
-    more = difference_of_means(base.bits.exposure, base.bits.never, confidence=confidence)
+    more = difference_of_means(base.exposure.mean(0), base.never.mean(0), confidence=confidence)
     return None if more is None else more.low > 0
 
 
@@ -244,14 +250,18 @@ def _best(others: Sequence[Compared], level: float) -> tuple[str | None, tuple[s
     helping = [entry for entry in others if entry.verdict.kind == "helps"]
     if not helping:
         return None, ()
-    most = min(helping, key=lambda e: e.difference.change.value if e.difference.change else 0.0)
+    most = min(helping, key=_bits)
     tied = [entry for entry in helping if entry is most or _alike(most, entry, level)]
-    timed = all(entry.difference.time is not None for entry in tied)
-    first = min(tied, key=lambda e: e.difference.time or 0.0) if timed else most
-    names = tuple(entry.training.name for entry in tied if entry is not first)
-    return first.training.name, names
+    counted = all(entry.difference.tokens is not None for entry in tied)
+    first = min(tied, key=lambda e: (e.difference.tokens, _bits(e))) if counted else most
+    names = tuple(entry.trainings.name for entry in tied if entry is not first)
+    return first.trainings.name, names
+
+
+def _bits(entry: Compared) -> float:
+    return entry.difference.change.value if entry.difference.change else 0.0
 
 
 def _alike(one: Compared, other: Compared, level: float) -> bool:
-    change = _change(one.training, other.training, level)
+    change = _estimate(one.trainings.exposure, other.trainings.exposure, level)
     return change is not None and change.interval.low <= 0 <= change.interval.high

@@ -1,11 +1,21 @@
-"""One row a training: the columns of a comparison's table, its intervals beside its numbers."""
+"""One row a way of training: the columns of a comparison's table, intervals beside its numbers.
+
+Intervals of exposure and of shares are over trainings; one training has none of exposure, and its
+shares' speak of that model alone.
+"""
 
 from dataclasses import dataclass
 
-from vestige.defences.measured import MeasuredTraining, ends, mean_of
+import numpy as np
+from numpy.typing import NDArray
+
+from vestige.defences.measured import ends, mean_of
+from vestige.defences.repeated import Repeated
 from vestige.defences.verdict import Measured, Verdict
 from vestige.metrics.rates import Rate
 from vestige.metrics.subgroup import SubgroupGap
+
+Floats = NDArray[np.float64]
 
 UNDEFENDED = Verdict(
     kind="undefended", short="undefended", sentence="What the others are compared with."
@@ -14,45 +24,46 @@ UNDEFENDED = Verdict(
 
 @dataclass(frozen=True, kw_only=True)
 class Compared:
-    """One training beside the undefended one.
+    """The trainings of one name beside the undefended ones.
 
     Attributes:
-        training: what was measured.
-        difference: from the undefended one.
+        trainings: what was measured.
+        difference: from the undefended ones.
         gap: utility drop of users with many and with few samples; None where not measured.
         verdict: what may be said.
     """
 
-    training: MeasuredTraining
+    trainings: Repeated
     difference: Measured
     gap: SubgroupGap | None
     verdict: Verdict
 
 
 def row_of(
-    entry: Compared, base: MeasuredTraining, *, recommended: str | None, confidence: float
+    entry: Compared, base: Repeated, *, recommended: str | None, confidence: float
 ) -> dict[str, object]:
-    """The row of one training.
+    """The row of one name.
 
     Args:
-        entry: the training.
-        base: the undefended one.
+        entry: its trainings.
+        base: the undefended ones.
         recommended: name of the training to take.
         confidence: of single values.
     """
     return {
-        "name": entry.training.name,
-        "defence": entry.training.defence,
-        "undefended": entry.training is base,
-        "recommended": entry.training.name == recommended,
+        "name": entry.trainings.name,
+        "defence": entry.trainings.defence,
+        "trainings": len(entry.trainings),
+        "undefended": entry.trainings is base,
+        "recommended": entry.trainings.name == recommended,
         "verdict": entry.verdict.kind,
         "verdict_short": entry.verdict.short,
         "sentence": entry.verdict.sentence,
         **_utility_row(entry),
         **_leakage_row(entry, confidence),
-        **_fairness_row(entry.gap),
-        **_privacy_row(entry.training),
-        **_cost_row(entry, base),
+        **_fairness_row(entry),
+        **_privacy_row(entry.trainings),
+        **_cost_row(entry),
     }
 
 
@@ -70,48 +81,53 @@ def _utility_row(entry: Compared) -> dict[str, object]:
     ratio = entry.difference.ratio
     own = entry.verdict is UNDEFENDED
     return {
-        "test_perplexity": entry.training.perplexity,
-        "test_accuracy": entry.training.accuracy,
+        "test_perplexity": entry.trainings.perplexity,
+        "test_accuracy": entry.trainings.accuracy,
         "perplexity_ratio": ratio.value if ratio else None,
         **ends("perplexity_ratio", ratio.interval if ratio and not own else None),
     }
 
 
 def _leakage_row(entry: Compared, confidence: float) -> dict[str, object]:
-    bits, change = entry.training.bits, entry.difference.change
+    trained, change = entry.trainings, entry.difference.change
     own = entry.verdict is UNDEFENDED
-    shuffled = [value for value in bits.shuffled if value is not None] if bits else []
-    told = entry.training.completion
     return {
-        **mean_of(bits.exposure if bits else (), "exposure", confidence=confidence),
-        **mean_of(shuffled, "shuffled", confidence=confidence),
-        **mean_of(bits.never if bits else (), "never_planted", confidence=confidence),
+        **_over_trainings(trained.exposure, "exposure", confidence),
+        **_over_trainings(trained.shuffled, "shuffled", confidence),
+        **_over_trainings(trained.never, "never_planted", confidence),
+        "at_ceiling": float(np.mean([b.stuck() for b in trained.bits])) if trained.bits else None,
         "exposure_change": change.value if change and not own else None,
         **ends("exposure_change", change.interval if change and not own else None),
-        **_rate("completion", told.rate() if told else None),
-        **_rate("completion_control", told.rate("control") if told else None),
-        **_rate("completion_shuffled", told.rate("shuffled") if told else None),
-        "by_copies": _by_copies(entry.training, confidence),
+        **_rate("completion", trained.completed()),
+        **_rate("completion_control", trained.completed("control")),
+        **_rate("completion_shuffled", trained.completed("shuffled")),
+        "by_copies": _by_copies(trained, confidence),
     }
 
 
-def _by_copies(one: MeasuredTraining, confidence: float) -> list[dict[str, object]]:
-    if one.bits is None:
+def _over_trainings(bits: Floats, name: str, confidence: float) -> dict[str, float | None]:
+    """The mean of (k, m) bits, with its interval over the k trainings."""
+    means = bits.mean(1).tolist() if bits.size else []
+    return mean_of(means, name, confidence=confidence)
+
+
+def _by_copies(trained: Repeated, confidence: float) -> list[dict[str, object]]:
+    if not trained.bits:
         return []
-    completed = one.completion.by_copies() if one.completion else {}
+    first = trained.bits[0]
+    copies = np.array(first.copies)
+    ordered = np.array([value is not None for value in first.shuffled] or [False] * len(copies))
     found: list[dict[str, object]] = []
-    for copies in sorted(set(one.bits.copies)):
-        places = [i for i, n in enumerate(one.bits.copies) if n == copies]
-        exposure = [one.bits.exposure[i] for i in places]
-        shuffled = [one.bits.shuffled[i] for i in places] if one.bits.shuffled else []
-        known = [value for value in shuffled if value is not None]
+    for number in sorted(set(first.copies)):
+        exposure = trained.exposure[:, copies == number]
+        shuffled = trained.shuffled[:, copies[ordered] == number] if ordered.any() else exposure[:0]
         found.append(
             {
-                "copies": copies,
-                "canaries": len(places),
-                **mean_of(exposure, "exposure", confidence=confidence),
-                **mean_of(known, "shuffled", confidence=confidence),
-                **_rate("completion", completed.get(copies)),
+                "copies": number,
+                "canaries": exposure.shape[1],
+                **_over_trainings(exposure, "exposure", confidence),
+                **_over_trainings(shuffled, "shuffled", confidence),
+                **_rate("completion", trained.completed(copies=number)),
             }
         )
     return found
@@ -125,13 +141,15 @@ def _rate(name: str, found: Rate | None) -> dict[str, object]:
     }
 
 
-def _fairness_row(gap: SubgroupGap | None) -> dict[str, object]:
+def _fairness_row(entry: Compared) -> dict[str, object]:
     names = ("users", "top_drop", "low_drop", "gap", "correlation", "p_value")
     edges = [f"{name}_{end}" for name in names[1:5] for end in ("low", "high")]
-    return {name: (gap.summary()[name] if gap else None) for name in (*names, *edges)}
+    found = entry.gap.summary() if entry.gap else {}
+    row = {name: found.get(name) for name in (*names, *edges)}
+    return {**row, **ends("gap", entry.difference.gap)}
 
 
-def _privacy_row(one: MeasuredTraining) -> dict[str, object]:
+def _privacy_row(one: Repeated) -> dict[str, object]:
     claim, audit = one.guarantee, one.audit
     return {
         "epsilon": claim.epsilon if claim else None,
@@ -146,15 +164,14 @@ def _privacy_row(one: MeasuredTraining) -> dict[str, object]:
     }
 
 
-def _cost_row(entry: Compared, base: MeasuredTraining) -> dict[str, object]:
-    cost = entry.training.cost
+def _cost_row(entry: Compared) -> dict[str, object]:
+    cost = entry.trainings.cost
     return {
         "steps": cost.steps,
+        "tokens": cost.tokens,
+        "tokens_ratio": entry.difference.tokens,
         "presentations_per_copy": cost.passes,
-        "seconds_per_epoch": cost.seconds_per_epoch,
-        "time_ratio": entry.difference.time,
+        "seconds": cost.seconds,
         "peak_memory_mib": cost.peak_memory_mib,
         "memory_ratio": entry.difference.memory,
-        "tokens_per_second": cost.tokens_per_second,
-        "tokens_ratio": over(cost.tokens_per_second, base.cost.tokens_per_second),
     }

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -27,6 +27,8 @@ class CanaryBits:
         shuffled: of the same words in another order, for as many canaries as have one; empty
             or one for each, None where there is none.
         never: of sequences that were made alike and never planted.
+        at_ceiling: whether each planted one is likelier than every reference, so that its
+            exposure is a lower bound; empty where none is.
     """
 
     canaries: tuple[str, ...]
@@ -34,14 +36,16 @@ class CanaryBits:
     exposure: tuple[float, ...]
     shuffled: tuple[float | None, ...] = ()
     never: tuple[float, ...] = ()
+    at_ceiling: tuple[bool, ...] = ()
 
     def __post_init__(self) -> None:
         sizes = {len(self.canaries), len(self.copies), len(self.exposure)}
-        if len(sizes) != 1 or len(self.shuffled) not in (0, *sizes):
+        optional = {len(self.shuffled), len(self.at_ceiling)} - {0}
+        if len(sizes) != 1 or not optional <= sizes:
             raise ValueError(
-                "canaries, copies, exposure and shuffled must have one length, got "
-                f"{len(self.canaries)}, {len(self.copies)}, {len(self.exposure)} and "
-                f"{len(self.shuffled)}"
+                "canaries, copies, exposure, shuffled and at_ceiling must have one length, got "
+                f"{len(self.canaries)}, {len(self.copies)}, {len(self.exposure)}, "
+                f"{len(self.shuffled)} and {len(self.at_ceiling)}"
             )
 
     def orders(self) -> dict[int, float]:
@@ -49,32 +53,21 @@ class CanaryBits:
         pairs = enumerate(zip(self.exposure, self.shuffled, strict=False))
         return {place: own - other for place, (own, other) in pairs if other is not None}
 
-
-def common_estimate(found: Sequence[CanaryExposure]) -> Literal["rank", "fit"]:
-    """The estimate of exposure in which several models can be compared.
-
-    The skew-normal fit where a canary of some model is likelier than every reference, so that its
-    rank says too little, and where every canary of every model has a fit; else the rank.
-    """
-    wanted = any(one.estimate == "fit" for one in found)
-    able = all(c.fit_exposure is not None for one in found for c in one.canaries)
-    return "fit" if wanted and able else "rank"
+    def stuck(self) -> tuple[bool, ...]:
+        """`at_ceiling`, of every planted canary."""
+        return self.at_ceiling or (False,) * len(self.canaries)
 
 
-def canary_bits(found: CanaryExposure, *, estimate: Literal["rank", "fit"]) -> CanaryBits:
-    """The exposures of one model, by one estimate."""
+def canary_bits(found: CanaryExposure) -> CanaryBits:
+    """The exposures of one model by rank, no more than the references resolve."""
     planted = [one for one in found.canaries if one.planted]
-    own, other = (
-        ("exposure", "shuffled_exposure")
-        if estimate == "rank"
-        else ("fit_exposure", "shuffled_fit_exposure")
-    )
     return CanaryBits(
         canaries=tuple(one.phrase for one in planted),
         copies=tuple(one.copies for one in planted),
-        exposure=tuple(getattr(one, own) for one in planted),
-        shuffled=tuple(getattr(one, other) for one in planted),
-        never=tuple(getattr(one, own) for one in found.canaries if not one.planted),
+        exposure=tuple(one.exposure for one in planted),
+        shuffled=tuple(one.shuffled_exposure for one in planted),
+        never=tuple(one.exposure for one in found.canaries if not one.planted),
+        at_ceiling=tuple(one.at_ceiling for one in planted),
     )
 
 
@@ -149,28 +142,29 @@ class TrainingCost:
     """What a training took; None where it is not known.
 
     Attributes:
-        steps: that led to the kept weights.
+        steps: of the whole training.
+        tokens: read in the whole training.
         passes: how often the kept weights have read each document: epochs, or draws expected.
-        seconds_per_epoch: evaluation left out.
+        seconds: of the whole training by the wall clock, evaluation left out. It depends on what
+            else the machine was doing, which nobody recorded: no two trainings are compared by it.
         peak_memory_mib: above what was there before.
-        tokens_per_second: learnt.
     """
 
     steps: int | None = None
+    tokens: int | None = None
     passes: float | None = None
-    seconds_per_epoch: float | None = None
+    seconds: float | None = None
     peak_memory_mib: float | None = None
-    tokens_per_second: float | None = None
 
     @classmethod
     def of(cls, summary: Mapping[str, Any]) -> "TrainingCost":
         """What the summary of a training says that it took."""
         return cls(
-            steps=summary.get("step", summary.get("steps")),
+            steps=summary.get("steps"),
+            tokens=summary.get("tokens"),
             passes=summary.get("epoch"),
-            seconds_per_epoch=summary.get("seconds_per_epoch"),
+            seconds=summary.get("seconds"),
             peak_memory_mib=summary.get("peak_memory_mib"),
-            tokens_per_second=summary.get("tokens_per_second"),
         )
 
 
@@ -179,7 +173,7 @@ class MeasuredTraining:
     """One training with everything that was measured of it; None where nothing was.
 
     Attributes:
-        name: what it is called in the table.
+        name: what it is called in the table; trainings made alike with other seeds share it.
         defence: such as "goldfish"; "none" where there is none.
         scores: of each document of the test text, which is the same for all trainings.
         bits: exposure of the canaries, the same for all.
@@ -225,11 +219,12 @@ def mean_of(values: Sequence[float], name: str, *, confidence: float) -> dict[st
 
 
 def ends(name: str, interval: Interval | None) -> dict[str, float | None]:
-    """An interval as entries `name_low` and `name_high` of a row.
+    """An interval as entries `name_low` and `name_high` of a row; None where it has no end.
 
     Example:
         >>> ends("gap", Interval(1.0, 2.0))
         {'gap_low': 1.0, 'gap_high': 2.0}
     """
     low, high = (None, None) if interval is None else interval
-    return {f"{name}_low": low, f"{name}_high": high}
+    known = [None if end is None or not isfinite(end) else end for end in (low, high)]
+    return {f"{name}_low": known[0], f"{name}_high": known[1]}

@@ -4,6 +4,9 @@ A sentence claims a difference where its interval excludes none, and equal utili
 interval of the perplexity ratio lies within the tolerance (Schuirmann 1987, two one-sided tests):
 that no difference was seen is not yet equality. A defence that predicts worse is never said to
 protect: an undefended training that stopped earlier might leak as little.
+
+Two trainings that differ in their seed alone leak differently, too, so that one training of each
+gets numbers and no verdict.
 """
 
 from collections.abc import Sequence
@@ -12,7 +15,9 @@ from typing import Literal, NamedTuple
 
 from vestige.metrics.intervals import Interval
 
-Kind = Literal["undefended", "helps", "unclear", "none", "worse", "incomparable", "unmeasured"]
+Kind = Literal[
+    "undefended", "helps", "unclear", "none", "worse", "incomparable", "unmeasured", "too few"
+]
 """What a verdict comes to.
 
 - undefended: the training that the others are compared with.
@@ -21,11 +26,15 @@ Kind = Literal["undefended", "helps", "unclear", "none", "worse", "incomparable"
 - none: no measurable difference in leakage.
 - worse: leaks more.
 - incomparable: perplexity differs by more than the tolerance, so leakage cannot be compared.
-- unmeasured: leakage or perplexity is missing.
+- unmeasured: leakage or perplexity is missing, or every canary is past what ranks resolve.
+- too few: fewer than `FEWEST` trainings of it or of the undefended.
 """
 
-SLOWER = 1.1
-"""Time or memory over undefended from which a price is named."""
+FEWEST = 3
+"""Trainings of each, with different seeds, from which a verdict is given."""
+
+DEARER = 1.1
+"""Tokens read or memory over undefended from which a price is named."""
 
 
 class Estimate(NamedTuple):
@@ -41,10 +50,13 @@ class Measured:
 
     Attributes:
         name: of the training.
+        trainings: how many of the undefended one, and of this.
         change: exposure less the undefended one's, mean over planted canaries, in bits.
+        stuck: planted canaries that are likelier than every reference in all of these trainings,
+            so that nothing can be told of them, and planted canaries in all.
         order: the same after taking away what the canaries' words in another order gain.
         ratio: test perplexity over the undefended one's.
-        time: seconds per epoch over undefended.
+        tokens: read in the whole training, over undefended.
         memory: peak memory over undefended.
         gap: interval of what users with few samples lose more than those with many, in points.
         epsilon: claimed, or None.
@@ -53,10 +65,12 @@ class Measured:
     """
 
     name: str
+    trainings: tuple[int, int] = (FEWEST, FEWEST)
     change: Estimate | None = None
+    stuck: tuple[int, int] = (0, 0)
     order: Interval | None = None
     ratio: Estimate | None = None
-    time: float | None = None
+    tokens: float | None = None
     memory: float | None = None
     gap: Interval | None = None
     epsilon: float | None = None
@@ -94,7 +108,11 @@ def judge(one: Measured, *, tolerance: float) -> Verdict:
     """
     if one.change is None:
         return _verdict("unmeasured", "leakage not measured", "Its leakage was not measured.")
-    leaks = _leaks(one.change)
+    if min(one.trainings) < FEWEST:
+        return _verdict("too few", "no verdict: too few trainings", _too_few(one))
+    leaks = _leaks(one.change) + _ceiling(one.stuck)
+    if one.stuck[1] and one.stuck[0] == one.stuck[1]:
+        return _verdict("unmeasured", "leakage past what was resolved", f"{leaks}.")
     if one.ratio is None:
         told = f"{leaks}; its utility was not measured, so that nothing follows."
         return _verdict("unmeasured", "utility not measured", told)
@@ -181,6 +199,34 @@ def _leaks(change: Estimate) -> str:
     return f"Leaks {abs(change.value):.1f} bits {leak}{interval_words(Interval(*ends))}"
 
 
+def _ceiling(stuck: tuple[int, int]) -> str:
+    if not stuck[0]:
+        return ""
+    which = f"{stuck[0]} of the {stuck[1]}" if stuck[0] < stuck[1] else f"all {stuck[1]}"
+    return (
+        f" (as far as ranks resolve: {which} canaries are likelier than every reference in all of "
+        "these trainings, and nothing can be told of them)"
+    )
+
+
+def _too_few(one: Measured) -> str:
+    seen = [] if one.change is None else [f"exposure {one.change.value:+.1f} bits"]
+    seen += [] if one.ratio is None else [f"test perplexity {percent(one.ratio.value)}"]
+    base, own = one.trainings
+    return (
+        f"No verdict: {' and '.join(seen)}, from {_trainings(base)} undefended and {own} of it, "
+        f"and trainings that differ in their seed alone differ, too. {WANTED}"
+    )
+
+
+WANTED = f"A verdict takes {FEWEST} trainings of each, made with different seeds (train --seeds)."
+"""What is missing where there are too few trainings."""
+
+
+def _trainings(number: int) -> str:
+    return "1 training" if number == 1 else f"{number} trainings"
+
+
 def _with(ratio: Estimate, use: str) -> str:
     amount = percent(ratio.value)
     if use == "same":
@@ -220,9 +266,9 @@ def _word_caveat(one: Measured) -> str:
 
 def _prices(one: Measured) -> list[str]:
     found = []
-    if one.time is not None and one.time >= SLOWER:
-        found.append(f"{one.time:.1f} times the time per epoch")
-    if one.memory is not None and one.memory >= SLOWER:
+    if one.tokens is not None and one.tokens >= DEARER:
+        found.append(f"{one.tokens:.1f} times the tokens read")
+    if one.memory is not None and one.memory >= DEARER:
         found.append(f"{one.memory:.1f} times the memory")
     if one.gap is not None and one.gap.low > 0:
         found.append(
@@ -244,7 +290,16 @@ def _advice(
             "The undefended training leaks nothing that these canaries can measure, so that no "
             "defence can be seen to help.",
         ]
+    if all(verdict.kind == "too few" for _, verdict in measured):
+        return ["No verdict.", WANTED]
     if all(verdict.kind == "unmeasured" for _, verdict in measured):
+        past = [one.name for one, _ in measured if one.stuck[0]]
+        if past:
+            return [
+                "No answer.",
+                "The canaries are likelier than every reference under all trainings: plant fewer "
+                "copies, or train for fewer epochs.",
+            ]
         return ["No answer.", "Leakage and utility were not both measured."]
     return [
         "None of these, on this evidence.",

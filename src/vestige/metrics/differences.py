@@ -1,10 +1,17 @@
-r"""By how much do two groups differ in the mean, and two models in perplexity?
+r"""By how much do two groups differ in the mean, two models in perplexity, two ways of training?
 
 Welch (1947), "The Generalization of Student's Problem when Several Different Population Variances
 are Involved", Biometrika 34(1): two samples of unequal spread. Two models read the same documents,
 so their perplexities are compared document by document: how hard a document is drops out. The
 interval is that of a ratio of sums with documents as clusters (Cochran 1977, "Sampling
 Techniques", section 2.11), since the tokens of one document are not independent.
+
+Two ways of training are compared by several trainings each, which all answer for the same items
+(canaries, documents). Both were drawn: `crossed_difference` has the trainings' part by Welch's t
+over trainings, the items' part by Student's t over items, and adds the two margins as variances
+add. What trainings and items do together is counted in both, so that the interval is wide rather
+than narrow (Owen 2007, "The Pigeonhole Bootstrap", Annals of Applied Statistics 1(2), has the
+same excess for its resampling of both).
 """
 
 import math
@@ -14,6 +21,9 @@ from numpy.typing import ArrayLike
 from scipy import stats
 
 from vestige.metrics.intervals import Interval, ratio_of_sums
+
+EVERYTHING = Interval(-math.inf, math.inf)
+"""The interval of what nobody knows."""
 
 
 def difference_of_means(
@@ -89,6 +99,75 @@ def perplexity_ratio(
     if interval is None:
         return _exp(middle), None
     return _exp(middle), Interval(_exp(interval.low), _exp(interval.high))
+
+
+def crossed_difference(
+    first: ArrayLike,
+    second: ArrayLike,
+    *,
+    weights: ArrayLike | None = None,
+    confidence: float = 0.95,
+) -> tuple[float, Interval]:
+    r"""How much more the second way of training gives than the first, on average over items.
+
+    .. math:: \bar y - \bar x \pm \sqrt{m_{trainings}^2 + m_{items}^2}
+
+    Args:
+        first: (k, n) values of n items under each of k trainings.
+        second: (l, n) of the same items under each of l others.
+        weights: (n,) what each item's values are sums over, such as a document's tokens: means are
+            then ratios of sums. None: 1 each.
+        confidence: of the interval, in (0, 1).
+
+    Returns:
+        (difference, its interval; `EVERYTHING` with fewer than two trainings on a side, or fewer
+        than two items).
+
+    Raises:
+        ValueError: the arrays do not fit, a value is not finite, or confidence is out of range.
+
+    Example:
+        >>> value, interval = crossed_difference([[1, 2], [2, 3]], [[5, 5], [6, 6]])
+        >>> value, [round(end, 2) for end in interval]
+        (3.5, [-3.54, 10.54])
+    """
+    _check(confidence)
+    a, b = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
+    if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[1] or not a.size or not b.size:
+        raise ValueError(
+            "first and second must be (trainings, items) arrays of the same items, "
+            f"got {a.shape} and {b.shape}"
+        )
+    if not (np.isfinite(a).all() and np.isfinite(b).all()):
+        raise ValueError("first and second must be finite, got a value that is not")
+    parts = np.ones(a.shape[1]) if weights is None else np.asarray(weights, dtype=np.float64)
+    total = parts.sum()
+    middle, over_items = ratio_of_sums(b.mean(0) - a.mean(0), parts, confidence=confidence)
+    over_trainings = difference_of_means(b.sum(1) / total, a.sum(1) / total, confidence=confidence)
+    return middle, widened(middle, over_trainings, over_items)
+
+
+def widened(middle: float, *intervals: Interval | None) -> Interval:
+    """An interval around a value with the margins of several, added as variances add.
+
+    Args:
+        middle: the value, about which each of them is symmetric.
+        intervals: one for each thing that was drawn; None where nothing is known of its spread.
+
+    Returns:
+        two ends; `EVERYTHING` where one is None.
+
+    Example:
+        >>> widened(0.0, Interval(-3, 3), Interval(-4, 4))
+        Interval(low=-5.0, high=5.0)
+        >>> widened(0.0, Interval(-3, 3), None)
+        Interval(low=-inf, high=inf)
+    """
+    known = [one for one in intervals if one is not None]
+    if len(known) < len(intervals):
+        return EVERYTHING
+    margin = math.hypot(*((one.high - one.low) / 2 for one in known))
+    return Interval(middle - margin, middle + margin)
 
 
 def _exp(value: float) -> float:

@@ -1,7 +1,7 @@
 """Which defence should I take? A run of `vestige compare` as a sentence, a table and two charts.
 
-One row a training: what it leaks, predicts, does to users with few samples, guarantees and costs.
-Every bar is an interval; what a verdict says was decided when the run was made, not here.
+One row a way of training: what it leaks, predicts, does to users with few samples, guarantees and
+costs. Every bar is an interval; what a verdict says was decided when the run was made, not here.
 """
 
 from collections.abc import Mapping, Sequence
@@ -103,20 +103,21 @@ def comparison_view(rows: Sequence[Row], summary: Row) -> Comparison:
 def terminal_table(rows: Sequence[Row]) -> tuple[list[str], list[tuple[str, ...]]]:
     """Columns and cells of the table that a terminal shows: the page's, in plain words."""
     columns = [
-        "training", "exposure, bits", "completed", "test perplexity", "gap, points", "claimed ε",
-        "measured ε", "time", "memory", "verdict",
+        "training", "made", "exposure, bits", "completed", "test perplexity", "gap, points",
+        "claimed ε", "measured ε", "steps", "tokens", "verdict",
     ]  # fmt: skip
     cells: list[tuple[str, ...]] = [
         (
             row["name"],
+            f"{row['trainings']} ×",
             _with_ends(row, "exposure", ".1f"),
             _rate(row, "completion"),
             _number(row["test_perplexity"], ".1f"),
             _with_ends(row, "gap", "+.1f"),
             _number(row["epsilon"], ".3g"),
             _at_least(row["empirical_epsilon"]),
-            _times(row["time_ratio"]),
-            _times(row["memory_ratio"]),
+            _number(row["steps"], ",d"),
+            _number(row["tokens"], ",d"),
             row["verdict_short"],
         )
         for row in rows
@@ -199,12 +200,14 @@ def _privacy(row: Row) -> Cell:
 
 
 def _cost(row: Row) -> Cell:
-    if row["time_ratio"] is None:
+    """Steps and tokens; seconds beside them, which no two trainings are compared by."""
+    if row["steps"] is None:
         return Cell()
-    memory = _times(row["memory_ratio"])
-    seconds = f"{row['seconds_per_epoch']:,.3g} s an epoch"
-    notes = [seconds] if row["undefended"] else [f"memory {memory}"] if memory else []
-    return Cell(text=f"time {_times(row['time_ratio'])}", notes=tuple(notes))
+    notes = [] if row["tokens"] is None else [f"{row['tokens']:,d} tokens read"]
+    notes += [] if row["seconds"] is None else [f"{row['seconds']:,.3g} s by the clock"]
+    if not row["undefended"] and row["memory_ratio"] is not None:
+        notes.append(f"memory {_times(row['memory_ratio'])}")
+    return Cell(text=f"{row['steps']:,d} steps", notes=tuple(notes))
 
 
 def _bar(
@@ -308,11 +311,12 @@ def _groups(rows: Sequence[Row]) -> list[tuple[str, list[tuple[str, list[str]]]]
         each("the claim is", lambda row: printable(row["audit_verdict"] or "")),
     ]
     cost = [
-        number("seconds an epoch", "seconds_per_epoch", ",.1f"),
-        number("tokens a second", "tokens_per_second", ",.0f"),
-        number("peak memory, MiB", "peak_memory_mib", ",.0f"),
-        number("steps to the kept weights", "steps", ",d"),
+        number("trainings", "trainings", "d"),
+        number("steps", "steps", ",d"),
+        number("tokens read", "tokens", ",d"),
         number("times each copy was read", "presentations_per_copy", ".1f"),
+        number("peak memory, MiB", "peak_memory_mib", ",.0f"),
+        number("seconds by the clock, under whatever load", "seconds", ",.1f"),
     ]
     return [
         ("Leakage, in bits or as a share", leakage),

@@ -24,8 +24,12 @@ _LIMITS = {
         "who knows its beginning: read the profile.",
     ),
     "DefenceComparison": (
-        "Each training was run once. Intervals are over canaries, documents and users; another "
-        "seed of the same training can differ by more. Repeat close calls with other seeds.",
+        "A verdict takes three trainings of each, with different seeds: intervals are over "
+        "trainings, and differences over canaries, documents or users as well. From one training "
+        "of each the numbers say what these models do, not what the defence does.",
+        "Exposure counts as far as ranks resolve it; canaries that are likelier than every "
+        "reference under all trainings tell nothing about a difference.",
+        "Seconds depend on what else the machine did; trainings are compared by steps and tokens.",
         "The canaries are random words. A defence that hides them need not hide names, addresses "
         "or sentences that many users write.",
         "A measured ε is a lower bound: that it is small proves nothing. Only a claimed ε bounds "
