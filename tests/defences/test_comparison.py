@@ -132,6 +132,21 @@ def test_identical_trainings_are_told_apart_in_at_most_one_comparison_of_twenty(
     assert sum(kind in ("helps", "worse") for kind in told) <= 9  # 5 of 100, and chance
 
 
+@pytest.mark.parametrize(("who", "sentences"), [("plain", 1), ("gold", 1)])
+def test_a_model_no_better_than_word_frequencies_gets_no_verdict(who, sentences):
+    alone = {name: 40.0 if name == who else 4000.0 for name in ("plain", "gold")}
+    groups = [
+        [replace(one, frequency_perplexity=alone[one.name]) for one in made]
+        for made in (trainings("plain"), trainings("gold", leak=2, seed=1))
+    ]
+    found = compare_defences([one for made in groups for one in made], baseline="plain")
+    assert rows(found)["gold"]["verdict"] == "useless"
+    assert f"{who} predicts no better than word frequencies" in rows(found)["gold"]["sentence"]
+    assert found.answer[0] == "No answer."
+    assert len(found.notes) == sentences
+    assert found.recommended is None
+
+
 def test_canaries_past_what_ranks_resolve_tell_nothing():
     def stuck(name, seed):
         made = training(name, leak=40, seed=seed)

@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from statistics import fmean, median
@@ -197,16 +197,19 @@ class PlannedDefence:
 
 @dataclass(frozen=True)
 class DefendedTraining:
-    """A finished training as a run directory holds it: history, defence and budget."""
+    """A finished training as a run directory holds it: history, defence, budget, and what word
+    frequencies alone would reach."""
 
     history: "TrainingHistory"
     planned: PlannedDefence
+    frequencies: Mapping[str, object] = field(default_factory=dict)
 
     def summary(self) -> dict[str, object]:
         """The kept record, the cost, the defence, and what it spent."""
         spent = self.planned.spent(self.history.epochs[-1].step)
         return {
             **self.history.summary(),
+            **self.frequencies,
             "defence": self.planned.defence.name,
             **({} if spent is None else spent.summary()),
         }

@@ -86,6 +86,7 @@ def command(
     from vestige.attacks.canary_exposure import canary_exposure
     from vestige.cli.manifests import load_canaries
     from vestige.cli.provenance import of_model, record
+    from vestige.cli.trained import trained_summary, usefulness
     from vestige.models.checkpoints import load_model
 
     results.require_new(out)
@@ -119,6 +120,9 @@ def command(
             data={"manifest": sealed.sha256, "planted": sealed.planted},
         ),
     )
+    warning = usefulness(trained_summary(model), who="The model")
+    if warning is not None:
+        say(warning)
     if json:
         show_json(found.summary())
         return

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from vestige.cli.terminal import Progress
-from vestige.cli.trainings import Training
+from vestige.cli.trainings import Training, by_frequencies
 from vestige.errors import VestigeError
 
 if TYPE_CHECKING:
@@ -112,6 +112,7 @@ def _measured(
         notes.append(f"Cost of {one.name}: {one.path} has no run/summary.json of a training.")
     measured = MeasuredTraining(
         name=one.name,
+        frequency_perplexity=None if test is None else by_frequencies(one, test),
         defence=one.defence,
         scores=scores,
         bits=None if exposure is None else canary_bits(exposure),

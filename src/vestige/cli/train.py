@@ -18,7 +18,7 @@ from vestige.cli.repeated_training import repeat
 from vestige.cli.sources import planting, read_source
 from vestige.cli.tasks import TrainedTask, refuse_others
 from vestige.cli.terminal import progress, say, show_json
-from vestige.cli.trained import say_kept
+from vestige.cli.trained import frequencies, say_kept
 from vestige.cli.training_directory import DATA, RUN, check_out, claimed
 from vestige.cli.training_plan import Wanted, prepare, stop_at
 from vestige.cli.utterance_plan import WantedNlu
@@ -355,7 +355,8 @@ def _train(
                 resume=resume,
                 progress=lambda step, steps, *_: bar(step, steps),
             )
-    trained = DefendedTraining(history, planned)
+    alone = frequencies(encoded, other, len(model.vocabulary))
+    trained = DefendedTraining(history, planned, alone)
     if not (out / RUN).exists():  # else it was finished before, and knows what it cost
         settings = {**asdict(config), "defence": asdict(planned.defence)}
         results.save(trained, out / RUN, run={**run, "configuration": settings})

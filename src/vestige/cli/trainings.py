@@ -197,6 +197,17 @@ def shared_text(
     return None, ["Utility and fairness: the trainings did not hold out one text; give --test."]
 
 
+def by_frequencies(one: Training, test: "EncodedCorpus") -> float | None:
+    """What the frequencies of the words that it learnt from reach on the test text."""
+    from vestige.data.encoded import load_encoded
+    from vestige.training.word_frequencies import frequency_perplexity
+
+    with suppress(DataError):
+        data = load_encoded(Path(one.path) / DATA / "training")
+        return frequency_perplexity(data, test, size=len(one.model.vocabulary))
+    return None
+
+
 def user_samples(
     trainings: Sequence[Training], baseline: str, test: "EncodedCorpus | None"
 ) -> "tuple[NDArray[np.int64] | None, list[str]]":

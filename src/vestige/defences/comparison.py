@@ -117,7 +117,7 @@ def compare_defences(
             raise ValueError(f"{name} must lie in (0, 1), got {value}")
     [base] = [one for one in groups if one.name == baseline]
     level = joint(confidence, len(groups) - 1)
-    told, entries = list(notes), []
+    told, entries = [one.useless for one in groups if one.useless] + list(notes), []
     for one in groups:
         gap, reach, why = (
             (None, None, "") if one is base else _gap(base, one, users, samples, k, level)
@@ -176,6 +176,7 @@ def _difference(base: Repeated, one: Repeated, gap: Interval | None, level: floa
         stuck=(int(stuck.sum()), len(stuck)),
         order=_order(base, one, level),
         ratio=_ratio(base, one, level),
+        useless=base.useless or one.useless,
         tokens=over(one.cost.tokens, base.cost.tokens),
         memory=over(one.cost.peak_memory_mib, base.cost.peak_memory_mib),
         gap=gap,

@@ -181,6 +181,7 @@ class MeasuredTraining:
         audit: lower bounds on epsilon, from canaries that a coin put in or left out.
         guarantee: what the training claims.
         cost: what it took.
+        frequency_perplexity: what the frequencies of its training words reach on the test text.
     """
 
     name: str
@@ -191,6 +192,7 @@ class MeasuredTraining:
     audit: CanaryAudit | None = None
     guarantee: Guarantee | None = None
     cost: TrainingCost = field(default_factory=TrainingCost)
+    frequency_perplexity: float | None = None
 
     @property
     def perplexity(self) -> float | None:

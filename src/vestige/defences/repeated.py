@@ -15,6 +15,7 @@ from vestige.defences.measured import CanaryBits, Guarantee, MeasuredTraining, T
 from vestige.metrics.clustered import rate_of_trainings
 from vestige.metrics.intervals import Interval
 from vestige.metrics.rates import Rate
+from vestige.training.word_frequencies import is_useless, useless_words
 
 Floats = NDArray[np.float64]
 
@@ -92,6 +93,14 @@ class Repeated:
         if not self.loss.size or not (tokens := int(self.tokens.sum())):
             return None
         return float(np.exp(min(self.loss.mean(0).sum() / tokens, 700.0)))
+
+    @property
+    def useless(self) -> str:
+        """What to say where they predict no better than word frequencies; else empty."""
+        alone = _mean([one.frequency_perplexity for one in self.trainings])
+        if alone is None or not is_useless(self.perplexity, alone):
+            return ""
+        return useless_words(self.perplexity, alone, who=self.name)
 
     @property
     def accuracy(self) -> float | None:

@@ -16,7 +16,15 @@ from typing import Literal, NamedTuple
 from vestige.metrics.intervals import Interval
 
 Kind = Literal[
-    "undefended", "helps", "unclear", "none", "worse", "incomparable", "unmeasured", "too few"
+    "undefended",
+    "helps",
+    "unclear",
+    "none",
+    "worse",
+    "incomparable",
+    "unmeasured",
+    "too few",
+    "useless",
 ]
 """What a verdict comes to.
 
@@ -27,6 +35,7 @@ Kind = Literal[
 - worse: leaks more.
 - incomparable: perplexity differs by more than the tolerance, so leakage cannot be compared.
 - unmeasured: leakage or perplexity is missing, or every canary is past what ranks resolve.
+- useless: it, or the undefended, predicts no better than word frequencies.
 - too few: fewer than `FEWEST` trainings of it or of the undefended.
 """
 
@@ -58,6 +67,7 @@ class Measured:
         ratio: test perplexity over the undefended one's.
         tokens: read in the whole training, over undefended.
         memory: peak memory over undefended.
+        useless: what to say where one of the two predicts no better than word frequencies.
         gap: interval of what users with few samples lose more than those with many, in points.
         epsilon: claimed, or None.
         guarantee: the claim in words, such as "ε = 4.9 at δ = 1e-5 per sequence".
@@ -72,6 +82,7 @@ class Measured:
     ratio: Estimate | None = None
     tokens: float | None = None
     memory: float | None = None
+    useless: str = ""
     gap: Interval | None = None
     epsilon: float | None = None
     guarantee: str = ""
@@ -108,6 +119,8 @@ def judge(one: Measured, *, tolerance: float) -> Verdict:
     """
     if one.change is None:
         return _verdict("unmeasured", "leakage not measured", "Its leakage was not measured.")
+    if one.useless:
+        return _verdict("useless", "no better than word frequencies", one.useless)
     if min(one.trainings) < FEWEST:
         return _verdict("too few", "no verdict: too few trainings", _too_few(one))
     leaks = _leaks(one.change) + _ceiling(one.stuck)
@@ -290,6 +303,9 @@ def _advice(
             "The undefended training leaks nothing that these canaries can measure, so that no "
             "defence can be seen to help.",
         ]
+    useless = [verdict.sentence for _, verdict in measured if verdict.kind == "useless"]
+    if useless and len(useless) == len(measured):
+        return ["No answer.", *dict.fromkeys(useless)]
     if all(verdict.kind == "too few" for _, verdict in measured):
         return ["No verdict.", WANTED]
     if all(verdict.kind == "unmeasured" for _, verdict in measured):

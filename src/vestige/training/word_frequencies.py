@@ -1,0 +1,98 @@
+r"""Does a model predict better than the frequencies of its training words alone?
+
+A model that does not has learnt no language, and whatever it leaks, hides or costs says nothing
+about a model that has. Frequencies are smoothed as Witten and Bell (1991), "The Zero-Frequency
+Problem", IEEE Transactions on Information Theory 37(4), method C, over a uniform distribution:
+
+.. math:: p(w) = \frac{c(w) + T / V}{N + T}
+
+with c(w) of N training tokens, T of the V tokens of the vocabulary seen. It has no
+parameter, and is defined in the vocabulary's own tokens: subwords where there are such.
+"""
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vestige import _validate
+from vestige.data.encoded import EncodedCorpus
+
+_PIECE = 2**22
+
+
+def token_counts(data: EncodedCorpus, size: int) -> NDArray[np.int64]:
+    """(size,) how often each token of a vocabulary stands in a text, ends of texts included."""
+    counts = np.zeros(size, np.int64)
+    for begin in range(0, len(data.tokens), _PIECE):  # bincount would widen the whole text
+        counts += np.bincount(data.tokens[begin : begin + _PIECE], minlength=size)
+    return counts
+
+
+def frequency_perplexity(training: EncodedCorpus, text: EncodedCorpus, *, size: int) -> float:
+    """The perplexity of a text under the word frequencies of another.
+
+    Args:
+        training: what is counted.
+        text: what is predicted, every token of it.
+        size: tokens in the vocabulary of both.
+
+    Returns:
+        at least 1.
+
+    Raises:
+        ValueError: size is not positive, or there is no token to predict.
+
+    Example:
+        >>> text = EncodedCorpus(np.array([0, 1], np.int32), np.array([0, 2]))
+        >>> round(frequency_perplexity(text, text, size=2), 6)
+        2.0
+    """
+    _validate.at_least(1, size=size)
+    if not len(text.tokens):
+        raise ValueError("text must hold at least one token, got none")
+    counts = token_counts(training, size)
+    seen = max(int((counts > 0).sum()), 1)
+    smoothed = (counts + seen / size) / (counts.sum() + seen)
+    asked = token_counts(text, size)
+    told = asked > 0
+    loss = -float((asked[told] * np.log(smoothed[told])).sum()) / int(asked.sum())
+    return math.exp(loss)
+
+
+def is_useless(perplexity: float | None, by_frequencies: float | None) -> bool:
+    """Whether a model predicts no better than word frequencies; False where nobody knows those.
+
+    Args:
+        perplexity: of the model; None where it is not finite.
+        by_frequencies: of `frequency_perplexity` on the same text; None where it was not computed.
+
+    Example:
+        >>> is_useless(4631.0, 512.0), is_useless(100.0, 512.0), is_useless(100.0, None)
+        (True, False, False)
+    """
+    if by_frequencies is None:
+        return False
+    return perplexity is None or not perplexity < by_frequencies
+
+
+def useless_words(perplexity: float | None, by_frequencies: float, *, who: str = "It") -> str:
+    """What every verb says of such a model.
+
+    Args:
+        perplexity: of the model; None where it is not finite.
+        by_frequencies: on the same text.
+        who: the sentence's subject.
+
+    Example:
+        >>> print(useless_words(4631.0, 512.0).split(":")[0])
+        It predicts no better than word frequencies
+    """
+    own = "not finite" if perplexity is None or not perplexity < math.inf else f"{perplexity:,.0f}"
+    return (
+        f"{who} predicts no better than word frequencies: perplexity {own}, where the frequencies "
+        f"of the training words alone reach {by_frequencies:,.0f}. What it leaks or hides says "
+        "nothing about a model that has learnt: give it more epochs or text, another "
+        "--learning-rate, or a model trained on public text to start --from; with dp-sgd, larger "
+        "batches or a larger --epsilon, too."
+    )
