@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from vestige import results
+from vestige.attacks.known_users import draw_groups
 from vestige.models import asked_model
 
 WORDS, LIKED, EACH, LENGTH = 120, 12, 7, 12
@@ -115,6 +116,10 @@ def audit(world, shell, tmp_path, monkeypatch):
     return run
 
 
+def known_and_own(run):
+    return [row["score"] for row in run.rows if row["kind"] in ("audited", "known out")]
+
+
 def audited(run):
     return [row for row in run.rows if row["kind"] == "audited"]
 
@@ -182,6 +187,35 @@ def test_shadows_learn_as_the_target_did(audit):
     assert (shape["name"], shape["hidden_size"]) == ("LSTMConfig", 16)
 
 
+def test_the_epochs_that_are_said_are_those_that_shadows_learn_for(audit):
+    done, run = audit("target", "mine.jsonl", "--shadows", 2, "--epochs", 3)
+    assert run.run["configuration"]["shadows"]["training"]["epochs"] == 3
+    assert "target did, but with --epochs 3, for 3 epochs" in done.stderr
+    assert "for 20 epochs" not in done.stderr
+
+
+def test_whom_shadows_have_read_is_compared_with_nobody(audit, world, tmp_path):
+    """An audited user and a compared one exchange their texts, and nothing else changes."""
+    _, first = audit("target", "mine.jsonl", "--shadows", 2, *TINY)
+    rows = [json.loads(line) for line in (world / "reference.jsonl").read_text().splitlines()]
+    names = sorted({row["who"] for row in rows})
+    _, _, compared = draw_groups(names, seed=0)
+    mine = [json.loads(line)["text"] for line in (world / "mine.jsonl").read_text().splitlines()]
+    theirs = [row["text"] for row in rows if row["who"] == compared[0]]
+    texts = iter(mine)
+    for row in rows:
+        row["text"] = next(texts) if row["who"] == compared[0] else row["text"]
+    put(tmp_path / "reference.jsonl", rows)
+    put(tmp_path / "mine.jsonl", [{"text": text} for text in theirs])
+    swapped = ("--reference", tmp_path / "reference.jsonl", "--texts", tmp_path / "mine.jsonl")
+    done, second = audit("target", "mine.jsonl", "--shadows", 2, *TINY, *swapped, out="second")
+    assert "trained shadow" not in done.stderr
+    before, after = (sorted(known_and_own(run)) for run in (first, second))
+    assert len(before) == 24
+    # References are drawn by lot for each place, so that one's own may be others.
+    assert len({round(x, 9) for x in before} & {round(x, 9) for x in after}) >= 22
+
+
 @pytest.mark.parametrize(
     ("words", "most"),
     [
@@ -201,7 +235,8 @@ def test_everybody_is_asked_about_as_little(audit, words, most):
 
 def test_a_reference_of_nobody_is_split_into_artificial_users(audit):
     _, run = audit("target", "mine.jsonl", "--person", "ann", "--shadows", 0, "--artificial", 40)
-    assert run.summary["calibrated_on"] + run.summary["fitted_on"] == 40
+    groups = [run.summary[f"{name}_on"] for name in ("counted", "fitted", "calibrated")]
+    assert groups == [10, 10, 20]
     assert [row["user"] for row in audited(run)] == ["ann"]
 
 
@@ -291,12 +326,12 @@ def test_with_shadows_a_service_is_asked_the_informative(audit):
     words = ("--top-k", 30, "--shadows", 2, *TINY, "--calls", 30, "--budget", 2500)
     _, run = audit("services:well", "mine.jsonl", *words)
     assert run.summary["select"] == "informative"
-    assert run.summary["words_asked"] == 46 * 30
+    # Of 45 people known to be out 11 are counted, and asked nothing.
+    assert run.summary["words_asked"] == (45 - 11 + 1) * 30
     assert run.summary["references"] == 2
 
 
 def test_nobody_is_a_member_of_a_model_that_read_none_of_them(audit):
     _, run = audit("words", "both.jsonl", "--shadows", 0)
-    # Their words are new to --reference, as its own users' would be if theirs were not counted.
     assert sum(row["p_value"] <= 0.1 for row in audited(run)) <= 4
     assert run.summary["called"] <= 1

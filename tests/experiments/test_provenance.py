@@ -65,11 +65,14 @@ def test_groups_share_nobody_and_have_as_much_text() -> None:
     read = read_audited(SMOKE.targets[0].setting.text, None)
     reference = set(read.reference.users or ())
     assert not set(read.members) & set(read.others)
+    compared = set(read.compared.users or ())
     assert not reference & {*read.members, *read.others}
+    assert not compared & {*reference, *read.members, *read.others}
+    owners = [read.audited.users, read.reference.users, read.compared.users]
     users, counts = np.unique(
-        np.array([*(read.audited.users or ()), *(read.reference.users or ())]), return_counts=True
+        np.concatenate([np.array(each) for each in owners]), return_counts=True
     )
-    assert len(users) == 56
+    assert len(users) == 54
     assert set(counts.tolist()) == {12}
 
 
@@ -77,7 +80,8 @@ def test_the_vocabulary_is_made_of_nobodys_text_that_is_audited() -> None:
     read = read_audited(replace(SMOKE.targets[0].setting.text, vocabulary_size=1000), None)
     spare = {word for text in read.spare for word in text.lower().split()}
     assert set(read.vocabulary.words[2:]) <= spare
-    assert not set(read.spare.users or ()) & {*read.members, *read.others}
+    known = {*(read.reference.users or ()), *(read.compared.users or ())}
+    assert not set(read.spare.users or ()) & {*read.members, *read.others, *known}
 
 
 def test_a_null_user_is_in_no_group(directory: Path) -> None:
@@ -97,7 +101,7 @@ def test_another_domain_without_users_gets_artificial_ones() -> None:
 
 
 def test_a_corpus_that_is_not_there_is_named() -> None:
-    text = AuditedText(dataset="reddit", members=2, others=2, reference=2, each=2)
+    text = AuditedText(dataset="reddit", members=2, others=2, reference=2, compared=2, each=2)
     with pytest.raises(DataError, match="needs a folder of corpora"):
         read_audited(text, None)
 

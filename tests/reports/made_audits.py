@@ -28,11 +28,14 @@ def audit_of(scores, *, known=KNOWN, null=(), names=None, rate=0.05, **more):
             AuditedUser(
                 name=name, score=score, p_value=p, called=bool(one), texts=12,
                 words=0 if score is None else 240,
+                compared_with=0 if score is None else len(known),
+                compared_words=0 if score is None else 240,
             )
             for name, score, p, one in zip(names, scores, p_values, called, strict=True)
         ),
         calibrated_on=len(known),
-        fitted_on=min(60, len(known) // 2),
+        fitted_on=min(60, (len(known) + 1) // 2),
+        counted_on=len(known) - min(60, (len(known) + 1) // 2),
         references=4 if null else 0,
         k=50,
         vocab_size=5000,

@@ -1,12 +1,14 @@
 """One person's page and an owner's say what the audit found, and what it did not."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from tests.attacks.made_users import answers_of, asked_of, counts_of
 from tests.reports.made_audits import KNOWN, audit_of, uniform
+from vestige.attacks.known_users import KnownOut, draw_groups
 from vestige.attacks.user_membership import audit_users
 from vestige.errors import RunError
 from vestige.reports import audit_charts
@@ -49,8 +51,8 @@ def test_too_few_people_are_named_with_how_many_more_it_takes(saved):
     page = shown(saved, audit_of([0.2], known=KNOWN[:12]))
     assert page.lede == "This audit could not have told: too few people are known to be out."
     assert "once in 13 audits" in page.exhibit.because
-    assert "It takes 19 to compare with, and 28 known to be out in all" in page.exhibit.because
-    assert "texts of 10 more people (--reference)" in page.exhibit.because
+    assert "It takes 19 to compare with, and 37 known to be out in all" in page.exhibit.because
+    assert "texts of 13 more people (--reference)" in page.exhibit.because
 
 
 def test_somebody_of_whom_nothing_was_asked_has_a_page(saved):
@@ -87,7 +89,27 @@ def test_a_few_models_that_know_the_text_as_well_are_no_verdict(saved, null, war
 
 def test_without_models_of_our_own_the_page_says_that_nothing_checks_it(saved):
     [warning] = shown(saved, audit_of([0.2])).exhibit.warnings
-    assert "Nothing checks here whether the comparison is fair" in warning
+    assert warning == (
+        "Nothing checks here whether the comparison is fair: it takes 3 models of your own at "
+        "least (--shadows) that never saw these texts."
+    )
+
+
+def test_models_of_our_own_that_are_too_few_to_check_are_counted(saved):
+    [warning] = shown(saved, replace(audit_of([0.2]), references=2)).exhibit.warnings
+    assert "it takes 3 models of your own at least" in warning
+    assert warning.endswith("that never saw these texts; here are 2.")
+    audit = replace(audit_of([0.2]), references=10)
+    [warning] = shown(saved, audit, name="ten").exhibit.warnings
+    assert "it takes" not in warning
+    assert "the 10 models of your own leave too few words" in warning
+
+
+def test_words_beyond_what_others_have_are_said_not_to_count(saved):
+    audit = audit_of([0.2], null=NULL)
+    [user] = audit.users
+    page = shown(saved, replace(audit, users=(replace(user, compared_words=90),)))
+    assert "none scores as high (over 90 of its 240 words: few have more)." in page.exhibit.because
 
 
 def test_an_owner_is_told_how_many_users_can_be_shown_with_an_interval(saved):
@@ -130,8 +152,8 @@ def test_chance_alone_is_seldom_called_unfair():
     generator, summary = np.random.default_rng(1), audit_of([0.0] * 40, null=[0.5]).summary()
     unfair = 0
     for _ in range(200):
-        known = generator.normal(size=67)
-        p_values = (1 + (known >= generator.normal(size=(40, 1))).sum(axis=1)) / 68
+        known = generator.normal(size=134)
+        p_values = (1 + (known >= generator.normal(size=(40, 1))).sum(axis=1)) / 135
         rows = audit_of([0.0] * 40, null=p_values.tolist()).rows()
         unfair += differ(AuditedRows.of(list(rows)), summary)
     assert unfair / 200 < 0.05
@@ -141,8 +163,9 @@ def test_chance_alone_is_seldom_called_unfair():
 def test_whoever_does_as_told_has_people_enough(rate):
     audit = audit_of([0.0], known=KNOWN[:2], rate=rate)
     more = int(re.search(r"texts of (\d+) more", describe_need(audit.summary()))[1])
-    known = audit.calibrated_on + audit.fitted_on + more
-    assert 1 / (known - min(60, known // 3) + 1) <= rate
+    known = audit.calibrated_on + audit.fitted_on + audit.counted_on + more
+    _, _, compared = draw_groups(range(known), seed=0)
+    assert 1 / (len(compared) + 1) <= rate
 
 
 def test_the_most_exposed_users_stand_in_a_table_without_their_names(saved):
@@ -215,7 +238,7 @@ def test_an_audit_of_made_up_answers_becomes_a_page(saved):
         answers_of(asked, np.arange(10), gain=1.0),
         counts_of(),
         audited=range(20),
-        known_out=range(20, 80),
+        known=KnownOut(fitted=tuple(range(20, 40)), compared=tuple(range(40, 80))),
     )
     page = shown(saved, audit)
     called = sum(user.called for user in audit.users)

@@ -10,8 +10,8 @@ words are hard in any case. This is difficulty calibration (Watson, Guo, Cormode
 rather than subtracted; reference models are features among others, and there may be none.
 """
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Self, cast
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -28,50 +28,24 @@ FEWEST_WORDS = 200
 """Words below which no expectation is fitted."""
 
 
-@dataclass(frozen=True)
-class Tally:
-    """How often each of some whole numbers occurs.
-
-    Attributes:
-        keys: ascending, all different.
-        counts: as many.
-    """
-
-    keys: NDArray[np.int64]
-    counts: NDArray[np.int64]
-
-    @classmethod
-    def of(cls, values: ArrayLike) -> Self:
-        """Count them."""
-        keys, counts = np.unique(np.asarray(values, dtype=np.int64), return_counts=True)
-        return cls(keys, counts.astype(np.int64))
-
-    def at(self, wanted: NDArray[np.int64]) -> NDArray[np.int64]:
-        """How often each of the wanted numbers was there."""
-        if not len(self.keys):
-            return np.zeros(len(wanted), dtype=np.int64)
-        place = np.minimum(np.searchsorted(self.keys, wanted), len(self.keys) - 1)
-        return np.where(self.keys[place] == wanted, self.counts[place], 0)
-
-
 @dataclass(frozen=True, kw_only=True)
 class WordCounts:
-    """Public counts: how often words and pairs of words occur in text that anyone may read.
+    """How often words and pairs of words occur in text of nobody who is audited.
+
+    One function for everybody: whoever is fitted on, compared or audited must have no text in it.
+    Were a user's own text counted, no pair of words of theirs would be new, and many of an audited
+    user's; were it left out for them alone, each of their counts would fall a little short of the
+    one that others have of the same word, and boosting would know the word, or the user, by that.
 
     Attributes:
         words: (v,) of each id.
         pairs: ascending int64 ids `previous * v + word` of the pairs that occur.
         pair_counts: as many counts.
-        own_words: of `user * v + word`, where the text is that of users who are asked, too: what
-            a user wrote is not counted for them.
-        own_pairs: of `(user * v + previous) * v + word`, likewise.
     """
 
     words: NDArray[np.int64]
     pairs: NDArray[np.int64]
     pair_counts: NDArray[np.int64]
-    own_words: Tally | None = None
-    own_pairs: Tally | None = None
 
     @classmethod
     def of(cls, tokens: ArrayLike, vocab_size: int) -> "WordCounts":
@@ -86,10 +60,7 @@ class WordCounts:
 
     @classmethod
     def of_users(cls, data: EncodedCorpus, users: ArrayLike, vocab_size: int) -> "WordCounts":
-        """Counts of the texts of some users, for all of whom those of the others count.
-
-        Users who are known to be out are compared with users who are audited. Were a user's own
-        text counted, no pair of words of the first would be new, and many of the second.
+        """Counts of the texts of some users, who play no other part (`known_users`).
 
         Args:
             data: texts of all users.
@@ -98,44 +69,32 @@ class WordCounts:
         """
         if data.users is None:
             raise ValueError("data must say whose each text is, got no users")
-        ids = np.asarray(data.tokens, dtype=np.int64)
-        owners = np.repeat(data.users, np.diff(data.offsets)).astype(np.int64)
-        counted = np.isin(owners, np.asarray(users))
-        ids, owners = ids[counted], owners[counted]
-        pairs = (owners[1:] * vocab_size + ids[:-1]) * vocab_size + ids[1:]
-        return replace(
-            cls.of(ids, vocab_size),
-            own_words=Tally.of(owners * vocab_size + ids),
-            own_pairs=Tally.of(pairs),
-        )
+        counted = np.repeat(np.isin(data.users, np.asarray(users)), np.diff(data.offsets))
+        return cls.of(np.asarray(data.tokens)[counted], vocab_size)
 
     def of_words(self, asked: AskedWords) -> NDArray[np.int64]:
         """(w,) counts of the asked words."""
-        return self._words(asked, asked.tokens)
+        return self.words[asked.tokens]
 
     def features(self, asked: AskedWords) -> Floats:
         """(w, 4): logs of 1 + the counts of each word, of it after the one before, of the one
         before; and its place in the text, at most 30."""
-        size = len(self.words)
-        wanted = asked.previous.astype(np.int64) * size + asked.tokens
-        found = Tally(self.pairs, self.pair_counts).at(wanted)
-        if self.own_pairs is not None:
-            found = found - self.own_pairs.at(asked.users.astype(np.int64) * size**2 + wanted)
+        pairs = self._of_pairs(asked.previous.astype(np.int64) * len(self.words) + asked.tokens)
         return np.stack(
             [
-                np.log1p(self.of_words(asked)),
-                np.log1p(found),
-                np.log1p(self._words(asked, asked.previous)),
+                np.log1p(self.words[asked.tokens]),
+                np.log1p(pairs),
+                np.log1p(self.words[asked.previous]),
                 np.minimum(asked.positions, 30),
             ],
             axis=1,
         ).astype(np.float64)
 
-    def _words(self, asked: AskedWords, ids: NDArray[np.int32]) -> NDArray[np.int64]:
-        found = self.words[ids]
-        if self.own_words is None:
-            return found
-        return found - self.own_words.at(asked.users.astype(np.int64) * len(self.words) + ids)
+    def _of_pairs(self, wanted: NDArray[np.int64]) -> NDArray[np.int64]:
+        if not len(self.pairs):
+            return np.zeros(len(wanted), dtype=np.int64)
+        place = np.minimum(np.searchsorted(self.pairs, wanted), len(self.pairs) - 1)
+        return np.where(self.pairs[place] == wanted, self.pair_counts[place], 0)
 
 
 @dataclass(frozen=True)

@@ -63,7 +63,7 @@ class LearntEvidence:
             asked: w words of u users.
             counts: of public text.
             references: of which each has seen some of the users.
-            users: who are learnt from; nobody who is compared with the audited.
+            users: who are learnt from (`known_users`).
             k: words that the target shows.
             seed: of lots and boosting.
 
@@ -72,7 +72,8 @@ class LearntEvidence:
         """
         from sklearn.ensemble import HistGradientBoostingClassifier
 
-        each = int(references.unseen().min()) - 1
+        left = [references.without(model) for model in range(len(references))]
+        each = min(int(others.unseen().min()) for others in left)
         if each < 1:
             return None
         pieces = [

@@ -1,8 +1,10 @@
 """What do models that never saw a user make of their words?
 
 Shadow models serve as references, each for the users who were not in its training data. Everyone
-is given the same number of them, drawn by lot among those that qualify: with more references for
-some than for others, scores would not be comparable, and p-values not true.
+is given the same number of them, drawn by lot among those that qualify, and one of each pair at
+most: the users who are learnt from are out of one model of each pair, those who are compared and
+those who are audited are out of both. With more references for some than for others, or others,
+scores would not be comparable.
 """
 
 from dataclasses import dataclass
@@ -20,6 +22,9 @@ Floats = NDArray[np.float64]
 @dataclass(frozen=True, kw_only=True)
 class References:
     """m models of the auditor's own, asked for the same w words of u users.
+
+    Models 2 i and 2 i + 1 are a pair: of the users that the auditor trains on each has seen one
+    half (`training.shadow_jobs`).
 
     Attributes:
         ranks: int (m, w), from 1, over the whole vocabulary.
@@ -45,8 +50,12 @@ class References:
         return len(self.ranks)
 
     def without(self, model: int) -> "References":
-        """All but one, which plays the target."""
-        kept = np.arange(len(self)) != model
+        """All but one, which plays the target, and its pair.
+
+        Of the users whom that one has not seen, the other has seen every one; as a reference for
+        those whom it has seen, it would tell who they are.
+        """
+        kept = np.arange(len(self)) // 2 != model // 2
         return References(
             ranks=self.ranks[kept], log_probs=self.log_probs[kept], seen=self.seen[kept]
         )
@@ -62,10 +71,19 @@ class References:
         return np.asarray((~self.seen).sum(axis=0), dtype=np.int64)
 
     def draw(self, count: int, *, seed: int) -> NDArray[np.int64]:
-        """(u, count) places of models that did not see each user; -1 where there are too few."""
+        """(u, count) places of models that did not see each user; -1 where there are too few.
+
+        Both of a pair are drawn only where one of each is not enough.
+        """
         _validate.at_least(1, count=count)
         lots = np.random.default_rng(seed).random(self.seen.shape)
-        lots[self.seen] = 2.0
+        paired = len(self) // 2 * 2
+        first, second = lots[0:paired:2], lots[1:paired:2]
+        both = ~self.seen[0:paired:2] & ~self.seen[1:paired:2]
+        later = first > second
+        first += both & later
+        second += both & ~later
+        lots[self.seen] = 3.0
         drawn = np.argsort(lots, axis=0)[:count].T
         enough = self.unseen() >= count
         return np.where(enough[:, None], drawn, -1)

@@ -5,32 +5,34 @@ membership from the ranks of a user's words among a model's likeliest ones.
 
 Differs from the paper: the default evidence is the mean over words (`user_evidence`) in
 place of a histogram's support vector machine; the decision is by conformal p-values against users
-who are known to be out, in place of a threshold learnt from shadow models, which does not carry
-over to a target of another domain or another extent of training.
+who are known to be out and have no part in anything else (`known_users`), over exactly as much text
+(`matched_text`), in place of a threshold learnt from shadow models, which does not carry over to a
+target of another domain or another extent of training.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from vestige import _validate
 from vestige.attacks.expected_rank import WordCounts
-from vestige.attacks.matched_text import CutTexts
+from vestige.attacks.known_users import KnownOut, users_needed
+from vestige.attacks.matched_text import OrderedEvidence, common_words
 from vestige.attacks.reference_models import References
 from vestige.attacks.user_evidence import Answers, evidence_of_words
 from vestige.errors import DataError
 from vestige.metrics.conformal import benjamini_hochberg, calibration_needed, conformal_p_values
 
 Floats = NDArray[np.float64]
-Users = NDArray[np.int64]
 
-FITTED = 60
-"""Users known to be out that the expectation is learnt from, at most; 20 are enough."""
+FEWEST_MODELS = 3
+"""Reference models below which none can be audited in the target's place: it and its pair, which
+has learnt from whomever it has not, leave no other to refer to."""
 
 Verdict = Literal["members found", "not shown", "underpowered"]
 """What an audit says.
@@ -47,12 +49,14 @@ class AuditedUser:
 
     Attributes:
         name: as the texts say it.
-        score: mean evidence of their words, in nats; above 0 where the model does better
-            than expected. None where none of their words was asked.
+        score: mean evidence of their words that are compared, in nats; above 0 where the model
+            does better than expected. None where none of their words was asked.
         p_value: how often users who are out would score as high with as much text.
         called: whether the audit says that they were in.
         texts: of theirs that were asked about.
         words: likewise.
+        compared_with: users known to be out who have as many words as are compared.
+        compared_words: of this user, and of each of those.
     """
 
     name: str
@@ -61,6 +65,21 @@ class AuditedUser:
     called: bool
     texts: int
     words: int
+    compared_with: int
+    compared_words: int
+
+    def row(self) -> dict[str, object]:
+        """A row of a table."""
+        return {
+            "user": self.name,
+            "score": self.score,
+            "p_value": self.p_value,
+            "called": self.called,
+            "texts": self.texts,
+            "words": self.words,
+            "compared_with": self.compared_with,
+            "compared_words": self.compared_words,
+        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,22 +88,25 @@ class UserAudit:
 
     Attributes:
         users: in the order in which they were given.
-        calibrated_on: users known to be out, with whom they were compared.
+        calibrated_on: users known to be out, with whom they were compared: with all of them, or
+            with those who have text enough, see `AuditedUser.compared_with`.
         fitted_on: other users known to be out, from whom the expectation was learnt.
+        counted_on: yet others, whose words were counted; 0 where the counts are of other text.
         references: models of the auditor's own that played a part.
         k: words that the target shows.
         vocab_size: words that it could show.
         rate: share of those called that may be expected to be out.
         null: p-values of the same users against models that never saw them, one a reference
             model; empty where there are too few references.
-        compared: scores of the users known to be out with whom the audited were compared, over as
-            much text as the audited user in the middle has (of one user: exactly as compared).
+        compared: scores of the users known to be out with whom the audited user was compared who
+            has the middle amount of text; of one user: all that decides the p-value.
         account: what asking came to, and how it was done, by name; a part of the summary.
     """
 
     users: tuple[AuditedUser, ...]
     calibrated_on: int
     fitted_on: int
+    counted_on: int
     references: int
     k: int
     vocab_size: int
@@ -100,11 +122,8 @@ class UserAudit:
 
     @property
     def known_needed(self) -> int:
-        """Users known to be out, with those that the expectation is learnt from, that keep an
-        audit from being underpowered.
-        """
-        compared = calibration_needed(self.rate)
-        return max(3, compared + min(FITTED, (compared - 1) // 2))
+        """Users known to be out, in all groups, that keep an audit from being underpowered."""
+        return users_needed(self.rate)
 
     @property
     def verdict(self) -> Verdict:
@@ -126,8 +145,10 @@ class UserAudit:
             "calibrated_on": self.calibrated_on,
             "calibration_needed": self.needed,
             "fitted_on": self.fitted_on,
+            "counted_on": self.counted_on,
             "known_needed": self.known_needed,
             "references": self.references,
+            "references_needed": FEWEST_MODELS,
             "k": self.k,
             "vocab_size": self.vocab_size,
             "words": sum(user.words for user in self.users),
@@ -142,16 +163,8 @@ class UserAudit:
         against one reference model. The scores of the known stand in falling order, unnamed.
         """
         for user in sorted(self.users, key=lambda one: (one.p_value, -(one.score or 0.0))):
-            yield {
-                "kind": "audited",
-                "user": user.name,
-                "score": user.score,
-                "p_value": user.p_value,
-                "called": user.called,
-                "texts": user.texts,
-                "words": user.words,
-            }
-        unknown = dict.fromkeys(("user", "score", "p_value", "called", "texts", "words"))
+            yield {"kind": "audited", **user.row()}
+        unknown = dict.fromkeys(self.users[0].row())
         for score in sorted(self.compared, reverse=True):
             yield {"kind": "known out", **unknown, "score": score}
         # A model is asked about all users before the next one is.
@@ -166,7 +179,7 @@ def audit_users(
     counts: WordCounts,
     *,
     audited: Sequence[int],
-    known_out: Sequence[int],
+    known: KnownOut,
     references: References | None = None,
     rate: float = 0.05,
     null: bool = True,
@@ -175,89 +188,45 @@ def audit_users(
     """Give each audited user a p-value, and say who was in.
 
     Args:
-        answers: ranks of all users' words under the target.
-        counts: of public text.
+        answers: ranks of users' words under the target.
+        counts: of text of nobody who is audited, fitted or compared.
         audited: users, as places in `answers.asked.names`.
-        known_out: users who are known to be out of the target's training data; up to a third of
-            them, and no more than 60, fit the expectation, the rest are compared with.
-        references: models of the auditor's own; each user's must not have seen them.
+        known: users who are known to be out of the target's training data, in groups. Those whom
+            nothing was asked of are left out.
+        references: models of the auditor's own, which have seen nobody of the audited, nor of
+            those that they are compared with; and about half of the fitted.
         rate: the false-discovery rate.
         null: ask the references about the same users, too.
         seed: of all lots.
 
     Raises:
-        ValueError: somebody is audited and known to be out, or nobody is one of them.
+        ValueError: nobody is audited, or somebody who is known to be out; a reference has seen
+            somebody who is audited or compared.
         DataError: there are too few users or words known to be out.
     """
     _validate.open_fraction(rate=rate)
-    fit, rest = split_known(answers, known_out, audited, seed=seed)
-    evidence = evidence_of_words(answers, counts, fit, references=references, seed=seed)
-    found = judge_users(answers, evidence, audited, rest, rate=rate, seed=seed)
-    nulls = (
-        null_p_values(
-            answers, counts, audited=audited, known_out=known_out, references=references, seed=seed
+    known = _known_asked(answers, audited, known)
+    if references is not None:
+        _refuse_seen(answers, references, audited, known)
+    evidence = evidence_of_words(answers, counts, known.fitted, references=references, seed=seed)
+    found, compared = judge_users(answers, evidence, audited, known.compared, rate=rate, seed=seed)
+    nulls: Floats = np.empty(0)
+    if null and references is not None:
+        nulls = null_p_values(
+            answers, counts, audited=audited, known=known, references=references, seed=seed
         )
-        if null and references is not None and len(references) > 1
-        else np.empty(0)
-    )
     return UserAudit(
         users=tuple(found),
-        calibrated_on=len(rest),
-        fitted_on=len(fit),
+        calibrated_on=len(known.compared),
+        fitted_on=len(known.fitted),
+        counted_on=len(known.counted),
         references=0 if references is None else len(references),
         k=answers.k,
         vocab_size=answers.vocab_size,
         rate=rate,
         null=tuple(nulls.tolist()),
-        compared=tuple(scores_of_known(answers, evidence, audited, rest, seed=seed).tolist()),
+        compared=tuple(compared.tolist()),
     )
-
-
-def split_known(
-    answers: Answers, known_out: ArrayLike, audited: ArrayLike, *, seed: int
-) -> tuple[Users, Users]:
-    """Users known to be out, with words asked: those to fit on, those to compare with."""
-    known, tested = np.unique(np.asarray(known_out)), np.unique(np.asarray(audited))
-    if not len(tested):
-        raise ValueError(f"audited must be at least one user, got {list(tested)}")
-    if both := np.intersect1d(known, tested).tolist():
-        name = answers.asked.names[both[0]]
-        raise ValueError(f"audited must not be known to be out, got {name!r} as both")
-    known = known[answers.asked.counts()[known] > 0]
-    if len(known) < 3:
-        raise DataError(
-            f"{len(known)} users with words to ask are known to be out, it takes 3 at least",
-            remedy="Give texts of more people who are not in the training data (--reference).",
-        )
-    lots = np.random.default_rng(seed).permutation(known)
-    fit = min(FITTED, len(known) // 3)
-    return np.sort(lots[:fit]), np.sort(lots[fit:])
-
-
-def scores_of_known(
-    answers: Answers,
-    evidence: Floats,
-    audited: Sequence[int],
-    calibration: Users,
-    *,
-    seed: int = 0,
-) -> Floats:
-    """Scores of users known to be out over as much text as the middle one of the audited has.
-
-    Args:
-        answers: what was asked.
-        evidence: (w,) evidence of each word; NaN where there is none.
-        audited: users, as places in `answers.asked.names`.
-        calibration: users known to be out.
-        seed: of the order in which texts are cut, that of `judge_users`.
-
-    Returns:
-        (at most len(calibration),) in the order of `calibration`.
-    """
-    asked = answers.asked
-    known = calibration[np.isfinite(asked.mean_by_user(evidence)[calibration])]
-    words = np.sort(asked.counts()[np.asarray(audited)])
-    return CutTexts.of(asked, evidence, known, seed=seed).means(int(words[len(words) // 2]))
 
 
 def null_p_values(
@@ -265,7 +234,7 @@ def null_p_values(
     counts: WordCounts,
     *,
     audited: Sequence[int],
-    known_out: Sequence[int],
+    known: KnownOut,
     references: References,
     seed: int = 0,
 ) -> Floats:
@@ -273,26 +242,24 @@ def null_p_values(
 
     Returns:
         (m * audited,) p-values, which should be uniform: if they are small, the users differ from
-        those they are compared with in more than membership. A model that is left with too few
-        known users or words says nothing.
+        those they are compared with in more than membership. A model that leaves too few others,
+        fitted users or words says nothing; of fewer than 3, each does.
     """
     found: list[float] = []
-    known = np.asarray(known_out)
     for model in range(len(references)):
         other = references.without(model)
         if other.unseen().min() < 1:
             continue
-        out = known[~references.seen[model][known]]
+        fitted = [user for user in known.fitted if not references.seen[model, user]]
         played = Answers(
             asked=answers.asked,
             ranks=np.minimum(references.ranks[model], answers.k + 1),
             k=answers.k,
             vocab_size=answers.vocab_size,
         )
-        with suppress(DataError):  # half of the users may be too few to tell anything
-            fit, rest = split_known(played, out, audited, seed=seed)
-            evidence = evidence_of_words(played, counts, fit, references=other, seed=seed)
-            judged = judge_users(played, evidence, audited, rest, rate=0.05, seed=seed)
+        with suppress(DataError):  # half of the words may be too few to tell anything
+            evidence = evidence_of_words(played, counts, fitted, references=other, seed=seed)
+            judged, _ = judge_users(played, evidence, audited, known.compared, seed=seed)
             found += [user.p_value for user in judged if user.score is not None]
     return np.array(found)
 
@@ -301,50 +268,113 @@ def judge_users(
     answers: Answers,
     evidence: Floats,
     audited: Sequence[int],
-    calibration: Users,
+    compared: Sequence[int],
     *,
     rate: float = 0.05,
     seed: int = 0,
-) -> list[AuditedUser]:
+) -> tuple[list[AuditedUser], Floats]:
     """Compare each audited user with those known to be out, over as much text.
 
     Args:
         answers: what was asked.
         evidence: (w,) evidence of each word; NaN where there is none.
         audited: users, as places in `answers.asked.names`.
-        calibration: users known to be out, who had no part in the evidence.
+        compared: users known to be out, who had no part in the evidence.
         rate: the false-discovery rate.
-        seed: of the order in which texts are cut.
+        seed: of the order of each user's texts.
+
+    Returns:
+        the audited users in their order; and the scores that the one with the middle amount of
+        text was compared with.
 
     Raises:
         DataError: there is no evidence on anybody who is known to be out.
     """
     asked = answers.asked
-    scores, words = asked.mean_by_user(evidence), asked.counts()
-    known = calibration[np.isfinite(scores[calibration])]
-    if not len(known):
+    scored, words = np.isfinite(asked.mean_by_user(evidence)), asked.counts()
+    known = [user for user in compared if scored[user]]
+    if not known:
         raise DataError(
-            "no user who is known to be out has enough reference models that did not see them",
-            remedy="Train more references, or references on fewer users.",
+            "no user who is known to be out has words and reference models enough",
+            remedy="Train more references, or give more texts of these people (--reference).",
         )
-    others = CutTexts.of(asked, evidence, known, seed=seed)
-    p_values = np.ones(len(audited))
-    for place, user in enumerate(audited):
-        if np.isfinite(scores[user]):
-            compared = others.means(int(words[user]))
-            p_values[place] = conformal_p_values(scores[user : user + 1], compared)[0]
+    others = OrderedEvidence.of(asked, evidence, known, seed=seed)
+    own = OrderedEvidence.of(
+        asked, evidence, [user for user in audited if scored[user]], seed=seed
+    ).sums
+    scores, p_values = np.full(len(audited), np.nan), np.ones(len(audited))
+    cut, reach = np.zeros((2, len(audited)), dtype=np.int64)
+    fewest = fewest_compared(len(known), rate)
+    for place, sums in zip(np.flatnonzero(scored[list(audited)]), own, strict=True):
+        cut[place] = common_words(len(sums), others.words, fewest=fewest)
+        scores[place] = sums[cut[place] - 1] / cut[place]
+        theirs = others.means(cut[place])
+        reach[place] = len(theirs)
+        p_values[place] = conformal_p_values(scores[place : place + 1], theirs)[0]
     called = benjamini_hochberg(p_values, rate)
     texts = np.bincount(
         asked.users[np.unique(asked.texts, return_index=True)[1]], minlength=len(asked.names)
     )
-    return [
+    found = [
         AuditedUser(
             name=asked.names[user],
-            score=float(scores[user]) if np.isfinite(scores[user]) else None,
+            score=float(scores[place]) if np.isfinite(scores[place]) else None,
             p_value=float(p_values[place]),
             called=bool(called[place]),
             texts=int(texts[user]),
             words=int(words[user]),
+            compared_with=int(reach[place]),
+            compared_words=int(cut[place]),
         )
         for place, user in enumerate(audited)
     ]
+    middle = int(np.sort(cut)[len(cut) // 2])
+    return found, others.means(middle) if middle else np.empty(0)
+
+
+def fewest_compared(known: int, rate: float) -> int:
+    """Users to compare anybody with at least: half of those known, and enough for a p-value of
+    `rate` where so many are known.
+
+    Fewer of them have more text, and so less noise; but less than a half of them costs more power
+    by coarse p-values than it gains.
+
+    Example:
+        >>> fewest_compared(100, 0.05), fewest_compared(24, 0.05), fewest_compared(10, 0.05)
+        (50, 19, 10)
+    """
+    return min(known, max(calibration_needed(rate), (known + 1) // 2))
+
+
+def _known_asked(answers: Answers, audited: Sequence[int], known: KnownOut) -> KnownOut:
+    """The users known to be out of whom something was asked."""
+    if not len(audited):
+        raise ValueError(f"audited must be at least one user, got {list(audited)}")
+    everybody = {*known.fitted, *known.compared, *known.counted}
+    if both := sorted(everybody & set(audited)):
+        name = answers.asked.names[both[0]]
+        raise ValueError(f"audited must not be known to be out, got {name!r} as both")
+    words = answers.asked.counts()
+    fitted, compared = (
+        tuple(user for user in group if words[user]) for group in (known.fitted, known.compared)
+    )
+    if not (fitted and compared):
+        raise DataError(
+            f"{len(fitted)} users with words to ask are there to learn from and {len(compared)} to "
+            "compare with, it takes one of each at least",
+            remedy="Give texts of more people who are not in the training data (--reference).",
+        )
+    return replace(known, fitted=fitted, compared=compared)
+
+
+def _refuse_seen(
+    answers: Answers, references: References, audited: Sequence[int], known: KnownOut
+) -> None:
+    """Whom references have learnt, they cannot be compared by with those whom they have not."""
+    seen = references.seen.any(axis=0)
+    for name, group in (("audited", audited), ("compared", known.compared)):
+        if learnt := [user for user in group if seen[user]]:
+            raise ValueError(
+                f"{name} must be users whom no reference has seen, got "
+                f"{answers.asked.names[learnt[0]]!r}"
+            )

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from vestige.attacks.expected_rank import WordCounts
+    from vestige.attacks.known_users import KnownOut
     from vestige.attacks.query_selection import Selection
     from vestige.attacks.reference_models import References
     from vestige.data.asked_words import AskedWords
@@ -145,9 +146,9 @@ class Asking:
     Attributes:
         texts: ids of all texts by the target's vocabularies.
         asked: w words.
-        counts: of the reference, each user's own left out.
+        counts: of the words of reference users who play no other part.
         audited: users, as places in `asked.names`.
-        known_out: likewise.
+        known: reference users, likewise.
         target: what is asked.
         parts: the texts themselves.
     """
@@ -156,18 +157,21 @@ class Asking:
     asked: "AskedWords"
     counts: "WordCounts"
     audited: tuple[int, ...]
-    known_out: tuple[int, ...]
+    known: "KnownOut"
     target: Target
     parts: AuditTexts
 
     @classmethod
-    def of(cls, target: Target, parts: AuditTexts) -> "Asking":
-        """Encode, and find the words.
+    def of(cls, target: Target, parts: AuditTexts, *, seed: int) -> "Asking":
+        """Encode, find the words, and draw who of the reference plays which part.
 
         Raises:
             DataError: no word of the texts is known.
         """
+        import numpy as np
+
         from vestige.attacks.expected_rank import WordCounts
+        from vestige.attacks.known_users import KnownOut
         from vestige.data.asked_words import asked_words
         from vestige.data.encoded import encode
         from vestige.data.encoded_pairs import encode_pairs
@@ -181,16 +185,16 @@ class Asking:
         asked = asked_words(targets, target.vocabulary)
         inside = set(parts.texts.users or ())
         audited = tuple(n for n, name in enumerate(asked.names) if name in inside)
-        known = tuple(n for n, name in enumerate(asked.names) if name not in inside)
-        counts = WordCounts.of_users(targets, known, target.vocab_size)
-        if target.ask is not None:
-            # The vocabulary is the reference's: words that only their own user has are in it for
-            # those who are known to be out, and for nobody else.
-            asked = asked.take(counts.of_words(asked) > 0)
+        known = KnownOut.named(parts.groups(seed=seed), asked.names)
         return cls(
-            texts=texts, asked=asked, counts=counts, audited=audited, known_out=known,
-            target=target, parts=parts,
-        )  # fmt: skip
+            texts=texts,
+            asked=asked.take(~np.isin(asked.users, known.counted)),
+            counts=WordCounts.of_users(targets, known.counted, target.vocab_size),
+            audited=audited,
+            known=known,
+            target=target,
+            parts=parts,
+        )
 
     @property
     def targets(self) -> "EncodedCorpus":
@@ -230,8 +234,7 @@ class Asking:
         import numpy as np
 
         from vestige.attacks.expected_rank import FEWEST_WORDS
-        from vestige.attacks.user_evidence import Answers
-        from vestige.attacks.user_membership import split_known
+        from vestige.attacks.known_users import users_needed
         from vestige.metrics.conformal import calibration_needed
 
         counts = self.asked.counts()
@@ -241,38 +244,22 @@ class Asking:
                 remedy="Give texts in the language of the model, split into words as it splits "
                 "them, and a reference in that language.",
             )
-        shown = Answers(
-            asked=self.asked,
-            ranks=np.ones(len(self.asked), dtype=np.int32),
-            k=1,
-            vocab_size=self.target.vocab_size,
-        )
-        fit, rest = split_known(shown, self.known_out, self.audited, seed=choice.seed)
+        compared = int(np.count_nonzero(counts[list(self.known.compared)]))
         needed = calibration_needed(choice.rate)
-        if len(rest) < needed:
-            known = len(fit) + len(rest)
-            wanted = _users_for(needed)
+        if compared < needed:
+            users = len(self.known.counted) + len(self.known.fitted) + len(self.known.compared)
             raise DataError(
-                f"{known} users of --reference have words to ask about, and leave {len(rest)} to "
+                f"the {users} users of --reference leave {compared} with words to ask about to "
                 f"compare with: it takes {needed} before a p-value can be {choice.rate:g}",
-                remedy=f"Give texts of {wanted} people or more (--reference), split a text of "
-                "nobody into more users (--artificial), or take a larger --rate.",
+                remedy=f"Give texts of {users_needed(choice.rate)} people or more (--reference), "
+                "split a text of nobody into more users (--artificial), or take a larger --rate.",
             )
-        words = int(choice.most(self.asked)[fit].sum())
+        fitted = list(self.known.fitted)
+        words = int(choice.most(self.asked)[fitted].sum())
         if words < FEWEST_WORDS:
             raise DataError(
-                f"{words} words of the {len(fit)} users of --reference that the expectation is "
+                f"{words} words of the {len(fitted)} users of --reference that the expectation is "
                 f"learnt from are too few, it takes {FEWEST_WORDS}",
                 remedy="Give longer or more texts of people who are not in the training data "
                 "(--reference), or raise --queries or --calls.",
             )
-
-
-def _users_for(compared: int) -> int:
-    """Users known to be out that leave so many to compare with."""
-    from vestige.attacks.user_membership import FITTED
-
-    users = compared
-    while users - min(FITTED, users // 3) < compared:
-        users += 1
-    return users

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from vestige.training.shadow_jobs import ShadowPlan
     from vestige.training.shadows import Shadow
 
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +69,7 @@ class Audit:
         Raises:
             DataError: users, words or the budget are too few.
         """
-        asking, service = Asking.of(target, parts), None
+        asking, service = Asking.of(target, parts, seed=choice.seed), None
         asking.check(choice)
         plan = wanted.plan(target)
         if target.ask is not None:
@@ -138,7 +138,7 @@ class Audit:
             answers,
             self.asking.counts,
             audited=self.asking.audited,
-            known_out=self.asking.known_out,
+            known=self.asking.known,
             references=references,
             rate=self.choice.rate,
             seed=self.choice.seed,
@@ -182,8 +182,10 @@ class Audit:
     def _trained(self) -> "list[Shadow]":
         if self.plan is None:
             return []
-        reference = self.asking.parts.reference
-        return self.wanted.train(self.plan, self.asking.target, reference, self.shadow_dir)
+        parts = self.asking.parts
+        counted, fitted, _ = parts.groups(seed=self.choice.seed)
+        taught = parts.reference_of(counted, fitted)
+        return self.wanted.train(self.plan, self.asking.target, taught, self.shadow_dir)
 
     def _references(self, shadows: "list[Shadow]", asked: "AskedWords") -> "References":
         """What the shadow models say of the words, and whose text each has learnt."""

@@ -77,12 +77,18 @@ class WantedShadows:
             return replace(plan, count=self.count, training=replace(plan.training, **given))
         shape, training = _preset(target.task)
         shape = _own_shape(target) or shape
+        recorded = _recorded(target)
+        training = replace(recorded or training, **given)
+        if recorded is not None:
+            changed = [f"--{name.replace('_', '-')} {value}" for name, value in given.items()]
+            but = f", but with {', '.join(changed)}" if changed else ""
+            say(f"Shadow models learn as {target.path} did{but}, for {training.epochs} epochs")
         return ShadowPlan(
             seed=self.seed,
             count=self.count,
             task=target.task,
             models=(self._resized(shape),),
-            training=replace(_recorded(target) or training, **given),
+            training=training,
         )
 
     def train(
@@ -178,5 +184,4 @@ def _recorded(target: Target) -> "TrainingConfig | None":
         return None
     if training.batching not in ORDINARY:
         return None
-    say(f"Shadow models learn as {target.path} did, for {epochs} epochs")
     return replace(training, epochs=epochs, evaluate_every=None, precision="auto")

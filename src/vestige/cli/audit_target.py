@@ -117,12 +117,13 @@ def load_target(path: str, *, device: str) -> Target:
 def target_of(
     path: str, ask: "Ask", reference: "Corpus", *, task: "Task", size: int, tokenizer: Any
 ) -> Target:
-    """A callable, with the words of the reference as those that are asked about.
+    """A callable, with the words of some texts as those that are asked about.
 
     Args:
         path: MODEL.
         ask: what that is.
-        reference: texts of people who are known to be out.
+        reference: texts of people who are known to be out, and who are neither learnt from nor
+            compared with: their own words would all be in, and an audited user's not.
         task: what it does.
         size: words at most, of texts and of sources.
         tokenizer: how texts become words, "whitespace" or "words".

@@ -113,6 +113,25 @@ class AuditTexts:
     texts: "Corpus"
     reference: "Corpus"
 
+    def groups(self, *, seed: int) -> "tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]":
+        """Whose words are counted, who is learnt from and who is compared with, by lot.
+
+        Raises:
+            DataError: the reference has too few users.
+        """
+        from vestige.attacks.known_users import draw_groups
+
+        return draw_groups(sorted(set(self.reference.users or ())), seed=seed)
+
+    def reference_of(self, *groups: "tuple[str, ...]") -> "Corpus":
+        """The reference's texts of some users."""
+        import numpy as np
+
+        wanted = {name for group in groups for name in group}
+        return self.reference.take(
+            np.flatnonzero([name in wanted for name in self.reference.users or ()])
+        )
+
     def sourced(self, needed: bool) -> "AuditTexts":
         """With sources where the task has them, and else without.
 

@@ -74,7 +74,7 @@ def command(
     learnt, for them it ranks the true words higher than could be expected, and higher than for
     people who are known to be out: the p-value is how often one of these does as well, with as
     much text. What to expect is learnt from some of them, and from shadow models, which this verb
-    trains on their text. 28 people or more are needed for a p-value of 0.05, a hundred are better;
+    trains on their text. 37 people or more are needed for a p-value of 0.05, a hundred are better;
     their texts must be of the same kind and time as those that are audited, or the difference
     will be taken for memory. A p-value that is not small does not show that somebody was out.
 
@@ -162,11 +162,12 @@ def _load(
     seed: int,
     show_secrets: bool,
 ) -> tuple[Target, AuditTexts]:
-    """The target and the texts; a callable's words are those of the reference."""
+    """The target and the texts; a callable's words are those of some of the reference."""
     if is_callable(model):
         ask, does = load_callable(model), task or "next-word"
         parts = sources.read(seed=seed, show_secrets=show_secrets).sourced(does != "next-word")
-        return target_of(model, ask, parts.reference, task=does, **words), parts
+        counted, _, _ = parts.groups(seed=seed)
+        return target_of(model, ask, parts.reference_of(counted), task=does, **words), parts
     target = load_target(model, device=device)
     parts = sources.read(seed=seed, show_secrets=show_secrets)
     return target, parts.sourced(target.task != "next-word")

@@ -31,6 +31,7 @@ def show_audit(run: "Run", *, show_secrets: bool) -> None:
 
 
 def _show_users(found: "AuditedRows", show_secrets: bool) -> None:
+    from vestige.reports.audit_words import words_compared
     from vestige.reports.disclosure import disclose
 
     rows = found.audited[:MOST]
@@ -44,11 +45,11 @@ def _show_users(found: "AuditedRows", show_secrets: bool) -> None:
             f"{row['p_value']:.3g}",
             "" if row["score"] is None else f"{row['score']:+.3f}",
             row["texts"],
-            row["words"],
+            words_compared(row),
         )
         for name, row in zip(names, rows, strict=True)
     ]
-    show_table(title, ["user", "verdict", "p-value", "score", "texts", "words"], cells)
+    show_table(title, ["user", "verdict", "p-value", "score", "texts", "words compared"], cells)
     if not show_secrets:
         say("Names are blocks: --show-secrets shows them")
 

@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vestige.attacks.user_evidence import evidence_of_words
-from vestige.attacks.user_membership import FITTED
 from vestige.data.corpus import Corpus
 from vestige.data.users import disjoint_groups, documents_of, users_with
 from vestige.experiments.audit_trials import Trial
@@ -52,7 +51,7 @@ def null_rows(
     for shown in k:
         answers = said.shown(shown)
         evidence = evidence_of_words(
-            answers, said.counts, said.known_out[:FITTED], references=said.references
+            answers, said.counts, said.known.fitted, references=said.references
         )
         scores = said.asked.mean_by_user(evidence)[tested]
         p_values = _drawn_anew(scores, null.calibration, seed=0)
@@ -76,7 +75,9 @@ def _strangers(trial: Trial, null: NullUsers) -> Corpus:
     text = trial.setting.text
     limits = {"shortest": text.shortest, "longest": text.longest}
     whole = read_users_texts(text.dataset, trial.data)
-    taken = {*trial.texts.members, *trial.texts.others, *(trial.texts.reference.users or ())}
+    texts = trial.texts
+    taken = {*texts.members, *texts.others, *(texts.reference.users or ())}
+    taken |= set(texts.compared.users or ())
     free = [name for name in users_with(whole, fewest=null.each, **limits) if name not in taken]
     (drawn,) = disjoint_groups(free, (null.users,), seed=text.seed)
     return documents_of(whole, drawn, each=null.each, seed=text.seed, **limits)

@@ -82,9 +82,16 @@ def other_shapes_of(given: Named, *, shadows: int, epochs: int, rate: float) -> 
     return replace(given, setting=replace(given.setting, shadows=shadows, other=learning))
 
 
-def crowd(members: int, *, others: int, reference: int, epochs: int, shadows: int) -> Named:
+def crowd(
+    members: int, *, others: int, reference: int, compared: int, epochs: int, shadows: int
+) -> Named:
     text = AuditedText(
-        dataset="reddit", members=members, others=others, reference=reference, each=20
+        dataset="reddit",
+        members=members,
+        others=others,
+        reference=reference,
+        compared=compared,
+        each=20,
     )
     return named(f"{members} users", text, epochs, shadows=shadows)
 

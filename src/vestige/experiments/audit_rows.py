@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vestige import _validate
-from vestige.attacks.user_evidence import histogram_scores
+from vestige.attacks.user_evidence import evidence_of_words, histogram_scores
 from vestige.attacks.user_membership import audit_users
 from vestige.experiments.audit_trials import Asked
 from vestige.metrics.decisions import judge_decisions, true_positives_at
@@ -69,14 +69,14 @@ def judged(said: Asked, method: Method, *, k: int, seed: int = 0) -> Judged:
     _validate.one_of(get_args(Method), method=method)
     answers = said.shown(k)
     if method == "paper":
-        scores = histogram_scores(answers, said.references, said.known_out)[list(said.audited)]
+        scores = histogram_scores(answers, said.references, said.shadowed)[list(said.audited)]
         called, p_values = scores > 0, None
     else:
         audit = audit_users(
             answers,
             said.counts,
             audited=said.audited,
-            known_out=said.known_out,
+            known=said.known,
             references=said.references,
             null=False,
             seed=seed,
@@ -102,3 +102,28 @@ def audit_row(said: Asked, method: Method, *, k: int, **said_too: object) -> Map
         "ratio": said.ratio,
         **judged(said, method, k=k).row(),
     }
+
+
+def scores_of_people_out(
+    said: Asked, *, k: int, shadows: bool = True, seed: int = 0
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Mean evidence of audited users who were never in, and of those they are compared with.
+
+    Both are out and neither has a part in what scores them: no group may stand above the other.
+
+    Args:
+        said: what was asked.
+        k: words that the target shows.
+        shadows: learn the evidence from them; False: word counts alone.
+        seed: of lots and boosting.
+
+    Returns:
+        (others,) and (compared,) scores over all words of each user; who has none is left out.
+    """
+    references = said.references if shadows else None
+    evidence = evidence_of_words(
+        said.shown(k), said.counts, said.known.fitted, references=references, seed=seed
+    )
+    scores = said.asked.mean_by_user(evidence)
+    others, compared = scores[list(said.others)], scores[list(said.known.compared)]
+    return others[np.isfinite(others)], compared[np.isfinite(compared)]

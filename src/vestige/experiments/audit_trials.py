@@ -16,12 +16,14 @@ from numpy.typing import NDArray
 
 from vestige.attacks.asking_users import Texts, known_of, narrowed, ranks_of
 from vestige.attacks.expected_rank import WordCounts
+from vestige.attacks.known_users import FITTED, KnownOut
 from vestige.attacks.reference_models import References
 from vestige.attacks.user_evidence import Answers
 from vestige.data.asked_words import AskedWords, asked_words
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import encode
 from vestige.data.encoded_pairs import encode_pairs
+from vestige.data.users import disjoint_groups
 from vestige.data.whole_file import replacing
 from vestige.experiments.audited_texts import (
     Audited,
@@ -70,14 +72,15 @@ class Asked:
     """What target and shadows say of the words of all users that play a part.
 
     Attributes:
-        asked: the w words: members', others' and the reference users'.
+        asked: the w words of all of these.
         ranks: int (w,) under the target, over the whole vocabulary.
         references: the same of the shadows.
         counts: of public text.
         vocab_size: v.
         members: places of the audited users whose text was learnt.
         others: places of those whose text was not.
-        known_out: places of the reference users.
+        shadowed: places of the reference users, of whom each shadow has learnt about half.
+        known: those of them that are fitted, and users that are compared.
         target: the finished target.
     """
 
@@ -88,7 +91,8 @@ class Asked:
     vocab_size: int
     members: tuple[int, ...]
     others: tuple[int, ...]
-    known_out: tuple[int, ...]
+    shadowed: tuple[int, ...]
+    known: KnownOut
     target: Shadow
 
     @property
@@ -135,13 +139,28 @@ class Trial:
         """The texts of the target's side."""
         return read_audited(self.setting.text, self.data)
 
-    @cached_property
+    @property
     def reference(self) -> Corpus:
         """The shadows' text."""
+        return self._known_out[0]
+
+    @property
+    def compared(self) -> Corpus:
+        """Text of those whom the audited are compared with."""
+        return self._known_out[1]
+
+    @cached_property
+    def _known_out(self) -> tuple[Corpus, Corpus]:
+        """Both; of the target's domain or of another one."""
         if self.setting.domain is None:
-            return self.texts.reference
+            return self.texts.reference, self.texts.compared
         text = self.setting.text
-        return read_other_domain(self.setting.domain, text.reference, text.each, self.data)
+        sizes = (text.reference, text.compared)
+        whole = read_other_domain(self.setting.domain, sum(sizes), text.each, self.data)
+        groups = disjoint_groups(sorted(set(whole.users or ())), sizes, seed=0)
+        owners = np.array(whole.users)
+        first, second = (whole.take(np.flatnonzero(np.isin(owners, group))) for group in groups)
+        return first, second
 
     @cached_property
     def target(self) -> ShadowJob:
@@ -196,13 +215,18 @@ class Trial:
             target: another one, that has learnt the same members.
         """
         texts = self.texts
-        corpora = [altered(texts.audited), self.reference, *([] if more is None else [more])]
+        corpora = [altered(texts.audited), self.reference, self.compared]
+        corpora += [] if more is None else [more]
         parts = [_bare(corpus) for corpus in corpora]
         trained, *shadows = train_shadows(self.jobs)
         target = target or trained
         asked = self._asked(Corpus.concatenate(parts))
         said = [self._said(model, parts) for model in (target, *shadows)]
         place = {name: at for at, name in enumerate(asked.names)}
+        shadowed, compared = (
+            tuple(place[name] for name in sorted(set(corpus.users or ())))
+            for corpus in (self.reference, self.compared)
+        )
         references = References(
             ranks=np.stack([ranks for ranks, _ in said[1:]]),
             log_probs=np.stack([known for _, known in said[1:]]),
@@ -216,7 +240,8 @@ class Trial:
             vocab_size=len(texts.vocabulary),
             members=tuple(place[name] for name in texts.members),
             others=tuple(place[name] for name in texts.others),
-            known_out=tuple(place[name] for name in sorted(set(self.reference.users or ()))),
+            shadowed=shadowed,
+            known=KnownOut(fitted=shadowed[:FITTED], compared=compared),
             target=target,
         )
 

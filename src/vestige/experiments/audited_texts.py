@@ -55,7 +55,10 @@ class AuditedText:
         dataset: one of `TASKS`; the grammars are made, for tests.
         members: users whose text the target learns.
         others: users who are audited as well.
-        reference: users of the auditor's own, known to be out.
+        reference: users of the auditor's own, known to be out: shadows learn from them, and what
+            to expect is learnt from some.
+        compared: others known to be out, with whom p-values compare the audited, and who play no
+            other part.
         each: texts of a user.
         shortest: words of a text at least.
         longest: words of a text at most.
@@ -67,6 +70,7 @@ class AuditedText:
     members: int
     others: int
     reference: int
+    compared: int
     each: int
     shortest: int = 5
     longest: int = 60
@@ -90,6 +94,7 @@ class Audited:
         others: likewise.
         audited: the documents of both.
         reference: those of the auditor's own users.
+        compared: those of whom p-values compare the audited with.
         spare: those of nobody that is in a group.
         vocabulary: of the spare documents.
         source_vocabulary: likewise of their sources; None for next words.
@@ -100,6 +105,7 @@ class Audited:
     others: tuple[str, ...]
     audited: Corpus
     reference: Corpus
+    compared: Corpus
     spare: Corpus
     vocabulary: WordVocabulary
     source_vocabulary: WordVocabulary | None
@@ -114,13 +120,13 @@ def read_audited(text: AuditedText, data: Path | None) -> Audited:
     whole = read_users_texts(text.dataset, data)
     length = {"shortest": text.shortest, "longest": text.longest}
     fit = users_with(whole, fewest=text.each, **length)
-    sizes = (text.members, text.others, text.reference)
-    members, others, reference = disjoint_groups(fit, sizes, seed=text.seed)
+    sizes = (text.members, text.others, text.reference, text.compared)
+    members, others, reference, compared = disjoint_groups(fit, sizes, seed=text.seed)
 
     def of(names: list[str]) -> Corpus:
         return documents_of(whole, names, each=text.each, seed=text.seed, **length)
 
-    drawn = {*members, *others, *reference}
+    drawn = {*members, *others, *reference, *compared}
     spare = whole.take(np.flatnonzero([user not in drawn for user in whole.users or ()]))
     source = None
     if text.task != "next-word":
@@ -131,6 +137,7 @@ def read_audited(text: AuditedText, data: Path | None) -> Audited:
         others=tuple(sorted(others)),
         audited=of([*members, *others]),
         reference=of(reference),
+        compared=of(compared),
         spare=spare,
         vocabulary=vocabulary_of(spare, text.vocabulary_size),
         source_vocabulary=source,

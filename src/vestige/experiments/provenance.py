@@ -26,11 +26,22 @@ from vestige.experiments.reproduction import Part, choose, reproduce
 from vestige.experiments.settings import Plan
 from vestige.experiments.tables import Table
 
-_REDDIT = AuditedText(dataset="reddit", members=100, others=100, reference=200, each=50)
-_SATED = AuditedText(
-    dataset="sated", members=300, others=300, reference=600, each=4, shortest=1, longest=200
+_REDDIT = AuditedText(
+    dataset="reddit", members=100, others=100, reference=200, compared=100, each=50
 )
-_CORNELL = AuditedText(dataset="cornell", members=80, others=80, reference=160, each=15, shortest=1)
+_SATED = AuditedText(
+    dataset="sated",
+    members=300,
+    others=300,
+    reference=600,
+    compared=300,
+    each=4,
+    shortest=1,
+    longest=200,
+)
+_CORNELL = AuditedText(
+    dataset="cornell", members=80, others=80, reference=120, compared=60, each=15, shortest=1
+)
 _LATE = named("reddit", _REDDIT, 10)
 _EARLY = named("reddit, early", _REDDIT, 4)
 _TALKS = named("sated", _SATED, 20)
@@ -48,7 +59,8 @@ SMALL = Config(
         other_shapes_of(_FILMS, shadows=4, epochs=20, rate=0.1),
     ),
     crowds=tuple(
-        crowd(users, others=200, reference=400, epochs=6, shadows=2) for users in (100, 300, 500)
+        crowd(users, others=200, reference=400, compared=200, epochs=6, shadows=2)
+        for users in (100, 300, 500)
     ),
     shown=_SHOWN,
     queries=(1, 2, 4, 8, 16, 32),
@@ -77,7 +89,7 @@ FULL = replace(
         other_shapes_of(each, shadows=10, epochs=50, rate=0.1) for each in (_LATE, _TALKS, _FILMS)
     ),
     crowds=tuple(
-        crowd(users, others=300, reference=600, epochs=30, shadows=10)
+        crowd(users, others=300, reference=400, compared=200, epochs=30, shadows=10)
         for users in (100, 200, 300, 500, 1000, 1500)
     ),
     noise=(0.1, 0.2, 0.3, 0.4, 0.5),
@@ -85,7 +97,7 @@ FULL = replace(
     ablated=20,
 )
 _MADE = AuditedText(
-    dataset="grammar", members=8, others=8, reference=40, each=12, vocabulary_size=120
+    dataset="grammar", members=8, others=8, reference=24, compared=14, each=12, vocabulary_size=120
 )
 _PAIRS = replace(_MADE, dataset="grammar-pairs")
 _SMOKE = replace(named("grammar", _MADE, 2, shadows=2))

@@ -15,6 +15,7 @@ from vestige.reports.audit_words import (
     differ,
     p_value,
     warnings,
+    words_compared,
 )
 from vestige.reports.disclosure import disclose
 from vestige.reports.extraction_listings import Listing
@@ -27,7 +28,7 @@ Figure = tuple[Markup, str]
 LISTED = 25
 """Users that the owner's page lists one by one."""
 
-COLUMNS = ("user", "named", "p-value", "score as high", "score", "words")
+COLUMNS = ("user", "named", "p-value", "score as high", "score", "words compared")
 _ANSWERS = {
     "members found": "shown",
     "not shown": "not shown",
@@ -89,14 +90,14 @@ def user_listing(found: AuditedRows, *, show_secrets: bool) -> Listing:
         columns=COLUMNS,
         texts=2,
         rows=tuple(
-            _cells(f"{place} · {name}", row, len(found.known))
+            _cells(f"{place} · {name}", row)
             for place, (name, row) in enumerate(zip(names, shown, strict=True), start=1)
         ),
     )
 
 
-def _cells(name: str, row: Row, known: int) -> tuple[str, ...]:
-    asked = row["score"] is not None
+def _cells(name: str, row: Row) -> tuple[str, ...]:
+    asked, known = row["score"] is not None, int(row["compared_with"])
     reached = round(float(row["p_value"]) * (known + 1)) - 1
     return (
         name,
@@ -104,7 +105,7 @@ def _cells(name: str, row: Row, known: int) -> tuple[str, ...]:
         p_value(float(row["p_value"])) if asked else NOTHING,
         f"{reached:,} of {known:,}" if asked else NOTHING,
         decimal(row["score"], 3),
-        whole(row["words"]),
+        words_compared(row),
     )
 
 
@@ -161,9 +162,9 @@ def _owner_figures(found: AuditedRows, summary: Row) -> tuple[Figure, ...]:
     return (
         (
             first,
-            "Scores of the audited users, above, and of users known to be out, below, who gave "
-            "as much text as the audited user in the middle. The more the upper part lies to the "
-            "right of the lower, the more the model gives away.",
+            "Scores of the audited users, above, and of users known to be out, below, over as "
+            "many words as the audited user in the middle is compared by. The more the upper part "
+            "lies to the right of the lower, the more the model gives away.",
         ),
         (second, caption),
     )
@@ -184,7 +185,8 @@ def _numbers(found: AuditedRows, summary: Row) -> list[tuple[str, str]]:
         ("words asked about", whole(summary["words"])),
         ("words that the model shows", f"{k:,} of {words:,}" if k < words else f"all {words:,}"),
         ("people known to be out", f"{whole(summary['calibrated_on'])} to compare with, "
-                                   f"{whole(summary['fitted_on'])} to learn what to expect"),
+                                   f"{whole(summary['fitted_on'])} to learn what to expect, "
+                                   f"{whole(summary['counted_on'])} to count words of"),
         ("models of our own", whole(summary["references"])),
     ]  # fmt: skip
     checked = found.null_share(float(summary["rate"]))

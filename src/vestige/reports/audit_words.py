@@ -6,7 +6,6 @@ For readers without statistics: every probability is also said as so many people
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from math import ceil
 from statistics import fmean
 from typing import Any
 
@@ -22,7 +21,8 @@ METHOD = (
     "place. A word that stands further up than such a word does on average speaks for membership, "
     "one that stands further down against it; the mean over all words is the score. What to "
     "expect of a word was learnt from people known to be out{references}. Then each score is "
-    "compared with those of others known to be out, who had no part in that, over as much text."
+    "compared with those of others known to be out, who had no part in any of this, over exactly "
+    "as many words: where one has more, only so many count."
 )
 
 LITTLE = 0.1
@@ -139,7 +139,7 @@ def describe_owner(found: AuditedRows, summary: Row) -> tuple[str, str]:
             "fewer, were not in the training data at all. Who is not named is not thereby safe. "
             "What hides users with a proof: vestige train --defence dp-fedavg.",
         )
-    least = ceil(users / (rate * (int(summary["calibrated_on"]) + 1)) - 1e-9)
+    least = _needed_at_once(found, rate)
     weak = (
         f" With {int(summary['calibrated_on']):,} people to compare with, no one is named before "
         f"{least:,} users stand out at once: hold out more for a sharper audit."
@@ -152,16 +152,28 @@ def describe_owner(found: AuditedRows, summary: Row) -> tuple[str, str]:
     )
 
 
+def _needed_at_once(found: AuditedRows, rate: float) -> int:
+    """How many users must stand above everybody they are compared with before one is named.
+
+    By Benjamini and Hochberg's rule: the j-th smallest p-value must be at most rate j / m.
+    """
+    lowest = sorted(1 / (int(row["compared_with"]) + 1) for row in found.audited)
+    m = len(lowest)
+    fits = (n for n, p in enumerate(lowest, start=1) if p <= rate * n / m + 1e-12)
+    return next(fits, m)
+
+
 def describe_need(summary: Row) -> str:
     """How many more people it takes before anything could be shown of anyone."""
-    compared, fitted = int(summary["calibrated_on"]), int(summary["fitted_on"])
-    rate, known = float(summary["rate"]), int(summary["known_needed"])
+    compared, rate = int(summary["calibrated_on"]), float(summary["rate"])
+    there = compared + int(summary["fitted_on"]) + int(summary["counted_on"])
+    known = int(summary["known_needed"])
     return (
         f"With {compared} people to compare with, even the highest score of all would come up by "
         f"chance once in {compared + 1} audits, and the limit was set to {_in_a_hundred(rate)}. "
         f"It takes {calibration_needed(rate)} to compare with, and {known} known to be out in "
-        "all, since some of them teach what to expect: add texts of "
-        f"{max(1, known - compared - fitted)} more people (--reference)."
+        "all, since half of them teach what to expect: add texts of "
+        f"{max(1, known - there)} more people (--reference)."
     )
 
 
@@ -173,6 +185,17 @@ def p_value(value: float) -> str:
         ('0.015', '0.5', '0.00002')
     """
     return f"{value:.2g}" if value >= 1e-4 else chance(value)
+
+
+def words_compared(row: Row) -> str:
+    """How many of a user's words were compared with as many of others.
+
+    Example:
+        >>> words_compared({"words": 1200, "compared_words": 300})
+        '300 of 1,200'
+    """
+    used, words = int(row["compared_words"]), int(row["words"])
+    return f"{used:,}" if used == words else f"{used:,} of {words:,}"
 
 
 def describe_person_null(found: AuditedRows, rate: float) -> str:
@@ -233,10 +256,7 @@ def _fairness(found: AuditedRows, summary: Row) -> str:
     """A warning where the comparison is not fair, or nothing says whether it is."""
     rate = float(summary["rate"])
     if (checked := found.null_share(rate)) is None:
-        return (
-            "Nothing checks here whether the comparison is fair: it takes two models of your own "
-            "at least (--shadows) that never saw these texts."
-        )
+        return _unchecked(int(summary["references"]), int(summary["references_needed"]))
     if len(found.audited) == 1:
         return _person_fairness(found, rate)
     if not differ(found, summary):
@@ -248,6 +268,18 @@ def _fairness(found: AuditedRows, summary: Row) -> str:
         f"or below {rate:g}, where {percent(rate)} belong. Look at topics, time and amount of "
         "text, hold out users by lot, and audit again."
     )
+
+
+def _unchecked(models: int, needed: int) -> str:
+    if models >= needed:
+        why = f"the {models} models of your own leave too few words of people known to be out."
+    else:
+        there = f"; here {'is' if models == 1 else 'are'} {models}" if models else ""
+        why = (
+            f"it takes {needed} models of your own at least (--shadows) that never saw "
+            f"these texts{there}."
+        )
+    return f"Nothing checks here whether the comparison is fair: {why}"
 
 
 def _person_fairness(found: AuditedRows, rate: float) -> str:
@@ -265,15 +297,10 @@ def _person_fairness(found: AuditedRows, rate: float) -> str:
 
 
 def _most(found: AuditedRows, summary: Row) -> float:
-    # A reference model saw half of the known users, so the others are left to compare with.
-    half = (int(summary["calibrated_on"]) + int(summary["fitted_on"])) // 2
-    users = len({row["user"] for row in found.null})
-    return max(
-        float(summary["rate"]),
-        most_by_chance(
-            float(summary["rate"]), calibration=max(1, half - min(60, half // 3)), tested=users
-        ),
-    )
+    # No model has seen those who are compared with: there are as many of them as for the target.
+    fewest = min(int(row["compared_with"]) for row in found.audited if row["score"] is not None)
+    users, rate = len({row["user"] for row in found.null}), float(summary["rate"])
+    return max(rate, most_by_chance(rate, calibration=fewest, tested=users))
 
 
 def _comparison(found: AuditedRows) -> str:
@@ -282,10 +309,12 @@ def _comparison(found: AuditedRows) -> str:
     reached = sum(score >= float(own["score"]) for score in found.known)
     people, tries = len(found.known), len(found.known) + 1
     score = "scores" if reached in (0, 1) else "score"
+    words, used = int(own["words"]), int(own["compared_words"])
+    cut = f" (over {used:,} of its {words:,} words: few have more)" if used < words else ""
     return (
         f"Of {people:,} people whose text was certainly not used, each with as much of it, "
-        f"{_none(reached).lower()} {score} as high. Somebody whose text was not used would come "
-        f"this far in {reached + 1:,} of {tries:,} audits, or fewer "
+        f"{_none(reached).lower()} {score} as high{cut}. Somebody whose text was not used would "
+        f"come this far in {reached + 1:,} of {tries:,} audits, or fewer "
         f"(p = {p_value(own['p_value'])})."
     )
 
