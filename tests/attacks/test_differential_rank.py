@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from vestige.attacks import model_pair
 from vestige.attacks.differential_rank import differential_rank, most_continuations
 from vestige.errors import IncompatibleModels
-from vestige.reports.sections import describe_rank
+from vestige.reports.rank_words import describe_rank
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -108,7 +108,7 @@ def test_ids_outside_the_vocabulary_are_refused(random_table):
         differential_rank(random_table(0), random_table(1, 6), tokens=(1, 2))
 
 
-@pytest.mark.parametrize("length", [2, 30, 110, 400])
+@pytest.mark.parametrize("length", [2, 30, 110])
 def test_a_phrase_may_be_as_long_as_it_likes(random_table, length):
     before, after = random_table(0, 1000), random_table(1, 1000)
     found = differential_rank(before, after, tokens=(3, 5) * (length // 2), budget=10)

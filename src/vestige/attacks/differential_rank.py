@@ -10,11 +10,14 @@ most DS(s) - r, with r tokens to go, is dropped for good; when all others are fo
 their end, the count is the exact rank. When they do not fit the budget, what is left out is
 bounded: to pass DS(s) from a prefix that still needs g, each of the r tokens must gain more than
 m = g - (r - 1); the positive gains at a step sum to at most 1, so fewer than 1/m tokens do, and
-fewer than (1/m)^r continuations pass.
+fewer than (1/m)^r continuations pass. These bounds are proven and may be far apart; what lies
+between is estimated from samples (`sampled_rank`), which also raise the lower bound by what they
+find.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import log10
 
 import torch
 from torch import Tensor
@@ -23,6 +26,7 @@ from vestige import _validate
 from vestige.attacks.beam_search import Progress, beam_search, halving_widths
 from vestige.attacks.model_pair import ModelPair
 from vestige.attacks.prefixes import Prefixes
+from vestige.attacks.sampled_rank import RankEstimate, Sampling, sampled_rank
 from vestige.attacks.token_scores import token_score
 from vestige.models.checkpoints import check_compatible
 from vestige.models.largest import ROUNDED, largest_by
@@ -30,6 +34,8 @@ from vestige.models.protocols import NextToken
 
 TIE = 1e-6
 """Scores of float32 that differ by less, a token, cannot be told apart; they widen the bounds."""
+
+_LARGEST = 300.0  # 10^300 is still a float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +70,8 @@ class DifferentialRank:
         beam_rank: rank among the phrases that the paper's halving beam finds; a lower bound.
         in_beam: whether that beam found the phrase itself.
         prefixes: prefixes that the bounded search read.
+        estimate: of the rank, from samples, where the bounds do not decide it and one was asked
+            for.
     """
 
     phrase: str
@@ -76,6 +84,7 @@ class DifferentialRank:
     beam_rank: int
     in_beam: bool
     prefixes: int
+    estimate: RankEstimate | None = None
 
     @property
     def exact(self) -> bool:
@@ -90,13 +99,24 @@ class DifferentialRank:
             "score": self.score,
             "relative_score": self.relative_score,
             "smoothed_score": self.smoothed_score,
-            "rank_lower": self.rank_lower,
-            "rank_upper": self.rank_upper,
+            **_sized("rank_lower", self.rank_lower),
+            **_sized("rank_upper", self.rank_upper),
             "exact": self.exact,
+            **_sized("rank_estimate", self._clipped(self.estimate and self.estimate.value)),
+            **_sized("rank_estimate_low", self._clipped(self.estimate and self.estimate.low)),
+            **_sized("rank_estimate_high", self._clipped(self.estimate and self.estimate.high)),
+            "samples": self.estimate.samples if self.estimate else 0,
+            "effective_samples": self.estimate.effective if self.estimate else None,
             "beam_rank": self.beam_rank,
             "in_beam": self.in_beam,
             "prefixes": self.prefixes,
         }
+
+    def _clipped(self, estimated: int | None) -> int | None:
+        """No estimate goes beyond what is proven."""
+        if estimated is None:
+            return None
+        return min(max(estimated, self.rank_lower), self.rank_upper)
 
     def rows(self) -> Iterator[dict[str, object]]:
         """One row a token."""
@@ -115,6 +135,13 @@ class DifferentialRank:
             }
 
 
+def _sized(name: str, number: int | None) -> dict[str, int | float | None]:
+    """A whole number of any size as entries of a summary; None where no float holds it."""
+    logarithm = log10(number) if number else None
+    fits = number is not None and (logarithm or 0.0) < _LARGEST
+    return {name: number if fits else None, f"log10_{name}": logarithm}
+
+
 @torch.no_grad()
 def differential_rank(
     before: NextToken,
@@ -123,6 +150,7 @@ def differential_rank(
     tokens: tuple[int, ...],
     budget: int = 20_000,
     delta: float = 0.1,
+    sampling: Sampling | None = None,
     progress: Progress | None = None,
 ) -> DifferentialRank:
     """Score a phrase, and bound its rank among all phrases of its length.
@@ -135,6 +163,7 @@ def differential_rank(
             by both models and keeps their states. One-token prefixes are all followed, so
             ranks of one and two tokens are always exact.
         delta: floor of the smoothed score.
+        sampling: how the rank is estimated where the bounds do not decide it; None: it is not.
         progress: told (prefixes read, prefixes to read at most).
 
     Raises:
@@ -154,7 +183,11 @@ def differential_rank(
         for name in ("differential", "relative", "smoothed")
     ]
     score, relative, smoothed = (float(gain.sum(dtype=torch.float64)) for gain in gains)
-    lower, upper, prefixes = rank_bounds(pair, tokens, budget=budget, progress=progress)
+    bounds = _bounds(pair, tokens, budget, progress)
+    estimate = None
+    if sampling is not None and bounds.left_out:
+        above = score + TIE * len(tokens)
+        estimate = sampled_rank(pair, tokens, above=above, sampling=sampling, known=bounds.followed)
     beam = beam_search(pair, halving_widths(pair.vocab_size, len(tokens)))
     own = (beam.tokens == torch.tensor(tokens, device=pair.device)).all(1)
     pieces = [after.vocabulary.piece(token) for token in tokens]
@@ -167,11 +200,12 @@ def differential_rank(
         score=score,
         relative_score=relative,
         smoothed_score=smoothed,
-        rank_lower=lower,
-        rank_upper=upper,
+        rank_lower=bounds.lower + (estimate.seen if estimate else 0),
+        rank_upper=bounds.upper,
         beam_rank=int(((beam.score > score + TIE * len(tokens)) & ~own).sum()),
         in_beam=bool(own.any()),
-        prefixes=prefixes,
+        prefixes=bounds.prefixes,
+        estimate=estimate,
     )
 
 
@@ -227,6 +261,25 @@ class _Frontier:
     left_out: int
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Bounds:
+    """What the bounded search proved.
+
+    Attributes:
+        lower: at least so many phrases score higher.
+        upper: at most so many do.
+        left_out: of these, phrases under prefixes that were not followed.
+        followed: (k, n - 1) prefixes whose phrases were counted one by one.
+        prefixes: prefixes read.
+    """
+
+    lower: int
+    upper: int
+    left_out: int
+    followed: Tensor
+    prefixes: int
+
+
 @torch.no_grad()
 def rank_bounds(
     pair: ModelPair,
@@ -236,6 +289,13 @@ def rank_bounds(
     progress: Progress | None = None,
 ) -> tuple[int, int, int]:
     """(lower, upper) bounds of the rank by differential score, and the prefixes read."""
+    found = _bounds(pair, tokens, budget, progress)
+    return found.lower, found.upper, found.prefixes
+
+
+def _bounds(
+    pair: ModelPair, tokens: tuple[int, ...], budget: int, progress: Progress | None
+) -> _Bounds:
     n, read = len(tokens), 0
     own = torch.tensor(tokens, device=pair.device)
     score = float(pair.token_gains(own[None]).sum())
@@ -250,7 +310,13 @@ def rank_bounds(
             progress(read, pair.vocab_size + budget * (n - 2))
     higher, tied = _count(pair, frontier, own, score)
     most = pair.vocab_size**n - 1
-    return higher, min(most, higher + tied + frontier.left_out), read + len(frontier.score)
+    return _Bounds(
+        lower=higher,
+        upper=min(most, higher + tied + frontier.left_out),
+        left_out=frontier.left_out,
+        followed=frontier.tokens,
+        prefixes=read + len(frontier.score),
+    )
 
 
 def _follow(

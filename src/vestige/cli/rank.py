@@ -34,6 +34,15 @@ def command(
     delta: Annotated[
         float, typer.Option("--delta", help="Floor of the smoothed score, a probability.")
     ] = 0.1,
+    samples: Annotated[
+        int,
+        typer.Option(
+            "--samples",
+            min=0,
+            help="Prefixes drawn to estimate a rank that the bounds leave open; 0: none.",
+        ),
+    ] = 4096,
+    seed: options.Seed = 0,
     device: options.Device = "auto",
     json: options.Json = False,
     show_secrets: options.ShowSecrets = False,
@@ -43,8 +52,8 @@ def command(
     The differential rank is how many token sequences of the same length the update from BEFORE
     to AFTER promoted more: 0 means that nothing stands before the phrase, so that whoever
     compares the snapshots reads it first. It is exact where that can be decided, and otherwise
-    within proven bounds. The profile says how much of the phrase one must know to be told the
-    rest.
+    within proven bounds, with an estimate from samples between them. The profile says how much of
+    the phrase one must know to be told the rest.
 
     Examples:
 
@@ -54,6 +63,7 @@ def command(
     """
     from vestige import results
     from vestige.attacks.differential_rank import differential_rank
+    from vestige.attacks.sampled_rank import Sampling
     from vestige.cli.provenance import record
 
     results.require_new(out)
@@ -67,10 +77,12 @@ def command(
             tokens=tokens,
             budget=budget,
             delta=delta,
+            sampling=Sampling(seed=seed, samples=samples) if samples else None,
             progress=bar,
         )
-    configuration = {"phrase": phrase, "budget": budget, "delta": delta}
-    results.save(ranked, out, run=record(context, configuration, models=snapshots.recorded))
+    configuration = {"phrase": phrase, "budget": budget, "delta": delta, "samples": samples}
+    run = record(context, configuration, seed=seed, models=snapshots.recorded)
+    results.save(ranked, out, run=run)
     if json:
         show_json(ranked.summary())
         return
@@ -93,7 +105,7 @@ def _tokens(vocabulary: "Vocabulary", phrase: str) -> tuple[int, ...]:
 
 def _show(ranked: "DifferentialRank", show_secrets: bool) -> None:
     from vestige.reports.disclosure import disclose
-    from vestige.reports.sections import describe_rank
+    from vestige.reports.rank_words import describe_rank
 
     rows = list(ranked.rows())
     pieces = disclose([p.piece for p in ranked.positions], show_secrets=show_secrets)

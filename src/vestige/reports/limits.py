@@ -17,7 +17,8 @@ _LIMITS = {
     ),
     "DifferentialRank": (
         "The rank counts token sequences of the same length only, in this vocabulary's tokens.",
-        "Bounds are proven; nothing is said about where between them the rank lies.",
+        "Bounds are proven. Where between them the rank lies is estimated from samples, which can "
+        "miss phrases that are many and each unlikely to be drawn: an estimate proves nothing.",
         "A rank measures this phrase in this pair of models: the same phrase after another "
         "update, or in another context, has another.",
         "A low probability without a prefix does not protect the end of a phrase from someone "

@@ -29,6 +29,7 @@ from vestige.reports.extraction_section import (
 )
 from vestige.reports.limits import limits_of
 from vestige.reports.numbers import whole
+from vestige.reports.rank_words import describe_rank
 from vestige.results import Run
 
 SECRET_KEYS = frozenset(
@@ -302,16 +303,6 @@ def _diff_lede(phrases: Sequence[Phrase], threshold: float | None) -> str:
         f"{found} of {len(phrases)} phrases score above {threshold:.2f}, which the null pair says "
         "chance hardly reaches, and count as found."
     )
-
-
-def describe_rank(summary: Mapping[str, Any]) -> str:
-    """A differential rank and its certainty as a sentence."""
-    lower, upper = summary["rank_lower"], summary["rank_upper"]
-    if not summary["exact"]:
-        return f"Rank between {whole(lower)} and {whole(upper)}, both proven."
-    higher = "no sequence" if lower == 0 else "1 sequence" if lower == 1 else f"{lower:,} sequences"
-    verb = "scores" if lower < 2 else "score"
-    return f"Rank {lower:,}, exactly: {higher} of the same length {verb} higher."
 
 
 def _facts(run: Mapping[str, Any], show_secrets: bool) -> list[tuple[str, str]]:
