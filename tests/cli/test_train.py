@@ -30,6 +30,18 @@ def test_a_training_leaves_a_model_and_a_run(trained):
     assert run.run["configuration"]["epochs"] == 1
 
 
+def test_the_precision_really_used_is_recorded(shell, workspace, trained, tmp_path):
+    out, summary = trained
+    assert results.load(out / "run").run["configuration"]["precision"] == "float32"
+
+    words = [workspace / "corpus.txt", "--out", tmp_path / "half", *QUICK]
+    half = train(shell, *words, "--precision", "bfloat16")
+
+    assert results.load(tmp_path / "half" / "run").run["configuration"]["precision"] == "bfloat16"
+    assert fingerprint(tmp_path / "half") != fingerprint(out)  # it was used, on any CPU
+    assert half["validation_perplexity"] == pytest.approx(summary["validation_perplexity"], rel=0.1)
+
+
 def test_a_finished_training_is_resumed_without_change(shell, workspace, trained):
     out, summary = trained
     before = fingerprint(out)

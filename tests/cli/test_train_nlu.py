@@ -73,6 +73,7 @@ def test_it_leaves_a_model_and_a_run(trained):
     run = results.load(out / "run")
     assert run.result == "IntentSlotTraining"
     assert run.run["configuration"]["keep"] == "last"
+    assert run.run["configuration"]["precision"] == "float32"
     assert run.run["models"]["trained"]["architecture"] == "intent-slot"
     assert [part["documents"] for part in list(run.run["data"].values())[:3]] == [21, 7, 6]
     assert len(run.rows) == 3

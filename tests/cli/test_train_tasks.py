@@ -67,6 +67,7 @@ def test_a_translation_leaves_a_model_and_a_run(translator):
     assert trained["source_vocabulary"] != trained["vocabulary"]
     assert [part["documents"] for part in run.run["data"].values()] == [32, 8]
     assert run.run["configuration"]["batch_size"] == 8
+    assert run.run["configuration"]["precision"] == "float32"
     assert len(run.rows) == 2
     assert summary["epoch"] in (1, 2)
 

@@ -116,7 +116,7 @@ def test_what_cannot_be_learnt_is_refused() -> None:
 
 def test_a_step_is_that_of_the_mean_joint_loss() -> None:
     model, plain = fresh(said(40)), fresh(said(40)).train()
-    config = replace(CONFIG, epochs=2, max_grad_norm=0.3)
+    config = replace(CONFIG, epochs=2, max_grad_norm=0.3, precision="float32")
     data = model.encode(said(40))
     learn(model, UtteranceLesson(data, None), config=config)
     mover = torch.optim.Adam(plain.parameters(), lr=config.learning_rate, fused=True)

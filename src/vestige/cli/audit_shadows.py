@@ -67,10 +67,17 @@ class WantedShadows:
 
     def plan(self, target: Target) -> "ShadowPlan | None":
         """Shapes and trainings for this target; None without shadow models."""
-        from vestige.training.shadow_jobs import ShadowPlan, other_shapes
+        from vestige.models.protocols import choose_device
+        from vestige.training.precision import settled
 
         if not self.count:
             return None
+        plan = self._plan(target)
+        return replace(plan, training=settled(plan.training, choose_device(self.device)))
+
+    def _plan(self, target: Target) -> "ShadowPlan":
+        from vestige.training.shadow_jobs import ShadowPlan, other_shapes
+
         given = {name: value for name, value in self.training.items() if value is not None}
         if self.other_shapes:
             plan = other_shapes(seed=self.seed, task=target.task)

@@ -338,6 +338,7 @@ def _train(
 ) -> dict[str, object]:
     from vestige import results
     from vestige.training.loop import train
+    from vestige.training.precision import settled
 
     with claimed(out):
         encoded = _encode(corpus, model, out / DATA / "training")
@@ -358,7 +359,7 @@ def _train(
     alone = frequencies(encoded, other, len(model.vocabulary))
     trained = DefendedTraining(history, planned, alone)
     if not (out / RUN).exists():  # else it was finished before, and knows what it cost
-        settings = {**asdict(config), "defence": asdict(planned.defence)}
+        settings = {**asdict(settled(config, model.device)), "defence": asdict(planned.defence)}
         results.save(trained, out / RUN, run={**run, "configuration": settings})
     _say_spent(planned, history.epochs[-1].step, out)
     return {"model": str(out / "model"), **results.load(out / RUN).summary}

@@ -63,11 +63,13 @@ def _record(
     config: "TrainingConfig",
 ) -> dict[str, object]:
     from vestige.cli import provenance
+    from vestige.training.precision import settled
 
     models = {"trained": provenance.of_network(model)}
     if wanted.start is not None:
         models["from"] = provenance.of_model(wanted.start, model)
-    settings = {name: value for name, value in asdict(config).items() if name not in UNUSED}
+    used = asdict(settled(config, model.device))
+    settings = {name: value for name, value in used.items() if name not in UNUSED}
     paths = (sources.data, sources.validation or sources.data, sources.data)
     data = {
         role: provenance.of_corpus(path, part)

@@ -97,6 +97,7 @@ def _record(
     config: "TrainingConfig",
 ) -> dict[str, object]:
     from vestige.cli import provenance
+    from vestige.training.precision import settled
 
     trained = provenance.of_network(model)
     models = {"trained": {**trained, "source_vocabulary": model.source_vocabulary.fingerprint()}}
@@ -108,7 +109,8 @@ def _record(
         for role, path, part in zip(("training", "validation"), paths, parts, strict=True)
         if len(part)
     }
-    return provenance.record(context, asdict(config), seed=config.seed, models=models, data=data)
+    settings = asdict(settled(config, model.device))
+    return provenance.record(context, settings, seed=config.seed, models=models, data=data)
 
 
 def _train(

@@ -54,6 +54,10 @@ shown the same again where a training goes on from an earlier checkpoint."""
 REPORT_EVERY = 10
 """Steps between two looks at the loss: each makes an accelerator wait."""
 
+MOST_NATS = 2.0**24
+"""Mean loss of a token past which float32 cannot tell one nat from the next. A training that gets
+there has diverged, whether the processor's kernels make NaN of it (256 bits wide) or not (512)."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class _Run:
@@ -117,8 +121,8 @@ def train(  # noqa: PLR0913 - a defence's two doors come on top of eight
         One record an evaluation.
 
     Raises:
-        TrainingError: the data is too short, the loss is no longer finite, `directory` holds a
-            training that may not be resumed, or its checkpoint is broken.
+        TrainingError: the data is too short, the training diverges, `directory` holds a training
+            that may not be resumed, or its checkpoint is broken.
         ValueError: `resume` without `directory`.
     """
     return learn(
@@ -220,7 +224,7 @@ def _learn(run: _Run, position: Position) -> Position:
         try:
             mean, carried = run.step(model, batch, state)
         except FloatingPointError as error:
-            raise _not_finite(run, step + 1) from error
+            raise _diverged(run, step + 1) from error
         optimizer.step()
         state = carried if run.batches.carries else None
         step, tokens = step + 1, tokens + batch.tokens
@@ -253,7 +257,7 @@ def _evaluate(run: _Run, position: Position) -> Position:
     """Evaluate, remember the best weights, ask whether to stop, write it all down."""
     scores = run.lesson.judge(run.model, run.config)
     if scores is not None and math.isnan(scores.perplexity):
-        raise _not_finite(run, position.step)
+        raise _diverged(run, position.step)
     size, tokens = len(run.batches), position.tokens
     record = EpochRecord(
         epoch=position.step / size if position.step % size else position.step // size,
@@ -295,8 +299,8 @@ def _write_history(directory: Path, position: Position) -> None:
 def _save(run: _Run, position: Position) -> None:
     trained = [w for w in checkpoint.weights(run.model).values() if w.is_floating_point()]
     largest = torch.nn.utils.get_total_norm(trained, norm_type=math.inf)
-    if not largest.isfinite() or not position.loss.isfinite():
-        raise _not_finite(run, position.step)
+    if not largest.isfinite() or not _sane(position.loss.item() / max(position.tokens, 1)):
+        raise _diverged(run, position.step)
     if run.directory is not None:
         checkpoint.save(run.directory, position, run.model, run.optimizer, run.step)
 
@@ -312,12 +316,12 @@ class _Told:
         """Add a line to the log and call `progress`.
 
         Raises:
-            TrainingError: the loss is not finite.
+            TrainingError: the training has diverged.
         """
-        if not math.isfinite(loss):
-            raise _not_finite(run, step)
         now, read = time.perf_counter(), tokens - self.tokens
         mean, speed = (loss - self.loss) / max(read, 1), read / (now - self.at)
+        if not _sane(mean):
+            raise _diverged(run, step)
         self.tokens, self.loss, self.at = tokens, loss, now
         measured: dict[str, float] = run.step.measured() if isinstance(run.step, Measures) else {}
         if run.directory is not None:
@@ -351,11 +355,17 @@ def _optimizer(model: Network, config: TrainingConfig) -> torch.optim.Optimizer:
     return torch.optim.SGD(trainable, lr=config.learning_rate, momentum=config.momentum, fused=True)
 
 
-def _not_finite(run: _Run, step: int) -> TrainingError:
+def _sane(loss: float) -> bool:
+    """Whether a mean loss in nats still says something; NaN does not."""
+    return abs(loss) <= MOST_NATS
+
+
+def _diverged(run: _Run, step: int) -> TrainingError:
     held = run.directory is not None and (run.directory / checkpoint.CHECKPOINT).exists()
     kept = f"; the last good checkpoint is in {run.directory}" if held else ""
     return TrainingError(
-        f"The loss or a weight is no longer finite by step {step}{kept}",
+        f"The training diverged by step {step}: its loss is not below {MOST_NATS:.2g} nats a token "
+        f"or a weight is no longer finite{kept}",
         remedy=f"Train again with a learning_rate lower than {run.config.learning_rate:g}.",
     )
 

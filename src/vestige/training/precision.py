@@ -7,9 +7,12 @@ with AVX2 only; there it is asked for, and recorded. On a GPU `auto` is bfloat16
 multiplies it.
 """
 
+from dataclasses import replace
 from typing import Literal
 
 import torch
+
+from vestige.training.config import TrainingConfig
 
 
 def choose_precision(
@@ -19,6 +22,18 @@ def choose_precision(
     if wanted == "auto":
         return torch.bfloat16 if _multiplies_bfloat16(device) else torch.float32
     return torch.bfloat16 if wanted == "bfloat16" else torch.float32
+
+
+def settled(config: TrainingConfig, device: torch.device) -> TrainingConfig:
+    """The configuration with the precision that a device gives it in place of `auto`: what a run
+    records, and what is trained elsewhere.
+
+    Example:
+        >>> settled(TrainingConfig(seed=0), torch.device("cpu")).precision
+        'float32'
+    """
+    native = choose_precision(config.precision, device) == torch.bfloat16
+    return replace(config, precision="bfloat16" if native else "float32")
 
 
 def _multiplies_bfloat16(device: torch.device) -> bool:

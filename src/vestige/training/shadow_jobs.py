@@ -23,7 +23,6 @@ from typing import Any, Literal, get_args
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import torch
 
 from vestige import _validate
 from vestige.data.corpus import Corpus
@@ -33,7 +32,7 @@ from vestige.models.gru import GRUConfig
 from vestige.models.protocols import choose_device
 from vestige.models.seq2seq import Seq2SeqConfig
 from vestige.training.config import TrainingConfig
-from vestige.training.precision import choose_precision
+from vestige.training.precision import settled
 from vestige.training.presets import PRESETS, Shape, pair_preset
 
 Task = Literal["next-word", "translation", "dialogue"]
@@ -206,10 +205,7 @@ def shadow_jobs(
     reference = _columns(reference, ("text", "user", "source") if sourced else ("text", "user"))
     names = _names(reference)
     where = choose_device(device)
-    training = plan.training
-    if training.precision == "auto":  # decided here, not by whichever machine trains it
-        native = choose_precision("auto", where) == torch.bfloat16
-        training = replace(training, precision="bfloat16" if native else "float32")
+    training = settled(plan.training, where)  # decided here, not by whichever machine trains it
     jobs = []
     for index in range(plan.count):
         members, seed = draw_half(names, seed=plan.seed, index=index)
