@@ -63,3 +63,25 @@ def test_no_file_is_called_by_what_it_is_not():
 def test_no_module_outgrows_one_idea(path):
     lines = len(path.read_text(encoding="utf-8").splitlines())
     assert lines <= 400, f"{path} has {lines} lines"
+
+
+UNIX_ONLY = {"fcntl", "grp", "posix", "pty", "pwd", "resource", "syslog", "termios", "tty"}
+
+
+def test_nothing_is_imported_that_windows_lacks():
+    for path in ROOT.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                assert not UNIX_ONLY & {alias.name for alias in node.names}, path
+            if isinstance(node, ast.ImportFrom):
+                assert node.module not in UNIX_ONLY, path
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+                assert (node.value.id, node.attr) not in {
+                    ("os", "fork"),
+                    ("os", "getuid"),
+                    ("os", "uname"),
+                    ("os", "killpg"),
+                    ("os", "sched_getaffinity"),
+                    ("signal", "SIGKILL"),
+                    ("signal", "SIGALRM"),
+                }, path

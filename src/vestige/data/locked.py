@@ -4,10 +4,11 @@ The lock belongs to the open file and goes with the process, however that ends: 
 behind that somebody would have to remove.
 """
 
-import fcntl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from filelock import FileLock
 
 
 @contextmanager
@@ -15,9 +16,8 @@ def locked(path: Path) -> Iterator[None]:
     """Wait until no other process holds `path`, and hold it for the block.
 
     Args:
-        path: an empty file beside what is guarded; it is made where it is missing, and stays.
+        path: an empty file beside what is guarded; it is made where it is missing.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("ab") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+    with FileLock(path):
         yield
