@@ -17,6 +17,9 @@ from vestige.reports.disclosure import printable
 PATIENCE = 2.0
 """Seconds after which a progress bar appears."""
 
+EVERY = 30.0
+"""Seconds between two lines of progress where there is no terminal to draw a bar on."""
+
 UNBOUNDED = 10_000
 """Columns of a table that no terminal shows."""
 
@@ -54,17 +57,20 @@ def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[objec
 
 @contextmanager
 def progress(task: str, *, quiet: bool = False) -> Iterator[Progress]:
-    """A bar on stderr that appears after two seconds, where stderr is a terminal.
+    """A bar on stderr that appears after two seconds; without a terminal a line now and then.
 
     Args:
         task: what is being done, in a few words.
-        quiet: never show it.
+        quiet: show neither.
 
     Yields:
         A callback (done, total) or (done) for library functions.
     """
-    if quiet or not sys.stderr.isatty():
+    if quiet:
         yield lambda *_: None
+        return
+    if not sys.stderr.isatty():
+        yield _Lines(task)
         return
     bar = _Bar(task)
     try:
@@ -102,6 +108,44 @@ class _Bar:
     def close(self) -> None:
         if self._shown is not None:
             self._shown.stop()
+
+
+class _Lines:
+    """One plain line on stderr every so often, so that a log does not look hung."""
+
+    def __init__(self, task: str) -> None:
+        self._task, self._since = task, time.monotonic()
+        self._said = self._since
+        self._first: float | None = None  # what was done before: a resumed training's steps
+
+    def __call__(self, done: float, total: float | None = None) -> None:
+        if self._first is None:
+            self._first = done
+        now = time.monotonic()
+        if now - self._said < EVERY:
+            return
+        self._said = now
+        say(f"{self._task}: {self._where(done, total, now - self._since)}")
+
+    def _where(self, done: float, total: float | None, seconds: float) -> str:
+        so_far = f"{_span(seconds)} so far"
+        if not total:
+            return f"{done:,.0f} done, {so_far}"
+        share = f"{done:,.0f} of {total:,.0f} ({done / total:.0%}), {so_far}"
+        own = done - (self._first or 0)
+        if own <= 0:
+            return share
+        return f"{share}, about {_span(seconds * max(0, total - done) / own)} to go"
+
+
+def _span(seconds: float) -> str:
+    """A length of time in words: "40 s", "3 min 20 s", "2 h 05 min"."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02} min"
 
 
 def _cell(value: object) -> str:
