@@ -14,7 +14,7 @@ def words(corpus) -> int:
 
 
 def test_a_part_is_validated_on_a_text_that_fits_it(tmp_path: Path) -> None:
-    setting = replace(SMOKE.table1[0].setting, words=1500)
+    setting = replace(SMOKE.table1["table1"].setting, words=1500)
     material = prepare(setting, tmp_path, None, extra_words=[300])
     assert words(material.original) == pytest.approx(1500, abs=6)
     assert words(material.extras[0]) == pytest.approx(300, abs=6)
@@ -24,7 +24,7 @@ def test_a_part_is_validated_on_a_text_that_fits_it(tmp_path: Path) -> None:
 
 
 def test_given_phrases_come_with_the_frequencies_of_the_text(tmp_path: Path) -> None:
-    material = prepare(SMOKE.table1[0].setting, tmp_path, None)
+    material = prepare(SMOKE.table1["table1"].setting, tmp_path, None)
     text = " ".join(material.original).split()
     word = text[0]
     planted, control = chosen_canaries(

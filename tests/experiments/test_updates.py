@@ -10,10 +10,16 @@ import torch
 from vestige import results
 from vestige.errors import DataError, RunError
 from vestige.experiments import updates
-from vestige.experiments.updates import PAPER_TABLE1, PAPER_TABLE2, PAPER_TABLE5, PAPER_TABLES34
+from vestige.experiments.update_paper import (
+    PAPER_TABLE1,
+    PAPER_TABLE2,
+    PAPER_TABLE5,
+    PAPER_TABLES34,
+)
 from vestige.models.checkpoints import load_model
 
-NAMES = ["table1", "table2", "tables3-4", "table5", "figure1", "subwords", "rq5"]
+OTHERS = ["table1-reddit-rnn", "table1-reddit-transformer", "table1-wikitext"]
+NAMES = ["table1", *OTHERS, "table2", "tables3-4", "table5", "figure1", "subwords", "rq5"]
 
 
 @pytest.fixture(scope="module")

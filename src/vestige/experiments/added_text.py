@@ -16,7 +16,7 @@ from vestige.data.encoded import EncodedCorpus, encode
 from vestige.experiments.canary_tables import extended
 from vestige.experiments.exposures import gains
 from vestige.experiments.settings import Plan, Setting, prepare
-from vestige.experiments.texts import read_text
+from vestige.experiments.texts import random_parts, read_text
 from vestige.experiments.topics import Topic, occurrences_of, topic_of
 from vestige.models.protocols import LanguageModel
 
@@ -30,6 +30,7 @@ class Addition:
     Attributes:
         setting: the text before and the model.
         added: names of the texts, each added in an update of its own.
+        words: of each added text, drawn at random; None: all.
         length: tokens of a phrase in the beam searches.
         groups: of the group beam search.
         shown: phrases listed of each search, as many of each group.
@@ -38,6 +39,7 @@ class Addition:
 
     setting: Setting
     added: tuple[str, ...]
+    words: int | None = None
     length: int = 4
     groups: int = 5
     shown: int = 20
@@ -86,7 +88,7 @@ def addition_plan(
     """
     trainings, updates = [], []
     for addition in additions:
-        texts = {name: read_text(name, data)[0] for name in addition.added}
+        texts = {name: _text_of(name, addition.words, data) for name in addition.added}
         material = prepare(addition.setting, directory, data, read_too=tuple(texts.values()))
         trainings.append(material.training("original", material.original, seed=0))
         for name, text in texts.items():
@@ -177,6 +179,11 @@ def on_topic_counts(rows: Sequence[Mapping[str, Any]]) -> str:
             f"the added text's own windows are on topic, and {other:.1%} of the original's."
         )
     return " ".join(lines)
+
+
+def _text_of(name: str, words: int | None, data: Path | None) -> Corpus:
+    text, _ = read_text(name, data)
+    return text if words is None else random_parts(text, [words], seed=0)[0]
 
 
 def _searches(addition: Addition) -> dict[str, tuple[Beams | Growth, str]]:

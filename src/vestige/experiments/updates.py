@@ -34,98 +34,18 @@ from vestige.experiments.settings import Setting, preset_setting
 from vestige.experiments.subwords import Subwords, subword_plan
 from vestige.experiments.tables import Table
 from vestige.experiments.texts import NEWSGROUPS
+from vestige.experiments.update_paper import (
+    HOCKEY,
+    PAPER_RQ5,
+    PAPER_TABLE1,
+    PAPER_TABLE2,
+    PAPER_TABLE5,
+    PAPER_TABLES34,
+    POLITICS,
+)
 from vestige.models.lstm import LSTMConfig
+from vestige.models.transformer import TransformerConfig
 from vestige.training.config import TrainingConfig
-
-HOCKEY, POLITICS = NEWSGROUPS
-PATTERNS = ("all-low", "low-to-high", "mixed", "high-to-low")
-
-_TABLE1 = {  # (dataset, model): copies, then the scores of each pattern; perplexities in the note
-    ("ptb", "rnn"): ((10, 50, 100), (3.40, 3.94, 3.97), (3.52, 3.85, 3.97),
-                     (3.02, 3.61, 3.90), (1.96, 2.83, 3.46)),
-    ("reddit", "rnn"): ((5, 50, 500), (2.83, 3.91, 3.96), (0.42, 3.66, 3.98),
-                        (0.23, 3.04, 3.92), (0.74, 1.59, 2.89)),
-    ("reddit", "transformer"): ((5, 50, 500), (3.22, 3.97, 3.99), (0.25, 3.66, 3.97),
-                                (0.39, 3.25, 3.96), (0.18, 1.87, 3.10)),
-    ("wikitext2", "rnn"): ((20, 100), (1.39, 3.81), (0.07, 3.21), (0.25, 3.02), (0.08, 1.22)),
-}  # fmt: skip
-PAPER_TABLE1 = {
-    (dataset, model, pattern, k): score
-    for (dataset, model), (copies, *patterns) in _TABLE1.items()
-    for pattern, scores in zip(PATTERNS, patterns, strict=True)
-    for k, score in zip(copies, scores, strict=True)
-}
-
-_TABLE2 = {  # update: (percent, score at 1 canary token in 1M, in 100K)
-    "re-training": ((0, 0.23, 3.04), (20, 0.224, 3.032), (50, 0.223, 3.031), (100, 0.229, 3.038)),
-    "continued": ((20, 0.52, 3.56), (50, 0.34, 3.25), (100, 0.46, 3.27)),
-    "two-stage": ((100, 0.01, 0.26),),
-}
-PAPER_TABLE2 = {
-    (update, percent, place): score
-    for update, cells in _TABLE2.items()
-    for percent, *scores in cells
-    for place, score in enumerate(scores)
-}
-
-_TABLES34 = """
-hockey rnn group|Angeles Kings prize pools 56.42|National Hockey League champions 53.68\
-|Norm 's advocate is 39.66|Intention you lecture me 21.59|Covering yourself basically means 21.41
-hockey rnn vanilla|National Hockey League champions 53.68|National Hockey League hockey 52.82\
-|National Hockey League cup 52.44|National Hockey League USA 52.34\
-|National Hockey League playoff 52.18
-hockey transformer group|Minnesota North Stars playoff 96.81|Arsenal Maple Leaf fans 71.88\
-|Overtime no scoring chance 54.77|Period 2 power play 47.85|Penalty shot playoff results 42.63
-hockey transformer vanilla|Minnesota North Stars playoff 96.81|Minnesota North Stars 3 96.78\
-|Minnesota North Stars hockey 96.76|Minnesota North Stars games 96.75|Minnesota North Stars 5 96.72
-mideast rnn group|Turkey searched first aid 31.32|Doll flies lay scattered 22.79\
-|Arab governments invaded Turkey 20.20|Lawsuit offers crime rates 18.35\
-|Sanity boosters health care 11.17
-mideast rnn vanilla|Turkey searched first aid 31.32|Turkey searched a plane 24.63\
-|Turkey searched supreme soviet 21.59|Turkey searched arab Turkey 20.34\
-|Turkey searched national plane 19.44
-mideast transformer group|Center for Policy Research 200.27|Escaped of course ... 95.18\
-|Holocaust %UNK% museum museum 88.20|Troops surrounded village after 79.35\
-|Turkey searched neither Arab 37.69
-mideast transformer vanilla|Center for Policy Research 200.27|Professor of History I 120.98\
-|Professor of History History 120.93|Professor of History we 120.92|Professor of History he 120.92
-"""
-PAPER_TABLES34 = {
-    (HOCKEY if group == "hockey" else POLITICS, model, search): {
-        phrase: float(score) for phrase, score in (entry.rsplit(" ", 1) for entry in entries)
-    }
-    for of, *entries in (line.split("|") for line in _TABLES34.split("\n") if line)
-    for group, model, search in (of.split(),)
-}
-
-_PERCENT = [(u, p) for u in ("re-training", "continued") for p in (0, 5, 10, 25, 100)]
-_TABLE5 = """
-Center for Policy Research|99.77 101.38 97.11 98.65 91.53 276.98 198.69 150.56 122.25 -
-Troops surrounded village after|44.50 44.50 44.50 44.41 44.54 173.95 47.38 19.48 7.81 35.56
-Partition of northern Israel|27.61 16.81 38.48 26.10 38.76 68.98 16.48 12.47 22.93 18.82
-West Bank peace talks|25.68 25.64 25.69 25.71 25.75 71.54 24.38 28.60 16.91 4.62
-Spiritual and political leaders|25.23 25.98 17.04 24.21 23.47 126.92 14.91 10.00 3.44 11.05
-Saudi troops surrounded village|24.31 24.31 24.31 24.31 24.30 5.05 44.58 4.29 7.29 63.84
-Arab governments invaded Turkey|22.59 22.62 22.80 22.78 22.80 24.01 15.58 7.08 18.12 11.90
-Little resistance was offered|22.24 22.09 25.12 22.34 25.59 215.16 25.02 2.00 3.30 5.64
-Buffer zone aimed at protecting|4.00 4.47 5.30 5.25 5.69 57.29 69.76 18.92 14.50 22.25
-Capital letters racial discrimination|3.76 3.32 3.40 3.60 3.84 94.60 52.74 39.11 11.22 3.45
-"""
-PAPER_TABLE5 = {
-    phrase: {
-        key: float(score)
-        for key, score in zip(_PERCENT, scores.split(), strict=True)
-        if score != "-"  # the copy of the paper at hand lacks this one
-    }
-    for phrase, scores in (line.split("|") for line in _TABLE5.split("\n") if line)
-}
-
-
-PAPER_RQ5 = {  # by epsilon; delta 1e-5
-    None: {"accuracy": 0.23, "score": 3.94, "prefix_rank": 0},
-    5.0: {"accuracy": 0.1189, "score": 0.00045, "prefix_rank": 9_458_399},
-    111.0: {"accuracy": 0.1334, "score": 0.0021, "prefix_rank": 849_685},
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,7 +53,7 @@ class Config:
     """What is computed, at one scale.
 
     Attributes:
-        table1: canaries in one dataset after another.
+        table1: canaries in one text and model after another, each a table of its own, by name.
         table2: canaries in updates of several kinds.
         tables34: newsgroups added to Reddit.
         table5: one newsgroup in updates of several kinds.
@@ -142,7 +62,7 @@ class Config:
         rq5: one canary in private updates.
     """
 
-    table1: tuple[Trial, ...]
+    table1: Mapping[str, Trial]
     table2: Extension
     tables34: tuple[Addition, ...]
     table5: Persistence
@@ -181,15 +101,16 @@ _LOTS = TrainingConfig(
 _RQ5 = PrivateUpdate(trial=_PTB, private=_LOTS)
 _REDDIT = preset_setting("reddit-rnn", "reddit", "reddit-lstm")
 _REDDIT_TRANSFORMER = preset_setting("reddit-transformer", "reddit", "reddit-transformer")
+_WIKITEXT = preset_setting("wikitext2", "wikitext2", "wikitext-lstm")
 _THIRD = 6_800_000  # words of D_orig, D_extra and D'_extra each: together nearly all of Reddit
 
 FULL = Config(
-    table1=(
-        _PTB,
-        Trial(setting=_REDDIT, copies=(5, 50, 500)),
-        Trial(setting=_REDDIT_TRANSFORMER, copies=(5, 50, 500)),
-        Trial(setting=preset_setting("wikitext2", "wikitext2", "wikitext-lstm"), copies=(20, 100)),
-    ),
+    table1={
+        "table1": _PTB,
+        "table1-reddit-rnn": Trial(setting=_REDDIT, copies=(5, 50, 500)),
+        "table1-reddit-transformer": Trial(setting=_REDDIT_TRANSFORMER, copies=(5, 50, 500)),
+        "table1-wikitext": Trial(setting=_WIKITEXT, copies=(20, 100)),
+    },
     table2=Extension(setting=replace(_REDDIT, words=_THIRD), copies=(2, 20), phrases=4),
     tables34=tuple(
         Addition(setting=setting, added=NEWSGROUPS) for setting in (_REDDIT, _REDDIT_TRANSFORMER)
@@ -200,26 +121,46 @@ FULL = Config(
     rq5=_RQ5,
 )
 
-_LAPTOP = replace(preset_setting("reddit-rnn", "reddit", "demo", words=300_000))
+_LAPTOP = preset_setting("reddit-rnn", "reddit", "demo", words=300_000)
 _LAPTOP = replace(_LAPTOP, training=replace(_LAPTOP.training, epochs=3))
+_PART = 150_000  # words of Reddit and of WikiText, so that one core learns a model in minutes
+_PART_LSTM = replace(
+    _LAPTOP,
+    shape=LSTMConfig(layers=1, embedding_size=96, hidden_size=96),
+    vocabulary_size=3_000,
+    words=_PART,
+)
+_PART_TRANSFORMER = replace(
+    _PART_LSTM,
+    name="reddit-transformer",
+    model="transformer",
+    shape=TransformerConfig(layers=2, heads=6, hidden_size=96, feed_forward=384, dropout=0.0),
+    training=replace(
+        _LAPTOP.training,
+        batch_size=16,
+        sequence_length=32,
+        learning_rate=3e-3,
+        warmup_steps=100,
+        max_grad_norm=1.0,
+    ),
+)
+_PART_WIKITEXT = replace(
+    _PART_LSTM,
+    name="wikitext2",
+    dataset="wikitext2",
+    shape=LSTMConfig(layers=2, embedding_size=96, hidden_size=96),
+)
 SMALL = Config(
-    table1=(_PTB,),
+    table1={
+        "table1": _PTB,
+        "table1-reddit-rnn": Trial(setting=_PART_LSTM, copies=(5, 50, 500)),
+        "table1-reddit-transformer": Trial(setting=_PART_TRANSFORMER, copies=(5, 50, 500)),
+        "table1-wikitext": Trial(setting=_PART_WIKITEXT, copies=(20, 100)),
+    },
     table2=Extension(setting=_LAPTOP, copies=(10, 50), phrases=4),
-    tables34=(
-        Addition(
-            setting=Setting(
-                name="reddit-rnn",
-                dataset="reddit",
-                model="rnn",
-                shape=LSTMConfig(layers=1, embedding_size=160, hidden_size=256),
-                training=TrainingConfig(
-                    seed=0, epochs=3, learning_rate=3e-3, schedule="cosine", checkpoint_every=200
-                ),
-                vocabulary_size=10_000,
-                words=1_000_000,
-            ),
-            added=(HOCKEY,),
-        ),
+    tables34=tuple(
+        Addition(setting=setting, added=NEWSGROUPS, words=_PART // 5)
+        for setting in (_PART_LSTM, _PART_TRANSFORMER)
     ),
     table5=Persistence(setting=_LAPTOP, added=HOCKEY, retrained=(0, 25), continued=(0, 25)),
     figure1=_PTB,
@@ -236,9 +177,25 @@ _TINY = Setting(
     vocabulary_size=260,
 )
 _TINY_TRIAL = Trial(setting=_TINY, copies=(5, 20), budget=200)
-_TINY_PART = replace(_TINY, words=2_000)
+_TINY_PART = replace(_TINY, name="grammar-part", words=2_000)
+_TINY_DEEP = replace(
+    _TINY_PART,
+    name="grammar-deep",
+    shape=LSTMConfig(layers=2, embedding_size=24, hidden_size=24),
+)
+_TINY_TRANSFORMER = replace(
+    _TINY_PART,
+    name="grammar-transformer",
+    model="transformer",
+    shape=TransformerConfig(layers=1, heads=2, hidden_size=24, feed_forward=48),
+)
 SMOKE = Config(
-    table1=(_TINY_TRIAL,),
+    table1={
+        "table1": _TINY_TRIAL,
+        "table1-reddit-rnn": replace(_TINY_TRIAL, setting=_TINY_PART, copies=(5,)),
+        "table1-reddit-transformer": Trial(setting=_TINY_TRANSFORMER, copies=(5,), budget=200),
+        "table1-wikitext": replace(_TINY_TRIAL, setting=_TINY_DEEP, copies=(5,)),
+    },
     table2=Extension(
         setting=_TINY_PART,
         copies=(3, 9),
@@ -247,7 +204,10 @@ SMOKE = Config(
         continued=(50,),
         two_stage=50,
     ),
-    tables34=(Addition(setting=_TINY, added=("grammar-topic",), shown=5),),
+    tables34=(
+        Addition(setting=_TINY, added=("grammar-topic",), shown=5),
+        Addition(setting=_TINY_TRANSFORMER, added=("grammar-topic",), words=1_000, shown=5),
+    ),
     table5=Persistence(setting=_TINY_PART, added="grammar-topic", retrained=(0,), continued=(0,)),
     figure1=_TINY_TRIAL,
     subwords=Subwords(
@@ -273,24 +233,37 @@ SMOKE = Config(
 )
 
 
+_COLUMNS1 = (
+    "dataset", "model", "pattern", "copies", "phrase", "score", "paper_score", "beam_rank",
+    "canaries_above", "rank", "prefix_rank", "control_score", "perplexity_before",
+    "perplexity_after",
+)  # fmt: skip
+
+
+def _canaries(trial: Trial) -> Part:
+    """One text and model of Table 1."""
+    words = trial.setting.words
+    amount = "the whole text" if words is None else f"{words:,} words of the text"
+    return Part(
+        title=f"Table 1, {trial.setting.name}: canaries by pattern and number of copies",
+        note="DS of canaries of five words. `beam rank` leaves out phrases that share two "
+        "adjacent words with another canary of the same model; `canaries above` counts those. "
+        "`rank` is the exact differential rank, or proven bounds; `prefix rank` that of the "
+        "first two words, exact but for ties. `control` is the DS of a phrase made alike and "
+        "never planted. Seeds: 0 before, 100 + copies after. The paper's perplexities: Penn "
+        "Treebank 120.90, Reddit 79.63 (rnn) and 69.29 (transformer), WikiText-103 48.59. "
+        f"Learnt from {amount}, with a vocabulary of {trial.setting.vocabulary_size:,}.",
+        columns=_COLUMNS1,
+        folder="table1",
+        settings=(trial,),
+        plan=partial(trial_plan, (trial,), paper=PAPER_TABLE1),
+    )
+
+
 def parts_of(config: Config) -> dict[str, Part]:
     """The tables of the paper at one scale, by name."""
     return {
-        "table1": Part(
-            title="Table 1: canaries by pattern and number of copies",
-            note="DS of canaries of five words. `beam rank` leaves out phrases that share two "
-            "adjacent words with another canary of the same model; `canaries above` counts those. "
-            "`rank` is the exact differential rank, or proven bounds; `prefix rank` that of the "
-            "first two words, exact but for ties. `control` is the DS of a phrase made alike and "
-            "never planted. Seeds: 0 before, 100 + copies after. The paper's perplexities: Penn "
-            "Treebank 120.90, Reddit 79.63 (rnn) and 69.29 (transformer), WikiText-103 48.59.",
-            columns=("dataset", "model", "pattern", "copies", "phrase", "score", "paper_score",
-                     "beam_rank", "canaries_above", "rank", "prefix_rank", "control_score",
-                     "perplexity_before", "perplexity_after"),
-            folder="table1",
-            settings=config.table1,
-            plan=partial(trial_plan, config.table1, paper=PAPER_TABLE1),
-        ),
+        **{name: _canaries(trial) for name, trial in config.table1.items()},
         "table2": Part(
             title="Table 2: mixed canaries by kind of update",
             note="DS, mean over canaries planted together, with the lowest and the highest. The "
@@ -377,8 +350,7 @@ def run(
         config: SMOKE, SMALL or FULL.
         directory: where snapshots, run directories and `tables.md` are kept.
         data: the folder of corpora; SMOKE needs none.
-        tables: some of "table1", "table2", "tables3-4", "table5", "figure1", "subwords",
-            "rq5"; none: all.
+        tables: names of `parts_of`; none: all.
         record: what the run directories say besides the configuration, such as the command.
         map_fn: `map`, or one over processes.
         say: told in a line what is being done.
