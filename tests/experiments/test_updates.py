@@ -52,18 +52,52 @@ def test_a_second_call_trains_nothing_and_finds_the_same(made: Path) -> None:
     assert (made / "tables.md").read_text() == page
 
 
+def by_definition(before: Path, after: Path, phrase: str) -> float:
+    """Equation 1 token by token: what the update adds to the probability of each."""
+    total = 0.0
+    for sign, folder in ((1, after), (-1, before)):
+        model = load_model(folder)
+        state = model.start(1)
+        for token in model.vocabulary.encode(phrase):
+            total += sign * model.log_probs(state)[0, token].exp().item()
+            state = model.advance(state, torch.tensor([token]))
+    return total
+
+
 def test_a_canary_scores_what_the_definition_says(made: Path) -> None:
     row = results.load(made / "results" / "table1").rows[0]
     folder = made / "table1" / "grammar-rnn"
-    models = [load_model(folder / name) for name in (f"copies-{row['copies']}", "copies-0")]
-    tokens = models[0].vocabulary.encode(row["phrase"])
-    total = 0.0
-    for sign, model in zip((1, -1), models, strict=True):
-        state = model.start(1)
-        for token in tokens:
-            total += sign * model.log_probs(state)[0, token].exp().item()
-            state = model.advance(state, torch.tensor([token]))
-    assert row["score"] == pytest.approx(total, abs=1e-6)
+    score = by_definition(folder / "copies-0", folder / f"copies-{row['copies']}", row["phrase"])
+    assert row["score"] == pytest.approx(score, abs=1e-6)
+    assert (row["trainings"], row["interval"], row["mean_score"]) == (1, None, row["score"])
+
+
+def test_every_training_of_a_canary_counts_in_its_mean_and_interval(made: Path) -> None:
+    folder = made / "table1" / "grammar-part"
+    for row in results.load(made / "results" / "table1-reddit-rnn").rows:
+        pairs = [("copies-0", "copies-5"), ("copies-0-again-1", "copies-5-again-1")]
+        scores = [by_definition(folder / a, folder / b, row["phrase"]) for a, b in pairs]
+        assert scores[0] != scores[1]
+        assert row["scores"] == pytest.approx(scores, abs=1e-6)
+        assert row["mean_score"] == pytest.approx(sum(scores) / 2, abs=1e-6)
+        margin = 12.706 * abs(scores[0] - scores[1]) / 2  # Student's t, one degree of freedom
+        ends = [sum(scores) / 2 - margin, sum(scores) / 2 + margin]
+        assert [*map(float, row["interval"].split(" to "))] == pytest.approx(ends, rel=0.06)
+
+
+def test_a_laptop_has_a_row_for_each_of_the_papers() -> None:
+    table1 = {
+        (trial.setting.dataset, trial.setting.model, copies)
+        for trial in updates.SMALL.table1.values()
+        for copies in trial.copies
+    }
+    assert table1 == {(dataset, model, copies) for dataset, model, _, copies in PAPER_TABLE1}
+    tables34 = {
+        (name, addition.setting.model)
+        for addition in updates.SMALL.tables34
+        for name in addition.added
+    }
+    assert tables34 == {(name, model) for name, model, _ in PAPER_TABLES34}
 
 
 def test_the_figure_adds_up_to_the_table(made: Path) -> None:

@@ -47,14 +47,13 @@ def command(
         list[str] | None,
         typer.Option(
             "--table",
-            help="Of `updates`: `table1` (Penn Treebank), `table1-reddit-rnn`, `table1-reddit- "
-            "transformer`, `table1-wikitext`, `table2`, `tables3-4`, `table5`, `figure1`, "
-            "`subwords`, `rq5`. Of `regularization`: `figure2`, `figure3ab`, `figure3c`, "
-            "`table1`. Of `nlu`: `utility`, `table2`, `table3`, `table4`, `figures3-5`, `null`, "
-            "`apart`. Of `provenance`: `table1`, `audit`, `table2`, `table3`, `table5`, "
-            "`figure2`, `figure3`, `figure4`, `figures5-7`, `figure8`, `null`, `private`. Give it "
-            "again for another. "
-            "Without it: all.",
+            help="Of `updates`: `table1` (Penn Treebank), `table1-reddit-rnn`, "
+            "`table1-reddit-transformer`, `table1-wikitext`, `table2`, `tables3-4`, `table5`, "
+            "`figure1`, `subwords`, `rq5`. Of `regularization`: `figure2`, `figure3ab`, "
+            "`figure3c`, `table1`. Of `nlu`: `utility`, `table2`, `table3`, `table4`, "
+            "`figures3-5`, `null`, `apart`. Of `provenance`: `table1`, `audit`, `table2`, "
+            "`table3`, `table5`, `figure2`, `figure3`, `figure4`, `figures5-7`, `figure8`, "
+            "`null`, `private`. Give it again for another. Without it: all.",
         ),
     ] = None,
     data: Annotated[

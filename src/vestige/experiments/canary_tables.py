@@ -10,10 +10,15 @@ from typing import Any
 from vestige.data.canaries import frequency_canaries
 from vestige.data.canary import Canary
 from vestige.data.corpus import Corpus
-from vestige.experiments.exposures import exposures, token_profile
+from vestige.experiments.exposures import exposures, scores_of, token_profile
 from vestige.experiments.settings import Material, Plan, Setting, chosen_canaries, prepare
+from vestige.experiments.snapshots import Training
+from vestige.experiments.tables import cell
+from vestige.metrics.intervals import mean_interval
 
 Row = dict[str, Any]
+
+_APART = 1_000  # between the seeds of two trainings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +31,7 @@ class Trial:
         phrases: canaries by pattern; empty: made for the corpus.
         controls: never planted, by pattern; needed where phrases are given.
         budget: of the bounded search for the exact rank.
+        trainings: of each model, from other seeds and with the copies in other places.
     """
 
     setting: Setting
@@ -33,6 +39,7 @@ class Trial:
     phrases: Mapping[str, str] = field(default_factory=dict)
     controls: Mapping[str, str] = field(default_factory=dict)
     budget: int = 20_000
+    trainings: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,16 +65,22 @@ class Extension:
 
 @dataclass(frozen=True)
 class _Planted:
-    """One updated model of a trial."""
+    """One updated model of a trial, trained as often as the trial says."""
 
     material: Material
     copies: int
     canaries: tuple[Canary, ...]
     budget: int
+    trainings: int
 
-    @property
-    def name(self) -> str:
-        return f"copies-{self.copies}"
+    def names(self, number: int = 0) -> tuple[str, str]:
+        """The snapshots before and after the update in one of its trainings."""
+        return _name(0, number), _name(self.copies, number)
+
+    def scores(self, number: int) -> dict[str, float]:
+        """The score of each phrase in one of the trainings."""
+        before, after = map(self.material.model, self.names(number))
+        return scores_of(before, after, self.canaries)
 
 
 def trial_plan(
@@ -77,7 +90,9 @@ def trial_plan(
     *,
     paper: Mapping[tuple[str, str, str, int], float],
 ) -> Plan:
-    """Table 1: a row for each canary. The model before has seed 0, that of k copies 100 + k.
+    """Table 1: a row for each canary, with its ranks in the first training.
+
+    The model before has seed 0, that of k copies 100 + k, a later training 1,000 more each.
 
     Args:
         trials: the datasets.
@@ -85,28 +100,52 @@ def trial_plan(
         data: the folder of corpora.
         paper: its score of (dataset, model, pattern, copies).
     """
-    trainings, updates = [], []
+    trainings: list[Training] = []
+    updates: list[_Planted] = []
     for trial in trials:
         material = prepare(trial.setting, directory, data)
-        trainings.append(material.training("copies-0", material.original, seed=0))
+        numbers = range(trial.trainings)
+        trainings += (_training(material, 0, number, material.original) for number in numbers)
         for copies in trial.copies:
             made = chosen_canaries(material, trial.phrases, trial.controls, copies=copies)
-            text, canaries = material.planted(material.original, made, seed=copies)
-            update = _Planted(material, copies, canaries, trial.budget)
-            trainings.append(material.training(update.name, text, seed=100 + copies))
-            updates.append(update)
+            for number in numbers:
+                seed = copies + _APART * number
+                text, canaries = material.planted(material.original, made, seed=seed)
+                trainings.append(_training(material, copies, number, text))
+            updates.append(_Planted(material, copies, canaries, trial.budget, trial.trainings))
 
     def rows() -> Iterator[Row]:
         for update in updates:
-            material, name = update.material, update.name
-            before, after = material.model("copies-0"), material.model(name)
-            learnt = material.learnt("copies-0", name)
+            before, after = map(update.material.model, update.names())
+            learnt = update.material.learnt(*update.names())
+            later = [update.scores(number) for number in range(1, update.trainings)]
             for row in exposures(before, after, update.canaries, budget=update.budget):
                 key = (learnt["dataset"], learnt["model"], row["pattern"], row["copies"])
                 ranks = {"rank": _span(row, "rank"), "prefix_rank": _span(row, "prefix_rank")}
-                yield {**learnt, **row, **ranks, "paper_score": paper.get(key)}
+                over = _over_trainings([row["score"], *(s[row["phrase"]] for s in later)])
+                yield {**learnt, **row, **ranks, **over, "paper_score": paper.get(key)}
 
     return Plan(trainings=tuple(trainings), rows=rows)
+
+
+def _training(material: Material, copies: int, number: int, text: Corpus) -> Training:
+    seed = (100 + copies if copies else 0) + _APART * number
+    return material.training(_name(copies, number), text, seed=seed)
+
+
+def _name(copies: int, number: int) -> str:
+    return f"copies-{copies}" + (f"-again-{number}" if number else "")
+
+
+def _over_trainings(scores: list[float]) -> Row:
+    """A phrase's scores in several trainings: their mean with Student's interval."""
+    ends = mean_interval(scores)
+    return {
+        "trainings": len(scores),
+        "scores": scores,
+        "mean_score": fmean(scores),
+        "interval": None if ends is None else f"{cell(ends.low)} to {cell(ends.high)}",
+    }
 
 
 def profile_plan(

@@ -56,6 +56,15 @@ def exposures(
 
 
 @torch.no_grad()
+def scores_of(
+    before: LanguageModel, after: LanguageModel, canaries: Sequence[Canary]
+) -> dict[str, float]:
+    """The differential score of each phrase."""
+    pair = ModelPair(before, after, token_score("differential"))
+    return {canary.phrase: sum(gains(pair, canary.ids)) for canary in canaries}
+
+
+@torch.no_grad()
 def gains(pair: ModelPair, tokens: Sequence[int]) -> list[float]:
     """The score of each token of a phrase, given those before it, from a text's beginning."""
     row: list[float] = pair.token_gains(torch.tensor([tokens], device=pair.device))[0].tolist()
