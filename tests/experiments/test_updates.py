@@ -70,6 +70,8 @@ def test_a_canary_scores_what_the_definition_says(made: Path) -> None:
     score = by_definition(folder / "copies-0", folder / f"copies-{row['copies']}", row["phrase"])
     assert row["score"] == pytest.approx(score, abs=1e-6)
     assert (row["trainings"], row["interval"], row["mean_score"]) == (1, None, row["score"])
+    trained = json.loads((folder / "copies-0" / "training.json").read_text())
+    assert f"torch.{row['precision']}" == trained["precision"]
 
 
 def test_every_training_of_a_canary_counts_in_its_mean_and_interval(made: Path) -> None:
@@ -115,7 +117,13 @@ def test_an_updates_phrases_are_counted_where_they_stand(made: Path) -> None:
     rows = results.load(made / "results" / "tables3-4").rows
     assert {row["search"] for row in rows} >= {"group", "vanilla", "group, smoothed"}
     assert all(row["in_added"] >= 0 for row in rows)
-    assert "of the added text's own windows are on topic" in (made / "tables.md").read_text()
+    page = (made / "tables.md").read_text()
+    assert "of the added text's own windows are on topic" in page
+    for source, words in (("ours", ""), ("null", " verbatim, null")):
+        listed = [row for row in rows if (row["source"], row["search"]) == (source, "group")]
+        of_one = [row for row in listed if row["model"] == "rnn"]
+        told = f"{sum(row['on_topic'] for row in of_one)} of {len(of_one)}"
+        assert f"{words} {told}" in page
 
 
 def test_nothing_of_another_configuration_is_passed_off(made: Path, tmp_path: Path) -> None:

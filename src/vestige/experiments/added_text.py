@@ -78,7 +78,9 @@ def addition_plan(
 ) -> Plan:
     """Tables 3 and 4: a row for each phrase found, and for each of the paper's.
 
-    Both models are trained from fresh weights, with seeds 0 and 100.
+    Both models are trained from fresh weights, with seeds 0 and 100. A null pair, the original
+    learnt again with seed 1, tells what the searches find where nothing was added; what speaks of
+    the added text there does so by chance, for one vocabulary knows both texts.
 
     Args:
         additions: settings and texts.
@@ -91,6 +93,7 @@ def addition_plan(
         texts = {name: _text_of(name, addition.words, data) for name in addition.added}
         material = prepare(addition.setting, directory, data, read_too=tuple(texts.values()))
         trainings.append(material.training("original", material.original, seed=0))
+        trainings.append(material.training("original-again", material.original, seed=1))
         for name, text in texts.items():
             whole = Corpus.concatenate([material.original, text])
             trainings.append(material.training(f"with-{name}", whole, seed=100))
@@ -106,9 +109,11 @@ def addition_plan(
                 "topic_share_added": topic.share(added, length=addition.length),
                 "topic_share_original": topic.share(original, length=addition.length),
             }
-            pair = material.model("original"), material.model(f"with-{name}")
-            for row in _found(*pair, addition):
-                yield {**common, **row, **_judged(row["tokens"], topic, added, original)}
+            before = material.model("original")
+            for source, after in (("ours", f"with-{name}"), ("null", "original-again")):
+                for row in _found(before, material.model(after), addition):
+                    judged = _judged(row["tokens"], topic, added, original)
+                    yield {**common, "source": source, **row, **judged}
             for search in ("group", "vanilla"):
                 phrases = paper.get((name, addition.setting.model, search), {})
                 for phrase, score in phrases.items():
@@ -165,20 +170,29 @@ def persistence_plan(
 
 
 def on_topic_counts(rows: Sequence[Mapping[str, Any]]) -> str:
-    """How many phrases of each search are on topic, and how common that is in the texts."""
+    """Phrases of each search: on topic, verbatim, and how many a null pair and the texts have."""
     lines = []
     for added, model in dict.fromkeys((row["added"], row["model"]) for row in rows):
         of_pair = [row for row in rows if (row["added"], row["model"]) == (added, model)]
         counts = []
         for search in dict.fromkeys(row["search"] for row in of_pair if row["source"] == "ours"):
-            listed = [r for r in of_pair if (r["search"], r["source"]) == (search, "ours")]
-            counts.append(f"{search} {sum(r['on_topic'] for r in listed)} of {len(listed)}")
+            listed, null = (
+                [r for r in of_pair if (r["search"], r["source"]) == (search, source)]
+                for source in ("ours", "null")
+            )
+            verbatim = sum(r["in_added"] > 0 for r in listed)
+            counts.append(f"{search} {_told(listed)}, {verbatim} verbatim, null {_told(null)}")
         own, other = of_pair[0]["topic_share_added"], of_pair[0]["topic_share_original"]
         lines.append(
             f"On topic, {added}, {model}: {'; '.join(counts)}. By the same measure {own:.1%} of "
             f"the added text's own windows are on topic, and {other:.1%} of the original's."
         )
     return " ".join(lines)
+
+
+def _told(rows: Sequence[Mapping[str, Any]]) -> str:
+    told = f"{sum(row['on_topic'] for row in rows)} of {len(rows)}"
+    return f"{told} (highest score {max(row['score'] for row in rows):.3g})" if rows else told
 
 
 def _text_of(name: str, words: int | None, data: Path | None) -> Corpus:
@@ -203,7 +217,6 @@ def _found(before: LanguageModel, after: LanguageModel, addition: Addition) -> I
         per_group = addition.shown // addition.groups if grouped else addition.shown
         for rank, finding in enumerate(_best(diff.findings, per_group, grouped=grouped)):
             yield {
-                "source": "ours",
                 "search": name,
                 "rank": rank,
                 "group": finding.group if grouped else None,

@@ -10,7 +10,7 @@ from vestige.data.canary import Canary
 from vestige.data.corpus import Corpus
 from vestige.data.manifest import plant
 from vestige.data.vocabulary import WordVocabulary, word_counts
-from vestige.experiments.snapshots import Training, kept_epoch
+from vestige.experiments.snapshots import Training, kept_epoch, kept_precision
 from vestige.experiments.texts import random_parts, read_text, vocabulary_of
 from vestige.models.checkpoints import load_model
 from vestige.models.lstm import LSTMConfig
@@ -95,7 +95,7 @@ class Material:
         return load_model(self.directory / name)
 
     def learnt(self, before: str, after: str) -> dict[str, Any]:
-        """Columns that say how well two snapshots learnt, and from which seeds."""
+        """Columns that say how well two snapshots learnt, and in which number format."""
         names = {"before": before, "after": after}
         records = {role: kept_epoch(self.directory / name) for role, name in names.items()}
         return {
@@ -104,6 +104,7 @@ class Material:
             **{f"perplexity_{role}": r.validation_perplexity for role, r in records.items()},
             **{f"accuracy_{role}": r.validation_accuracy for role, r in records.items()},
             **{f"epoch_{role}": r.epoch for role, r in records.items()},
+            "precision": kept_precision(self.directory / after),
         }
 
     def planted(

@@ -144,6 +144,12 @@ def kept_epoch(directory: Path) -> EpochRecord:
     return records[best_epoch(records) - 1]
 
 
+def kept_precision(directory: Path) -> str:
+    """The number format in which a training multiplied, such as "float32"."""
+    recorded: str = json.loads((directory / "training.json").read_text("utf-8"))["precision"]
+    return recorded.removeprefix("torch.")
+
+
 def _train(training: Training) -> Path:
     config, start = training.config, training.start
 
