@@ -1,58 +1,99 @@
-"""The tail of a null pair, against scipy and against chance itself."""
+"""What null searches say of a score, against counting by hand and against chance itself."""
 
 import math
 
 import numpy as np
 import pytest
-from scipy import stats
+from hypothesis import given
+from hypothesis import strategies as st
 
-from vestige.attacks.chance import LEVEL, TAIL, Chance
+from vestige.attacks.chance import LEVEL, NEEDED, NullScores
+
+SCORES = st.sampled_from([0.5, 1.0, 1.5, 2.0, math.inf])  # few values, so that ties are common
+SEARCHES = st.lists(st.lists(SCORES, max_size=4), min_size=1, max_size=25)
+
+TAILS = {
+    "half-normal": lambda random, n: np.abs(random.standard_normal(n)),
+    "exponential": lambda random, n: random.exponential(size=n),
+    "lognormal": lambda random, n: random.lognormal(size=n),
+    "Weibull 0.6": lambda random, n: random.weibull(0.6, size=n),
+    "Pareto 3": lambda random, n: random.pareto(3, size=n),
+    "none or few": lambda random, n: random.random(random.integers(0, 3)),
+    "ties": lambda random, n: random.integers(0, 4, n).astype(float),
+}
 
 
-@pytest.mark.parametrize("number", [2, 7, 51, 400])
-def test_the_e_value_is_the_f_distributions(number):
-    scores = np.random.default_rng(number).exponential(0.4, number)
-    chance = Chance.of(scores)
-    ranked = np.sort(scores)[::-1]
-    k = min(TAIL, number - 1)
-    assert (chance.above, chance.base) == (k, ranked[k])
-    excess = (ranked[:k] - ranked[k]).mean()
-    for score in (ranked[k], ranked[0], ranked[0] + 3):
-        tail = stats.f.sf((score - ranked[k]) / excess, 2, 2 * k)
-        assert chance.expected(score) == pytest.approx(k * tail)
-    assert chance.threshold >= ranked[0]
-    assert chance.expected(chance.threshold) <= LEVEL + 1e-12
+@given(SEARCHES, SCORES)
+def test_an_e_value_is_counted(searches, score):
+    nulls = NullScores.of(searches)
+    phrases = sum(other >= score for search in searches for other in search)
+    assert nulls.e_value(score) == (1 + phrases) / (1 + len(searches))
+    assert nulls.reached(score) == sum(max(s, default=-1) >= score for s in searches)
 
 
-@pytest.mark.parametrize("number", [12, 300])
-def test_another_null_pair_exceeds_the_threshold_once_in_twenty_times(number):
-    random = np.random.default_rng(0)
-    trials = 3000
-    exceeded = beaten = 0
+@given(SEARCHES, SCORES)
+def test_what_is_found_exceeds_the_threshold(searches, score):
+    nulls = NullScores.of(searches)
+    if len(searches) < NEEDED:
+        assert (nulls.threshold, nulls.found(score)) == (None, None)
+    else:
+        assert nulls.found(score) == (score > nulls.threshold) == (nulls.e_value(score) <= LEVEL)
+
+
+@given(st.lists(st.lists(SCORES, max_size=4), min_size=20, max_size=41))
+def test_of_exchangeable_searches_at_most_one_in_twenty_finds_anything(searches):
+    """Each in turn is the update and the others are its nulls: no draw can break the level."""
+    found = 0
+    for place, update in enumerate(searches):
+        nulls = NullScores.of(searches[:place] + searches[place + 1 :])
+        found += any(nulls.found(score) for score in update)
+    assert found <= LEVEL * len(searches)
+
+
+@pytest.mark.parametrize("tail", TAILS)
+@pytest.mark.parametrize("nulls", [1, 4, 9, 19])
+@pytest.mark.parametrize("phrases", [20, 400])
+def test_another_search_is_best_as_often_as_is_stated(tail, nulls, phrases):
+    random, trials = np.random.default_rng([nulls, phrases]), 400
+    best = found = 0
     for _ in range(trials):
-        chance, other = Chance.of(random.exponential(1, number)), random.exponential(1, number)
-        exceeded += other.max() > chance.threshold
-        beaten += other.max() > chance.best
-    assert 0.03 < exceeded / trials < LEVEL + 0.01
-    assert 0.45 < beaten / trials < 0.55  # what the null's best alone would be worth
+        *others, update = (TAILS[tail](random, phrases) for _ in range(nulls + 1))
+        scores = NullScores.of(others)
+        best += any(scores.e_value(score) <= scores.least for score in update)
+        found += any(bool(scores.found(score)) for score in update)
+    level = 1 / (nulls + 1)
+    assert best / trials < level + 4 * math.sqrt(level * (1 - level) / trials)
+    assert found / trials < LEVEL + 4 * math.sqrt(LEVEL * (1 - LEVEL) / trials)
 
 
-def test_too_few_phrases_give_their_best_and_no_e_value():
-    assert Chance.of([]).threshold == 0.0
-    assert Chance.of([2.5]).threshold == 2.5
-    assert Chance.of([2.5]).expected(9.0) is None
+@pytest.mark.parametrize("nulls", [1, 4, 18])
+def test_null_searches_without_a_phrase_do_not_make_everything_found(nulls):
+    scores = NullScores.of([[]] * nulls)
+    assert (scores.found(100.0), scores.best) == (None, None)
+    assert scores.e_value(100.0) == 1 / (nulls + 1)
 
 
-def test_no_e_value_under_the_tail():
-    chance = Chance.of([3.0, 2.0, 1.0])
-    assert chance.expected(0.5) is None
-    assert chance.expected(1.0) == 2
+def test_nineteen_searches_without_a_phrase_make_any_phrase_found():
+    scores = NullScores.of([[]] * NEEDED)
+    assert (scores.found(0.1), scores.threshold) == (True, -math.inf)
 
 
-def test_equal_and_infinite_scores():
-    equal = Chance.of([2.0, 2.0, 2.0])
-    assert (equal.threshold, equal.expected(2.0), equal.expected(2.1)) == (2.0, 2.0, 0.0)
-    infinite = Chance.of([math.inf, 2.0, 1.0])
-    assert infinite.threshold == math.inf
-    assert infinite.expected(math.inf) == 2.0
-    assert Chance.of([math.inf, math.inf]) == Chance(math.inf, math.inf, 0, 0.0)
+def test_a_fitted_tail_is_used_beyond_the_null_scores_only_and_never_decides():
+    searches = np.random.default_rng(0).exponential(size=(19, 60))
+    nulls = NullScores.of(searches.tolist())
+    assert nulls.extrapolated_e_value(nulls.best) is None
+    near, far = (nulls.extrapolated_e_value(nulls.best + step) for step in (0.1, 20.0))
+    assert 0 <= far < 1e-3 < near < 1
+    assert nulls.e_value(nulls.best + 20) == LEVEL
+
+
+def test_few_equal_or_infinite_scores_are_not_fitted_to():
+    for searches in ([[]], [[1.0, 2.0, 3.0]], [[2.0] * 50], [[math.inf] + [1.0] * 20]):
+        assert NullScores.of(searches).extrapolated_e_value(9.0) is None
+
+
+def test_no_search_and_no_number_are_refused():
+    with pytest.raises(ValueError, match="searches must hold one null search"):
+        NullScores.of([])
+    with pytest.raises(ValueError, match="got NaN"):
+        NullScores.of([[1.0, math.nan]])

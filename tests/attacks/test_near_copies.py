@@ -43,3 +43,11 @@ def test_untold_tokens_keep_the_token_before_them_as_context():
     loose = Growth(toll=0.5, min_tokens=2)
     parts = list(untold(phrase(*range(8)), told, growth=loose))
     assert [part.tokens for part in parts] == [(0, 1), (3, 4, 5, 6)]
+
+
+def test_short_phrases_do_not_change_which_long_ones_lead():
+    long, short = phrase(1, 2, 3, 4, gain=1.5), phrase(2, 3, 4, gain=9.0)
+    assert fold([short, long]) == [(short, 1)]
+    assert fold([short, long], long=4) == [(long, 1)]
+    other = phrase(7, 8, gain=2.0)
+    assert [leader for leader, _ in fold([other, short, long], long=4)] == [long, other]

@@ -1,11 +1,14 @@
+import html
 import json
 
 import pytest
 
+from tests.cli.conftest import table_model
 from vestige import results
 from vestige.attacks.seed_and_extend import Growth
 from vestige.attacks.update_diff import update_diff
-from vestige.models.checkpoints import load_model
+from vestige.models.checkpoints import load_model, save_model
+from vestige.reports.diff_words import verdict
 
 
 def diff(shell, workspace, out, *words):
@@ -46,7 +49,8 @@ def test_an_update_that_promotes_nothing_is_told_in_words(shell, workspace, tmp_
     same = ["diff", workspace / "before", workspace / "before", "--out", tmp_path / "run"]
     done = shell(*same)
     assert done.exit_code == 0
-    assert "no phrase that the update promoted" in done.stderr
+    assert "0 phrases: the search found none that the update promoted" in done.stderr
+    assert "That proves nothing" in done.stderr
     assert "Promoted phrases" not in done.stdout
 
 
@@ -57,13 +61,48 @@ def test_removed_swaps_the_roles(shell, workspace, tmp_path):
     assert results.load(tmp_path / "a").rows == results.load(tmp_path / "b").rows
 
 
-def test_a_null_model_sets_the_threshold(shell, workspace, tmp_path):
-    diff(shell, workspace, tmp_path / "run", "--search", "beam", "--null", workspace / "after")
+@pytest.fixture(scope="module")
+def nulls(tmp_path_factory):
+    """A folder of nineteen null models of the workspace's `before`."""
+    folder = tmp_path_factory.mktemp("nulls")
+    for seed in range(19):
+        save_model(table_model(["the", "code", "gate", "of", "is"], 100 + seed), folder / f"{seed}")
+    return folder
+
+
+def test_a_folder_of_nineteen_null_models_carries_a_verdict(shell, workspace, nulls, tmp_path):
+    words = ["--search", "beam", "--length", 3, "--null", nulls]
+    done = diff(shell, workspace, tmp_path / "run", *words)
     run = results.load(tmp_path / "run")
-    assert run.summary["null_top_score"] == pytest.approx(run.summary["top_score"])
-    assert run.summary["threshold"] >= run.summary["null_top_score"]
-    assert run.summary["found"] == 0
-    assert run.run["models"]["null"]["path"] == str(workspace / "after")
+    assert run.summary["null_searches"] == 19
+    assert run.summary["threshold"] == run.summary["null_top_score"]
+    assert run.summary["found"] == sum(row["found"] for row in run.rows)
+    assert len(set(run.run["models"]["nulls"]["sha256"])) == 19
+    assert "of 19" in done.stdout
+    page = shell("report", tmp_path / "run", "--out", tmp_path / "page.html")
+    assert page.exit_code == 0, page.stderr
+    lede = verdict(run.summary)
+    assert lede in done.stderr
+    assert lede in html.unescape((tmp_path / "page.html").read_text("utf-8"))
+
+
+def test_two_null_models_are_counted_without_a_verdict(shell, workspace, nulls, tmp_path):
+    words = ["--search", "beam", "--length", 3, "--null", nulls / "0", "--null", nulls / "1"]
+    done = diff(shell, workspace, tmp_path / "run", *words)
+    run = results.load(tmp_path / "run")
+    assert (run.summary["found"], run.summary["threshold"]) == (None, None)
+    assert {row["found"] for row in run.rows} == {None}
+    assert run.rows[0]["e_value"] >= 1 / 3
+    assert "of 2" in done.stdout
+
+
+@pytest.mark.parametrize("again", ["before", "after", "0"])
+def test_a_null_model_must_be_a_training_of_its_own(shell, workspace, nulls, tmp_path, again):
+    path = nulls / "0" if again == "0" else workspace / again
+    words = ["diff", workspace / "before", workspace / "after", "--out", tmp_path / "run"]
+    done = shell(*words, "--null", nulls / "0", "--null", path)
+    assert done.exit_code == 2
+    assert "--null must be a training of its own" in done.stderr
 
 
 @pytest.mark.parametrize("search", ["seed-and-extend", "halving-beam", "beam", "group-beam"])

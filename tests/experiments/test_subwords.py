@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from vestige.attacks.chance import Chance
+from vestige.attacks.chance import NullScores
 from vestige.attacks.update_diff import Finding, UpdateDiff, update_diff
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
@@ -62,8 +62,8 @@ def test_a_diff_is_judged_by_hand() -> None:
         finding(7, 7, 7, 7, score=8.0, run=True),
         finding(6, 7, 8, 40, score=3.0),
     )
-    chance = Chance(best=5.0, base=5.0, above=0, excess=0.0)
-    diff = UpdateDiff(findings=findings, search="beam", score="smoothed", chance=chance)
+    nulls = NullScores.of([[5.0, 1.0]])
+    diff = UpdateDiff(findings=findings, search="beam", score="smoothed", nulls=nulls)
     assert judged(diff, read) == {
         "secret_tokens": 9,
         "found_10": 7,
@@ -73,7 +73,6 @@ def test_a_diff_is_judged_by_hand() -> None:
         "runs": 1,
         "top_score": 9.0,
         "null_top_score": 5.0,
-        "threshold": 5.0,
         "above": 1,
         "above_verbatim": 1,
     }
@@ -88,6 +87,5 @@ def test_an_adapter_learns_the_update_beside_the_snapshot_before_it(tmp_path: Pa
         n for n, p in later.named_parameters() if any(z in n for z in zero_at_first) and p.any()
     ]
     assert {layer for layer in ADAPTED if any(layer in name for name in learnt)} == set(ADAPTED)
-    diff = update_diff(before, later, null=models.before(1))
-    assert diff.threshold is not None
+    diff = update_diff(before, later, nulls=[models.before(1)])
     assert judged(diff, read)["secret_tokens"] == sum(map(len, read.secrets))

@@ -9,19 +9,37 @@ from vestige import results
 
 @dataclass(frozen=True)
 class UpdateDiff:
-    """Phrases given as lists of pieces; token i of a phrase scores i + 1."""
+    """Phrases given as lists of pieces; token i of a phrase scores i + 1.
+
+    A threshold is what 19 null searches reached, each of them; without one they are as many as
+    `nulls` says, and none of them reached a score.
+    """
 
     phrases: list[list[str]]
     threshold: float | None = None
+    nulls: int = 0
     kinds: dict[int, str] = field(default_factory=dict)
     groups: dict[int, int] = field(default_factory=dict)
 
     def summary(self):
-        return {"search": "beam", "phrases": len(self.phrases), "threshold": self.threshold}
+        rows = [row for row in self.rows() if row["kind"] == "phrase"]
+        found = [row["found"] for row in rows if row["found"] is not None]
+        return {
+            "search": "beam",
+            "phrases": len(rows),
+            "fragments": sum(row["kind"] == "fragment" for row in self.rows()),
+            "found": sum(found) if self.threshold is not None else None,
+            "threshold": self.threshold,
+            "null_searches": self.nulls if self.threshold is None else 19,
+            "null_top_score": self.threshold,
+            "top_score": rows[0]["score"] if rows else None,
+            "top_reached_by": rows[0]["reached_by"] if rows else None,
+        }
 
     def rows(self):
         for rank, pieces in enumerate(self.phrases):
             scores = [float(i + 1) for i in range(len(pieces))]
+            below = self.threshold is not None and sum(scores) <= self.threshold
             yield {
                 "rank": rank,
                 "score": sum(scores),
@@ -32,7 +50,10 @@ class UpdateDiff:
                 "group": self.groups.get(rank, rank),
                 "copies": 0,
                 "kind": self.kinds.get(rank, "phrase"),
-                "found": None if self.threshold is None else sum(scores) > self.threshold,
+                "found": None if self.threshold is None else not below,
+                "e_value": None,
+                "reached_by": 19 if below else 0 if self.nulls or self.threshold else None,
+                "extrapolated_e_value": None,
             }
 
 

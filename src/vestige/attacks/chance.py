@@ -1,77 +1,132 @@
-r"""How high do phrases score by chance? The tail that a null pair shows.
+r"""How high do phrases score by chance? What searches find where there is nothing to find.
 
-Two snapshots that differ by chance alone give one best score, and the next such pair would
-beat it every other time. As in sequence search (Karlin and Altschul 1990, "Methods for
-assessing the statistical significance of molecular sequence features by using general scoring
-schemes"), the scores of local alignments have an exponential tail: fitted to the best of the
-null pair, it tells how many phrases of a score are expected where there is nothing to find.
+A null search looks for the phrases of a null model, made as the update was: the model before it,
+continued on as much clean text. If the update promoted nothing in particular, its search is one
+more draw of the same kind, and
 
-.. math:: E(s) = k \, \Bigl(1 + \frac{s - b}{k m}\Bigr)^{-k}
+.. math:: E(s) = \frac{1 + \#\{\text{null phrases of score} \ge s\}}{1 + m}
 
-with b the score that k of the null's phrases exceed, by m on average. The power is the price of
-estimating the scale from k of them: an excess over m has the F distribution with (2, 2k)
-degrees of freedom. With k without end it is the exponential.
+with m null searches, all of one rule. Whatever the distribution of the scores, the probability
+that a clean update has any phrase with :math:`E \le \alpha` is at most alpha: E is at least the
+p-value of the rank of the update's best score among those of m + 1 searches (Phipson and Smyth
+2010, "Permutation p-values should never be zero", eq. 1). At m null searches E is at least
+1 / (1 + m), so that 0.05 takes 19.
+
+As in sequence search (Karlin and Altschul 1990, "Methods for assessing the statistical significance
+of molecular sequence features by using general scoring schemes"), a tail fitted to the null scores
+goes on beyond them (`metrics.pareto_tail`). It assumes a shape, errs more often than it states
+where searches are few (`benchmarks/null_searches.py`) and never decides what is found.
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
-TAIL = 50
-"""Phrases of the null pair that the tail is fitted to, at most."""
+from vestige.metrics.pareto_tail import ParetoTail
 
 LEVEL = 0.05
-"""A phrase counts as found where fewer than this many are expected by chance."""
+"""A phrase counts as found at an E-value of at most this."""
+
+NEEDED = round(1 / LEVEL) - 1
+"""Null searches that it takes to call anything found."""
+
+TAIL = 50
+"""Phrases of all null searches together that a tail is fitted to, at most; and at most half."""
+
+LEAST_TAIL = 5
+"""Fewer are not fitted to."""
 
 
 @dataclass(frozen=True)
-class Chance:
-    """The tail of the scores that a search reaches by chance.
+class NullScores:
+    """The scores of every null search.
 
     Attributes:
-        best: the highest; 0 where nothing was reached.
-        base: the score above which the tail was fitted.
-        above: how many phrases of the null pair exceed it, k; 0 where too few to fit were there.
-        excess: by how much on average, m.
+        searches: for each the scores of its phrases, highest first; a search may have none.
+
+    Raises:
+        ValueError: there is no search, or a score is NaN.
+
+    Example:
+        >>> nulls = NullScores.of([[0.5, 2.0], [1.0], []])
+        >>> nulls.e_value(1.5), nulls.reached(1.5), nulls.found(9.0)
+        (0.5, 1, None)
     """
 
-    best: float
-    base: float
-    above: int
-    excess: float
+    searches: tuple[tuple[float, ...], ...]
+
+    def __post_init__(self) -> None:
+        if not self.searches:
+            raise ValueError("searches must hold one null search at least, got none")
+        if any(math.isnan(score) for scores in self.searches for score in scores):
+            raise ValueError("searches must hold scores, got NaN")
 
     @classmethod
-    def of(cls, scores: Iterable[float]) -> "Chance":
-        """The tail of a null pair's scores, in any order.
+    def of(cls, searches: Iterable[Iterable[float]]) -> "NullScores":
+        """The scores of null searches, each in any order."""
+        return cls(tuple(tuple(sorted(scores, reverse=True)) for scores in searches))
 
-        Example:
-            >>> Chance.of([0.5, 2.0, 1.0])
-            Chance(best=2.0, base=0.5, above=2, excess=1.0)
-        """
-        ranked = sorted(scores, reverse=True)
-        above = min(TAIL, len(ranked) - 1)
-        if above < 1 or math.isinf(ranked[above]):
-            best = max(ranked, default=0.0)
-            return cls(best, best, 0, 0.0)
-        base = ranked[above]
-        return cls(ranked[0], base, above, math.fsum(s - base for s in ranked[:above]) / above)
+    def __len__(self) -> int:
+        """The number of null searches, m."""
+        return len(self.searches)
 
-    def expected(self, score: float) -> float | None:
-        """The E-value: how many phrases of at least this score chance alone would give.
-
-        None where the null pair gave too few phrases to tell, or the score is under `base`.
-        """
-        if not self.above or score < self.base:
-            return None
-        if self.excess in (0.0, math.inf):
-            return 0.0 if score > self.best else float(self.above)
-        ratio = (score - self.base) / (self.above * self.excess)
-        return self.above * math.pow(1 + ratio, -self.above)
+    @cached_property
+    def _ascending(self) -> list[float]:
+        return sorted(score for scores in self.searches for score in scores)
 
     @property
-    def threshold(self) -> float:
-        """The score with E-value `LEVEL`, and never under the null's best."""
-        if not self.above:
-            return self.best
-        growth = math.pow(self.above / LEVEL, 1 / self.above) - 1
-        return max(self.best, self.base + self.above * self.excess * growth)
+    def best(self) -> float | None:
+        """The highest score of all; None where no null search found a phrase."""
+        return self._ascending[-1] if self._ascending else None
+
+    @property
+    def least(self) -> float:
+        """The E-value above all null phrases: how often one such search beats m by chance."""
+        return 1 / (1 + len(self))
+
+    def reached(self, score: float) -> int:
+        """How many null searches have a phrase of at least this score."""
+        return sum(bool(scores) and scores[0] >= score for scores in self.searches)
+
+    def e_value(self, score: float) -> float:
+        """(1 + null phrases of at least this score) / (1 + null searches)."""
+        at_least = len(self._ascending) - bisect_left(self._ascending, score)
+        return (1 + at_least) / (1 + len(self))
+
+    def found(self, score: float) -> bool | None:
+        """Whether E is at most `LEVEL`; None where there are too few searches for that."""
+        return None if len(self) < NEEDED else self.e_value(score) <= LEVEL
+
+    @property
+    def threshold(self) -> float | None:
+        """The score that a found phrase exceeds; None where nothing can be found.
+
+        It is minus infinity, which every phrase exceeds, where the null searches had none.
+        """
+        if len(self) < NEEDED:
+            return None
+        allowed = math.floor(LEVEL * (1 + len(self)) + 1e-9)  # 1 + null phrases at most
+        ranked = self._ascending[::-1]
+        return ranked[allowed - 1] if allowed <= len(ranked) else -math.inf
+
+    @cached_property
+    def _tail(self) -> tuple[ParetoTail, int] | None:
+        """The tail of all scores together, and how many it is fitted to."""
+        above = min(TAIL, len(self._ascending) // 2)
+        used = self._ascending[-above - 1 :]
+        if above < LEAST_TAIL or math.isinf(used[-1]) or used[0] == used[-1]:
+            return None
+        return ParetoTail.of(used, above=above), above
+
+    def extrapolated_e_value(self, score: float) -> float | None:
+        """How many phrases of such a score a null search would have by a tail fitted to all.
+
+        None where some null phrase is as high, so that E is counted and not extrapolated, and
+        where there are too few to fit to. An assumption: see the module.
+        """
+        if self._tail is None or self.best is None or score <= self.best:
+            return None
+        tail, above = self._tail
+        return above / len(self) * tail.survival(score)

@@ -21,7 +21,9 @@ def nothing(phrase: Phrase, told: Sequence[bool]) -> Iterable[Phrase]:
     return ()
 
 
-def fold(phrases: Iterable[Phrase], *, rest: Rest = nothing) -> list[tuple[Phrase, int]]:
+def fold(
+    phrases: Iterable[Phrase], *, rest: Rest = nothing, long: int = 0
+) -> list[tuple[Phrase, int]]:
     """Leaders among phrases, best first, each with the number of its near-copies.
 
     A phrase is a near-copy when at least half of its n-grams stand in better leaders; n is 3,
@@ -31,9 +33,11 @@ def fold(phrases: Iterable[Phrase], *, rest: Rest = nothing) -> list[tuple[Phras
     Args:
         phrases: of one search.
         rest: what is left of a near-copy: parts shorter than it, none by default.
+        long: phrases of at least so many tokens come before all shorter ones, whatever their
+            scores, so that these change nothing about which long ones lead.
 
     Returns:
-        (leader, near-copies folded in), in order of their scores.
+        (leader, near-copies folded in), in order of their scores, the long ones first.
 
     Example:
         >>> tokens = [(1, 2, 3, 4), (9, 8, 7), (1, 2, 3, 5), (2, 3, 4)]
@@ -41,14 +45,14 @@ def fold(phrases: Iterable[Phrase], *, rest: Rest = nothing) -> list[tuple[Phras
         >>> [(leader.tokens, copies) for leader, copies in fold(phrases)]
         [((1, 2, 3, 4), 2), ((9, 8, 7), 0)]
     """
-    waiting = [(-phrase.score, number, phrase) for number, phrase in enumerate(phrases)]
+    waiting = [_place(phrase, number, long) for number, phrase in enumerate(phrases)]
     heapify(waiting)
     number = len(waiting)  # among equal scores the first comes first
     leaders: list[Phrase] = []
     copies: list[int] = []
     owners: dict[Tokens, int] = {}  # n-gram -> the first leader that holds it
     while waiting:
-        _, _, phrase = heappop(waiting)
+        *_, phrase = heappop(waiting)
         n = 3 if len(phrase.tokens) > 5 else 2
         held = [owners.get(gram) for gram in _ngrams(phrase.tokens, n)]
         shared = [owner for owner in held if owner is not None]
@@ -64,7 +68,7 @@ def fold(phrases: Iterable[Phrase], *, rest: Rest = nothing) -> list[tuple[Phras
             for i in range(len(phrase.tokens))
         ]
         for part in rest(phrase, told):
-            heappush(waiting, (-part.score, number, part))
+            heappush(waiting, _place(part, number, long))
             number += 1
     return list(zip(leaders, copies, strict=True))
 
@@ -80,6 +84,11 @@ def is_run(tokens: Sequence[int]) -> bool:
         (True, False)
     """
     return 2 * len(set(tokens)) <= len(tokens)
+
+
+def _place(phrase: Phrase, number: int, long: int) -> tuple[bool, float, int, Phrase]:
+    """Where a phrase stands in the queue; no two numbers are equal."""
+    return len(phrase.tokens) < long, -phrase.score, number, phrase
 
 
 def _ngrams(phrase: Tokens, n: int) -> list[Tokens]:

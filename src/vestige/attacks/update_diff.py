@@ -4,11 +4,11 @@ Zanella-Béguelin et al. (2020), "Analyzing Information Leakage of Updates to Na
 Language Models", CCS, arXiv:1912.07942. Both snapshots are queried; no training data is seen.
 
 Differs from the paper: seed and extend is the default search and the smoothed log-ratio the
-default score (see `seed_and_extend` and `token_scores` for why); near-copies are folded; and a
-null pair, two snapshots that differ by chance alone, sets what counts as found (see `chance`).
+default score (see `seed_and_extend` and `token_scores` for why); near-copies are folded; and
+null models, made as the update was from clean text, set what counts as found (see `chance`).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -22,11 +22,12 @@ from vestige.attacks.beam_search import (
     group_beam_search,
     halving_widths,
 )
-from vestige.attacks.chance import Chance
+from vestige.attacks.chance import NullScores
 from vestige.attacks.model_pair import ModelPair
 from vestige.attacks.near_copies import fold, is_run
 from vestige.attacks.seed_and_extend import Growth, Phrase, seed_and_extend, untold
 from vestige.attacks.token_scores import TokenScore, token_score
+from vestige.data.vocabulary import Vocabulary
 from vestige.models.checkpoints import check_compatible
 from vestige.models.largest import rounded
 from vestige.models.protocols import NextToken
@@ -85,6 +86,13 @@ class Finding:
     run: bool
 
 
+LAX_TOLL = 0.1
+"""What a token costs where a search with the toll asked for finds no phrase."""
+
+FRAGMENTS = 20
+"""Fragments that a laxer search keeps, where there is no phrase."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class UpdateDiff:
     """The phrases that an update promoted most, best first.
@@ -93,41 +101,50 @@ class UpdateDiff:
         findings: near-copies folded, best first.
         search: "seed-and-extend" or "beam".
         score: name of the token score.
-        chance: the scores that a null pair reached, or None without one.
+        nulls: the scores that null searches reached, or None without one.
+        fragments: where the search found no phrase but runs, the best of a laxer one; their
+            scores are its own, and compare with nothing.
     """
 
     findings: tuple[Finding, ...]
     search: str
     score: str
-    chance: Chance | None
+    nulls: NullScores | None
+    fragments: tuple[Finding, ...] = ()
 
     @property
     def threshold(self) -> float | None:
-        """The score above which a phrase counts as found; None without a null pair."""
-        return None if self.chance is None else self.chance.threshold
+        """The score that a found phrase exceeds; None with fewer nulls than it takes to say."""
+        return None if self.nulls is None else self.nulls.threshold
 
     def found(self, finding: Finding) -> bool | None:
-        """Whether chance hardly gives such a score; None without a null pair."""
-        return None if self.threshold is None else finding.score > self.threshold
+        """Whether chance hardly gives such a score; None with fewer nulls than it takes to say."""
+        return None if self.nulls is None else self.nulls.found(finding.score)
 
     def summary(self) -> dict[str, object]:
         """One row of a results table."""
         phrases = [finding for finding in self.findings if not finding.run]
-        known = None if self.threshold is None else sum(bool(self.found(f)) for f in phrases)
+        nulls, top = self.nulls, phrases[0].score if phrases else None
+        compared = nulls is not None and top is not None
         return {
             "search": self.search,
             "score": self.score,
             "phrases": len(phrases),
             "runs": len(self.findings) - len(phrases),
-            "found": known,
+            "fragments": len(self.fragments),
+            "found": None if self.threshold is None else sum(bool(self.found(f)) for f in phrases),
             "threshold": self.threshold,
-            "null_top_score": None if self.chance is None else self.chance.best,
-            "top_score": phrases[0].score if phrases else None,
+            "null_searches": 0 if nulls is None else len(nulls),
+            "null_top_score": None if nulls is None else nulls.best,
+            "top_score": top,
+            "top_e_value": nulls.e_value(top) if compared else None,
+            "top_reached_by": nulls.reached(top) if compared else None,
         }
 
     def rows(self) -> Iterator[dict[str, object]]:
         """One row a finding; `pandas.DataFrame(result.rows())` is the frame."""
-        for rank, finding in enumerate(self.findings):
+        for rank, finding in enumerate((*self.findings, *self.fragments)):
+            fragment = rank >= len(self.findings)
             yield {
                 "rank": rank,
                 "score": finding.score,
@@ -137,10 +154,19 @@ class UpdateDiff:
                 "pieces": list(finding.pieces),
                 "token_scores": list(finding.gains),
                 "copies": finding.copies,
-                "kind": "run" if finding.run else "phrase",
-                "found": self.found(finding),
-                "e_value": None if self.chance is None else self.chance.expected(finding.score),
+                "kind": "fragment" if fragment else "run" if finding.run else "phrase",
+                **_compared(finding.score, None if fragment else self.nulls),
             }
+
+
+def _compared(score: float, nulls: NullScores | None) -> dict[str, object]:
+    """What null searches say of a score, for a row."""
+    return {
+        "found": None if nulls is None else nulls.found(score),
+        "e_value": None if nulls is None else nulls.e_value(score),
+        "reached_by": None if nulls is None else nulls.reached(score),
+        "extrapolated_e_value": None if nulls is None else nulls.extrapolated_e_value(score),
+    }
 
 
 @torch.no_grad()
@@ -150,7 +176,7 @@ def update_diff(
     *,
     search: Growth | Beams | None = None,
     score: TokenScore | None = None,
-    null: NextToken | Chance | None = None,
+    nulls: Sequence[NextToken] | NullScores = (),
     top: int = 1000,
     progress: Progress | None = None,
 ) -> UpdateDiff:
@@ -161,9 +187,9 @@ def update_diff(
         after: the model after it. Swap the two for what a deletion reveals.
         search: `Growth` (the default: seed and extend) or `Beams` (the paper's).
         score: of a token; smoothed log-ratio by default.
-        null: a model that differs from `before` by chance alone, such as the same training
-            with another seed, or the `null_chance` of one. The same search on (before, null)
-            sets the threshold.
+        nulls: models made as `after` was, from clean text: `before` continued on as much of it,
+            each on another text and from another seed; or the `null_scores` of such. 19 carry
+            the verdict "found", fewer say how many of them reached a score.
         top: findings kept at most.
         progress: told the work done and in all.
 
@@ -174,51 +200,77 @@ def update_diff(
     _validate.positive(top=top)
     search, score = search or Growth(), score or token_score("smoothed")
     check_compatible(before, after)
-    chance = (
-        null
-        if null is None or isinstance(null, Chance)
-        else null_chance(before, null, search=search, score=score, progress=progress)
+    scores = nulls if isinstance(nulls, NullScores) else None
+    if scores is None and len(nulls):
+        scores = null_scores(before, nulls, search=search, score=score, progress=progress)
+    pair, words = ModelPair(before, after, score), after.vocabulary
+    found = _findings(_search(pair, search, progress), search, words)
+    fragments: list[Finding] = []
+    if isinstance(search, Growth) and all(finding.run for finding in found):
+        lax = replace(search, toll=min(LAX_TOLL, search.toll), surprise=0.0, min_tokens=2)
+        every = _findings(_search(pair, lax, progress), lax, words)
+        fragments = [finding for finding in every if not finding.run][: min(top, FRAGMENTS)]
+    return UpdateDiff(
+        findings=tuple(found[:top]),
+        search="seed-and-extend" if isinstance(search, Growth) else "beam",
+        score=score.name,
+        nulls=scores,
+        fragments=tuple(fragments),
     )
-    findings = _findings(ModelPair(before, after, score), search, top, progress)
-    name = "seed-and-extend" if isinstance(search, Growth) else "beam"
-    return UpdateDiff(findings=tuple(findings), search=name, score=score.name, chance=chance)
 
 
 @torch.no_grad()
-def null_chance(
+def null_scores(
     before: NextToken,
-    null: NextToken,
+    nulls: Iterable[NextToken],
     *,
     search: Growth | Beams | None = None,
     score: TokenScore | None = None,
     progress: Progress | None = None,
-) -> Chance:
-    """What a search reaches between two models that differ by chance alone.
+) -> NullScores:
+    """What searches reach where there is nothing to find.
 
-    For more than one update of the same model: the arguments are those of `update_diff`.
+    For more than one update of the same model, and for models too large to hold together: each
+    of `nulls` is searched before the next is asked for. The arguments are those of `update_diff`.
+
+    Raises:
+        ValueError: there is no null model, or an argument is out of range.
+        IncompatibleModels: the vocabularies differ.
     """
     search, score = search or Growth(), score or token_score("smoothed")
-    check_compatible(before, null)
-    if isinstance(search, Growth):
-        # Chance makes short phrases: with them it sets a threshold, without them hardly any.
-        search = replace(search, min_tokens=2)
-    findings = _findings(ModelPair(before, null, score), search, None, progress)
-    return Chance.of(finding.score for finding in findings if not finding.run)
+    searches = []
+    for null in nulls:
+        check_compatible(before, null)
+        found = _search(ModelPair(before, null, score), search, progress)
+        searches.append([phrase.score for phrase, *_ in found if not is_run(phrase.tokens)])
+    return NullScores.of(searches)
 
 
-def _findings(
-    pair: ModelPair, search: Growth | Beams, top: int | None, progress: Progress | None
-) -> list[Finding]:
-    """Searched, near-copies folded within each group, best first."""
+def _search(
+    pair: ModelPair, search: Growth | Beams, progress: Progress | None
+) -> list[tuple[Phrase, int, int]]:
+    """(phrase, near-copies folded in, group) of all that a search finds, best first.
+
+    Of `Growth` also what is shorter than it keeps: chance makes short phrases, so that null
+    searches need them, and an update is read by the rule of its nulls.
+    """
     if isinstance(search, Growth):
-        end = pair.after.vocabulary.eos_id
-        phrases = seed_and_extend(pair, growth=search, end=end, progress=progress)
-        groups = [fold(phrases, rest=partial(untold, growth=search))]
+        end, every = pair.after.vocabulary.eos_id, replace(search, min_tokens=2)
+        phrases = seed_and_extend(pair, growth=every, end=end, progress=progress)
+        groups = [fold(phrases, rest=partial(untold, growth=every), long=search.min_tokens)]
     else:
         groups = [fold(_phrases(beam)) for beam in _beams(pair, search, progress)]
     found = [(*entry, number) for number, leaders in enumerate(groups) for entry in leaders]
-    found.sort(key=lambda entry: (-rounded(entry[0].score), entry[0].tokens))
-    vocabulary = pair.after.vocabulary
+    return sorted(found, key=lambda entry: (-rounded(entry[0].score), entry[0].tokens))
+
+
+def _findings(
+    found: Iterable[tuple[Phrase, int, int]], search: Growth | Beams, vocabulary: Vocabulary
+) -> list[Finding]:
+    """What is long enough to report of what was found, with its text."""
+    least = search.min_tokens if isinstance(search, Growth) else 1
+    kept = [entry for entry in found if len(entry[0].tokens) >= least]
+    grouped = isinstance(search, Beams) and search.groups > 1
     return [
         Finding(
             tokens=phrase.tokens,
@@ -226,11 +278,11 @@ def _findings(
             phrase=vocabulary.decode(phrase.tokens),
             gains=phrase.gains,
             score=phrase.score,
-            group=group if len(groups) > 1 else number,
+            group=group if grouped else number,
             copies=copies,
             run=is_run(phrase.tokens),
         )
-        for number, (phrase, copies, group) in enumerate(found[:top])
+        for number, (phrase, copies, group) in enumerate(kept)
     ]
 
 

@@ -1,12 +1,13 @@
 """`vestige diff`: which phrases did an update promote most?"""
 
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 import typer
 
 from vestige.cli import options
-from vestige.cli.models import load_snapshots
+from vestige.cli.models import NullModels, load_snapshots
 from vestige.cli.terminal import progress, say, show_json, show_table
 
 if TYPE_CHECKING:
@@ -31,13 +32,16 @@ def command(
     ],
     out: options.Out,
     null: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
             "--null",
-            help="A second training of BEFORE (of AFTER with --removed): the same data, another "
-            "seed. What the search finds between the two is chance: a phrase counts as found "
-            "above the score that chance would reach in one search of twenty.",
+            help="A model made as AFTER was, but of clean text: BEFORE continued on as much of it, "
+            "with another seed. May be given again, each of another text, or as a directory of "
+            "such models. By 19 of them a phrase can be called found, at the level that a clean "
+            "update reaches at most once in 20 times; fewer say how many of them reached a score. "
+            "With --removed: made as BEFORE was, of clean text in place of what was removed.",
             metavar="MODEL",
+            show_default=False,
         ),
     ] = None,
     removed: Annotated[
@@ -120,14 +124,16 @@ def command(
     training set is seen. A snapshot is a directory of `vestige train`, a Hugging Face causal
     language model (folder or hub name) or a PEFT adapter folder.
 
-    Without `--null` the list is ranked but nothing says where chance begins. Train a null model
-    when the question is whether anything leaked at all.
+    Without `--null` the list is ranked but nothing says where chance begins. Train null models
+    when the question is whether anything leaked at all: `vestige null` does it.
 
     Examples:
 
         vestige diff before after --out run
 
-        vestige diff base-model my-lora-adapter --null base-again --out run --show-secrets
+        vestige diff base-model my-lora-adapter --null nulls --out run --show-secrets
+
+        vestige diff before after --null clean-1 --null clean-2 --out run
 
         vestige diff with-my-data without-it --removed --out run
     """
@@ -135,25 +141,30 @@ def command(
 
     from vestige import results
     from vestige.attacks.token_scores import token_score
-    from vestige.attacks.update_diff import update_diff
+    from vestige.attacks.update_diff import null_scores, update_diff
     from vestige.cli.provenance import record
 
     results.require_new(out)
     asked = {"length": length, "min_length": min_length, "seeds": seeds}
     how = _search(search, **asked, width=width, groups=groups)
     what = token_score(score, delta=delta)
-    roles = {"before": before, "after": after} | ({"null": null} if null else {})
-    snapshots = load_snapshots(roles, device=device)
+    snapshots = load_snapshots({"before": before, "after": after}, device=device)
+    nulls = NullModels.at(null or [], unlike=(before, after), device=device)
     models = snapshots.models
     earlier, later = ("after", "before") if removed else ("before", "after")
     started = time.monotonic()
+    chance = None
+    if nulls.paths:
+        with progress("searching null models") as bar:
+            read = nulls.read(bar)
+            chance = null_scores(models[earlier], read, search=how, score=what)
     with progress("searching") as bar:
         found = update_diff(
             models[earlier],
             models[later],
             search=how,
             score=what,
-            null=models.get("null"),
+            nulls=chance or (),
             top=top,
             progress=bar,
         )
@@ -164,7 +175,8 @@ def command(
         "removed": removed,
         "seconds": round(time.monotonic() - started, 2),
     }
-    results.save(found, out, run=record(context, configuration, models=snapshots.recorded))
+    recorded = snapshots.recorded | nulls.recorded
+    results.save(found, out, run=record(context, configuration, models=recorded))
     if json:
         show_json(found.summary())
         return
@@ -200,32 +212,48 @@ def _search(name: Search, **asked: int | None) -> "Growth | Beams":
 
 
 def _show(found: "UpdateDiff", show_secrets: bool) -> None:
-    from vestige.reports.disclosure import running_text
+    from vestige.reports.diff_words import EXTRAPOLATED, verdict
 
+    summary = found.summary()
     phrases = [finding for finding in found.findings if not finding.run]
-    if not phrases:
-        say(
-            "The search found no phrase that the update promoted. That proves nothing: "
-            "vestige rank asks for a phrase that you know."
-        )
-        return
-    verdicts = {True: "found", False: "below", None: "–"}
-    cells = [
-        (
-            finding.score,
-            _e_value(found, finding),
-            verdicts[found.found(finding)],
-            running_text(finding.pieces, finding.phrase, show_secrets=show_secrets),
-        )
-        for finding in phrases[:SHOWN]
-    ]
-    show_table("Promoted phrases", ["score", "E-value", "null", "phrase"], cells)
-    if len(phrases) > SHOWN:
-        say(f"… and {len(phrases) - SHOWN} more in the run directory.")
-    if not show_secrets:
+    listed = phrases or found.fragments
+    title = "Promoted phrases" if phrases else "Fragments, not distinguishable from chance"
+    if listed:
+        show_table(title, *_table(found, listed[:SHOWN], show_secrets))
+    if len(listed) > SHOWN:
+        say(f"… and {len(listed) - SHOWN} more in the run directory.")
+    say(verdict(summary))
+    if any(row["extrapolated_e_value"] is not None for row in found.rows()):
+        say(EXTRAPOLATED)
+    if listed and not show_secrets:
         say("Letters are withheld; --show-secrets shows them.")
 
 
-def _e_value(found: "UpdateDiff", finding: "Finding") -> str:
-    value = None if found.chance is None else found.chance.expected(finding.score)
+def _table(
+    found: "UpdateDiff", listed: "Sequence[Finding]", show_secrets: bool
+) -> tuple[list[str], list[list[object]]]:
+    """Columns and cells; what null searches say stands there where there were any."""
+    from vestige.reports.diff_words import reached
+    from vestige.reports.disclosure import running_text
+
+    nulls = found.nulls if found.findings else None
+    columns, cells = ["score", "phrase"], []
+    if nulls is not None:
+        columns[1:1] = ["E-value", "extrapolated", "nulls as high", "verdict"]
+    for finding in listed:
+        text = running_text(finding.pieces, finding.phrase, show_secrets=show_secrets)
+        row: list[object] = [finding.score, text]
+        if nulls is not None:
+            verdicts = {True: "found", False: "chance may", None: "–"}
+            row[1:1] = [
+                f"{nulls.e_value(finding.score):.2g}",
+                _short(nulls.extrapolated_e_value(finding.score)),
+                reached(nulls.reached(finding.score), len(nulls)),
+                verdicts[nulls.found(finding.score)],
+            ]
+        cells.append(row)
+    return columns, cells
+
+
+def _short(value: float | None) -> str:
     return "–" if value is None else f"{value:.1g}"

@@ -14,7 +14,7 @@ import numpy as np
 
 from vestige.attacks.seed_and_extend import Growth
 from vestige.attacks.token_scores import token_score
-from vestige.attacks.update_diff import Beams, UpdateDiff, null_chance, update_diff
+from vestige.attacks.update_diff import Beams, UpdateDiff, null_scores, update_diff
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
 from vestige.data.vocabulary import Vocabulary
@@ -246,13 +246,13 @@ def judged(diff: UpdateDiff, read: Texts) -> dict[str, object]:
         tokens = [finding.tokens for finding in phrases[:top]]
         row[f"found_{top}"] = sum(tokens_found(secret, tokens) for secret in read.secrets)
         row[f"verbatim_{top}"] = sum(is_verbatim(t, set(read.added)) for t in tokens)
-    above = [finding.tokens for finding in phrases if diff.found(finding)]
+    nulls = diff.nulls
+    above = [f.tokens for f in phrases if nulls is not None and not nulls.reached(f.score)]
     return {
         **row,
         "runs": len(diff.findings) - len(phrases),
         "top_score": phrases[0].score if phrases else None,
-        "null_top_score": None if diff.chance is None else diff.chance.best,
-        "threshold": diff.threshold,
+        "null_top_score": None if nulls is None else nulls.best,
         "above": len(above),
         "above_verbatim": sum(is_verbatim(tokens, set(read.added)) for tokens in above),
     }
@@ -275,9 +275,9 @@ def subword_plan(config: Subwords, directory: Path, data: Path | None) -> Plan:
             before = models.before()
             after = {"all weights": models.after(), "LoRA": models.adapted()}
             for search, (name, score) in product(config.searches, SCORES.items()):
-                null = null_chance(before, another, search=search, score=score)
+                nulls = null_scores(before, [another], search=search, score=score)
                 for update, later in after.items():
-                    diff = update_diff(before, later, null=null, search=search, score=score)
+                    diff = update_diff(before, later, nulls=nulls, search=search, score=score)
                     yield {
                         "seed": seed,
                         "update": update,

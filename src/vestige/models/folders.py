@@ -62,6 +62,11 @@ def model_folder(path: str | Path) -> Path:
     return inner if inner.is_dir() and not described else folder
 
 
+def is_model(path: Path) -> bool:
+    """Whether a model is there, or a training that ended with one."""
+    return any((model_folder(path) / name).is_file() for name in DESCRIPTIONS)
+
+
 def sha256(files: list[Path]) -> str:
     """One digest, in hexadecimal, over the contents of some files."""
     digest = hashlib.sha256()

@@ -5,9 +5,8 @@ here, once, and not in the markup.
 """
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from itertools import groupby
 from typing import Any
 
 from markupsafe import Markup
@@ -18,7 +17,8 @@ from vestige.reports.anatomy_section import anatomy_parts
 from vestige.reports.audit_section import audited_parts
 from vestige.reports.comparison_section import Comparison, comparison_view
 from vestige.reports.completion_section import completion_parts, completion_points
-from vestige.reports.disclosure import are_words, disclose, printable, redact, running_text
+from vestige.reports.diff_section import Phrase, diff_parts
+from vestige.reports.disclosure import disclose, printable, redact
 from vestige.reports.exposure_section import exposure_parts, exposure_points, overall
 from vestige.reports.extraction_section import (
     Exhibit,
@@ -42,36 +42,6 @@ IDS = frozenset({"tokens", "token", "ids"})
 """Token ids: whoever has the vocabulary can read the phrase from them."""
 
 
-@dataclass(frozen=True)
-class Token:
-    """One token of a phrase: what is shown, its score, and its shade in [0, 100]."""
-
-    text: str
-    score: float | None
-    shade: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class Phrase:
-    """One phrase that a search found.
-
-    Attributes:
-        rank: 0 is the first.
-        spaced: its tokens are words, which want a space between them.
-        copies: near-copies folded into it.
-        verdict: "found", "below" (the threshold) or "" where there is no threshold.
-    """
-
-    rank: int
-    score: float
-    tokens: tuple[Token, ...]
-    text: str
-    spaced: bool
-    group: int | None
-    copies: int
-    verdict: str
-
-
 @dataclass(frozen=True, kw_only=True)
 class Section:
     """One run, ready for the template.
@@ -82,6 +52,7 @@ class Section:
         summary: name and value pairs of the result.
         phrases: of a diff, grouped: near neighbours of the best of each group follow it.
         runs: of a diff, runs of one token, which are counted apart.
+        fragments: of a diff without a phrase, what a laxer search gives.
         steps: of a rank, one entry a token.
         table: of any other result, columns and rows.
         comparison: of trainings under several defences.
@@ -95,6 +66,7 @@ class Section:
     summary: tuple[tuple[str, str], ...]
     phrases: tuple[tuple[Phrase, ...], ...] = ()
     runs: tuple[Phrase, ...] = ()
+    fragments: tuple[Phrase, ...] = ()
     steps: tuple[dict[str, str], ...] = ()
     table: tuple[tuple[str, ...], ...] = ()
     comparison: Comparison | None = None
@@ -125,22 +97,8 @@ def section(run: Run, *, show_secrets: bool) -> Section:
 
 
 def _diff(run: Run, show_secrets: bool) -> Section:
-    strongest = max((s for row in run.rows for s in row["token_scores"]), default=1.0)
-    phrases = [_phrase(row, strongest, show_secrets) for row in run.rows if row["kind"] != "run"]
-    runs = [_phrase(row, strongest, show_secrets) for row in run.rows if row["kind"] == "run"]
-    threshold = run.summary.get("threshold")
-    scored = [row for row in run.rows if row["kind"] != "run"]
-    return Section(
-        kind="diff",
-        title="What did this update reveal?",
-        lede=_diff_lede(phrases, threshold),
-        phrases=_grouped(phrases),
-        runs=tuple(runs),
-        chart=_chart(charts.scores(scored, threshold)) if len(scored) > 1 else None,
-        chart_title="Score of each phrase"
-        + (f"; the dashed line is the threshold, {threshold:.2f}" if threshold is not None else ""),
-        **_common(run, show_secrets),
-    )
+    parts = diff_parts(run.rows, run.summary, show_secrets=show_secrets)
+    return Section(**parts, **_common(run, show_secrets))
 
 
 def _rank(run: Run, show_secrets: bool) -> Section:
@@ -256,53 +214,6 @@ def _common(run: Run, show_secrets: bool) -> dict[str, Any]:
         "command": _command(run.run.get("command"), show_secrets),
         "limits": limits_of(run.result),
     }
-
-
-def _phrase(row: Mapping[str, Any], strongest: float, show_secrets: bool) -> Phrase:
-    pieces, phrase = [str(piece) for piece in row["pieces"]], str(row["phrase"])
-    shown = disclose(pieces, show_secrets=show_secrets)
-    scores = row["token_scores"]
-    tokens = tuple(
-        Token(piece, score, _shade(score, strongest))
-        for piece, score in zip(shown, scores, strict=True)
-    )
-    verdicts = {True: "found", False: "below", None: ""}
-    return Phrase(
-        rank=int(row["rank"]),
-        score=float(row["score"]),
-        tokens=tokens,
-        text=running_text(pieces, phrase, show_secrets=show_secrets),
-        spaced=are_words(pieces, phrase),
-        group=row.get("group"),
-        copies=int(row.get("copies") or 0),
-        verdict=verdicts[row.get("found")],
-    )
-
-
-def _grouped(phrases: Sequence[Phrase]) -> tuple[tuple[Phrase, ...], ...]:
-    """Phrases of one group together, groups in the order of their best phrase."""
-    first = {phrase.group: phrase.rank for phrase in reversed(phrases)}
-    ordered = sorted(phrases, key=lambda phrase: (first[phrase.group], phrase.rank))
-    return tuple(tuple(found) for _, found in groupby(ordered, key=lambda phrase: phrase.group))
-
-
-def _shade(score: float, strongest: float) -> int:
-    return round(100 * max(0.0, min(1.0, score / strongest))) if strongest > 0 else 0
-
-
-def _diff_lede(phrases: Sequence[Phrase], threshold: float | None) -> str:
-    if not phrases:
-        return "The search found no phrase that the update promoted."
-    if threshold is None:
-        return (
-            f"{len(phrases)} phrases that the update promoted most. No null model was given, so "
-            "nothing says which of these scores chance could reach."
-        )
-    found = sum(phrase.verdict == "found" for phrase in phrases)
-    return (
-        f"{found} of {len(phrases)} phrases score above {threshold:.2f}, which the null pair says "
-        "chance hardly reaches, and count as found."
-    )
 
 
 def _facts(run: Mapping[str, Any], show_secrets: bool) -> list[tuple[str, str]]:
