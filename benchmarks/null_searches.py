@@ -3,7 +3,7 @@
 Draws the scores of m null searches and of one more search of the same kind, the clean update, and
 counts how often its best phrase is called found:
 
-- `tail of 1`: one null search and an exponential tail fitted to it, E = 0.05: the rule before this one;
+- `tail of 1`: an exponential tail fitted to one null search, at E = 0.05: the rule before this one;
 - `above all`: by the counted E-value at its least, 1 / (m + 1): the rate to expect;
 - `found`: E at most 0.05, as `vestige diff` says it: never with fewer than 19 null searches;
 - `extrapolated`: the fitted tail's E at most 0.05, which decides nothing.

@@ -13,6 +13,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from vestige.data.subwords import END_OF_TEXT, SubwordVocabulary
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import IncompatibleModels, ModelError
 from vestige.models.checkpoints import check_compatible, fingerprint, load_model, save_model
@@ -252,10 +253,53 @@ def test_snapshots_with_other_vocabularies_are_refused(words: WordVocabulary) ->
     renamed = WordVocabulary((*words.words[:-1], "another"))
     longer = WordVocabulary((*words.words, "another"))
     check_compatible(model, LSTMLanguageModel(words, size))
-    for vocabulary, says in ((renamed, "not the same ones"), (longer, "20 tokens .* before, 21")):
+    for vocabulary, says in (
+        (renamed, "not the same ones: token 19 is 'word17' and 'another'"),
+        (longer, "20 tokens .* before, 21"),
+    ):
         with pytest.raises(IncompatibleModels, match=says) as caught:
             check_compatible(model, LSTMLanguageModel(vocabulary, size))
         assert "share a vocabulary" in caught.value.remedy
+
+
+def test_snapshots_whose_ids_stand_for_the_same_texts_are_compared(words: WordVocabulary) -> None:
+    size = LSTMConfig(layers=1, embedding_size=2, hidden_size=2)
+    model = LSTMLanguageModel(words, size)
+    assert check_compatible(model, LSTMLanguageModel(words, size)) == ()
+    lower = WordVocabulary(words.words, lowercase=True)
+    differing = check_compatible(model, LSTMLanguageModel(lower, size))
+    assert differing == ("lower case (False and True)",)
+
+
+def test_tokenizers_may_differ_in_flags_but_not_in_tokens(subwords: SubwordVocabulary) -> None:
+    from tokenizers import Tokenizer, normalizers
+    from transformers import PreTrainedTokenizerFast
+
+    def changed(*, eos: str = END_OF_TEXT, fold: bool = False, swap: bool = False):
+        content = json.loads(subwords.tokenizer.backend_tokenizer.to_str())
+        if swap:
+            ids = content["model"]["vocab"]
+            one, two = list(ids)[20:22]
+            ids[one], ids[two] = ids[two], ids[one]
+        tokenizer = Tokenizer.from_str(json.dumps(content))
+        if fold:
+            tokenizer.normalizer = normalizers.Lowercase()
+        return SubwordVocabulary(
+            PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token=eos, bos_token=eos)
+        )
+
+    def of(vocabulary: SubwordVocabulary) -> TableModel:
+        uniform = torch.full((len(vocabulary), len(vocabulary)), 1 / len(vocabulary))
+        return TableModel(uniform[0].double(), uniform.double(), vocabulary)
+
+    before, other = of(changed()), subwords.tokenizer.convert_ids_to_tokens(300 % len(subwords))
+    assert check_compatible(before, of(changed())) == ()
+    [differing] = check_compatible(before, of(changed(fold=True)))
+    assert differing == "the tokenizer's normalizer"
+    said = check_compatible(before, of(changed(eos=other)))
+    assert said[0] == f"end-of-text token ({END_OF_TEXT!r} and {other!r})"
+    with pytest.raises(IncompatibleModels, match=r"not the same ones: token \d+ is"):
+        check_compatible(before, of(changed(swap=True)))
 
 
 def test_the_checkpoint_of_a_killed_save_is_found_by_its_own_name(saved: Path) -> None:

@@ -58,6 +58,11 @@ class ModelPair:
     def device(self) -> torch.device:
         return self.after.device
 
+    @property
+    def beginning(self) -> int | None:
+        """The token that begins every document and is no part of any; None where there is none."""
+        return self.after.vocabulary.bos_id
+
     def with_score(self, score: TokenScore) -> "ModelPair":
         """The same two snapshots, asked for another score."""
         return ModelPair(self.before, self.after, score)
@@ -67,6 +72,10 @@ class ModelPair:
         return PairState(
             self.before.start(n, anywhere=anywhere), self.after.start(n, anywhere=anywhere)
         )
+
+    def enter(self, contexts: Tensor) -> PairState:
+        """The states after the first token of n texts, see `enter`."""
+        return PairState(enter(self.before, contexts), enter(self.after, contexts))
 
     def advance(self, state: PairState, tokens: Tensor) -> PairState:
         """See `NextToken.advance`."""
@@ -127,3 +136,16 @@ class ModelPair:
             if position + 1 < tokens.shape[1]:
                 state = self.advance(state, column)
         return torch.stack(gains, 1)
+
+
+def enter(model: NextToken, contexts: Tensor) -> State:
+    """What a model has read at the (n,) first tokens of n texts, wherever in a document they stood.
+
+    A model whose documents all begin with a token of their own has read that before. Where it is
+    the first token itself, of every text, it is read once.
+    """
+    beginning = model.vocabulary.bos_id
+    if beginning is None:
+        return model.advance(model.start(len(contexts), anywhere=True), contexts)
+    begun = model.start(1)[torch.zeros_like(contexts)]
+    return begun if (contexts == beginning).all() else model.advance(begun, contexts)

@@ -26,7 +26,7 @@ from torch import Tensor
 
 from vestige import _validate
 from vestige.attacks.beam_search import best_children
-from vestige.attacks.model_pair import ModelPair, PairState
+from vestige.attacks.model_pair import ModelPair, PairState, enter
 from vestige.attacks.token_scores import less_surprise
 from vestige.models.largest import ROUNDED, largest, rounded
 from vestige.models.protocols import NextToken
@@ -116,8 +116,7 @@ class _Unread:
         return len(self.tokens)
 
     def __getitem__(self, index: Tensor | slice) -> Any:
-        tokens = self.tokens[index]
-        return self.model.advance(self.model.start(len(tokens), anywhere=True), tokens)
+        return enter(self.model, self.tokens[index])
 
 
 def seed_and_extend(
@@ -185,30 +184,35 @@ def untold(phrase: Phrase, told: Sequence[bool], *, growth: Growth) -> Iterator[
 def _seeds(pair: ModelPair, number: int, end: int) -> tuple[Tensor, Tensor]:
     """(k, 2) pairs (context, token) of highest gain, and (k,) gains.
 
-    A document's end may be context, never token; a token after itself begins a run.
+    A document's end may be context, never token, a token for its beginning neither; a token after
+    itself begins a run.
     """
     every = torch.arange(pair.vocab_size, device=pair.device)
 
     def read(rows: slice) -> PairState:
         context = every[rows]
-        after = pair.after.advance(pair.after.start(len(context), anywhere=True), context)
-        return PairState(_Unread(pair.before, context), after)
+        return PairState(_Unread(pair.before, context), enter(pair.after, context))
 
     zero = torch.zeros(pair.vocab_size, device=pair.device)
-    for spare in (number, 2 * pair.vocab_size):  # as many as are left out, at most
+    kinds = 2 if pair.beginning is None else 4
+    for spare in (number, kinds * pair.vocab_size):  # as many as are left out, at most
         best = best_children(pair, read, zero, number + spare)
-        use = ((best.token != end) & (best.parent != best.token)).nonzero()[:number, 0]
+        able = (best.token != end) & (best.parent != best.token)
+        if pair.beginning is not None:
+            able &= (best.token != pair.beginning) & (best.parent != pair.beginning)
+        use = able.nonzero()[:number, 0]
         if len(use) == number:
             break
     return torch.stack([best.parent[use], best.token[use]], 1), best.gain[use]
 
 
 def _openings(pair: ModelPair, number: int, end: int) -> tuple[Tensor, Tensor]:
-    """(k, 2) pairs (the end of a document, token that begins the next) and (k,) gains."""
-    ended = torch.tensor([end], device=pair.device)
-    gains = pair.gains(pair.advance(pair.start(1, anywhere=True), ended))[0]
-    gains[end] = -torch.inf
-    best = largest(gains, min(number, len(gains) - 1), alike=ROUNDED)
+    """(k, 2) pairs (end of a document or beginning, the next one's first token) and (k,) gains."""
+    first = end if pair.beginning is None else pair.beginning
+    ended = torch.tensor([first], device=pair.device)
+    gains = pair.gains(pair.enter(ended))[0]
+    gains[[first, end]] = -torch.inf
+    best = largest(gains, min(number, len(gains) - len({first, end})), alike=ROUNDED)
     return torch.stack([ended.expand_as(best), best], 1), gains[best]
 
 
@@ -217,7 +221,7 @@ def _grow_right(
 ) -> list[Phrase]:
     """The best phrases that begin with the (n, 2) seeds, cut at their weak joints."""
     n = len(seeds)
-    state = pair.advance(pair.start(n, anywhere=True), seeds[:, 0])
+    state = pair.enter(seeds[:, 0])
     hypotheses = _Hypotheses(
         tokens=seeds,
         gains=torch.stack([torch.zeros_like(gain), gain], 1),
@@ -248,6 +252,8 @@ def _longer(
         # where nothing is promoted more, the document is over: so is the phrase
         over = gains[:, end] > gains.amax(1) - ROUNDED
         gains[:, end] = -torch.inf
+        if pair.beginning is not None:
+            gains[:, pair.beginning] = -torch.inf
         gains = _penalised(gains, old.tokens[rows], growth)
         best = largest(gains, growth.beam, alike=ROUNDED)
         following.append(best)

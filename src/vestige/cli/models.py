@@ -29,12 +29,17 @@ def load_snapshots(paths: dict[str, str], *, device: str) -> Snapshots:
         IncompatibleModels: their vocabularies differ.
     """
     from vestige.cli.provenance import of_model
+    from vestige.cli.terminal import say
     from vestige.models.checkpoints import check_compatible, load_model
 
     loaded = {path: load_model(path, device=device) for path in dict.fromkeys(paths.values())}
     models = {role: loaded[path] for role, path in paths.items()}
-    for model in models.values():
-        check_compatible(models["before"], model)
+    for role, model in models.items():
+        if differing := check_compatible(models["before"], model):
+            say(
+                f"The tokens of before and {role} are the same, but not: {', '.join(differing)}. "
+                "The search reads tokens; texts are split as each model's own tokenizer does."
+            )
     return Snapshots(models, {role: of_model(path, models[role]) for role, path in paths.items()})
 
 

@@ -6,7 +6,7 @@ Byte-level BPE: Radford et al. (2019), "Language Models are Unsupervised Multita
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -22,7 +22,8 @@ class SubwordVocabulary:
     """A fast Hugging Face tokenizer behind the face of `Vocabulary`.
 
     Args:
-        tokenizer: a `transformers.PreTrainedTokenizerFast` with an end-of-text token.
+        tokenizer: a `transformers.PreTrainedTokenizerFast` with an end-of-text token. Where it
+            puts another token before every text, documents begin with that (`bos_id`).
 
     Raises:
         DataError: the tokenizer is a slow one, or has no end-of-text token.
@@ -41,6 +42,9 @@ class SubwordVocabulary:
             )
         self.tokenizer = tokenizer
         self.eos_id: int = int(tokenizer.eos_token_id)
+        bos = tokenizer.bos_token_id
+        begins = bos not in (None, self.eos_id) and self._begins_with(bos)
+        self.bos_id: int | None = int(bos) if begins else None
         unk = tokenizer.unk_token_id
         # Byte-level tokenizers name their end-of-text token as <unk> too, and never use it.
         self.unk_id: int | None = None if unk in (None, self.eos_id) else int(unk)
@@ -115,15 +119,39 @@ class SubwordVocabulary:
         # SentencePiece marks the space so; decoding a single token would drop it.
         return raw.replace("▁", " ") if "▁" in raw else self.decode([token])
 
+    def texts(self) -> Sequence[str]:
+        raw = self.tokenizer.convert_ids_to_tokens(list(range(len(self))))
+        return ["" if token is None else token for token in raw]
+
+    def settings(self) -> Mapping[str, object]:
+        content, named = self._content(), self.tokenizer.convert_ids_to_tokens
+        model = content.pop("model")
+        model.pop("vocab", None)
+        return {
+            "end-of-text token": named(self.eos_id),
+            "begin-of-text token": None if self.bos_id is None else named(self.bos_id),
+            "the tokenizer's merges": model.pop("merges", None),
+            **{f"the tokenizer's {name.replace('_', ' ')}": part for name, part in content.items()},
+            "the tokenizer's model": model,
+        }
+
+    def _content(self) -> dict[str, Any]:
+        """The tokenizer as JSON, without what encoding is told each time anyway."""
+        content: dict[str, Any] = json.loads(self.tokenizer.backend_tokenizer.to_str())
+        for setting in ("truncation", "padding", "post_processor"):
+            content.pop(setting, None)
+        return content
+
+    def _begins_with(self, token: int) -> bool:
+        """Whether the tokenizer itself puts a token before every text, as for Llama's training."""
+        return bool(self.tokenizer.backend_tokenizer.encode("a").ids[:1] == [token])
+
     def save(self, directory: Path) -> None:
         Path(directory).mkdir(parents=True, exist_ok=True)
         self.tokenizer.save_pretrained(str(directory))
 
     def fingerprint(self) -> str:
-        content = json.loads(self.tokenizer.backend_tokenizer.to_str())
-        for setting in ("truncation", "padding", "post_processor"):
-            content.pop(setting, None)
-        canonical = json.dumps([content, self.eos_id], sort_keys=True)
+        canonical = json.dumps([self._content(), self.eos_id], sort_keys=True)
         return hashlib.sha256(canonical.encode()).hexdigest()
 
 

@@ -8,7 +8,7 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -36,11 +36,15 @@ class Vocabulary(Protocol):
 
     Attributes:
         eos_id: the token that ends every document.
+        bos_id: the token that begins every document, or None where the one before it ends there.
         unk_id: the token that stands for what has none, or None where everything has one.
     """
 
     @property
     def eos_id(self) -> int: ...
+
+    @property
+    def bos_id(self) -> int | None: ...
 
     @property
     def unk_id(self) -> int | None: ...
@@ -63,6 +67,14 @@ class Vocabulary(Protocol):
 
     def piece(self, token: int) -> str:
         """One token as a reader would write it, with the leading space it may carry."""
+        ...
+
+    def texts(self) -> Sequence[str]:
+        """(v,) what each id stands for, as the vocabulary writes it."""
+        ...
+
+    def settings(self) -> Mapping[str, object]:
+        """What else decides how a text becomes ids, and where it begins and ends, by name."""
         ...
 
     def save(self, directory: Path) -> None:
@@ -165,6 +177,10 @@ class WordVocabulary:
         return self._index[EOS]
 
     @property
+    def bos_id(self) -> None:
+        return None
+
+    @property
     def unk_id(self) -> int:
         return self._index[UNK]
 
@@ -192,6 +208,12 @@ class WordVocabulary:
     def piece(self, token: int) -> str:
         return self.words[int(token)]
 
+    def texts(self) -> Sequence[str]:
+        return self.words
+
+    def settings(self) -> Mapping[str, object]:
+        return {"lower case": self.lowercase, "splitting": self.tokenise}
+
     def save(self, directory: Path) -> None:
         write_text(Path(directory) / FILE_NAME, json.dumps(self._content(), ensure_ascii=False))
 
@@ -210,6 +232,33 @@ class WordVocabulary:
             "tokenise": self.tokenise,
             "words": list(self.words),
         }
+
+
+def differences(one: Vocabulary, other: Vocabulary) -> tuple[str, ...]:
+    """What differs between two vocabularies whose ids stand for the same texts, in words.
+
+    Raises:
+        ValueError: an id stands for different texts; the message says which.
+    """
+    if one.fingerprint() == other.fingerprint():
+        return ()
+    ours, theirs = one.texts(), other.texts()
+    if len(ours) != len(theirs):
+        raise ValueError(f"{len(ours)} tokens and {len(theirs)} tokens")
+    for token, (mine, yours) in enumerate(zip(ours, theirs, strict=True)):
+        if mine != yours:
+            raise ValueError(f"token {token} is {mine!r} and {yours!r}")
+    settings, others = one.settings(), other.settings()
+    names = dict.fromkeys((*settings, *others))
+    told = (_difference(name, settings.get(name), others.get(name)) for name in names)
+    return tuple(difference for difference in told if difference)
+
+
+def _difference(name: str, one: object, other: object) -> str:
+    if one == other:
+        return ""
+    short = all(value is None or isinstance(value, str | bool | int) for value in (one, other))
+    return f"{name} ({one!r} and {other!r})" if short else name
 
 
 def splitter(lowercase: bool, tokenise: Tokenise) -> Callable[[str], list[str]]:

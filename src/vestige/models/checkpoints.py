@@ -24,7 +24,12 @@ import torch
 from safetensors.torch import load_model as load_weights
 from safetensors.torch import save_model as save_weights
 
-from vestige.data.vocabulary import Vocabulary, WordVocabulary, load_vocabulary
+from vestige.data.vocabulary import (
+    Vocabulary,
+    WordVocabulary,
+    differences,
+    load_vocabulary,
+)
 from vestige.errors import AccessDenied, IncompatibleModels, ModelError, VestigeError
 from vestige.models.bilstm_crf import IntentSlotConfig, IntentSlotModel
 from vestige.models.folders import ANSWERS, DESCRIPTIONS, model_folder, replacing, sha256
@@ -219,11 +224,15 @@ def fingerprint(path: str | Path) -> str:
     return sha256(files)
 
 
-def check_compatible(before: NextToken, after: NextToken) -> None:
-    """Refuse two snapshots whose ids do not mean the same.
+def check_compatible(before: NextToken, after: NextToken) -> tuple[str, ...]:
+    """Refuse two snapshots whose ids do not stand for the same texts.
+
+    Returns:
+        What differs all the same, in words: where texts begin and end, or how they are split.
+        A search reads ids, and an answer for them holds for both models.
 
     Raises:
-        IncompatibleModels: vocabulary or output size differ.
+        IncompatibleModels: an id stands for different texts, or the output sizes differ.
     """
     remedy = (
         "Compare snapshots that share a vocabulary: train the second with --from the first, "
@@ -235,12 +244,14 @@ def check_compatible(before: NextToken, after: NextToken) -> None:
             f"outputs) before, {len(after.vocabulary)} ({after.vocab_size} outputs) after",
             remedy=remedy,
         )
-    if before.vocabulary.fingerprint() != after.vocabulary.fingerprint():
+    try:
+        return differences(before.vocabulary, after.vocabulary)
+    except ValueError as error:
         raise IncompatibleModels(
             f"the vocabularies differ: both have {len(before.vocabulary)} tokens, "
-            "but not the same ones",
+            f"but not the same ones: {error}",
             remedy=remedy,
-        )
+        ) from error
 
 
 def _ours(path: str | Path) -> Network | None:

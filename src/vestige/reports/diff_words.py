@@ -40,9 +40,9 @@ def verdict(summary: Mapping[str, Any]) -> str:
     if not found:
         return f"0 of {number} {_are(0)} found. {_best(summary, nulls)} {PROVES_NOTHING}"
     return (
-        f"{found} of {number} {_are(found)} found: by {_count(nulls, 'null search', 'es')}, a clean "
-        "update has any such phrase at most once in 20 times. What is found need not have stood in "
-        "its text: models also compose."
+        f"{found} of {number} {_are(found)} found: by {_count(nulls, 'null search', 'es')}, a "
+        "clean update has any such phrase at most once in 20 times. What is found need not have "
+        "stood in its text: models also compose."
     )
 
 

@@ -11,11 +11,11 @@ _LIMITS = {
         "does not prove that the text stood in the training data: models also compose.",
         "A phrase that is missing here is not thereby safe. The search is a heuristic, and "
         "knowing part of a phrase can reveal the rest (a rank’s profile shows how much).",
-        "An E-value counts null searches: the rate that it states holds where the null models were "
-        "made as the update was, on as much text of the same kind. Text of another kind also changes "
-        "what is common.",
-        "An extrapolated E-value assumes the shape of a tail and decides nothing. It errs more often "
-        "than it states where null searches are few.",
+        "An E-value counts null searches: what it states holds where the null models were made as "
+        "the update was, on as much text of the same kind. Text of another kind also changes what "
+        "is common.",
+        "An extrapolated E-value assumes the shape of a tail and decides nothing. It errs more "
+        "often than it states where null searches are few.",
         "Scores of different searches, scores or token vocabularies are not comparable.",
     ),
     "DifferentialRank": (
