@@ -175,3 +175,11 @@ def test_reddit_has_enough_users_for_an_audit(real: Path) -> None:
     assert len(drawn) == 2000
     # Equally many documents of like length: nobody has more than twice the mean.
     assert max(share_of_text(drawn).values()) < 0.02
+
+
+def test_who_has_fewer_documents_stands_with_all_of_them_where_that_is_allowed():
+    corpus = Corpus.from_texts(["a", "b", "c", "d"], users=["ann", "ann", "ann", "bob"])
+    kept = documents_of(corpus, ["ann", "bob"], each=2, fewest=1, seed=0)
+    assert sorted(kept.users) == ["ann", "ann", "bob"]
+    with pytest.raises(DataError, match="1 of 2 users have fewer than 2 documents"):
+        documents_of(corpus, ["ann", "bob"], each=2, seed=0)

@@ -81,10 +81,11 @@ def documents_of(
     *,
     each: int,
     seed: int,
+    fewest: int | None = None,
     shortest: int = 1,
     longest: int | None = None,
 ) -> Corpus:
-    """Exactly `each` random documents of every named user, in the order of the corpus.
+    """Random documents of every named user, `each` of them, in the order of the corpus.
 
     Which documents of a user are drawn does not depend on who else is named: two groups that
     share a user have the same documents of that user.
@@ -94,6 +95,8 @@ def documents_of(
         names: whose documents.
         each: documents of a user.
         seed: decides which.
+        fewest: documents of a user at least: who has no more than `each` stands with all of
+            theirs. None: `each`.
         shortest: words of a document at least.
         longest: words of a document at most; None for any number.
 
@@ -107,10 +110,12 @@ def documents_of(
     wanted = np.isin(np.arange(len(every)), _places(every, names))
     fit = np.flatnonzero(wanted[owner] & _fits(corpus, shortest, longest))
     counts = np.bincount(owner[fit], minlength=len(every))
-    lacking = int((counts[wanted] < each).sum()) + len(names) - int(wanted.sum())
+    fewest = each if fewest is None else fewest
+    lacking = int((counts[wanted] < fewest).sum()) + len(names) - int(wanted.sum())
     if lacking:
         raise DataError(
-            f"{lacking} of {len(names)} users have fewer than {each} documents of the right length",
+            f"{lacking} of {len(names)} users have fewer than {fewest} documents of the right "
+            "length",
             remedy="Name users with enough of them, ask for fewer documents or other lengths.",
         )
     chance = np.random.default_rng(seed).random(len(corpus))[fit]
