@@ -1,21 +1,42 @@
-# Every target makes .venv if it is not there.   make demo | test | lint | bench | docs | clean
+# Every target makes .venv if it is not there.
+#   make demo | test | numeric | peers | lint | bench | docs | clean
+#   make test ORDER=random    # modules and tests shuffled, by a seed that is printed
 
-PYTHON ?= python3.11
+# The first of these that is 3.11 or newer makes .venv; PYTHON=/path/to/python names another.
+PYTHON ?= python3.11 python3.12 python3.13 python3.14 python3 python
 VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.vestige-ready
 
 # Tests run tiny models: threads would only wait for each other.
 TEST_THREADS ?= 1
+ORDER ?= fixed
+PYTEST = OMP_NUM_THREADS=$(TEST_THREADS) TOKENIZERS_PARALLELISM=false HF_HUB_OFFLINE=1 \
+	$(BIN)/python -m pytest $(if $(filter random,$(ORDER)),-p randomly)
 
-.PHONY: demo test lint bench docs clean
+# Whose results are numbers that a processor computes.
+NUMERIC := tests/models tests/attacks tests/training tests/defences tests/metrics
+
+# What tests compare ours with, or run, and nothing else needs; the names are Debian's.
+PEERS := chromium apertium apertium-eng-spa wordnet-base
+
+.PHONY: demo test numeric peers lint bench docs clean
 
 demo: $(READY)
 	$(BIN)/vestige demo --out demo
 
 test: $(READY)
-	OMP_NUM_THREADS=$(TEST_THREADS) TOKENIZERS_PARALLELISM=false HF_HUB_OFFLINE=1 \
-		$(BIN)/python -m pytest
+	$(PYTEST)
+
+numeric: $(READY)
+	$(PYTEST) $(NUMERIC)
+
+# Not among the dependencies: tests that need one of these skip without it. As root where Debian's
+# own packages are missing.
+peers: $(READY)
+	$(BIN)/python -m pip install --quiet --no-deps -r tests/peers.txt
+	dpkg --status $(PEERS) >/dev/null 2>&1 || { \
+		apt-get update && apt-get install --yes --no-install-recommends $(PEERS); }
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -33,8 +54,19 @@ clean:
 	find . -path ./$(VENV) -prune -o -name __pycache__ -type d -print | xargs rm -rf
 
 # torch first, by its exact pin, then the rest under the same constraints: see constraints.txt.
-$(READY): pyproject.toml constraints.txt
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+$(READY): pyproject.toml constraints.txt | $(BIN)/python
 	$(BIN)/python -m pip install --quiet "$$(grep '^torch==' constraints.txt)"
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[cluster,demo,gguf,nlu,dev]"
 	touch $(READY)
+
+$(BIN)/python:
+	@for python in $(PYTHON); do \
+		if "$$python" -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' \
+			2>/dev/null; then \
+			echo "Making $(VENV) with $$python, $$("$$python" --version)"; \
+			exec "$$python" -m venv $(VENV); \
+		fi; \
+	done; \
+	echo "None of these is Python 3.11 or newer with its module venv: $(PYTHON)." >&2; \
+	echo "Install one (Debian: apt-get install python3 python3-venv), or name it:" >&2; \
+	echo "make PYTHON=/path/to/python" >&2; exit 1

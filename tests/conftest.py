@@ -1,6 +1,50 @@
-"""No deadlines: how long a single example takes says how busy the machine is."""
+"""No deadlines, and tests that need other programs fail instead of skipping where those must be.
 
+How long a single example takes says how busy the machine is. A test marked `peer` skips where the
+program that it compares with is not installed; `VESTIGE_REQUIRE=peers` makes such a skip a failure.
+"""
+
+import importlib.util
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from unittest.mock import patch
+
+import pytest
 from hypothesis import settings
 
 settings.register_profile("vestige", deadline=None)
 settings.load_profile("vestige")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    """A required peer's skip is a failure, whatever it skipped by."""
+    report = yield
+    required = os.environ.get("VESTIGE_REQUIRE") == "peers"
+    if required and report.skipped and item.get_closest_marker("peer") is not None:
+        report.outcome = "failed"
+        report.longrepr = f"skipped where VESTIGE_REQUIRE=peers: {report.longrepr[2]}"
+    return report
+
+
+@pytest.fixture(scope="session")
+def peer() -> Callable[[str, str], ModuleType]:
+    """Loads one file of another package without importing the package, which may need much."""
+
+    def load(package: str, file: str) -> ModuleType:
+        found = importlib.util.find_spec(package)
+        path = Path(found.origin).parent / file if found is not None and found.origin else None
+        if path is None or not path.is_file():
+            pytest.skip(f"{package} of the version in tests/peers.txt is not installed: make peers")
+        spec = importlib.util.spec_from_file_location(f"{package}_{path.stem}", path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        with patch.dict(sys.modules, {spec.name: module}):  # where dataclasses look themselves up
+            spec.loader.exec_module(module)
+        return module
+
+    return load

@@ -64,7 +64,10 @@ def test_a_command_that_is_not_installed_is_named_with_its_package() -> None:
     assert "apertium-eng-spa" in caught.value.remedy
 
 
-@pytest.mark.skipif(shutil.which("apertium") is None, reason="apertium is not installed")
+@pytest.mark.peer
+@pytest.mark.skipif(
+    shutil.which("apertium") is None, reason="apertium is not installed: make peers"
+)
 def test_the_real_apertium_goes_to_spanish_and_back() -> None:
     corpus = Corpus.from_texts(["I see so many adults that could benefit from this.", "lol"] * 20)
     try:

@@ -87,8 +87,10 @@ def test_a_fault_names_file_and_line(name: str, line: str, says: str, tmp_path: 
     assert f"{name}, line 3" in str(caught.value)
 
 
+@pytest.mark.peer
 @pytest.mark.skipif(
-    not Path("/usr/share/wordnet/index.noun").is_file(), reason="wordnet-base is not installed"
+    not Path("/usr/share/wordnet/index.noun").is_file(),
+    reason="wordnet-base is not installed: make peers",
 )
 def test_the_real_wordnet_knows_cars() -> None:
     synonyms = read_wordnet("/usr/share/wordnet")

@@ -1,10 +1,6 @@
 """The naive p-value is the algorithm that the paper lists in its appendix, a loop for a sum."""
 
-import importlib.util
 import math
-import sys
-from pathlib import Path
-from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -49,17 +45,9 @@ def allowed_exceptions(runs, rate):
 
 
 @pytest.fixture(scope="module")
-def auditing():
+def auditing(peer):
     """jax_privacy's own module, which needs no jax when it is loaded by itself."""
-    found = importlib.util.find_spec("jax_privacy")
-    if found is None or found.origin is None:
-        pytest.skip("jax_privacy is not installed: pip install --no-deps jax_privacy")
-    path = Path(found.origin).with_name("auditing.py")
-    spec = importlib.util.spec_from_file_location("jax_privacy_auditing", path)
-    module = importlib.util.module_from_spec(spec)
-    with patch.dict(sys.modules, {spec.name: module}):  # where dataclasses look themselves up
-        spec.loader.exec_module(module)
-    return module
+    return peer("jax_privacy", "auditing.py")
 
 
 @given(st.integers(1, 40), st.data())
@@ -89,6 +77,7 @@ def test_delta_costs_what_the_theorem_says():
     assert bounds[-1] == 0
 
 
+@pytest.mark.peer
 @pytest.mark.parametrize("seed", range(20))
 def test_both_bounds_equal_those_of_jax_privacy_at_a_fixed_threshold(auditing, seed):
     rng = np.random.default_rng(seed)

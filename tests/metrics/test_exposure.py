@@ -1,7 +1,9 @@
 """Exposure is what the definition says, what TensorFlow Privacy says, and stable in the tail."""
 
 import warnings
+from collections.abc import Callable
 from math import log2
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -49,9 +51,15 @@ def test_the_rank_counts_the_references_at_least_as_likely(
     assert (found.exposure <= found.ceiling).all()
 
 
+@pytest.fixture(scope="module")
+def theirs(peer: Callable[[str, str], ModuleType]) -> ModuleType:
+    """TensorFlow Privacy's exposures, which need no TensorFlow when they are loaded alone."""
+    return peer("tensorflow_privacy", "privacy/privacy_tests/secret_sharer/exposures.py")
+
+
+@pytest.mark.peer
 @pytest.mark.parametrize("seed", CASES)
-def test_ranks_equal_tensorflow_privacy(seed: int) -> None:
-    theirs = pytest.importorskip("tensorflow_privacy.privacy.privacy_tests.secret_sharer.exposures")
+def test_ranks_equal_tensorflow_privacy(seed: int, theirs: ModuleType) -> None:
     canaries, references = random_case(seed)
     expected = theirs.compute_exposure_interpolation({1: list(canaries)}, list(references))[1]
     # theirs come best first, ours in the order of the canaries
@@ -59,9 +67,9 @@ def test_ranks_equal_tensorflow_privacy(seed: int) -> None:
                                   expected)  # fmt: skip
 
 
+@pytest.mark.peer
 @pytest.mark.parametrize("seed", CASES)
-def test_fits_equal_tensorflow_privacy(seed: int) -> None:
-    theirs = pytest.importorskip("tensorflow_privacy.privacy.privacy_tests.secret_sharer.exposures")
+def test_fits_equal_tensorflow_privacy(seed: int, theirs: ModuleType) -> None:
     canaries, references = random_case(seed)
     with np.errstate(all="ignore"):
         expected = theirs.compute_exposure_extrapolation({1: canaries}, references)[1]

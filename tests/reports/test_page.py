@@ -141,10 +141,11 @@ def test_no_invisible_character_reaches_the_page(hostile):
     )
 
 
+@pytest.mark.peer
 @pytest.mark.parametrize("show_secrets", [False, True])
 def test_nothing_runs_in_a_browser(hostile, show_secrets, tmp_path):
     if CHROMIUM is None:
-        pytest.skip("needs chromium: the page was not opened in a browser")
+        pytest.skip("chromium is not installed, the page was not opened in it: make peers")
     page = tmp_path / "page.html"
     page.write_text(hostile[show_secrets], encoding="utf-8")
     root = hasattr(os, "geteuid") and os.geteuid() == 0
