@@ -1,6 +1,6 @@
 # Every target makes .venv if it is not there.
 #   make demo | test | numeric | peers | lint | bench | docs | clean
-#   make test ORDER=random    # modules and tests shuffled, by a seed that is printed
+#   make test ORDER=random SEED=1    # modules and tests shuffled; without SEED by the time
 
 # The first of these that is 3.11 or newer makes .venv; PYTHON=/path/to/python names another.
 PYTHON ?= python3.11 python3.12 python3.13 python3.14 python3 python
@@ -11,8 +11,9 @@ READY := $(VENV)/.vestige-ready
 # Tests run tiny models: threads would only wait for each other.
 TEST_THREADS ?= 1
 ORDER ?= fixed
+SEED ?= $(shell date +%s)
 PYTEST = OMP_NUM_THREADS=$(TEST_THREADS) TOKENIZERS_PARALLELISM=false HF_HUB_OFFLINE=1 \
-	$(BIN)/python -m pytest $(if $(filter random,$(ORDER)),-p randomly)
+	$(BIN)/python -m pytest $(if $(filter random,$(ORDER)),-p randomly --randomly-seed=$(SEED))
 
 # Whose results are numbers that a processor computes.
 NUMERIC := tests/models tests/attacks tests/training tests/defences tests/metrics
