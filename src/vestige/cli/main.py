@@ -22,6 +22,7 @@ VERBS = {
     "plant": "vestige.cli.plant",
     "train": "vestige.cli.train",
     "diff": "vestige.cli.diff",
+    "null": "vestige.cli.null",
     "rank": "vestige.cli.rank",
     "exposure": "vestige.cli.exposure",
     "extract-nlu": "vestige.cli.extract_nlu",

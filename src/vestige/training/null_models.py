@@ -1,0 +1,172 @@
+"""How was an update trained, and what is the same training on clean text?
+
+A null model is made as an update was, from text that has nothing of what the update may have
+revealed: the same start and settings, as many tokens, another seed. `attacks.chance` says what a
+number of them is good for.
+"""
+
+import json
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vestige import _validate
+from vestige.data.corpus import Corpus
+from vestige.data.encoded import load_encoded
+from vestige.data.vocabulary import Vocabulary
+from vestige.errors import DataError, TrainingError
+from vestige.models.protocols import LanguageModel
+from vestige.training.checkpoint import IDENTITY, MODEL, identity
+from vestige.training.config import TrainingConfig
+
+START = "model weights at the start"
+BY_HAND = "Train null models by `vestige train --from`, each of other text and with another seed."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """How an update was trained.
+
+    Attributes:
+        config: its training; a null model has another seed.
+        tokens: that it read, ends of documents counted.
+        validation: tokens that chose its epoch, 0 for none.
+        start: hash of the weights that it started from.
+        adapter: settings of its LoRA adapter, None where all weights were trained.
+    """
+
+    config: TrainingConfig
+    tokens: int
+    validation: int
+    start: str
+    adapter: dict[str, Any] | None
+
+    @classmethod
+    def of(cls, directory: Path) -> "Recipe":
+        """What a directory of `vestige train` says of its training.
+
+        Raises:
+            TrainingError: it is none of a language model's, or a defence made its steps.
+        """
+        file = directory / IDENTITY
+        try:
+            content = json.loads(file.read_text("utf-8"))
+            config = TrainingConfig(**content["config"])
+            step, start = str(content["step"]), str(content[START])
+            validated = content["validation data"] is not None
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise TrainingError(
+                f"{directory} is no training of a language model that can be repeated ({error!r})",
+                remedy=f"Give a directory that `vestige train` wrote. Else: {BY_HAND}",
+            ) from error
+        if not step.startswith("plain_step"):
+            raise TrainingError(
+                f"{directory} was trained under a defence, which is not repeated here",
+                remedy=BY_HAND,
+            )
+        adapter = directory / MODEL / "adapter_config.json"
+        return cls(
+            config=config,
+            tokens=_tokens(directory, "training"),
+            validation=_tokens(directory, "validation") if validated else 0,
+            start=start,
+            adapter=json.loads(adapter.read_text("utf-8")) if adapter.is_file() else None,
+        )
+
+    def seeded(self, seed: int) -> TrainingConfig:
+        """Its training with another seed."""
+        return replace(self.config, seed=seed)
+
+    def started(self, before: LanguageModel, seed: int) -> LanguageModel:
+        """What a null model starts from: the model before the update, or a fresh adapter on it.
+
+        Raises:
+            TrainingError: the update did not start from this model.
+        """
+        if self.adapter is None:
+            if identity(before, {})[START] != self.start:
+                raise TrainingError(
+                    "AFTER did not start from the weights of BEFORE, so that continuing BEFORE "
+                    "does not repeat it",
+                    remedy=f"Give the model that --from named. {BY_HAND}",
+                )
+            return before
+        return _adapted(before, self.adapter, seed)
+
+
+def null_texts(
+    corpus: Corpus, vocabulary: Vocabulary, sizes: list[int], *, seed: int
+) -> list[Corpus]:
+    """Disjoint random parts of a corpus, of about so many tokens each.
+
+    Args:
+        corpus: clean text.
+        vocabulary: what counts as a token.
+        sizes: tokens of each part, ends of documents counted; 0 for none.
+        seed: decides which documents.
+
+    Raises:
+        DataError: the corpus has fewer tokens than asked for.
+
+    Example:
+        >>> from vestige.data.vocabulary import WordVocabulary
+        >>> corpus = Corpus.from_texts(["a b c"] * 6)
+        >>> parts = null_texts(corpus, WordVocabulary.build(corpus), [8, 4, 0], seed=0)
+        >>> [len(part) for part in parts]
+        [2, 1, 0]
+    """
+    _validate.at_least(0, sizes=min(sizes, default=0))
+    order = np.random.default_rng(seed).permutation(len(corpus))
+    lengths = np.array(
+        [len(ids) + 1 for texts in corpus.batches(1000) for ids in vocabulary.encode_batch(texts)],
+        dtype=np.int64,
+    )
+    ends, done = [0], 0
+    reached = np.concatenate([[0], np.cumsum(lengths[order])]) if len(corpus) else np.zeros(1)
+    for size in sizes:
+        # each part begins with a new document, and ends with the one that fills it
+        stop = done if not size else int(np.searchsorted(reached, reached[done] + size))
+        if stop >= len(reached):
+            raise DataError(
+                f"the clean text has {int(reached[-1]):,} tokens, where {len(sizes)} parts of "
+                f"{', '.join(f'{n:,}' for n in sorted(set(sizes), reverse=True))} are needed",
+                remedy="Give more text of the same kind, or ask for fewer null models.",
+            )
+        ends.append(stop)
+        done = stop
+    return [corpus.take(order[a:b]) for a, b in pairwise(ends)]
+
+
+def _tokens(directory: Path, name: str) -> int:
+    for place in (directory / "data" / name, directory / "data"):
+        if (place / "encoded.json").is_file():
+            return len(load_encoded(place).tokens)
+    raise TrainingError(
+        f"{directory} no longer holds its encoded {name} text, which says how much there was",
+        remedy=BY_HAND,
+    )
+
+
+def _adapted(before: LanguageModel, adapter: dict[str, Any], seed: int) -> LanguageModel:
+    import torch
+
+    from vestige.models.hugging_face import HuggingFaceLanguageModel
+    from vestige.models.lora import add_lora
+
+    if not isinstance(before, HuggingFaceLanguageModel) or before.adapted:
+        raise TrainingError(
+            "AFTER is an adapter, and BEFORE no whole Hugging Face model to put one on",
+            remedy="Give the base that it was trained on.",
+        )
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        return add_lora(
+            before,
+            rank=int(adapter["r"]),
+            alpha=float(adapter["lora_alpha"]),
+            dropout=float(adapter.get("lora_dropout") or 0.0),
+            target_modules=sorted(adapter["target_modules"]),
+        )

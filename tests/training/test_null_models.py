@@ -1,0 +1,85 @@
+"""What a training directory tells of an update, and clean text in parts of its size."""
+
+import json
+from copy import deepcopy
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vestige.data.corpus import Corpus
+from vestige.data.encoded import encode
+from vestige.data.vocabulary import WordVocabulary
+from vestige.errors import DataError, TrainingError
+from vestige.models.lstm import LSTMConfig, LSTMLanguageModel
+from vestige.training.config import TrainingConfig
+from vestige.training.loop import train
+from vestige.training.null_models import Recipe, null_texts
+
+WORDS = WordVocabulary(("<unk>", "<eos>", *"abcdefgh"))
+TEXTS = Corpus.from_texts(["a b c d", "e f", "g h a b c", "d e f"] * 5)
+CONFIG = TrainingConfig(seed=7, epochs=1, batch_size=2, sequence_length=4)
+
+
+@pytest.fixture
+def model():
+    return LSTMLanguageModel(WORDS, LSTMConfig(layers=1, embedding_size=4, hidden_size=4))
+
+
+@pytest.fixture
+def update(model, tmp_path):
+    """A training of `model`, its text encoded where the command line puts it."""
+    data = encode(TEXTS, WORDS, tmp_path / "after" / "data" / "training")
+    held = encode(TEXTS.take([0, 1]), WORDS, tmp_path / "after" / "data" / "validation")
+    train(deepcopy(model), data, validation=held, config=CONFIG, directory=tmp_path / "after")
+    return tmp_path / "after"
+
+
+def test_a_recipe_is_what_the_update_read_and_how(update, model):
+    recipe = Recipe.of(update)
+    assert recipe.config == CONFIG
+    assert recipe.tokens == sum(len(text.split()) + 1 for text in TEXTS)
+    assert recipe.validation == 5 + 3
+    assert recipe.seeded(12) == TrainingConfig(seed=12, epochs=1, batch_size=2, sequence_length=4)
+    assert recipe.started(model, 12) is model
+
+
+def test_an_update_of_another_model_is_refused(update):
+    other = LSTMLanguageModel(WORDS, LSTMConfig(layers=1, embedding_size=4, hidden_size=4))
+    with pytest.raises(TrainingError, match="did not start from the weights of BEFORE"):
+        Recipe.of(update).started(other, 0)
+
+
+def test_a_defended_training_and_no_training_are_refused(update, tmp_path):
+    with pytest.raises(TrainingError, match="no training of a language model"):
+        Recipe.of(tmp_path)
+    file = update / "training.json"
+    told = json.loads(file.read_text())
+    file.write_text(json.dumps({**told, "step": "dp_sgd_step"}))
+    with pytest.raises(TrainingError, match="under a defence"):
+        Recipe.of(update)
+
+
+@given(st.lists(st.integers(0, 12), min_size=1, max_size=6), st.integers(0, 5))
+def test_parts_are_disjoint_and_as_large_as_asked_for(sizes, seed):
+    corpus = Corpus.from_texts([f"a{i} b c"[: 2 + 2 * (i % 3)] for i in range(60)])
+    parts = null_texts(corpus, WORDS, sizes, seed=seed)
+    texts = [text for part in parts for text in part]
+    assert len(texts) == len(set(texts)) or len(set(corpus)) < len(corpus)
+    for part, size in zip(parts, sizes, strict=True):
+        lengths = [len(WORDS.encode(text)) + 1 for text in part]
+        assert sum(lengths) >= size
+        assert sum(lengths[:-1]) < max(size, 1)  # the last document fills it
+
+
+def test_parts_are_drawn_at_random_and_again_by_the_seed():
+    corpus = Corpus.from_texts([f"t{i}" for i in range(100)])
+    one, again, other = (list(null_texts(corpus, WORDS, [40], seed=seed)[0]) for seed in (0, 0, 1))
+    assert one == again != other
+    assert np.mean([int(text[1:]) for text in one]) > 25
+
+
+def test_too_little_clean_text_is_told_with_what_is_needed():
+    with pytest.raises(DataError, match=r"has 90 tokens, where 2 parts of 60 are needed.*fewer"):
+        null_texts(TEXTS, WORDS, [60, 60], seed=0)
