@@ -102,15 +102,16 @@ def _sum_probability(places: Sequence[Whole], sizes: Sequence[int]) -> float:
     places = [-(-pool // width) for pool in places]
     total = sum(int(pool[:k].sum()) for pool, k in zip(places, sizes, strict=True))
     shares = [_sums(pool, k, total) for pool, k in zip(places, sizes, strict=True)]
-    found = reduce(lambda a, b: np.convolve(a, b)[: total + 1], shares)
+    found: Floats = reduce(lambda a, b: np.convolve(a, b)[: total + 1], shares)
     return min(1.0, float(found.sum()))
 
 
 def _sums(pool: Whole, picked: int, most: int) -> Floats:
     """How likely each sum (0 to most) of so many values of a pool is, picked by lot."""
     if picked == 1:
-        return np.bincount(pool[pool <= most], minlength=1).astype(np.float64) / pool.size
-    shares = np.zeros((picked + 1, most + 1))
+        counts: Floats = np.bincount(pool[pool <= most], minlength=1).astype(np.float64)
+        return counts / pool.size
+    shares: Floats = np.zeros((picked + 1, most + 1))
     shares[0, 0] = 1.0
     # Of the first i values, j are picked: with the i-th, j / i of all ways; without it, the rest.
     for i, value in enumerate(pool.tolist(), 1):
@@ -118,4 +119,5 @@ def _sums(pool: Whole, picked: int, most: int) -> Floats:
             shares[j] *= (i - j) / i
             if value <= most:
                 shares[j, value:] += shares[j - 1, : most + 1 - value] * (j / i)
-    return shares[picked]
+    likely: Floats = shares[picked]
+    return likely

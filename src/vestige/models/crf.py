@@ -188,11 +188,11 @@ class _LogPartition(torch.autograd.Function):
     ) -> Tensor:
         alpha = begin.unsqueeze(-2) + emissions[..., 0, :]
         shares, sums = [], []
-        for emitted in emissions.unbind(-2)[1:]:
+        for emitted in (emissions[..., 1:, :] + top.unsqueeze(-2)).unbind(-2):
             most = alpha.amax(-1, keepdim=True)
             share = (alpha - most).exp_()
             total = share @ weights
-            alpha = total.log().add_(most).add_(emitted + top)
+            alpha = total.log().add_(most).add_(emitted)
             shares.append(share)
             sums.append(total)
         alpha = alpha + end.unsqueeze(-2)
@@ -214,5 +214,6 @@ class _LogPartition(torch.autograd.Function):
         if moves and found is not None:
             shares = torch.cat(ctx.shares[::-1], -2).transpose(-1, -2)
             found = shares @ torch.cat(moves, -2) * weights
-        by_begin, by_end = marginals[-1].sum(-2), marginals[0].sum(-2)
+        asked = zip((marginals[-1], marginals[0]), ctx.needs_input_grad[1:4:2], strict=True)
+        by_begin, by_end = (one.sum(-2) if needed else None for one, needed in asked)
         return torch.stack(marginals[::-1], -2), by_begin, found, by_end, None, None

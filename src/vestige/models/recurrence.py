@@ -39,6 +39,9 @@ def recur(inputs: Tensor, cells: Cells) -> Tensor:
 
 
 class _Recurrence(torch.autograd.Function):
+    # One step reads little, so that operations and views are what it costs: all steps are cut into
+    # views at once, and each writes into its place of what is kept.
+
     @staticmethod
     def forward(
         ctx: Any, inputs: Tensor, by_input: Tensor, bias: Tensor, by_state: Tensor, back: Tensor
@@ -46,26 +49,30 @@ class _Recurrence(torch.autograd.Function):
         n, t, k, _ = inputs.shape
         h = by_state.shape[1]
         given = torch.baddbmm(bias, inputs.flatten(1, 2), by_input).view(n, t, k, -1)
-        steps: list[tuple[Tensor, ...]] = []
-        for gates in given.unbind(1):
-            if steps:
-                gates = torch.baddbmm(gates, steps[-1][-1], by_state)
-            gates[..., : 3 * h].sigmoid_()
-            leave, enter, keep, new = torch.split(gates, h, -1)
-            cell = enter * new.tanh_()
-            if steps:
-                cell.addcmul_(keep, steps[-1][1])
-            bounded = cell.tanh()
-            steps.append((gates, cell, bounded, leave * bounded))
-        *kept, hidden = zip(*steps, strict=True)
-        ctx.save_for_backward(*map(torch.stack, kept), by_input, back)
-        return torch.stack(hidden, 1)
+        gates = given.transpose(0, 1).contiguous()  # a step is one piece of memory
+        hidden, cells, bounded = gates.new_empty(3, t, n, k, h).unbind()
+        shares = gates[..., : 3 * h]
+        parts = (gates, shares, *torch.split(gates, h, -1), hidden, cells, bounded)
+        state = cell = None
+        for gate, share, leave, enter, keep, new, out, kept, bound in zip(
+            *(part.unbind() for part in parts), strict=True
+        ):
+            if state is not None:
+                gate.baddbmm_(state, by_state)
+            share.sigmoid_()
+            torch.mul(enter, new.tanh_(), out=kept)
+            if cell is not None:
+                kept.addcmul_(keep, cell)
+            torch.tanh(kept, out=bound)
+            state, cell = torch.mul(leave, bound, out=out), kept
+        ctx.save_for_backward(gates, cells, bounded, by_input, back)
+        return hidden.transpose(0, 1)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         gates, cells, bounded, by_input, back = ctx.saved_tensors
-        h = back.shape[2]
+        t, n, k, h = cells.shape
         leave, enter, keep, new = torch.split(gates, h, -1)
         earlier = torch.cat([torch.zeros_like(cells[:1]), cells[:-1]])
         # What the gradient by a cell, and that by a state, is multiplied by at each gate.
@@ -75,15 +82,22 @@ class _Recurrence(torch.autograd.Function):
         by_state, to_cell = bounded * leave * (1 - leave), leave * (1 - bounded * bounded)
         found = torch.empty_like(gates)
         three = found[..., h:].view(by_cell.shape)
-        parts = (keep, to_cell, by_cell, by_state, found, three, found[..., :h])
-        steps = zip(gradient.unbind(1), *(part.unbind() for part in parts), strict=True)
-        of_cell, later = torch.zeros_like(cells[0]), None
-        for of_state, kept, to, by, by_leave, whole, inner, outer in reversed(list(steps)):
-            of_state = of_state if later is None else torch.baddbmm(of_state, later, back)
-            of_cell = torch.addcmul(of_cell, of_state, to)
-            torch.mul(of_cell.unsqueeze(-2), by, out=inner)
+        of_cells = torch.zeros_like(cells)
+        given = (gradient.transpose(0, 1), keep, to_cell, by_cell, by_state)
+        parts = (*given, found, three, found[..., :h], of_cells, of_cells.unsqueeze(-2))
+        steps = zip(*(part.unbind() for part in parts), strict=True)
+        passed = later = None
+        for of_state, kept, to, by, by_leave, whole, inner, outer, of_cell, row in reversed(
+            list(steps)
+        ):
+            if later is not None:
+                of_state = torch.baddbmm(of_state, later, back)
+            torch.mul(of_state, to, out=of_cell)
+            if passed is not None:
+                of_cell.addcmul_(*passed)
+            torch.mul(row, by, out=inner)
             torch.mul(of_state, by_leave, out=outer)
-            of_cell, later = of_cell * kept, whole
-        of_gates = found.transpose(0, 1)
-        of_input = torch.bmm(of_gates.flatten(1, 2), by_input.transpose(1, 2))
-        return of_input.view(*of_gates.shape[:3], -1), None, None, None, None
+            passed, later = (of_cell, kept), whole
+        of_gates = found.transpose(0, 1).flatten(1, 2)
+        of_input = torch.bmm(of_gates, by_input.transpose(1, 2))
+        return of_input.view(n, t, k, -1), None, None, None, None
