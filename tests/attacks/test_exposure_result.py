@@ -146,7 +146,7 @@ def test_controls_that_stand_out_take_the_references_place():
     assert few.memory.against == "controls"
     assert (few.memory.possible, "cannot tell" in few.verdict) == (False, True)
     many = result(canary(1, 8.0), canary(1, 7.5), controls=high * 4)
-    assert many.memory.p == pytest.approx(1 / 91)
+    assert many.memory.p == pytest.approx(2 / 91), "of 91 splits the best, looked at twice"
     assert "stand out among the references themselves" in many.verdict
 
 

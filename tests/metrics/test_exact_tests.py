@@ -10,7 +10,6 @@ from scipy import stats
 from vestige.metrics.exact_tests import (
     FEW,
     least_together,
-    permutation_p,
     standing_out,
     together,
 )
@@ -66,11 +65,6 @@ def test_more_than_a_few_have_chi_square():
     p_values = np.linspace(0.01, 0.6, FEW + 1)
     expected = 2 * stats.combine_pvalues(p_values).pvalue
     assert together(p_values, [10**6] * (FEW + 1)) == pytest.approx(expected)
-
-
-def test_a_permutation_counts_every_split():
-    assert permutation_p([3.0], [1.0, 2.0], seed=0) == pytest.approx(1 / 3)
-    assert permutation_p([5.0] * 3, [1.0] * 20, seed=0) == pytest.approx(1 / 1771)
 
 
 @pytest.mark.parametrize(

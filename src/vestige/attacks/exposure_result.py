@@ -9,7 +9,6 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from math import log2
 from statistics import fmean
-from typing import Literal
 
 from vestige.attacks import exposure_tests
 from vestige.attacks.exposed_canary import ExposedCanary, Group
@@ -64,11 +63,6 @@ class CanaryExposure:
         return min(log2(canary.references) for canary in self.canaries)
 
     @property
-    def estimate(self) -> Literal["rank"]:
-        """What exposures are read off: ranks, which resolve no more than `resolution` says."""
-        return "rank"
-
-    @property
     def resolution(self) -> str:
         """What the ranks resolve, in a sentence."""
         references = min(canary.references for canary in self.canaries)
@@ -77,7 +71,7 @@ class CanaryExposure:
     @cached_property
     def memory(self) -> Evidence:
         """Whether the planted canaries are likelier than what was never planted."""
-        return exposure_tests.memory(self.canaries, seed=self.seed)
+        return exposure_tests.memory(self.canaries)
 
     @cached_property
     def order(self) -> Evidence | None:

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from vestige.attacks.exposed_canary import ExposedCanary
-from vestige.metrics.exact_tests import least_together, permutation_p, standing_out, together
+from vestige.metrics.exact_tests import least_together, standing_out, together
+from vestige.metrics.permutation import permutation_test
 
 LEVEL = 0.05
 """What is shown is shown at this level."""
@@ -55,23 +56,15 @@ class Evidence:
         return self.least <= LEVEL
 
 
-def memory(canaries: Sequence[ExposedCanary], *, seed: int) -> Evidence:
-    """Are the planted canaries likelier than what was never planted?
-
-    Args:
-        canaries: planted ones and controls, at least one of each.
-        seed: of the splits of two samples that are drawn.
-    """
+def memory(canaries: Sequence[ExposedCanary]) -> Evidence:
+    """Are the planted canaries likelier than what was never planted? At least one is of each."""
     planted, controls = ([c for c in canaries if c.planted is kind] for kind in (True, False))
     if _among_references(controls).p > LEAN:
         return _among_references(planted)
-    bits, never = ([c.exposure for c in some] for some in (planted, controls))
-    most = [1.0] * len(bits), [0.0] * len(never)
-    return Evidence(
-        against="controls",
-        p=permutation_p(bits, never, seed=seed),
-        least=permutation_p(*most, seed=seed),
-    )
+    # low is what the test looks for
+    bits, never = ([-c.exposure for c in some] for some in (planted, controls))
+    found = permutation_test([(bits, never)])
+    return Evidence(against="controls", p=found.p_value, least=found.least)
 
 
 def order(canaries: Sequence[ExposedCanary]) -> Evidence | None:

@@ -1,4 +1,4 @@
-r"""What do a few p-values come to together, and how do two small samples differ? Counted.
+r"""What do a few p-values come to together?
 
 A rank among n things that could have stood in its place gives an exact p-value, rank / n: uniform
 on 1/n, 2/n, ..., 1 where all of them are alike. Fisher (1932), "Statistical Methods for Research
@@ -14,8 +14,7 @@ they are few: three of least 1/2 come to 1/8, and not to the 0.66 of chi square.
 """
 
 from collections.abc import Sequence
-from itertools import combinations
-from math import ceil, comb, sqrt
+from math import ceil, sqrt
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -29,11 +28,6 @@ FEW = 12
 
 _BIN = 0.01
 """Nats: sums are rounded up to bins of this, so that p-values are never too small."""
-
-_RESAMPLES = 9_999
-
-_ALIKE = 1e-12
-"""Sums that differ by this share of all are one sum, added in another order."""
 
 Floats = NDArray[np.float64]
 
@@ -99,32 +93,6 @@ def standing_out(p_values: ArrayLike, level: float) -> NDArray[np.bool_]:
     kept = np.zeros(values.size, dtype=bool)
     kept[order[: values.size if passed.all() else int(passed.argmin())]] = True
     return kept
-
-
-def permutation_p(first: ArrayLike, second: ArrayLike, *, seed: int) -> float:
-    """How often a random split of both samples puts as large a mean into the first.
-
-    Every split is counted where there are no more than 9,999; else so many are drawn, and the one
-    that was seen counts among them.
-
-    Args:
-        first: (m,) finite, large under the alternative.
-        second: (n,) finite.
-        seed: of the splits that are drawn.
-
-    Example:
-        >>> permutation_p([9.0, 8.0], [1.0, 2.0, 3.0], seed=0)
-        0.1
-    """
-    ours, others = finite_scores(first, "first"), finite_scores(second, "second")
-    pooled, size = np.concatenate([ours, others]), ours.size
-    least = ours.sum() - _ALIKE * np.abs(pooled).sum()
-    if comb(pooled.size, size) <= _RESAMPLES:
-        sums = [pooled[list(split)].sum() for split in combinations(range(pooled.size), size)]
-        return float(np.mean(np.array(sums) >= least))
-    rng = np.random.default_rng(seed)
-    drawn = (rng.permutation(pooled)[:size].sum() for _ in range(_RESAMPLES))
-    return float((1 + sum(total >= least for total in drawn)) / (1 + _RESAMPLES))
 
 
 def _fisher(values: Floats, shared: int | None) -> float:
