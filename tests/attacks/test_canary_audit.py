@@ -95,6 +95,16 @@ def test_the_verdict_follows_the_bound_and_its_ceiling(canaries):
     assert quiet.summary()["verdict"] == "consistent"
 
 
+def test_no_claim_is_consistent_with_a_bound_above_it(canaries):
+    """Where one in five canaries is remembered, a threshold proves more than all guesses."""
+    few = [c for c in canaries if c.planted][::5]
+    audit = audit_canaries(remembering(few, 500), canaries, delta=1e-5, claimed=1.0)
+    between = (audit.one_run.epsilon + audit.threshold.epsilon) / 2
+    assert audit.one_run.epsilon < between < audit.threshold.epsilon
+    asked = audit_canaries(remembering(few, 500), canaries, delta=1e-5, claimed=between)
+    assert asked.verdict == "violated if independent"
+
+
 def test_copies_make_it_an_audit_of_groups_that_a_claim_for_one_does_not_speak_of():
     canaries = flips(100, copies=4)
     model = remembering(canaries, 50)

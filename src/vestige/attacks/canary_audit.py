@@ -29,11 +29,12 @@ from vestige.metrics.threshold_epsilon import threshold_epsilon
 from vestige.models.checkpoints import check_compatible
 from vestige.models.protocols import NextToken
 
-Verdict = Literal["consistent", "violated", "underpowered"]
+Verdict = Literal["consistent", "violated", "violated if independent", "underpowered"]
 """What an audit says about a claim.
 
 - consistent: it could have refuted the claim, and did not.
 - violated: epsilon is larger than claimed, at the stated confidence.
+- violated if independent: only the bound that takes scores for independent exceeds the claim.
 - underpowered: no scores of so few canaries could have refuted the claim.
 """
 
@@ -45,7 +46,7 @@ class CanaryAudit:
     Attributes:
         canaries: as they were given.
         scores: log-probability of each, in nats; less the reference model's, where there is one.
-        one_run: the bound that needs nothing but fair coins. The verdict is its.
+        one_run: the bound that needs nothing but fair coins. The verdict is its, first of all.
         threshold: the bound that also takes scores for independent.
         separation: the chance that a canary trained on scores above one left out.
         copies: of each canary trained on.
@@ -69,11 +70,13 @@ class CanaryAudit:
 
     @property
     def verdict(self) -> Verdict | None:
-        """What the bound that needs least says about the claim; None without a claim."""
+        """What the bounds say about the claim, that which needs least first; None without one."""
         if self.claimed is None:
             return None
         if self.one_run.epsilon > self.claimed:
             return "violated"
+        if self.threshold.epsilon > self.claimed:
+            return "violated if independent"
         return "consistent" if self.one_run.ceiling > self.claimed else "underpowered"
 
     def summary(self) -> dict[str, object]:
