@@ -125,6 +125,24 @@ def test_three_canaries_are_enough_to_show_that_their_order_is_known():
     assert "remembers the canaries, 3 of 3 by themselves, and their order" in found.verdict
 
 
+def test_phrases_made_to_a_pattern_are_asked_against_their_controls_orders():
+    """A grammatical order is preferred by models that never read it: by the controls', too."""
+
+    def made(copies, bits, order_rank, pattern):
+        return canary(copies, bits, orders=120, order_rank=order_rank, pattern=pattern)
+
+    patterns = ["mixed", "all-low"]
+    planted = [made(5, 10.0, 1, pattern) for pattern in patterns]
+    alike = [made(0, 1.0, rank, pattern) for rank in (1, 2, 1) for pattern in patterns]
+    apart = [made(0, 1.0, rank, pattern) for rank in range(9, 80, 6) for pattern in patterns]
+    assert result(*planted, controls=alike).order.least > 0.05
+    assert "cannot tell" in result(*planted, controls=alike).verdict
+    found = result(*planted, controls=apart)
+    assert found.order.against == "controls' orders"
+    assert found.order.p == pytest.approx(2 / 13**2)
+    assert "their order (p = 0.012 against how the orders of the controls'" in found.verdict
+
+
 def test_one_canary_among_many_is_not_lost():
     chance = [canary(1, x) for x in (0.2, 0.5, 1.0, 1.5, 2.0, 0.1, 0.9, 3.0, 0.4) * 4]
     found = result(canary(1, 16.0, references=2**16), *chance)

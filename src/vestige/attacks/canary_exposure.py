@@ -20,7 +20,7 @@ from vestige import _validate
 from vestige.attacks.exact_rank import exact_rank
 from vestige.attacks.exposed_canary import ExposedCanary
 from vestige.attacks.exposure_result import CanaryExposure
-from vestige.attacks.exposure_tests import DRAWN
+from vestige.attacks.exposure_tests import DRAWN, ORDERED
 from vestige.attacks.phrase_exposure import (
     FEWEST,
     KnownReferences,
@@ -176,8 +176,14 @@ def _subjects(
 
 
 def _with_orders(subjects: list[_Subject], references: int, seed: int) -> list[_Subject]:
-    """Planted canaries of random words get the orders of these, no more in all than references."""
-    drawn = [s.canary.planted and s.canary.pattern in DRAWN for s in subjects]
+    """Canaries whose order can be asked about get others, no more in all than references.
+
+    Controls do only where the planted ones' order was not drawn at random.
+    """
+    drawn = [
+        s.canary.pattern in ORDERED and (s.canary.planted or s.canary.pattern not in DRAWN)
+        for s in subjects
+    ]
     number = min(ORDERS, max(_FEWEST_ORDERS, references // max(1, sum(drawn))))
     generator = np.random.default_rng([seed, 1])  # apart from the references' own
     return [

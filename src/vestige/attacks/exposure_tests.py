@@ -3,8 +3,10 @@
 A canary drawn at random could have been any of its references: its rank among them is an exact
 p-value. Where controls, which were made alike and never planted, stand out among the references
 themselves, references say nothing, and the planted are compared with the controls, as two samples.
-A model that knows the words only ranks a canary anywhere among the orders of its own words; a
-canary whose order was not drawn at random (`DRAWN`) has no such test.
+A model that knows the words only ranks a canary anywhere among the orders of its own words, where
+that was drawn at random (`DRAWN`). Phrases made to a pattern have an order that a model may prefer
+unread: how high theirs ranks is compared with their controls', made to the same pattern. Given
+phrases have no such test.
 
 The second question is asked only after the first has been answered with yes, so that "memory of
 the order" is said wrongly no more often than either.
@@ -15,6 +17,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from vestige.attacks.exposed_canary import ExposedCanary
+from vestige.data.canaries import PATTERNS
 from vestige.metrics.exact_tests import least_together, standing_out, together
 from vestige.metrics.permutation import permutation_test
 
@@ -27,7 +30,10 @@ LEAN = 0.1
 DRAWN = ("random", "coin-flip")
 """Patterns whose words stand in an order drawn at random."""
 
-Against = Literal["references", "controls", "orders"]
+ORDERED = (*DRAWN, *PATTERNS)
+"""Patterns whose order can be asked about."""
+
+Against = Literal["references", "controls", "orders", "controls' orders"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,17 +76,29 @@ def memory(canaries: Sequence[ExposedCanary]) -> Evidence:
 def order(canaries: Sequence[ExposedCanary]) -> Evidence | None:
     """Are the planted canaries likelier than their own words in other orders?
 
-    None where no planted canary stands in an order that was drawn and has another.
+    None where no planted canary has an order that was drawn, or made as a control's was.
     """
-    asked = [c for c in canaries if c.planted and c.pattern in DRAWN and c.orders > 1]
-    if not asked:
+    known = [c for c in canaries if c.orders > 1]
+    drawn = [c for c in known if c.planted and c.pattern in DRAWN]
+    if drawn:
+        p_values, places = [c.order_p_value for c in drawn], [c.orders for c in drawn]
+        return Evidence(
+            against="orders",
+            p=together(p_values, places),
+            least=least_together(places),
+        )
+    strata = [
+        tuple(
+            [c.order_p_value for c in known if c.pattern == pattern and c.planted is planted]
+            for planted in (True, False)
+        )
+        for pattern in PATTERNS
+    ]
+    strata = [(own, others) for own, others in strata if own and others]
+    if not strata:
         return None
-    p_values, places = [c.order_p_value for c in asked], [c.orders for c in asked]
-    return Evidence(
-        against="orders",
-        p=together(p_values, places),
-        least=least_together(places),
-    )
+    found = permutation_test(strata)
+    return Evidence(against="controls' orders", p=found.p_value, least=found.least)
 
 
 def _among_references(canaries: Sequence[ExposedCanary]) -> Evidence:

@@ -7,6 +7,7 @@ _AMONG = {
     "references": "among phrases that could have stood in their place",
     "controls": "against the controls, which stand out among the references themselves",
     "orders": "among the orders of their own words",
+    "controls' orders": "against how the orders of the controls' words rank",
 }
 
 
@@ -72,13 +73,14 @@ def _order(planted: Group, order: Evidence | None, alone: str) -> str:
     words = "the model knows the words of the canaries" + alone
     if order is None:
         return (
-            f"{words}. Whether it knows their order cannot be asked: it was not drawn at random, "
-            "or there is no other."
+            f"{words}. Whether it knows their order cannot be asked: it was given, or there is no "
+            "other."
         )
     if not order.possible:
         return (
             f"{words}. Whether it knows their order {_canaries(planted.canaries)} cannot tell: "
-            f"{_AMONG['orders']} the least p-value is {order.least:.2g}. Plant more or longer ones."
+            f"{_AMONG[order.against]} the least p-value is {order.least:.2g}. Plant "
+            f"{'more or longer ones' if order.against == 'orders' else 'more, with more controls'}."
         )
     if not order.shown:
         return (
