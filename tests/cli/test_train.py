@@ -93,3 +93,66 @@ def test_validation_text_of_its_own(shell, workspace, tmp_path):
 def test_nothing_is_held_out_when_nothing_is_asked(shell, workspace, tmp_path):
     words = ["--hold-out", 0, "--out", tmp_path / "new", *QUICK]
     assert train(shell, workspace / "corpus.txt", *words)["validation_perplexity"] is None
+
+
+def test_a_model_no_better_than_word_frequencies_is_said_to_be(shell, workspace, tmp_path):
+    words = [workspace / "corpus.txt", "--out", tmp_path / "new", *QUICK, "--learning-rate", 1e-6]
+    done = shell("train", *words)
+    assert done.exit_code == 0, done.stderr
+    summary = results.load(tmp_path / "new" / "run").summary
+    assert summary["validation_perplexity"] > summary["word_frequency_perplexity"]
+    assert "predicts no better than word frequencies" in " ".join(done.stderr.split())
+    planted = shell("plant", workspace / "corpus.txt", "--phrase", "the code knows a mill",
+                    "--vocabulary", tmp_path / "new", "--out", tmp_path / "planted")  # fmt: skip
+    assert planted.exit_code == 0, planted.stderr
+    asked = ["exposure", tmp_path / "new", "--manifest", tmp_path / "planted"]
+    done = shell(*asked, "--references", 100, "--out", tmp_path / "exposure")
+    assert done.exit_code == 0, done.stderr
+    assert "The model predicts no better than word frequencies" in " ".join(done.stderr.split())
+
+
+def test_a_model_that_has_learnt_gets_no_warning(shell, workspace, tmp_path):
+    words = ["--epochs", 30, "--layers", 1, "--hidden-size", 16, "--batch-size", 2]
+    done = shell("train", workspace / "corpus.txt", "--out", tmp_path / "new", *words)
+    summary = results.load(tmp_path / "new" / "run").summary
+    assert summary["validation_perplexity"] < summary["word_frequency_perplexity"]
+    assert "word frequencies" not in done.stderr
+
+
+def test_several_seeds_are_several_trainings_that_hold_out_the_same_text(
+    shell, workspace, tmp_path
+):
+    out = tmp_path / "several"
+    done = shell("train", workspace / "corpus.txt", "--out", out, *QUICK, "--seeds", 2, "--seed", 5)
+    assert done.exit_code == 0, (done.stderr, done.exception)
+    assert sorted(path.name for path in out.iterdir()) == ["seed-5", "seed-6"]
+    runs = [results.load(out / name / "run").run for name in ("seed-5", "seed-6")]
+    assert [run["seed"] for run in runs] == [5, 6]
+    assert runs[0]["data"] == runs[1]["data"]
+    assert fingerprint(out / "seed-5") != fingerprint(out / "seed-6")
+    alone = train(shell, workspace / "corpus.txt", "--out", tmp_path / "one", *QUICK, "--seed", 6)
+    assert fingerprint(alone["model"]) == fingerprint(out / "seed-6")
+
+
+@pytest.mark.parametrize(
+    ("words", "names"),
+    [
+        (["--seeds", 2, "--json"], "--json must not be given with --seeds"),
+        (["--seeds", 0], "--seeds"),
+        (["--seeds", 2, "--task", "nlu"], "--seeds"),
+    ],
+)
+def test_several_seeds_that_cannot_be(shell, workspace, tmp_path, words, names):
+    done = shell("train", workspace / "corpus.txt", "--out", tmp_path / "new", *words)
+    assert done.exit_code == 2
+    assert names in " ".join(done.stderr.replace("│", " ").split())
+    assert not (tmp_path / "new").exists()
+
+
+def test_several_seeds_do_not_overwrite(shell, workspace, trained, tmp_path):
+    out, _ = trained
+    done = shell("train", workspace / "corpus.txt", "--out", out, *QUICK, "--seeds", 2)
+    assert done.exit_code == 2
+    assert "exists already" in done.stderr
+    done = shell("train", workspace / "corpus.txt", "--out", out, *QUICK, "--seeds", 2, "--resume")
+    assert "holds one training" in done.stderr

@@ -6,7 +6,7 @@ read: a gain may be fewer presentations and nothing else.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -25,7 +25,8 @@ from vestige.experiments.settings import Plan
 from vestige.experiments.snapshots import Training, is_finished
 from vestige.experiments.user_texts import Users, UserText, read_users
 from vestige.experiments.watching import at_level, level_folder, watched
-from vestige.metrics.intervals import Interval, clopper_pearson, mean_interval
+from vestige.metrics.clustered import rate_of_trainings
+from vestige.metrics.intervals import Interval, mean_interval
 from vestige.metrics.subgroup import subgroup_gap
 from vestige.models.checkpoints import load_model
 from vestige.models.lstm import LSTMConfig
@@ -187,7 +188,7 @@ def exposure_rows(trained: Trained) -> Iterator[Row]:
 
 
 def completion_rows(trained: Trained) -> Iterator[Row]:
-    """A row for each level and method: planted canaries and real texts, seeds together."""
+    """A row for each level and method: planted canaries and real texts, over seeds."""
     config, users = trained.config, trained.users
     most = str(max(config.text.repetitions))
     for level in config.levels:
@@ -195,7 +196,7 @@ def completion_rows(trained: Trained) -> Iterator[Row]:
         for method in config.methods:
             found = [trained.measures(method, seed, level) for seed in config.seeds]
             planted = [one["completed"][most] for one in found if one is not None]
-            every = [pair for one in found if one for pair in one["completed"].values()]
+            every = [_together(one["completed"].values()) for one in found if one is not None]
             never = [one["completion"] for one in found if one is not None]
             texts = [
                 _completed(level_folder(trained.folder(method, seed), level), real[seed])
@@ -323,11 +324,22 @@ def _completed(folder: Path, canaries: Sequence[Any]) -> list[int]:
     return [0, 0] if rate is None else [rate.successes, rate.trials]
 
 
+def _together(pairs: Iterable[Sequence[int]]) -> list[int]:
+    """Completed and asked, of all numbers of copies of one training."""
+    return [sum(column) for column in zip(*pairs, strict=True)]
+
+
 def _share(name: str, counts: Sequence[Sequence[int]]) -> Row:
-    successes, trials = (sum(pair[i] for pair in counts) for i in (0, 1))
-    if not trials:
+    """A share over trainings, each of which has completed so many of so many."""
+    successes, trials = ([pair[i] for pair in counts] for i in (0, 1))
+    if not sum(trials):
         return {name: None, f"{name}_low": None, f"{name}_high": None}
-    return {name: successes / trials, **_ends(name, clopper_pearson(successes, trials))}
+    interval = rate_of_trainings(successes, trials)
+    return {
+        name: sum(successes) / sum(trials),
+        **_ends(name, interval),
+        f"{name}_by_seed": " ".join(map(str, successes)),
+    }
 
 
 def _ends(name: str, interval: Interval | None) -> Row:

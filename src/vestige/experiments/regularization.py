@@ -190,8 +190,8 @@ def parts_of(config: Config) -> dict[str, Part]:
             title="Figures 3a and 3b: the tab attack",
             note=f"{made} Share of canaries of 20 copies, and of each user's most perplexing "
             "training text under the undefended model (`real`), that greedy decoding completes "
-            "from the first token at the first evaluation at or below the level, over seeds "
-            "together, with Clopper and Pearson's interval.",
+            "from the first token at the first evaluation at or below the level, over seeds, with "
+            "Korn and Graubard's interval for trainings as clusters.",
             folder="trainings",
             settings=config,
             plan=plans["figure3ab"],
