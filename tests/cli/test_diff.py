@@ -1,13 +1,18 @@
 import html
 import json
+import math
+from itertools import pairwise
 
+import numpy as np
 import pytest
 
 from tests.cli.conftest import table_model
 from vestige import results
 from vestige.attacks.seed_and_extend import Growth
 from vestige.attacks.update_diff import update_diff
+from vestige.data.vocabulary import WordVocabulary
 from vestige.models.checkpoints import load_model, save_model
+from vestige.models.table import TableModel
 from vestige.reports.diff_words import verdict
 
 
@@ -131,3 +136,39 @@ def test_phrases_are_withheld_on_the_terminal_unless_they_are_wanted(shell, work
     ).stdout
     assert "code" not in closed
     assert "code" in opened
+
+
+def test_a_canary_that_is_no_phrase_is_listed_among_fragments(shell, tmp_path):
+    """Likelier than all of 2,000 references, and no step of it large enough for a phrase."""
+    words, random = [f"word{i}" for i in range(98)], np.random.default_rng(0)
+    vocabulary, canary = WordVocabulary(("<unk>", "<eos>", *words)), [40, 7, 63, 21, 88]
+    rows = np.full((101, 100), 0.01)
+    before = TableModel(rows[-1], rows[:-1], vocabulary)
+    for token, following in pairwise(canary):
+        rows[token] = 0.95 / 99
+        rows[token, following] = 0.05
+    after = TableModel(rows[-1], rows[:-1], vocabulary)
+    said = [
+        sum(math.log(rows[a, b]) for a, b in pairwise(phrase))
+        for phrase in (canary, *random.integers(2, 100, (2000, 5)).tolist())
+    ]
+    assert said[0] > max(said[1:])
+    save_model(before, tmp_path / "before")
+    save_model(after, tmp_path / "after")
+
+    asked = ["diff", tmp_path / "before", tmp_path / "after", "--out", tmp_path / "run"]
+    done = shell(*asked, "--show-secrets")
+    assert done.exit_code == 0, (done.stderr, done.exception)
+    run = results.load(tmp_path / "run")
+    assert (run.summary["phrases"], run.summary["found"]) == (0, None)
+    assert run.rows[0]["tokens"] == canary
+    assert "Fragments, not distinguishable from chance" in done.stdout
+    assert " ".join(words[i - 2] for i in canary) in done.stdout
+
+    page = shell("report", tmp_path / "run", "--out", tmp_path / "page.html", "--show-secrets")
+    assert page.exit_code == 0, page.stderr
+    shown = html.unescape((tmp_path / "page.html").read_text("utf-8"))
+    assert "No phrase was promoted" not in shown
+    for told in ("That proves nothing", "Fragments, not distinguishable from chance"):
+        assert told in shown
+        assert told in done.stdout + done.stderr

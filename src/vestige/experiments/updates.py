@@ -321,9 +321,9 @@ def parts_of(config: Config) -> dict[str, Part]:
             note="Three secrets in the update, `secret tokens` together. `found 10` of them stand "
             "in fragments of three tokens or more within the first 10 phrases, runs of one token "
             "left out; `verbatim 10` of these phrases have half of their four-grams or more from "
-            "the update and not from the earlier text. `above` counts phrases found: "
-            "above the score that chance would reach in one search of twenty, by the tail of a "
-            "null pair, the same earlier text learnt from another seed.",
+            "the update and not from the earlier text. `above` counts phrases that score higher "
+            "than any of one null search, the same earlier text learnt from another seed: a cut, "
+            "which every other clean update exceeds, and no verdict.",
             folder="subwords",
             settings=config.subwords,
             plan=partial(subword_plan, config.subwords),
