@@ -125,7 +125,7 @@ class UpdateDiff:
         """One row of a results table."""
         phrases = [finding for finding in self.findings if not finding.run]
         nulls, top = self.nulls, phrases[0].score if phrases else None
-        compared = nulls is not None and top is not None
+        compared = _compared(0.0 if top is None else top, None if top is None else nulls)
         return {
             "search": self.search,
             "score": self.score,
@@ -137,8 +137,8 @@ class UpdateDiff:
             "null_searches": 0 if nulls is None else len(nulls),
             "null_top_score": None if nulls is None else nulls.best,
             "top_score": top,
-            "top_e_value": nulls.e_value(top) if compared else None,
-            "top_reached_by": nulls.reached(top) if compared else None,
+            "top_e_value": compared["e_value"],
+            "top_reached_by": compared["reached_by"],
         }
 
     def rows(self) -> Iterator[dict[str, object]]:
@@ -200,9 +200,13 @@ def update_diff(
     _validate.positive(top=top)
     search, score = search or Growth(), score or token_score("smoothed")
     check_compatible(before, after)
-    scores = nulls if isinstance(nulls, NullScores) else None
-    if scores is None and len(nulls):
+    scores: NullScores | None
+    if isinstance(nulls, NullScores):
+        scores = nulls
+    elif nulls:
         scores = null_scores(before, nulls, search=search, score=score, progress=progress)
+    else:
+        scores = None
     pair, words = ModelPair(before, after, score), after.vocabulary
     found = _findings(_search(pair, search, progress), search, words)
     fragments: list[Finding] = []
