@@ -14,7 +14,7 @@ import pytest
 from tests.attacks.made_users import VOCABULARY, answers_of, references_of
 from vestige.attacks.expected_rank import WordCounts
 from vestige.attacks.known_users import KnownOut
-from vestige.attacks.query_selection import select_calls, select_texts, worth_of
+from vestige.attacks.query_selection import Selection, select_calls, select_texts, worth_of
 from vestige.attacks.user_membership import UserAudit, audit_users
 from vestige.data.asked_words import asked_words
 from vestige.data.encoded import EncodedCorpus
@@ -63,7 +63,7 @@ def audited(
     counted: tuple[int, ...],
     shadows: int,
     k: int,
-    select: str | None,
+    select: Selection | None,
 ) -> UserAudit:
     """A whole audit of one user; neither the target nor a shadow has seen anybody compared."""
     counts = WordCounts.of_users(DATA, counted, VOCABULARY)
@@ -73,7 +73,7 @@ def audited(
     chosen = np.ones(len(ASKED), dtype=bool)
     if select is not None:
         typical = None if references is None else references.typical_ranks(ASKED, seed=2)
-        how = "rare" if select == "random" else select
+        how: Selection = "rare" if select == "random" else select
         worth = worth_of(ASKED, how, frequency=counts.words, reference_ranks=typical, k=k)
         select_some = select_calls if select == "informative" else select_texts
         limit = 60 if select == "informative" else 3
@@ -110,7 +110,7 @@ HOW = [
 
 @pytest.mark.parametrize(("shadows", "k", "select"), HOW)
 def test_an_audited_and_a_compared_user_may_change_places(
-    shadows: int, k: int, select: str | None
+    shadows: int, k: int, select: Selection | None
 ) -> None:
     how = {"counted": KNOWN.counted, "shadows": shadows, "k": k, "select": select}
     before, after = audited(B, KNOWN, **how), audited(A, changed(KNOWN), **how)  # type: ignore[arg-type]

@@ -19,11 +19,11 @@ def against(words: int, texts: int, length: int) -> Layout:
 
 
 def long_and_few(chance: np.random.Generator, audited: bool) -> list[int]:
-    return chance.integers(30, 101, chance.integers(1, 5)).tolist()
+    return list(chance.integers(30, 101, chance.integers(1, 5)).tolist())
 
 
 def short_and_many(chance: np.random.Generator, audited: bool) -> list[int]:
-    return chance.integers(2, 9, chance.integers(5, 40)).tolist()
+    return list(chance.integers(2, 9, chance.integers(5, 40)).tolist())
 
 
 def heavy_tailed(chance: np.random.Generator, audited: bool) -> list[int]:

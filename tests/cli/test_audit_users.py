@@ -3,14 +3,17 @@
 import json
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from vestige import results
-from vestige.attacks.known_users import draw_groups
+from vestige.attacks.known_users import draw_groups, users_needed
+from vestige.cli.audit_users import command
 from vestige.models import asked_model
 
+DOCS = Path(__file__).parents[2] / "docs"
 WORDS, LIKED, EACH, LENGTH = 120, 12, 7, 12
 CHAIN = np.random.default_rng(5).dirichlet(np.full(WORDS, 0.3), WORDS)
 OWN = ("--user", "who", "--device", "cpu")
@@ -192,6 +195,13 @@ def test_the_epochs_that_are_said_are_those_that_shadows_learn_for(audit):
     assert run.run["configuration"]["shadows"]["training"]["epochs"] == 3
     assert "target did, but with --epochs 3, for 3 epochs" in done.stderr
     assert "for 20 epochs" not in done.stderr
+
+
+def test_help_and_guides_say_how_many_people_it_takes():
+    needed = users_needed(0.05)
+    assert f"{needed} people or more are needed" in " ".join(command.__doc__.split())
+    guide = (DOCS / "was-my-text-used.md").read_text("utf-8")
+    assert f"Below {needed} no audit can show" in " ".join(guide.split())
 
 
 def test_whom_shadows_have_read_is_compared_with_nobody(audit, world, tmp_path):

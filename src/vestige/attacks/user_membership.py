@@ -371,7 +371,7 @@ def _refuse_seen(
     answers: Answers, references: References, audited: Sequence[int], known: KnownOut
 ) -> None:
     """Whom references have learnt, they cannot be compared by with those whom they have not."""
-    seen = references.seen.any(axis=0)
+    seen: NDArray[np.bool_] = np.any(references.seen, axis=0)
     for name, group in (("audited", audited), ("compared", known.compared)):
         if learnt := [user for user in group if seen[user]]:
             raise ValueError(

@@ -170,7 +170,9 @@ Shadows = Annotated[
     typer.Option(
         "--shadows",
         min=0,
-        help="Models to train on random halves of the reference users; 0: word counts alone.",
+        help="Models to train on text of the reference users who are not compared with, each on a "
+        "random half of them; 0: word counts alone. It takes 3 to check whether the comparison is "
+        "fair.",
         rich_help_panel=SHADOWS,
     ),
 ]
