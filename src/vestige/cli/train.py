@@ -143,9 +143,11 @@ def command(
 
         vestige train mail.jsonl --from gpt2-folder --lora-rank 8 --out adapter
 
-        vestige train mail.jsonl --defence dp-sgd --epsilon 8 --batch-size 256 --out private
+        vestige train mail.jsonl --from public --defence dp-sgd --epsilon 8 --batch-size 256
+        --out private
 
-        vestige train mail.jsonl --user sender --defence dp-fedavg --epsilon 8 --out users
+        vestige train mail.jsonl --user sender --from public --defence dp-fedavg --epsilon 8
+        --out users
 
         vestige train mail.jsonl --user sender --defence adversarial --out hidden
 
