@@ -151,6 +151,7 @@ def _secrets(
         losses = truth_losses(question, truths)
         check_numbers(losses)
         own = losses.tolist()
+    certain = guesses.certainty.tolist()
     of_trial = [_best(question, guesses, trial) for trial in range(question.trials)]
     found = []
     for place in range(len(own)):
@@ -171,7 +172,7 @@ def _secrets(
                 intent=pattern.intent,
                 guesses=words,
                 losses=losses_of,
-                certainty=float(guesses.certainty[trial]),
+                certainty=certain[trial],
                 truth=truth,
                 truth_loss=own[place],
                 rank=rank,

@@ -17,6 +17,8 @@ from vestige import _validate
 from vestige.data.secret_pattern import CANDIDATES, SecretPattern, named_sets
 from vestige.data.utterances import Utterance
 
+_AT_ONCE = 256  # secrets drawn in one go; the draws are those of one after the other
+
 
 @dataclass(frozen=True, kw_only=True)
 class SecretCanary:
@@ -111,13 +113,13 @@ def draw_secrets(
     sizes = [len(place) for place in pattern.candidates]
     drawn: list[tuple[str, ...]] = []
     while len(drawn) < number:
-        chosen = generator.integers(sizes)
-        words = (place[index] for place, index in zip(pattern.candidates, chosen, strict=True))
-        secret = tuple(words)
-        if secret not in taken:
-            taken.add(secret)
-            drawn.append(secret)
-    return tuple(drawn)
+        for chosen in generator.integers(sizes, size=(_AT_ONCE, len(sizes))).tolist():
+            words = (place[index] for place, index in zip(pattern.candidates, chosen, strict=True))
+            secret = tuple(words)
+            if secret not in taken:
+                taken.add(secret)
+                drawn.append(secret)
+    return tuple(drawn[:number])
 
 
 def secret_canaries(
