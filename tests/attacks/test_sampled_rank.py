@@ -91,7 +91,7 @@ def test_samples_raise_the_proven_bound_and_never_past_the_truth():
 
 
 def test_a_rank_that_is_decided_needs_no_samples(monkeypatch):
-    monkeypatch.setattr(module, "_draw", None)
+    monkeypatch.setattr(module, "_Search", None)
     before, after = updated(np.random.default_rng(6), 6, 0.3)
     found = differential_rank(
         before, after, tokens=(1, 2, 3), budget=10_000, sampling=Sampling(seed=0)

@@ -1,21 +1,23 @@
 r"""About how many phrases did an update promote more than this one? Sampled, not proven.
 
-Where the bounds of `differential_rank` are far apart, prefixes are drawn token by token from a
-proposal q, and a phrase's last token is counted and not drawn:
+Where the bounds of `differential_rank` are far apart, a population of prefixes grows token by token
+as in sequential Monte Carlo (Doucet and Johansen 2009, "A Tutorial on Particle Filtering and
+Smoothing"), drawn towards those that the update promoted: a prefix x is kept, and gets its next
+token t, in proportion to
 
-.. math:: \widehat{DR}(s) = \frac{1}{m} \sum_{i=1}^m \frac{1}{q(x_i)}
-    \#\{t : DS(x_i t) > DS(s)\}
+.. math:: w(x) \, e^{\beta DS(x)} \sum_t e^{\beta g(t | x)}, \qquad e^{\beta g(t | x)}
 
-which is unbiased for any q that leaves out no prefix of a phrase that counts (Hammersley and
-Morton 1954, "Poor Man's Monte Carlo"; Kahn and Marshall 1953 on importance sampling). At each step
-q mixes the later model's distribution, the positive gains and a uniform one, all over the tokens
-after which the phrase can still pass: a token gains at most 1.
+with g a token's gain, over the tokens after which the phrase can still pass (a token gains at most
+1). Each prefix stands for w(x) others, so that w times the number of its last tokens that pass,
+summed over the population, is the number of phrases without bias, whatever beta is. All one-token
+prefixes are in the first population; a phrase's last token is counted and not drawn.
 
-The interval is log-normal, with Student's t for the effective number of samples (Kong 1992,
-(sum w)^2 / sum w^2): weights have heavy tails, and a few of them may be all that counts. With fewer
-than `LEAST_EFFECTIVE` of these there is no estimate.
+A first run of each beta picks one; the estimate is the mean of `RUNS` others, independent of each
+other, and the interval log-normal with Student's t over these. Where few of them carry the whole
+mean (Kong 1992, (sum x)^2 / sum x^2), there is no estimate.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import floor, inf, log, log1p, sqrt
 
@@ -27,13 +29,19 @@ from scipy.special import logsumexp
 from torch import Tensor
 
 from vestige import _validate
-from vestige.attacks.model_pair import ModelPair, PairState
+from vestige.attacks.model_pair import ModelPair
+from vestige.attacks.prefixes import Prefixes
 
-LEAST_EFFECTIVE = 12.0
-"""Effective samples without which nothing is estimated."""
+RUNS = 16
+"""Independent estimates whose mean is taken."""
 
-SHARES = (0.4, 0.3, 0.3)
-"""Of the proposal: the later model, the positive gains, every token that can still pass."""
+LEAST_EFFECTIVE = 4.0
+"""Runs that must carry the mean, or nothing is estimated."""
+
+TILTS = (0.1, 0.3, 0.6, 1.0, 1.5, 2.2, 3.2)
+"""Of beta, in units of log v: at 1 a token that gains 1 is drawn as often as all that gain none."""
+
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,14 +50,14 @@ class Sampling:
 
     Attributes:
         seed: decides the samples.
-        samples: prefixes drawn.
+        samples: prefixes of each length, in all runs together.
     """
 
     seed: int
     samples: int = 4096
 
     def __post_init__(self) -> None:
-        _validate.positive(samples=self.samples)
+        _validate.at_least(RUNS, samples=self.samples)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,12 +65,12 @@ class RankEstimate:
     """How many phrases score higher, from samples.
 
     Attributes:
-        value: the estimate, or None where too few samples count.
+        value: the estimate, or None where too few runs carry it.
         low: of its interval of 95 %, or None.
         high: likewise.
-        samples: prefixes drawn.
-        hits: those that some phrase that scores higher begins with.
-        effective: samples of equal weight that would say as much, at most `hits`.
+        samples: prefixes of each length that were drawn.
+        hits: those whose phrases score higher, at the last length.
+        effective: runs of equal weight that would say as much, at most `RUNS`.
         seen: phrases that score higher, among those that the samples begin: so many there are.
     """
 
@@ -97,110 +105,193 @@ def sampled_rank(
         ValueError: the phrase has fewer than two tokens.
     """
     _validate.at_least(2, tokens=len(tokens))
-    own = torch.tensor(tokens, device=pair.device)
+    search = _Search(
+        pair=pair,
+        own=torch.tensor(tokens, device=pair.device),
+        above=above,
+        size=sampling.samples // RUNS,
+        counted={},
+    )
     generator = torch.Generator().manual_seed(sampling.seed)
+    betas = [tilt * log(pair.vocab_size) for tilt in TILTS]
+    first = search.first()
+    sums = search.log_sums(first, betas)
+    pilots = [search.run(first, sums[:, i], beta, generator) for i, beta in enumerate(betas)]
+    best = int(np.argmax([_effective(found) for found in pilots]))
+    runs = [search.run(first, sums[:, best], betas[best], generator) for _ in range(RUNS)]
     left_out = set() if known is None else {tuple(row) for row in known.tolist()}
-    log_weights: list[NDArray[np.float64]] = []
-    counted: dict[tuple[int, ...], int] = {}
-    for rows in pair.slices(sampling.samples):
-        drawn = _draw(pair, rows.stop - rows.start, len(tokens), above, generator)
-        itself = (drawn.prefixes == own[:-1]).all(1)
-        completions = _completions(pair, drawn, above, itself, own[-1])
-        with np.errstate(divide="ignore"):
-            log_weights.append(np.log(completions) - drawn.log_q)
-        prefixes = map(tuple, drawn.prefixes.tolist())
-        counted |= dict(zip(prefixes, completions.tolist(), strict=True))
-    seen = sum(int(n) for prefix, n in counted.items() if prefix not in left_out)
-    return _estimate(np.concatenate(log_weights), seen)
+    seen = sum(n for prefix, n in search.counted.items() if prefix not in left_out)
+    return _estimate(runs, seen)
 
 
 @dataclass(frozen=True)
-class _Drawn:
-    """Prefixes one token short.
+class _Population:
+    """Prefixes of one length, each of which stands for others.
 
     Attributes:
-        prefixes: (r, n - 1) tokens; of one that came to an end early the rest means nothing.
-        log_q: (r,) log-probability of each to be drawn; infinite for one that came to an end.
-        score: (r,) what it scores.
-        gains: (r, v) of a last token.
+        tokens: (k, t).
+        score: (k,) theirs.
+        log_weight: (k,) logarithm of how many prefixes each stands for.
+        prefixes: the same, for both models to read.
     """
 
-    prefixes: Tensor
-    log_q: NDArray[np.float64]
+    tokens: Tensor
     score: Tensor
-    gains: Tensor
+    log_weight: Tensor
+    prefixes: Prefixes
 
 
-def _draw(
-    pair: ModelPair, rows: int, length: int, above: float, generator: torch.Generator
-) -> _Drawn:
-    state = pair.start(rows)
-    score = torch.zeros(rows, dtype=torch.float64, device=pair.device)
-    log_q = torch.zeros_like(score)
-    prefixes = []
-    for left in range(length - 1, 0, -1):
-        later, gains = _asked(pair, state)
-        # every token after this one gains 1 at most
-        possible = score[:, None] + gains + left > above
-        q = _proposal(later, gains, possible)
-        cumulated = q.double().cumsum(1)
-        lot = torch.rand(rows, 1, dtype=torch.float64, generator=generator).to(pair.device)
-        token = torch.searchsorted(cumulated, lot * cumulated[:, -1:], right=True)
-        token = token.clamp(max=pair.vocab_size - 1)
-        chance = q.gather(1, token)[:, 0].double()
-        log_q += torch.where(chance > 0, chance, 0).log()
-        score += gains.gather(1, token)[:, 0].double()
-        prefixes.append(token[:, 0])
-        state = pair.advance(state, token[:, 0])
-    log_q[log_q == -inf] = inf
-    _, gains = _asked(pair, state)
-    return _Drawn(torch.stack(prefixes, 1), log_q.cpu().numpy(), score, gains)
+@dataclass(frozen=True, kw_only=True)
+class _Search:
+    """The phrase, and the steps of a run.
+
+    Attributes:
+        own: (n,) the phrase.
+        above: what others must score more than.
+        size: of a population.
+        counted: of each prefix that was reached, how many of its phrases pass.
+    """
+
+    pair: ModelPair
+    own: Tensor
+    above: float
+    size: int
+    counted: dict[tuple[int, ...], int]
+
+    def first(self) -> _Population:
+        """Every token, each standing for itself."""
+        every = torch.arange(self.pair.vocab_size, device=self.pair.device)
+        root = Prefixes.start(self.pair)
+        score = self.pair.gains(root.read(slice(1)))[0].double()
+        prefixes = root.extended(torch.zeros_like(every), every)
+        return _Population(every[:, None], score, torch.zeros_like(score), prefixes)
+
+    def run(
+        self, first: _Population, sums: Tensor, beta: float, generator: torch.Generator
+    ) -> Floats:
+        """Logarithms of what each of the last population counts for; their sum is the estimate."""
+        population = first
+        while population.tokens.shape[1] < len(self.own) - 1:
+            if population is not first:
+                sums = self.log_sums(population, [beta])[:, 0]
+            grown = self._grow(population, sums, beta, generator)
+            if grown is None:
+                return np.full(1, -inf)
+            population = grown
+        passing = self._passing(population)
+        prefixes = map(tuple, population.tokens.tolist())
+        self.counted.update(zip(prefixes, passing.tolist(), strict=True))
+        return (population.log_weight + passing.double().log()).cpu().numpy()
+
+    def log_sums(self, population: _Population, betas: list[float]) -> Tensor:
+        """(k, betas) logarithms of the sum of e^(beta gain) over the tokens that can still pass."""
+        found = []
+        for _, gains in self._gains(population):
+            found.append(torch.stack([(beta * gains).logsumexp(1) for beta in betas], 1))
+        return torch.cat(found)
+
+    def _grow(
+        self, old: _Population, sums: Tensor, beta: float, generator: torch.Generator
+    ) -> _Population | None:
+        """One token longer; None where nothing can pass any more."""
+        mass = old.log_weight + beta * old.score + sums
+        total = mass.logsumexp(0)
+        if total == -inf:
+            return None
+        # systematic: as many of each as its mass says, but for rounding by one lot
+        lot = torch.rand(1, dtype=torch.float64, generator=generator).to(mass.device)
+        ticks = (torch.arange(self.size, device=mass.device) + lot) / self.size
+        shares = (mass - total).exp().cumsum(0)
+        parent = torch.searchsorted(shares / shares[-1], ticks).clamp(max=len(mass) - 1)
+        token, gain = self._draw(old, parent, beta, generator)
+        score = old.score[parent] + gain
+        return _Population(
+            torch.cat([old.tokens[parent], token[:, None]], 1),
+            score,
+            total - log(self.size) - beta * score,
+            old.prefixes.extended(parent, token),
+        )
+
+    def _draw(
+        self, old: _Population, parent: Tensor, beta: float, generator: torch.Generator
+    ) -> tuple[Tensor, Tensor]:
+        """(k,) a next token for each of the sorted parents, and (k,) its gain."""
+        chosen, number = parent.unique_consecutive(return_counts=True)
+        lots = torch.rand(len(parent), dtype=torch.float64, generator=generator).to(parent.device)
+        parts = []
+        few = _some(old, chosen)
+        for rows, gains in self._gains(few):
+            begin = int(number[: rows.start].sum())
+            count = number[rows]
+            row = torch.arange(len(count), device=parent.device).repeat_interleave(count)
+            place = torch.arange(len(row), device=parent.device)
+            place -= (count.cumsum(0) - count)[row]
+            asked = torch.zeros(len(count), int(count.max()), dtype=torch.float64)
+            asked = asked.to(parent.device)
+            asked[row, place] = lots[begin : begin + len(row)]
+            chances = (beta * gains).softmax(1).cumsum(1)
+            token = torch.searchsorted(chances, asked * chances[:, -1:], right=True)[row, place]
+            token = token.clamp(max=gains.shape[1] - 1)
+            parts.append((token, gains[row, token]))
+        tokens, gained = zip(*parts, strict=True)
+        return torch.cat(tokens), torch.cat(gained)
+
+    def _gains(self, population: _Population) -> Iterator[tuple[slice, Tensor]]:
+        """(r, v) float64 gains, slice by slice; -inf where the phrase can no longer pass."""
+        left = len(self.own) - population.tokens.shape[1] - 1
+        for rows in self.pair.slices(len(population.score)):
+            gains = self.pair.gains(population.prefixes.read(rows)).double()
+            most = population.score[rows, None] + gains + left
+            yield rows, gains.masked_fill(most <= self.above, -inf)
+
+    def _passing(self, population: _Population) -> Tensor:
+        """(k,) how many last tokens make each prefix pass."""
+        itself = (population.tokens == self.own[:-1]).all(1)
+        found = []
+        for rows, gains in self._gains(population):
+            passing = gains > -inf
+            passing[itself[rows], self.own[-1]] = False
+            found.append(passing.sum(1))
+        return torch.cat(found)
 
 
-def _asked(pair: ModelPair, state: PairState) -> tuple[Tensor, Tensor]:
-    """(r, v) the later model's probabilities, and gains."""
-    later = torch.softmax(pair.after.logits(state.after), 1)
-    return later, later - torch.softmax(pair.before.logits(state.before), 1)
-
-
-def _proposal(later: Tensor, gains: Tensor, possible: Tensor) -> Tensor:
-    """(r, v) chances of each token; 0 in a row where none can still pass."""
-    parts = (later * possible, gains.clamp(min=0) * possible, possible.float())
-    q = torch.zeros_like(later)
-    weight = torch.zeros_like(later[:, :1])
-    for share, part in zip(SHARES, parts, strict=True):
-        total = part.sum(1, keepdim=True)
-        there = total > 0
-        q += torch.where(there, share * part / total.clamp(min=1e-30), 0.0)
-        weight += share * there
-    return q / weight.clamp(min=min(SHARES))
-
-
-def _completions(
-    pair: ModelPair, drawn: _Drawn, above: float, itself: Tensor, last: Tensor
-) -> NDArray[np.float64]:
-    """(r,) how many last tokens make each prefix pass."""
-    passing = drawn.score[:, None] + drawn.gains > above
-    passing[itself, last] = False
-    ended = torch.from_numpy(drawn.log_q == inf).to(passing.device)
-    return (passing.sum(1) * ~ended).double().cpu().numpy()
-
-
-def _estimate(log_weights: NDArray[np.float64], seen: int) -> RankEstimate:
-    """The mean of the weights with its interval, in logarithms: weights may be of any size."""
-    samples, hits = log_weights.size, int((log_weights > -inf).sum())
-    found = RankEstimate(
-        value=None, low=None, high=None, samples=samples, hits=hits, effective=0.0, seen=seen
+def _some(population: _Population, rows: Tensor) -> _Population:
+    """Some rows of a population."""
+    held = population.prefixes
+    return _Population(
+        population.tokens[rows],
+        population.score[rows],
+        population.log_weight[rows],
+        Prefixes(held.pair, held.held, held.row[rows], held.since[rows]),
     )
-    if not hits:
-        return found
-    total = float(logsumexp(log_weights))
-    found = replace(found, effective=float(np.exp(2 * total - logsumexp(2 * log_weights))))
+
+
+def _effective(log_parts: Floats) -> float:
+    """How many equal parts would say as much; 0 where all are nothing."""
+    if (log_parts == -inf).all():
+        return 0.0
+    return float(np.exp(2 * logsumexp(log_parts) - logsumexp(2 * log_parts)))
+
+
+def _estimate(runs: list[Floats], seen: int) -> RankEstimate:
+    """The mean of the runs with its interval, in logarithms: ranks may be of any size."""
+    totals = np.array([logsumexp(parts) for parts in runs])
+    found = RankEstimate(
+        value=None,
+        low=None,
+        high=None,
+        samples=sum(parts.size for parts in runs),
+        hits=int(sum((parts > -inf).sum() for parts in runs)),
+        effective=_effective(totals),
+        seen=seen,
+    )
     if found.effective < LEAST_EFFECTIVE:
         return found
-    variance = max(1 / found.effective - 1 / samples, 0.0)
-    reach = float(stats.t.isf(0.025, found.effective - 1)) * sqrt(log1p(variance))
-    value, low, high = (_whole(total - log(samples) + way * reach) for way in (0, -1, 1))
+    # the squared coefficient of variation of the mean
+    spread = max(len(runs) / found.effective - 1, 0.0) / (len(runs) - 1)
+    reach = float(stats.t.isf(0.025, len(runs) - 1)) * sqrt(log1p(spread))
+    middle = float(logsumexp(totals)) - log(len(runs))
+    value, low, high = (_whole(middle + way * reach) for way in (0, -1, 1))
     return replace(found, value=value, low=low, high=high)
 
 
