@@ -188,12 +188,19 @@ def test_the_papers_shadows_of_other_shapes_are_ten_grus():
         assert {model.attention for model in other_shapes(seed=0, task=task).models} == {attention}
 
 
+def test_a_shadow_that_has_learnt_nothing_is_useless(jobs):
+    [job] = jobs(count=1, training=replace(TRAINING, epochs=1, learning_rate=1e-9))
+    assert train_shadow(job).useless
+
+
 def test_a_shadow_knows_its_members_better_than_the_others(jobs):
     [job] = jobs(count=1, training=replace(TRAINING, epochs=15, learning_rate=0.05))
     shadow = train_shadow(job)
     assert shadow.outside.perplexity > 1.2 * shadow.inside.perplexity
     assert shadow.summary()["perplexity_ratio"] > 1.2
     assert shadow.inside.accuracy > shadow.outside.accuracy
+    assert not shadow.useless
+    assert finished(job).outside.measures["word_frequency_perplexity"] > 1
     assert load_model(shadow.directory, device="cpu").vocab_size == len(VOCABULARY)
     assert not any("user" in str(value) for value in shadow.summary().values())
     assert not any("user 1" in file.read_text() for file in shadow.directory.glob("*.json*"))

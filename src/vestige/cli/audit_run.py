@@ -133,6 +133,12 @@ class Audit:
     ) -> "UserAudit":
         from vestige.attacks.user_membership import audit_users
 
+        if useless := sum(one.useless for one in shadows):
+            say(
+                f"{useless} of {len(shadows)} shadow models predict no better than word "
+                "frequencies: what they expect of a word is little more than how common it is. "
+                "Give them more --epochs, another --learning-rate or more --reference text"
+            )
         say(f"Comparing {len(answers.asked):,} words")
         audit = audit_users(
             answers,
@@ -156,6 +162,7 @@ class Audit:
             "words_asked": answered + unanswered,
             "words_unanswered": unanswered,
             "shadow_perplexity_ratio": fmean(ratios) if ratios else None,
+            "useless_shadows": sum(one.useless for one in shadows),
             **counted,
         }
 

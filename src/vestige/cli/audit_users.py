@@ -17,6 +17,7 @@ from vestige.cli.audit_texts import AuditTexts, TextSources
 from vestige.cli.audit_words import show_audit
 from vestige.cli.tasks import given
 from vestige.cli.terminal import say, show_json
+from vestige.cli.trained import trained_summary, usefulness
 
 if TYPE_CHECKING:
     from vestige.training.shadow_jobs import Task
@@ -124,6 +125,8 @@ def command(
         texts=texts, reference=reference, format=format, text=text, user=user, source=source,
         limit=limit, person=person, artificial=artificial,
     )  # fmt: skip
+    if not is_callable(model) and (warning := usefulness(trained_summary(model), who="The model")):
+        say(warning)
     words = {"size": vocabulary_size, "tokenizer": tokenizer}
     target, parts = _load(model, sources, task, words, device, seed, show_secrets)
     audit = Audit.prepared(

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from vestige.training.history import StopAtPerplexity
 
 
-FREQUENCIES, JUDGED_BY = "word_frequency_perplexity", "judged_by"
-"""What word frequencies reach, and on which text."""
+JUDGED_BY = "judged_by"
+"""Which text judges a model: "validation", or "training" where nothing was held out."""
 
 
 def usefulness(summary: Mapping[str, Any], *, who: str = "It") -> str | None:
@@ -22,7 +22,7 @@ def usefulness(summary: Mapping[str, Any], *, who: str = "It") -> str | None:
         summary: of a training, one that computed no frequencies included.
         who: the sentence's subject.
     """
-    from vestige.training.word_frequencies import is_useless, useless_words
+    from vestige.training.word_frequencies import FREQUENCIES, is_useless, useless_words
 
     alone, judged = summary.get(FREQUENCIES), summary.get("validation_perplexity")
     own = summary.get("perplexity") if summary.get(JUDGED_BY) == "training" else judged
@@ -35,7 +35,7 @@ def frequencies(
     training: "EncodedCorpus", held: "EncodedCorpus | None", size: int
 ) -> dict[str, object]:
     """What word frequencies reach on the text held out; without one, on the training text."""
-    from vestige.training.word_frequencies import frequency_perplexity
+    from vestige.training.word_frequencies import FREQUENCIES, frequency_perplexity
 
     alone = frequency_perplexity(training, training if held is None else held, size=size)
     return {FREQUENCIES: alone, JUDGED_BY: "training" if held is None else "validation"}
@@ -61,7 +61,6 @@ def say_kept(summary: dict[str, Any], tokens: int, stop: "StopAtPerplexity | Non
     judged = summary["validation_perplexity"]
     kind = "perplexity" if judged is None else "validation perplexity"
     value = summary["perplexity"] if judged is None else judged
-    alone = summary.get(FREQUENCIES)
     if summary["stopped"]:
         say(f"Stopped after {summary['steps']:,} steps, as asked by --stop-at-perplexity")
     elif stop is not None and (judged is None or judged > stop.perplexity):
@@ -74,7 +73,7 @@ def say_kept(summary: dict[str, Any], tokens: int, stop: "StopAtPerplexity | Non
     warning = usefulness(summary)
     if warning is not None:
         say(warning)
-    elif alone is None and (value is None or value > tokens):
+    elif JUDGED_BY not in summary and (value is None or value > tokens):
         say(
             f"That is worse than guessing among {tokens:,} tokens: take a lower --learning-rate or "
             "more epochs or text; with dp-sgd, larger batches or a larger --epsilon"

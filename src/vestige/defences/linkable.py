@@ -3,12 +3,14 @@
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from vestige.errors import TrainingError
-from vestige.models.protocols import LanguageModel
+from vestige.models.protocols import LanguageModel, TwoParts
 from vestige.training.batches import Batch
-from vestige.training.steps import Reading, read
+from vestige.training.steps import Reading, last_hidden, read, read_hidden
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,31 @@ def read_linkable(model: LanguageModel, batch: Batch, state: Any) -> Linkable:
             remedy="Take another defence, or an LSTM, Transformer, GPT-2, Llama or like model.",
         )
     return Linkable(reading, reading.last.float(), users)
+
+
+def read_both(model: LanguageModel, batch: Batch, other: Batch) -> tuple[Linkable, Tensor]:
+    """Read a batch, and another of which only the last hidden states are wanted, in one pass.
+
+    Each step of a recurrent layer reads and writes all of its weights, for few rows as for many:
+    one pass over both costs much less than two. The head is asked for the first batch alone.
+
+    Args:
+        model: with a separate head.
+        batch: its rows begin with a text, as all do that know whose they are.
+        other: likewise.
+
+    Returns:
+        (the batch, read; (k, h) last hidden states of the other, in the graph).
+    """
+    assert isinstance(model, TwoParts)
+    rows, wide = batch.inputs.shape
+    width = max(wide, other.inputs.shape[1])
+    both = [pad(one.inputs, (0, width - one.inputs.shape[1])) for one in (batch, other)]
+    hidden, _ = model.body(torch.cat(both))
+    reading = read_hidden(model, batch, hidden[:rows, :wide], None)
+    assert reading.last is not None
+    others = last_hidden(hidden[rows:, : other.inputs.shape[1]], other)
+    return Linkable(reading, reading.last.float(), users_of(batch)), others
 
 
 def users_of(batch: Batch) -> Tensor:

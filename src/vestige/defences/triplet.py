@@ -7,7 +7,7 @@ paired row by row:
     cross-entropy + weight * (sum over pairs of two users ||h_x - h_a|| - sum over pairs of one)
 
 In-batch pairs are a variant of ours: each row is paired with another row of its own batch, which
-needs no second forward pass.
+needs no second forward pass. An auxiliary batch is read in one pass with the batch itself.
 
 Differs from the paper: a mean over pairs in place of a sum, so that the weight does not depend on
 the batch's size. The loss has no lower bound; a weight near 1 collapses the hidden states.
@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn.functional import pairwise_distance
 
 from vestige import _validate
-from vestige.defences.linkable import Linkable, read_linkable, users_of
+from vestige.defences.linkable import Linkable, read_both, read_linkable, users_of
 from vestige.defences.running_mean import RunningMeans
 from vestige.models.protocols import LanguageModel, TwoParts
 from vestige.training.batches import Batch
@@ -66,25 +66,30 @@ class Triplet:
         if not batch.tokens:
             return no_step(model, batch)
         with autocast(self.precision, batch.inputs.device):
-            found = read_linkable(model, batch, state)
-            other, owners = self._others(model, found)
+            found, other, owners = self._read(model, batch, state)
         rows = len(owners)
         term = triplet_loss(found.last[:rows], other.float(), found.users[:rows] == owners)
         descend(model, found.reading.loss + self.weight * term, self.max_grad_norm)
         self._means.add(triplet_loss=term.detach(), hidden_spread=found.last.detach().std())
         return found.reading.loss.detach(), detached(found.reading.state)
 
-    def _others(self, model: LanguageModel, found: Linkable) -> tuple[Tensor, Tensor]:
-        """What stands beside each row: hidden states (k, h) and their users (k,)."""
-        last, users = found.last, found.users
+    def _read(
+        self, model: LanguageModel, batch: Batch, state: Any
+    ) -> tuple[Linkable, Tensor, Tensor]:
+        """The batch, and what stands beside its rows: hidden states (k, h) and their users (k,)."""
         if self.auxiliary is None:
-            shift = int(torch.randint(1, max(2, len(last)), ()).item())
-            return last.roll(shift, 0), users.roll(shift, 0)
-        drawn = self.auxiliary.auxiliary(len(last))
+            found = read_linkable(model, batch, state)
+            shift = int(torch.randint(1, max(2, len(found.last)), ()).item())
+            return found, found.last.roll(shift, 0), found.users.roll(shift, 0)
+        drawn = self.auxiliary.auxiliary(len(batch.inputs))
         owners = users_of(drawn)
+        if self.weight and state is None and isinstance(model, TwoParts) and model.separate_head:
+            return *read_both(model, batch, drawn), owners
+        found = read_linkable(model, batch, state)
         assert isinstance(model, TwoParts)
-        hidden, _ = model.body(drawn.inputs)  # the head is not asked: its product is half the cost
-        return last_hidden(hidden, drawn), owners
+        with torch.set_grad_enabled(self.weight > 0):  # at 0 it is measured and teaches nothing
+            hidden, _ = model.body(drawn.inputs)
+        return found, last_hidden(hidden, drawn), owners
 
     def measured(self) -> dict[str, float]:
         """The triplet term, and the hidden states' standard deviation: near 0 they collapsed."""

@@ -40,6 +40,7 @@ from vestige.training.loop import learn
 from vestige.training.pairs import PairLesson
 from vestige.training.presets import new_model, new_seq2seq
 from vestige.training.shadow_jobs import ShadowJob
+from vestige.training.word_frequencies import FREQUENCIES, frequency_perplexity, is_useless
 
 RECORD = "shadow.json"
 
@@ -63,6 +64,11 @@ class Shadow:
     inside: Evaluation
     outside: Evaluation
     sha256: str
+
+    @property
+    def useless(self) -> bool:
+        """Whether it predicts the others' documents no better than word frequencies."""
+        return is_useless(self.outside.perplexity, self.outside.measures.get(FREQUENCIES))
 
     def summary(self) -> dict[str, object]:
         """Scalars; no user's name."""
@@ -197,7 +203,9 @@ def _learn(job: ShadowJob) -> tuple[Evaluation, Evaluation]:
     model.to(job.device)
     learn(model, lesson(inside, None), config=job.training, directory=job.directory, resume=True)
     own, others = (lesson(inside, part).judge(model, job.training) for part in (inside, outside))
-    return own, others
+    learnt, other = (getattr(part, "targets", part) for part in (inside, outside))
+    alone = frequency_perplexity(learnt, other, size=len(job.vocabulary))
+    return own, replace(others, measures={**others.measures, FREQUENCIES: alone})
 
 
 def _classroom(job: ShadowJob) -> tuple[Network, Callable[..., Any], Any, Any]:

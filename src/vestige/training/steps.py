@@ -95,6 +95,15 @@ def read(model: LanguageModel, batch: Batch, state: Any = None) -> Reading:
         logits, state = model(batch.inputs, state)
         return Reading(cross_entropy(logits.flatten(0, 1), batch.targets.flatten()), None, state)
     hidden, state = model.body(batch.inputs, state)
+    return read_hidden(model, batch, hidden, state)
+
+
+def read_hidden(model: LanguageModel, batch: Batch, hidden: Tensor, state: Any) -> Reading:
+    """The same from what the model's body gave: (b, t, h) hidden, and its state.
+
+    The model has a separate head.
+    """
+    assert isinstance(model, TwoParts)
     if batch.padding:
         counts = batch.targets != IGNORED
         loss = cross_entropy(model.predict(hidden[counts]), batch.targets[counts])

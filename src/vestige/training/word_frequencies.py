@@ -18,6 +18,9 @@ from numpy.typing import NDArray
 from vestige import _validate
 from vestige.data.encoded import EncodedCorpus
 
+FREQUENCIES = "word_frequency_perplexity"
+"""The name of `frequency_perplexity` among what is measured of a model."""
+
 _PIECE = 2**22
 
 
