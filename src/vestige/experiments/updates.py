@@ -154,12 +154,12 @@ SMALL = Config(
     table1={
         "table1": _PTB,
         "table1-reddit-rnn": Trial(
-            setting=_PART_LSTM, copies=(5, 50, 500), budget=5_000, trainings=3
+            setting=_PART_LSTM, copies=(5, 50, 500), budget=2_000, trainings=3
         ),
         "table1-reddit-transformer": Trial(
-            setting=_PART_TRANSFORMER, copies=(5, 50, 500), budget=5_000
+            setting=_PART_TRANSFORMER, copies=(5, 50, 500), budget=2_000
         ),
-        "table1-wikitext": Trial(setting=_PART_WIKITEXT, copies=(20, 100), budget=5_000),
+        "table1-wikitext": Trial(setting=_PART_WIKITEXT, copies=(20, 100), budget=2_000),
     },
     table2=Extension(setting=_LAPTOP, copies=(10, 50), phrases=4),
     tables34=tuple(
