@@ -16,6 +16,7 @@ from safetensors import safe_open
 
 from vestige.errors import TrainingError
 from vestige.training.loop import TrainingConfig, plain_step, train
+from vestige.training.precision import choose_precision
 
 CONFIG = TrainingConfig(
     seed=3, epochs=2, batch_size=4, sequence_length=5, learning_rate=0.01, checkpoint_every=4
@@ -27,9 +28,10 @@ class Killed(BaseException):
     """What no `except Exception` catches."""
 
 
-def dying_step(at: int | None) -> Callable:
+def dying_step(at: int | None, config: TrainingConfig) -> Callable:
     """A plain step that dies before step `at`."""
-    plain, taken = plain_step(max_grad_norm=5.0), []
+    precision = choose_precision(config.precision, torch.device("cpu"))
+    plain, taken = plain_step(max_grad_norm=5.0, precision=precision), []
 
     def step(model, batch, state):
         if len(taken) == at:
@@ -53,7 +55,7 @@ def run(make_model, make_text) -> Callable:
             validation=make_text(50, seed=1),
             config=config,
             directory=directory,
-            step=dying_step(die_at),
+            step=dying_step(die_at, config),
             resume=resume,
         )
         return model, history
@@ -242,7 +244,7 @@ def test_another_model_text_or_step_is_refused_by_name(
             validation=None if validation is None else make_text(50, **validation),
             config=CONFIG,
             directory=tmp_path,
-            step=change.get("step", dying_step(None)),
+            step=change.get("step", dying_step(None, CONFIG)),
             resume=True,
         )
 

@@ -7,6 +7,8 @@ with AVX2 only; there it is asked for, and recorded. On a GPU `auto` is bfloat16
 multiplies it.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Literal
 
@@ -43,7 +45,24 @@ def _multiplies_bfloat16(device: torch.device) -> bool:
     return bool(torch.cuda.is_bf16_supported(including_emulation=False))
 
 
-def autocast(precision: torch.dtype, device: torch.device) -> torch.autocast:
-    """The context in which a forward pass runs; switched off for float32."""
+@contextmanager
+def autocast(precision: torch.dtype, device: torch.device) -> Iterator[None]:
+    """Compute matrix products in `precision`; weights and gradients stay float32.
+
+    On a CPU that lacks its instructions oneDNN's recurrent layers fail in bfloat16, torch's do not.
+    """
     enabled = precision != torch.float32
-    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=enabled)
+    lacking = enabled and device.type == "cpu" and not _onednn_multiplies_bfloat16()
+    with torch.autocast(device.type, dtype=torch.bfloat16, enabled=enabled):
+        if not lacking:
+            yield
+            return
+        before = torch.backends.mkldnn.set_flags(_enabled=False)  # type: ignore[no-untyped-call]
+        try:
+            yield
+        finally:
+            torch.backends.mkldnn.set_flags(_enabled=before[0])  # type: ignore[no-untyped-call]
+
+
+def _onednn_multiplies_bfloat16() -> bool:
+    return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
