@@ -22,7 +22,7 @@ What `measure` prints:
 - `counted`: by the E-value at its least, 1 / (m + 1). Over all draws from one pool of clean
   continuations no score can exceed it; it says how much below the rate stands, for ties and for
   searches without a phrase;
-- secrets: of the updates with 19 nulls;
+- secrets: of each the phrase that holds most of its words, and what 19 nulls say of it;
 - cheap stand-ins for nulls: the same update with the signs of its change of weights flipped, and
   the swapped pair (what the earlier model likes better). Where a clean continuation beats its own
   stand-in more often than every other time, the stand-in is too mild to be a null.
@@ -58,7 +58,7 @@ from vestige.training.presets import new_model
 KINDS = ("words", "pieces", "adapters")
 READS = {"words": (250_000, 5_000), "pieces": (60_000, 1_500)}
 """Words that the base reads, and each continuation."""
-RUNS = {"words": (24, 6), "pieces": (20, 4)}
+RUNS = {"words": (24, 3), "pieces": (20, 4)}
 """Clean continuations, and updates with secrets."""
 SECRETS, LENGTH, COPIES = 3, 6, 10
 FLIPPED = 12
@@ -226,20 +226,27 @@ def _update(
     study: Study, base: LanguageModel, model: LanguageModel, clean: list[list[float]], number: int
 ) -> dict[str, object]:
     """What 19 null searches find in one update with secrets."""
-    secrets = study.secrets(number)
-    diff = update_diff(base, model, nulls=NullScores.of(clean[:19]))
-    phrases = [finding for finding in diff.findings if not finding.run]
-    found = [finding for finding in phrases if diff.found(finding)]
-    told = [sum(word in f.phrase.split() for word in s.split()) for s in secrets for f in found]
-    whole = [
-        max((told[i * len(found) + j] for j in range(len(found))), default=0)
-        for i in range(len(secrets))
-    ]
+    nulls = NullScores.of(clean[:19])
+    phrases = [f for f in update_diff(base, model, nulls=nulls).findings if not f.run]
+    said = {
+        secret: [set(secret.split()) & set(f.phrase.split()) for f in phrases]
+        for secret in study.secrets(number)
+    }
+    best_of = {s: max(range(len(w)), key=lambda i: len(w[i])) for s, w in said.items() if w}
     return {
         "phrases": len(phrases),
-        "found": len(found),
+        "found": sum(bool(nulls.found(finding.score)) for finding in phrases),
         "best": round(best([finding.score for finding in phrases]), 2),
-        "words of each secret in one found phrase, of six": whole,
+        "secrets": [
+            {
+                "words of six": len(said[secret][place]),
+                "rank": place,
+                "score": round(phrases[place].score, 2),
+                "E": nulls.e_value(phrases[place].score),
+                "nulls as high": nulls.reached(phrases[place].score),
+            }
+            for secret, place in best_of.items()
+        ],
     }
 
 

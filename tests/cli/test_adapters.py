@@ -80,3 +80,22 @@ def test_a_window_is_no_longer_than_the_model_reads(shell, workspace, base, tmp_
     )
     assert done.exit_code == 0, (done.stderr, done.exception)
     assert results.load(tmp_path / "new" / "run").run["configuration"]["sequence_length"] == 64
+
+
+def test_null_models_of_an_adapter_are_adapters_of_its_shape(shell, workspace, base, tmp_path):
+    adapter, nulls = tmp_path / "adapter", tmp_path / "nulls"
+    words = ["--from", base, "--lora-rank", 2, "--sequence-length", 8, "--epochs", 1]
+    done = shell("train", workspace / "corpus.txt", *words, "--limit", 3, "--out", adapter)
+    assert done.exit_code == 0, (done.stderr, done.exception)
+    done = shell("null", base, adapter, workspace / "corpus.txt", "--count", 2, "--out", nulls)
+    assert done.exit_code == 0, (done.stderr, done.exception)
+    shapes = [
+        json.loads((place / "model" / "adapter_config.json").read_text())
+        for place in (adapter, nulls / "null-00", nulls / "null-01")
+    ]
+    for name in ("r", "lora_alpha", "lora_dropout", "base_model_name_or_path"):
+        assert len({shape[name] for shape in shapes}) == 1, name
+    assert len({tuple(sorted(shape["target_modules"])) for shape in shapes}) == 1
+    found = shell("diff", base, adapter, "--null", nulls, "--seeds", 20, "--out", tmp_path / "run")
+    assert found.exit_code == 0, (found.stderr, found.exception)
+    assert results.load(tmp_path / "run").summary["null_searches"] == 2
