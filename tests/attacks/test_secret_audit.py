@@ -89,10 +89,10 @@ def test_few_controls_decide_nothing(boxes):
 
 def test_many_secrets_at_middling_places_are_a_leak(boxes):
     model, pattern = boxes.Bilinear(), "my pin is {digit:3}"
-    parsed = boxes.pattern(pattern)
-    every = [tuple(f"{n:03}") for n in range(1000)]
-    losses = {one: boxes.naive_loss(model, parsed, one).joint.item() for one in every}
-    order = sorted(every, key=losses.__getitem__)
+    question = ask(model, boxes.pattern(pattern))
+    every = [f"{n:03}" for n in range(1000)]
+    losses = question.losses(question.numbers(every)[None])[0]
+    order = [every[place] for place in losses.argsort().tolist()]
     said = [canary(one, 10, pattern) for one in order[50:350:15]]
     found = audit_secrets(model, said, seed=0)
     assert found.verdict == "leaks"
@@ -120,19 +120,18 @@ def test_a_model_that_knows_nothing_leaks_nothing(boxes):
     assert found.summary()["planted_median_rank"] == 50.5
 
 
-@pytest.mark.parametrize("planted", [1, 6])
+@pytest.mark.parametrize("planted", [1, 4])
 def test_secrets_that_were_never_said_are_called_a_leak_as_seldom_as_stated(boxes, planted):
     """A fixed model of strong habits, and secrets drawn again and again: none was said to it."""
-    model, pattern = boxes.Bilinear(), "my pin is {digit:3}"
-    parsed = boxes.pattern(pattern)
+    model = boxes.Bilinear()
     values = []
-    for seed in range(150):
-        drawn = draw_secrets(parsed, number=planted + 3, seed=1000 + seed)
-        said = [canary(one, 9 * (n < planted), pattern) for n, one in enumerate(drawn)]
-        audit = audit_secrets(model, said, seed=seed, ranking=Ranking(controls=199))
-        values.append(audit.summary()["p_value"])
+    for seed in range(100):
+        drawn = draw_secrets(boxes.pattern(PIN), number=planted + 3, seed=1000 + seed)
+        said = [canary(one, 9 * (n < planted)) for n, one in enumerate(drawn)]
+        audit = audit_secrets(model, said, seed=seed, ranking=Ranking(controls=60))
+        values.append(audit.test.p_value)
     for level in (0.05, 0.2):
-        assert np.mean(np.array(values) <= level) <= level + 3 * np.sqrt(level / 150)
+        assert np.mean(np.array(values) <= level) <= level + 3 * np.sqrt(level / 100)
 
 
 def test_groups_stand_by_pattern_and_copies_with_the_controls_last(boxes):
