@@ -38,8 +38,8 @@ def test_an_estimate_is_said_first_and_the_proof_after_it():
 def test_no_estimate_is_said_where_too_few_samples_count():
     found = ranked(3, 10**20, estimate(None, None, None, effective=2.5))
     assert describe_rank(found.summary()) == (
-        "Rank between 3 and 10^20, both proven. Too few of 4,096 samples score higher for an "
-        "estimate between them (they are worth 2.5)."
+        "Rank between 3 and 10^20, both proven. No estimate between them: too few of the runs "
+        "reached what scores higher (worth 2.5 runs)."
     )
 
 

@@ -93,6 +93,7 @@ class DifferentialRank:
 
     def summary(self) -> dict[str, object]:
         """One row of a results table."""
+        found = self.estimate
         return {
             "phrase": self.phrase,
             "length": len(self.positions),
@@ -102,11 +103,11 @@ class DifferentialRank:
             **_sized("rank_lower", self.rank_lower),
             **_sized("rank_upper", self.rank_upper),
             "exact": self.exact,
-            **_sized("rank_estimate", self._clipped(self.estimate and self.estimate.value)),
-            **_sized("rank_estimate_low", self._clipped(self.estimate and self.estimate.low)),
-            **_sized("rank_estimate_high", self._clipped(self.estimate and self.estimate.high)),
-            "samples": self.estimate.samples if self.estimate else 0,
-            "effective_samples": self.estimate.effective if self.estimate else None,
+            **_sized("rank_estimate", self._clipped(found.value if found else None)),
+            **_sized("rank_estimate_low", self._clipped(found.low if found else None)),
+            **_sized("rank_estimate_high", self._clipped(found.high if found else None)),
+            "samples": found.samples if found else 0,
+            "effective_runs": found.effective if found else None,
             "beam_rank": self.beam_rank,
             "in_beam": self.in_beam,
             "prefixes": self.prefixes,
@@ -228,7 +229,8 @@ def most_continuations(needed: Tensor, steps: int, vocab_size: int) -> int:
     """
     each = needed.double() - (steps - 1)
     passing = torch.where(each > 0, (1 / each).ceil() - 1, float(vocab_size))
-    tokens, prefixes = passing.clamp(0, vocab_size).long().unique(return_counts=True)
+    passing = passing.clamp(0, vocab_size).long()
+    tokens, prefixes = torch.unique(passing, return_counts=True)
     return sum(n * t**steps for t, n in zip(tokens.tolist(), prefixes.tolist(), strict=True))
 
 

@@ -87,14 +87,14 @@ def order(canaries: Sequence[ExposedCanary]) -> Evidence | None:
             p=together(p_values, places),
             least=least_together(places),
         )
-    strata = [
-        tuple(
+    strata = []
+    for pattern in PATTERNS:
+        own, others = (
             [c.order_p_value for c in known if c.pattern == pattern and c.planted is planted]
             for planted in (True, False)
         )
-        for pattern in PATTERNS
-    ]
-    strata = [(own, others) for own, others in strata if own and others]
+        if own and others:
+            strata.append((own, others))
     if not strata:
         return None
     found = permutation_test(strata)

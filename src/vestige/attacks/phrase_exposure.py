@@ -105,8 +105,8 @@ def order_rank(model: NextToken, phrase: str, others: Sequence[str]) -> int:
     """1 + how many of its own words in other orders are at least as likely as a phrase."""
     if not others:
         return 1
-    own, *rest = log_perplexities(model, [phrase, *others]).tolist()
-    return 1 + sum(bits <= own for bits in rest)
+    bits = log_perplexities(model, [phrase, *others])
+    return 1 + int((bits[1:] <= bits[0]).sum())
 
 
 def log_perplexities(

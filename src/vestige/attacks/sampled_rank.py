@@ -8,9 +8,11 @@ token t, in proportion to
 .. math:: w(x) \, e^{\beta DS(x)} \sum_t e^{\beta g(t | x)}, \qquad e^{\beta g(t | x)}
 
 with g a token's gain, over the tokens after which the phrase can still pass (a token gains at most
-1). Each prefix stands for w(x) others, so that w times the number of its last tokens that pass,
-summed over the population, is the number of phrases without bias, whatever beta is. All one-token
-prefixes are in the first population; a phrase's last token is counted and not drawn.
+1). A share of the lots goes to the phrase's own beginning and to its own next token: what scores
+higher is often like it, and its first tokens need not be promoted themselves. Each prefix stands
+for w(x) others, so that w times the number of its last tokens that pass, summed over the
+population, is the number of phrases without bias, whatever the lots favour. All one-token prefixes
+are in the first population; a phrase's last token is counted and not drawn.
 
 A first run of each beta picks one; the estimate is the mean of `RUNS` others, independent of each
 other, and the interval log-normal with Student's t over these. Where few of them carry the whole
@@ -40,6 +42,9 @@ LEAST_EFFECTIVE = 4.0
 
 TILTS = (0.1, 0.3, 0.6, 1.0, 1.5, 2.2, 3.2)
 """Of beta, in units of log v: at 1 a token that gains 1 is drawn as often as all that gain none."""
+
+OWN_PARENTS, OWN_TOKENS = 0.25, 0.5
+"""Shares of the lots for the phrase's own beginning, and there for its own next token."""
 
 Floats = NDArray[np.float64]
 
@@ -117,7 +122,7 @@ def sampled_rank(
     first = search.first()
     sums = search.log_sums(first, betas)
     pilots = [search.run(first, sums[:, i], beta, generator) for i, beta in enumerate(betas)]
-    best = int(np.argmax([_effective(found) for found in pilots]))
+    best = _best(pilots)
     runs = [search.run(first, sums[:, best], betas[best], generator) for _ in range(RUNS)]
     left_out = set() if known is None else {tuple(row) for row in known.tolist()}
     seen = sum(n for prefix, n in search.counted.items() if prefix not in left_out)
@@ -139,6 +144,15 @@ class _Population:
     score: Tensor
     log_weight: Tensor
     prefixes: Prefixes
+
+
+@dataclass(frozen=True)
+class _Drawn:
+    """(k,) next tokens, what each gains, and the logarithm of its chance to be drawn."""
+
+    token: Tensor
+    gain: Tensor
+    log_chance: Tensor
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,43 +212,53 @@ class _Search:
         total = mass.logsumexp(0)
         if total == -inf:
             return None
-        # systematic: as many of each as its mass says, but for rounding by one lot
+        shares = (mass - total).exp()
+        itself = self._itself(old)
+        if itself.any():
+            shares = (1 - OWN_PARENTS) * shares + OWN_PARENTS * itself / itself.sum()
+        # systematic: as many of each as its share says, but for rounding by one lot
         lot = torch.rand(1, dtype=torch.float64, generator=generator).to(mass.device)
         ticks = (torch.arange(self.size, device=mass.device) + lot) / self.size
-        shares = (mass - total).exp().cumsum(0)
-        parent = torch.searchsorted(shares / shares[-1], ticks).clamp(max=len(mass) - 1)
-        token, gain = self._draw(old, parent, beta, generator)
-        score = old.score[parent] + gain
+        reached = shares.cumsum(0)
+        parent = torch.searchsorted(reached / reached[-1], ticks).clamp(max=len(mass) - 1)
+        drawn = self._draw(old, parent, beta, generator)
+        times = log(self.size) + shares[parent].log()  # how often a parent is expected
         return _Population(
-            torch.cat([old.tokens[parent], token[:, None]], 1),
-            score,
-            total - log(self.size) - beta * score,
-            old.prefixes.extended(parent, token),
+            torch.cat([old.tokens[parent], drawn.token[:, None]], 1),
+            old.score[parent] + drawn.gain,
+            old.log_weight[parent] - times - drawn.log_chance,
+            old.prefixes.extended(parent, drawn.token),
         )
 
     def _draw(
         self, old: _Population, parent: Tensor, beta: float, generator: torch.Generator
-    ) -> tuple[Tensor, Tensor]:
-        """(k,) a next token for each of the sorted parents, and (k,) its gain."""
+    ) -> "_Drawn":
+        """A next token for each of the sorted parents (k,)."""
         chosen, number = parent.unique_consecutive(return_counts=True)
         lots = torch.rand(len(parent), dtype=torch.float64, generator=generator).to(parent.device)
         parts = []
         few = _some(old, chosen)
+        itself, following = self._itself(few), self.own[few.tokens.shape[1]]
         for rows, gains in self._gains(few):
-            begin = int(number[: rows.start].sum())
-            count = number[rows]
+            begin, count = int(number[: rows.start].sum()), number[rows]
+            chances = (beta * gains).softmax(1)
+            ours = (itself[rows] & (gains[:, following] > -inf)).nonzero()[:, 0]
+            chances[ours] *= 1 - OWN_TOKENS
+            chances[ours, following] += OWN_TOKENS
             row = torch.arange(len(count), device=parent.device).repeat_interleave(count)
             place = torch.arange(len(row), device=parent.device)
             place -= (count.cumsum(0) - count)[row]
-            asked = torch.zeros(len(count), int(count.max()), dtype=torch.float64)
-            asked = asked.to(parent.device)
+            asked = lots.new_zeros(len(count), int(count.max()))
             asked[row, place] = lots[begin : begin + len(row)]
-            chances = (beta * gains).softmax(1).cumsum(1)
-            token = torch.searchsorted(chances, asked * chances[:, -1:], right=True)[row, place]
+            reached = chances.cumsum(1)
+            token = torch.searchsorted(reached, asked * reached[:, -1:], right=True)[row, place]
             token = token.clamp(max=gains.shape[1] - 1)
-            parts.append((token, gains[row, token]))
-        tokens, gained = zip(*parts, strict=True)
-        return torch.cat(tokens), torch.cat(gained)
+            parts.append((token, gains[row, token], chances[row, token].log()))
+        return _Drawn(*(torch.cat(part) for part in zip(*parts, strict=True)))
+
+    def _itself(self, population: _Population) -> Tensor:
+        """(k,) whether a prefix is the phrase's own."""
+        return (population.tokens == self.own[: population.tokens.shape[1]]).all(1)
 
     def _gains(self, population: _Population) -> Iterator[tuple[slice, Tensor]]:
         """(r, v) float64 gains, slice by slice; -inf where the phrase can no longer pass."""
@@ -246,7 +270,7 @@ class _Search:
 
     def _passing(self, population: _Population) -> Tensor:
         """(k,) how many last tokens make each prefix pass."""
-        itself = (population.tokens == self.own[:-1]).all(1)
+        itself = self._itself(population)
         found = []
         for rows, gains in self._gains(population):
             passing = gains > -inf
@@ -266,6 +290,13 @@ def _some(population: _Population, rows: Tensor) -> _Population:
     )
 
 
+def _best(pilots: list[Floats]) -> int:
+    """The run whose parts are most even, among those that did not miss most of what others saw."""
+    totals = np.array([logsumexp(parts) for parts in pilots])
+    enough = totals >= totals.max() - log(4)
+    return int(np.argmax([_effective(p) * ok for p, ok in zip(pilots, enough, strict=True)]))
+
+
 def _effective(log_parts: Floats) -> float:
     """How many equal parts would say as much; 0 where all are nothing."""
     if (log_parts == -inf).all():
@@ -281,7 +312,7 @@ def _estimate(runs: list[Floats], seen: int) -> RankEstimate:
         low=None,
         high=None,
         samples=sum(parts.size for parts in runs),
-        hits=int(sum((parts > -inf).sum() for parts in runs)),
+        hits=sum(int((parts > -inf).sum()) for parts in runs),
         effective=_effective(totals),
         seen=seen,
     )

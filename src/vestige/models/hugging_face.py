@@ -59,7 +59,7 @@ class CacheState:
     def nbytes(self) -> int:
         """Memory of keys, values and outputs."""
         cached = (t for layer in self.layers for t in (layer.keys, layer.values) if t is not None)
-        return self.output.nbytes + sum(t.nbytes for t in cached)
+        return int(self.output.nbytes + sum(t.nbytes for t in cached))
 
     def __len__(self) -> int:
         return len(self.output)

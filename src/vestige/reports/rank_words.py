@@ -30,12 +30,11 @@ def _estimated(summary: Mapping[str, Any]) -> str:
 
 
 def _not_estimated(summary: Mapping[str, Any]) -> str:
-    samples = summary.get("samples", 0)
-    if not samples or _has_estimate(summary):
+    if not summary.get("samples") or _has_estimate(summary):
         return ""
     return (
-        f" Too few of {samples:,} samples score higher for an estimate between them (they are "
-        f"worth {summary['effective_samples']:.1f})."
+        f" No estimate between them: too few of the runs reached what scores higher (worth "
+        f"{summary['effective_runs']:.1f} runs)."
     )
 
 
