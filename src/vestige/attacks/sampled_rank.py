@@ -40,7 +40,7 @@ RUNS = 16
 LEAST_EFFECTIVE = 4.0
 """Runs that must carry the mean, or nothing is estimated."""
 
-TILTS = (0.1, 0.3, 0.6, 1.0, 1.5, 2.2, 3.2)
+TILTS = (0.2, 0.6, 1.0, 1.6, 2.4)
 """Of beta, in units of log v: at 1 a token that gains 1 is drawn as often as all that gain none."""
 
 OWN_PARENTS, OWN_TOKENS = 0.25, 0.5
