@@ -21,9 +21,9 @@ def ranked(lower, upper, estimate=None):
     )
 
 
-def estimate(value, low, high, effective=300.0):
+def estimate(value, low, high, effective=15.0, hits=2000):
     return RankEstimate(
-        value=value, low=low, high=high, samples=4096, hits=2000, effective=effective, seen=5
+        value=value, low=low, high=high, samples=4096, hits=hits, effective=effective, seen=5
     )
 
 
@@ -40,6 +40,14 @@ def test_no_estimate_is_said_where_too_few_samples_count():
     assert describe_rank(found.summary()) == (
         "Rank between 3 and 10^20, both proven. No estimate between them: too few of the runs "
         "reached what scores higher (worth 2.5 runs)."
+    )
+
+
+def test_samples_that_all_score_lower_are_said_to_prove_nothing():
+    found = ranked(0, 10**20, estimate(None, None, None, effective=0.0, hits=0))
+    assert describe_rank(found.summary()) == (
+        "Rank between 0 and 10^20, both proven. Of 4,096 samples, drawn towards this phrase and "
+        "towards what was promoted, none scores higher, which proves nothing."
     )
 
 

@@ -107,6 +107,7 @@ class DifferentialRank:
             **_sized("rank_estimate_low", self._clipped(found.low if found else None)),
             **_sized("rank_estimate_high", self._clipped(found.high if found else None)),
             "samples": found.samples if found else 0,
+            "hits": found.hits if found else None,
             "effective_runs": found.effective if found else None,
             "beam_rank": self.beam_rank,
             "in_beam": self.in_beam,

@@ -32,6 +32,11 @@ def _estimated(summary: Mapping[str, Any]) -> str:
 def _not_estimated(summary: Mapping[str, Any]) -> str:
     if not summary.get("samples") or _has_estimate(summary):
         return ""
+    if not summary["hits"]:
+        return (
+            f" Of {summary['samples']:,} samples, drawn towards this phrase and towards what was "
+            "promoted, none scores higher, which proves nothing."
+        )
     return (
         f" No estimate between them: too few of the runs reached what scores higher (worth "
         f"{summary['effective_runs']:.1f} runs)."
