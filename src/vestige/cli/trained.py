@@ -73,7 +73,7 @@ def say_kept(summary: dict[str, Any], tokens: int, stop: "StopAtPerplexity | Non
     warning = usefulness(summary)
     if warning is not None:
         say(warning)
-    elif JUDGED_BY not in summary and (value is None or value > tokens):
+    elif value is None or value > tokens:
         say(
             f"That is worse than guessing among {tokens:,} tokens: take a lower --learning-rate or "
             "more epochs or text; with dp-sgd, larger batches or a larger --epsilon"
