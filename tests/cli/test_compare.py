@@ -215,10 +215,20 @@ def test_several_trainings_of_a_name_are_compared_together(runs, shell, tmp_path
     }
 
 
-def test_one_training_of_each_has_no_verdict(compared):
-    done, out = compared
-    assert {row["verdict"] for row in rows_of(out).values()} == {"undefended", "too few"}
+def test_one_training_of_each_has_no_verdict(runs, shell, tmp_path):
+    words = ["compare", runs / "plain", runs / "no-users", "--baseline", "plain"]
+    done = shell(*words, "--manifest", runs / "planted", "--out", tmp_path / "new")
+    assert done.exit_code == 0, (done.stderr, done.exception)
+    kinds = [row["verdict"] for row in rows_of(tmp_path / "new").values()]
+    assert kinds == ["undefended", "too few"]
     assert "A verdict takes 3 trainings of each, made with different seeds" in done.stdout
+
+
+def test_models_no_better_than_word_frequencies_are_called_so(compared):
+    done, out = compared
+    assert rows_of(out)["dp"]["verdict"] == "useless"
+    assert "predicts no better than word frequencies" in done.stdout
+    assert "predicts no better than word frequencies" in (out / "page.html").read_text("utf-8")
 
 
 def test_json_is_the_summary_and_nothing_else(runs, shell, tmp_path):
