@@ -34,7 +34,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 import numpy as np
@@ -176,6 +176,16 @@ def flipped(base: LanguageModel, after: LanguageModel, *, seed: int) -> Language
     return model
 
 
+def _pair(earlier: LanguageModel, later: LanguageModel) -> tuple[LanguageModel, LanguageModel]:
+    return earlier, later
+
+
+def _flipped_pair(
+    base: LanguageModel, after: LanguageModel, seed: int
+) -> tuple[LanguageModel, LanguageModel]:
+    return base, flipped(base, after, seed=seed)
+
+
 def best(scores: Sequence[float]) -> float:
     return scores[0] if scores else 0.0
 
@@ -184,7 +194,7 @@ def measure(study: Study) -> dict[str, object]:
     """What `main` prints of one kind of model."""
     base = study.base()
     clean = [
-        study.searched(f"null-{number}", lambda model=model: (base, model))
+        study.searched(f"null-{number}", partial(_pair, base, model))
         for number, model in enumerate(study.nulls())
     ]
     rates = {"one null, its tail": _pairs(clean)} | {
@@ -207,11 +217,8 @@ def measure(study: Study) -> dict[str, object]:
     for number, model in enumerate(study.nulls()):
         if number == FLIPPED:
             break
-        pairs = {
-            "flip": lambda model=model, n=number: (base, flipped(base, model, seed=n)),
-            "swap": lambda model=model: (model, base),
-        }
-        flip, swap = (study.searched(f"{name}-{number}", pair) for name, pair in pairs.items())
+        flip = study.searched(f"flip-{number}", partial(_flipped_pair, base, model, number))
+        swap = study.searched(f"swap-{number}", partial(_pair, model, base))
         flips.append(round(best(flip), 2))
         swaps.append(round(best(swap), 2))
     return told | {
