@@ -239,8 +239,8 @@ SMOKE = Config(
 
 _COLUMNS1 = (
     "dataset", "model", "pattern", "copies", "phrase", "score", "mean_score", "interval",
-    "paper_score", "beam_rank", "canaries_above", "rank", "prefix_rank", "control_score",
-    "perplexity_before", "perplexity_after",
+    "paper_score", "beam_rank", "in_beam", "canaries_above", "rank", "prefix_rank",
+    "control_score", "perplexity_before", "perplexity_after",
 )  # fmt: skip
 
 
@@ -251,7 +251,8 @@ def _canaries(trial: Trial) -> Part:
     return Part(
         title=f"Table 1, {trial.setting.name}: canaries by pattern and number of copies",
         note="DS of canaries of five words. `beam rank` leaves out phrases that share two "
-        "adjacent words with another canary of the same model; `canaries above` counts those. "
+        "adjacent words with another canary of the same model; `canaries above` counts those; "
+        "only where it is `in beam` did the search find the canary itself. "
         "`rank` is the exact differential rank, or proven bounds; `prefix rank` that of the "
         "first two words, exact but for ties. `control` is the DS of a phrase made alike and "
         "never planted. Seeds: 0 before, 100 + copies after, and 1,000 more for each further "
