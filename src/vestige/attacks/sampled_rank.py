@@ -234,7 +234,7 @@ class _Search:
         self, old: _Population, parent: Tensor, beta: float, generator: torch.Generator
     ) -> "_Drawn":
         """A next token for each of the sorted parents (k,)."""
-        chosen, number = parent.unique_consecutive(return_counts=True)
+        chosen, number = torch.unique_consecutive(parent, return_counts=True)
         lots = torch.rand(len(parent), dtype=torch.float64, generator=generator).to(parent.device)
         parts = []
         few = _some(old, chosen)
@@ -329,7 +329,6 @@ def _estimate(runs: list[Floats], seen: int) -> RankEstimate:
 def _whole(logarithm: float) -> int:
     """e to a natural logarithm as a whole number, of any size; large ones have 15 digits."""
     exponent = logarithm / log(10)
-    if exponent < 15:
-        return round(10**exponent)
-    digits = floor(exponent) - 15
-    return round(10 ** (exponent - digits)) * 10**digits
+    digits = max(0, floor(exponent) - 15)
+    leading: float = 10.0 ** (exponent - digits)
+    return round(leading) * int(10**digits)
