@@ -8,9 +8,7 @@ import pytest
 
 from vestige.data.corpus import Corpus
 from vestige.errors import DataError
-from vestige.experiments.audit_null import NullUsers
 from vestige.experiments.audit_tables import _obfuscation
-from vestige.experiments.audit_trials import Trial
 from vestige.experiments.audited_texts import AuditedText, read_audited, read_other_domain
 from vestige.experiments.provenance import FULL, SMALL, SMOKE, run
 from vestige.experiments.tables import Table
@@ -82,16 +80,6 @@ def test_the_vocabulary_is_made_of_nobodys_text_that_is_audited() -> None:
     assert set(read.vocabulary.words[2:]) <= spare
     known = {*(read.reference.users or ()), *(read.compared.users or ())}
     assert not set(read.spare.users or ()) & {*read.members, *read.others, *known}
-
-
-def test_a_null_user_is_in_no_group(directory: Path) -> None:
-    from vestige.experiments.audit_null import _strangers
-
-    trial = Trial(SMOKE.targets[0].setting, directory / "trials", None)
-    strangers = set(_strangers(trial, NullUsers(users=4, each=12)).users or ())
-    assert len(strangers) == 4
-    assert not strangers & set(trial.texts.audited.users or ())
-    assert not strangers & set(trial.reference.users or ())
 
 
 def test_another_domain_without_users_gets_artificial_ones() -> None:

@@ -1,15 +1,17 @@
 """Which audits fill the tables of Song and Shmatikov (2019), at one scale."""
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from vestige.defences.choice import Defence
-from vestige.experiments.audit_null import NullUsers
+from vestige.experiments.audit_null import NullAudits
 from vestige.experiments.audit_private import PrivateTraining
 from vestige.experiments.audit_trials import Setting
 from vestige.experiments.audited_texts import AuditedText
 from vestige.training.config import TrainingConfig
 from vestige.training.presets import pair_preset, preset
+
+PrecisionName = Literal["auto", "float32", "bfloat16"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +42,7 @@ class Config:
         calls: numbers of single words that are.
         noise: shares of a member's texts that were not learnt.
         obfuscations: of "apertium", "synonyms" and "reversed", which is for tests.
-        null: users who are out, for p-values.
+        null: audits of people who were never in, of one corpus each.
         private: DP-FedAvg on the last of the crowds.
         ablated: ways in which hidden units are silenced.
     """
@@ -54,17 +56,23 @@ class Config:
     calls: tuple[int, ...]
     noise: tuple[float, ...]
     obfuscations: tuple[str, ...]
-    null: NullUsers
+    null: tuple[NullAudits, ...]
     private: PrivateTraining
     ablated: int = 5
 
 
 def named(
-    name: str, text: AuditedText, epochs: int, *, shadows: int = 10, domain: str | None = None
+    name: str,
+    text: AuditedText,
+    epochs: int,
+    *,
+    shadows: int = 10,
+    domain: str | None = None,
+    precision: PrecisionName = "auto",
 ) -> Named:
     """A setting with the paper's shapes and training (appendix B.1), but for the epochs."""
     chosen: Any = preset("next-word") if text.task == "next-word" else pair_preset(text.task)
-    training = replace(chosen.training, epochs=epochs, keep="last")
+    training = replace(chosen.training, epochs=epochs, keep="last", precision=precision)
     setting = Setting(
         text=text, model=chosen.model, training=training, shadows=shadows, domain=domain
     )
@@ -83,8 +91,16 @@ def other_shapes_of(given: Named, *, shadows: int, epochs: int, rate: float) -> 
 
 
 def crowd(
-    members: int, *, others: int, reference: int, compared: int, epochs: int, shadows: int
+    members: int,
+    *,
+    others: int,
+    reference: int,
+    compared: int,
+    epochs: int,
+    shadows: int,
+    precision: PrecisionName = "auto",
 ) -> Named:
+    """A setting of Figure 2: 20 comments of each of so many members."""
     text = AuditedText(
         dataset="reddit",
         members=members,
@@ -93,7 +109,7 @@ def crowd(
         compared=compared,
         each=20,
     )
-    return named(f"{members} users", text, epochs, shadows=shadows)
+    return named(f"{members} users", text, epochs, shadows=shadows, precision=precision)
 
 
 def private_training(noise: float, clip: float, *, users: int, rounds: int) -> PrivateTraining:

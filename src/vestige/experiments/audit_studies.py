@@ -9,8 +9,7 @@ texts take no part. Back-translation is Apertium's, to Spanish and back; synonym
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,17 +64,20 @@ def choose(
 def by_noise(
     trial: Trial, shares: tuple[float, ...], *, k: int, **said_too: object
 ) -> Iterator[Row]:
-    """Figure 4: rows for every share of a member's texts that the target never saw."""
+    """Figure 4: rows for every share of a member's texts that the target never saw.
+
+    All texts of the members are asked about once; a share then decides which of them count.
+    """
     each = trial.setting.text.each
-    more = _further(trial)
+    more = _further(trial, most=max(round(share * each) for share in shares))
+    said = trial.ask(more=more)
+    turns = _turns(said, each=each, learnt=len(trial.texts.audited))
     for share in shares:
         count = round(share * each)
-        able = [name for name, texts in more.items() if len(texts) >= count]
-        said = trial.ask(partial(_mixed, more={name: more[name] for name in able}, count=count))
-        place = {name: at for at, name in enumerate(said.asked.names)}
-        said = replace(said, members=tuple(place[name] for name in able))
+        able = [at for at in said.members if turns.further[at] >= count]
+        part = replace(said.take(turns.kept(count)), members=tuple(able))
         for method in METHODS:
-            row = audit_row(said, method, k=k, **said_too)
+            row = audit_row(part, method, k=k, **said_too)
             yield {**row, "noise": count / each, "members": len(able)}
 
 
@@ -93,29 +95,63 @@ def by_obfuscation(
             yield {**audit_row(said, method, k=k, **said_too), "obfuscation": name}
 
 
-def _further(trial: Trial) -> dict[str, Corpus]:
-    """Texts of each member that the target did not learn."""
+def _further(trial: Trial, *, most: int) -> Corpus:
+    """Texts of members that the target did not learn, at most so many of each."""
     text = trial.setting.text
     whole = read_users_texts(text.dataset, trial.data)
     right = of_length(whole, shortest=text.shortest, longest=text.longest)
-    users, learnt = np.array(right.users), set(trial.texts.audited)
-    found = {}
-    for name in trial.texts.members:
-        own = right.take(np.flatnonzero(users == name))
-        found[name] = own.take([place for place, said in enumerate(own) if said not in learnt])
-    return found
+    members, learnt = set(trial.texts.members), set(trial.texts.audited)
+    left = dict.fromkeys(members, most)
+    chosen = []
+    for place, (user, said) in enumerate(zip(right.users or (), right, strict=True)):
+        if left.get(user) and said not in learnt:
+            left[user] -= 1
+            chosen.append(place)
+    return right.take(chosen)
 
 
-def _mixed(corpus: Corpus, *, more: Mapping[str, Corpus], count: int) -> Corpus:
-    """The corpus with the first `count` texts of each of these users replaced by further ones."""
-    texts, users, sources = list(corpus), corpus.users or [], corpus.sources
-    left = {
-        name: [*zip(own, own.sources or [""] * len(own), strict=True)][:count]
-        for name, own in more.items()
-    }
-    for place, user in enumerate(users):
-        if left.get(user):
-            texts[place], source = left[user].pop()
-            if sources is not None:
-                sources[place] = source
-    return Corpus.from_texts(texts, users=users, sources=sources)
+@dataclass(frozen=True)
+class _Turns:
+    """Which text of its user each word stands in.
+
+    Attributes:
+        turn: (w,) from 0, in the order of the corpus; for further texts of members from `each` on.
+        each: texts of a user that belong to the trial.
+        member: (w,) whether the word is a member's.
+        further: (u,) further texts of each user.
+    """
+
+    turn: NDArray[np.int64]
+    each: int
+    member: NDArray[np.bool_]
+    further: NDArray[np.int64]
+
+    def kept(self, count: int) -> NDArray[np.bool_]:
+        """(w,) the words that count where `count` of each member's texts are further ones."""
+        last = np.where(self.member, self.each + count, self.each)
+        first = np.where(self.member, count, 0)
+        kept: NDArray[np.bool_] = (self.turn >= first) & (self.turn < last)
+        return kept
+
+
+def _turns(said: Asked, *, each: int, learnt: int) -> _Turns:
+    """Number the texts of every user: those of the trial, then a member's further ones.
+
+    Args:
+        said: of which the audited texts come first and the further texts last.
+        each: texts of a user that belong to the trial.
+        learnt: audited texts; a member's texts behind these are further ones.
+    """
+    asked = said.asked
+    member = np.isin(asked.users, said.members)
+    texts, first, inverse = np.unique(asked.texts, return_index=True, return_inverse=True)
+    owner = asked.users[first]
+    beyond = member[first] & (texts >= learnt)
+    turn = np.empty(len(texts), dtype=np.int64)
+    further = np.zeros(len(asked.names), dtype=np.int64)
+    for user in np.unique(owner):
+        own = owner == user
+        turn[own & ~beyond] = np.arange(int((own & ~beyond).sum()))
+        further[user] = int((own & beyond).sum())
+        turn[own & beyond] = each + np.arange(further[user])
+    return _Turns(turn[inverse], each, member, further)

@@ -139,9 +139,10 @@ class Filling:
                 yield {**row, "paper_auc": paper.PAPER_TABLE5.get(str(row["obfuscation"]))}
 
     def null(self) -> Rows:
-        """P-values of users who are out."""
-        for named, trial in self.ready(self.config.targets[:1]):
-            yield from null_rows(trial, self.config.null, k=(WHOLE, 50, 5), dataset=named.name)
+        """P-values of people who were never in."""
+        yield from null_rows(
+            self.config.null, self.directory, self.data, map_fn=self.map_fn, say=self.say
+        )
 
     def private(self) -> Rows:
         """DP-FedAvg beside a plain training."""
