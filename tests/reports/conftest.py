@@ -148,16 +148,16 @@ def saved(tmp_path):
     return save
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def diff():
     return UpdateDiff
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def rank():
     return DifferentialRank
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def comparison():
     return DefenceComparison

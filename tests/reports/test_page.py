@@ -9,6 +9,7 @@ from html.parser import HTMLParser
 import pytest
 
 from tests.reports.made_audits import audit_of
+from vestige import results
 from vestige.errors import RunError
 from vestige.reports.page import render, write_page
 
@@ -74,9 +75,14 @@ class Elements(HTMLParser):
         self.found.append((tag, dict(attrs)))
 
 
-@pytest.fixture
-def hostile(saved, diff, rank, comparison):
-    """A page on which every place that can hold a model's text holds an attack."""
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory, diff, rank, comparison):
+    """A page on which every place that can hold a model's text holds an attack, rendered once."""
+    folder = tmp_path_factory.mktemp("hostile")
+
+    def saved(result, name, **run):
+        return results.load(results.save(result, folder / name, run=run))
+
     runs = [
         saved(diff([[text, " " + text] for text in CORPUS], threshold=2.0), "diff"),
         saved(
