@@ -109,10 +109,7 @@ def test_words_beyond_what_others_have_are_said_not_to_count(saved):
     audit = audit_of([0.2], null=NULL)
     [user] = audit.users
     page = shown(saved, replace(audit, users=(replace(user, compared_words=90),)))
-    assert (
-        "none scores as high (over 90 of its 240 words, as many as enough people have)."
-        in page.exhibit.because
-    )
+    assert "none scores as high (over 90 of its 240 words: few have more)." in page.exhibit.because
 
 
 def test_an_owner_is_told_how_many_users_can_be_shown_with_an_interval(saved):

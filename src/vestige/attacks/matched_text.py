@@ -5,10 +5,10 @@ look like membership too often, against users with less too seldom. So an audite
 are compared with them are cut to the same number of words, by one rule: texts in an order by lot,
 words as they stand, and within the last text the first ones.
 
-That number is at most the audited user's own. More words are less noise, fewer leave more people
-who have as many: it is the one at which the others' words that are compared are most in all. It is
-a function of amounts alone, not of scores, and who has less is left out: given the amounts, an
-audited user who is out could stand anywhere among those who are compared, and p-values are exact.
+That number is the audited user's own, or, where so few of the others have as much that hardly
+anybody would be left to compare with, the most that enough of them have. It is a function of
+amounts alone, not of scores, and who has less is left out: given the amounts, an audited user who
+is out could stand anywhere among those who are compared, and p-values are exact.
 """
 
 from dataclasses import dataclass
@@ -66,10 +66,7 @@ class OrderedEvidence:
 
 
 def common_words(own: int, others: ArrayLike, *, fewest: int) -> int:
-    """How many words to compare an audited user by.
-
-    Of all w up to `own` that at least `fewest` of the others have, the one with the largest w n,
-    where n others have as many.
+    """The most words, no more than `own`, that at least `fewest` of the others have.
 
     Args:
         own: words of the audited user.
@@ -77,9 +74,7 @@ def common_words(own: int, others: ArrayLike, *, fewest: int) -> int:
         fewest: users to compare with.
 
     Example:
-        >>> common_words(500, [100, 290, 300, 310], fewest=2)
-        290
+        >>> common_words(500, [100, 200, 300, 400], fewest=2)
+        300
     """
-    most = np.sort(np.asarray(others))[::-1]  # the n-th: the most words that n of them have
-    words = np.minimum(own, most[fewest - 1 :])
-    return int(words[np.argmax(words * np.arange(fewest, len(most) + 1))])
+    return min(own, int(np.sort(np.asarray(others))[-fewest]))

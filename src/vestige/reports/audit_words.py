@@ -310,8 +310,7 @@ def _comparison(found: AuditedRows) -> str:
     people, tries = len(found.known), len(found.known) + 1
     score = "scores" if reached in (0, 1) else "score"
     words, used = int(own["words"]), int(own["compared_words"])
-    some = f" (over {used:,} of its {words:,} words, as many as enough people have)"
-    cut = some if used < words else ""
+    cut = f" (over {used:,} of its {words:,} words: few have more)" if used < words else ""
     return (
         f"Of {people:,} people whose text was certainly not used, each with as much of it, "
         f"{_none(reached).lower()} {score} as high{cut}. Somebody whose text was not used would "
