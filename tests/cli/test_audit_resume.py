@@ -110,7 +110,7 @@ MOMENTS = [
 def folder(tmp_path):
     """Texts, and a service that logs what it is asked."""
     chance = np.random.default_rng(0)
-    for name, users in (("mine", ["me", "you"]), ("others", [f"user {n:02}" for n in range(30)])):
+    for name, users in (("mine", ["me", "you"]), ("others", [f"user {n:02}" for n in range(40)])):
         rows = [
             {"who": user, "text": " ".join(chance.choice(WORDS, 8))}
             for user in users

@@ -56,10 +56,10 @@ CASES = {
         "cannot be split into 999 users",
     ),
     "one artificial user": (f"W/model {PLAIN} --artificial 1", "--artificial"),
-    "two people to compare with": (f"{REFERENCE} W/two.jsonl", "it takes 3 at least"),
+    "two people to compare with": (f"{REFERENCE} W/two.jsonl", "it takes 4 at least"),
     "nine people to compare with": (
         f"{REFERENCE} W/nine.jsonl",
-        "it takes 19 before a p-value can be 0.05. Give texts of 28 people or more",
+        "it takes 19 before a p-value can be 0.05. Give texts of 37 people or more",
     ),
     "too few words to learn from": (f"{REFERENCE} W/short.jsonl", "are too few, it takes 200"),
     "too few calls to learn from": (f"W/model {PLAIN} --calls 2 --select random", "it takes 200"),
@@ -135,11 +135,11 @@ CASES = {
     "a budget of nothing": (f"services_of_tests:well {SERVICE} --budget 0", "--budget"),
     "a budget too small": (
         f"services_of_tests:well {SERVICE} --budget 70",
-        "--budget 70 is too small: this audit takes 743 queries",
+        "--budget 70 is too small: this audit takes 571 queries",
     ),
     "a budget too small for calls": (
         f"services_of_tests:well {SERVICE} --shadows 2 --calls 20 --budget 70",
-        "takes up to 821 queries",
+        "takes up to 621 queries",
     ),
     "a timeout of no time": (f"services_of_tests:well {SERVICE} --timeout 0", "--timeout must"),
     "a timeout that is no number": (f"services_of_tests:well {SERVICE} --timeout nan", "--timeout"),
@@ -213,7 +213,7 @@ def _texts(root):
     put(root / "yours.jsonl", [{"text": row["text"]} for row in rows(["you"], seed=2)])
     put(root / "two.jsonl", rows(names[:2]))
     put(root / "nine.jsonl", rows(names[:9], length=60))
-    put(root / "short.jsonl", rows(names[:30], texts=1))
+    put(root / "short.jsonl", rows(names[:40], texts=1))
     put(root / "foreign.jsonl", [{"text": "nobody knows this"}])
     put(root / "foreign-others.jsonl", rows(names, words=("nor", "that")))
     put(root / "body.jsonl", [{"body": "w1"}])

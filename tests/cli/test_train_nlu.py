@@ -1,6 +1,7 @@
 """`vestige train --task nlu` from a planted directory to a model, a run and a page."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -244,6 +245,7 @@ def test_a_report_shows_it_and_a_comparison_says_what_it_needs(shell, trained, t
     out, _ = trained
     assert shell("report", out / "run", "--out", tmp_path / "page.html").exit_code == 0
     assert "IntentSlotTraining" in (tmp_path / "page.html").read_text()
-    done = shell("compare", f"a={out}", f"b={out}", "--out", tmp_path / "comparison")
+    again = shutil.copytree(out, tmp_path / "again")
+    done = shell("compare", f"a={out}", f"b={again}", "--out", tmp_path / "comparison")
     assert done.exit_code == 2
     assert "intent-and-slot model" in done.stderr

@@ -208,7 +208,7 @@ def estimated_rank(
     Example:
         >>> found = estimated_rank(below=0, tied=0, others=1023, space=2**20)
         >>> found.known, found.low, round(found.high), round(found.exposure, 2)
-        ('bounded', 1.0, 3776, 8.12)
+        ('bounded', 1.0, 3775, 8.12)
         >>> round(estimated_rank(below=9, tied=0, others=999, space=10**6).rank)
         10000
     """
