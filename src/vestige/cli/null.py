@@ -45,8 +45,9 @@ def command(
 
     Each reads a random part of DATA of its own, as many tokens as AFTER read, with the settings
     that AFTER's directory tells: all weights, or a low-rank adapter of the same shape. DATA should
-    be text of the kind that AFTER read, without what may have leaked. `vestige diff --null DIR`
-    then says which phrases such trainings reach by chance.
+    be text of the kind that AFTER read, without what may have leaked, and with its repeated
+    documents if AFTER read such: nothing is dropped here. `vestige diff --null DIR` then says which
+    phrases such trainings reach by chance.
 
     What is trained already is found again. An update under a defence is not repeated here: train
     its null models by `vestige train` with the options of its own.
