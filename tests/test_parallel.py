@@ -68,6 +68,13 @@ def address():
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # whatever Ray says of itself
+def test_who_has_a_cluster_is_told_that_another_is_not_there(address):
+    with pytest.raises(ClusterError, match=r"no Ray cluster answers at '127\.0\.0\.1:9'"):
+        list(map_cluster(abs, [1], address="127.0.0.1:9"))
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # whatever Ray says of itself
 def test_a_cluster_gives_results_in_order_and_receives_them_as_they_arrive(address, tmp_path):
     def sleepy(item):  # sent by value: a node cannot import this file
         time.sleep(item)

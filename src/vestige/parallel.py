@@ -132,13 +132,12 @@ def _ray() -> Any:
 
 @contextmanager
 def _connected(ray: Any, address: str) -> Iterator[None]:
-    if ray.is_initialized():
-        yield
-        return
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nobody is told what is audited
+    ours = not ray.is_initialized()
     try:
         _knock(address)
-        ray.init(address=address, log_to_driver=False, logging_level="error")
+        if ours:
+            ray.init(address=address, log_to_driver=False, logging_level="error")
     except (ConnectionError, ValueError, RuntimeError, OSError, ray.exceptions.RayError) as error:
         raise ClusterError(
             f"no Ray cluster answers at {address!r} ({error})",
@@ -148,7 +147,8 @@ def _connected(ray: Any, address: str) -> Iterator[None]:
     try:
         yield
     finally:
-        ray.shutdown()
+        if ours:
+            ray.shutdown()
 
 
 def _knock(address: str) -> None:
