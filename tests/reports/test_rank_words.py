@@ -39,7 +39,7 @@ def test_no_estimate_is_said_where_too_few_samples_count():
     found = ranked(3, 10**20, estimate(None, None, None, effective=2.5))
     assert describe_rank(found.summary()) == (
         "Rank between 3 and 10^20, both proven. No estimate between them: too few of the runs "
-        "reached what scores higher (worth 2.5 runs)."
+        "reached what scores higher (worth 2.5 runs). More --samples may give one."
     )
 
 

@@ -37,7 +37,7 @@ from vestige.attacks.prefixes import Prefixes
 RUNS = 16
 """Independent estimates whose mean is taken."""
 
-LEAST_EFFECTIVE = 4.0
+LEAST_EFFECTIVE = 6.0
 """Runs that must carry the mean, or nothing is estimated."""
 
 TILTS = (0.2, 0.6, 1.0, 1.6, 2.4)
@@ -59,7 +59,7 @@ class Sampling:
     """
 
     seed: int
-    samples: int = 4096
+    samples: int = 16384
 
     def __post_init__(self) -> None:
         _validate.at_least(RUNS, samples=self.samples)

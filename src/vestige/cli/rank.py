@@ -41,7 +41,7 @@ def command(
             min=0,
             help="Prefixes drawn to estimate a rank that the bounds leave open; 0: none.",
         ),
-    ] = 4096,
+    ] = 16384,
     seed: options.Seed = 0,
     device: options.Device = "auto",
     json: options.Json = False,

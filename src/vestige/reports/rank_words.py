@@ -39,7 +39,7 @@ def _not_estimated(summary: Mapping[str, Any]) -> str:
         )
     return (
         f" No estimate between them: too few of the runs reached what scores higher (worth "
-        f"{summary['effective_runs']:.1f} runs)."
+        f"{summary['effective_runs']:.1f} runs). More --samples may give one."
     )
 
 
