@@ -28,7 +28,7 @@ FORMAT = 1
 _FILES = ("run.json", "summary.json", "rows.parquet")
 _RECORDED = (
     *("vestige", "torch", "numpy", "scipy", "transformers", "tokenizers", "peft", "pyarrow"),
-    *("opacus", "dp-accounting", "scikit-learn"),
+    *("opacus", "dp-accounting", "scikit-learn", "cryptography"),
 )
 
 
