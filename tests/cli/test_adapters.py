@@ -40,6 +40,8 @@ def test_an_adapter_is_trained_and_compared_with_its_base(shell, workspace, base
     assert json.loads(found.stdout)["search"] == "seed-and-extend"
     models = results.load(run).run["models"]
     assert models["before"]["sha256"] != models["after"]["sha256"]
+    # What an adapter says depends on its base's weights as well.
+    assert models["after"]["base"] == {"path": str(base), "sha256": models["before"]["sha256"]}
     assert models["before"]["vocabulary"] == models["after"]["vocabulary"]
 
 

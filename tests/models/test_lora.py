@@ -155,7 +155,7 @@ BREAKAGES: dict[str, tuple[Callable[[Path], Any], str]] = {
     "a prompt": (lambda d: configure(d, peft_type="PROMPT_TUNING"), "adapter"),
     "no base named": (lambda d: point(d, None), "names no base"),
     "base gone": (lambda d: point(d, "/nowhere/at/all"), "not at /nowhere"),
-    "its own base": (lambda d: point(d, str(d)), "cannot be read"),
+    "its own base": (lambda d: point(d, str(d)), "is an adapter, not a whole model"),
 }
 
 

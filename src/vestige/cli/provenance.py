@@ -40,8 +40,13 @@ def record(
 
 
 def of_model(path: str | Path, model: "Network") -> dict[str, object]:
-    """Where a model was read from, what it is, and the SHA-256 of its weights."""
+    """Where a model was read from, what it is, and the SHA-256 of its weights.
+
+    Of an adapter, where its base was read from and the SHA-256 of the base's weights as well.
+    """
     from vestige.models.checkpoints import fingerprint
+
+    base = getattr(model, "base", None)
 
     return {
         "path": str(path),
@@ -49,6 +54,7 @@ def of_model(path: str | Path, model: "Network") -> dict[str, object]:
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
         "sha256": fingerprint(path),
         "vocabulary": model.vocabulary.fingerprint(),
+        **({"base": {"path": base, "sha256": fingerprint(base)}} if base else {}),
     }
 
 

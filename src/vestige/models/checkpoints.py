@@ -39,6 +39,7 @@ from vestige.models.protocols import LanguageModel, Network, NextToken, choose_d
 from vestige.models.seq2seq import Seq2SeqConfig, Seq2SeqModel
 from vestige.models.table import TableModel
 from vestige.models.transformer import CausalTransformer, TransformerConfig
+from vestige.models.weight_files import weight_files
 from vestige.models.white_box import IntentSlotNetwork
 
 FORMAT = 1
@@ -208,20 +209,19 @@ def load_intent_slot(path: str | Path, *, device: str = "auto") -> IntentSlotNet
 
 
 def fingerprint(path: str | Path) -> str:
-    """SHA-256, in hexadecimal, over the weight files of a saved model; of an adapter, its own.
+    """SHA-256, in hexadecimal, over the weights that loading a model reads; of an adapter, its own.
 
     Raises:
-        ModelError: no weight file there.
+        ModelError: no weight file there, or one that is named lies outside the model's folder.
     """
     folder = model_folder(path)
     if _on_hub(path):
         from vestige.models.hugging_face import downloaded
 
         folder = downloaded(str(path)) or folder
-    files = sorted(folder.glob("*.safetensors"))
-    if not files:
+    if not any((folder / name).is_file() for name in DESCRIPTIONS):
         raise _not_a_model(folder)
-    return sha256(files)
+    return sha256(weight_files(folder))
 
 
 def check_compatible(before: NextToken, after: NextToken) -> tuple[str, ...]:

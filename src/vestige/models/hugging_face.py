@@ -27,8 +27,8 @@ from transformers.cache_utils import DynamicCache, DynamicLayer, DynamicSlidingW
 from vestige.data.subwords import SubwordVocabulary
 from vestige.errors import ModelError
 from vestige.models.protocols import LanguageModel, require_read
+from vestige.models.weight_files import ADAPTER_CONFIG, pretrained_files
 
-PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model")
 REMEDY = (
     "Give the folder of a whole causal language model (config.json, *.safetensors, "
@@ -119,6 +119,12 @@ class HuggingFaceLanguageModel(LanguageModel):
     def adapted(self) -> bool:
         """Whether this is an adapter on a base rather than a whole model."""
         return hasattr(self.network, "peft_config")
+
+    @property
+    def base(self) -> str | None:
+        """Of an adapter: the folder or hub name that its base was read from."""
+        name: str = self._plain().name_or_path
+        return name or None if self.adapted else None
 
     @property
     def head(self) -> nn.Module | None:
@@ -283,7 +289,8 @@ def read_pretrained(
         if not place.is_dir():
             raise ModelError(f"{name} is no folder here, and no hub answers", remedy=remedy)
     if place.is_dir():
-        _require_safetensors(place)
+        _require_whole(place)
+        pretrained_files(place)
         _require_tokenizer(place)
     address = str(place) if place.is_dir() else name
     try:
@@ -368,6 +375,15 @@ def _hub_answers() -> bool:
     return True
 
 
+def _require_whole(folder: Path) -> None:
+    # transformers would read the weights of whatever base the adapter names.
+    if (folder / ADAPTER_CONFIG).is_file():
+        raise ModelError(
+            f"{folder} is an adapter, not a whole model",
+            remedy="Give the model that it adapts, or merge the two and save that.",
+        )
+
+
 def _require_tokenizer(folder: Path) -> None:
     # Without any, transformers makes up an empty tokenizer of the architecture's usual kind.
     if not any((folder / name).is_file() for name in TOKENIZERS):
@@ -375,15 +391,3 @@ def _require_tokenizer(folder: Path) -> None:
             f"{folder} holds no tokenizer ({', '.join(TOKENIZERS)})",
             remedy="Save the model's tokenizer into the folder, with its save_pretrained.",
         )
-
-
-def _require_safetensors(folder: Path) -> None:
-    if list(folder.glob("*.safetensors")):
-        return
-    pickled = [file for ending in PICKLES for file in folder.glob(ending)]
-    raise ModelError(
-        f"{pickled[0]} is a pickle file, which can run any code"
-        if pickled
-        else f"{folder} holds no weights (*.safetensors)",
-        remedy="Save the model with save_pretrained of transformers 5, which writes safetensors.",
-    )

@@ -21,8 +21,7 @@ from vestige.errors import ModelError
 from vestige.models import hugging_face
 from vestige.models.folders import model_folder
 from vestige.models.hugging_face import HuggingFaceLanguageModel
-
-CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+from vestige.models.weight_files import ADAPTER, ADAPTER_CONFIG
 
 
 def add_lora(
@@ -93,9 +92,9 @@ def load_adapter(
     Raises:
         ModelError: adapter or base are missing, broken or do not fit together.
     """
-    if not (folder / WEIGHTS).is_file():
+    if not (folder / ADAPTER).is_file():
         raise ModelError(
-            f"{folder} holds no {WEIGHTS}; pickle (adapter_model.bin) is not read, since it can "
+            f"{folder} holds no {ADAPTER}; pickle (adapter_model.bin) is not read, since it can "
             "run any code",
             remedy="Save the adapter again with save_pretrained of a recent peft.",
         )
@@ -145,7 +144,7 @@ def _only_our_warnings() -> Iterator[None]:
 
 def _base(folder: Path) -> str | Path:
     """Where the adapter says that its base is."""
-    file = folder / CONFIG
+    file = folder / ADAPTER_CONFIG
     try:
         named = json.loads(file.read_text("utf-8"))["base_model_name_or_path"]
         config = PeftConfig.from_pretrained(str(folder))

@@ -1,0 +1,111 @@
+"""Which files hold the weights of a model: what is hashed is exactly what is loaded.
+
+A Hugging Face folder may name its weights: `config.json` a file of another name, an index the
+shards. Such a name must be a plain one, since a path could lead to weights that nobody hashed.
+Symbolic links are followed, as the cache of the hub needs: a hash covers what they lead to.
+
+Every tokenizer and vocabulary is hashed as it was read, and needs no list of files.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from vestige.errors import ModelError
+from vestige.models.folders import ANSWERS
+
+WHOLE, INDEX = "model.safetensors", "model.safetensors.index.json"
+ADAPTER, ADAPTER_CONFIG = "adapter_model.safetensors", "adapter_config.json"
+HEADS = "heads.safetensors"
+PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt")
+SAVE = "Save the model with save_pretrained of transformers 5, which writes safetensors."
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """The files that loading the model in a folder reads weights from, in the order of their names.
+
+    Of an adapter these are its own; its base is a model of its own.
+
+    Raises:
+        ModelError: there is none, or a name in the folder's files leads out of it.
+    """
+    if (folder / ANSWERS).is_file():
+        return sorted([*pretrained_files(folder), folder / HEADS])
+    if (folder / "model.json").is_file():
+        return _there([folder / WHOLE])
+    if (folder / ADAPTER_CONFIG).is_file():
+        return _there([folder / ADAPTER])
+    return pretrained_files(folder)
+
+
+def pretrained_files(folder: Path) -> list[Path]:
+    """What transformers reads of a folder that is no adapter; see `weight_files`."""
+    named = _named_by_config(folder)
+    if named is None:
+        named = WHOLE if (folder / WHOLE).is_file() else INDEX
+    if named == INDEX and not (folder / INDEX).is_file():
+        raise _no_weights(folder)
+    if named.endswith(".index.json"):
+        return _there(_shards(folder / named))
+    return _there([folder / named])
+
+
+def _named_by_config(folder: Path) -> str | None:
+    file = folder / "config.json"
+    if not file.is_file():
+        return None
+    named = _content(file).get("transformers_weights")
+    return None if named is None else _plain(named, file)
+
+
+def _shards(index: Path) -> list[Path]:
+    named = _content(index).get("weight_map")
+    if not isinstance(named, dict) or not named:
+        raise _damaged(index, "it has no weight_map")
+    return [index.parent / name for name in sorted({_plain(n, index) for n in named.values()})]
+
+
+def _plain(name: Any, file: Path) -> str:
+    """The name of a file in a folder, if it is nothing more than that."""
+    if not isinstance(name, str) or Path(name).name != name or not _ends_well(name):
+        raise ModelError(
+            f"{file} names weights by {name!r}, which is no plain name of a safetensors file in "
+            "the same folder",
+            remedy="Get the model from its source again; do not use it if that says the same.",
+        )
+    return name
+
+
+def _ends_well(name: str) -> bool:
+    return name.endswith((".safetensors", ".safetensors.index.json")) and "\0" not in name
+
+
+def _content(file: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(file.read_text("utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise _damaged(file, type(error).__name__) from error
+    if not isinstance(content, dict):
+        raise _damaged(file, "it is no object")
+    return content
+
+
+def _damaged(file: Path, why: str) -> ModelError:
+    return ModelError(f"{file} cannot be read: {why}", remedy=SAVE)
+
+
+def _there(files: list[Path]) -> list[Path]:
+    for file in files:
+        if not file.is_file():
+            raise ModelError(f"{file} is missing", remedy=SAVE)
+    return files
+
+
+def _no_weights(folder: Path) -> ModelError:
+    pickled = [file for ending in PICKLES for file in folder.glob(ending)]
+    return ModelError(
+        f"{pickled[0]} is a pickle file, which can run any code"
+        if pickled
+        else f"{folder} holds no weights: neither {WHOLE} nor its shards are there",
+        remedy=SAVE,
+    )
