@@ -71,7 +71,7 @@ CASES = {
         "W/songs.jsonl --task text --pattern pin:4",
         "'pin:4' is not one of 'all-low', 'low-to-high'",
     ),
-    "verify: manifest changed": ("W/changed --verify", "canary 1 ('my pin code is {digit:4}')"),
+    "verify: manifest changed": ("W/changed --verify", "canary 1"),
     "verify: manifest cut short": ("W/short --verify", "manifest.json is not JSON"),
     "verify: training part gone": ("W/no-train --verify", "0 times in the training part, not 9"),
     "verify: validation part gone": ("W/no-validation --verify", "validation part, not 1"),

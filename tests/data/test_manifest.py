@@ -153,7 +153,7 @@ def _change(path: Path, *keys: Any, value: Any) -> None:
 @pytest.mark.parametrize(
     ("keys", "value", "named"),
     [
-        (("canaries", 1, "phrase"), "something else", "canary 2 ('something else')"),
+        (("canaries", 1, "phrase"), "something else", "canary 2"),
         (("canaries", 0, "copies"), 8, "canary 1"),
         (("canaries", 2, "frequencies", 0), 1, "canary 3"),
         (("canaries", 3, "ids"), [], "canary 4"),
@@ -207,8 +207,8 @@ def test_a_malformed_manifest_is_named(content: bytes, tmp_path: Path) -> None:
 
 
 def test_a_missing_manifest_is_named(tmp_path: Path) -> None:
-    for path in (tmp_path / "none.json", tmp_path):
-        with pytest.raises(ManifestError, match="cannot be read"):
+    for path, told in ((tmp_path / "none.json", "cannot be read"), (tmp_path, "a directory")):
+        with pytest.raises(ManifestError, match=told):
             Manifest.load(path)
 
 

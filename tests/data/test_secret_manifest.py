@@ -182,11 +182,11 @@ def _change(path: Path, *keys: Any, value: Any) -> None:
 @pytest.mark.parametrize(
     ("keys", "value", "named"),
     [
-        (("canaries", 0, "secret", 0), "x", "canary 1 ('my pin code is {digit:4}')"),
+        (("canaries", 0, "secret", 0), "x", "canary 1"),
         (("canaries", 1, "copies"), 3, "canary 2"),
-        (("canaries", 2, "train", 0), 999, "canary 3 ('color {color:3}')"),
+        (("canaries", 2, "train", 0), 999, "canary 3"),
         (("canaries", 2, "validation", 0), 999, "canary 3"),
-        (("canaries", 4, "slot"), "what", "canary 5 ('wake {name} now')"),
+        (("canaries", 4, "slot"), "what", "canary 5"),
         (("canaries", 0, "intent"), "Other", "canary 1"),
         (("candidates", "name", 0), "eve", "its settings"),
         (("train", "after"), "00", "its settings"),
@@ -245,7 +245,7 @@ def test_a_sealed_record_that_makes_no_sense_is_refused(
         inner = inner[key]
     inner[keys[-1]] = value
     write_sealed(tmp_path / "manifest.json", content)
-    with pytest.raises(ManifestError, match="lacks an entry or has one of the wrong kind"):
+    with pytest.raises(ManifestError, match=r"makes no sense|not as it should be"):
         SecretManifest.load(tmp_path / "manifest.json")
 
 

@@ -6,19 +6,43 @@ A manifest is sealed as `vestige.data.seal` says.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import pyarrow as pa
 
 from vestige.data.canary import Canary, occurrences
 from vestige.data.corpus import Corpus
+from vestige.data.json_file import Count, Name, Seed, Sha256
 from vestige.data.scatter import scatter
-from vestige.data.seal import malformed, not_there, read_sealed, seal, write_sealed
+from vestige.data.seal import Sealed, malformed, not_there, read_sealed, seal, write_sealed
 from vestige.data.vocabulary import Vocabulary
 from vestige.errors import DataError
 
 _FORMAT = "vestige-canaries-1"
+
+
+class _Entry(Sealed):
+    """A canary as a manifest has it."""
+
+    phrase: Name
+    pattern: Name
+    frequencies: list[Count]
+    copies: Count
+    ids: list[Count]
+    positions: list[Count]
+    user: str = ""
+
+
+class _Record(Sealed):
+    """A manifest as it stands in its file."""
+
+    format: Literal["vestige-canaries-1"]
+    seed: Seed
+    corpus: Sha256
+    planted: Sha256
+    vocabulary: Sha256 | None
+    canaries: list[_Entry]
 
 
 @dataclass(frozen=True)
@@ -62,20 +86,17 @@ class Manifest:
         Raises:
             ManifestError: the file is missing, malformed, or was changed (naming what).
         """
-        content = read_sealed(
-            Path(path), format=_FORMAT, label=lambda entry: repr(entry.get("phrase"))
+        path = Path(path)
+        record = read_sealed(path, _Record, format=_FORMAT)
+        _require_consistent(path, record)
+        return cls(
+            canaries=tuple(_canary(entry) for entry in record.canaries),
+            positions=tuple(tuple(entry.positions) for entry in record.canaries),
+            seed=record.seed,
+            corpus=record.corpus,
+            planted=record.planted,
+            vocabulary=record.vocabulary,
         )
-        try:
-            return cls(
-                canaries=tuple(_canary(entry) for entry in content["canaries"]),
-                positions=tuple(tuple(entry["positions"]) for entry in content["canaries"]),
-                seed=content["seed"],
-                corpus=content["corpus"],
-                planted=content["planted"],
-                vocabulary=content["vocabulary"],
-            )
-        except (KeyError, TypeError, AttributeError) as error:
-            raise malformed(path, error) from error
 
     def verify(self, corpus: Corpus) -> None:
         """Check that a corpus holds what the record says.
@@ -191,12 +212,28 @@ def _check_plantable(corpus: Corpus, canaries: Sequence[Canary]) -> None:
             )
 
 
-def _canary(entry: dict[str, Any]) -> Canary:
+def _canary(entry: _Entry) -> Canary:
     return Canary(
-        phrase=entry["phrase"],
-        pattern=entry["pattern"],
-        frequencies=tuple(entry["frequencies"]),
-        copies=entry["copies"],
-        ids=tuple(entry["ids"]),
-        user=entry.get("user", ""),
+        phrase=entry.phrase,
+        pattern=entry.pattern,
+        frequencies=tuple(entry.frequencies),
+        copies=entry.copies,
+        ids=tuple(entry.ids),
+        user=entry.user,
     )
+
+
+def _require_consistent(path: Path, record: _Record) -> None:
+    """Each copy has a place of its own, each phrase is there once, ids are of some vocabulary."""
+    for number, entry in enumerate(record.canaries, 1):
+        if len(entry.positions) != entry.copies:
+            raise malformed(
+                path, f"canary {number} has {entry.copies} copies and {len(entry.positions)} places"
+            )
+        if (record.vocabulary is None) != (not entry.ids):
+            raise malformed(path, f"canary {number} has ids, or the record a vocabulary, alone")
+    places = [place for entry in record.canaries for place in entry.positions]
+    if len(set(places)) < len(places):
+        raise malformed(path, "two copies stand at one place")
+    if len({entry.phrase for entry in record.canaries}) < len(record.canaries):
+        raise malformed(path, "it lists one phrase twice")

@@ -6,15 +6,24 @@ its own, so that a reader learns not only that the record was changed but where.
 
 import hashlib
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+from vestige.data.json_file import Schema, Sha256, conform, read_object
 from vestige.data.whole_file import write_text
 from vestige.errors import ManifestError
 
 REMEDY = "Restore the file that `vestige plant` wrote, or plant again."
 _SEAL, _ENTRIES = "sha256", "canaries"
+
+
+class Sealed(Schema):
+    """A record or an entry of one, and the seal over all else that it holds."""
+
+    sha256: Sha256
+
+
+AnySealed = TypeVar("AnySealed", bound=Sealed)
 
 
 def seal(content: dict[str, Any]) -> str:
@@ -40,34 +49,33 @@ def write_sealed(path: Path, content: dict[str, Any]) -> None:
     write_text(path, json.dumps(sealed, indent=2, ensure_ascii=False) + "\n")
 
 
-def read_sealed(
-    path: Path, *, format: str, label: Callable[[dict[str, Any]], str]
-) -> dict[str, Any]:
-    """The content of a record whose seals hold.
+def read_sealed(path: Path, schema: type[AnySealed], *, format: str) -> AnySealed:
+    """A record whose seals hold, and which has what its format says.
 
     Args:
         path: what `write_sealed` wrote.
+        schema: what a record of this format has; its `canaries` are sealed, too.
         format: which format it must have.
-        label: what to call an entry that was changed.
 
     Raises:
-        ManifestError: the file is missing, malformed, or was changed (naming what).
+        ManifestError: the file is missing, malformed, or was changed (naming which canary by its
+            number: the text may be what somebody wants to keep).
     """
-    content = _read(path, format)
-    try:
-        whole = content.pop(_SEAL)
-        seals = [entry.pop(_SEAL) for entry in content[_ENTRIES]]
-        _check(path, content, whole, seals, label)
-    except (KeyError, TypeError, AttributeError) as error:
-        raise malformed(path, error) from error
-    return content
+    content = read_object(path, error=ManifestError, remedy=REMEDY)
+    if content.get("format") != format:
+        raise ManifestError(
+            f'{path} is no canary manifest: its "format" is not "{format}"', remedy=REMEDY
+        )
+    entries = content.get(_ENTRIES)
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise malformed(path, f'"{_ENTRIES}" is no list of objects')
+    _check(path, content, entries)
+    return conform(content, schema, path, error=ManifestError, remedy=REMEDY)
 
 
-def malformed(path: Path, error: Exception) -> ManifestError:
+def malformed(path: Path, reason: str) -> ManifestError:
     """What to raise where a record's content is not what its format says."""
-    return ManifestError(
-        f"{path} lacks an entry or has one of the wrong kind: {error!r}", remedy=REMEDY
-    )
+    return ManifestError(f"{path} makes no sense: {reason}", remedy=REMEDY)
 
 
 def not_there(problem: str) -> ManifestError:
@@ -80,43 +88,24 @@ def not_there(problem: str) -> ManifestError:
 def format_of(path: Path) -> str | None:
     """Which format a record says it has; None where no such record can be read."""
     try:
-        content = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError):
+        named = read_object(path, error=ManifestError, remedy=REMEDY).get("format")
+    except ManifestError:
         return None
-    named = content.get("format") if isinstance(content, dict) else None
     return named if isinstance(named, str) else None
 
 
-def _read(path: Path, format: str) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_bytes())
-    except OSError as error:
-        raise ManifestError(
-            f"{path} cannot be read: {error.strerror}",
-            remedy="Name the manifest that `vestige plant` wrote.",
-        ) from error
-    except (ValueError, RecursionError) as error:
-        raise ManifestError(f"{path} is not JSON: {error}", remedy=REMEDY) from error
-    if not isinstance(content, dict) or content.get("format") != format:
-        raise ManifestError(
-            f'{path} is no canary manifest: its "format" is not "{format}"', remedy=REMEDY
-        )
-    return content
-
-
-def _check(
-    path: Path,
-    content: dict[str, Any],
-    whole: str,
-    seals: list[str],
-    label: Callable[[dict[str, Any]], str],
-) -> None:
-    if seal(content) == whole:
+def _check(path: Path, content: dict[str, Any], entries: list[dict[str, Any]]) -> None:
+    bare = [_without_seal(entry) for entry in entries]
+    if content.get(_SEAL) == seal(_without_seal({**content, _ENTRIES: bare})):
         return
     changed = [
-        f"canary {number} ({label(entry)})"
-        for number, (entry, own) in enumerate(zip(content[_ENTRIES], seals, strict=True), 1)
-        if seal(entry) != own
+        f"canary {number}"
+        for number, (entry, own) in enumerate(zip(entries, bare, strict=True), 1)
+        if entry.get(_SEAL) != seal(own)
     ]
     what = ", ".join(changed) or "its settings, or which canaries it lists"
     raise ManifestError(f"{path} was changed after it was sealed: {what}", remedy=REMEDY)
+
+
+def _without_seal(content: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in content.items() if name != _SEAL}

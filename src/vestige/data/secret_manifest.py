@@ -11,13 +11,14 @@ fewer than ten times stands in the training part only. The record is sealed as
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 
 from vestige.data.canary import occurrences
+from vestige.data.json_file import Count, Name, Schema, Seed, Sha256
 from vestige.data.scatter import scatter
-from vestige.data.seal import malformed, not_there, read_sealed, seal, write_sealed
+from vestige.data.seal import Sealed, malformed, not_there, read_sealed, seal, write_sealed
 from vestige.data.secret_canaries import SecretCanary
 from vestige.data.secret_pattern import SecretPattern
 from vestige.data.utterances import Utterance, Utterances
@@ -26,6 +27,37 @@ from vestige.errors import DataError
 FORMAT = "vestige-secrets-1"
 _VALIDATED = 10  # one copy of so many goes to validation
 _Places = tuple[tuple[int, ...], ...]
+
+
+class _Entry(Sealed):
+    """A canary as a record has it."""
+
+    pattern: Name
+    intent: Name
+    slot: Name
+    candidates: list[Name]
+    secret: list[Name]
+    copies: Count
+    train: list[Count]
+    validation: list[Count]
+
+
+class _Part(Schema):
+    """Fingerprints of a part of the corpus, without and with its canaries."""
+
+    before: Sha256
+    after: Sha256
+
+
+class _Record(Sealed):
+    """A record as it stands in its file."""
+
+    format: Literal["vestige-secrets-1"]
+    seed: Seed
+    train: _Part
+    validation: _Part
+    candidates: dict[Name, list[Name]]
+    canaries: list[_Entry]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,20 +123,19 @@ class SecretManifest:
             ManifestError: the file is missing, malformed, or was changed (naming what).
         """
         path = Path(path)
-        content = read_sealed(path, format=FORMAT, label=lambda entry: repr(entry.get("pattern")))
-        try:
-            entries, sets = content["canaries"], content["candidates"]
-            train, validation = content["train"], content["validation"]
-            return cls(
-                canaries=tuple(_canary(entry, sets) for entry in entries),
-                train_positions=tuple(tuple(entry["train"]) for entry in entries),
-                validation_positions=tuple(tuple(entry["validation"]) for entry in entries),
-                seed=content["seed"],
-                before=(train["before"], validation["before"]),
-                after=(train["after"], validation["after"]),
-            )
-        except (KeyError, TypeError, AttributeError, ValueError) as error:
-            raise malformed(path, error) from error
+        record = read_sealed(path, _Record, format=FORMAT)
+        entries = record.canaries
+        return cls(
+            canaries=tuple(
+                _canary(path, number, entry, record.candidates)
+                for number, entry in enumerate(entries, 1)
+            ),
+            train_positions=_places(path, [entry.train for entry in entries]),
+            validation_positions=_places(path, [entry.validation for entry in entries]),
+            seed=record.seed,
+            before=(record.train.before, record.validation.before),
+            after=(record.train.after, record.validation.after),
+        )
 
     def verify(self, train: Utterances, validation: Utterances) -> None:
         """Check that two parts hold what the record says.
@@ -254,15 +285,29 @@ def _key(utterance: Utterance) -> str:
     return utterance.text.casefold()
 
 
-def _canary(entry: dict[str, Any], sets: dict[str, list[str]]) -> SecretCanary:
-    places = len(entry["train"]) + len(entry["validation"])
-    if places != entry["copies"]:
-        raise ValueError(f"a canary of {entry['copies']} copies has {places} places")
-    return SecretCanary(
-        pattern=entry["pattern"],
-        intent=entry["intent"],
-        slot=entry["slot"],
-        secret=tuple(entry["secret"]),
-        copies=entry["copies"],
-        candidates=tuple((name, tuple(sets[name])) for name in entry["candidates"]),
-    )
+def _canary(path: Path, number: int, entry: _Entry, sets: dict[str, list[str]]) -> SecretCanary:
+    places = len(entry.train) + len(entry.validation)
+    if places != entry.copies:
+        raise malformed(path, f"canary {number} has {entry.copies} copies and {places} places")
+    if not set(entry.candidates) <= sets.keys():
+        raise malformed(path, f"canary {number} names candidates that the record does not list")
+    try:
+        return SecretCanary(
+            pattern=entry.pattern,
+            intent=entry.intent,
+            slot=entry.slot,
+            secret=tuple(entry.secret),
+            copies=entry.copies,
+            candidates=tuple((name, tuple(sets[name])) for name in entry.candidates),
+        )
+    except ValueError as error:  # whose message may hold candidates, the secret's words among them
+        raise malformed(
+            path, f"the pattern of canary {number} cannot be read, or cannot have its secret"
+        ) from error
+
+
+def _places(path: Path, places: list[list[int]]) -> _Places:
+    every = [place for own in places for place in own]
+    if len(set(every)) < len(every):
+        raise malformed(path, "two copies stand at one place")
+    return tuple(tuple(own) for own in places)

@@ -1,0 +1,64 @@
+"""What is at a path: a file with an end, or something that a reader would wait for?
+
+A pipe, a socket or a device has no size and perhaps no end, and opening one may wait for ever: what
+is not an ordinary file is refused before it is opened, and what is too large before it is read.
+"""
+
+import os
+import stat
+from pathlib import Path
+
+from vestige.errors import VestigeError
+
+_KINDS = {
+    stat.S_IFDIR: "a directory",
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+def require_regular(path: Path, *, error: type[VestigeError], remedy: str) -> int:
+    """Make sure that an ordinary file is there, or a link to one.
+
+    Returns:
+        its size in bytes.
+
+    Raises:
+        VestigeError: of the type given; nothing is there, or something else.
+    """
+    try:
+        found = os.stat(path)
+    except (OSError, ValueError) as problem:  # ValueError: a null byte in the name
+        reason = getattr(problem, "strerror", None) or problem
+        raise error(f"{path} cannot be read: {reason}", remedy=remedy) from problem
+    if not stat.S_ISREG(found.st_mode):
+        kind = _KINDS.get(stat.S_IFMT(found.st_mode), "no ordinary file")
+        raise error(f"{path} is {kind}, not a file", remedy=remedy)
+    return found.st_size
+
+
+def read_bytes(path: Path, *, limit: int, error: type[VestigeError], remedy: str) -> bytes:
+    """The content of an ordinary file.
+
+    Args:
+        path: which.
+        limit: bytes that it may have at most.
+        error: what to raise.
+        remedy: what to do about a file that cannot be read.
+
+    Raises:
+        VestigeError: of the type given; the file is missing, larger, or no ordinary file.
+    """
+    size = require_regular(path, error=error, remedy=remedy)
+    if size > limit:
+        raise error(
+            f"{path} has {size:,} bytes, where at most {limit:,} are expected", remedy=remedy
+        )
+    try:
+        with path.open("rb") as file:
+            return file.read(limit + 1)
+    except OSError as problem:
+        reason = problem.strerror or problem
+        raise error(f"{path} cannot be read: {reason}", remedy=remedy) from problem

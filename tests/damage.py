@@ -1,0 +1,86 @@
+"""What can be wrong with a value that somebody wrote into a file: every field, every way."""
+
+import copy
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from vestige.errors import VestigeError
+
+STRANGE: dict[str, Any] = {
+    "null": None,
+    "true": True,
+    "a text": "strange",
+    "no text": "",
+    "control characters": "\x1b[31m\u202e",
+    "a list": [],
+    "a list of lists": [[[]]],
+    "an object": {},
+    "an object in an object": {"a": {"b": None}},
+    "zero": 0,
+    "negative": -1,
+    "a half": 0.5,
+    "huge": 10**18,
+    "beyond 64 bits": 10**30,
+    "beyond float64": 10**400,
+    "a large float": 1e308,
+    "not a number": float("nan"),
+    "infinite": float("inf"),
+    "minus infinite": -float("inf"),
+}
+FEW = 3  # items of a list or object of values alike that are changed one by one
+
+
+def damaged(content: Any) -> Iterator[tuple[str, Any]]:
+    """(what is wrong, content) for every field of some JSON: strange values, gone, twice as long.
+
+    Of a list, the first items stand for all. The content that is given stays as it is.
+    """
+    for path in _paths(content):
+        name = "/".join(map(str, path)) or "all of it"
+        old = _at(content, path)
+        for kind, value in STRANGE.items():
+            if value is not old:
+                yield f"{name}: {kind}", _with(content, path, value)
+        if isinstance(old, list) and old:
+            yield f"{name}: one fewer", _with(content, path, old[:-1])
+            yield f"{name}: one more", _with(content, path, [*old, copy.deepcopy(old[-1])])
+        if isinstance(old, dict):
+            yield f"{name}: a field more", _with(content, path, {**old, "strange": 1})
+            for key in old:
+                rest = {other: old[other] for other in old if other != key}
+                yield f"{name}/{key}: gone", _with(content, path, rest)
+
+
+def _paths(content: Any, so_far: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    yield so_far
+    if isinstance(content, dict):
+        for key in content:
+            yield from _paths(content[key], (*so_far, key))
+    elif isinstance(content, list):
+        for place in range(min(len(content), FEW)):
+            yield from _paths(content[place], (*so_far, place))
+
+
+def _at(content: Any, path: tuple[Any, ...]) -> Any:
+    for key in path:
+        content = content[key]
+    return content
+
+
+def _with(content: Any, path: tuple[Any, ...], value: Any) -> Any:
+    if not path:
+        return copy.deepcopy(value)
+    changed = copy.deepcopy(content)
+    _at(changed, path[:-1])[path[-1]] = copy.deepcopy(value)
+    return changed
+
+
+def refusal(what: str, use: Callable[[], object]) -> str | None:
+    """How something damaged is refused, or None where it is not; a traceback fails the test."""
+    try:
+        use()
+    except (VestigeError, ValueError, OSError) as error:
+        return str(error)
+    except Exception as error:
+        raise AssertionError(f"{what}: {error!r}") from error
+    return None

@@ -1,0 +1,113 @@
+"""One reader of JSON for all files of ours: what it refuses, and what it never says."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from vestige.data.json_file import DEEPEST, Count, Excerpt, Schema, read_json, read_object
+from vestige.errors import RunError
+
+
+class Point(Schema):
+    name: str
+    at: list[Count]
+
+
+class Part(Excerpt):
+    name: str
+
+
+def refused(path: Path, schema: type[Schema] = Point) -> str:
+    with pytest.raises(RunError) as caught:
+        read_json(path, schema, error=RunError, remedy="Write it again.")
+    assert str(path) in caught.value.problem
+    assert caught.value.__cause__ is None or "marker" not in str(caught.value.__cause__)
+    return str(caught.value)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "point.json"
+
+
+def test_what_fits_is_read(file: Path) -> None:
+    file.write_text('{"name": "château", "at": [1, 2]}', "utf-8")
+    found = read_json(file, Point, error=RunError, remedy="")
+    assert (found.name, found.at) == ("château", [1, 2])
+
+
+CONTENTS = {
+    "nothing": (b"", "not JSON"),
+    "half an object": (b'{"name": ', "not JSON"),
+    "a list": (b"[]", "a list, not an object"),
+    "null": (b"null", "null, not an object"),
+    "latin-1": ('{"name": "é"}'.encode("latin-1"), "not UTF-8: byte 11"),
+    "UTF-16": ('{"name": "e"}'.encode("utf-16"), "not UTF-8"),
+    "a byte-order mark": (b'\xef\xbb\xbf{"name": "a"}', "BOM"),
+    "NaN": (b'{"name": "a", "at": [NaN]}', "NaN is no number"),
+    "Infinity": (b'{"name": "a", "at": [-Infinity]}', "-Infinity is no number"),
+    "beyond float64": (b'{"name": "a", "at": [1e999]}', "too large"),
+    "a whole number beyond float64": (b'{"a": 1%s}' % (b"0" * 400), "too large"),
+    "more digits than are read": (b'{"a": 1%s}' % (b"0" * 5000), "digits"),
+    "a name twice": (b'{"name": "a", "name": "b"}', "twice"),
+    "half a surrogate pair": (b'{"name": "\\ud800", "at": []}', "surrogate"),
+    "half a pair in a name": (b'{"\\udfff": 1}', "surrogate"),
+    "lists without an end": (b'{"at": %s' % (b"[" * 10**6), "deep"),
+    "lists too deep": (b'{"at": %s%s}' % (b"[" * DEEPEST, b"]" * DEEPEST), "deep"),
+    "objects without an end": (b'{"a": ' * 10**5, "deep"),
+    "a field too few": (b'{"name": "a"}', '"at": it is missing'),
+    "a field too many": (b'{"name": "a", "at": [], "marker": 1}', "unknown name"),
+    "a number as text": (b'{"name": "a", "at": ["7"]}', '"at[0]"'),
+    "a truth value as number": (b'{"name": "a", "at": [true]}', '"at[0]"'),
+    "half a thing": (b'{"name": "a", "at": [0.5]}', '"at[0]"'),
+    "fewer than none": (b'{"name": "a", "at": [0, -1]}', '"at[1]"'),
+    "more than can be counted": (b'{"name": "a", "at": [1000000000000000000]}', '"at[0]"'),
+    "a null": (b'{"name": null, "at": []}', '"name"'),
+}
+
+
+@pytest.mark.parametrize("name", CONTENTS)
+def test_what_does_not_fit_is_refused(name: str, file: Path) -> None:
+    content, told = CONTENTS[name]
+    file.write_bytes(content)
+    message = refused(file)
+    assert told in message
+    assert message.endswith("Write it again.")
+
+
+def test_no_value_and_no_unknown_name_stands_in_a_message(file: Path) -> None:
+    for content in (
+        {"name": ["marker"], "at": "marker"},
+        {"name": "marker", "at": ["marker"]},
+        {"name": "marker", "at": [], "marker": {"marker": 1}},
+    ):
+        file.write_text(json.dumps(content))
+        assert "marker" not in refused(file)
+
+
+def test_an_excerpt_reads_past_other_fields(file: Path) -> None:
+    file.write_text('{"name": "a", "later": [1]}')
+    assert read_json(file, Part, error=RunError, remedy="").name == "a"
+
+
+def test_what_is_no_ordinary_file_is_never_opened(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "pipe")
+    for name in ("pipe", "folder", "link", "nowhere"):
+        refused(tmp_path / name)
+    refused(Path("/dev/zero"))
+    refused(Path("no\0name"))
+
+
+def test_a_file_too_large_is_not_read(file: Path) -> None:
+    with file.open("wb") as stream:
+        stream.truncate(2**40)  # a hole: it takes no room
+    assert "1,099,511,627,776 bytes" in refused(file)
+
+
+def test_an_object_without_a_schema_keeps_all_its_fields(file: Path) -> None:
+    file.write_text('{"a": {"b": [1, 2.5, "c", null, true]}}')
+    assert read_object(file, error=RunError, remedy="") == {"a": {"b": [1, 2.5, "c", None, True]}}
