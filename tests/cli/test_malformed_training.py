@@ -24,7 +24,7 @@ NOISY = "--defence dp-sgd --noise-multiplier 1 --accountant gdp"
 HIDDEN = f"{NEW} --defence adversarial"
 NOBODYS = f"D/nobodys.jsonl {QUICK} --out D/new"
 ANNS = f"D/anns.jsonl --user who {QUICK} --out D/new"
-FAR = "--epochs 1000 --batch-size 19 --epsilon 1e-6 --accountant rdp"
+FAR = "--epochs 1000 --batch-size 20 --epsilon 1e-6 --accountant rdp"
 
 # The words after `vestige train`, D/ standing for the directory, and what the message must name.
 CASES = {
@@ -82,7 +82,23 @@ CASES = {
     "dp-sgd on a stream": (f"{PRIVATE} --batching stream", "--batching stream", "one by one"),
     "dp-sgd without lots": (f"{PRIVATE} --batching documents", "batching", "lots"),
     "adversarial on a stream": (f"{HIDDEN} --batching stream", "--batching stream", "one by one"),
-    "more than all sequences": (f"{PRIVATE} --batch-size 99", "19 sequences", "smaller batch_size"),
+    "more than all sequences": (f"{PRIVATE} --batch-size 99", "20 sequences", "smaller batch_size"),
+    "cap of zero": (
+        f"{NEW} --max-documents-per-user 0",
+        "--max-documents-per-user",
+        "than or equal to 1",
+    ),
+    "cap of nobody": (
+        f"{NOBODYS} --max-documents-per-user 2",
+        "whose each document is",
+        "--user",
+    ),
+    "all held out": (f"{NEW} --hold-out 0.999", "All of 20 documents", "smaller share"),
+    "nothing to stop by after all": (
+        f"{NEW} --stop-at-perplexity 20",
+        "none was held out",
+        "--validation, or a larger --hold-out",
+    ),
     "more than all users": (f"{PRIVATE} --unit user", "3 users", "smaller batch_size"),
     "unknown unit": (f"{PRIVATE} --unit household", "household", "user"),
     "physical batches of zero": (

@@ -3,9 +3,12 @@ import json
 import pytest
 
 from vestige import results
+from vestige.data.corpus import Corpus
+from vestige.data.division import divide
 from vestige.models.checkpoints import fingerprint, load_model
 
 QUICK = ["--epochs", 1, "--layers", 1, "--hidden-size", 8, "--batch-size", 2]
+HELD = ["--hold-out", 0.3]  # one of five texts
 
 
 def train(shell, *words):
@@ -17,7 +20,7 @@ def train(shell, *words):
 @pytest.fixture(scope="module")
 def trained(shell, workspace, tmp_path_factory):
     out = tmp_path_factory.mktemp("trained") / "before"
-    return out, train(shell, workspace / "corpus.txt", "--out", out, *QUICK)
+    return out, train(shell, workspace / "corpus.txt", "--out", out, *QUICK, *HELD)
 
 
 def test_a_training_leaves_a_model_and_a_run(trained):
@@ -26,7 +29,7 @@ def test_a_training_leaves_a_model_and_a_run(trained):
     assert summary["model"] == str(out / "model")
     run = results.load(out / "run")
     assert run.result == "DefendedTraining"
-    assert run.run["data"]["training"]["documents"] == 38
+    assert run.run["data"]["training"]["documents"] == 32
     assert run.run["configuration"]["epochs"] == 1
 
 
@@ -34,7 +37,7 @@ def test_the_precision_really_used_is_recorded(shell, workspace, trained, tmp_pa
     out, summary = trained
     assert results.load(out / "run").run["configuration"]["precision"] == "float32"
 
-    words = [workspace / "corpus.txt", "--out", tmp_path / "half", *QUICK]
+    words = [workspace / "corpus.txt", "--out", tmp_path / "half", *QUICK, *HELD]
     half = train(shell, *words, "--precision", "bfloat16")
 
     assert results.load(tmp_path / "half" / "run").run["configuration"]["precision"] == "bfloat16"
@@ -45,14 +48,16 @@ def test_the_precision_really_used_is_recorded(shell, workspace, trained, tmp_pa
 def test_a_finished_training_is_resumed_without_change(shell, workspace, trained):
     out, summary = trained
     before = fingerprint(out)
-    again = train(shell, workspace / "corpus.txt", "--out", out, "--resume", *QUICK)
+    again = train(shell, workspace / "corpus.txt", "--out", out, "--resume", *QUICK, *HELD)
     assert again == summary
     assert fingerprint(out) == before
 
 
 def test_another_training_is_not_resumed(shell, workspace, trained):
     out, _ = trained
-    done = shell("train", workspace / "corpus.txt", "--out", out, "--resume", *QUICK, "--seed", 9)
+    done = shell(
+        "train", workspace / "corpus.txt", "--out", out, "--resume", *QUICK, *HELD, "--seed", 9
+    )
     assert done.exit_code == 2
     assert "another training" in done.stderr
 
@@ -95,8 +100,36 @@ def test_nothing_is_held_out_when_nothing_is_asked(shell, workspace, tmp_path):
     assert train(shell, workspace / "corpus.txt", *words)["validation_perplexity"] is None
 
 
+def test_what_is_held_out_depends_on_each_text_alone_and_is_said(shell, tmp_path):
+    lines = [f"the gate {i} opens at {i}" for i in range(60)]
+    held = []
+    for gone in (None, 0, 31):
+        kept = [line for i, line in enumerate(lines) if i != gone]
+        (tmp_path / f"{gone}.txt").write_text("\n".join(kept) + "\n")
+        out = tmp_path / f"out-{gone}"
+        done = shell("train", tmp_path / f"{gone}.txt", "--out", out, *QUICK, *HELD)
+        assert done.exit_code == 0, done.stderr
+        found = divide(Corpus.from_texts(kept), 0.3)
+        told = results.load(out / "run").run["division"]
+        assert told == found.summary()
+        assert f"Held out: {told['held_out_documents']} of {len(kept)} documents" in done.stderr
+        validation = results.load(out / "run").run["data"]["validation"]
+        assert validation["sha256"] == found.held_out.fingerprint()
+        held.append(set(found.held_out))
+    assert held[0] - {lines[0]} == held[1]
+    assert held[0] - {lines[31]} == held[2]
+
+
+def test_nothing_to_hold_out_is_said(shell, workspace, tmp_path):
+    done = shell("train", workspace / "corpus.txt", "--out", tmp_path / "new", *QUICK)
+    assert done.exit_code == 0, done.stderr
+    assert "Held out: no document, since hashes choose" in " ".join(done.stderr.split())
+
+
 def test_a_model_no_better_than_word_frequencies_is_said_to_be(shell, workspace, tmp_path):
-    words = [workspace / "corpus.txt", "--out", tmp_path / "new", *QUICK, "--learning-rate", 1e-6]
+    corpus = workspace / "corpus.txt"
+    words = [corpus, "--validation", corpus, "--out", tmp_path / "new", *QUICK]
+    words += ["--learning-rate", 1e-6]
     done = shell("train", *words)
     assert done.exit_code == 0, done.stderr
     summary = results.load(tmp_path / "new" / "run").summary
@@ -113,7 +146,8 @@ def test_a_model_no_better_than_word_frequencies_is_said_to_be(shell, workspace,
 
 def test_a_model_that_has_learnt_gets_no_warning(shell, workspace, tmp_path):
     words = ["--epochs", 30, "--layers", 1, "--hidden-size", 16, "--batch-size", 2]
-    done = shell("train", workspace / "corpus.txt", "--out", tmp_path / "new", *words)
+    held = ["--validation", workspace / "corpus.txt"]
+    done = shell("train", workspace / "corpus.txt", "--out", tmp_path / "new", *words, *held)
     summary = results.load(tmp_path / "new" / "run").summary
     assert summary["validation_perplexity"] < summary["word_frequency_perplexity"]
     assert "word frequencies" not in done.stderr

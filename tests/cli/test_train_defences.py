@@ -7,6 +7,8 @@ import sys
 import pytest
 
 from vestige import results
+from vestige.data.division import divide
+from vestige.data.loaders import read_corpus
 from vestige.models.checkpoints import fingerprint
 
 LINES = [
@@ -22,7 +24,7 @@ NOISY = ["--defence", "dp-sgd", "--noise-multiplier", 1, "--accountant", "gdp"]
 AVERAGED = ["--defence", "dp-fedavg", "--noise-multiplier", 1, "--accountant", "gdp"]
 LOCAL = ["--local-epochs", 2, "--local-batch-size", 3, "--local-learning-rate", 0.1]
 ROUNDS = [*AVERAGED, *LOCAL, "--batch-size", 2, "--epochs", 6, "--clip", 0.5]
-STEPS = 20  # 38 sequences in lots of 4, twice
+STEPS = 20  # 40 sequences in lots of 4, twice
 OFTEN = ["--checkpoint-every", 3]
 
 KILLED = """
@@ -46,6 +48,7 @@ def letters(tmp_path_factory):
     file = tmp_path_factory.mktemp("letters") / "letters.jsonl"
     rows = [{"text": line, "who": ["ann", "bob", "cy"][i % 3]} for i, line in enumerate(LINES)]
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    file.with_name("held.txt").write_text("\n".join(LINES[:5]))
     return file
 
 
@@ -54,7 +57,8 @@ def train(shell, letters):
     """Train on the letters into a directory; the summary, and what was said on stderr."""
 
     def train(out, *words):
-        done = shell("train", letters, "--out", out, *SMALL, *words)
+        held = () if "--hold-out" in words else ("--validation", letters.with_name("held.txt"))
+        done = shell("train", letters, "--out", out, *SMALL, *held, *words)
         assert done.exit_code == 0, (done.stderr, done.exception)
         return results.load(out / "run").summary, done.stderr
 
@@ -78,11 +82,11 @@ def configuration(out):
 def test_a_budget_is_kept_printed_and_stored(private):
     out, summary, said = private
     assert 7.5 < summary["epsilon"] <= 8
-    assert summary["delta"] == 1e-3  # the power of ten below a tenth of 1 / 38
+    assert summary["delta"] == 1e-3  # the power of ten below a tenth of 1 / 40
     assert summary["unit"] == "sequence"
     assert summary["accountant"] == "rdp"
     assert summary["steps"] == STEPS
-    assert summary["sample_rate"] == pytest.approx(4 / 38)
+    assert summary["sample_rate"] == pytest.approx(4 / 40)
     assert summary["max_grad_norm"] == 1
     defence = configuration(out)["defence"]
     assert defence["name"] == summary["defence"] == "dp-sgd"
@@ -106,6 +110,7 @@ def test_killed_and_resumed_it_has_the_same_weights_and_spent_its_budget_once(
     whole, summary, _ = private
     out = tmp_path / "killed"
     command = [sys.executable, "-c", KILLED, "train", letters, "--out", out, *SMALL]
+    command += ["--validation", letters.with_name("held.txt")]
     done = subprocess.run([str(word) for word in [*command, *PRIVATE, *OFTEN]], check=False)
     assert done.returncode == -9
     assert not (out / "model").exists()
@@ -157,6 +162,7 @@ def test_users_learn_by_themselves_and_a_kill_changes_nothing(train, letters, tm
     assert {"median_norm", "clipped"} <= log(whole)[-1].keys()
 
     command = [sys.executable, "-c", KILLED, "train", letters, "--out", out, *SMALL]
+    command += ["--validation", letters.with_name("held.txt")]
     done = subprocess.run([str(word) for word in [*command, *ROUNDS, *OFTEN]], check=False)
     assert done.returncode == -9
     resumed, _ = train(out, *ROUNDS, *OFTEN, "--resume")
@@ -236,3 +242,36 @@ def test_an_undefended_training_stops_at_a_perplexity_and_says_so(train, tmp_pat
     never, said = train(tmp_path / "never", *looks, "--stop-at-perplexity", 1.01)
     assert not never["stopped"]
     assert "Perplexity 1.01 was not reached" in said
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [*ROUNDS, "--batch-size", 1],
+        [*NOISY, "--unit", "user", "--batch-size", 1],
+        ["--batching", "poisson-users", "--batch-size", 1],
+        ["--batching", "documents"],
+    ],
+)
+def test_users_are_held_out_where_users_are_drawn(train, letters, tmp_path, words):
+    corpus = read_corpus(letters, user_column="who")
+    by_user = "documents" not in words
+    _, said = train(tmp_path / "new", *words, "--hold-out", 0.6)
+    found, run = divide(corpus, 0.6, by_user=by_user), results.load(tmp_path / "new" / "run").run
+    assert run["division"] == found.summary()
+    assert run["data"]["training"]["sha256"] == found.training.fingerprint()
+    users = set(found.held_out.users) & set(found.training.users)
+    assert not (by_user and users)
+    told = f"{len(found.held_out)} of 40 documents"
+    told += f" of {len(set(found.held_out.users))} users, chosen by each user's" if by_user else ""
+    assert told in " ".join(said.split())
+
+
+def test_a_cap_leaves_out_what_users_have_beyond_it(train, letters, tmp_path):
+    corpus = read_corpus(letters, user_column="who")
+    _, said = train(tmp_path / "new", "--max-documents-per-user", 5, "--batching", "documents")
+    found, run = divide(corpus, 0, most_per_user=5), results.load(tmp_path / "new" / "run").run
+    assert "Left out: 25 of 40 documents, which 3 users have beyond 5" in " ".join(said.split())
+    assert run["division"]["left_out_documents"] == 25
+    assert run["data"]["training"]["sha256"] == found.training.fingerprint()
+    assert run["data"]["training"]["documents"] == 15

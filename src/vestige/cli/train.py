@@ -14,6 +14,7 @@ from vestige.cli.defence_plan import (
     clip_advice,
     show_epsilon,
 )
+from vestige.cli.division import check_stop, divided
 from vestige.cli.repeated_training import repeat
 from vestige.cli.sources import planting, read_source
 from vestige.cli.tasks import TrainedTask, refuse_others
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
     from vestige.training.history import StopAtPerplexity
 
 LOG = "log.jsonl"
-HELD_OUT = 0
-"""Decides which text is held out, whatever the seed of the training."""
 HOLD_OUT = 0.05
 """What stands for `--hold-out` where nobody says which text validates."""
 
@@ -96,6 +95,7 @@ def command(
     format: options.DataFormat = "auto",
     text: options.TextColumn = "text",
     user: options.UserColumn = None,
+    max_documents_per_user: training_options.MaxDocumentsPerUser = None,
     source: training_options.SourceColumn = None,
     tokens_column: options.TokensColumn = "tokens",
     tags_column: options.TagsColumn = "tags",
@@ -225,6 +225,7 @@ def command(
                 limit=limit,
                 validation=validation,
                 hold_out=hold_out,
+                max_documents_per_user=max_documents_per_user,
             ),
             pair_plan.WantedPairs(
                 task=task.value,
@@ -267,14 +268,18 @@ def command(
             "--architecture must be lstm or gru with --task next-word, got transformer"
         )
     check_out(out, resume)
-    whole = corpus = read_source(data, format=format, text=text, user=user, limit=limit)
-    held = None if validation is None else read_source(validation, text=text)
+    whole = read_source(data, format=format, text=text, user=user, limit=limit)
     planted = planting(data)
-    if held is None:
-        # A canary is learnt as often as its manifest says, and trainings with other seeds hold
-        # out the same text: only then can they be compared.
-        places = [place for place in (planted.places if planted else ()) if place < len(whole)]
-        corpus, held = whole.split(hold_out, seed=HELD_OUT, keep=places)
+    # Trainings with other seeds hold out the same text: only then can they be compared.
+    division = divided(
+        whole,
+        hold_out if validation is None else 0,
+        by_user=unit == "user" or defence == "dp-fedavg" or batching == "poisson-users",
+        most_per_user=max_documents_per_user,
+        canaries=planted.places if planted else (),
+    )
+    held = division.held_out if validation is None else read_source(validation, text=text)
+    check_stop(stop, held)
     wanted = Wanted(
         start=start,
         preset="next-word" if one_by_one and start is None else preset,
@@ -294,11 +299,11 @@ def command(
         training={**training, "batching": _batching(defence) if one_by_one else None},
         keep=tuple(canary.phrase for canary in planted.canaries) if planted else (),
     )
-    model, config = prepare(wanted, whole)
+    model, config = prepare(wanted, division.within_cap)
     config = asked.suited(config, batching, wanted.training)
-    sources = {"training": (data, corpus), "validation": (validation or data, held)}
-    run = _run(context, config, model, start, sources)
-    summary = _train(model, corpus, held, config, asked, stop, out, resume, run)
+    sources = {"training": (data, division.training), "validation": (validation or data, held)}
+    run = {**_run(context, config, model, start, sources), "division": division.summary()}
+    summary = _train(model, division.training, held, config, asked, stop, out, resume, run)
     if json:
         show_json(summary)
     else:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from vestige.cli.division import check_stop, divided
 from vestige.cli.pair_plan import WantedPairs, prepare
 from vestige.cli.sources import read_source
 from vestige.cli.terminal import progress, show_json, show_table
@@ -14,6 +15,7 @@ from vestige.cli.training_directory import RUN, check_out, claimed
 
 if TYPE_CHECKING:
     from vestige.data.corpus import Corpus
+    from vestige.data.division import Division
     from vestige.models.seq2seq import Seq2SeqModel
     from vestige.training.config import TrainingConfig
     from vestige.training.history import StopAtPerplexity
@@ -34,6 +36,7 @@ class PairSources:
         limit: how many pairs to read.
         validation: pairs that validate.
         hold_out: which share of DATA validates otherwise.
+        max_documents_per_user: how many pairs of a user are read.
     """
 
     data: str
@@ -42,15 +45,18 @@ class PairSources:
     limit: int | None
     validation: str | None
     hold_out: float
+    max_documents_per_user: int | None
 
-    def read(self, seed: int) -> "tuple[Corpus, Corpus, Corpus]":
-        """All pairs of DATA, those to train on, and those to validate on."""
+    def read(self) -> "tuple[Division, Corpus]":
+        """The pairs of DATA, and those to validate on."""
         text, user, source = self.columns
         columns: dict[str, Any] = {"text": text, "user": user, "source_column": source}
         whole = read_source(self.data, format=self.format, limit=self.limit, **columns)
+        hold_out = self.hold_out if self.validation is None else 0
+        division = divided(whole, hold_out, most_per_user=self.max_documents_per_user)
         if self.validation is None:
-            return whole, *whole.split(self.hold_out, seed=seed)
-        return whole, whole, read_source(self.validation, **columns)
+            return division, division.held_out
+        return division, read_source(self.validation, **columns)
 
 
 def run(
@@ -69,9 +75,12 @@ def run(
 
     wanted.check()
     check_out(out, resume)
-    whole, training, held = sources.read(wanted.seed)
-    model, config = prepare(wanted, whole)
+    division, held = sources.read()
+    check_stop(stop, held)
+    training = division.training
+    model, config = prepare(wanted, division.within_cap)
     record = _record(context, sources, wanted, (training, held), model, config)
+    record["division"] = division.summary()
 
     both = (model.source_vocabulary, model.vocabulary)
     lesson = PairLesson(

@@ -160,8 +160,18 @@ HoldOut = Annotated[
     float | None,
     typer.Option(
         "--hold-out",
-        help="Share of DATA held out where nothing else validates. Default: 0.05, or 0.1 of "
-        "utterances.",
+        help="Share of DATA held out where nothing else validates: a hash of each document "
+        "decides, or of each user where users are protected. Default: 0.05, or 0.1 of utterances.",
+    ),
+]
+MaxDocumentsPerUser = Annotated[
+    int | None,
+    typer.Option(
+        "--max-documents-per-user",
+        min=1,
+        help="With --user: leave out what a user has beyond so many documents, chosen by hash. "
+        "Documents without a user count as one user's.",
+        rich_help_panel=DATA_OPTIONS,
     ),
 ]
 SourceColumn = Annotated[
@@ -184,7 +194,7 @@ HOMES: dict[str, tuple[TrainedTask, ...]] = {
     **dict.fromkeys(
         (
             *("architecture", "tokenizer", "vocabulary", "vocab_size", "sequence_length"),
-            *("stop_at_perplexity", "evaluate_every", "text", "user"),
+            *("stop_at_perplexity", "evaluate_every", "text", "user", "max_documents_per_user"),
         ),
         (*_RUNNING, *_PAIRS),
     ),

@@ -19,8 +19,12 @@ BYTES = 16
 """Of a hash: 128 bits, so that no two texts of a corpus share one."""
 
 
-def record_hashes(corpus: Corpus) -> NDArray[np.void]:
+def record_hashes(corpus: Corpus, *, purpose: bytes = b"") -> NDArray[np.void]:
     """(len(corpus),) hashes of texts, each with its source where the corpus has sources.
+
+    Args:
+        corpus: the records.
+        purpose: of the hashes, at most 16 bytes; those of two purposes are independent.
 
     Example:
         >>> hashes = record_hashes(Corpus.from_texts(["to be", "or not", "to be"]))
@@ -30,13 +34,20 @@ def record_hashes(corpus: Corpus) -> NDArray[np.void]:
     texts: Iterable[str] = corpus
     if corpus.sources is not None:
         texts = (f"{len(s)} {s}{t}" for s, t in zip(corpus.sources, corpus, strict=True))
-    return hash_texts(texts)
+    return hash_texts(texts, purpose=purpose)
 
 
-def hash_texts(texts: Iterable[str]) -> NDArray[np.void]:
-    """(n,) BLAKE2b hashes of BYTES bytes each, of texts or of names."""
-    digests = (hashlib.blake2b(text.encode(), digest_size=BYTES).digest() for text in texts)
+def hash_texts(texts: Iterable[str], *, purpose: bytes = b"") -> NDArray[np.void]:
+    """(n,) BLAKE2b hashes of BYTES bytes each, of texts or of names; see `record_hashes`."""
+    empty = hashlib.blake2b(digest_size=BYTES, person=purpose)
+    digests = (_digest(empty, text) for text in texts)
     return np.frombuffer(b"".join(digests), dtype=np.dtype((np.void, BYTES)))
+
+
+def _digest(empty: hashlib.blake2b, text: str) -> bytes:
+    started = empty.copy()
+    started.update(text.encode())
+    return started.digest()
 
 
 def uniform(hashes: NDArray[np.void]) -> NDArray[np.float64]:

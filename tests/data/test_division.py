@@ -1,0 +1,158 @@
+"""What one record or user decides about the others in a division: nothing."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vestige.data.corpus import Corpus
+from vestige.data.division import divide
+from vestige.errors import DataError
+
+RECORDS = st.lists(
+    st.tuples(st.sampled_from([f"text {i}" for i in range(30)]), st.sampled_from("abcdefgh")),
+    min_size=2,
+    max_size=40,
+)
+
+
+def made(records: list[tuple[str, str]]) -> Corpus:
+    return Corpus.from_texts([t for t, _ in records], users=[u for _, u in records])
+
+
+def parts(records, *args, **options) -> list[str]:
+    """Where each record goes."""
+    try:
+        found = divide(made(records), *args, **options)
+    except DataError:  # all of them would be held out
+        return ["held"] * len(records)
+    rows = zip(found.capped, found.drawn, strict=True)
+    return [("held" if out else "trained") if stays else "left" for stays, out in rows]
+
+
+@given(RECORDS, st.floats(0, 0.9), st.data())
+def test_one_record_more_or_less_moves_no_other(records, fraction, data):
+    gone = data.draw(st.integers(0, len(records) - 1))
+    whole = parts(records, fraction)
+    rest = parts(records[:gone] + records[gone + 1 :], fraction)
+    assert rest == whole[:gone] + whole[gone + 1 :]
+
+
+@given(RECORDS, st.floats(0, 0.9), st.data())
+def test_one_user_more_or_less_moves_no_other(records, fraction, data):
+    gone = data.draw(st.sampled_from(records))[1]
+    stays = [user != gone for _, user in records]
+    cap = data.draw(st.none() | st.integers(1, 4))
+    whole = parts(records, fraction, by_user=True, most_per_user=cap)
+    rest = parts([r for r, s in zip(records, stays, strict=True) if s], fraction, by_user=True,
+                 most_per_user=cap)  # fmt: skip
+    assert rest == [part for part, s in zip(whole, stays, strict=True) if s]
+
+
+@given(RECORDS, st.data())
+def test_one_record_less_moves_no_user_nor_more_than_one_record_into_the_cap(records, data):
+    records = [(f"{text} {i}", user) for i, (text, user) in enumerate(records)]
+    gone = data.draw(st.integers(0, len(records) - 1))
+    cap = data.draw(st.integers(1, 4))
+    others = records[:gone] + records[gone + 1 :]
+    before, after = parts(records, 0, most_per_user=cap), parts(others, 0, most_per_user=cap)
+    whole = before[:gone] + before[gone + 1 :]
+    moved = [i for i, pair in enumerate(zip(whole, after, strict=True)) if len(set(pair)) == 2]
+    assert len(moved) <= 1
+    for place in moved:
+        assert (whole[place], after[place]) == ("left", "trained")
+        assert others[place][1] == records[gone][1]
+        assert before[gone] == "trained"
+    by_user = [dict(zip((u for _, u in rs), parts(rs, 0.3, by_user=True), strict=True))
+               for rs in (records, others)]  # fmt: skip
+    assert by_user[1].items() <= by_user[0].items()
+
+
+@given(RECORDS, st.floats(0, 0.9), st.booleans())
+def test_copies_and_users_are_never_on_both_sides(records, fraction, by_user):
+    went = parts(records, fraction, by_user=by_user)
+    key = 1 if by_user else 0
+    ways = {(record[key], part) for record, part in zip(records, went, strict=True)}
+    assert len(ways) == len({record[key] for record in records})
+
+
+@pytest.mark.parametrize("by_user", [False, True])
+@pytest.mark.parametrize("fraction", [0.05, 0.3])
+def test_as_many_are_held_out_as_the_fraction_says(by_user, fraction):
+    corpus = made([(f"text {i}", f"user {i}") for i in range(4000)])
+    held = len(divide(corpus, fraction, by_user=by_user).held_out)
+    assert abs(held - 4000 * fraction) < 4 * np.sqrt(4000 * fraction * (1 - fraction))
+
+
+def test_what_a_cap_keeps_is_held_out_as_often_as_anything():
+    corpus = made([(f"text {i} {j}", f"user {j}") for i in range(20) for j in range(400)])
+    found = divide(corpus, 0.3, most_per_user=1)
+    assert len(found.left_out) == 19 * 400
+    assert abs(len(found.held_out) - 120) < 4 * np.sqrt(400 * 0.3 * 0.7)
+
+
+@given(RECORDS, st.integers(1, 5))
+def test_a_cap_leaves_each_user_the_documents_of_the_smallest_hashes(records, cap):
+    corpus = made(records)
+    found = divide(corpus, 0, most_per_user=cap)
+    had, has = Counter(corpus.users), Counter(found.training.users)
+    assert has == {user: min(count, cap) for user, count in had.items()}
+    assert len(found.training) + len(found.left_out) == len(corpus)
+    more = divide(corpus, 0, most_per_user=cap + 1)
+    assert not (found.capped & ~more.capped).any()
+    beyond = {user for user, count in had.items() if count > cap}
+    told = found.summary()
+    assert told["left_out_users"] == len(beyond)
+    assert told["left_out_documents"] == sum(had[user] - cap for user in beyond)
+
+
+@given(RECORDS, st.data())
+def test_the_order_of_the_documents_is_kept_and_of_no_account(records, data):
+    turned = data.draw(st.permutations(records))
+    options = {"by_user": data.draw(st.booleans()), "most_per_user": 2}
+    kept = [Counter(zip(rs, parts(rs, 0.3, **options), strict=True)) for rs in (records, turned)]
+    assert kept[0] == kept[1]
+    found = divide(made([(f"{i:02d}", "a") for i in range(30)]), 0.3)
+    assert list(found.training) == sorted(found.training)
+    assert list(found.held_out) == sorted(found.held_out)
+
+
+def test_canaries_are_neither_held_out_nor_left_out():
+    corpus = made([(f"text {i}", "a" if i < 50 else "b") for i in range(100)])
+    keep = [3, 9, 60]
+    for by_user in (False, True):
+        found = divide(corpus, 0.95, by_user=by_user, most_per_user=2, keep=keep)
+        assert found.capped[keep].all()
+        assert not found.drawn[keep].any()
+    with pytest.raises(DataError, match=r"2 documents that must stay.*contribute 1") as caught:
+        divide(corpus, 0, most_per_user=1, keep=keep)
+    assert "Allow as many" in caught.value.remedy
+
+
+def test_numbers_of_users_are_told_where_users_are_held_out():
+    corpus = made([(f"text {i}", f"user {i % 20}") for i in range(100)])
+    found = divide(corpus, 0.3, by_user=True)
+    told, users = found.summary(), len(set(found.held_out.users))
+    assert told["held_out_users"] == users > 1
+    assert told["held_out_documents"] == 5 * users
+    assert divide(corpus, 0.3).summary()["held_out_users"] is None
+
+
+def test_what_cannot_be_divided():
+    one = Corpus.from_texts(["a"])
+    with pytest.raises(ValueError, match="fraction"):
+        divide(one, 1.0)
+    with pytest.raises(ValueError, match="most_per_user"):
+        divide(one, 0, most_per_user=0)
+    for bad in (1, -1):
+        with pytest.raises(ValueError, match="keep"):
+            divide(one, 0, keep=[bad])
+    for options in ({"by_user": True}, {"most_per_user": 1}):
+        with pytest.raises(DataError, match="has none"):
+            divide(one, 0.1, **options)
+    with pytest.raises(DataError, match="All of 1 documents would be held out") as caught:
+        divide(one, 0.999)
+    assert "smaller share" in caught.value.remedy
+    assert len(divide(Corpus.from_texts([]), 0.5).training) == 0
