@@ -65,6 +65,23 @@ def test_documents_are_cut_into_pieces_each_of_which_begins_as_a_text_does(lengt
         assert set(row[len(piece) :]) <= {FIRST}
 
 
+@pytest.mark.parametrize("draw", ["poisson", "poisson-users"])
+@given(sizes=sizes, length=st.integers(1, 5), data=st.data())
+def test_by_lot_a_token_is_read_by_one_sequence_alone(draw, sizes, length, data):
+    sizes = [size + 1 for size in sizes]
+    plain = corpus(sizes, [0] * len(sizes))
+    changed = corpus(sizes, [0] * len(sizes))
+    changed.tokens[data.draw(st.integers(0, len(plain.tokens) - 1))] = 99
+    size = 1 if draw == "poisson-users" else len(Sequences.of(plain, length=length))
+    rows = []
+    for read_of in (plain, changed):
+        sequences = Sequences.of(read_of, length=length)
+        [batch] = SequenceBatches(sequences, size, draw, FIRST, CPU).epoch(0, 0)
+        rows.append(torch.cat([batch.inputs, batch.targets], 1))
+    assert (rows[0] != rows[1]).any(1).sum() == 1  # every sequence is drawn: q = 1
+    assert (batch.inputs[:, 0] == FIRST).all()
+
+
 @given(sizes, st.integers(1, 5), st.integers(0, 3))
 def test_an_epoch_of_documents_reads_each_sequence_once(lengths, size, epoch):
     batches = make([n + 1 for n in lengths], size=size)

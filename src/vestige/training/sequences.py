@@ -6,8 +6,10 @@ Learning with Differential Privacy", section 3.1: the guarantee counts on batche
 sequence (or every user, with all of theirs) comes by a lot of its own, Poisson sampling; the lots
 are Opacus'.
 
-A sequence is a document, or a piece of one that is longer than `sequence_length`. It is read from
-the beginning of a text, so that nothing of one sequence reaches another.
+A sequence is a document, or a piece of one that is longer than `sequence_length`. Each begins with
+the model's first state. By lot, each also begins with the first token of a text: the token before
+a piece stands in the piece before it, and would count in two units. Otherwise a piece is read after
+that token, as an evaluation reads it.
 """
 
 import math
@@ -74,13 +76,21 @@ class Sequences:
         """(n,) whose each sequence is."""
         return None if self.data.users is None else self.data.users[self.documents].astype(np.int64)
 
-    def batch(self, chosen: NDArray[np.int64], first: int, device: torch.device) -> Batch:
+    def batch(
+        self,
+        chosen: NDArray[np.int64],
+        first: int,
+        device: torch.device,
+        *,
+        disjoint: bool = False,
+    ) -> Batch:
         """Some sequences side by side, padded on the right.
 
         Args:
             chosen: (b,) places among the sequences.
             first: the token that is read before a document's first.
             device: where the batch is put.
+            disjoint: it is read before a piece's first, too, so that no two share a token.
         """
         lengths, starts = self.lengths[chosen], self.starts[chosen]
         columns = np.arange(lengths.max(initial=0))
@@ -90,7 +100,7 @@ class Sequences:
         targets = np.where(inside, tokens[places], IGNORED).astype(np.int64)
         inputs = np.where(inside, tokens[places - 1], first).astype(np.int64)
         at_beginning = starts == self.data.offsets[self.documents[chosen]]
-        inputs[at_beginning, :1] = first
+        inputs[at_beginning | disjoint, :1] = first
         owners = None if self.users is None else torch.from_numpy(self.users[chosen]).to(device)
         return Batch(
             torch.from_numpy(inputs).to(device, non_blocking=True),
@@ -180,7 +190,7 @@ class SequenceBatches:
         """The batches of epoch `number`, from batch `first` on; a batch by lot may be empty."""
         for index, chosen in enumerate(self._plan(seed, number)):
             if index >= first:
-                yield self.sequences.batch(chosen, self.first, self.device)
+                yield self._batch(chosen)
 
     def auxiliary(self, rows: int) -> Batch:
         """A random batch beside the epochs' own, from torch's global generator.
@@ -195,7 +205,11 @@ class SequenceBatches:
         if self.draw == "users":
             pool = self._by_user[generator.choice(len(self._counts), p=self._share)]
         chosen = generator.choice(pool, min(rows, len(pool)), replace=False)
-        return self.sequences.batch(chosen, self.first, self.device)
+        return self._batch(chosen)
+
+    def _batch(self, chosen: NDArray[np.int64]) -> Batch:
+        by_lot = "poisson" in self.draw
+        return self.sequences.batch(chosen, self.first, self.device, disjoint=by_lot)
 
     @cached_property
     def _share(self) -> NDArray[np.float64]:
