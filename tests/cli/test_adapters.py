@@ -59,7 +59,7 @@ def test_a_whole_fine_tune_is_a_hugging_face_folder(shell, workspace, base, tmp_
 
 def test_an_adapter_is_trained_in_private(shell, workspace, base, tmp_path):
     words = ["--from", base, "--lora-rank", 2, "--sequence-length", 8, "--epochs", 1]
-    words += ["--defence", "dp-sgd", "--noise-multiplier", 1, "--accountant", "gdp"]
+    words += ["--defence", "dp-sgd", "--noise-multiplier", 1, "--accountant", "rdp"]
     words += ["--batch-size", 20, "--out", tmp_path / "private"]
     done = shell("train", workspace / "corpus.txt", *words)
     assert done.exit_code == 0, (done.stderr, done.exception)

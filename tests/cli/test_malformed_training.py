@@ -20,7 +20,7 @@ NEW = f"{LETTERS} --out D/new"
 DP = f"{NEW} --defence dp-sgd"
 PRIVATE = f"{DP} --epsilon 8"
 AVERAGED = f"{NEW} --defence dp-fedavg --epsilon 8 --batch-size 2"
-NOISY = "--defence dp-sgd --noise-multiplier 1 --accountant gdp"
+NOISY = "--defence dp-sgd --noise-multiplier 1 --accountant rdp"
 HIDDEN = f"{NEW} --defence adversarial"
 NOBODYS = f"D/nobodys.jsonl {QUICK} --out D/new"
 ANNS = f"D/anns.jsonl --user who {QUICK} --out D/new"
@@ -56,9 +56,19 @@ CASES = {
     "epsilon out of reach": (f"{DP} {FAR}", "cannot be reached in 1000 steps", "fewer epochs"),
     "noise negative": (f"{DP} --noise-multiplier -1", "--noise-multiplier", "at least 0"),
     "noise infinite": (f"{DP} --noise-multiplier inf", "--noise-multiplier", "finite"),
-    "delta of zero": (f"{PRIVATE} --delta 0", "--delta", "(0, 1)"),
-    "delta of one": (f"{PRIVATE} --delta 1", "--delta", "(0, 1)"),
-    "delta of two": (f"{PRIVATE} --delta 2", "--delta", "(0, 1)"),
+    "delta of zero": (f"{PRIVATE} --delta 0", "--delta", "[1e-12, 1)"),
+    "delta of one": (f"{PRIVATE} --delta 1", "--delta", "[1e-12, 1)"),
+    "delta infinite": (f"{PRIVATE} --delta inf", "--delta", "[1e-12, 1)"),
+    "delta not a number": (f"{PRIVATE} --delta nan", "--delta", "[1e-12, 1)"),
+    "delta below rounding errors": (f"{PRIVATE} --delta 1e-14", "--delta", "rounding errors"),
+    "delta of one in n": (
+        f"{PRIVATE} --delta 0.1",
+        "--delta must be below 1 / 19",
+        "one of n whole",
+    ),
+    "a limit for a bound": (f"{PRIVATE} --accountant gdp", "--accountant", "no bound"),
+    "lots of no kind": (f"{PRIVATE} --batching documents", "batching must be poisson", "lots"),
+    "delta of two": (f"{PRIVATE} --delta 2", "--delta", "[1e-12, 1)"),
     "clip of zero": (f"{PRIVATE} --clip 0", "--clip", "positive"),
     "clip negative": (f"{PRIVATE} --clip -1", "--clip", "positive"),
     "clip not a number": (f"{PRIVATE} --clip nan", "--clip", "finite"),
@@ -183,7 +193,7 @@ CASES = {
         "same settings",
     ),
     "resume with an epsilon": (
-        f"{LETTERS} --out D/dp --resume --defence dp-sgd --accountant gdp --epsilon 3",
+        f"{LETTERS} --out D/dp --resume --defence dp-sgd --accountant rdp --epsilon 3",
         "noise_multiplier was 1.0",
         "same settings",
     ),
@@ -221,9 +231,9 @@ CASES = {
 
 DIVERGING = "--optimizer sgd --hold-out 0 --learning-rate"
 DIVERGES = {
-    "dp-sgd": "--defence dp-sgd --noise-multiplier 1 --accountant gdp",
+    "dp-sgd": "--defence dp-sgd --noise-multiplier 1 --accountant rdp",
     "dp-sgd for users": f"{NOISY} --unit user --batch-size 3",
-    "dp-fedavg": "--defence dp-fedavg --noise-multiplier 1 --accountant gdp --batch-size 3",
+    "dp-fedavg": "--defence dp-fedavg --noise-multiplier 1 --accountant rdp --batch-size 3",
     "adversarial": "--defence adversarial",
     "triplet": "--defence triplet",
     "goldfish": "--defence goldfish",

@@ -20,8 +20,8 @@ LINES = [
 ] * 8
 SMALL = ["--layers", 1, "--hidden-size", 8, "--batch-size", 4, "--epochs", 2, "--user", "who"]
 PRIVATE = ["--defence", "dp-sgd", "--epsilon", 8, "--accountant", "rdp"]
-NOISY = ["--defence", "dp-sgd", "--noise-multiplier", 1, "--accountant", "gdp"]
-AVERAGED = ["--defence", "dp-fedavg", "--noise-multiplier", 1, "--accountant", "gdp"]
+NOISY = ["--defence", "dp-sgd", "--noise-multiplier", 1, "--accountant", "rdp"]
+AVERAGED = ["--defence", "dp-fedavg", "--noise-multiplier", 1, "--accountant", "rdp"]
 LOCAL = ["--local-epochs", 2, "--local-batch-size", 3, "--local-learning-rate", 0.1]
 ROUNDS = [*AVERAGED, *LOCAL, "--batch-size", 2, "--epochs", 6, "--clip", 0.5]
 STEPS = 20  # 40 sequences in lots of 4, twice

@@ -21,13 +21,13 @@ def delta_of_mixture(epsilon, weights, sigma):
     return max(np.maximum(p - math.exp(epsilon) * q, 0).sum() * width for p, q in ways)
 
 
-@pytest.mark.parametrize("accountant", ["prv", "rdp", "pld", "gdp"])
+@pytest.mark.parametrize("accountant", ["prv", "rdp", "pld"])
 def test_one_copy_is_no_group(accountant):
     alone = epsilon_spent(**TRAINING, accountant=accountant)
     assert group_epsilon(**TRAINING, copies=1, accountant=accountant) == alone
 
 
-@pytest.mark.parametrize("accountant", ["pld", "rdp", "gdp"])
+@pytest.mark.parametrize("accountant", ["pld", "rdp"])
 def test_more_copies_are_promised_less_and_by_more_than_in_proportion(accountant):
     promised = [
         group_epsilon(**TRAINING, copies=copies, accountant=accountant) for copies in (1, 2, 3)
@@ -51,7 +51,7 @@ def test_one_step_of_two_copies_is_the_divergence_of_the_mixture():
     assert exact - 1e-4 <= promised <= exact + 0.01
 
 
-@pytest.mark.parametrize("accountant", ["prv", "rdp", "gdp"])
+@pytest.mark.parametrize("accountant", ["prv", "rdp"])
 def test_copies_that_are_always_sampled_are_one_record_of_their_size(accountant):
     group = group_epsilon(
         noise_multiplier=18.0,

@@ -28,8 +28,8 @@ Delta = Annotated[
     float | None,
     typer.Option(
         "--delta",
-        help="dp-sgd, dp-fedavg: the chance that the proof leaves open. Default: the power of ten "
-        "below a tenth of 1 / sequences (or users).",
+        help="dp-sgd, dp-fedavg: the chance that the proof leaves open; at least 1e-12, and below "
+        "1 / sequences (or users). Default: the power of ten below a tenth of that.",
         rich_help_panel=PANEL,
     ),
 ]
@@ -60,10 +60,12 @@ Unit = Annotated[
     ),
 ]
 Accountant = Annotated[
-    Literal["prv", "rdp", "pld", "gdp"] | None,
+    str | None,  # not a Literal: that "gdp" is refused has a reason
     typer.Option(
         "--accountant",
-        help="dp-sgd, dp-fedavg: who counts epsilon. Default: `prv`.",
+        help="dp-sgd, dp-fedavg: who counts epsilon: `prv`, `pld` or `rdp`, all of them bounds. "
+        "Default: `prv`.",
+        metavar="NAME",
         rich_help_panel=PANEL,
     ),
 ]

@@ -2,7 +2,8 @@
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
@@ -78,8 +79,14 @@ class AskedDefence:
         self._check_numbers()
 
     def _check_numbers(self) -> None:
-        if self.delta is not None and not 0 < self.delta < 1:
-            raise ValueError(f"--delta must lie in (0, 1), got {self.delta}")
+        from vestige.defences.accounting import check_accountant, check_delta
+
+        if self.delta is not None:
+            with _of_option("delta"):
+                check_delta(self.delta)
+        if self.accountant is not None:
+            with _of_option("accountant"):
+                check_accountant(self.accountant)
         for option in ("epsilon", "clip", "local_learning_rate"):
             value = getattr(self, option)
             if value is not None and not 0 < value < math.inf:
@@ -131,13 +138,15 @@ class AskedDefence:
         """
         if self.name not in PRIVATE:
             return PlannedDefence(self._defence(noise=None))
-        from vestige.defences.accounting import noise_for
+        from vestige.defences.accounting import check_delta, noise_for
         from vestige.training.sequences import SequenceBatches, Sequences
 
         sequences = Sequences.of(data, length=config.sequence_length)
         draw: Any = config.batching
         lots = SequenceBatches(sequences, config.batch_size, draw, 0, _cpu())
         delta = self.delta or 10.0 ** -math.ceil(math.log10(10 * lots.units))
+        with _of_option("delta"):
+            check_delta(delta, lots.units)
         accountant: Accountant = self.accountant or "prv"
         noise, steps = self.noise_multiplier, config.epochs * len(lots)
         if noise is None:
@@ -274,6 +283,15 @@ def clip_advice(log: Path) -> str | None:
 def show_epsilon(spent: "PrivacySpent") -> str:
     """Three digits, or that nothing is proven."""
     return f"{spent.epsilon:.3g}" if math.isfinite(spent.epsilon) else "infinity"
+
+
+@contextmanager
+def _of_option(name: str) -> Iterator[None]:
+    """What a function says of its argument, said of the option that gave it."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"--{error}" if str(error).startswith(name) else str(error)) from error
 
 
 def _cpu() -> Any:

@@ -86,16 +86,7 @@ class Defence:
             config = replace(config, batching=usual[self.name])
         if self.name == "goldfish" and config.batching == "stream":
             config = replace(config, batching="documents")
-        if self.name == "dp-sgd" and "poisson" not in config.batching:
-            raise ValueError(
-                "batching must be poisson or poisson-users with dp-sgd, whose guarantee counts on "
-                f"lots, got {config.batching!r}"
-            )
-        if self.name == "dp-fedavg" and config.batching != "poisson-users":
-            raise ValueError(
-                "batching must be poisson-users with dp-fedavg, which draws lots for users, got "
-                f"{config.batching!r}"
-            )
+        self._require_lots(config)
         return config
 
     def step(
@@ -104,8 +95,11 @@ class Defence:
         """The step of this defence for a model and its data; None for an undefended training.
 
         Raises:
+            ValueError: a private defence is given batches that are not drawn by lot.
             TrainingError: the data has no users, or one only, and the defence needs them.
         """
+        if self.name in PRIVATE:
+            self._require_lots(config)
         precision = choose_precision(config.precision, model.device)
         if self.name == "none":
             return None
@@ -147,6 +141,19 @@ class Defence:
             max_grad_norm=config.max_grad_norm,
             precision=precision,
         )
+
+    def _require_lots(self, config: TrainingConfig) -> None:
+        """Privacy is amplified by lots, and by nothing else."""
+        if self.name == "dp-sgd" and "poisson" not in config.batching:
+            raise ValueError(
+                "batching must be poisson or poisson-users with dp-sgd, whose guarantee counts on "
+                f"lots, got {config.batching!r}"
+            )
+        if self.name == "dp-fedavg" and config.batching != "poisson-users":
+            raise ValueError(
+                "batching must be poisson-users with dp-fedavg, which draws lots for users, got "
+                f"{config.batching!r}"
+            )
 
     def _dp_sgd(self, config: TrainingConfig) -> StepFn:
         from vestige.defences.dp_sgd import DPSGD

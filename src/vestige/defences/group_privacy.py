@@ -10,11 +10,11 @@ The promise for one record says nothing about k copies of it until it is convert
   Mechanisms", Corollary 4.7. dp-accounting composes it, rounding upwards;
 - with "rdp", by the standard conversion: (e, d) for one record is
   :math:`(ke, d \sum_{i<k} e^{ie})` for k; Vadhan (2017), "The Complexity of Differential Privacy",
-  Lemma 2.2, with the best e on Rényi's curve;
-- with "gdp", by :math:`k \mu`; Dong, Roth and Su (2022), Theorem 2.14. A limit, as its mu is.
+  Lemma 2.2, with the best e on Rényi's curve.
 
-Where one copy alone may already spend 100, the step is bounded without its sampling: mu is at most
-:math:`k \sqrt{T} / \sigma`.
+Where one copy alone may already spend 100, the step is bounded without its sampling: k copies under
+Gaussian noise are exactly :math:`\mu`-GDP with :math:`\mu = k \sqrt{T} / \sigma`; Dong, Roth and Su
+(2022), Corollary 2.13, which is a bound where nothing is sampled.
 """
 
 import math
@@ -29,7 +29,7 @@ from vestige.defences.accounting import (
     renyi_curve,
     renyi_epsilon,
 )
-from vestige.defences.gaussian_dp import epsilon_of_mu, gdp_mu
+from vestige.defences.gaussian_dp import epsilon_of_mu
 
 _COARSE, _FINE = 1e-2, 1e-3
 """Steps of the privacy loss: the coarse one costs at most 0.1 too much, and a tenth of the time."""
@@ -81,9 +81,6 @@ def group_epsilon(
     )
     if copies == 1 or not 0 < noise_multiplier < math.inf or steps == 0:
         return one
-    if accountant == "gdp":
-        mu = gdp_mu(noise_multiplier=noise_multiplier, sample_rate=sample_rate, steps=steps)
-        return epsilon_of_mu(copies * mu, delta)
     unsampled = epsilon_of_mu(copies * math.sqrt(steps) / noise_multiplier, delta)
     if accountant == "rdp":
         return min(unsampled, _converted(noise_multiplier, sample_rate, steps, delta, copies))

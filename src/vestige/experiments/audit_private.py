@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vestige.data.encoded import encode
-from vestige.defences.accounting import epsilon_spent
 from vestige.defences.choice import Defence
+from vestige.defences.composition import Mechanism
 from vestige.experiments.audit_rows import METHODS, audit_row
 from vestige.experiments.audit_trials import Asked, Trial
 from vestige.experiments.snapshots import snapshot
@@ -118,16 +118,16 @@ def private_target(trial: Trial, private: PrivateTraining) -> Shadow:
 
 def epsilon_of(trial: Trial, private: PrivateTraining) -> float:
     """Spent over the whole training, by the accountant of privacy losses (PRV)."""
+    config = private.defence.suited(private.training)  # lots, or an error
     users = len(trial.target.members)
-    rounds = -(-users // private.training.batch_size)
     noise = private.defence.noise_multiplier
     assert noise is not None
-    return epsilon_spent(
+    spent = Mechanism(
         noise_multiplier=noise,
-        sample_rate=private.training.batch_size / users,
-        steps=private.training.epochs * rounds,
-        delta=private.delta,
+        sample_rate=config.batch_size / users,
+        steps=config.epochs * -(-users // config.batch_size),
     )
+    return spent.epsilon(private.delta)
 
 
 def _frequency_ranks(trial: Trial) -> NDArray[np.int64]:

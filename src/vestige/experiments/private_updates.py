@@ -12,17 +12,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from vestige.data.canary import Canary
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import encode
-from vestige.defences.accounting import epsilon_spent, noise_for
+from vestige.defences.accounting import noise_for
 from vestige.defences.choice import Defence
+from vestige.defences.composition import Mechanism
 from vestige.experiments.canary_tables import Trial
 from vestige.experiments.exposures import exposures
 from vestige.experiments.settings import Material, Plan, chosen_canaries, prepare
 from vestige.experiments.snapshots import Training
 from vestige.training.config import TrainingConfig
-from vestige.training.sequences import Sequences
+from vestige.training.sequences import SequenceBatches, Sequences
 
 Row = dict[str, Any]
 PATTERN = "all-low"
@@ -53,22 +56,15 @@ class PrivateUpdate:
 class _Budget:
     """What one private training may do, and what it spends."""
 
-    noise_multiplier: float
-    sample_rate: float
-    steps: int
+    mechanism: Mechanism
     delta: float
 
     def summary(self) -> Row:
         return {
-            "epsilon": epsilon_spent(
-                noise_multiplier=self.noise_multiplier,
-                sample_rate=self.sample_rate,
-                steps=self.steps,
-                delta=self.delta,
-            ),
+            "epsilon": self.mechanism.epsilon(self.delta),
             "delta": self.delta,
-            "noise_multiplier": self.noise_multiplier,
-            "steps": self.steps,
+            "noise_multiplier": self.mechanism.noise_multiplier,
+            "steps": self.mechanism.steps,
         }
 
 
@@ -99,7 +95,7 @@ def private_plan(
     for epsilon in update.epsilons:
         for name, (corpus, seed) in texts.items():
             budgets[epsilon] = _budget(update, material, corpus, epsilon)
-            noise = budgets[epsilon].noise_multiplier
+            noise = budgets[epsilon].mechanism.noise_multiplier
             trainings.append(_private(update, material, _name(name, epsilon), corpus, seed, noise))
 
     def rows() -> Iterator[Row]:
@@ -117,13 +113,19 @@ def private_plan(
 
 def _budget(update: PrivateUpdate, material: Material, text: Corpus, epsilon: float) -> _Budget:
     """The noise with which all steps of the training spend at most epsilon."""
-    config = update.private
+    config = Defence(name="dp-sgd", noise_multiplier=1.0).suited(update.private)
     encoded = encode(text, material.vocabulary)
-    sequences = len(Sequences.of(encoded, length=config.sequence_length))
-    rate = config.batch_size / sequences
-    steps = config.epochs * -(-sequences // config.batch_size)
-    noise = noise_for(epsilon=epsilon, delta=update.delta, sample_rate=rate, steps=steps)
-    return _Budget(noise, rate, steps, update.delta)
+    sequences = Sequences.of(encoded, length=config.sequence_length)
+    draw: Any = config.batching
+    lots = SequenceBatches(sequences, config.batch_size, draw, 0, torch.device("cpu"))
+    noise = noise_for(
+        epsilon=epsilon,
+        delta=update.delta,
+        sample_rate=lots.sample_rate,
+        steps=config.epochs * len(lots),
+    )
+    mechanism = Mechanism.of(lots, noise_multiplier=noise, epochs=config.epochs)
+    return _Budget(mechanism, update.delta)
 
 
 def _private(

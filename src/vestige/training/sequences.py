@@ -170,7 +170,17 @@ class SequenceBatches:
 
     @property
     def sample_rate(self) -> float:
-        """The chance of a unit to come into a batch, in (0, 1]."""
+        """The chance of a unit to come into a batch, in (0, 1].
+
+        Raises:
+            ValueError: batches are not drawn by lot: a shuffle has no such chance, and no privacy
+                is amplified by it.
+        """
+        if "poisson" not in self.draw:
+            raise ValueError(
+                f"draw must be poisson or poisson-users for a sample rate, got {self.draw!r}: only "
+                "lots amplify privacy"
+            )
         return self.batch_size / self.units
 
     @cached_property
