@@ -15,7 +15,9 @@ from vestige.models.table import TableModel
 from vestige.models.transformer import TransformerConfig
 from vestige.training.batches import Batch
 from vestige.training.presets import new_model
+from vestige.training.secret import Secret
 from vestige.training.sequences import Sequences
+from vestige.training.steps import plain_step
 
 SIZE, LENGTH, USERS = 12, 7, ("ann", "bob", "cy")
 VOCABULARY = WordVocabulary(("<unk>", "<eos>", *(f"w{i}" for i in range(2, SIZE))))
@@ -83,6 +85,23 @@ def tiny_batch(tiny_data: MakeData) -> MakeBatch:
         return sequences.batch(np.arange(len(sequences)), 1, torch.device("cpu"))
 
     return make
+
+
+class PlainButPrivate:
+    """A plain step that says it is private, so that its batches are those of a private one."""
+
+    settings: dict[str, object] = {}  # noqa: RUF012
+
+    def __call__(self, model, batch, state):
+        return plain_step()(model, batch, state)
+
+    def draw_from(self, secret: Secret, step: int) -> None:
+        """It draws nothing."""
+
+
+@pytest.fixture
+def plain_but_private() -> PlainButPrivate:
+    return PlainButPrivate()
 
 
 @pytest.fixture

@@ -16,8 +16,9 @@ from vestige.models.lstm import LSTMConfig
 from vestige.models.protocols import LanguageModel
 from vestige.models.transformer import TransformerConfig
 from vestige.training.batches import IGNORED, Batch
-from vestige.training.loop import TrainingConfig, plain_step, train
+from vestige.training.loop import TrainingConfig, train
 from vestige.training.presets import new_model
+from vestige.training.secret import Secret
 from vestige.training.sequences import SequenceBatches, Sequences
 
 SIZE, LENGTH = 12, 7
@@ -178,7 +179,7 @@ def test_dropout_drops_as_many_as_it_should_and_only_while_training():
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_without_noise_and_clipping_a_run_equals_plain_training(name):
+def test_without_noise_and_clipping_a_run_equals_plain_training(name, plain_but_private):
     data = make_data(8, equal=True)
     config = TrainingConfig(
         seed=0,
@@ -191,8 +192,9 @@ def test_without_noise_and_clipping_a_run_equals_plain_training(name):
         precision="float32",
     )
     plain, private = make_model(name), make_model(name)
-    train(plain, data, config=config, step=plain_step())
-    train(private, data, config=config, step=step_of(max_grad_norm=1e9))
+    secret = Secret.of_seed(0)
+    train(plain, data, config=config, step=plain_but_private, secret=secret)
+    train(private, data, config=config, step=step_of(max_grad_norm=1e9), secret=secret)
     for one, other in zip(plain.parameters(), private.parameters(), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-6)
 

@@ -15,7 +15,8 @@ from vestige.defences.ghost_opacus import shares_weights
 from vestige.models.lora import add_lora
 from vestige.models.protocols import LanguageModel
 from vestige.training.batches import IGNORED, Batch
-from vestige.training.loop import TrainingConfig, plain_step, train
+from vestige.training.loop import TrainingConfig, train
+from vestige.training.secret import Secret
 from vestige.training.sequences import Sequences
 
 LINES = [
@@ -181,7 +182,9 @@ def test_a_user_is_clipped_with_all_that_is_theirs(make, batch, kind):
 
 
 @pytest.mark.parametrize("kind", ["gpt2", "gpt2 adapter", "llama"])
-def test_without_noise_and_clipping_a_run_equals_plain_training(make, data, kind):
+def test_without_noise_and_clipping_a_run_equals_plain_training(
+    make, data, kind, plain_but_private
+):
     """Sequences of one length, so that a mean over tokens is one over sequences."""
     rng = np.random.default_rng(0)
     tokens = rng.integers(2, 200, 8 * LENGTH).astype(np.int32)
@@ -199,8 +202,9 @@ def test_without_noise_and_clipping_a_run_equals_plain_training(make, data, kind
     )
     plain, private = make(kind, torch.float64), make(kind, torch.float64)
     step = DPSGD(noise_multiplier=0.0, max_grad_norm=1e9, expected_units=4, sequence_length=LENGTH)
-    train(plain, data, config=config, step=plain_step())
-    train(private, data, config=config, step=step)
+    secret = Secret.of_seed(0)
+    train(plain, data, config=config, step=plain_but_private, secret=secret)
+    train(private, data, config=config, step=step, secret=secret)
     for one, other in zip(plain.parameters(), private.parameters(), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-8)
 

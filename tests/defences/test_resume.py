@@ -16,6 +16,7 @@ from vestige.defences.triplet import Triplet
 from vestige.errors import TrainingError
 from vestige.training.history import StopAtPerplexity
 from vestige.training.loop import TrainingConfig, batches_of, plain_step, train
+from vestige.training.secret import Secret
 
 DOCUMENTS, ROWS, LENGTH = 9, 4, 5
 
@@ -30,7 +31,7 @@ class Dying:
     def __init__(self, inside, at: int | None) -> None:
         self.inside, self.at, self.taken = inside, at, 0
         self.settings = inside.settings
-        for name in ("tensors", "restore", "measured"):
+        for name in ("tensors", "restore", "measured", "draw_from"):
             if hasattr(inside, name):
                 setattr(self, name, getattr(inside, name))
 
@@ -96,6 +97,7 @@ def run(tiny_model, tiny_data) -> Callable:
             step=step,
             stop=StopAtPerplexity(1.1),
             resume=True,
+            secret=Secret.of_seed(7),
         )
         return model, history, step
 

@@ -15,7 +15,7 @@ Differs from the paper: every user counts alike, where the paper can weigh them 
 projects them back after every local step; a user's text is not cut to a number of tokens; the
 whole update is clipped together, never layer by layer.
 
-The noise is torch's generator's: keep the seed of a model that is released (see `dp_sgd`).
+The noise follows from a secret, as that of `dp_sgd` does.
 """
 
 from typing import Any
@@ -26,10 +26,12 @@ from torch import Tensor
 from vestige import _validate
 from vestige.defences.clipping import coefficients, measured_norms, trainable
 from vestige.defences.dp_sgd import begin_with_noise
+from vestige.defences.noise import GaussianNoise
 from vestige.defences.user_clipping import by_user
 from vestige.models.protocols import LanguageModel
 from vestige.training.batches import Batch
 from vestige.training.precision import autocast
+from vestige.training.secret import Secret
 from vestige.training.steps import descend, read
 
 
@@ -77,6 +79,11 @@ class DPFedAvg:
         self.local_epochs, self.local_batch_size = local_epochs, local_batch_size
         self.local_learning_rate = local_learning_rate
         self._norms: list[Tensor] = []
+        self.draw_from(Secret.fresh(), 0)
+
+    def draw_from(self, secret: Secret, step: int) -> None:
+        """Take the noise of the next call, and of those after it, from a secret."""
+        self._noise, self._step = GaussianNoise(secret.key("noise")), step
 
     @property
     def settings(self) -> dict[str, object]:
@@ -102,7 +109,9 @@ class DPFedAvg:
         """
         if state is not None:
             raise ValueError("state must be None: what is carried on is not protected")
-        begin_with_noise(model, self.noise_multiplier * self.max_grad_norm)
+        deviation = self.noise_multiplier * self.max_grad_norm
+        begin_with_noise(model, self._noise, step=self._step, deviation=deviation)
+        self._step += 1
         learning = trainable(model)
         total = [parameter.grad for parameter in learning]
         start = [parameter.detach().clone() for parameter in learning]

@@ -8,8 +8,8 @@ batch, sigma, and the number of steps (`accounting`).
 Differs from the paper: any optimizer moves on the noised gradient; a sequence's loss is divided by
 a fixed number of tokens rather than by its own, so that long and short ones count by the token.
 
-The noise is torch's generator's, which is seeded and so repeatable: whoever knows the seed can
-subtract it. Keep the seed of a model that is released.
+The noise follows from a secret (`training.secret`, `noise`): the training's own, which the loop
+hands to the step, or one that the step draws for itself and nobody ever learns.
 """
 
 from collections.abc import Iterator
@@ -20,9 +20,11 @@ from torch import Tensor
 
 from vestige import _validate
 from vestige.defences.clipping import ClipFn, measured_norms, trainable
+from vestige.defences.noise import GaussianNoise
 from vestige.models.lstm import LSTMLanguageModel
 from vestige.models.protocols import LanguageModel
 from vestige.training.batches import Batch
+from vestige.training.secret import Secret
 
 Unit = Literal["sequence", "user"]
 
@@ -62,6 +64,11 @@ class DPSGD:
         self.expected_units, self.sequence_length = expected_units, sequence_length
         self.unit, self.physical_batch_size = unit, physical_batch_size
         self._norms: list[Tensor] = []
+        self.draw_from(Secret.fresh(), 0)
+
+    def draw_from(self, secret: Secret, step: int) -> None:
+        """Take the noise of the next call, and of those after it, from a secret."""
+        self._noise, self._step = GaussianNoise(secret.key("noise")), step
 
     @property
     def settings(self) -> dict[str, object]:
@@ -82,7 +89,9 @@ class DPSGD:
         """
         if state is not None:
             raise ValueError("state must be None: what is carried on is not protected")
-        begin_with_noise(model, self.noise_multiplier * self.max_grad_norm)
+        deviation = self.noise_multiplier * self.max_grad_norm
+        begin_with_noise(model, self._noise, step=self._step, deviation=deviation)
+        self._step += 1
         clip = self._clip(model)
         loss = torch.zeros((), device=batch.inputs.device)
         for part in self._parts(batch):
@@ -127,15 +136,19 @@ class DPSGD:
 
 
 @torch.no_grad()
-def begin_with_noise(model: LanguageModel, deviation: float) -> None:
+def begin_with_noise(
+    model: LanguageModel, noise: GaussianNoise, *, step: int, deviation: float
+) -> None:
     """Fill every trainable parameter's gradient with noise, to which the sum is then added.
 
     One pass less over memory than adding the noise at the end.
     """
-    for parameter in trainable(model):
-        if parameter.grad is None:
-            parameter.grad = torch.empty_like(parameter)
-        if deviation:
-            parameter.grad.normal_(0.0, deviation)
-        else:
-            parameter.grad.zero_()
+    learning = trainable(model)
+    for parameter in learning:
+        if parameter.grad is None or not parameter.grad.is_contiguous():
+            parameter.grad = torch.empty_like(parameter, memory_format=torch.contiguous_format)
+    gradients = [parameter.grad for parameter in learning]
+    if deviation:
+        noise.fill(gradients, step=step, deviation=deviation)
+    else:
+        torch._foreach_zero_(gradients)

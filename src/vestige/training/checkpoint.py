@@ -7,7 +7,8 @@
     model/                   the best model; the last thing written
 
 Every file but the log is written beside its place and renamed into it, so that a kill at any
-moment leaves the one before. Chance is part of the checkpoint: torch's generators stand in it.
+moment leaves the one before. Chance is part of the checkpoint: torch's generators stand in it. In
+a private training they do not: its chance follows from a secret (`key_file`) and the step.
 """
 
 import hashlib
@@ -27,7 +28,7 @@ from vestige.data.encoded import EncodedCorpus
 from vestige.errors import TrainingError
 from vestige.models.protocols import LanguageModel, Network
 from vestige.training.history import EpochRecord
-from vestige.training.steps import Learns
+from vestige.training.steps import Learns, Private
 
 IDENTITY, CHECKPOINT = "training.json", "checkpoint.safetensors"
 HISTORY, LOG, MODEL = "history.json", "log.jsonl", "model"
@@ -89,8 +90,9 @@ def save(
     if isinstance(step, Learns):
         tensors |= {f"step.{name}": tensor for name, tensor in step.tensors().items()}
     tensors["loss"] = position.loss
-    tensors["chance.cpu"] = torch.get_rng_state()
-    if model.device.type == "cuda":
+    if not isinstance(step, Private):
+        tensors["chance.cpu"] = torch.get_rng_state()
+    if model.device.type == "cuda" and not isinstance(step, Private):
         tensors["chance.cuda"] = torch.cuda.get_rng_state(model.device)
     facts = {
         "step": position.step,
@@ -102,7 +104,11 @@ def save(
     held = {name: tensor.contiguous() for name, tensor in tensors.items()}
     temporary = directory / f".{CHECKPOINT}"
     try:
+        # What it holds was not noised, or not all of it: moments, losses, chance.
+        temporary.unlink(missing_ok=True)
+        temporary.touch(mode=0o600)
         save_file(held, temporary, metadata={"position": json.dumps(facts)})
+        temporary.chmod(0o600)
         _put(temporary, directory / CHECKPOINT)
     except (SafetensorError, OSError) as error:
         raise TrainingError(
@@ -135,7 +141,8 @@ def load(
         _load_optimizer(optimizer, _under("optimizer", tensors))
         if isinstance(step, Learns):
             step.restore(_under("step", tensors))
-        torch.set_rng_state(tensors["chance.cpu"])
+        if "chance.cpu" in tensors:
+            torch.set_rng_state(tensors["chance.cpu"])
         if model.device.type == "cuda" and "chance.cuda" in tensors:
             torch.cuda.set_rng_state(tensors["chance.cuda"], model.device)
         return Position(

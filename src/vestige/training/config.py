@@ -14,7 +14,8 @@ class TrainingConfig:
     """Everything that decides a training apart from model, data, step and stop.
 
     Attributes:
-        seed: drives dropout, window order and whatever a step draws.
+        seed: drives dropout, window order and whatever a step draws; in a private training none
+            of it (see `secret`).
         epochs: passes over the data.
         batch_size: rows read side by side.
         sequence_length: tokens between two updates; gradients do not reach further back.

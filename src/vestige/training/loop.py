@@ -8,26 +8,26 @@ windows for the others; the best epoch on validation data is kept.
 import json
 import math
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, is_dataclass, replace
+from collections.abc import Sequence
+from dataclasses import asdict, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from vestige.data.encoded import EncodedCorpus
 from vestige.errors import TrainingError
 from vestige.models.checkpoints import save_model
 from vestige.models.protocols import LanguageModel, Network
-from vestige.training import checkpoint
-from vestige.training.batches import Batches
+from vestige.training import checkpoint, key_file
 from vestige.training.checkpoint import Position
 from vestige.training.config import TrainingConfig, learning_rate
 from vestige.training.history import EpochRecord, StopFn, TrainingHistory, best_epoch
 from vestige.training.lessons import Lesson, TextLesson, batches_of
 from vestige.training.peak_memory import PeakMemory
 from vestige.training.precision import choose_precision
+from vestige.training.run import ObserveFn, ProgressFn, Run
+from vestige.training.secret import Secret, key_torch
 from vestige.training.steps import Measures, StepFn, plain_step
 
 __all__ = [
@@ -44,46 +44,12 @@ __all__ = [
     "train",
 ]
 
-ProgressFn = Callable[[int, int, float, float], None]
-"""Told every few steps: step, steps in all, mean loss since last told, tokens per second."""
-
-ObserveFn = Callable[[Any, EpochRecord], None]
-"""Shown the model, in evaluation mode, after each evaluation; it must leave it as it is, and is
-shown the same again where a training goes on from an earlier checkpoint."""
-
 REPORT_EVERY = 10
 """Steps between two looks at the loss: each makes an accelerator wait."""
 
 MOST_NATS = 2.0**24
 """Mean loss of a token past which float32 cannot tell one nat from the next. A training that gets
 there has diverged, whether the processor's kernels make NaN of it (256 bits wide) or not (512)."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Run:
-    """What stays the same from the first step to the last."""
-
-    model: Network
-    lesson: Lesson
-    batches: Batches
-    config: TrainingConfig
-    directory: Path | None
-    optimizer: torch.optim.Optimizer
-    step: Callable[[Any, Any, Any], tuple[Tensor, Any]]
-    stop: StopFn
-    progress: ProgressFn | None
-    observe: ObserveFn | None
-
-    @property
-    def steps(self) -> int:
-        return self.config.epochs * len(self.batches)
-
-    def pause(self, step: int) -> int:
-        """The step after which the model is next evaluated."""
-        size = len(self.batches)
-        end = (step // size + 1) * size
-        every = self.config.evaluate_every
-        return end if every is None else min(end, (step // every + 1) * every)
 
 
 def train(  # noqa: PLR0913 - a defence's two doors come on top of eight
@@ -98,12 +64,15 @@ def train(  # noqa: PLR0913 - a defence's two doors come on top of eight
     resume: bool = False,
     progress: ProgressFn | None = None,
     observe: ObserveFn | None = None,
+    secret: Secret | None = None,
 ) -> TrainingHistory:
     """Train a model in place, on the device where it is; it ends with its best record's weights,
     or with the last's where the configuration says so.
 
     Same model, data, configuration and machine give the same bits, interrupted or not. The
-    caller's random numbers are left as they were.
+    caller's random numbers are left as they were. A private step (`steps.Private`) draws from a
+    secret instead of the seed, and so do its batches: there the secret decides, too, and stands in
+    `directory` until the model does.
 
     Args:
         model: what is trained; parameters with requires_grad off stay as they are.
@@ -116,13 +85,15 @@ def train(  # noqa: PLR0913 - a defence's two doors come on top of eight
         resume: go on with the training in `directory`, if it holds one.
         progress: told every few steps.
         observe: shown the model after each evaluation.
+        secret: what a private training draws from; None: that of the training which is resumed, or
+            else a fresh one. Others do not look at it.
 
     Returns:
         One record an evaluation.
 
     Raises:
         TrainingError: the data is too short, the training diverges, `directory` holds a training
-            that may not be resumed, or its checkpoint is broken.
+            that may not be resumed, its checkpoint is broken, or its secret is gone.
         ValueError: `resume` without `directory`.
     """
     return learn(
@@ -135,6 +106,7 @@ def train(  # noqa: PLR0913 - a defence's two doors come on top of eight
         resume=resume,
         progress=progress,
         observe=observe,
+        secret=secret,
     )
 
 
@@ -149,13 +121,14 @@ def learn(  # noqa: PLR0913 - as `train`
     resume: bool = False,
     progress: ProgressFn | None = None,
     observe: ObserveFn | None = None,
+    secret: Secret | None = None,
 ) -> TrainingHistory:
     """Teach a model any lesson, in place; see `train` for the arguments and what is raised."""
     if resume and directory is None:
         raise ValueError("resume must come with the directory of a training, got directory=None")
     memory = PeakMemory(model.device)
     precision = choose_precision(config.precision, model.device)
-    run = _Run(
+    run = Run(
         model=model,
         lesson=lesson,
         batches=lesson.batches(model, config),
@@ -166,6 +139,7 @@ def learn(  # noqa: PLR0913 - as `train`
         stop=stop or _never,
         progress=progress,
         observe=observe,
+        secret=None,
     )
     resumed = directory is not None and (directory / checkpoint.CHECKPOINT).exists()
     if directory is not None:
@@ -177,10 +151,14 @@ def learn(  # noqa: PLR0913 - as `train`
         }
         asked = checkpoint.identity(model, {**settings, **lesson.identity()})
         checkpoint.open_directory(directory, asked, resume=resume)
+    if run.private:
+        run = replace(run, secret=key_file.secret_of(directory, secret))
     devices = [model.device] if model.device.type == "cuda" else []
     with torch.random.fork_rng(devices=devices):
         torch.manual_seed(config.seed)
         position = _run(run)
+    if directory is not None and run.secret is not None:
+        key_file.forget(directory)
     return TrainingHistory(
         epochs=position.epochs,
         best_epoch=_kept(config, position.epochs),
@@ -189,7 +167,7 @@ def learn(  # noqa: PLR0913 - as `train`
     )
 
 
-def _run(run: _Run) -> Position:
+def _run(run: Run) -> Position:
     position = None
     if run.directory is not None:
         position = checkpoint.load(run.directory, run.model, run.optimizer, run.step)
@@ -210,14 +188,17 @@ def _run(run: _Run) -> Position:
     return position
 
 
-def _learn(run: _Run, position: Position) -> Position:
+def _learn(run: Run, position: Position) -> Position:
     """The steps from a position to the next evaluation."""
     model, optimizer, size = run.model.train(), run.optimizer, len(run.batches)
     step, tokens, state = position.step, position.tokens, position.state
     loss, told, pause = position.loss.clone(), _Told(position), run.pause(position.step)
     epoch, first = divmod(step, size)
     before, began = position.seconds, time.perf_counter()
-    for batch in run.batches.epoch(run.config.seed, epoch, first=first):
+    for batch in run.batches.epoch(run.order, epoch, first=first):
+        if run.private and run.secret:
+            run.private.draw_from(run.secret, step)
+            key_torch(run.secret.key("step", step), model.device)
         rate = learning_rate(run.config, step, steps_per_epoch=size)
         for group in optimizer.param_groups:
             group["lr"] = rate
@@ -253,7 +234,7 @@ def _learn(run: _Run, position: Position) -> Position:
     )
 
 
-def _evaluate(run: _Run, position: Position) -> Position:
+def _evaluate(run: Run, position: Position) -> Position:
     """Evaluate, remember the best weights, ask whether to stop, write it all down."""
     scores = run.lesson.judge(run.model, run.config)
     if scores is not None and math.isnan(scores.perplexity):
@@ -296,7 +277,7 @@ def _write_history(directory: Path, position: Position) -> None:
     checkpoint.write_json(directory / checkpoint.HISTORY, history)
 
 
-def _save(run: _Run, position: Position) -> None:
+def _save(run: Run, position: Position) -> None:
     trained = [w for w in checkpoint.weights(run.model).values() if w.is_floating_point()]
     largest = torch.nn.utils.get_total_norm(trained, norm_type=math.inf)
     if not largest.isfinite() or not _sane(position.loss.item() / max(position.tokens, 1)):
@@ -312,7 +293,7 @@ class _Told:
         self.tokens, self.loss = position.tokens, position.loss.item()
         self.at = time.perf_counter()
 
-    def tell(self, run: _Run, step: int, tokens: int, loss: float, rate: float) -> None:
+    def tell(self, run: Run, step: int, tokens: int, loss: float, rate: float) -> None:
         """Add a line to the log and call `progress`.
 
         Raises:
@@ -360,7 +341,7 @@ def _sane(loss: float) -> bool:
     return abs(loss) <= MOST_NATS
 
 
-def _diverged(run: _Run, step: int) -> TrainingError:
+def _diverged(run: Run, step: int) -> TrainingError:
     held = run.directory is not None and (run.directory / checkpoint.CHECKPOINT).exists()
     kept = f"; the last good checkpoint is in {run.directory}" if held else ""
     return TrainingError(

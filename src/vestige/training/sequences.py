@@ -3,8 +3,7 @@
 Mireshghallah et al. (2021), "Privacy Regularization", appendix A.2.1: batches of one user's
 sequences let a discriminator learn its authors faster than mixed ones. Abadi et al. (2016), "Deep
 Learning with Differential Privacy", section 3.1: the guarantee counts on batches into which every
-sequence (or every user, with all of theirs) comes by a lot of its own, Poisson sampling; the lots
-are Opacus'.
+sequence (or every user, with all of theirs) comes by a lot of its own, Poisson sampling.
 
 A sequence is a document, or a piece of one that is longer than `sequence_length`. Each begins with
 the model's first state. By lot, each also begins with the first token of a text: the token before
@@ -12,6 +11,7 @@ a piece stands in the piece before it, and would count in two units. Otherwise a
 that token, as an evaluation reads it.
 """
 
+import hashlib
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -26,6 +26,7 @@ from vestige import _validate
 from vestige.data.encoded import EncodedCorpus
 from vestige.errors import TrainingError
 from vestige.training.batches import IGNORED, Batch
+from vestige.training.keystream import Keystream
 
 Draw = Literal["documents", "users", "poisson", "poisson-users"]
 """How sequences come into batches: shuffled, shuffled within one user, or by lot."""
@@ -197,7 +198,13 @@ class SequenceBatches:
         return np.split(order, np.cumsum(self._counts)[:-1])
 
     def epoch(self, seed: int, number: int, *, first: int = 0) -> Iterator[Batch]:
-        """The batches of epoch `number`, from batch `first` on; a batch by lot may be empty."""
+        """The batches of epoch `number`, from batch `first` on; a batch by lot may be empty.
+
+        Args:
+            seed: an integer of any size. Lots of a seed of 256 secret bits are nobody's to guess.
+            number: the epoch, from 0.
+            first: batches already read, when a training is resumed.
+        """
         for index, chosen in enumerate(self._plan(seed, number)):
             if index >= first:
                 yield self._batch(chosen)
@@ -239,17 +246,13 @@ class SequenceBatches:
             yield order[begin : begin + self.batch_size]
 
     def _lots(self, seed: int, number: int) -> Iterator[NDArray[np.int64]]:
-        from opacus.utils.uniform_sampler import UniformWithReplacementSampler
-
-        mixed = np.random.SeedSequence([seed, number]).generate_state(1, np.uint64)[0]
-        sampler = UniformWithReplacementSampler(
-            num_samples=self.units,
-            sample_rate=self.sample_rate,
-            generator=torch.Generator().manual_seed(int(mixed) >> 1),
-            steps=len(self),
-        )
-        for drawn in sampler:
+        """Every unit with the chance `sample_rate`, to 2^-53, whatever comes of the others."""
+        key = hashlib.blake2b(f"lots {seed} {number}".encode(), digest_size=32).digest()
+        words = np.empty(self.units, np.uint64)
+        for lot in range(len(self)):
+            Keystream(key, lot, 0).fill(words)
+            drawn = np.flatnonzero((words >> np.uint64(11)) * 2.0**-53 < self.sample_rate)
             if self.unit == "sequence":
-                yield np.array(drawn, dtype=np.int64)
+                yield drawn
             else:
                 yield np.concatenate([np.empty(0, np.int64), *(self._by_user[u] for u in drawn)])

@@ -4,12 +4,13 @@ A StepFn runs the model on one batch, puts a gradient into every trainable param
 (clipped, noised, whatever it is for), where that of the step before still stands, and returns
 the batch's mean loss and the state to carry on, both cut from the graph; the loop then lets the
 optimizer move. It draws chance from torch's global generators only: those are seeded by the
-loop and held in its checkpoints. It raises FloatingPointError where it meets what is not finite
-and cannot go on.
+loop and held in its checkpoints. A private step is handed a secret to draw from as well. It raises
+FloatingPointError where it meets what is not finite and cannot go on.
 
 A step may be an object that says more of itself: `settings` (what it depends on, part of the
 training's identity), `tensors` and `restore` (what it learns besides the model, part of the
-checkpoint), `measured` (numbers for the log since last asked).
+checkpoint), `measured` (numbers for the log since last asked), `draw_from` (that a guarantee of
+differential privacy counts on its chance).
 """
 
 from collections.abc import Callable, Mapping
@@ -23,6 +24,7 @@ from torch.nn.functional import cross_entropy
 from vestige.models.protocols import LanguageModel, TwoParts
 from vestige.training.batches import IGNORED, Batch
 from vestige.training.precision import autocast
+from vestige.training.secret import Secret
 
 StepFn = Callable[[LanguageModel, Batch, Any], tuple[Tensor, Any]]
 
@@ -46,6 +48,15 @@ class Measures(Protocol):
 
     def measured(self) -> dict[str, float]:
         """Means since last asked, by name; empty where there was nothing."""
+        ...
+
+
+@runtime_checkable
+class Private(Protocol):
+    """A step whose guarantee counts on nobody knowing what is drawn."""
+
+    def draw_from(self, secret: Secret, step: int) -> None:
+        """Before a call: take its noise from a secret, as that of step `step`, counted from 0."""
         ...
 
 

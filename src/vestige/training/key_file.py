@@ -1,0 +1,94 @@
+"""Where a private training's secret stands while it lasts: `DIR/secret.key`, for its owner alone.
+
+A training goes on to the same bits from its checkpoint and its secret. The file is there before
+the first step and is deleted once the model is written: whoever has it could subtract the noise,
+and nothing needs it any more. It never goes into `model/`.
+
+What remains outside: deleting a file does not overwrite the blocks of the disk that it stood in.
+"""
+
+import os
+from pathlib import Path
+
+from vestige.errors import TrainingError
+from vestige.training.checkpoint import CHECKPOINT, MODEL
+from vestige.training.secret import BYTES, Secret
+
+KEY = "secret.key"
+_PARTIAL = ".secret.key"
+
+
+def secret_of(directory: Path | None, given: Secret | None) -> Secret:
+    """The secret of a training, written down in its directory where it is new.
+
+    Args:
+        directory: of the training; nobody but its owner can look into it from now on. None: it is
+            kept nowhere.
+        given: the one to take; None: the training's own, or a fresh one.
+
+    Raises:
+        TrainingError: the secret is gone, damaged or another one, or cannot be written.
+    """
+    if directory is None or (directory / MODEL).exists():  # a finished one draws nothing any more
+        return given or Secret.fresh()
+    path = directory / KEY
+    if path.exists():
+        kept = _read(path)
+        if given is not None and given != kept:
+            raise TrainingError(
+                f"{directory} holds a training with another secret",
+                remedy="Resume without giving a secret, or train into a new directory.",
+            )
+        return kept
+    if given is None and (directory / CHECKPOINT).exists():
+        raise TrainingError(
+            f"{path} is gone, and without it a private training cannot go on to the same bits",
+            remedy="Put the file back, or start again in a new directory.",
+        )
+    secret = given or Secret.fresh()
+    try:
+        directory.chmod(0o700)
+        _write(path, secret.reveal())
+    except OSError as error:
+        raise TrainingError(
+            f"{path} cannot be written ({error})",
+            remedy="Train into a directory of your own, on a disk with room.",
+        ) from error
+    return secret
+
+
+def forget(directory: Path) -> None:
+    """Delete the secret of a training that is at its end, if it is still there."""
+    for name in (KEY, _PARTIAL):
+        (directory / name).unlink(missing_ok=True)
+
+
+def _read(path: Path) -> Secret:
+    try:
+        return Secret(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise TrainingError(
+            f"{path} does not hold the {BYTES} bytes of a training's secret ({error})",
+            remedy="Put the file back, or start again in a new directory.",
+        ) from error
+
+
+def _write(path: Path, material: bytes) -> None:
+    """Whole or not at all, and readable by nobody else at any moment."""
+    partial = path.with_name(_PARTIAL)
+    partial.unlink(missing_ok=True)  # of a training that was killed right here
+    try:
+        handle = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(handle, "wb") as file:
+            file.write(material)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(partial, path)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)  # the name itself
+    finally:
+        os.close(folder)
