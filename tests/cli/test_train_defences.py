@@ -1,8 +1,10 @@
 """`vestige train` under each defence: what it leaves, what it says, and what a kill does to it."""
 
 import json
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -104,6 +106,14 @@ def test_a_finished_private_training_spends_nothing_more(train, private):
     assert f"over {STEPS} steps" in said
 
 
+def from_the_beginning(out: Path, copy: Path) -> Path:
+    """A killed private training as if no step had been taken: only its secret is the same."""
+    shutil.copytree(out, copy)
+    for name in ("checkpoint.safetensors", "log.jsonl", "history.json"):
+        (copy / name).unlink(missing_ok=True)
+    return copy
+
+
 def test_killed_and_resumed_it_has_the_same_weights_and_spent_its_budget_once(
     train, private, letters, tmp_path
 ):
@@ -115,9 +125,12 @@ def test_killed_and_resumed_it_has_the_same_weights_and_spent_its_budget_once(
     assert done.returncode == -9
     assert not (out / "model").exists()
 
+    again = from_the_beginning(out, tmp_path / "again")
     resumed, _ = train(out, *PRIVATE, *OFTEN, "--resume")
+    train(again, *PRIVATE, *OFTEN, "--resume")
 
-    assert fingerprint(out) == fingerprint(whole)
+    assert fingerprint(out) == fingerprint(again) != fingerprint(whole)
+    assert not (out / "secret.key").exists()
     spent = ["epsilon", "delta", "steps", "noise_multiplier", "sample_rate", "mu"]
     assert [resumed[name] for name in spent] == [summary[name] for name in spent]
     assert [line["step"] for line in log(out)] == [line["step"] for line in log(whole)]
@@ -165,8 +178,10 @@ def test_users_learn_by_themselves_and_a_kill_changes_nothing(train, letters, tm
     command += ["--validation", letters.with_name("held.txt")]
     done = subprocess.run([str(word) for word in [*command, *ROUNDS, *OFTEN]], check=False)
     assert done.returncode == -9
+    again = from_the_beginning(out, tmp_path / "again")
     resumed, _ = train(out, *ROUNDS, *OFTEN, "--resume")
-    assert fingerprint(out) == fingerprint(whole)
+    train(again, *ROUNDS, *OFTEN, "--resume")
+    assert fingerprint(out) == fingerprint(again) != fingerprint(whole)
     spent = ["epsilon", "delta", "steps", "noise_multiplier", "sample_rate", "mu"]
     assert [resumed[name] for name in spent] == [summary[name] for name in spent]
 
