@@ -67,7 +67,7 @@ def test_a_failure_while_writing_leaves_nothing_behind(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(pq, "write_table", broken)
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(RunError, match=r"run cannot be written: No space.*Make room"):
         results.save(Found(), tmp_path / "run", run={})
     assert list(tmp_path.iterdir()) == []
 

@@ -5,23 +5,23 @@ A run directory holds `run.json` (what was asked, of what, when, by which versio
 position or user). Reports are built from run directories alone, never from live models.
 """
 
+import errno
 import json
 import math
 import os
 import platform
-import shutil
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, BinaryIO, Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from vestige.data import whole_file
 from vestige.errors import RunError
 
 FORMAT = 1
@@ -86,9 +86,10 @@ def save(result: Result, directory: str | Path, *, run: Mapping[str, object]) ->
     }
     table = pa.Table.from_pylist(_storable(plain(row) for row in result.rows()))
     with new_directory(directory) as partial:
-        _write_json(partial / "run.json", asked)
-        _write_json(partial / "summary.json", result.summary())
-        pq.write_table(table, partial / "rows.parquet")
+        whole_file.write_text(partial / "run.json", to_json(asked) + "\n")
+        whole_file.write_text(partial / "summary.json", to_json(result.summary()) + "\n")
+        with whole_file.replacing(partial / "rows.parquet") as file:
+            pq.write_table(table, file)
     return directory
 
 
@@ -130,36 +131,60 @@ def require_new(directory: str | Path) -> Path:
     """
     directory = Path(directory)
     if os.path.lexists(directory):
-        raise RunError(
-            f"{directory} exists already, and a run is never overwritten",
-            remedy="Choose another --out, or remove it first.",
-        )
+        raise _exists(directory)
     return directory
+
+
+def _exists(path: Path) -> RunError:
+    return RunError(
+        f"{path} exists already, and a run is never overwritten",
+        remedy="Choose another --out, or remove it first.",
+    )
 
 
 @contextmanager
 def new_directory(directory: Path) -> Iterator[Path]:
     """Give a hidden directory beside `directory`; on success it takes its name, else it goes.
 
+    What is written there is private to its owner, see `data.whole_file`.
+
     Raises:
-        RunError: the directory exists by then, or its parent cannot be written.
+        RunError: the directory exists by then, or cannot be written.
     """
-    try:
-        directory.parent.mkdir(parents=True, exist_ok=True)
-        partial = Path(tempfile.mkdtemp(prefix=f".{directory.name}.", dir=directory.parent))
-    except OSError as error:
-        raise RunError(
-            f"{directory} cannot be made: {error.strerror or error}",
-            remedy="Choose an --out whose parent is a directory that you may write to.",
-        ) from error
-    try:
+    with _written(directory), whole_file.new_directory(directory) as partial:
         yield partial
-        require_new(directory)
-        # mkdtemp's directory is private to its owner; a result is as open as any other file.
-        partial.chmod(0o777 & ~_umask())
-        partial.rename(directory)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
+
+
+@contextmanager
+def new_file(path: Path, *, shared: bool) -> Iterator[BinaryIO]:
+    """Give a file to write, which appears at `path` once it is whole.
+
+    Args:
+        path: where nothing is yet.
+        shared: whether others may read it, as far as the umask lets them.
+
+    Raises:
+        RunError: something exists there by then, or it cannot be written.
+    """
+    with _written(path), whole_file.replacing(path, shared=shared, new=True) as file:
+        yield file
+
+
+@contextmanager
+def _written(path: Path) -> Iterator[None]:
+    """Errors of the operating system as what they mean for whoever asked for `path`."""
+    try:
+        yield
+    except OSError as error:
+        if isinstance(error, FileExistsError) or error.errno == errno.ENOTEMPTY:
+            raise _exists(path) from error
+        full = error.errno in whole_file.FULL
+        raise RunError(
+            f"{path} cannot be written: {error.strerror or error}",
+            remedy="Make room on that disk, or choose an --out on another."
+            if full
+            else "Choose an --out whose parent is a directory that you may write to.",
+        ) from error
 
 
 def versions() -> dict[str, str]:
@@ -232,10 +257,6 @@ def _storable(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     return rows
 
 
-def _write_json(path: Path, value: object) -> None:
-    path.write_text(to_json(value) + "\n", encoding="utf-8")
-
-
 def _read_json(path: Path) -> dict[str, Any]:
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
@@ -261,9 +282,3 @@ def _read_rows(path: Path) -> list[dict[str, Any]]:
             remedy="The run directory is damaged; repeat the run.",
         ) from error
     return rows
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -129,7 +129,7 @@ with replacing(Path(old)) as fresh:
         ("mkdir", 0, "old"),
         ("replace", 0, "old"),
         ("replace", 1, "old"),
-        ("rmtree", 2, "new"),
+        ("rmtree", 1, "new"),
     ],
 )
 def test_a_kill_at_any_step_leaves_a_whole_model(

@@ -1,5 +1,6 @@
 """Interrupted at any moment, a training ends in the same bits; or says why it cannot."""
 
+import errno
 import json
 import os
 import re
@@ -15,6 +16,7 @@ import torch
 from safetensors import safe_open
 
 from vestige.errors import TrainingError
+from vestige.training import checkpoint
 from vestige.training.loop import TrainingConfig, plain_step, train
 from vestige.training.precision import choose_precision
 
@@ -268,11 +270,15 @@ def test_a_lost_model_is_written_again(run, tmp_path):
     assert left_behind(tmp_path) == before
 
 
-def test_a_place_that_cannot_be_written_is_named_with_the_remedy(run, tmp_path):
+def test_a_place_that_cannot_be_written_is_named_with_the_remedy(run, tmp_path, monkeypatch):
     (tmp_path / "file").write_text("mine")
     with pytest.raises(TrainingError, match=r"cannot be written.*directory that can be written"):
         run(tmp_path / "file")
-    (tmp_path / "run" / ".checkpoint.safetensors").mkdir(parents=True)
+
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(checkpoint, "save_file", full)
     with pytest.raises(TrainingError, match=r"checkpoint.safetensors cannot be written.*room"):
         run(tmp_path / "run")
 

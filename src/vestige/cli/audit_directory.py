@@ -9,7 +9,6 @@ DIR/run/           the result, a run directory
 
 import hashlib
 import json
-import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from vestige.cli.audit_asking import Asking
     from vestige.data.asked_words import AskedWords
 
-IDENTITY, RANKS, SHADOWS, RUN, LOCK = "audit.json", "ranks", "shadows", "run", ".lock"
+IDENTITY, RANKS, SHADOWS, RUN = "audit.json", "ranks", "shadows", "run"
 
 
 def check_out(out: Path) -> None:
@@ -34,9 +33,11 @@ def check_out(out: Path) -> None:
     Raises:
         RunError: it is a file, or holds something else.
     """
+    from vestige.data.locked import vacant
+
     if out.exists() and not out.is_dir():
         raise RunError(f"{out} is a file", remedy="Give a directory to make.")
-    if out.is_dir() and not (out / IDENTITY).is_file() and any(_visible(out)):
+    if not (out / IDENTITY).is_file() and not vacant(out):
         raise RunError(
             f"{out} holds something, but no audit to go on with",
             remedy="Choose another --out, or remove it first.",
@@ -50,31 +51,25 @@ def claimed(out: Path, identity: Mapping[str, object]) -> Iterator[None]:
     One that could not begin leaves nothing behind where nothing was.
 
     Raises:
-        RunError: the directory holds another audit, or cannot be written.
+        RunError: the directory holds another audit, or another process writes there.
     """
-    from vestige.data.locked import locked
+    from vestige.data.locked import claimed
     from vestige.data.whole_file import write_text
     from vestige.results import to_json
 
-    text, was_there = to_json(identity) + "\n", out.exists()
-    if (out / IDENTITY).is_file():
-        _require_same(out / IDENTITY, json.loads(text))
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise RunError(
-            f"{out} cannot be made: {error.strerror or error}",
-            remedy="Choose an --out whose parent is a directory that you may write to.",
-        ) from error
-    try:
-        with locked(out / LOCK):
-            if not (out / IDENTITY).is_file():
-                write_text(out / IDENTITY, text)
+    text = to_json(identity) + "\n"
+    with claimed(out, worth=_worth_keeping):
+        check_out(out)
+        if (out / IDENTITY).is_file():
+            _require_same(out / IDENTITY, json.loads(text))
+        else:
+            write_text(out / IDENTITY, text)
+        try:
             yield
-    except Exception:
-        if not was_there and not _worth_keeping(out):
-            shutil.rmtree(out, ignore_errors=True)
-        raise
+        except (OSError, KeyboardInterrupt) as error:
+            if _worth_keeping(out):
+                error.add_note("The same command goes on: nothing is trained or asked twice")
+            raise
 
 
 @dataclass(frozen=True)
@@ -137,11 +132,6 @@ def _require_same(path: Path, wanted: dict[str, Any]) -> None:
         remedy="Choose another --out; --shadow-dir of the old one saves training again what is "
         "the same.",
     )
-
-
-def _visible(out: Path) -> Iterator[Path]:
-    # A kill may leave the lock, and a file that was not whole yet.
-    return (entry for entry in out.iterdir() if not entry.name.startswith("."))
 
 
 def _worth_keeping(out: Path) -> bool:

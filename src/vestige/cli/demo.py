@@ -10,6 +10,7 @@ import typer
 from vestige.cli import options
 from vestige.cli.sources import CORPUS, MANIFEST
 from vestige.cli.terminal import progress, say, show_json, show_table
+from vestige.cli.trainings_directory import claimed
 
 if TYPE_CHECKING:
     from vestige.attacks.update_diff import UpdateDiff
@@ -52,6 +53,7 @@ def command(
 
     started = time.monotonic()
     results.require_new(out)
+    context.with_resource(claimed(out))
     say(f"1/4  Planting {COPIES} copies of a secret in Madison's papers")
     original, update = _texts(out, seed)
     say("2/4  Training on Hamilton's and Jay's papers")

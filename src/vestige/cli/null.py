@@ -8,11 +8,13 @@ import typer
 from vestige.cli import options
 from vestige.cli.sources import read_source
 from vestige.cli.terminal import progress, say, show_json
+from vestige.cli.trainings_directory import claimed
 
 COUNT = 19
 
 
 def command(
+    context: typer.Context,
     before: Annotated[str, typer.Argument(help="The model before the update.", metavar="BEFORE")],
     after: Annotated[
         Path,
@@ -63,6 +65,7 @@ def command(
     from vestige.training.null_models import Recipe, null_texts
 
     recipe = Recipe.of(after)
+    context.with_resource(claimed(out))
     model = load_model(before, device=device)
     check_compatible(model, load_model(after, device=device))
     corpus = read_source(data, format=format, text=text, limit=limit)

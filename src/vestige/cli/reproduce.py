@@ -9,6 +9,7 @@ import typer
 
 from vestige.cli import options
 from vestige.cli.terminal import say, show_json, show_table
+from vestige.cli.trainings_directory import claimed
 
 EXPERIMENTS = {
     "updates": "vestige.experiments.updates",
@@ -96,6 +97,7 @@ def command(
     from vestige.parallel import map_processes
 
     module = import_module(EXPERIMENTS[experiment])
+    context.with_resource(claimed(out))
     tables = module.run(
         getattr(module, scale.upper()),
         out,

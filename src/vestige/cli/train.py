@@ -20,7 +20,7 @@ from vestige.cli.sources import planting, read_source
 from vestige.cli.tasks import TrainedTask, refuse_others
 from vestige.cli.terminal import progress, say, show_json
 from vestige.cli.trained import frequencies, say_kept
-from vestige.cli.training_directory import DATA, RUN, check_out, claimed
+from vestige.cli.training_directory import DATA, RUN, claimed
 from vestige.cli.training_plan import Wanted, prepare, stop_at
 from vestige.cli.utterance_plan import WantedNlu
 from vestige.cli.utterance_sources import Sources
@@ -267,7 +267,7 @@ def command(
         raise ValueError(
             "--architecture must be lstm or gru with --task next-word, got transformer"
         )
-    check_out(out, resume)
+    context.with_resource(claimed(out, resume))
     whole = read_source(data, format=format, text=text, user=user, limit=limit)
     planted = planting(data)
     # Trainings with other seeds hold out the same text: only then can they be compared.
@@ -347,22 +347,21 @@ def _train(
     from vestige.training.loop import train
     from vestige.training.precision import settled
 
-    with claimed(out):
-        encoded = _encode(corpus, model, out / DATA / "training")
-        other = _encode(held, model, out / DATA / "validation") if len(held) else None
-        planned = asked.defence(encoded, config)
-        with progress("training") as bar:
-            history = train(
-                model,
-                encoded,
-                validation=other,
-                config=config,
-                directory=out,
-                step=planned.defence.step(model, encoded, config),
-                stop=stop,
-                resume=resume,
-                progress=lambda step, steps, *_: bar(step, steps),
-            )
+    encoded = _encode(corpus, model, out / DATA / "training")
+    other = _encode(held, model, out / DATA / "validation") if len(held) else None
+    planned = asked.defence(encoded, config)
+    with progress("training") as bar:
+        history = train(
+            model,
+            encoded,
+            validation=other,
+            config=config,
+            directory=out,
+            step=planned.defence.step(model, encoded, config),
+            stop=stop,
+            resume=resume,
+            progress=lambda step, steps, *_: bar(step, steps),
+        )
     alone = frequencies(encoded, other, len(model.vocabulary))
     trained = DefendedTraining(history, planned, alone)
     if not (out / RUN).exists():  # else it was finished before, and knows what it cost

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from vestige.cli.terminal import progress, say, show_json, show_table
-from vestige.cli.training_directory import RUN, check_out, claimed
+from vestige.cli.training_directory import RUN, claimed
 from vestige.cli.utterance_plan import Parts, WantedNlu, prepare
 from vestige.cli.utterance_sources import Sources, read_parts, secrets_of
 
@@ -39,7 +39,7 @@ def run(
     from vestige.data.utterances import Utterances
 
     wanted.check()
-    check_out(out, resume)
+    context.with_resource(claimed(out, resume))
     planted = secrets_of(sources.data)
     training, validation, test = read_parts(sources, wanted.seed, planted=planted)
     parts = Parts(training, validation, test or Utterances.of([]))
@@ -100,7 +100,7 @@ def _train(
 
     held = parts.validation if len(parts.validation) else None
     lesson = UtteranceLesson(model.encode(parts.training), held)
-    with claimed(out), progress("training") as bar:
+    with progress("training") as bar:
         history = learn(
             model,
             lesson,

@@ -11,7 +11,7 @@ from vestige.cli.pair_plan import WantedPairs, prepare
 from vestige.cli.sources import read_source
 from vestige.cli.terminal import progress, show_json, show_table
 from vestige.cli.trained import say_kept
-from vestige.cli.training_directory import RUN, check_out, claimed
+from vestige.cli.training_directory import RUN, claimed
 
 if TYPE_CHECKING:
     from vestige.data.corpus import Corpus
@@ -74,7 +74,7 @@ def run(
     from vestige.training.pairs import PairLesson
 
     wanted.check()
-    check_out(out, resume)
+    context.with_resource(claimed(out, resume))
     division, held = sources.read()
     check_stop(stop, held)
     training = division.training
@@ -136,7 +136,7 @@ def _train(
     from vestige.training.loop import learn
     from vestige.training.scored_texts import PairTraining
 
-    with claimed(out), progress("training") as bar:
+    with progress("training") as bar:
         history = learn(
             model,
             lesson,

@@ -1,6 +1,5 @@
 """The directory of `vestige train`: whose it is before the first step, and after a failure."""
 
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,18 +10,45 @@ REPEAT = "seed-{}"
 DATA, IDENTITY, CHECKPOINT, RUN = "data", "training.json", "checkpoint.safetensors", "run"
 
 
-def check_out(out: Path, resume: bool) -> None:
+@contextmanager
+def claimed(out: Path, resume: bool) -> Iterator[None]:
+    """The directory, for one process alone, from before the text is read until the run is saved.
+
+    A training that could not begin leaves nothing behind where nothing was.
+
+    Raises:
+        RunError: it is not a place for this training, or another process writes there.
+    """
+    from vestige.data.locked import claimed
+
+    _check_out(out, resume)
+    with claimed(out, worth=lambda directory: (directory / CHECKPOINT).exists()):
+        _check_out(out, resume)  # between the first look and the lock, another may have begun
+        try:
+            yield
+        except (OSError, KeyboardInterrupt) as error:
+            if (out / CHECKPOINT).exists():
+                error.add_note("The same command with --resume goes on from the last checkpoint")
+            raise
+
+
+def _check_out(out: Path, resume: bool) -> None:
     """Refuse a directory that is not ours, before anything is read or written."""
+    from vestige.data.locked import vacant
     from vestige.errors import RunError
 
-    if out.exists() and not resume:
+    if out.exists() and not out.is_dir():
+        raise RunError(f"{out} is a file", remedy="Give the directory of the training.")
+    if vacant(out):
+        return
+    if not resume:
         raise RunError(
             f"{out} exists already, and a training is never overwritten",
             remedy="Go on with it (--resume), choose another --out, or remove it first.",
         )
-    if out.exists() and not out.is_dir():
-        raise RunError(f"{out} is a file", remedy="Give the directory of the training.")
-    if _holds_something_else(out):
+    # Encoding comes before the training says what it is.
+    visible = {entry.name for entry in out.iterdir() if not entry.name.startswith(".")}
+    if not (out / IDENTITY).is_file() and visible != {DATA}:
         raise RunError(
             f"{out} holds something, but no training to resume",
             remedy="Give the --out of the interrupted training, or a new directory.",
@@ -50,22 +76,3 @@ def repeats(path: str) -> tuple[str, ...]:
     found = [one for one in Path(path).glob(REPEAT.format("*")) if one.name[5:].isdecimal()]
     ordered = sorted(found, key=lambda one: int(one.name[5:]))
     return tuple(map(str, ordered)) or (path,)
-
-
-def _holds_something_else(out: Path) -> bool:
-    if not out.is_dir() or (out / IDENTITY).is_file():
-        return False
-    # Encoding comes before the training says what it is.
-    return any(entry.name != DATA for entry in out.iterdir())
-
-
-@contextmanager
-def claimed(out: Path) -> Iterator[None]:
-    """A training that could not begin leaves nothing behind where nothing was."""
-    was_there = out.exists()
-    try:
-        yield
-    except Exception:
-        if not was_there and not (out / CHECKPOINT).exists():
-            shutil.rmtree(out, ignore_errors=True)
-        raise

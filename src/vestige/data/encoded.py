@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from vestige.data.corpus import Corpus
+from vestige.data.locked import LOCK, locked
 from vestige.data.vocabulary import Vocabulary
 from vestige.data.whole_file import replacing, write_text
 from vestige.errors import DataError
@@ -80,7 +81,9 @@ def encode(
     directory = Path(directory)
     identity = {"corpus": corpus.fingerprint(), "vocabulary": vocabulary.fingerprint()}
     if not _holds(directory, identity):
-        _write(directory, batches, identity, *_users(corpus))
+        with locked(directory / LOCK):
+            if not _holds(directory, identity):  # nobody else has encoded it while we waited
+                _write(directory, batches, identity, *_users(corpus))
     return load_encoded(directory)
 
 
@@ -146,7 +149,6 @@ def _write(
     users: NDArray[np.int32] | None,
     names: tuple[str, ...],
 ) -> None:
-    directory.mkdir(parents=True, exist_ok=True)
     lengths: list[NDArray[np.int64]] = []
     with (
         replacing(directory / "tokens.npy") as tokens_file,

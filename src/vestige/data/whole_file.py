@@ -1,41 +1,240 @@
-"""How does a file come to be there whole or not at all?
+"""How does a file come to be there whole or not at all, and who may read it?
 
-Whoever finds a file takes it for the whole of it: so it is written beside its place, under
-another name, and moved there in one step.
+Whoever finds a file takes it for the whole of it: so it is written beside its place, under a name
+that nobody can foresee, and moved there in one step. A part is locked by whoever writes it, and a
+lock ends with its process: what a killed one left is removed by the next that writes there.
+
+What is written is private to its owner (0600, in directories of 0700): it is text, or says whose.
+What others shall read, a model or a page, is `shared`: as open as the umask lets it.
 """
 
+import errno
 import os
 import secrets
-from collections.abc import Iterator
-from contextlib import contextmanager
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
+from filelock import lock_descriptor
+
+PRIVATE_FILE, PRIVATE_DIRECTORY = 0o600, 0o700
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""What the operating system says where nothing more can be written: disk, quota, file size."""
+
 
 @contextmanager
-def replacing(path: Path) -> Iterator[BinaryIO]:
+def replacing(path: Path, *, shared: bool = False, new: bool = False) -> Iterator[BinaryIO]:
     """A binary file to write and seek in, which becomes `path` when the block ends well.
 
     Args:
         path: where the file shall stand; its folder is made where it is missing.
+        shared: whether others may read it, as far as the umask lets them.
+        new: refuse to replace a file that is there by then.
 
     Yields:
         the open file; when the block raises, it is deleted and `path` stays as it was.
+
+    Raises:
+        OSError: it cannot be written; the error names `path`.
+        FileExistsError: `new`, and there is something at `path`.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    with replacing_name(path, shared=shared, new=new) as part, part.open("r+b") as file:
+        yield file
+
+
+@contextmanager
+def replacing_name(path: Path, *, shared: bool = False, new: bool = False) -> Iterator[Path]:
+    """As `replacing`, for writers that want a name: of an empty file that they may replace."""
+    with naming(path):
+        make_directory(path.parent, shared=shared)
+        with _part(path, lambda part: part.touch(PRIVATE_FILE, exist_ok=False)) as part:
+            yield part
+            part.chmod(_as_umask(0o666) if shared else PRIVATE_FILE)
+            _sync(part)
+            if new:
+                _link(part, path)
+            else:
+                os.replace(part, path)
+
+
+@contextmanager
+def beside(path: Path) -> Iterator[Path]:
+    """A private directory beside `path` to fill and move there; what is not moved is deleted.
+
+    Args:
+        path: missing directories above it are made.
+    """
+    make_directory(path.parent)
+    with _part(path, lambda part: part.mkdir(PRIVATE_DIRECTORY)) as part:
+        yield part
+
+
+@contextmanager
+def new_directory(path: Path) -> Iterator[Path]:
+    """A private directory to fill, which becomes `path` when the block ends well.
+
+    Args:
+        path: where nothing is yet; missing directories above it are made.
+
+    Yields:
+        the directory; when the block raises, it is deleted.
+
+    Raises:
+        OSError: it cannot be made, or something stands at `path` by then.
+    """
+    with beside(path) as part:
+        yield part
+        if os.path.lexists(path):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
+        part.rename(path)
+
+
+def make_directory(path: Path, *, shared: bool = False) -> None:
+    """Make a directory and those above it that are missing; what is there stays as it is.
+
+    Args:
+        path: the directory.
+        shared: whether others may read it, as far as the umask lets them.
+    """
+    for missing in reversed([one for one in (path, *path.parents) if not one.exists()]):
+        missing.mkdir(0o777 if shared else PRIVATE_DIRECTORY, exist_ok=True)
+    if not path.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
+
+
+def write_text(path: Path, text: str, *, shared: bool = False, new: bool = False) -> None:
+    """Write `text` as UTF-8 to `path`, whole or not at all; see `replacing`."""
+    with replacing(path, shared=shared, new=new) as file:
+        file.write(text.encode())
+
+
+def append_line(path: Path, line: str) -> None:
+    """Add a line to a private file, which is made where it is missing."""
+    with naming(path):
+        handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, PRIVATE_FILE)
+        with os.fdopen(handle, "wb", buffering=0) as file:
+            file.write(line.encode() + b"\n")
+
+
+def share(directory: Path) -> None:
+    """Open a directory, with all that is in it, to others as far as the umask lets them."""
+    for path in (directory, *directory.rglob("*")):
+        path.chmod(_as_umask(0o777 if path.is_dir() else 0o666))
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """An error of the operating system in the block that names no file names this one.
+
+    A full disk is met while writing, where it is not known any more to which file.
+    """
     try:
-        with partial.open("xb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, path)
-    except BaseException:
-        partial.unlink(missing_ok=True)
+        yield
+    except OSError as error:
+        if error.filename is None and error.errno is not None:
+            raise OSError(error.errno, os.strerror(error.errno), str(path)) from error
+        if error.filename is not None and _is_part(str(error.filename), path):
+            error.filename = str(path)
         raise
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write `text` as UTF-8 to `path`, whole or not at all."""
-    with replacing(path) as file:
-        file.write(text.encode())
+@contextmanager
+def _part(path: Path, make: Callable[[Path], None]) -> Iterator[Path]:
+    """Something new beside `path`, locked for others to see that somebody writes it."""
+    _sweep(path)
+    part, handle = path, None
+    try:
+        while part == path:  # more than once only where another took it for a dead one's
+            part = path.with_name(f"{_prefix(path)}{secrets.token_hex(4)}{_SUFFIX}")
+            make(part)
+            with suppress(OSError, NotImplementedError):  # not every file system has locks
+                handle = _open_locked(part)
+            if not os.path.lexists(part):
+                _close(handle)
+                part, handle = path, None
+        yield part
+    finally:
+        _close(handle)
+        if part != path:
+            _remove(part)
+
+
+def _sweep(path: Path) -> None:
+    """Remove the parts of `path` that nobody writes any more."""
+    with suppress(OSError, NotImplementedError), os.scandir(path.parent) as found:
+        for part in [Path(entry.path) for entry in found if _is_part(entry.name, path)]:
+            handle = _open_locked(part)
+            if handle is not None:
+                _remove(part)
+                os.close(handle)
+
+
+def _open_locked(part: Path) -> int | None:
+    """A descriptor that holds the lock of a part; None where another process does.
+
+    Raises:
+        OSError: it is gone, or has no lock.
+    """
+    if os.name == "nt":
+        raise NotImplementedError  # Windows would not move what is open
+    handle = os.open(part, os.O_RDONLY | os.O_NOFOLLOW)
+    try:
+        held = lock_descriptor(handle, blocking=False)
+    except BaseException:
+        os.close(handle)
+        raise
+    if held:
+        return handle
+    os.close(handle)
+    return None
+
+
+def _close(handle: int | None) -> None:
+    if handle is not None:
+        os.close(handle)
+
+
+_SUFFIX = ".part"
+
+
+def _prefix(path: Path) -> str:
+    return f".{path.name}."
+
+
+def _is_part(name: str, path: Path) -> bool:
+    own = Path(name).name
+    token = own.removeprefix(_prefix(path)).removesuffix(_SUFFIX)
+    return own == f"{_prefix(path)}{token}{_SUFFIX}" and len(token) == 8
+
+
+def _remove(part: Path) -> None:
+    with suppress(OSError):
+        if part.is_dir() and not part.is_symlink():
+            shutil.rmtree(part, ignore_errors=True)
+        else:
+            part.unlink(missing_ok=True)
+
+
+def _sync(part: Path) -> None:
+    with part.open("rb") as file:
+        os.fsync(file.fileno())
+
+
+def _link(part: Path, path: Path) -> None:
+    """Give a part its name, unless something has it."""
+    try:
+        os.link(part, path)
+    except FileExistsError:
+        raise
+    except (OSError, NotImplementedError):  # a file system without links
+        if os.path.lexists(path):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from None
+        os.replace(part, path)
+
+
+def _as_umask(mode: int) -> int:
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mode & ~mask

@@ -10,6 +10,7 @@ from typing import Any
 from vestige.data.canary import Canary
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import encode
+from vestige.data.locked import alone
 from vestige.data.vocabulary import Vocabulary
 from vestige.defences.choice import Defence
 from vestige.errors import RunError
@@ -72,7 +73,7 @@ def snapshot(  # noqa: PLR0913 - a defence, a stop and a watcher come on top of 
 ) -> LanguageModel:
     """The model that training on a corpus gives, ready to be asked.
 
-    An interrupted training goes on; a finished one is loaded.
+    An interrupted training goes on; a finished one is loaded. No two processes train one.
 
     Args:
         directory: the training's own; its `data` holds the encoded corpus.
@@ -85,19 +86,20 @@ def snapshot(  # noqa: PLR0913 - a defence, a stop and a watcher come on top of 
         stop: see `training.loop.train`, as `observe` and `progress`.
     """
     model = deepcopy(start) if isinstance(start, LanguageModel) else start()
-    data = encode(corpus, vocabulary, directory / "data")
-    train(
-        model,
-        data,
-        validation=None if validation is None else encode(validation, vocabulary),
-        config=config,
-        directory=directory,
-        step=None if defence is None else defence.step(model, data, config),
-        stop=stop,
-        observe=observe,
-        resume=True,
-        progress=progress,
-    )
+    with alone(directory):
+        data = encode(corpus, vocabulary, directory / "data")
+        train(
+            model,
+            data,
+            validation=None if validation is None else encode(validation, vocabulary),
+            config=config,
+            directory=directory,
+            step=None if defence is None else defence.step(model, data, config),
+            stop=stop,
+            observe=observe,
+            resume=True,
+            progress=progress,
+        )
     return load_model(directory)
 
 

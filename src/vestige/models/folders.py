@@ -11,6 +11,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from safetensors import SafetensorError
+
+from vestige.data import whole_file
 from vestige.errors import ModelError
 
 DESCRIPTIONS = ("model.json", "config.json", "adapter_config.json")
@@ -22,30 +25,25 @@ ANSWERS = "intent_slot.json"
 def replacing(directory: Path) -> Iterator[Path]:
     """A fresh folder that takes the place of `directory` when the block ends well.
 
-    When the block raises, or the process dies, `directory` stays what it was.
+    When the block raises, or the process dies, `directory` stays what it was. Others may read it
+    as far as the umask lets them, since a model is what is meant for release.
 
     Raises:
         ModelError: the place cannot be written.
     """
     directory = directory.absolute()
-    fresh = directory.with_name(f".{directory.name}.new")
     try:
         if directory.exists() and not directory.is_dir():
             raise NotADirectoryError(f"{directory} is a file")
-        shutil.rmtree(fresh, ignore_errors=True)
-        fresh.mkdir(parents=True)
-        yield fresh
-        for file in fresh.iterdir():
-            if file.is_file():
-                file.chmod(0o666 & ~_umask())  # safetensors writes 0600
-        _swap(fresh, directory)
-    except OSError as error:
+        with whole_file.beside(directory) as fresh:
+            yield fresh
+            whole_file.share(fresh)
+            _swap(fresh, directory)
+    except (OSError, SafetensorError) as error:
         raise ModelError(
             f"the model cannot be saved in {directory}: {error}",
             remedy="Choose a directory that can be written, on a disk with room.",
         ) from error
-    finally:
-        shutil.rmtree(fresh, ignore_errors=True)
 
 
 def standing(directory: Path) -> Path:
@@ -88,9 +86,3 @@ def _swap(fresh: Path, directory: Path) -> None:
 
 def _aside(directory: Path) -> Path:
     return directory.with_name(f".{directory.name}.before")
-
-
-def _umask() -> int:
-    mask = os.umask(0o022)
-    os.umask(mask)
-    return mask

@@ -1,7 +1,6 @@
 """One self-contained page from run directories: no script, no network, every string escaped."""
 
 from collections.abc import Sequence
-from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cache
 from importlib import resources
@@ -11,7 +10,6 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from vestige import __version__, results
-from vestige.errors import RunError
 from vestige.reports.sections import section
 from vestige.results import Run
 
@@ -39,7 +37,7 @@ def render(runs: Sequence[Run], *, show_secrets: bool) -> str:
 
 
 def write_page(directories: Sequence[str | Path], path: str | Path, *, show_secrets: bool) -> Path:
-    """Read run directories and write their page.
+    """Read run directories and write their page: with secrets, one that its owner alone may read.
 
     Raises:
         RunError: a directory is not a run, or the page exists or cannot be written.
@@ -47,18 +45,8 @@ def write_page(directories: Sequence[str | Path], path: str | Path, *, show_secr
     path = results.require_new(path)
     runs = [results.load(directory) for directory in directories]
     page = render(runs, show_secrets=show_secrets)
-    partial = path.with_name(f".{path.name}.part")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial.write_text(page, encoding="utf-8")
-        partial.replace(path)
-    except OSError as error:
-        with suppress(OSError):
-            partial.unlink()
-        raise RunError(
-            f"{path} cannot be written: {error.strerror or error}",
-            remedy="Choose an --out in a directory that you may write to.",
-        ) from error
+    with results.new_file(path, shared=not show_secrets) as file:
+        file.write(page.encode())
     return path
 
 

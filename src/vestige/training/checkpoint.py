@@ -13,7 +13,6 @@ a private training they do not: its chance follows from a secret (`key_file`) an
 
 import hashlib
 import json
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from pathlib import Path
@@ -25,6 +24,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from vestige.data.encoded import EncodedCorpus
+from vestige.data.whole_file import make_directory, replacing_name, write_text
 from vestige.errors import TrainingError
 from vestige.models.protocols import LanguageModel, Network
 from vestige.training.history import EpochRecord
@@ -102,14 +102,10 @@ def save(
         "epochs": [asdict(record) for record in position.epochs],
     }
     held = {name: tensor.contiguous() for name, tensor in tensors.items()}
-    temporary = directory / f".{CHECKPOINT}"
     try:
         # What it holds was not noised, or not all of it: moments, losses, chance.
-        temporary.unlink(missing_ok=True)
-        temporary.touch(mode=0o600)
-        save_file(held, temporary, metadata={"position": json.dumps(facts)})
-        temporary.chmod(0o600)
-        _put(temporary, directory / CHECKPOINT)
+        with replacing_name(directory / CHECKPOINT) as part:
+            save_file(held, part, metadata={"position": json.dumps(facts)})
     except (SafetensorError, OSError) as error:
         raise TrainingError(
             f"{directory / CHECKPOINT} cannot be written ({error})",
@@ -190,7 +186,7 @@ def open_directory(directory: Path, asked: Mapping[str, object], *, resume: bool
                 remedy="Train into a new directory.",
             )
         try:
-            directory.mkdir(parents=True, exist_ok=True)
+            make_directory(directory)
             write_json(path, asked)
         except OSError as error:
             raise TrainingError(
@@ -223,9 +219,7 @@ def open_directory(directory: Path, asked: Mapping[str, object], *, resume: bool
 
 def write_json(path: Path, content: object) -> None:
     """Replace a JSON file, at once."""
-    temporary = path.with_name(f".{path.name}")
-    temporary.write_text(json.dumps(content, indent=2) + "\n", "utf-8")
-    _put(temporary, path)
+    write_text(path, json.dumps(content, indent=2) + "\n")
 
 
 def cut_log(directory: Path, step: int) -> None:
@@ -235,15 +229,7 @@ def cut_log(directory: Path, step: int) -> None:
         return
     lines = [line for line in path.read_text("utf-8").splitlines() if line.endswith("}")]
     kept = [line for line in lines if json.loads(line)["step"] <= step]
-    temporary = path.with_name(f".{path.name}")
-    temporary.write_text("".join(f"{line}\n" for line in kept), "utf-8")
-    _put(temporary, path)
-
-
-def _put(temporary: Path, path: Path) -> None:
-    with temporary.open("rb") as file:
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
+    write_text(path, "".join(f"{line}\n" for line in kept))
 
 
 def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

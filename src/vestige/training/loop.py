@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from vestige.data.encoded import EncodedCorpus
+from vestige.data.whole_file import append_line
 from vestige.errors import TrainingError
 from vestige.models.checkpoints import save_model
 from vestige.models.protocols import LanguageModel, Network
@@ -313,8 +314,7 @@ class _Told:
                 "tokens_per_second": round(speed, 1),
                 **measured,
             }
-            with (run.directory / checkpoint.LOG).open("a", encoding="utf-8") as log:
-                log.write(json.dumps(_strict(line)) + "\n")
+            append_line(run.directory / checkpoint.LOG, json.dumps(_strict(line)))
         if run.progress is not None:
             run.progress(step, run.steps, mean, speed)
 
