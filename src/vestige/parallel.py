@@ -5,13 +5,15 @@ Applications", OSDI, arXiv:1712.05889); nothing else knows of it.
 """
 
 import os
+import signal
 import socket
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from importlib.metadata import version
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context, parent_process
 from typing import Any, TypeVar
 
 from vestige import __version__, _validate
@@ -58,6 +60,10 @@ def map_processes(
         try:
             for future in futures:
                 yield future.result()
+        except KeyboardInterrupt:
+            for child in active_children():
+                child.terminate()  # else the pool waits until their calls have ended
+            raise
         finally:
             for future in futures:
                 future.cancel()
@@ -193,9 +199,21 @@ def _fetched(ray: Any, reference: Any, retries: int) -> Any:
 
 
 def _own_process() -> None:
-    """What a process does that is nobody else's: it keeps the memory that tensors give back."""
+    """What a process does that is nobody else's: it keeps the memory that tensors give back.
+
+    It ends when its parent does or says so; a Ctrl-C, which reaches all, is the parent's to hear.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     keep_freed_pages()
     _one_thread()
+
+
+def _end_with_parent() -> None:
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _one_thread() -> None:

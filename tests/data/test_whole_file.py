@@ -89,17 +89,20 @@ def test_what_is_written_is_its_owners_alone_unless_it_is_shared(tmp_path, umask
 
 
 def test_a_part_is_private_even_of_what_will_be_shared(tmp_path, umask) -> None:
-    with replacing_name(tmp_path / "page", shared=True) as part:
+    with replacing(tmp_path / "page", shared=True):
+        [part] = tmp_path.iterdir()
         assert mode(part) == 0o600
     assert mode(tmp_path / "page") == 0o666 & ~umask
 
 
-def test_a_writer_may_put_a_new_file_in_the_place_of_the_part(tmp_path, umask) -> None:
+def test_what_a_writer_puts_beside_the_file_that_it_makes_is_gone(tmp_path, umask) -> None:
     with replacing_name(tmp_path / "weights") as part:
-        (tmp_path / "other").write_text("whole")
-        (tmp_path / "other").replace(part)
+        (part.parent / "temporary").write_text("whole")
+        (part.parent / "other").write_text("")
+        (part.parent / "temporary").replace(part)
     assert mode(tmp_path / "weights") == 0o600
     assert (tmp_path / "weights").read_text() == "whole"
+    assert list(tmp_path.iterdir()) == [tmp_path / "weights"]
 
 
 def test_directories_that_are_there_keep_their_mode(tmp_path) -> None:
@@ -196,7 +199,6 @@ def test_a_full_disk_names_the_file(tmp_path) -> None:
 def test_a_part_is_never_named_in_an_error(tmp_path) -> None:
     def write() -> None:
         with replacing_name(tmp_path / "x") as part:
-            part.unlink()
             part.read_bytes()
 
     with pytest.raises(FileNotFoundError) as caught:

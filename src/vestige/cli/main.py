@@ -13,6 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from vestige import __version__
+from vestige.cli import interrupts
 from vestige.cli.provenance import COMMAND
 from vestige.errors import VestigeError
 from vestige.memory import keep_freed_pages
@@ -68,6 +69,9 @@ class Verbs(TyperGroup):
                 raise
             typer.echo(f"vestige: {_message(error)}", err=True)
             raise typer.Exit(2) from error
+        except KeyboardInterrupt as error:
+            typer.echo(f"vestige: {interrupts.last_words(error)}", err=True)
+            raise typer.Exit(getattr(error, "code", 130)) from error
 
 
 app = typer.Typer(
@@ -102,21 +106,28 @@ def vestige(
 
 
 def main() -> None:
-    """Run the command line and leave with its exit code: 0, or 2 for an error of the input."""
+    """Run the command line and leave with its exit code: 0, or 2 for an error of the input;
+    130 and 143 after Ctrl-C and SIGTERM.
+    """
     # Progress bars and advice of the libraries below would run into ours.
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     keep_freed_pages()
+    interrupts.raise_when_asked_to_end()
     sys.exit(app())
 
 
 def _message(error: Exception) -> str:
+    from vestige.data.whole_file import FULL
     from vestige.reports.disclosure import printable
 
-    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+    if isinstance(error, OSError) and error.errno in FULL:
+        text = f"{error.filename or 'standard output'}: {error.strerror}. Make room on that disk."
+    elif isinstance(error, OSError) and error.filename is not None and error.strerror:
         text = f"{error.filename}: {error.strerror}. Check the path and its permissions."
     elif isinstance(error, VestigeError):
         text = str(error)
     else:
         text = f"{str(error).rstrip('.')}. Change that argument or file."
-    return " ".join(printable(line) for line in text.splitlines())
+    notes = [f"{note}." for note in getattr(error, "__notes__", ())]
+    return " ".join(printable(line) for line in [*text.splitlines(), *notes])

@@ -40,23 +40,23 @@ def replacing(path: Path, *, shared: bool = False, new: bool = False) -> Iterato
         OSError: it cannot be written; the error names `path`.
         FileExistsError: `new`, and there is something at `path`.
     """
-    with replacing_name(path, shared=shared, new=new) as part, part.open("r+b") as file:
-        yield file
-
-
-@contextmanager
-def replacing_name(path: Path, *, shared: bool = False, new: bool = False) -> Iterator[Path]:
-    """As `replacing`, for writers that want a name: of an empty file that they may replace."""
     with naming(path):
         make_directory(path.parent, shared=shared)
         with _part(path, lambda part: part.touch(PRIVATE_FILE, exist_ok=False)) as part:
-            yield part
-            part.chmod(_as_umask(0o666) if shared else PRIVATE_FILE)
-            _sync(part)
-            if new:
-                _link(part, path)
-            else:
-                os.replace(part, path)
+            with part.open("r+b") as file:
+                yield file
+            _move(part, path, shared=shared, new=new)
+
+
+@contextmanager
+def replacing_name(path: Path) -> Iterator[Path]:
+    """As `replacing`, for writers that want a name: of a private file that they make.
+
+    It is alone in its directory, for what such a writer may put beside it.
+    """
+    with naming(path), beside(path) as folder:
+        yield folder / path.name
+        _move(folder / path.name, path, shared=False, new=False)
 
 
 @contextmanager
@@ -135,7 +135,8 @@ def naming(path: Path) -> Iterator[None]:
     except OSError as error:
         if error.filename is None and error.errno is not None:
             raise OSError(error.errno, os.strerror(error.errno), str(path)) from error
-        if error.filename is not None and _is_part(str(error.filename), path):
+        place = Path(str(error.filename))
+        if _is_part(place.name, path) or _is_part(place.parent.name, path):
             error.filename = str(path)
         raise
 
@@ -217,9 +218,15 @@ def _remove(part: Path) -> None:
             part.unlink(missing_ok=True)
 
 
-def _sync(part: Path) -> None:
+def _move(part: Path, path: Path, *, shared: bool, new: bool) -> None:
+    """Give a part its mode and its name, once it is on the disk."""
+    part.chmod(_as_umask(0o666) if shared else PRIVATE_FILE)
     with part.open("rb") as file:
         os.fsync(file.fileno())
+    if new:
+        _link(part, path)
+    else:
+        os.replace(part, path)
 
 
 def _link(part: Path, path: Path) -> None:

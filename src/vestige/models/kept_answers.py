@@ -13,6 +13,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from vestige.data.whole_file import PRIVATE_FILE, make_directory, naming
 from vestige.errors import DataError
 from vestige.models.asked_model import Ask, QueryAccount
 from vestige.models.top_k import Context
@@ -100,13 +101,14 @@ class KeptAnswers(MutableMapping[Context, tuple[str, ...]]):
 
     def _write(self, **content: object) -> None:
         if self._file is None:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            handle = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
+            make_directory(self._path.parent)
+            handle = os.open(self._path, os.O_RDWR | os.O_CREAT, PRIVATE_FILE)
             os.truncate(handle, self._whole)
             # Unbuffered, so that a kill takes no line that was written.
             self._file = os.fdopen(handle, "r+b", buffering=0)
             self._file.seek(0, os.SEEK_END)
-        self._file.write(json.dumps(content).encode() + b"\n")
+        with naming(self._path):
+            self._file.write(json.dumps(content).encode() + b"\n")
 
     def _read(self, line: bytes) -> None:
         try:

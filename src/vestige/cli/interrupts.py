@@ -1,0 +1,45 @@
+"""Ctrl-C and SIGTERM: a verb puts its things away, says so in one line, and ends.
+
+Both are an exception in the main thread, so that parts of files are removed and locks given back
+on the way out. A second one ends the process at once; nothing needs more than that, since a kill
+at any moment loses nothing.
+"""
+
+import signal
+from types import FrameType
+
+CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
+"""What a shell calls the end by these signals: 128 and the signal's number."""
+
+
+class Ended(KeyboardInterrupt):
+    """A signal asked the verb to end.
+
+    Attributes:
+        code: with which the process shall end.
+        by: what to call it.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.code = CODES[signal.Signals(number)]
+        self.by = "Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name
+
+
+def raise_when_asked_to_end() -> None:
+    """Make both signals an `Ended` in the main thread, the first time."""
+    for number in CODES:
+        signal.signal(number, _end)
+
+
+def last_words(error: KeyboardInterrupt) -> str:
+    """What to say of an end: by whom, and how to go on where that was noted."""
+    by = error.by if isinstance(error, Ended) else "Ctrl-C"
+    notes = "".join(f". {note}" for note in getattr(error, "__notes__", ()))
+    return f"ended by {by}{notes}"
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    for each in CODES:
+        signal.signal(each, signal.SIG_DFL)
+    raise Ended(number)

@@ -1,0 +1,64 @@
+"""Ctrl-C and SIGTERM end every verb in one line, with the shell's code and nothing half-written."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+QUICK = ["--layers", "1", "--hidden-size", "8", "--batch-size", "2", "--device", "cpu"]
+STARTED = """
+import sys
+import vestige.cli.main as main
+import {module} as module
+original = module.{function}
+def told(*given, **named):
+    print("there", flush=True)
+    result = original(*given, **named)
+    return result
+module.{function} = told
+sys.argv = ["vestige", *sys.argv[1:]]
+main.main()
+"""
+
+
+def ended(words, where, number, after, cwd):
+    """Send a signal some seconds after a function was called for the first time."""
+    module, _, function = where.rpartition(".")
+    code = STARTED.format(module=module, function=function)
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, *map(str, words)],
+        cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    assert process.stdout.readline() == "there\n"
+    time.sleep(after)
+    os.kill(process.pid, number)
+    _, said = process.communicate(timeout=60)
+    return process.returncode, said
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_training_that_is_ended_says_how_to_go_on_and_does(
+    workspace, shell, tmp_path, number, code
+):
+    words = ["train", workspace / "corpus.txt", *QUICK, "--epochs", 2, "--checkpoint-every", 1]
+    long = [*words[:-4], "--epochs", 4000, "--checkpoint-every", 1, "--out", tmp_path / "o"]
+    got, said = ended(long, "vestige.training.checkpoint.cut_log", number, 0.5, tmp_path)
+    assert got == code, said
+    [line] = [line for line in said.splitlines() if line]
+    by = "Ctrl-C" if code == 130 else "SIGTERM"
+    assert line.startswith(f"vestige: ended by {by}. The same command with --resume goes on")
+    hidden = list((tmp_path / "o").rglob(".*"))
+    assert hidden == []
+
+
+def test_a_plant_that_is_ended_leaves_nothing(workspace, tmp_path):
+    (tmp_path / "long.txt").write_text("the gate opens at nine and the code is new\n" * 200_000)
+    words = ["plant", "long.txt", "--out", tmp_path / "new", "--phrase", "quiet mice sing"]
+    where = "vestige.data.corpus_file.write_corpus"
+    code, said = ended(words, where, signal.SIGTERM, 0.05, tmp_path)
+    assert (code, said) == (143, "vestige: ended by SIGTERM\n")
+    assert [path.name for path in tmp_path.iterdir()] == ["long.txt"]
