@@ -4,6 +4,7 @@ Abadi et al. (2016), "Deep Learning with Differential Privacy", Algorithm 1:
 
     sum over units i of  g_i * min(1, C / ||g_i||_2)
 
+and divided by how many are expected, as part of the same factor: no pass over memory divides.
 A sequence's loss is the sum of its tokens' cross-entropies over a fixed number of tokens, so that
 its gradient depends on it alone: a mean over a batch's tokens would not.
 """
@@ -19,6 +20,29 @@ from vestige.models.protocols import LanguageModel
 from vestige.training.batches import Batch
 
 
+@dataclass(frozen=True, kw_only=True)
+class Rule:
+    """How units are clipped and averaged.
+
+    Attributes:
+        max_grad_norm: C.
+        tokens_per_sequence: what a sequence's summed loss is divided by.
+        expected_units: what the clipped sum is divided by.
+    """
+
+    max_grad_norm: float
+    tokens_per_sequence: float
+    expected_units: float
+
+    def weights(self, norms: Tensor) -> Tensor:
+        """min(1, C / norm) / expected_units.
+
+        Raises:
+            FloatingPointError: a norm is not finite.
+        """
+        return coefficients(norms, self.max_grad_norm) / self.expected_units
+
+
 @dataclass(frozen=True)
 class Clipped:
     """What was added to the gradients.
@@ -32,11 +56,9 @@ class Clipped:
     loss: Tensor
 
 
-ClipFn = Callable[[LanguageModel, Batch, float, float], Clipped]
-"""Adds a batch's clipped gradients to `.grad` of every trainable parameter, which is there.
-
-Called with the model, the batch, C, and the tokens that a sequence's summed loss is divided by.
-"""
+ClipFn = Callable[[LanguageModel, Batch, Rule], Clipped]
+"""Adds a batch's clipped, averaged gradients to `.grad` of every trainable parameter, which is
+there."""
 
 
 def coefficients(norms: Tensor, max_grad_norm: float) -> Tensor:

@@ -109,7 +109,7 @@ class DPFedAvg:
         """
         if state is not None:
             raise ValueError("state must be None: what is carried on is not protected")
-        deviation = self.noise_multiplier * self.max_grad_norm
+        deviation = self.noise_multiplier * self.max_grad_norm / self.expected_units
         begin_with_noise(model, self._noise, step=self._step, deviation=deviation)
         self._step += 1
         learning = trainable(model)
@@ -121,7 +121,7 @@ class DPFedAvg:
             loss += self._learn(model, own, optimizer)
             self._norms.append(self._move(learning, start, total))
         for parameter, summed in zip(learning, total, strict=True):
-            parameter.grad = summed.div_(self.expected_units)
+            parameter.grad = summed
         return loss / max(batch.tokens, 1), None
 
     def measured(self) -> dict[str, float]:
@@ -156,7 +156,7 @@ class DPFedAvg:
         for parameter, before in zip(learning, start, strict=True):
             parameter.sub_(before)
         norm = torch.nn.utils.get_total_norm(learning)
-        scale = coefficients(norm, self.max_grad_norm).item()
+        scale = coefficients(norm, self.max_grad_norm).item() / self.expected_units
         for parameter, before, summed in zip(learning, start, total, strict=True):
             summed.sub_(parameter, alpha=scale)
             parameter.copy_(before)

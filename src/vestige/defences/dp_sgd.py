@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from vestige import _validate
-from vestige.defences.clipping import ClipFn, measured_norms, trainable
+from vestige.defences.clipping import ClipFn, Rule, measured_norms, trainable
 from vestige.defences.noise import GaussianNoise
 from vestige.models.lstm import LSTMLanguageModel
 from vestige.models.protocols import LanguageModel
@@ -89,17 +89,20 @@ class DPSGD:
         """
         if state is not None:
             raise ValueError("state must be None: what is carried on is not protected")
-        deviation = self.noise_multiplier * self.max_grad_norm
+        deviation = self.noise_multiplier * self.max_grad_norm / self.expected_units
         begin_with_noise(model, self._noise, step=self._step, deviation=deviation)
         self._step += 1
         clip = self._clip(model)
+        rule = Rule(
+            max_grad_norm=self.max_grad_norm,
+            tokens_per_sequence=self.sequence_length,
+            expected_units=self.expected_units,
+        )
         loss = torch.zeros((), device=batch.inputs.device)
         for part in self._parts(batch):
-            clipped = clip(model, part, self.max_grad_norm, self.sequence_length)
+            clipped = clip(model, part, rule)
             loss += clipped.loss
             self._norms.append(clipped.norms)
-        for parameter in trainable(model):
-            parameter.grad /= self.expected_units
         return loss / max(batch.tokens, 1), None
 
     def measured(self) -> dict[str, float]:

@@ -28,11 +28,15 @@ from torch import Tensor
 from torch.nn.functional import dropout
 
 from vestige.defences import lstm_layer
-from vestige.defences.clipping import Clipped, coefficients
+from vestige.defences.clipping import Clipped, Rule
 from vestige.defences.lstm_layer import LayerWeights
+from vestige.defences.products import linear
 from vestige.models.lstm import LSTMLanguageModel
 from vestige.models.protocols import LanguageModel
 from vestige.training.batches import IGNORED, Batch
+
+_IN_CACHE = 1 << 17
+"""Logits that are turned into probabilities together."""
 
 
 @dataclass(frozen=True)
@@ -41,29 +45,30 @@ class _Head:
 
     Attributes:
         read: (n, h) what it read.
-        grad: (n, v) gradients of the logits, before `share`.
+        grad: (n, v) gradients of the logits, over `rates`: a row is large, its rate is one number.
+        rates: (n,).
         counts: (b,) how many of the n belong to each example.
-        share: what the summed loss is multiplied by.
         loss: summed cross-entropy.
     """
 
     read: Tensor
     grad: Tensor
+    rates: Tensor
     counts: list[int]
-    share: float
     loss: Tensor
 
-    def groups(self) -> Iterator[tuple[slice, Tensor, Tensor]]:
-        """Examples, and their (k, n, h) and (k, n, v): all at once where they are equally long."""
+    def groups(self) -> Iterator[tuple[slice, Tensor, Tensor, Tensor]]:
+        """Examples, and their (k, n, h), (k, n, v), (k, n): all at once where equally long."""
         size = len(self.counts) if len(set(self.counts)) == 1 else 1
         begin = 0
         for first in range(0, len(self.counts), size):
             count = self.counts[first]
             end = begin + size * count
-            read, grad = (
-                part[begin:end].view(size, count, part.shape[1]) for part in (self.read, self.grad)
+            read, grad, rates = (
+                part[begin:end].view(size, count, *part.shape[1:])
+                for part in (self.read, self.grad, self.rates)
             )
-            yield slice(first, first + size), read, grad
+            yield slice(first, first + size), read, grad, rates
             begin = end
 
 
@@ -78,9 +83,7 @@ class _Layer:
 
 
 @torch.no_grad()
-def clip_lstm(
-    model: LanguageModel, batch: Batch, max_grad_norm: float, tokens_per_sequence: float
-) -> Clipped:
+def clip_lstm(model: LanguageModel, batch: Batch, rule: Rule) -> Clipped:
     """A `ClipFn` for `LSTMLanguageModel`: one forward and one backward pass.
 
     Norms cost O(t^2) per example and weight, less than the products themselves while
@@ -98,21 +101,20 @@ def clip_lstm(
         traces.append(lstm_layer.forward(flow, layer))
         flow = traces[-1].hidden[1:]
     kept_out = _mask(flow, shape.dropout_out, active)
-    head, grad = _head(
-        model, flow if kept_out is None else flow * kept_out, batch, 1 / tokens_per_sequence
-    )
+    read = flow if kept_out is None else flow * kept_out
+    head, grad = _head(model, read, batch, 1 / rule.tokens_per_sequence)
     if kept_out is not None:
         grad *= kept_out
     layers = []
     for layer in reversed(weights):
         trace = traces.pop()
         gates = lstm_layer.backward(trace, grad, layer)
-        grad = torch.matmul(gates, layer.from_input)
+        grad = linear(gates.flatten(0, 1), layer.from_input.t()).view_as(trace.inputs)
         layers.append(_Layer(layer, trace.inputs, trace.hidden[:-1], gates))
     if kept_in is not None:
         grad *= kept_in
     norms = _squared_norms(model, batch.inputs, head, layers, grad).clamp_min(0).sqrt()
-    _add_clipped(model, batch.inputs, head, layers, grad, coefficients(norms, max_grad_norm))
+    _add_clipped(model, batch.inputs, head, layers, grad, rule.weights(norms))
     return Clipped(norms, head.loss)
 
 
@@ -124,18 +126,38 @@ def _mask(like: Tensor, probability: float, active: bool) -> Tensor | None:
 def _head(
     model: LSTMLanguageModel, hidden: Tensor, batch: Batch, share: float
 ) -> tuple[_Head, Tensor]:
-    """The head forward and backward; hidden is (t, b, h), and so is the gradient returned."""
+    """The head forward and backward; hidden is (t, b, h), and so is the gradient returned.
+
+    What is as large as the logits is touched as little as can be: a row's softmax stays over its
+    sum, which is divided by where rows are narrow.
+    """
     inside = batch.targets != IGNORED
     read, targets = hidden.transpose(0, 1)[inside], batch.targets[inside]
-    logits = torch.addmm(model.head.bias, read, model.head.weight.t())
-    log_probs = torch.log_softmax(logits, 1)
+    logits = linear(read, model.head.weight, model.head.bias)
     rows = torch.arange(len(targets), device=targets.device)
-    loss = -log_probs[rows, targets].sum()
-    grad = log_probs.exp_()
-    grad[rows, targets] -= 1  # d loss / d logits = softmax - one-hot
+    loss, sums = _softmax_in_place(logits, targets, rows)
+    logits[rows, targets] -= sums  # d loss / d logits = softmax - one-hot, here over 1 / sums
+    rates = share / sums
     into = hidden.new_zeros(*inside.shape, hidden.shape[2])
-    into[inside] = (grad @ model.head.weight).mul_(share)
-    return _Head(read, grad, inside.sum(1).tolist(), share, loss), into.transpose(0, 1)
+    into[inside] = linear(logits, model.head.weight.t()).mul_(rates[:, None])
+    return _Head(read, logits, rates, inside.sum(1).tolist(), loss), into.transpose(0, 1)
+
+
+def _softmax_in_place(logits: Tensor, targets: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+    """Turn (n, v) logits into exp(logit - largest of the row).
+
+    Returns:
+        the summed cross-entropy and (n,) the sums of the new rows, at least 1.
+    """
+    picked = logits[rows, targets]
+    largest, sums = torch.empty_like(picked), torch.empty_like(picked)
+    at_once = max(1, _IN_CACHE // logits.shape[1])
+    for part, top, total in zip(
+        logits.split(at_once), largest.split(at_once), sums.split(at_once), strict=True
+    ):
+        torch.amax(part, 1, out=top)
+        torch.sum(part.sub_(top[:, None]).exp_(), 1, out=total)
+    return (sums.log() + largest - picked).sum(), sums
 
 
 def _squared_norms(
@@ -168,17 +190,18 @@ def _squared_of_head(
     model: LSTMLanguageModel, inputs: Tensor, head: _Head, of_embedded: Tensor
 ) -> Tensor:
     """(b,) of the head's part, where it is tied with twice its product with the embedding's."""
-    weight, bias, share = model.head.weight, model.head.bias, head.share
+    weight, bias = model.head.weight, model.head.bias
     squared = of_embedded.new_zeros(len(inputs))
-    for examples, read, grad in head.groups():
+    for examples, read, grad, rates in head.groups():
+        rated = read * rates[:, :, None]
         if weight.requires_grad:
-            squared[examples] += (_gram(read) * _gram(grad)).sum((1, 2)) * share**2
+            squared[examples] += (_gram(rated) * _gram(grad)).sum((1, 2))
         if bias.requires_grad:
-            squared[examples] += grad.sum(1).square().sum(1) * share**2
+            squared[examples] += torch.bmm(rates[:, None], grad).square().sum((1, 2))
         if model.config.tied and weight.requires_grad:
             tokens = inputs[examples, None, :].expand(-1, grad.shape[1], -1)
-            across = grad.gather(2, tokens) * torch.bmm(read, of_embedded[examples].mT)
-            squared[examples] += 2 * share * across.sum((1, 2))
+            across = grad.gather(2, tokens) * torch.bmm(rated, of_embedded[examples].mT)
+            squared[examples] += 2 * across.sum((1, 2))
     return squared
 
 
@@ -193,7 +216,7 @@ def _add_clipped(
     """Add the clipped sum to the gradients."""
     own = dict(model.named_parameters())
     counts = torch.tensor(head.counts, device=scale.device)
-    of_targets = scale.repeat_interleave(counts) * head.share
+    of_targets = scale.repeat_interleave(counts) * head.rates
     _add_products(model.head.weight, head.grad, head.read, of_targets)
     _add_sums([model.head.bias], head.grad, of_targets)
     of_tokens = scale.repeat(inputs.shape[1])  # time first, as all that follows
@@ -216,8 +239,7 @@ def _gram(rows: Tensor) -> Tensor:
 def _add_products(parameter: Tensor, grad: Tensor, read: Tensor, scale: Tensor) -> None:
     """The sum over rows of scale * grad read^T; the narrower factor is the one scaled."""
     if parameter.grad is not None:
-        # `read` on the left: MKL takes a third longer for the same product the other way round.
-        parameter.grad += ((read * scale[:, None]).t() @ grad).t()
+        parameter.grad += linear(grad.t(), (read * scale[:, None]).t())
 
 
 def _add_sums(parameters: Sequence[Tensor], grad: Tensor, scale: Tensor) -> None:

@@ -13,15 +13,13 @@ from typing import Any
 
 import torch
 
-from vestige.defences.clipping import Clipped, coefficients, summed_losses, trainable
+from vestige.defences.clipping import Clipped, Rule, summed_losses, trainable
 from vestige.errors import TrainingError
 from vestige.models.protocols import LanguageModel
 from vestige.training.batches import Batch
 
 
-def clip_opacus(
-    model: LanguageModel, batch: Batch, max_grad_norm: float, tokens_per_sequence: float
-) -> Clipped:
+def clip_opacus(model: LanguageModel, batch: Batch, rule: Rule) -> Clipped:
     """A `ClipFn` for any model that Opacus can hook into.
 
     Raises:
@@ -34,17 +32,17 @@ def clip_opacus(
         )
     learning = trainable(model)
     before = [parameter.grad for parameter in learning]
-    with _hooked(model, max_grad_norm, ghost=not shares_weights(model)) as hooks:
+    with _hooked(model, rule.max_grad_norm, ghost=not shares_weights(model)) as hooks:
         losses = summed_losses(model, batch)
         for parameter in learning:
             parameter.grad = None
-        (losses.sum() / tokens_per_sequence).backward(retain_graph=True)  # type: ignore[no-untyped-call]
+        (losses.sum() / rule.tokens_per_sequence).backward(retain_graph=True)  # type: ignore[no-untyped-call]
         norms = _norms(hooks, learning)
         hooks.disable_hooks()
         for parameter, gradient in zip(learning, before, strict=True):
             parameter.grad = gradient
-        scale = coefficients(norms, max_grad_norm) / tokens_per_sequence
-        (losses * scale).sum().backward()  # type: ignore[no-untyped-call]
+        weights = rule.weights(norms) / rule.tokens_per_sequence
+        (losses * weights).sum().backward()  # type: ignore[no-untyped-call]
     return Clipped(norms, losses.sum().detach())
 
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from vestige.defences.products import linear
+
 
 @dataclass(frozen=True)
 class LayerWeights:
@@ -65,11 +67,10 @@ def forward(inputs: Tensor, weights: LayerWeights) -> LayerTrace:
     h = weights.from_hidden.shape[1]
     hidden, cells = inputs.new_empty(t + 1, b, h), inputs.new_empty(t + 1, b, h)
     hidden[0], cells[0] = 0, 0
-    gates = torch.addmm(weights.bias, inputs.reshape(t * b, d), weights.from_input.t())
+    gates = linear(inputs.reshape(t * b, d), weights.from_input, weights.bias)
     gates, squashed = gates.view(t, b, 4 * h), inputs.new_empty(t, b, h)
-    recurrent = weights.from_hidden.t()
     for step in range(t):
-        gate = gates[step].addmm_(hidden[step], recurrent)
+        gate = gates[step].add_(linear(hidden[step], weights.from_hidden))
         gate[:, : 2 * h].sigmoid_()
         gate[:, 2 * h : 3 * h].tanh_()
         gate[:, 3 * h :].sigmoid_()
@@ -109,5 +110,5 @@ def backward(trace: LayerTrace, grad_hidden: Tensor, weights: LayerWeights) -> T
         torch.mul(grad_c, local_c[step], out=g[:, 2 * h : 3 * h])
         torch.mul(grad_h, local_o[step], out=g[:, 3 * h :])
         grad_c *= keep[step]
-        torch.mm(g, weights.from_hidden, out=grad_h)
+        grad_h = linear(g, weights.from_hidden.t())
     return grad_gates

@@ -25,6 +25,8 @@ once more, and seen only after the optimizer has moved weights by it.
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 import torch
@@ -76,12 +78,13 @@ class GaussianNoise:
                 self._on_device(flat, step, place, deviation)
 
     def _on_cpu(self, out: Floats, step: int, place: int, deviation: float) -> None:
-        stream = Keystream(self._key, step, place)
+        stream, scratch = Keystream(self._key, step, place), _Scratch.of(min(len(out), PIECE))
         for begin in range(0, len(out), PIECE):
             piece = out[begin : begin + PIECE]
-            words = np.empty((5, -(-len(piece) // 4)), np.int32)
-            stream.fill(words)
-            _normals(words, piece, deviation)
+            if len(piece) < min(len(out), PIECE):
+                scratch = _Scratch.of(len(piece))
+            stream.fill(scratch.words)
+            _normals(scratch, piece, deviation)
 
     def _on_device(self, out: Tensor, step: int, place: int, deviation: float) -> None:
         per_piece = PIECE // 4 * 5 // BLOCK
@@ -108,30 +111,56 @@ class GaussianNoise:
                 slab[whole:] = device_normals(last, deviation).flatten()[:rest]
 
 
-def _normals(words: NDArray[np.int32], out: Floats, deviation: float) -> None:
+@dataclass(frozen=True)
+class _Scratch:
+    """Memory for a piece, the same for all: fresh pages would cost as much as the normals.
+
+    Attributes:
+        words: (5, n).
+        floats: (5, n).
+        turned: (n,).
+    """
+
+    words: NDArray[np.int32]
+    floats: Floats
+    turned: Floats
+
+    @classmethod
+    def of(cls, normals: int) -> Self:
+        n = -(-normals // 4)
+        return cls(
+            np.empty((5, n), np.int32), np.empty((5, n), np.float32), np.empty(n, np.float32)
+        )
+
+
+def _normals(scratch: _Scratch, out: Floats, deviation: float) -> None:
     """(5, n) words to at most 4 n normals, one row of n after the other."""
+    words, floats = scratch.words, scratch.floats
     n = words.shape[1]
-    scaled = np.empty_like(words, np.float32)
-    product, other, share, *angles = scaled
-    np.multiply(words[:2], np.float32(2.0**-31), out=scaled[:2], casting="unsafe")
-    scaled[:2] += np.float32(2.0**-32)  # in (-1, 1), and never 0
-    np.multiply(words[2], np.float32(2.0**-32), out=share, casting="unsafe")
+    product, other, share, *angles = floats
+    _scaled(words[:2], 2.0**-31, floats[:2])
+    floats[:2] += np.float32(2.0**-32)  # in (-1, 1), and never 0
+    _scaled(words[2], 2.0**-32, share)
     share += np.float32(0.5)
-    np.multiply(words[3:], np.float32(_TURN), out=scaled[3:], casting="unsafe")
+    _scaled(words[3:], _TURN, floats[3:])
     product *= other
     np.abs(product, out=product)
     np.log(product, out=product)
     product *= np.float32(-2.0)
     share *= product
     np.subtract(product, share, out=product)
-    trigonometric = np.empty(n, np.float32)
     for pair, (radius, angle) in enumerate(zip((share, product), angles, strict=True)):
         np.sqrt(radius, out=radius)
         radius *= np.float32(deviation)
         for half, function in enumerate((np.cos, np.sin)):
             row = out[(2 * pair + half) * n : (2 * pair + half + 1) * n]
-            function(angle, out=trigonometric)
-            np.multiply(radius[: len(row)], trigonometric[: len(row)], out=row)
+            function(angle, out=scratch.turned)
+            np.multiply(radius[: len(row)], scratch.turned[: len(row)], out=row)
+
+
+def _scaled(words: NDArray[np.int32], by: float, out: Floats) -> None:
+    """Words as floats, times a number; numpy would take the way through float64."""
+    np.multiply(words, np.float32(by), out=out, dtype=np.float32, casting="unsafe")
 
 
 def device_normals(words: Tensor, deviation: float) -> Tensor:

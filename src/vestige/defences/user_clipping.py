@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import torch
 
-from vestige.defences.clipping import ClipFn, Clipped, coefficients, summed_losses, trainable
+from vestige.defences.clipping import ClipFn, Clipped, Rule, summed_losses, trainable
 from vestige.models.protocols import LanguageModel
 from vestige.training.batches import Batch
 
@@ -36,9 +36,7 @@ def clip_users(rows_at_once: int | None) -> ClipFn:
         rows_at_once: sequences of one user that are computed together; None: all.
     """
 
-    def clip(
-        model: LanguageModel, batch: Batch, max_grad_norm: float, tokens_per_sequence: float
-    ) -> Clipped:
+    def clip(model: LanguageModel, batch: Batch, rule: Rule) -> Clipped:
         learning = trainable(model)
         total = [parameter.grad for parameter in learning]
         norms, loss = [], torch.zeros((), device=batch.inputs.device)
@@ -48,15 +46,15 @@ def clip_users(rows_at_once: int | None) -> ClipFn:
             every = torch.arange(len(own.inputs), device=own.inputs.device)
             for rows in torch.split(every, rows_at_once or len(every)):
                 summed = summed_losses(model, own.select(rows)).sum()
-                (summed / tokens_per_sequence).backward()  # type: ignore[no-untyped-call]
+                (summed / rule.tokens_per_sequence).backward()  # type: ignore[no-untyped-call]
                 loss += summed.detach()
             gradients = [p.grad for p in learning]
             norm = torch.nn.utils.get_total_norm([g for g in gradients if g is not None])
             norms.append(norm)
-            scale = coefficients(norm, max_grad_norm)
+            weight = rule.weights(norm).item()
             for summed_up, gradient in zip(total, gradients, strict=True):
                 if gradient is not None:
-                    summed_up.add_(gradient * scale)
+                    summed_up.add_(gradient, alpha=weight)
         for parameter, summed_up in zip(learning, total, strict=True):
             parameter.grad = summed_up
         return Clipped(torch.stack(norms), loss)

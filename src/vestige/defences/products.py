@@ -1,0 +1,47 @@
+"""Products of matrices by the library that a plain LSTM's own kernels use.
+
+torch hands `mm` in float32 to MKL and `nn.LSTM` to oneDNN. MKL leaves vectors of 512 bits alone on
+processors of other makers: there its products take twice as long as oneDNN's (benchmarks/dp_sgd),
+and a private step would pay for that and not for its privacy. So large products in float32 on the
+CPU go to oneDNN, where this torch has it; all others take torch's own way.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+_LARGE = 1 << 21
+"""Multiplications below which oneDNN's dispatch costs more than it gains."""
+
+
+def linear(rows: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """rows @ weight.T + bias, no part of a graph.
+
+    Args:
+        rows: (n, d), of any strides.
+        weight: (m, d), of any strides.
+        bias: (m,).
+
+    Returns:
+        (n, m).
+    """
+    large = rows.numel() * weight.shape[0] >= _LARGE
+    if _ONEDNN is None or not large or rows.device.type != "cpu" or rows.dtype != torch.float32:
+        return functional.linear(rows, weight, bias)
+    product: Tensor = _ONEDNN(rows, weight, bias, "none", [], "")
+    return product
+
+
+def _onednn() -> Any:
+    """oneDNN's linear layer, as torch's compiler calls it; None where this torch lacks it."""
+    try:
+        if not torch.backends.mkldnn.is_available():
+            return None
+        return torch.ops.mkldnn._linear_pointwise.default
+    except AttributeError:
+        return None
+
+
+_ONEDNN = _onednn()

@@ -1,0 +1,39 @@
+"""Products by oneDNN are the products."""
+
+import pytest
+import torch
+
+from vestige.defences import products
+from vestige.defences.products import linear
+
+SHAPES = [(1, 1, 1), (7, 5, 3), (40, 300, 200), (333, 128, 77), (1, 2048, 1200)]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("turned", [(False, False), (True, False), (False, True), (True, True)])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_products_are_those_of_float64_whatever_the_strides(shape, turned, dtype):
+    n, d, m = shape
+    generator = torch.Generator().manual_seed(n)
+    rows, weight = (torch.randn(k, d, generator=generator, dtype=dtype) for k in (n, m))
+    bias = torch.randn(m, generator=generator, dtype=dtype)
+    left, right = (
+        x.t().contiguous().t() if t else x for x, t in zip((rows, weight), turned, strict=True)
+    )
+    expected = rows.double() @ weight.double().t()
+    tolerance = {"rtol": 1e-5, "atol": 1e-5 * d**0.5}
+    torch.testing.assert_close(linear(left, right).double(), expected, **tolerance)
+    torch.testing.assert_close(linear(left, right, bias).double(), expected + bias, **tolerance)
+
+
+def test_without_onednn_torch_multiplies(monkeypatch):
+    rows, weight = torch.randn(300, 128), torch.randn(77, 128)
+    by_onednn = linear(rows, weight)
+    monkeypatch.setattr(products, "_ONEDNN", None)
+    assert linear(rows, weight).equal(torch.nn.functional.linear(rows, weight))
+    torch.testing.assert_close(linear(rows, weight), by_onednn, rtol=1e-4, atol=1e-4)
+
+
+def test_this_torch_has_what_large_products_go_to():
+    if torch.backends.mkldnn.is_available():
+        assert products._ONEDNN is not None
