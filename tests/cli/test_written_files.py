@@ -1,0 +1,83 @@
+"""What each verb writes is its owner's alone, whatever the umask, but for models and pages."""
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from vestige.cli.main import VERBS
+from vestige.models.folders import is_model
+
+KINDS = (
+    *("plant", "plant nlu", "train", "train private", "train nlu", "train pairs", "train seeds"),
+    *("diff", "null", "rank", "exposure", "extract-nlu", "complete", "audit-users", "anatomy"),
+    *("compare", "report", "report secrets", "reproduce"),
+)
+USUAL = ("plant", "train", "diff", "report", "report secrets")
+
+
+@pytest.fixture
+def run(every_verb, inputs, shell, monkeypatch):
+    """Runs the quick command of a kind."""
+    monkeypatch.chdir(inputs)
+
+    def call(kind, out):
+        words = every_verb.COMMANDS[kind]
+        return shell(*(out if word == every_verb.OUT else word for word in words))
+
+    return call
+
+
+def test_no_verb_is_forgotten(every_verb):
+    assert tuple(every_verb.COMMANDS) == tuple(sorted(KINDS, key=[*every_verb.COMMANDS].index))
+    assert {words[0] for words in every_verb.COMMANDS.values()} == set(VERBS) - {"demo"}
+
+
+def for_others(path: Path) -> bool:
+    """Whether it is a page, or a model or part of one."""
+    models = [one for one in (path, *path.parents) if one.name == "model"]
+    return path.suffix == ".html" or any(map(is_model, models))
+
+
+def wrong(root: Path, umask: int, *, secret: bool) -> list[str]:
+    """What has another mode than it should; `secret` where a page shows secrets."""
+    found = []
+    for path in (root, *root.rglob("*")):
+        private, shared = (0o700, 0o777) if path.is_dir() else (0o600, 0o666)
+        wanted = shared & ~umask if for_others(path) and not secret else private
+        mode = stat.S_IMODE(path.stat().st_mode)
+        if mode != wanted:
+            found.append(f"{path.relative_to(root.parent)} {mode:o}, not {wanted:o}")
+    return found
+
+
+@pytest.mark.parametrize(
+    ("kind", "umask"),
+    [*((kind, 0o000) for kind in KINDS), *((kind, 0o022) for kind in USUAL)],
+    ids=lambda value: value if isinstance(value, str) else f"{value:03o}",
+)
+def test_what_a_verb_writes_is_private(run, inputs, tmp_path, kind, umask):
+    out = tmp_path / "new" / ("page.html" if kind.startswith("report") else "out")
+    before, mask = set(inputs.rglob("*")), os.umask(umask)
+    try:
+        done = run(kind, out)
+    finally:
+        os.umask(mask)
+    assert done.exit_code == 0, (done.stderr, done.exception)
+    assert wrong(out, umask, secret=kind == "report secrets") == []
+    assert list(tmp_path.rglob(".*")) == []
+    assert set(inputs.rglob("*")) == before
+
+
+def test_directories_that_are_there_are_left_as_they_are(run, tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine").chmod(0o755)
+    for kind in ("plant", "train", "audit-users"):
+        out = tmp_path / "mine" / kind
+        if kind != "plant":
+            out.mkdir()
+            out.chmod(0o750)
+        assert run(kind, out).exit_code == 0
+        assert stat.S_IMODE(out.stat().st_mode) == (0o700 if kind == "plant" else 0o750)
+    assert stat.S_IMODE((tmp_path / "mine").stat().st_mode) == 0o755
