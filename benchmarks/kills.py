@@ -1,0 +1,270 @@
+"""Is anything lost when verbs are killed at random moments, or started twice at the same time?
+
+Kills: each kind of command is run undisturbed once; then, N times, started anew and killed
+(SIGKILL) at a seeded random moment, once or twice, and given again until it has ended. What it
+leaves must be what the undisturbed one left, byte for byte but for times, and nothing beside.
+
+Races: each kind is started twice at the same time, N times; one wins or both end well, and what
+is there is again what the undisturbed one left. "again" races start from a killed training, both
+with `--resume`.
+
+    python benchmarks/kills.py [--count 100] [--kinds "train" "plant" ...] [--seed 0] [--races-only]
+
+Everything runs in forks of one process that has imported what the verbs import, on one thread.
+The last line is JSON; the exit status is 1 where something was lost.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import random
+import re
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+sys.path.insert(0, str(Path(__file__).parent))
+from every_verb import COMMANDS, OUT, RESUMES, prepare
+
+from vestige.cli.main import app
+
+KILLED = (
+    *("train", "train private", "train nlu", "train pairs", "null", "audit-users"),
+    *("plant", "plant nlu", "report", "diff", "extract-nlu"),
+)
+RACED = ("train", "train private", "train nlu", "null", "audit-users", "plant", "report", "diff")
+AGAIN = ("train", "train private", "train nlu")
+TIMES = {"created", "seconds", "tokens_per_second", "peak_memory_mib", "command", "since"}
+WRITTEN = re.compile(rb"\d\d? [A-Z][a-z]+ \d{4}, \d\d:\d\d UTC|\d{4}-\d\d-\d\dT[\d:+]+")
+MOST_TRIES = 10
+
+
+def child(words: Sequence[str], where: Path, said: str = "said") -> int:
+    """Start a command in a fork, in a folder; its stderr goes to a file there."""
+    if pid := os.fork():
+        return pid
+    os.chdir(where)
+    err = os.open(said, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    os.dup2(err, 2)
+    code = 70
+    try:
+        code = app([str(word) for word in words], standalone_mode=False) or 0
+    except SystemExit as end:
+        code = int(end.code or 0)
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def ended(pid: int) -> int:
+    """The exit code; minus the signal where one ended it."""
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def import_for(kinds: Sequence[str], inputs: Path) -> None:
+    """Import here what the commands import, so that no fork has to."""
+    for kind in kinds:
+        with place(inputs) as folder:
+            names, script = folder / "modules", folder / "listing"
+            if not (pid := os.fork()):
+                os.chdir(folder)
+                os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+                os.dup2(os.open(str(script), os.O_CREAT | os.O_WRONLY), 2)
+                app(named(COMMANDS[kind]), standalone_mode=False)
+                names.write_text("\n".join(sys.modules))
+                os._exit(0)
+            ended(pid)
+            for name in names.read_text().splitlines() if names.exists() else ():
+                if name.split(".")[0] not in ("__main__", "every_verb") and name not in sys.modules:
+                    try:
+                        import_module(name)
+                    except Exception:  # a name that only its maker can import
+                        continue
+
+
+@contextmanager
+def place(inputs: Path) -> Iterator[Path]:
+    """A new folder in which the commands find their inputs."""
+    with tempfile.TemporaryDirectory(dir=inputs.parent) as name:
+        for path in inputs.iterdir():
+            (Path(name) / path.name).symlink_to(path)
+        yield Path(name)
+
+
+def named(words: Sequence[str]) -> list[str]:
+    return ["out" if word == OUT else word for word in words]
+
+
+def outcome(folder: Path) -> dict[str, str]:
+    """A digest of each file of `out`, without times and the words of the command."""
+    out = folder / "out"
+    files = [path for path in out.rglob("*") if path.is_file()] if out.is_dir() else [out]
+    return {str(path.relative_to(folder)): _digest(path) for path in files if path.exists()}
+
+
+def _digest(path: Path) -> str:
+    if path.suffix == ".parquet":
+        import pyarrow.parquet
+
+        table = pyarrow.parquet.ParquetFile(path).read(use_threads=False)
+        content: Any = _timeless(table.to_pylist())
+    elif path.name == "checkpoint.safetensors":
+        from safetensors import safe_open
+
+        with safe_open(path, framework="np") as file:
+            facts = _timeless(json.loads(file.metadata()["position"]))
+            keys = sorted(file.keys())
+            content = [facts, [[k, hashlib.sha256(file.get_tensor(k)).hexdigest()] for k in keys]]
+    elif path.suffix in (".json", ".jsonl"):
+        content = [_timeless(json.loads(line)) for line in _documents(path)]
+    else:
+        return hashlib.sha256(WRITTEN.sub(b"", path.read_bytes())).hexdigest()
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def _documents(path: Path) -> list[str]:
+    text = path.read_text("utf-8")
+    return text.splitlines() if path.suffix == ".jsonl" else [text]
+
+
+def _timeless(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _timeless(item) for key, item in value.items() if key not in TIMES}
+    return [_timeless(item) for item in value] if isinstance(value, list) else value
+
+
+def faults(folder: Path, inputs: Path, wanted: dict[str, str]) -> list[str]:
+    """What is not as it should be: files lost, strange or different, and tracebacks."""
+    try:
+        found = outcome(folder)
+    except Exception as error:
+        return [f"corrupt: {error!r}"]
+    wrong = [f"lost {name}" for name in wanted.keys() - found.keys()]
+    wrong += [f"stray {name}" for name in found.keys() - wanted.keys()]
+    wrong += [
+        f"differs {name}" for name in wanted.keys() & found.keys() if wanted[name] != found[name]
+    ]
+    known = {path.name for path in inputs.iterdir()} | {"out"}
+    beside = [path.name for path in folder.iterdir() if path.name not in known]
+    wrong += [f"stray {name}" for name in beside if not name.startswith("said")]
+    for said in folder.glob("said*"):
+        if "Traceback" in (text := said.read_text("utf-8", "replace")):
+            wrong.append(f"traceback: {text.strip().splitlines()[-1]}")
+    return wrong
+
+
+def undisturbed(kind: str, inputs: Path) -> tuple[dict[str, str], float]:
+    """What a command leaves, and how long it takes."""
+    with place(inputs) as folder:
+        began = time.perf_counter()
+        code = ended(child(named(COMMANDS[kind]), folder))
+        took = time.perf_counter() - began
+        if code or faults(folder, inputs, outcome(folder)):
+            sys.exit(f"{kind} ended with {code}: {(folder / 'said').read_text()}")
+        return outcome(folder), took
+
+
+def killed(kind: str, folder: Path, took: float, lots: random.Random) -> int:
+    """Kill a command once or twice, then let it end; how often it really was killed."""
+    kills, words = 0, named(COMMANDS[kind])
+    again = named(RESUMES.get(kind, COMMANDS[kind]))
+    for _ in range(lots.randint(1, 2)):
+        pid = child(words, folder)
+        time.sleep(lots.uniform(0, took))
+        os.kill(pid, signal.SIGKILL)
+        kills += ended(pid) == -signal.SIGKILL
+        words = again if (folder / "out").exists() else words
+    for _ in range(MOST_TRIES):
+        code = ended(child(words, folder))
+        if code == 0 or "exists already" in (folder / "said").read_text():
+            return kills
+        words = again
+    return kills
+
+
+def kill_all(kind: str, count: int, inputs: Path, seed: int) -> dict[str, Any]:
+    """`count` commands of a kind that were killed."""
+    wanted, took = undisturbed(kind, inputs)
+    lots, wrong, kills = random.Random(f"{seed} {kind}"), Counter[str](), 0
+    commands = 0
+    while kills < count:
+        with place(inputs) as folder:
+            kills += killed(kind, folder, took, lots)
+            commands += 1
+            wrong.update(faults(folder, inputs, wanted))
+    return {"kind": kind, "kills": kills, "commands": commands, "faults": dict(wrong)}
+
+
+def race_all(kind: str, count: int, inputs: Path, seed: int, *, again: bool) -> dict[str, Any]:
+    """`count` pairs of a kind at the same time."""
+    wanted, took = undisturbed(kind, inputs)
+    lots, wrong, ends = random.Random(f"{seed} {kind} race"), Counter[str](), Counter[str]()
+    words = named(RESUMES[kind] if again else COMMANDS[kind])
+    for _ in range(count):
+        with place(inputs) as folder:
+            if again:
+                pid = child(named(COMMANDS[kind]), folder)
+                time.sleep(lots.uniform(0.2, 0.9) * took)
+                os.kill(pid, signal.SIGKILL)
+                ended(pid)
+            first = child(words, folder, "said-1")
+            time.sleep(lots.choice((0, 0, lots.uniform(0, took))))
+            codes = sorted((ended(child(words, folder, "said-2")), ended(first)))
+            ends.update([f"{codes[0]} and {codes[1]}"])
+            wrong.update(faults(folder, inputs, wanted))
+            wrong.update([] if codes in ([0, 0], [0, 2]) else [f"exit codes {codes}"])
+    name = f"{kind} --resume" if again else kind
+    return {"race": name, "races": count, "ends": dict(ends), "faults": dict(wrong)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--count", type=int, default=100)
+    parser.add_argument("--kinds", nargs="*", default=None)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--races-only", action="store_true")
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory() as root:
+        inputs = Path(root) / "inputs"
+        inputs.mkdir()
+        kinds = [k for k in COMMANDS if asked.kinds is None or k in asked.kinds]
+
+        def run(words: Sequence[str]) -> None:
+            if code := ended(child(words, inputs, "../said")):
+                sys.exit(f"{words} ended with {code}: {(inputs / '../said').read_text()}")
+
+        import torch._dynamo  # noqa: F401 - every optimizer imports it, for seconds
+
+        prepare(inputs, run)
+        import_for([kind for kind in kinds if kind in (*KILLED, *RACED)], inputs)
+        done = []
+        for kind in kinds:
+            if kind in KILLED and not asked.races_only:
+                done.append(kill_all(kind, asked.count, inputs, asked.seed))
+                print(done[-1], file=sys.stderr, flush=True)
+            for again in (False, True):
+                if kind in (AGAIN if again else RACED):
+                    done.append(race_all(kind, asked.count, inputs, asked.seed, again=again))
+                    print(done[-1], file=sys.stderr, flush=True)
+    print(json.dumps(done))
+    sys.exit(any(one["faults"] for one in done))
+
+
+if __name__ == "__main__":
+    main()
