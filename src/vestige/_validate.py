@@ -50,4 +50,7 @@ def all_different(**values: Sequence[object]) -> None:
     """Raise ValueError unless every sequence holds something, and nothing twice."""
     for name, value in values.items():
         if not value or len(set(value)) < len(value):
-            raise ValueError(f"{name} must be at least one and all different, got {value}")
+            raise ValueError(
+                f"{name} must be at least one and all different, got {len(set(value))} in "
+                f"{len(value)}"
+            )

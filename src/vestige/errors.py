@@ -11,8 +11,12 @@ VestigeError
 └── RunError               a run directory cannot be written or read
 
 Bad argument values raise plain ValueError, naming argument, requirement and value.
+
+No message quotes text of a corpus, a manifest, a model or a service, nor a phrase or a user's
+name: it may be secret, and a message goes to logs. It says where that stands: file, line, number.
 """
 
+import json
 from functools import partial
 from typing import Any
 
@@ -36,6 +40,35 @@ class VestigeError(Exception):
     def __reduce__(self) -> tuple[Any, ...]:
         # An exception is made anew in another process, from its positional arguments alone.
         return partial(type(self), remedy=self.remedy), (self.problem,)
+
+
+def reason(error: BaseException) -> str:
+    """What went wrong, without the text that the message of another library may quote.
+
+    Example:
+        >>> try:
+        ...     json.loads('{"phrase": "my secret')
+        ... except ValueError as error:
+        ...     reason(error)
+        'Unterminated string starting at line 1, column 12'
+        >>> try:
+        ...     float("my secret")
+        ... except ValueError as error:
+        ...     reason(error)
+        'ValueError'
+    """
+    if isinstance(error, json.JSONDecodeError):
+        return f"{error.msg.removesuffix(' at')} at line {error.lineno}, column {error.colno}"
+    if isinstance(error, UnicodeError):
+        place = getattr(error, "start", None)
+        return "not UTF-8" if place is None else f"not UTF-8 at byte {place + 1}"
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
+    if isinstance(error, KeyError):
+        return f"there is no {error}"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return type(error).__name__
 
 
 class DataError(VestigeError):

@@ -196,7 +196,7 @@ def test_random_guesses_are_candidates_and_the_same_for_every_trial(boxes):
 @pytest.mark.parametrize(
     ("text", "given", "message"),
     [
-        ("my unheard pin {digit}", {}, "cannot read the word 'unheard'"),
+        ("my unheard pin {digit}", {}, "cannot read word 2 of the pattern"),
         ("pin {digit}", {"intent": "Fly"}, "no intent 'Fly'; it has: Other, Pin"),
         ("pin {digit}", {"slot": "city"}, "no tag 'B-city'; it has: O, B-canary, I-canary"),
     ],
@@ -210,9 +210,9 @@ def test_what_the_model_does_not_know_is_said(boxes, text, given, message):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("red", "unheard"), "cannot read the candidate 'unheard'"),
-        (("red", "telephone"), "'telephone' of 'pin _' is 2 tokens"),
-        (("3", "red", "three"), "'3' and 'three' are one word"),
+        (("red", "unheard"), "cannot read candidate 2 for word 2"),
+        (("red", "telephone"), "candidate 2 for word 2 of the pattern is 2 tokens"),
+        (("3", "red", "three"), "candidates 1 and 3 of a word are one word"),
     ],
 )
 def test_a_candidate_must_be_one_token_of_its_own(boxes, words, message):
@@ -223,7 +223,7 @@ def test_a_candidate_must_be_one_token_of_its_own(boxes, words, message):
 
 def test_the_unknown_word_of_a_vocabulary_is_no_candidate(lstm_models):
     asked = SecretPattern.parse("my pin {w}", intent="Pin", candidates={"w": ("1", "<unk>")})
-    with pytest.raises(DataError, match="cannot read the candidate '<unk>'"):
+    with pytest.raises(DataError, match="cannot read candidate 2 for word"):
         ask(lstm_models[0], asked)
 
 

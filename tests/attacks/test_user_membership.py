@@ -258,7 +258,7 @@ def audit(audited: list[int], half_of: np.ndarray = FITTED_ON) -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: audit([50]), "user 0050"),
+        (lambda: audit([50]), "got user 50 as both"),
         (lambda: audit([]), "at least one"),
         (lambda: audit([0], half_of=COMPARED), "compared must be users whom no reference has seen"),
         (lambda: audit([0], half_of=np.arange(30)), "audited must be users whom no reference has"),

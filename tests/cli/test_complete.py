@@ -102,7 +102,7 @@ def test_the_terminal_says_the_rate_its_interval_and_the_controls(shell, plantin
 def test_phrases_are_withheld_unless_they_are_wanted(shell, planting, tmp_path):
     hidden = run_verb(shell, planting, tmp_path / "a")
     shown = run_verb(shell, planting, tmp_path / "b", "--show-secrets")
-    assert "l▪▪▪▪▪▪" in hidden.stdout
+    assert "▪▪▪ ▪▪▪" in hidden.stdout
     assert not [word for word in SECRET.split() if word in hidden.stdout]
     assert SECRET in shown.stdout
 

@@ -112,7 +112,7 @@ def test_candidates_are_read_one_a_line(shell, planting, tmp_path):
 def test_phrases_are_withheld_unless_they_are_wanted(shell, planting, tmp_path):
     hidden = run_verb(shell, planting, tmp_path / "a")
     shown = run_verb(shell, planting, tmp_path / "b", "--show-secrets")
-    assert "l▪▪▪▪▪▪" in hidden.stdout
+    assert "▪▪▪ ▪▪▪" in hidden.stdout
     assert not [word for word in ("lantern", "nobody") if word in hidden.stdout]
     assert SECRET in shown.stdout
 

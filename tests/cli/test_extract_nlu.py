@@ -91,7 +91,7 @@ def test_an_audit_becomes_a_page(extract, shell, trained, tmp_path, secret):
     assert shell("report", tmp_path / "run", "--out", page).exit_code == 0
     text = page.read_text("utf-8")
     assert "Does the model give planted secrets away?" in text
-    assert "▪ ▪" in text
+    assert "▪▪▪ ▪▪▪" in text
     assert f"<bdi>{' '.join(secret)}</bdi>" not in text
     assert shell("report", tmp_path / "run", "--out", tmp_path / "open.html", "--show-secrets")
     best = run.rows[0]["guess"]
@@ -136,7 +136,7 @@ def test_own_candidates_are_the_only_ones(extract):
 def test_guesses_are_blocks_unless_secrets_are_wanted(extract, secret):
     asked = ("--pattern", "pin:2", "--truth", " ".join(secret), "--top", 2)
     hidden, shown = extract(*asked), extract(*asked, "--show-secrets")
-    assert hidden.stdout.count("▪ ▪") == 3
+    assert hidden.stdout.count("▪▪▪ ▪▪▪") == 3
     assert "--show-secrets shows them" in hidden.stderr
     assert "▪" not in shown.stdout
     assert not {" ".join(secret), *secret} & set(hidden.stdout.split(" "))

@@ -44,7 +44,7 @@ CASES = {
         "W/model --texts W/mine.jsonl --reference W/others.jsonl --user writer --shadows 0",
         'others.jsonl has no column "writer"',
     ),
-    "an empty person": (f"{TEXTS} W/mine.jsonl --person=", "--person must be a name, got ''"),
+    "an empty person": (f"{TEXTS} W/mine.jsonl --person=", "--person must be a name, got blanks"),
     "somebody in both": (f"{TEXTS} W/others.jsonl", "40 users stand in --texts and in --reference"),
     "an artificial name": (
         "W/model --texts W/mine.jsonl --person artificial_07 --reference W/others.jsonl "

@@ -117,7 +117,7 @@ CASES = {
     "rank of nothing": ("rank W/before W/after --phrase  --out W/new", "--phrase", "at least"),
     "rank of unknown words": (
         "rank W/before W/after --phrase zeppelin --out W/new",
-        "zeppelin",
+        "others at 1 of its 1 words",
         "vocabulary",
     ),
     # a planting
@@ -125,7 +125,7 @@ CASES = {
     "plant over something": ("plant W/corpus.txt --out W/planted", "planted", "another --out"),
     "phrase that is there": (
         "plant W/corpus.txt --phrase lantern --out W/new",
-        "lantern",
+        "phrase 1",
         "another phrase",
     ),
     "empty phrase": ("plant W/corpus.txt --phrase  --out W/new", "phrases", "empty"),
@@ -135,7 +135,7 @@ CASES = {
         "in turn",
     ),
     "too few words": ("plant W/one-line.txt --out W/new", "words", "larger corpus"),
-    "unknown pattern": ("plant W/corpus.txt --pattern odd --out W/new", "odd", "mixed"),
+    "unknown pattern": ("plant W/corpus.txt --pattern odd --out W/new", "number 1", "mixed"),
     "zero copies": ("plant W/corpus.txt --copies 0 --out W/new", "--copies", "equal to 1"),
     "manifest missing": ("plant W/planted-no-manifest --verify", "manifest.json", "vestige plant"),
     "planted corpus missing": ("plant W/planted-no-corpus --verify", "corpus.jsonl", "."),
@@ -143,7 +143,11 @@ CASES = {
     "copies changed": ("plant W/planted-copies --verify", "manifest.json", "Restore"),
     "manifest cut short": ("plant W/planted-bad-json --verify", "manifest.json", "Restore"),
     "manifest empty": ("plant W/planted-empty --verify", "manifest.json", "Restore"),
-    "copies gone from the corpus": ("plant W/planted-gone --verify", "quiet mice", "unchanged"),
+    "copies gone from the corpus": (
+        "plant W/planted-gone --verify",
+        "canary 1 stands 0 times",
+        "unchanged",
+    ),
     # a run directory
     "report on nothing": ("report W/nowhere --out W/page.html", "nowhere", "--out directory"),
     "report on a model": ("report W/before --out W/page.html", "before", "run directory"),

@@ -21,10 +21,13 @@ CASES = {
     "unknown intent": ("W/model --slots {digit:2} --intent Fly", "no intent 'Fly'; it has: Pin"),
     "an empty intent": ("W/model --slots {digit:2} --intent ", "intent and slot must be names"),
     "unknown slot": (f"{ASKED} --slot city", "no tag 'B-city'; it has: O, B-canary, I-canary"),
-    "an unknown word": ("W/model --slots your_{digit} --intent Pin", "cannot read the word 'your'"),
+    "an unknown word": (
+        "W/model --slots your_{digit} --intent Pin",
+        "cannot read word 1 of the pattern",
+    ),
     "a candidate outside": (
         "W/model --slots {town} --intent Pin --candidates town=1,york",
-        "cannot read the candidate 'york'",
+        "cannot read candidate 2 for word 1 of the pattern",
     ),
     "an unknown set": ("W/model --slots {town} --intent Pin", "must name one of color, digit"),
     "an unused set": (f"{ASKED} --candidates town=1,2", "'town', which"),

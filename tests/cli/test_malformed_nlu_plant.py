@@ -15,7 +15,7 @@ CASES = {
     "no pattern": ("W/songs.jsonl", "--pattern must be given with --task nlu"),
     "unknown shorthand": ("W/songs.jsonl --pattern zip:4", "pin:N, call:N, color:N"),
     "a pattern of text": ("W/songs.jsonl --pattern mixed", "unknown words such as {digit:4}"),
-    "shorthand of no words": ("W/songs.jsonl --pattern pin:0", "got 'pin:0'"),
+    "shorthand of no words": ("W/songs.jsonl --pattern pin:0", "got neither"),
     "a very long secret": ("W/songs.jsonl --pattern pin:500", "1 to 100 words"),
     "own pattern without intent": ("W/songs.jsonl --pattern pin_{digit}", "(1), got 0"),
     "an intent too many": ("W/songs.jsonl --pattern pin:4 --intent A --intent B", "(0), got 2"),
@@ -33,7 +33,7 @@ CASES = {
     ),
     "a set with an empty word": (
         "W/songs.jsonl --pattern a_{town} --intent A --candidates town=york,,bath",
-        "single words, got ''",
+        "single words, number 2 is not",
     ),
     "a set in no file": (f"W/songs.jsonl {OWN} --candidates town=@W/none", "none: No such file"),
     "a set in a picture": (f"W/songs.jsonl {OWN} --candidates town=@W/odd.txt", "is not UTF-8"),
@@ -69,9 +69,12 @@ CASES = {
     "a share for text": ("W/songs.jsonl --task text --hold-out 0", "option of --task nlu"),
     "a secret pattern for text": (
         "W/songs.jsonl --task text --pattern pin:4",
-        "'pin:4' is not one of 'all-low', 'low-to-high'",
+        "number 1 is not one of 'all-low', 'low-to-high'",
     ),
-    "verify: manifest changed": ("W/changed --verify", "canary 1"),
+    "verify: manifest changed": (
+        "W/changed --verify",
+        "after it was sealed: canary 1. ",
+    ),
     "verify: manifest cut short": ("W/short --verify", "manifest.json is not JSON"),
     "verify: training part gone": ("W/no-train --verify", "0 times in the training part, not 9"),
     "verify: validation part gone": ("W/no-validation --verify", "validation part, not 1"),

@@ -140,7 +140,7 @@ def test_secrets_are_withheld_on_the_terminal_unless_they_are_wanted(shell, song
     canaries = SecretManifest.load(tmp_path / "a" / "manifest.json").canaries
     for canary in canaries:
         assert " ".join(canary.secret) in shown.stdout
-    assert "▪ ▪ ▪ ▪" in hidden.stdout
+    assert "▪▪▪ ▪▪▪ ▪▪▪ ▪▪▪" in hidden.stdout
     assert not any(word[:1] + "▪" in hidden.stdout for word in canaries[0].secret)
     assert "color {color:4}" in hidden.stdout
     assert "control" in hidden.stdout

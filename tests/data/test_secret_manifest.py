@@ -121,7 +121,7 @@ def test_nothing_to_plant_and_utterances_twice_are_refused() -> None:
     made = canaries()
     with pytest.raises(ValueError, match="must hold one with copies"):
         plant_secrets(some(5), some(5), [c for c in made if c.control], seed=0)
-    with pytest.raises(ValueError, match=r"all different, got number 2 .*digit:4.* second time"):
+    with pytest.raises(ValueError, match="all different, got number 2 a second time"):
         plant_secrets(some(5), some(5), [made[0], replace(made[0], copies=0)], seed=0)
 
 
@@ -292,5 +292,5 @@ def test_a_control_that_stands_there_is_named(part: int, planting: Planting) -> 
     loud = control.utterance._replace(tokens=tuple(w.upper() for w in control.utterance.tokens))
     parts = list(planting[:2])
     parts[part] = parts[part] + Utterances.of([loud])
-    with pytest.raises(ManifestError, match=r"control 2 .* stands 1 times"):
+    with pytest.raises(ManifestError, match="control 2 stands 1 times"):
         manifest.verify(parts[0], parts[1])

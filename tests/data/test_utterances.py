@@ -58,7 +58,7 @@ def test_a_fault_is_said_with_its_place(
 
 
 def test_a_faulty_utterance_is_counted_from_one() -> None:
-    with pytest.raises(DataError, match=r"utterance 2 .*2 words and 1 tags.* Give every word"):
+    with pytest.raises(DataError, match=r"utterance 2: .*2 words and 1 tags.* Give every word"):
         Utterances.of([JAZZ, Utterance(("a", "b"), ("O",), "x")])
 
 

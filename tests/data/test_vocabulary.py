@@ -104,7 +104,7 @@ def test_the_fingerprint_tells_apart_what_reads_text_differently() -> None:
 
 
 def test_repeated_and_missing_words_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"twice: \['a'\]"):
+    with pytest.raises(ValueError, match="got number 2 again as number 3"):
         WordVocabulary((UNK, EOS, "a", "a"))
     with pytest.raises(ValueError, match="must hold <unk> and <eos>"):
         WordVocabulary(("a", "b"))

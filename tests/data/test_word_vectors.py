@@ -76,7 +76,7 @@ def test_a_word_that_is_not_utf8_harms_only_those_who_want_all(tmp_path: Path) -
         ("g.txt", "a 1 2\nb 3\n", "line 2 has 1 numbers after its word, where line 1 has 2"),
         ("g.txt", "a 1 2\nb\n", "line 2 has 0 numbers"),
         ("g.txt", "a 1 2\nb 3 4 5\n", "line 2 has more numbers after its word than the 2"),
-        ("g.txt", "a 1 2\nb 3 x4\n", "line 2: 'x4' is no number"),
+        ("g.txt", "a 1 2\nb 3 x4\n", "line 2: field 3 is no number"),
         ("g.txt", "a 1 2\nb nan 3\n", "line 2: number 1 is nan, not finite"),
         ("g.txt", "a 1 2\nb 3 inf\n", "line 2: number 2 is inf, not finite"),
         ("g.txt", "a 1 2\nb 3 1e39\n", "line 2: number 2 is 1e+39, not finite in 32 bits"),
@@ -217,7 +217,7 @@ def test_without_ngrams_only_the_dictionary_has_vectors(tmp_path: Path) -> None:
         (model(width=3), "is damaged"),
         (model(width=0), "it says 0 dimensions"),
         (model(buckets=-1), "-1 buckets"),
-        (model(matrix=MATRIX * math.nan), "the vector of '</s>' is not finite"),
+        (model(matrix=MATRIX * math.nan), "the vector of word 1 is not finite"),
         (model().replace(b"fly", b"f\xfcy"), "word 2 of its dictionary"),
     ],
 )

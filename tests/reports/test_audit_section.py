@@ -172,7 +172,7 @@ def test_the_most_exposed_users_stand_in_a_table_without_their_names(saved):
     audit = audit_of([0.2, *np.linspace(-0.1, 0.05, 39).tolist()])
     [listing] = shown(saved, audit).exhibit.listings
     assert listing.title == f"The most exposed users ({40 - LISTED} more are not listed)"
-    assert listing.rows[0] == ("1 · R▪▪▪▪▪▪▪ ▪", "no", "0.0074", "0 of 134", "0.200", "240")
+    assert listing.rows[0] == ("1 · ▪▪▪", "no", "0.0074", "0 of 134", "0.200", "240")
     assert len(listing.rows) == LISTED
     open_page = shown(saved, audit, show_secrets=True, name="open")
     assert open_page.exhibit.listings[0].rows[0][0] == "1 · Rosalind 0"

@@ -201,7 +201,7 @@ def test_several_secrets_of_one_pattern_share_the_guesses(shown):
 def test_words_are_one_block_each_unless_secrets_are_wanted(shown):
     found = extraction(counted(1, truth=("green",), guess=("green",)), sizes=(12,))
     assert "green" not in repr(shown(found))
-    assert shown(found).exhibit.listings[0].rows[0][1] == "▪"
+    assert shown(found).exhibit.listings[0].rows[0][1] == "▪▪▪"
     assert shown(found, show_secrets=True).exhibit.listings[0].rows[0][1] == "green"
 
 

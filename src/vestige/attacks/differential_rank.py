@@ -175,7 +175,7 @@ def differential_rank(
     check_compatible(before, after)
     _validate.positive(budget=budget)
     if not tokens or not all(0 <= token < after.vocab_size for token in tokens):
-        raise ValueError(f"tokens must be ids below {after.vocab_size}, got {tokens}")
+        raise ValueError(f"tokens must be ids below {after.vocab_size}, got others or none")
     pair = ModelPair(before, after, token_score("differential"))
     profile = _profile(pair, torch.tensor(tokens, device=pair.device))
     gains = [

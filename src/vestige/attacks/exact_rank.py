@@ -212,10 +212,10 @@ class _Search:
         own = torch.tensor([list(tokens)], dtype=torch.int64, device=model.device)
         score = float(sequence_log_probs(model, own).double().sum())
         if score == -inf:
-            raise ValueError(f"tokens must be possible for the model, got {tuple(tokens)}")
+            raise ValueError(f"tokens must be possible for the model, got {n} of probability 0")
         ids = torch.tensor(sorted(set(range(size) if alphabet is None else alphabet)))
         if not len(ids) or int(ids[0]) < 0 or int(ids[-1]) >= model.vocab_size:
-            raise ValueError(f"alphabet must hold ids below {model.vocab_size}, got {alphabet}")
+            raise ValueError(f"alphabet must hold ids below {model.vocab_size}, got others or none")
         places = torch.full((model.vocab_size,), -1, device=model.device)
         places[ids] = torch.arange(len(ids), device=model.device)
         space = perm(len(ids), n) if distinct else len(ids) ** n

@@ -291,12 +291,12 @@ def _read(model: WhiteBox, pattern: SecretPattern) -> _Read:
     for number in range(max(sizes)):
         filled = pattern.utterance([p[number % len(p)] for p in pattern.candidates])
         pieces = model.read(filled.tokens)
-        _check_readable(filled.tokens, pieces, pattern)
+        _check_readable(pieces, pattern, number)
         for found, place in zip(candidates, pattern.places, strict=True):
             found.append(pieces[place][0])
-    for number, (found, words) in enumerate(zip(candidates, pattern.candidates, strict=True)):
-        _check_distinct(found[: sizes[number]], words)
-        found[sizes[number] :] = [found[0]] * (len(found) - sizes[number])
+    for size, found in zip(sizes, candidates, strict=True):
+        _check_distinct(found[:size])
+        found[size:] = [found[0]] * (len(found) - size)
     starts = [sum(map(len, pieces[:place])) for place in range(len(pieces))]
     tokens = [token for piece in pieces for token in piece]
     tags = [IGNORED] * len(tokens)
@@ -309,32 +309,39 @@ def _read(model: WhiteBox, pattern: SecretPattern) -> _Read:
     return _Read(tokens, places, tags, intent, candidates, sizes)
 
 
-def _check_readable(
-    words: Sequence[str], pieces: Sequence[tuple[int, ...]], pattern: SecretPattern
-) -> None:
-    for word, piece, known in zip(words, pieces, pattern.words, strict=True):
-        role = "candidate" if known is None else "word"
+def _check_readable(pieces: Sequence[tuple[int, ...]], pattern: SecretPattern, number: int) -> None:
+    """Refuse words that are no tokens, by their places: each is a secret or may be one.
+
+    Args:
+        pieces: the tokens of each word, the unknown ones filled in.
+        pattern: whose words they are.
+        number: which candidate every unknown word is, from 0; they begin again at the end.
+    """
+    sizes = dict(zip(pattern.places, map(len, pattern.candidates), strict=True))
+    for place, piece in enumerate(pieces):
+        known = place not in sizes
+        role = "" if known else f"candidate {number % sizes[place] + 1} for "
         if not piece:
             raise DataError(
-                f"the model cannot read the {role} {word!r} of {pattern.text!r}",
-                remedy=f"Leave the {role} out, or write it as the training text does.",
+                f"the model cannot read {role}word {place + 1} of the pattern",
+                remedy="Leave it out, or write it as the training text does.",
             )
-        if known is None and len(piece) != 1:
+        if not known and len(piece) != 1:
             raise DataError(
-                f"the candidate {word!r} of {pattern.text!r} is {len(piece)} tokens to the model",
+                f"{role}word {place + 1} of the pattern is {len(piece)} tokens to the model",
                 remedy="Give candidates that its tokenizer keeps whole.",
             )
 
 
-def _check_distinct(tokens: Sequence[int], words: Sequence[str]) -> None:
-    first: dict[int, str] = {}
-    for token, word in zip(tokens, words, strict=True):
+def _check_distinct(tokens: Sequence[int]) -> None:
+    first: dict[int, int] = {}
+    for number, token in enumerate(tokens, 1):
         if token in first:
             raise DataError(
-                f"the candidates {first[token]!r} and {word!r} are one word to the model",
+                f"candidates {first[token]} and {number} of a word are one word to the model",
                 remedy="Leave one of them out.",
             )
-        first[token] = word
+        first[token] = number
 
 
 def _label(labels: Sequence[str], wanted: str, kind: str) -> int:

@@ -352,8 +352,7 @@ def _known_asked(answers: Answers, audited: Sequence[int], known: KnownOut) -> K
         raise ValueError(f"audited must be at least one user, got {list(audited)}")
     everybody = {*known.fitted, *known.compared, *known.counted}
     if both := sorted(everybody & set(audited)):
-        name = answers.asked.names[both[0]]
-        raise ValueError(f"audited must not be known to be out, got {name!r} as both")
+        raise ValueError(f"audited must not be known to be out, got user {both[0]} as both")
     words = answers.asked.counts()
     fitted, compared = (
         tuple(user for user in group if words[user]) for group in (known.fitted, known.compared)
@@ -375,6 +374,5 @@ def _refuse_seen(
     for name, group in (("audited", audited), ("compared", known.compared)):
         if learnt := [user for user in group if seen[user]]:
             raise ValueError(
-                f"{name} must be users whom no reference has seen, got "
-                f"{answers.asked.names[learnt[0]]!r}"
+                f"{name} must be users whom no reference has seen, got user {learnt[0]}"
             )

@@ -96,7 +96,7 @@ class AskedSecret:
         if unused:
             raise ValueError(
                 f"--candidates must be named by the unknown words, got {min(unused)!r}, which "
-                f"{text!r} does not name"
+                "none of them names"
             )
         slot = "canary" if self.slot is None else self.slot
         return SecretPattern.parse(text, intent=intent, slot=slot, candidates=sets)
@@ -114,7 +114,7 @@ class AskedSecret:
             pattern.check(words)
         except ValueError as error:
             raise ValueError(
-                f"--truth does not fit {pattern.text!r}: {error}; put blanks between the words"
+                f"--truth does not fit the pattern: {error}; put blanks between the words"
             ) from error
         return [words]
 

@@ -62,7 +62,7 @@ class TextSources:
     def _texts(self) -> "Corpus":
         if self.person is not None:
             if not self.person.strip():
-                raise ValueError(f"--person must be a name, got {self.person!r}")
+                raise ValueError("--person must be a name, got blanks or nothing")
             return _owned_by(self._read(self.texts, None), self.person)
         try:
             corpus = self._read(self.texts, self.user)

@@ -141,7 +141,7 @@ def command(
             _save(context, audit, sources, out / RUN)
     run = results.load(out / RUN)
     if json:
-        show_json(run.summary)
+        show_json(run.summary, show_secrets=show_secrets)
         return
     show_audit(run, show_secrets=show_secrets)
     say(f"A page from it: vestige report {out / RUN} --out page.html")

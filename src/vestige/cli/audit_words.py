@@ -32,22 +32,22 @@ def show_audit(run: "Run", *, show_secrets: bool) -> None:
 
 def _show_users(found: "AuditedRows", show_secrets: bool) -> None:
     from vestige.reports.audit_words import words_compared
-    from vestige.reports.disclosure import disclose
+    from vestige.reports.disclosure import disclose_names
 
     rows = found.audited[:MOST]
-    names = disclose([str(row["user"]) for row in rows], show_secrets=show_secrets)
+    names = disclose_names([str(row["user"]) for row in rows], show_secrets=show_secrets)
     every = len(found.audited)
     title = "Audited" if every <= MOST else f"The {MOST} smallest p-values of {every:,}"
     cells = [
         (
-            name,
+            f"{place} · {name}",
             "member" if row["called"] else "not shown" if row["words"] else "not asked",
             f"{row['p_value']:.3g}",
             "" if row["score"] is None else f"{row['score']:+.3f}",
             row["texts"],
             words_compared(row),
         )
-        for name, row in zip(names, rows, strict=True)
+        for place, (name, row) in enumerate(zip(names, rows, strict=True), start=1)
     ]
     show_table(title, ["user", "verdict", "p-value", "score", "texts", "words compared"], cells)
     if not show_secrets:

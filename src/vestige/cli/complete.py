@@ -72,7 +72,7 @@ def command(
     )
     results.save(result, out, run=asked)
     if json:
-        show_json(result.summary())
+        show_json(result.summary(), show_secrets=show_secrets)
         return
     _show(result, show_secrets)
     say(f"Run directory: {out}. A page from it: vestige report {out} --out page.html")

@@ -178,7 +178,7 @@ def command(
     recorded = snapshots.recorded | nulls.recorded
     results.save(found, out, run=record(context, configuration, models=recorded))
     if json:
-        show_json(found.summary())
+        show_json(found.summary(), show_secrets=show_secrets)
         return
     _show(found, show_secrets)
     say(f"Run directory: {out}. A page from it: vestige report {out} --out page.html")

@@ -124,7 +124,7 @@ def command(
     if warning is not None:
         say(warning)
     if json:
-        show_json(found.summary())
+        show_json(found.summary(), show_secrets=show_secrets)
         return
     _show(found, show_secrets)
     say(f"Run directory: {out}. A page from it: vestige report {out} --out page.html")

@@ -113,7 +113,7 @@ def command(
         }  # fmt: skip
         _save(context, found, out, configuration, seed=seed, models=recorded, data=data)
     if json:
-        show_json(found.summary())
+        show_json(found.summary(), show_secrets=show_secrets)
         return
     _show(found, top, show_secrets)
     if out is not None:

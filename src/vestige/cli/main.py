@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from vestige import __version__
 from vestige.cli import interrupts
@@ -42,6 +42,20 @@ TRACEBACK = "VESTIGE_TRACEBACK"
 CONTEXT = {"help_option_names": ["--help", "-h"]}
 
 
+class Verb(TyperCommand):
+    """A verb that quotes no word of a phrase which was given without quotation marks."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        ctx.allow_extra_args = True
+        rest = super().parse_args(ctx, args)
+        if rest:
+            ctx.fail(
+                f"Got {len(rest)} unexpected extra argument(s). "
+                "Text of several words needs quotation marks."
+            )
+        return rest
+
+
 class Verbs(TyperGroup):
     """The verbs of the table, imported when asked for."""
 
@@ -54,7 +68,7 @@ class Verbs(TyperGroup):
         verb = typer.Typer(
             add_completion=False, rich_markup_mode="markdown", context_settings=CONTEXT
         )
-        verb.command(cmd_name)(import_module(VERBS[cmd_name]).command)
+        verb.command(cmd_name, cls=Verb)(import_module(VERBS[cmd_name]).command)
         return typer.main.get_command(verb)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

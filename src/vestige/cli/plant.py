@@ -259,11 +259,12 @@ def command(
 
 
 def _known(patterns: Sequence[str]) -> Sequence[str]:
-    for pattern in patterns:
+    for number, pattern in enumerate(patterns, 1):
         if pattern not in PATTERNS:
             names = ", ".join(map(repr, PATTERNS))
             raise typer.BadParameter(
-                f"{pattern!r} is not one of {names}.", param_hint="'--pattern'"
+                f"number {number} is not one of {names}; a phrase of your own is a --phrase.",
+                param_hint="'--pattern'",
             )
     return patterns
 

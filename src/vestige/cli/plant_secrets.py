@@ -161,10 +161,12 @@ def candidate_sets(given: Sequence[str]) -> dict[str, tuple[str, ...]]:
         {'name': ('ann', 'bob')}
     """
     sets: dict[str, tuple[str, ...]] = {}
-    for one in given:
+    for number, one in enumerate(given, 1):
         name, separator, words = one.partition("=")
         if not (name and separator and words):
-            raise ValueError(f"--candidates must be name=word,word or name=@file, got {one!r}")
+            raise ValueError(
+                f"--candidates must be name=word,word or name=@file, number {number} is not"
+            )
         if name in sets:
             raise ValueError(f"--candidates must name each set once, got {name!r} twice")
         sets[name] = _listed(Path(words[1:])) if words[0] == "@" else tuple(words.split(","))
@@ -213,13 +215,13 @@ def _summary(
 
 
 def _show(manifest: "SecretManifest", *, show_secrets: bool) -> None:
-    from vestige.reports.disclosure import conceal
+    from vestige.reports.disclosure import disclose
 
     rows = [
         (
             canary.pattern,
             canary.intent,
-            conceal(canary.secret, show_secrets=show_secrets),
+            " ".join(disclose(canary.secret, show_secrets=show_secrets)),
             canary.copies if canary.planted else "control",
             len(places),
         )

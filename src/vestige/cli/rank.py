@@ -84,7 +84,7 @@ def command(
     run = record(context, configuration, seed=seed, models=snapshots.recorded)
     results.save(ranked, out, run=run)
     if json:
-        show_json(ranked.summary())
+        show_json(ranked.summary(), show_secrets=show_secrets)
         return
     _show(ranked, show_secrets)
     say(f"Run directory: {out}. A page from it: vestige report {out} --out page.html")
@@ -94,11 +94,12 @@ def _tokens(vocabulary: "Vocabulary", phrase: str) -> tuple[int, ...]:
     """The phrase's ids, none of them unknown."""
     tokens = tuple(vocabulary.encode(phrase))
     if not tokens:
-        raise ValueError(f"--phrase must hold at least one token, got {phrase!r}")
+        raise ValueError("--phrase must hold at least one token, got none")
     if vocabulary.unk_id in tokens:
+        unknown = [str(n) for n, token in enumerate(tokens, 1) if token == vocabulary.unk_id]
         raise ValueError(
-            f"--phrase must hold only words of the models' vocabulary, got {phrase!r}, which "
-            f"they read as {vocabulary.decode(tokens)!r}"
+            "--phrase must hold only words of the models' vocabulary, got others at "
+            f"{', '.join(unknown)} of its {len(tokens)} words"
         )
     return tokens
 

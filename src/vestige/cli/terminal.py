@@ -4,6 +4,7 @@ Text that came from a model reaches the terminal only through `text`, which show
 instead of sending them and leaves square brackets alone.
 """
 
+import json
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,7 +13,7 @@ from typing import Any
 
 import typer
 
-from vestige.reports.disclosure import printable
+from vestige.reports.disclosure import disclose_facts, printable
 
 PATIENCE = 2.0
 """Seconds after which a progress bar appears."""
@@ -31,11 +32,19 @@ def say(line: str) -> None:
     typer.echo(printable(line), err=True)
 
 
-def show_json(summary: Mapping[str, object]) -> None:
-    """A result's summary as JSON on stdout."""
+def show_json(summary: Mapping[str, object], *, show_secrets: bool = False) -> None:
+    """A result's summary as JSON on stdout: for programs, but for logs and terminals, too.
+
+    What is redacted in a table is redacted here, and invisible characters are JSON's own escapes.
+    """
     from vestige.results import to_json  # pulls in Arrow, which help can do without
 
-    typer.echo(to_json(summary))
+    text = to_json(disclose_facts(summary, show_secrets=show_secrets))
+    typer.echo("\n".join(_escaped(line) for line in text.split("\n")))
+
+
+def _escaped(line: str) -> str:
+    return "".join(c if printable(c) == c else json.dumps(c)[1:-1] for c in line)
 
 
 def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:

@@ -269,28 +269,30 @@ def _frequencies(words: Sequence[str], lexicon: Lexicon) -> tuple[int, ...]:
 
 def _check_given(phrases: Sequence[str], corpus: Corpus) -> None:
     if not phrases or not all(phrases):
-        raise ValueError(f"phrases must be at least one and none of them empty, got {phrases}")
+        empty = f"number {phrases.index('') + 1} empty" if phrases else "none"
+        raise ValueError(f"phrases must be at least one and none of them empty, got {empty}")
     for index, phrase in enumerate(phrases):
         inside = occurrences(Corpus.from_texts(phrases), [phrase])
         if inside != [1]:
             raise ValueError(
-                f"phrases must not stand in one another, got {phrase!r} (number {index + 1}) "
-                f"{inside[0]} times"
+                f"phrases must not stand in one another, got number {index + 1} {inside[0]} times"
             )
-    for phrase, count in zip(phrases, occurrences(corpus, phrases), strict=True):
+    for number, count in enumerate(occurrences(corpus, phrases), 1):
         if count:
             raise DataError(
-                f"the corpus already holds the phrase {phrase!r} ({count} times)",
+                f"the corpus already holds phrase {number} ({count} times)",
                 remedy="Choose another phrase, or take that text out of the corpus.",
             )
 
 
 def _check_known(phrases: Sequence[str], vocabulary: WordVocabulary) -> None:
-    for phrase in phrases:
-        unknown = [word for word in vocabulary.split(phrase) if word not in vocabulary]
+    for number, phrase in enumerate(phrases, 1):
+        words = vocabulary.split(phrase)
+        unknown = [str(place) for place, word in enumerate(words, 1) if word not in vocabulary]
         if unknown:
             raise DataError(
-                f"the phrase {phrase!r} has words that the vocabulary of {len(vocabulary)} "
-                f"words lacks, so that a model would read them as <unk>: {', '.join(unknown)}",
+                f"phrase {number} has words that the vocabulary of {len(vocabulary)} words lacks, "
+                f"so that a model would read them as <unk>: of its {len(words)} words those at "
+                f"{', '.join(unknown)}",
                 remedy="Use other words, a larger vocabulary, or a subword vocabulary.",
             )

@@ -225,9 +225,19 @@ def _text_array(name: str, values: list[str]) -> pa.Array:
         return pa.array(values, type=pa.large_string())
     except (pa.ArrowInvalid, pa.ArrowTypeError, UnicodeEncodeError) as error:
         raise DataError(
-            f"the {name}s hold a value that is no valid text: {error}",
+            f"the {name}s hold a value that is no valid text: {_strange(values)}",
             remedy="Convert every value to str, without lone surrogates.",
         ) from error
+
+
+def _strange(values: Sequence[object]) -> str:
+    """Which of some values is the first that is no text, and why not."""
+    for number, value in enumerate(values, 1):
+        if not isinstance(value, str):
+            return f"number {number} of a batch is {type(value).__name__}"
+        if any("\ud800" <= character <= "\udfff" for character in value):
+            return f"number {number} of a batch has half of a surrogate pair"
+    return "they are too long"
 
 
 def _as_text(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -50,30 +50,30 @@ def write_corpus(
 def _write_lines(
     corpus: Corpus,
     write: Callable[[bytes], object],
-    lines: Callable[[pa.RecordBatch], list[str]],
+    lines: Callable[[pa.RecordBatch, int], list[str]],
     progress: Callable[[int], None] | None,
 ) -> None:
     done = 0
     for batch in corpus.table.to_batches(max_chunksize=_BATCH):
-        write("".join(f"{line}\n" for line in lines(batch)).encode())
+        write("".join(f"{line}\n" for line in lines(batch, done)).encode())
         done += len(batch)
         if progress is not None:
             progress(done)
 
 
-def _json_lines(batch: pa.RecordBatch) -> list[str]:
+def _json_lines(batch: pa.RecordBatch, _: int) -> list[str]:
     names = batch.schema.names
     rows = zip(*(column.to_pylist() for column in batch.columns), strict=True)
     return [json.dumps(dict(zip(names, row, strict=True)), ensure_ascii=False) for row in rows]
 
 
-def _texts(batch: pa.RecordBatch) -> list[str]:
+def _texts(batch: pa.RecordBatch, before: int) -> list[str]:
     texts: list[str] = batch["text"].to_pylist()
-    for text in texts:
+    for number, text in enumerate(texts, before + 1):
         if not text or text != text.strip() or "\n" in text:
             raise DataError(
-                f"a document does not fit on a line of text, {text[:40]!r}: it is blank, has "
-                "blanks at an end or a line break inside",
+                f"document {number} does not fit on a line of text: it is blank, has blanks at an "
+                "end or a line break inside",
                 remedy=_REMEDY,
             )
     return texts

@@ -49,10 +49,10 @@ def read_fasttext_model(
         words += sorted(set(wanted) - model.words.keys())
     rows = {word: found for word in words if (found := model.rows(word))}
     vectors = np.empty((len(rows), model.matrix.shape[1]), dtype=np.float32)
-    for place, (word, found) in enumerate(rows.items()):
+    for place, found in enumerate(rows.values()):
         vectors[place] = model.matrix[found].mean(axis=0, dtype=np.float64)
         if not np.isfinite(vectors[place]).all():
-            raise DataError(f"{path}: the vector of {word!r} is not finite", remedy=_AGAIN)
+            raise DataError(f"{path}: the vector of word {place + 1} is not finite", remedy=_AGAIN)
     return list(rows), vectors
 
 
@@ -199,6 +199,6 @@ def _decoded(word: bytes, path: Path, row: int) -> str:
         return word.decode()
     except UnicodeDecodeError as error:
         raise DataError(
-            f"{path}: word {row + 1} of its dictionary, {word!r}, is not UTF-8",
+            f"{path}: word {row + 1} of its dictionary is not UTF-8",
             remedy="Name the words that are wanted.",
         ) from error

@@ -105,21 +105,21 @@ class Manifest:
         places, and no control stands there at all.
 
         Raises:
-            ManifestError: naming the phrase, what was expected and what was found.
+            ManifestError: naming the canary by its number, what was expected and what was found.
         """
         phrases = [canary.phrase for canary in self.canaries]
         counts = occurrences(corpus, phrases)
-        for canary, places, count in zip(self.canaries, self.positions, counts, strict=True):
+        rows = zip(self.canaries, self.positions, counts, strict=True)
+        for number, (canary, places, count) in enumerate(rows, 1):
+            who = f"{'control' if canary.control else 'canary'} {number}"
             if count != canary.copies:
-                kind = "control" if canary.control else "canary"
                 raise not_there(
-                    f"the {kind} {canary.phrase!r} stands {count} times in the corpus, "
-                    f"not {canary.copies} times"
+                    f"{who} stands {count} times in the corpus, not {canary.copies} times"
                 )
             inside = [place for place in places if place < len(corpus)]
             texts = list(corpus.take(inside))
             if texts != [canary.phrase] * len(places):
-                raise not_there(f"the copies of {canary.phrase!r} do not stand at their places")
+                raise not_there(f"the copies of {who} do not stand at their places")
 
     def _content(self) -> dict[str, Any]:
         return {
@@ -169,7 +169,7 @@ def plant(
     """
     _check_plantable(corpus, canaries)
     if vocabulary is not None:
-        canaries = [_identified(canary, vocabulary) for canary in canaries]
+        canaries = [_identified(c, number, vocabulary) for number, c in enumerate(canaries, 1)]
     copies = [canary.copies for canary in canaries]
     order, positions = scatter(len(corpus), copies, np.random.default_rng(seed))
     planted = (corpus + _documents(canaries, corpus, user)).take(order)
@@ -179,12 +179,11 @@ def plant(
     )
 
 
-def _identified(canary: Canary, vocabulary: Vocabulary) -> Canary:
+def _identified(canary: Canary, number: int, vocabulary: Vocabulary) -> Canary:
     ids = tuple(vocabulary.encode(canary.phrase))
     if vocabulary.unk_id in ids:
         raise DataError(
-            f"the vocabulary lacks a word of the canary {canary.phrase!r}: "
-            f"it reads {vocabulary.decode(ids)!r}",
+            f"the vocabulary lacks word {ids.index(vocabulary.unk_id) + 1} of canary {number}",
             remedy="Make the canaries with this vocabulary, or plant other phrases.",
         )
     return replace(canary, ids=ids)
@@ -201,13 +200,15 @@ def _documents(canaries: Sequence[Canary], like: Corpus, user: str) -> Corpus:
 def _check_plantable(corpus: Corpus, canaries: Sequence[Canary]) -> None:
     phrases = [canary.phrase for canary in canaries]
     if not any(canary.planted for canary in canaries):
-        raise ValueError(f"canaries must hold one with copies, got {phrases}")
+        raise ValueError(f"canaries must hold one with copies, got {len(phrases)} without")
     if len(set(phrases)) < len(phrases):
-        raise ValueError(f"canaries must be all different, got {phrases}")
-    for phrase, count in zip(phrases, occurrences(corpus, phrases), strict=True):
+        raise ValueError(
+            f"canaries must be all different, got {len(set(phrases))} phrases in {len(phrases)}"
+        )
+    for number, count in enumerate(occurrences(corpus, phrases), 1):
         if count:
             raise DataError(
-                f"the corpus already holds the phrase {phrase!r} ({count} times)",
+                f"the corpus already holds the phrase of canary {number} ({count} times)",
                 remedy="Make the canaries for this corpus, before anything is planted in it.",
             )
 

@@ -144,7 +144,7 @@ class SecretManifest:
         stands anywhere.
 
         Raises:
-            ManifestError: naming the canary by its number and pattern, never its secret.
+            ManifestError: naming the canary by its number.
         """
         parts = {
             "training": (train, self.train_positions),
@@ -154,7 +154,7 @@ class SecretManifest:
             places = _places_by_text(part)
             for number, (canary, own) in enumerate(zip(self.canaries, positions, strict=True), 1):
                 found = places.get(_key(canary.utterance), [])
-                who = f"{'control' if canary.control else 'canary'} {number} ({canary.pattern!r})"
+                who = f"{'control' if canary.control else 'canary'} {number}"
                 if len(found) != len(own):
                     raise not_there(
                         f"{who} stands {len(found)} times in the {name} part, not {len(own)} times"
@@ -249,17 +249,13 @@ def _check_plantable(
     keys = [_key(canary.utterance) for canary in canaries]
     if len(set(keys)) < len(keys):
         twice = next(number for number, text in enumerate(keys) if text in keys[:number])
-        raise ValueError(
-            f"canaries must be all different, got number {twice + 1} "
-            f"({canaries[twice].pattern!r}) a second time"
-        )
+        raise ValueError(f"canaries must be all different, got number {twice + 1} a second time")
     _sets(canaries)
     counts = occurrences((train + validation).corpus(), texts)
-    for number, (canary, count) in enumerate(zip(canaries, counts, strict=True), 1):
+    for number, count in enumerate(counts, 1):
         if count:
             raise DataError(
-                f"the corpus already holds the utterance of canary {number} "
-                f"({canary.pattern!r}, {count} times)",
+                f"the corpus already holds the utterance of canary {number} ({count} times)",
                 remedy="Draw it with another seed, or take that utterance out of the corpus.",
             )
 

@@ -96,11 +96,11 @@ class SecretPattern:
                 continue
             name, count = found.group(1), int(found.group(2) or 1)
             if not 1 <= count <= LONGEST:
-                raise ValueError(f"{part} must ask for 1 to {LONGEST} words, got {text!r}")
+                raise ValueError(f"{part} must ask for 1 to {LONGEST} words, got {count}")
             places += [_checked(name, known)] * count
             words += [None] * count
         if not places:
-            raise ValueError(f"a pattern must have unknown words such as {{digit:4}}, got {text!r}")
+            raise ValueError("a pattern must have unknown words such as {digit:4}, got none")
         if math.prod(len(place) for place in places) > LARGEST:
             raise ValueError(
                 f"a pattern must have at most 2^1000 secrets, got {len(places)} unknown words of "
@@ -151,8 +151,8 @@ class SecretPattern:
         for place, (word, allowed) in enumerate(zip(secret, self.candidates, strict=True), 1):
             if word not in allowed:
                 raise ValueError(
-                    f"word {place} of the secret must be one of the {len(allowed)} candidates "
-                    f"({', '.join(allowed[:3])}, …), got another"
+                    f"word {place} of the secret must be one of the {len(allowed)} candidates, "
+                    "got another"
                 )
 
 
@@ -174,7 +174,7 @@ def paper_pattern(shorthand: str) -> tuple[str, str]:
         names = ", ".join(f"{name}:N" for name in PAPER_PATTERNS)
         raise ValueError(
             f"a pattern must be one of {names}, or text with unknown words such as {{digit:4}}, "
-            f"got {shorthand!r}"
+            "got neither"
         )
     text, intent = PAPER_PATTERNS[found.group(1)]
     return text % found.group(2), intent
@@ -195,7 +195,7 @@ def _plain(word: str, text: str) -> str:
     if "{" in word or "}" in word:
         raise ValueError(
             f"unknown words must be written {{name}} or {{name:number}} with blanks around them, "
-            f"got {word!r} in {text!r}"
+            f"got word {text.split().index(word) + 1} otherwise"
         )
     return word
 
@@ -205,12 +205,15 @@ def _checked(name: str, known: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
         raise ValueError(f"{{{name}}} must name one of {', '.join(sorted(known))}, got {name!r}")
     words = tuple(known[name])
     if len(words) < 2:
-        raise ValueError(f"the candidates {name!r} must be at least two words, got {words}")
+        raise ValueError(f"the candidates {name!r} must be at least two words, got {len(words)}")
     if len(set(words)) < len(words):
-        raise ValueError(f"the candidates {name!r} must be all different, got {words[:20]}")
-    broken = [word for word in words if not word or word.split() != [word]]
+        raise ValueError(
+            f"the candidates {name!r} must be all different, got {len(set(words))} words in "
+            f"{len(words)}"
+        )
+    broken = [number for number, word in enumerate(words, 1) if word.split() != [word]]
     if broken:
-        raise ValueError(f"the candidates {name!r} must be single words, got {broken[0]!r}")
+        raise ValueError(f"the candidates {name!r} must be single words, number {broken[0]} is not")
     return words
 
 

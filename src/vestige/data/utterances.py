@@ -70,7 +70,7 @@ class Utterances:
             problem = fault(row)
             if problem is not None:
                 raise DataError(
-                    f"utterance {number} ({row.text[:60]!r}): {problem}",
+                    f"utterance {number}: {problem}",
                     remedy="Give every word one tag: O, B-name, or I-name after B-name or I-name.",
                 )
         columns = {

@@ -104,10 +104,8 @@ def _vector(numbers: list[bytes], where: str) -> NDArray[np.float32]:
     try:
         exact = np.array(list(map(float, numbers)))
     except ValueError:
-        broken = next(number for number in numbers if not _is_number(number))
-        raise DataError(
-            f"{where}: {broken.decode(errors='replace')!r} is no number", remedy=_REMEDY
-        ) from None
+        broken = [_is_number(number) for number in numbers].index(False)
+        raise DataError(f"{where}: field {broken + 2} is no number", remedy=_REMEDY) from None
     with np.errstate(over="ignore"):
         vector = exact.astype(np.float32)
     if not np.isfinite(vector).all():
@@ -124,6 +122,6 @@ def _decoded(word: bytes, path: Path, number: int) -> str:
         return word.decode()
     except UnicodeDecodeError as error:
         raise DataError(
-            f"{path}, line {number}: the word {word!r} is not UTF-8",
+            f"{path}, line {number}: the word is not UTF-8",
             remedy="Convert the file, or name the words that are wanted.",
         ) from error

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from vestige import _validate
 from vestige.data.corpus import Corpus
 from vestige.data.whole_file import write_text
-from vestige.errors import DataError
+from vestige.errors import DataError, reason
 
 UNK, EOS = "<unk>", "<eos>"
 FILE_NAME = "vocabulary.json"
@@ -114,10 +114,14 @@ class WordVocabulary:
     def __post_init__(self) -> None:
         _validate.one_of(get_args(Tokenise), tokenise=self.tokenise)
         if len(self._index) != len(self.words):
-            repeated = [word for word, n in Counter(self.words).items() if n > 1]
-            raise ValueError(f"words must be all different, got twice: {repeated[:5]}")
+            places = self._index  # the last one of each word
+            twice = next(n for n, word in enumerate(self.words) if places[word] != n)
+            raise ValueError(
+                f"words must be all different, got number {twice} again as number "
+                f"{places[self.words[twice]]}"
+            )
         if UNK not in self._index or EOS not in self._index:
-            raise ValueError(f"words must hold {UNK} and {EOS}, got {self.words[:5]}...")
+            raise ValueError(f"words must hold {UNK} and {EOS}, got {len(self.words)} others")
 
     @classmethod
     def build(
@@ -247,7 +251,7 @@ def differences(one: Vocabulary, other: Vocabulary) -> tuple[str, ...]:
         raise ValueError(f"{len(ours)} tokens and {len(theirs)} tokens")
     for token, (mine, yours) in enumerate(zip(ours, theirs, strict=True)):
         if mine != yours:
-            raise ValueError(f"token {token} is {mine!r} and {yours!r}")
+            raise ValueError(f"token {token} stands for two texts")
     settings, others = one.settings(), other.settings()
     names = dict.fromkeys((*settings, *others))
     told = (_difference(name, settings.get(name), others.get(name)) for name in names)
@@ -311,6 +315,7 @@ def _load_words(path: Path) -> WordVocabulary:
         return WordVocabulary(tuple(words), bool(content["lowercase"]), content["tokenise"])
     except (ValueError, KeyError, RecursionError) as error:
         raise DataError(
-            f"{path} is no word vocabulary of ours: {error!r}",
+            f"{path} is no word vocabulary of ours: "
+            f"{error if type(error) is ValueError else reason(error)}",
             remedy="Restore it from the run that wrote it, or train again.",
         ) from error

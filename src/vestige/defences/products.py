@@ -37,7 +37,7 @@ def linear(rows: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 def _onednn() -> Any:
     """oneDNN's linear layer, as torch's compiler calls it; None where this torch lacks it."""
     try:
-        if not torch.backends.mkldnn.is_available():
+        if not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
             return None
         return torch.ops.mkldnn._linear_pointwise.default
     except AttributeError:

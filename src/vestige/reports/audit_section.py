@@ -17,7 +17,7 @@ from vestige.reports.audit_words import (
     warnings,
     words_compared,
 )
-from vestige.reports.disclosure import disclose
+from vestige.reports.disclosure import disclose_names
 from vestige.reports.extraction_listings import Listing
 from vestige.reports.extraction_section import Exhibit
 from vestige.reports.numbers import NOTHING, decimal, percent, whole
@@ -83,7 +83,7 @@ def audited_parts(rows: Sequence[Row], summary: Row, *, show_secrets: bool) -> d
 def user_listing(found: AuditedRows, *, show_secrets: bool) -> Listing:
     """The most exposed users, one a row."""
     shown = found.audited[:LISTED]
-    names = disclose([str(row["user"]) for row in shown], show_secrets=show_secrets)
+    names = disclose_names([str(row["user"]) for row in shown], show_secrets=show_secrets)
     left = len(found.audited) - len(shown)
     return Listing(
         title="The most exposed users" + (f" ({left:,} more are not listed)" if left else ""),

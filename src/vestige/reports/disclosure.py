@@ -2,16 +2,33 @@
 
 Such text is chosen by whoever trained the model: it may hold terminal escapes, right-to-left
 overrides or markup, and it may be a secret. Here its invisible characters become visible and,
-unless secrets are wanted, most of its letters become blocks.
+unless secrets are wanted, its words become blocks.
+
+A block has one width, whatever it stands for. An initial and a length would say which of the users
+or of a short list of words it is; whoever owns the text tells phrases apart by their numbers in the
+list and by how many words they have, and asks for the secrets to read them.
 """
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-BLOCK = "▪"
-_WORD = re.compile(r"\w+|[^\w\s]", re.UNICODE)
-_INITIAL_FROM = 4
+BLOCK = "▪▪▪"
+"""What stands for a word, a subword or a name."""
+
+SECRET_KEYS = frozenset(
+    {"phrase", "phrases", "prefix", "pieces", "canary", "text", "context", "person", "candidates"}
+)
+"""Names under which a result or its settings may hold text that is or was to be found."""
+
+IDS = frozenset({"tokens", "token", "ids"})
+"""Token ids: whoever has the vocabulary can read the phrase from them."""
+
+SECRET_OPTIONS = frozenset({"--phrase", "--context", "--truth", "--person", "--candidates"})
+"""Options of the command line whose values are such text."""
+
+_WORD = re.compile(r"\S+")
 
 
 def printable(text: str) -> str:
@@ -24,17 +41,14 @@ def printable(text: str) -> str:
     return "".join(map(_visible, text))
 
 
-def redact(piece: str) -> str:
-    """The piece with its letters, digits and signs as blocks; spaces and length stay.
-
-    A word of four letters or more keeps its first where that is a Latin letter, so that the
-    owner of the text can recognise it. Digits never stay.
+def redact(text: str) -> str:
+    """The text with a block for each of its words; only spaces stay.
 
     Example:
         >>> redact(" Springfield 4917 is")
-        ' S▪▪▪▪▪▪▪▪▪▪ ▪▪▪▪ ▪▪'
+        ' ▪▪▪ ▪▪▪ ▪▪▪'
     """
-    return _WORD.sub(_redact_word, piece)
+    return _WORD.sub(BLOCK, text)
 
 
 def disclose(pieces: Sequence[str], *, show_secrets: bool) -> list[str]:
@@ -43,16 +57,36 @@ def disclose(pieces: Sequence[str], *, show_secrets: bool) -> list[str]:
     return visible if show_secrets else [redact(piece) for piece in visible]
 
 
-def conceal(words: Sequence[str], *, show_secrets: bool) -> str:
-    """Words that were chosen from a short list, in one line ready to be shown.
-
-    One block for each: of twelve colours, initial and length say which one it is.
+def disclose_names(names: Sequence[str], *, show_secrets: bool) -> list[str]:
+    """Each user's name, ready to be shown: one block, however many words it has.
 
     Example:
-        >>> conceal(["green", "red"], show_secrets=False)
-        '▪ ▪'
+        >>> disclose_names(["Ada Lovelace", "bob"], show_secrets=False)
+        ['▪▪▪', '▪▪▪']
     """
-    return " ".join(printable(word) if show_secrets else BLOCK for word in words)
+    return [printable(name) if show_secrets else BLOCK for name in names]
+
+
+def disclose_facts(facts: Mapping[str, Any], *, show_secrets: bool) -> dict[str, Any]:
+    """A summary for programs: what may be secret is redacted unless told otherwise.
+
+    Example:
+        >>> disclose_facts({"phrase": "the code", "tokens": [7, 2], "rank": 3}, show_secrets=False)
+        {'phrase': '▪▪▪ ▪▪▪', 'tokens': None, 'rank': 3}
+    """
+    return {key: value if show_secrets else _closed(key, value) for key, value in facts.items()}
+
+
+def _closed(key: str, value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return disclose_facts(value, show_secrets=False)
+    if key in IDS and not isinstance(value, int):
+        return None
+    if key not in SECRET_KEYS:
+        return value
+    if isinstance(value, list | tuple):
+        return [_closed(key, item) for item in value]
+    return redact(value) if isinstance(value, str) else value
 
 
 def are_words(pieces: Sequence[str], phrase: str) -> bool:
@@ -66,9 +100,10 @@ def are_words(pieces: Sequence[str], phrase: str) -> bool:
 
 
 def running_text(pieces: Sequence[str], phrase: str, *, show_secrets: bool) -> str:
-    """A phrase ready to be shown in one line, from its pieces; see `disclose`."""
+    """A phrase ready to be shown in one line, from its pieces: a block for each word of it."""
     gap = " " if are_words(pieces, phrase) else ""
-    return gap.join(disclose(pieces, show_secrets=show_secrets)).strip()
+    text = gap.join(printable(piece) for piece in pieces).strip()
+    return text if show_secrets else redact(text)
 
 
 def _visible(character: str) -> str:
@@ -76,10 +111,3 @@ def _visible(character: str) -> str:
     if unicodedata.category(character)[0] == "C" or character in "\u2028\u2029":
         return character.encode("unicode_escape").decode()
     return character
-
-
-def _redact_word(match: re.Match[str]) -> str:
-    word = match[0]
-    if len(word) >= _INITIAL_FROM and word[0].isascii() and word[0].isalpha():
-        return word[0] + BLOCK * (len(word) - 1)
-    return BLOCK * len(word)

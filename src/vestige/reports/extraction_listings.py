@@ -11,7 +11,7 @@ from typing import Any
 
 from vestige.metrics.extraction import share_interval
 from vestige.metrics.rates import rate
-from vestige.reports.disclosure import conceal, printable
+from vestige.reports.disclosure import disclose, printable
 from vestige.reports.numbers import NOTHING, decimal, ends, percent, whole
 
 Row = Mapping[str, Any]
@@ -92,7 +92,7 @@ def guess_listing(row: Row, *, show_secrets: bool, most: int | None = None) -> L
     weights = guess_shares(row)
     cells = [
         (
-            conceal(guess.split(" "), show_secrets=show_secrets),
+            _secret(guess, show_secrets),
             f"{loss:.4g}",
             percent(weight),
             "" if row["truth"] is None else "yes" if guess == row["truth"] else "no",
@@ -172,13 +172,18 @@ def _guess_cells(group: Sequence[Row]) -> tuple[str, ...]:
     )
 
 
+def _secret(words: str, show_secrets: bool) -> str:
+    [shown] = disclose([words], show_secrets=show_secrets)
+    return shown
+
+
 def _trial_cells(row: Row, show_secrets: bool) -> tuple[str, ...]:
     known, ranked = row["truth"] is not None, row["rank"] is not None
     return (
         str(row["model"]),
         printable(row["pattern"]),
         said(row["copies"]),
-        conceal(row["guess"].split(" "), show_secrets=show_secrets),
+        _secret(row["guess"], show_secrets),
         f"{row['loss']:.4g}",
         percent(row["certainty"]),
         "" if not known else "yes" if row["right"] else "no",

@@ -18,7 +18,14 @@ from vestige.reports.audit_section import audited_parts
 from vestige.reports.comparison_section import Comparison, comparison_view
 from vestige.reports.completion_section import completion_parts, completion_points
 from vestige.reports.diff_section import Phrase, diff_parts
-from vestige.reports.disclosure import disclose, printable, redact
+from vestige.reports.disclosure import (
+    IDS,
+    SECRET_KEYS,
+    SECRET_OPTIONS,
+    disclose,
+    printable,
+    redact,
+)
 from vestige.reports.exposure_section import exposure_parts, exposure_points, overall
 from vestige.reports.extraction_section import (
     Exhibit,
@@ -31,15 +38,6 @@ from vestige.reports.limits import limits_of
 from vestige.reports.numbers import whole
 from vestige.reports.rank_words import describe_rank
 from vestige.results import Run
-
-SECRET_KEYS = frozenset(
-    {"phrase", "phrases", "prefix", "pieces", "canary", "text", "context", "person"}
-)
-"""Names under which a run may hold text that is or was to be found."""
-
-SECRET_OPTIONS = frozenset({"--phrase", "--context", "--truth", "--person"})
-IDS = frozenset({"tokens", "token", "ids"})
-"""Token ids: whoever has the vocabulary can read the phrase from them."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -158,7 +158,7 @@ FAULTS = {
     "blank intent": ('{"tokens": ["a"], "tags": ["O"], "intent": " "}', "no intent"),
     "intent a number": ('{"tokens": ["a"], "tags": ["O"], "intent": 3}', "is int, not text"),
     "intent null": ('{"tokens": ["a"], "tags": ["O"], "intent": null}', "is NoneType, not text"),
-    "tokens numbers": ('{"tokens": [4], "tags": ["O"], "intent": "i"}', "holds int (4)"),
+    "tokens numbers": ('{"tokens": [4], "tags": ["O"], "intent": "i"}', "holds int, not only text"),
     "tokens null": ('{"tokens": null, "tags": ["O"], "intent": "i"}', "neither text nor a list"),
     "tags an object": ('{"tokens": ["a"], "tags": {}, "intent": "i"}', '"tags" is dict'),
     "no tags": ('{"tokens": ["a"], "intent": "i"}', 'no column "tags"'),

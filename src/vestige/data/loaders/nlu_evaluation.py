@@ -58,7 +58,7 @@ def _pieces(text: str, where: str) -> Iterator[tuple[str, str | None]]:
 def _outside(text: str, where: str) -> str:
     if "[" in text or "]" in text:
         raise DataError(
-            f"{where}: a bracket is not closed, not opened or has no colon, near {text[:40]!r}",
+            f"{where}: a bracket is not closed, not opened or has no colon",
             remedy="Write every slot as [name : words], and no other brackets.",
         )
     return text

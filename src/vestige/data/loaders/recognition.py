@@ -112,7 +112,7 @@ def _rows(path: Path, named: frozenset[str]) -> str:
         return "table"
     try:
         row = json.loads(next(lines(path), ""))
-    except ValueError:
+    except (ValueError, RecursionError):
         return "table"
     if not isinstance(row, dict):
         return "table"

@@ -17,7 +17,7 @@ from typing import Any
 from vestige.data.loaders.plain_text import raw_lines
 from vestige.data.loaders.utterance_rows import from_pieces, gathered
 from vestige.data.utterances import Utterance, Utterances
-from vestige.errors import DataError
+from vestige.errors import DataError, reason
 
 _SHAPE = (
     'The file must be {"Intent": [{"data": [{"text": "...", "entity": "..."}, ...]}, ...]}, '
@@ -79,7 +79,9 @@ def _parsed(path: Path) -> Any:
     try:
         return json.loads(_text(path))
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{path} is no valid JSON: {error}", remedy="Fetch it again.") from error
+        raise DataError(
+            f"{path} is no valid JSON: {reason(error)}", remedy="Fetch it again."
+        ) from error
 
 
 def _text(path: Path) -> str:

@@ -18,11 +18,13 @@ import pyarrow.parquet
 
 from vestige.data.corpus import Corpus
 from vestige.data.loaders.plain_text import ending, existing, lines, not_empty
-from vestige.errors import DataError
+from vestige.errors import DataError, reason
 
 _JSON = (".jsonl", ".ndjson", ".json")
 _DELIMITED = (".csv", ".tsv")
 SUFFIXES = (*_JSON, *_DELIMITED, ".parquet")
+_RAGGED = re.compile(r"Row #(\d+): Expected (\d+) columns, got (\d+)")
+_NAME = re.compile(r"[^\W\d][\w.:/-]{0,39}")
 _BLOCK = 1 << 24  # a JSON object must fit into one block
 _HUB_NAME = re.compile(r"(?P<name>[\w.-]+(?:/[\w.-]+)?)(?:@(?P<config>[^:]+))?(?::(?P<split>.+))?")
 
@@ -203,7 +205,7 @@ def _json_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
             json.dumps(row, ensure_ascii=False).encode()  # finds surrogates without a partner
         except (ValueError, RecursionError) as error:
             raise DataError(
-                f"{where}: no valid JSON: {error}",
+                f"{where}: no valid JSON: {reason(error)}",
                 remedy="Mend or remove the line; every line must hold one JSON object.",
             ) from error
         if not isinstance(row, dict):
@@ -226,7 +228,7 @@ def _read_csv(path: Path, columns: Sequence[str]) -> pa.Table:
             # With threads Arrow would not know the number of a faulty row.
             reading = pyarrow.csv.ReadOptions(block_size=_BLOCK, use_threads=False)
             names = pyarrow.csv.open_csv(stream, reading, parse).schema.names
-        _check_columns(columns, names, str(path))
+        _check_header(names, columns, path)
         with pa.input_stream(str(path), compression="detect") as stream:
             return pyarrow.csv.read_csv(
                 stream,
@@ -240,9 +242,31 @@ def _read_csv(path: Path, columns: Sequence[str]) -> pa.Table:
         for _ in lines(path):  # raises with the line, where the text or the compression is at fault
             pass
         raise DataError(
-            f"{path} is no valid CSV: {error}",
+            f"{path} is no valid CSV: {_in_csv(error)}",
             remedy="Mend the row; text with delimiters or line ends needs quotation marks.",
         ) from error
+
+
+def _in_csv(error: Exception) -> str:
+    """What is wrong with a CSV file; Arrow's own message quotes the row."""
+    found = _RAGGED.search(str(error))
+    if found is None:
+        return "Arrow cannot take it apart"
+    row, expected, there = found.groups()
+    return f"row {row} has {there} fields where line 1 has {expected}"
+
+
+def _check_header(there: Sequence[str], wanted: Sequence[str], path: Path) -> None:
+    """Refuse a CSV file without the columns; a first row of text is no list of their names."""
+    if set(wanted) <= set(there) or all(map(_NAME.fullmatch, there)):
+        _check_columns(wanted, there, str(path))
+        return
+    missing = next(column for column in wanted if column not in there)
+    raise DataError(
+        f'{path} has no column "{missing}": line 1 holds {len(there)} fields of other names, or '
+        "of text",
+        remedy="Write the columns' names on line 1, or name one that stands there.",
+    )
 
 
 def _read_parquet(path: Path, columns: Sequence[str]) -> pa.Table:
@@ -253,9 +277,15 @@ def _read_parquet(path: Path, columns: Sequence[str]) -> pa.Table:
         table.validate(full=True)
     except (OSError, pa.ArrowException) as error:
         raise DataError(
-            f"{path} is no valid Parquet file: {error}", remedy="Fetch or write it again."
+            f"{path} is no valid Parquet file: {_in_parquet(error)}",
+            remedy="Fetch or write it again.",
         ) from error
     return table
+
+
+def _in_parquet(error: Exception) -> str:
+    """What Arrow says of a Parquet file, on one line and without what it may quote."""
+    return re.sub(r"'[^']*'|\"[^\"]*\"", "…", str(error)).partition("\n")[0]
 
 
 def _fetched(name: str, limit: int | None) -> Any:

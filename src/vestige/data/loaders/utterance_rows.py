@@ -59,7 +59,7 @@ def from_pieces(pieces: Iterable[tuple[str, str | None]], intent: str, where: st
             tags += [f"B-{slot}"] + [f"I-{slot}"] * (len(words) - 1)
         else:
             raise DataError(
-                f"{where}: a slot has no {'words' if slot else 'name'} ({slot!r}: {text!r})",
+                f"{where}: a slot has no {'words' if slot else 'name'}",
                 remedy="Give it a name and at least one word, or take it out.",
             )
     return checked(tokens, tags, intent, where)

@@ -51,7 +51,7 @@ def _words(value: object, column: str, where: str) -> list[str]:
         strange = [word for word in value if not isinstance(word, str)]
         if not strange:
             return value
-        problem = f"holds {type(strange[0]).__name__} ({strange[0]!r}), not only text"
+        problem = f"holds {type(strange[0]).__name__}, not only text"
     else:
         problem = f"is {type(value).__name__}, neither text nor a list"
     raise DataError(
