@@ -152,9 +152,8 @@ def _softmax_in_place(logits: Tensor, targets: Tensor, rows: Tensor) -> tuple[Te
     picked = logits[rows, targets]
     largest, sums = torch.empty_like(picked), torch.empty_like(picked)
     at_once = max(1, _IN_CACHE // logits.shape[1])
-    for part, top, total in zip(
-        logits.split(at_once), largest.split(at_once), sums.split(at_once), strict=True
-    ):
+    slices = (torch.split(whole, at_once) for whole in (logits, largest, sums))
+    for part, top, total in zip(*slices, strict=True):
         torch.amax(part, 1, out=top)
         torch.sum(part.sub_(top[:, None]).exp_(), 1, out=total)
     return (sums.log() + largest - picked).sum(), sums
