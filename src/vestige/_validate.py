@@ -54,3 +54,21 @@ def all_different(**values: Sequence[object]) -> None:
                 f"{name} must be at least one and all different, got {len(set(value))} in "
                 f"{len(value)}"
             )
+
+
+def whole(low: int, high: int, **values: int) -> None:
+    """Raise ValueError unless every value is a whole number from low to high."""
+    for name, value in values.items():
+        counted = isinstance(value, int) and not isinstance(value, bool)
+        if not (counted and low <= value <= high):
+            raise ValueError(
+                f"{name} must be a whole number from {low:,} to {high:,}, got {short(value)}"
+            )
+
+
+def short(value: object) -> str:
+    """A value in a message, however long it is."""
+    if isinstance(value, int) and abs(value) >= 10**30:
+        return "a larger one"
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:80]}…"

@@ -22,14 +22,30 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from vestige.data import whole_file
+from vestige.data.json_file import Excerpt, Name, conform, read_object
+from vestige.data.rows_file import read_rows
 from vestige.errors import RunError
 
 FORMAT = 1
 _FILES = ("run.json", "summary.json", "rows.parquet")
+_REPEAT = "The run directory is damaged; repeat the run."
 _RECORDED = (
     *("vestige", "torch", "numpy", "scipy", "transformers", "tokenizers", "peft", "pyarrow"),
     *("opacus", "dp-accounting", "scikit-learn", "cryptography"),
 )
+
+
+class _Asked(Excerpt):
+    """What a run.json says, whatever else a verb adds to it."""
+
+    result: Name
+    created: str | None = None
+    seed: int | None = None
+    command: list[str] | None = None
+    versions: dict[str, str] | None = None
+    models: dict[str, Any] | None = None
+    data: dict[str, Any] | None = None
+    configuration: dict[str, Any] | None = None
 
 
 class Result(Protocol):
@@ -107,17 +123,19 @@ def load(directory: str | Path) -> Run:
             f"{directory} is not a run directory: it has no {', '.join(missing)}",
             remedy="Give the --out directory of `vestige diff`, `rank` or `reproduce`.",
         )
-    run = _read_json(directory / "run.json")
+    file = directory / "run.json"
+    run = read_object(file, error=RunError, remedy=_REPEAT)
     if run.get("format") != FORMAT or not isinstance(run.get("result"), str):
         raise RunError(
-            f"{directory / 'run.json'} has format {run.get('format')!r}, this reads {FORMAT}",
+            f"{file} has format {run.get('format')!r}, this reads {FORMAT}",
             remedy="Read it with the version of Vestige that wrote it, or repeat the run.",
         )
+    conform(run, _Asked, file, error=RunError, remedy=_REPEAT)
     return Run(
         directory=directory,
         run=run,
-        summary=_read_json(directory / "summary.json"),
-        rows=_read_rows(directory / "rows.parquet"),
+        summary=read_object(directory / "summary.json", error=RunError, remedy=_REPEAT),
+        rows=read_rows(directory / "rows.parquet", error=RunError, remedy=_REPEAT),
     )
 
 
@@ -254,31 +272,4 @@ def _storable(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     }
     for row in rows:
         row.update({n: float(row[n]) for n in beyond if isinstance(row.get(n), int)})
-    return rows
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
-        raise RunError(
-            f"{path} cannot be read: {error}",
-            remedy="The run directory is damaged; repeat the run.",
-        ) from error
-    if not isinstance(value, dict):
-        raise RunError(
-            f"{path} holds {type(value).__name__}, not an object",
-            remedy="The run directory is damaged; repeat the run.",
-        )
-    return value
-
-
-def _read_rows(path: Path) -> list[dict[str, Any]]:
-    try:
-        rows: list[dict[str, Any]] = pq.read_table(path).to_pylist()
-    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
-        raise RunError(
-            f"{path} cannot be read: {error}",
-            remedy="The run directory is damaged; repeat the run.",
-        ) from error
     return rows

@@ -207,7 +207,7 @@ def test_a_malformed_manifest_is_named(content: bytes, tmp_path: Path) -> None:
 
 
 def test_a_missing_manifest_is_named(tmp_path: Path) -> None:
-    for path, told in ((tmp_path / "none.json", "cannot be read"), (tmp_path, "a directory")):
+    for path, told in ((tmp_path / "none.json", "is missing"), (tmp_path, "a directory")):
         with pytest.raises(ManifestError, match=told):
             Manifest.load(path)
 

@@ -104,12 +104,12 @@ def test_a_later_token_does_not_change_an_earlier_answer(make: dict[str, Any]) -
 @pytest.mark.parametrize(
     ("config", "changes", "says"),
     [
-        (LSTMConfig(), {"layers": 0}, "layers must be positive, got 0"),
+        (LSTMConfig(), {"layers": 0}, "layers must be a whole number from 1 to 1,000, got 0"),
         (LSTMConfig(), {"dropout_in": 1.0}, "dropout_in must lie in"),
         (LSTMConfig(), {"embedding_size": 3, "tied": True}, "got 3 and 200"),
         (TransformerConfig(), {"heads": 5}, "multiple of heads, got 192 and 5"),
         (TransformerConfig(), {"dropout": -0.1}, "dropout must lie in"),
-        (TransformerConfig(), {"max_length": 0}, "max_length must be positive"),
+        (TransformerConfig(), {"max_length": 0}, "max_length must be a whole number"),
     ],
 )
 def test_an_impossible_shape_is_refused(config: Any, changes: dict[str, Any], says: str) -> None:

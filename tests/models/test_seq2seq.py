@@ -200,7 +200,7 @@ def test_several_sources_need_a_row_each(model: Seq2SeqModel) -> None:
     ("changes", "says"),
     [
         ({"cell": "rnn"}, "cell must be one of"),
-        ({"hidden_size": 0}, "hidden_size must be positive"),
+        ({"hidden_size": 0}, "hidden_size must be a whole number"),
         ({"dropout_out": 1.0}, "dropout_out must lie in"),
         ({"initial_range": -1}, "initial_range must be positive"),
     ],
@@ -267,7 +267,7 @@ def broken(folder: Path, name: str) -> None:
     [
         ("no vocabulary of sources", "the vocabulary in .*source cannot be read"),
         ("another vocabulary of sources", "is not the one that model.json names"),
-        ("no word of sources", "is not a model description"),
+        ("no word of sources", "is not the one that model.json names"),
     ],
 )
 def test_a_broken_vocabulary_of_sources_is_refused(tmp_path: Path, name: str, says: str) -> None:

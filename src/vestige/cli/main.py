@@ -10,10 +10,11 @@ from importlib import import_module
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperGroup
 
 from vestige import __version__
 from vestige.cli import interrupts
+from vestige.cli.bounds import Bounded
 from vestige.cli.provenance import COMMAND
 from vestige.errors import VestigeError
 from vestige.memory import keep_freed_pages
@@ -39,10 +40,12 @@ VERBS = {
 TRACEBACK = "VESTIGE_TRACEBACK"
 """An environment variable: where it is set, an error shows where it came from."""
 
+_SMALLER = "Ask for smaller batches, widths or models, or give less text at a time."
+
 CONTEXT = {"help_option_names": ["--help", "-h"]}
 
 
-class Verb(TyperCommand):
+class Verb(Bounded):
     """A verb that quotes no word of a phrase which was given without quotation marks."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -86,6 +89,13 @@ class Verbs(TyperGroup):
         except KeyboardInterrupt as error:
             typer.echo(f"vestige: {interrupts.last_words(error)}", err=True)
             raise typer.Exit(getattr(error, "code", 130)) from error
+        except (MemoryError, RecursionError) as error:
+            if os.environ.get(TRACEBACK):
+                raise
+            # What is known beforehand is refused before; this is what nobody could estimate.
+            what = "Memory" if isinstance(error, MemoryError) else "The stack"
+            typer.echo(f"vestige: {what} came to an end. {_SMALLER}", err=True)
+            raise typer.Exit(2) from error
 
 
 app = typer.Typer(

@@ -30,6 +30,8 @@ def require_regular(path: Path, *, error: type[VestigeError], remedy: str) -> in
     """
     try:
         found = os.stat(path)
+    except FileNotFoundError as problem:
+        raise error(f"{path} is missing", remedy=remedy) from problem
     except (OSError, ValueError) as problem:  # ValueError: a null byte in the name
         reason = getattr(problem, "strerror", None) or problem
         raise error(f"{path} cannot be read: {reason}", remedy=remedy) from problem

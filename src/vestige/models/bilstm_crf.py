@@ -23,6 +23,7 @@ from vestige.data.encoded_utterances import EncodedUtterances, Labels
 from vestige.data.utterances import Utterances
 from vestige.data.vocabulary import WordVocabulary
 from vestige.models.crf import LinearChain
+from vestige.models.sizes import MOST_LAYERS, WIDEST
 from vestige.models.white_box import IntentSlotNetwork, Losses
 
 LONGEST_WORD = 20
@@ -64,9 +65,10 @@ class IntentSlotConfig:
         for name in ("intents", "tags"):
             object.__setattr__(self, name, tuple(getattr(self, name)))  # JSON gives lists
         _validate.all_different(intents=self.intents, tags=self.tags)
-        _validate.at_least(1, embedding_size=self.embedding_size, hidden_size=self.hidden_size)
-        _validate.at_least(1, layers=self.layers, char_size=self.char_size)
-        _validate.at_least(0, char_filters=self.char_filters)
+        _validate.whole(1, WIDEST, embedding_size=self.embedding_size, hidden_size=self.hidden_size)
+        _validate.whole(1, MOST_LAYERS, layers=self.layers)
+        _validate.whole(1, WIDEST, char_size=self.char_size)
+        _validate.whole(0, WIDEST, char_filters=self.char_filters)
         _validate.fraction(input_dropout=self.input_dropout, hidden_dropout=self.hidden_dropout)
 
 

@@ -24,6 +24,8 @@ import torch
 from safetensors.torch import load_model as load_weights
 from safetensors.torch import save_model as save_weights
 
+from vestige.data.json_file import Count, Excerpt, Name, Sha256, read_json
+from vestige.data.regular_file import require_regular
 from vestige.data.vocabulary import (
     Vocabulary,
     WordVocabulary,
@@ -31,12 +33,15 @@ from vestige.data.vocabulary import (
     load_vocabulary,
 )
 from vestige.errors import AccessDenied, IncompatibleModels, ModelError, VestigeError
+from vestige.memory import require_room
 from vestige.models.bilstm_crf import IntentSlotConfig, IntentSlotModel
+from vestige.models.finite import require_finite
 from vestige.models.folders import ANSWERS, DESCRIPTIONS, model_folder, replacing, sha256
 from vestige.models.gru import GRUConfig, GRULanguageModel
 from vestige.models.lstm import LSTMConfig, LSTMLanguageModel
 from vestige.models.protocols import LanguageModel, Network, NextToken, choose_device
 from vestige.models.seq2seq import Seq2SeqConfig, Seq2SeqModel
+from vestige.models.sizes import require_fit
 from vestige.models.table import TableModel
 from vestige.models.transformer import CausalTransformer, TransformerConfig
 from vestige.models.weight_files import weight_files
@@ -48,6 +53,18 @@ SOURCE = "source"
 """The folder with a second vocabulary, and what `model.json` calls its SHA-256."""
 SAVE_AGAIN = "Save the model again, or point to another checkpoint."
 HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
+
+
+class _Description(Excerpt):
+    """What model.json says of a model, whatever else it says of its training."""
+
+    format: int
+    architecture: Name
+    config: dict[str, Any]
+    vocab_size: Count
+    vocabulary: Sha256
+    sha256: Sha256
+    source: Sha256 | None = None
 
 
 def _lstm(vocabulary: Vocabulary, config: Mapping[str, Any], _: int) -> LanguageModel:
@@ -68,6 +85,11 @@ def _transformer(vocabulary: Vocabulary, config: Mapping[str, Any], _: int) -> L
 
 
 def _table(vocabulary: Vocabulary, _: Mapping[str, Any], size: int) -> LanguageModel:
+    if size != len(vocabulary):
+        raise ValueError(
+            f"a table of {size:,} tokens, where the vocabulary has {len(vocabulary):,}"
+        )
+    require_room(3 * 8 * size**2, f"a table of {size:,} tokens")
     uniform = torch.full((size, size), 1 / size, dtype=torch.float64)
     return TableModel(uniform[0], uniform, vocabulary)
 
@@ -164,6 +186,7 @@ def load_model(
             f"{path} is an intent-and-slot model, and says no next words",
             remedy="Ask it with `vestige extract-nlu`, or give a language model.",
         )
+    require_finite(model, path)
     return model.to(where).eval()
 
 
@@ -184,6 +207,7 @@ def load_seq2seq(path: str | Path, *, device: str = "auto") -> Seq2SeqModel:
             f"{path} is {_kind(model)}, and reads no source before it answers",
             remedy="Give a model of `vestige train --task translation` or `--task dialogue`.",
         )
+    require_finite(model, path)
     return model.to(where).eval()
 
 
@@ -205,6 +229,7 @@ def load_intent_slot(path: str | Path, *, device: str = "auto") -> IntentSlotNet
             f"{path} is {_kind(model)}, and has no intents",
             remedy="Give a model of `vestige train --task nlu`.",
         )
+    require_finite(model, path)
     return model.to(where).eval()
 
 
@@ -281,37 +306,27 @@ def _load_checkpoint(folder: Path) -> Network:
 
         return load_encoder(folder)
     file = folder / DESCRIPTION
-    try:
-        description = json.loads(file.read_text("utf-8"))
-        name, config = str(description["architecture"]), dict(description["config"])
-        size, expected = int(description["vocab_size"]), description["sha256"]
-        version, meaning = description["format"], description["vocabulary"]
-        of_sources = description[SOURCE] if name == Seq2SeqModel.architecture else None
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    told = read_json(file, _Description, error=ModelError, remedy=SAVE_AGAIN)
+    name = told.architecture
+    if told.format != FORMAT or name not in BUILDERS:
         raise ModelError(
-            f"{file} is not a model description ({error!r})", remedy=SAVE_AGAIN
-        ) from error
-    if version != FORMAT or name not in BUILDERS:
-        raise ModelError(
-            f"{file} has format {version!r} and architecture {name!r}, which this version of "
+            f"{file} has format {told.format!r} and architecture {name!r}, which this version of "
             f"Vestige does not read (format {FORMAT}; {', '.join(sorted(BUILDERS))})",
             remedy="Install the version of Vestige that wrote it, or save the model again.",
         )
     weights = folder / WEIGHTS
-    if not weights.is_file():
-        raise ModelError(f"{weights} is missing", remedy=SAVE_AGAIN)
-    if sha256([weights]) != expected:
+    require_regular(weights, error=ModelError, remedy=SAVE_AGAIN)
+    if sha256([weights]) != told.sha256:
         raise ModelError(
             f"{weights} does not have the SHA-256 that {DESCRIPTION} names: it was cut short or "
             "changed after saving",
             remedy=SAVE_AGAIN,
         )
-    vocabulary = _vocabulary(folder, meaning)
-    if of_sources is not None:
-        config[SOURCE] = _vocabulary(folder / SOURCE, of_sources)
+    vocabulary, config = _vocabulary(folder, told.vocabulary), dict(told.config)
+    if name == Seq2SeqModel.architecture:
+        config[SOURCE] = _vocabulary(folder / SOURCE, told.source)
     try:
-        model = BUILDERS[name](vocabulary, config, size)
-        load_weights(model, weights)
+        model = _built(name, vocabulary, config, told.vocab_size, weights)
     except (ValueError, TypeError, RuntimeError, safetensors.SafetensorError) as error:
         raise ModelError(
             f"{weights} does not fit the configuration in {DESCRIPTION}: {error}", remedy=SAVE_AGAIN
@@ -319,7 +334,22 @@ def _load_checkpoint(folder: Path) -> Network:
     return model
 
 
-def _vocabulary(folder: Path, expected: str) -> Vocabulary:
+def _built(
+    name: str, vocabulary: Vocabulary, config: Mapping[str, Any], size: int, weights: Path
+) -> Network:
+    """The network of a configuration with its weights; nothing is made that they do not fill."""
+
+    def build() -> Network:
+        return BUILDERS[name](vocabulary, config, size)
+
+    if name != TableModel.architecture:  # which has its numbers from the beginning
+        require_fit(weights, build)
+    model = build()
+    load_weights(model, weights)
+    return model
+
+
+def _vocabulary(folder: Path, expected: str | None) -> Vocabulary:
     try:
         vocabulary = load_vocabulary(folder)
     except (VestigeError, OSError, ValueError) as error:

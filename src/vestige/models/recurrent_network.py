@@ -16,6 +16,7 @@ from torch.nn import functional
 from vestige import _validate
 from vestige.data.vocabulary import Vocabulary
 from vestige.models.protocols import LanguageModel, require_read
+from vestige.models.sizes import MOST_LAYERS, WIDEST
 
 Layers = nn.LSTM | nn.GRU
 
@@ -43,12 +44,10 @@ class RecurrentConfig:
     initial_range: float = 0.1
 
     def __post_init__(self) -> None:
-        _validate.positive(
-            layers=self.layers,
-            embedding_size=self.embedding_size,
-            hidden_size=self.hidden_size,
-            initial_range=self.initial_range,
-        )
+        _validate.whole(1, MOST_LAYERS, layers=self.layers)
+        _validate.whole(1, WIDEST, embedding_size=self.embedding_size, hidden_size=self.hidden_size)
+        _validate.positive(initial_range=self.initial_range)
+        _validate.finite(initial_range=self.initial_range)
         _validate.fraction(dropout_in=self.dropout_in, dropout_out=self.dropout_out)
         if self.tied and self.embedding_size != self.hidden_size:
             raise ValueError(

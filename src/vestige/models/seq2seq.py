@@ -28,6 +28,7 @@ from vestige.models.recurrent_network import (
     RecurrentState,
     read_on,
 )
+from vestige.models.sizes import WIDEST
 
 Cell = Literal["lstm", "gru"]
 LAYERS: dict[str, type[Layers]] = {"lstm": nn.LSTM, "gru": nn.GRU}
@@ -57,11 +58,9 @@ class Seq2SeqConfig:
 
     def __post_init__(self) -> None:
         _validate.one_of(get_args(Cell), cell=self.cell)
-        _validate.positive(
-            embedding_size=self.embedding_size,
-            hidden_size=self.hidden_size,
-            initial_range=self.initial_range,
-        )
+        _validate.whole(1, WIDEST, embedding_size=self.embedding_size, hidden_size=self.hidden_size)
+        _validate.positive(initial_range=self.initial_range)
+        _validate.finite(initial_range=self.initial_range)
         _validate.fraction(dropout_in=self.dropout_in, dropout_out=self.dropout_out)
 
 

@@ -17,6 +17,7 @@ from torch.nn import functional
 from vestige import _validate
 from vestige.data.vocabulary import Vocabulary
 from vestige.models.protocols import LanguageModel, require_read
+from vestige.models.sizes import MOST_LAYERS, WIDEST
 
 KeysAndValues = tuple[Tensor, Tensor]  # each (n, heads, t, head_size)
 
@@ -42,8 +43,10 @@ class TransformerConfig:
     dropout: float = 0.1
 
     def __post_init__(self) -> None:
-        _validate.positive(
-            layers=self.layers,
+        _validate.whole(1, MOST_LAYERS, layers=self.layers)
+        _validate.whole(
+            1,
+            WIDEST,
             heads=self.heads,
             hidden_size=self.hidden_size,
             feed_forward=self.feed_forward,

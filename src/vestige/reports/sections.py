@@ -87,7 +87,7 @@ def section(run: Run, *, show_secrets: bool) -> Section:
     kinds |= {"UserAudit": _users, "Anatomy": _anatomy}
     try:
         return kinds.get(run.result, _table)(run, show_secrets)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (LookupError, ArithmeticError, TypeError, ValueError, AttributeError) as error:
         raise RunError(
             f"{run.directory} is no whole {printable(run.result)} run: {error!r}",
             remedy="It was changed or is damaged; repeat the run.",

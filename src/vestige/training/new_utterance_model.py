@@ -20,6 +20,7 @@ from vestige.data.vocabulary import EOS, UNK, WordVocabulary
 from vestige.data.word_vectors import WordVectors, read_word_vectors
 from vestige.errors import DataError
 from vestige.models.bilstm_crf import IntentSlotConfig, IntentSlotModel
+from vestige.models.sizes import require_room_for
 
 
 def new_intent_slot_model(
@@ -69,6 +70,7 @@ def new_intent_slot_model(
         if size != vectors.dim:
             raise ValueError(f"embedding_size must be {vectors.dim}, as vectors have, got {size}")
     config = IntentSlotConfig(**labels._asdict(), **shape)
+    require_room_for(lambda: IntentSlotModel(vocabulary, config))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         if vectors is not None:

@@ -14,7 +14,9 @@ layers"; we take the outputs of encoder, decoder and attention for these, and no
 Its texts are read whole, ours up to so many tokens at a time.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 
@@ -22,12 +24,14 @@ from vestige import _validate
 from vestige.data.vocabulary import Vocabulary
 from vestige.models.gru import GRUConfig, GRULanguageModel
 from vestige.models.lstm import LSTMConfig, LSTMLanguageModel
-from vestige.models.protocols import LanguageModel
+from vestige.models.protocols import LanguageModel, Network
 from vestige.models.seq2seq import Seq2SeqConfig, Seq2SeqModel
+from vestige.models.sizes import require_room_for
 from vestige.models.transformer import CausalTransformer, TransformerConfig
 from vestige.training.config import TrainingConfig
 
 Shape = LSTMConfig | GRUConfig | TransformerConfig
+AnyNetwork = TypeVar("AnyNetwork", bound=Network)
 """What makes a language model of our own."""
 
 
@@ -157,14 +161,11 @@ def new_model(vocabulary: Vocabulary, config: Shape, *, seed: int) -> LanguageMo
     """A model with fresh weights, on the CPU: the same seed gives the same ones.
 
     The caller's random numbers are left as they were.
+
+    Raises:
+        ValueError: its weights find no room in memory.
     """
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        if isinstance(config, LSTMConfig):
-            return LSTMLanguageModel(vocabulary, config)
-        if isinstance(config, GRUConfig):
-            return GRULanguageModel(vocabulary, config)
-        return CausalTransformer(vocabulary, config)
+    return _seeded(lambda: _language_model(vocabulary, config), seed)
 
 
 def new_seq2seq(
@@ -173,7 +174,23 @@ def new_seq2seq(
     """An encoder-decoder with fresh weights, on the CPU: the same seed gives the same ones.
 
     The caller's random numbers are left as they were.
+
+    Raises:
+        ValueError: its weights find no room in memory.
     """
+    return _seeded(lambda: Seq2SeqModel(source_vocabulary, vocabulary, config), seed)
+
+
+def _seeded(build: Callable[[], AnyNetwork], seed: int) -> AnyNetwork:
+    require_room_for(build)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return Seq2SeqModel(source_vocabulary, vocabulary, config)
+        return build()
+
+
+def _language_model(vocabulary: Vocabulary, config: Shape) -> LanguageModel:
+    if isinstance(config, LSTMConfig):
+        return LSTMLanguageModel(vocabulary, config)
+    if isinstance(config, GRUConfig):
+        return GRULanguageModel(vocabulary, config)
+    return CausalTransformer(vocabulary, config)

@@ -1,0 +1,53 @@
+"""How large is a network before it is made?
+
+A configuration of a few numbers can stand for more weights than any machine holds. Built on
+torch's meta device, a network has all its shapes and no numbers.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from safetensors import safe_open
+from torch import Tensor, nn
+
+from vestige.memory import require_room
+
+MOST_LAYERS, WIDEST = 1_000, 2**20
+
+
+def shapes(build: Callable[[], nn.Module]) -> dict[str, Tensor]:
+    """Weights and buffers of a network that is not made, by name: shapes without numbers."""
+    with torch.device("meta"):
+        network = build()
+    return network.state_dict(keep_vars=True)
+
+
+def require_room_for(build: Callable[[], nn.Module]) -> None:
+    """Raise ValueError unless a network's weights find room in memory.
+
+    Args:
+        build: makes the network.
+    """
+    size = sum({id(tensor): tensor.nbytes for tensor in shapes(build).values()}.values())
+    require_room(size, f"a model of {size // 4:,} weights")
+
+
+def require_fit(weights: Path, build: Callable[[], nn.Module]) -> None:
+    """Raise ValueError unless the tensors in a file have the shapes of a network's, and room.
+
+    Nothing of the network is made: a file of a few bytes cannot ask for more memory than it fills.
+
+    Args:
+        weights: a safetensors file.
+        build: makes the network.
+    """
+    wanted = shapes(build)
+    with safe_open(weights, framework="pt") as file:
+        for name in file.keys():  # noqa: SIM118
+            found = tuple(file.get_slice(name).get_shape())
+            if name in wanted and found != tuple(wanted[name].shape):
+                raise ValueError(
+                    f"{name} has the shape {found}, where {tuple(wanted[name].shape)} is needed"
+                )
+    require_room_for(build)
