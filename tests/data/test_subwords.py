@@ -95,7 +95,7 @@ def test_a_slow_tokenizer_is_refused() -> None:
 @pytest.mark.parametrize("content", ["", "{", "{}", '{"version": "1.0", "model": 3}'])
 def test_a_spoilt_tokenizer_is_named(content: str, tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").write_text(content)
-    with pytest.raises(DataError, match="holds no tokenizer that can be read") as caught:
+    with pytest.raises(DataError, match=r"tokenizer\.json") as caught:
         load_vocabulary(tmp_path)
     assert str(tmp_path) in str(caught.value)
 

@@ -18,7 +18,7 @@ from vestige import results
 from vestige.reports import charts
 from vestige.reports.page import render
 
-FEW = 20  # cases of each kind that are tried by default
+FEW = 9  # cases of each kind that are tried by default
 
 
 def is_odd(spec: object) -> bool:

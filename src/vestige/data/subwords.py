@@ -12,8 +12,12 @@ from typing import Any, Self
 
 from vestige import _validate
 from vestige.data.corpus import Corpus
+from vestige.data.json_file import read_object
+from vestige.data.tokenizer_file import MOST_TOKENS, REMEDY, no_panics, require_sound
 from vestige.errors import DataError
 
+FILE = "tokenizer.json"
+SETTINGS = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
 END_OF_TEXT = "<|endoftext|>"
 _ALPHABET = 256  # a byte-level BPE begins with one token for each byte
 
@@ -24,6 +28,9 @@ class SubwordVocabulary:
     Args:
         tokenizer: a `transformers.PreTrainedTokenizerFast` with an end-of-text token. Where it
             puts another token before every text, documents begin with that (`bos_id`).
+
+    Attributes:
+        largest: the largest id.
 
     Raises:
         DataError: the tokenizer is a slow one, or has no end-of-text token.
@@ -40,7 +47,12 @@ class SubwordVocabulary:
                 "the tokenizer has no end-of-text token",
                 remedy='Set its eos_token, in tokenizer_config.json: "eos_token".',
             )
+        with no_panics("the tokenizer"):
+            largest = max(tokenizer.get_vocab().values(), default=0)
+        if largest >= MOST_TOKENS:
+            raise DataError(f"the tokenizer has an id of {largest:,}", remedy=REMEDY)
         self.tokenizer = tokenizer
+        self.largest = largest
         self.eos_id: int = int(tokenizer.eos_token_id)
         bos = tokenizer.bos_token_id
         begins = bos not in (None, self.eos_id) and self._begins_with(bos)
@@ -97,7 +109,8 @@ class SubwordVocabulary:
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         backend = self.tokenizer.backend_tokenizer
-        encodings = backend.encode_batch_fast(list(texts), add_special_tokens=False)
+        with no_panics("the text"):
+            encodings = backend.encode_batch_fast(list(texts), add_special_tokens=False)
         return [encoding.ids for encoding in encodings]
 
     def encode(self, text: str) -> list[int]:
@@ -163,10 +176,11 @@ def read_tokenizer(source: str | Path) -> Any:
     """
     from transformers import AutoTokenizer
 
-    try:
+    folder = Path(source)
+    for name in SETTINGS:
+        if (folder / name).exists():
+            read_object(folder / name, error=DataError, remedy=REMEDY)
+    if (folder / FILE).exists():
+        require_sound(folder / FILE)
+    with no_panics(f"the tokenizer in {source}"):
         return AutoTokenizer.from_pretrained(str(source), trust_remote_code=False)
-    except Exception as error:  # the reader raises anything from KeyError to its Rust panic
-        raise DataError(
-            f"{source} holds no tokenizer that can be read: {error}",
-            remedy="Give a folder with tokenizer.json and tokenizer_config.json.",
-        ) from error

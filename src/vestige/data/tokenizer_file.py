@@ -1,0 +1,145 @@
+"""Can a tokenizer that somebody else made be read without harm?
+
+The library that reads a tokenizer.json is written in Rust. On a file of the right kind it panics,
+which Python sees as an exception that is no Exception; takes what memory a number in the file asks
+for; or ends the process. So sizes and patterns are looked at first, and then another process, with
+bounds on memory and time, reads the file before this one does.
+"""
+
+import base64
+import binascii
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from vestige.data.json_file import read_object
+from vestige.data.patterns import slow_reason
+from vestige.errors import DataError
+
+MOST_TOKENS = 2**24
+_SIZES = ("id", "Fixed", "pad_to_multiple_of", "max_length", "stride")
+_WIDEST = 2**20  # tokens that a text may be filled up with
+_LONGEST = 20_000  # letters of a regular expression
+_SECONDS = 120
+_MEMORY = 2**32  # bytes, and so many more for each byte of the file:
+_FOR_EACH_BYTE = 64
+REMEDY = "Get the tokenizer from its source again; do not use it if that says the same."
+
+_PROBE = """
+import resource, sys
+path, memory, seconds = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+from tokenizers import Tokenizer
+tokenizer = Tokenizer.from_file(path)
+texts = ["a", "The quick brown fox, 12345!", "h\\u00e9llo \\ufb01 \\u2460", "\\n\\t ", "a" * 40]
+for ids in tokenizer.encode_batch(texts):
+    tokenizer.decode(ids.ids)
+"""
+
+
+@contextmanager
+def no_panics(what: object) -> Iterator[None]:
+    """Turn whatever the tokenizer library raises into a DataError.
+
+    Raises:
+        DataError: naming `what`.
+    """
+    try:
+        yield
+    except Exception as error:  # from KeyError to the library's own
+        raise DataError(
+            f"{what} cannot be read: {str(error)[:200]}",
+            remedy="Give a folder with tokenizer.json and tokenizer_config.json.",
+        ) from error
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":
+            raise
+        raise DataError(
+            f"{what} cannot be used: the tokenizer library stumbled over it", remedy=REMEDY
+        ) from None
+
+
+def require_sound(file: Path) -> None:
+    """Make sure that a tokenizer.json can be read: in bounded time and memory, without a panic.
+
+    Raises:
+        DataError: it cannot, or asks for sizes that no tokenizer has.
+    """
+    content = read_object(file, error=DataError, remedy=REMEDY)
+    for part in _objects(content):
+        if (reason := _wrong(part)) is not None:
+            raise DataError(f"{file} cannot be used: {reason}", remedy=REMEDY)
+    if (reason := _tried(str(file), sha256(file.read_bytes()).hexdigest())) is not None:
+        raise DataError(f"{file} cannot be used: {reason}", remedy=REMEDY)
+
+
+def _objects(value: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(value, dict):
+        yield value
+        for inner in value.values():
+            if isinstance(inner, dict | list):
+                yield from _objects(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            if isinstance(inner, dict | list):
+                yield from _objects(inner)
+
+
+def _wrong(part: dict[str, Any]) -> str | None:
+    """What is wrong with an object in a tokenizer.json, by the fields that decide on sizes."""
+    for name in (
+        "id",
+        "Fixed",
+        "pad_to_multiple_of",
+        "max_length",
+        "stride",
+        "max_input_chars_per_word",
+    ):
+        number = part.get(name)
+        most = MOST_TOKENS if name == "id" else _WIDEST
+        if isinstance(number, int | float) and not 0 <= number <= most:
+            return f'a "{name}" in it is larger than {most:,}, or negative'
+    pattern = part.get("Regex")
+    if isinstance(pattern, str) and (slow := slow_reason(pattern, longest=_LONGEST)) is not None:
+        return f"a regular expression in it may take for ever: {slow}"
+    if isinstance(part.get("precompiled_charsmap"), str):
+        return _wrong_map(part["precompiled_charsmap"])
+    return None
+
+
+def _wrong_map(text: str) -> str | None:
+    """What is wrong with SentencePiece's normalisation: a trie's size, the trie, and texts."""
+    try:
+        content = base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        return "its precompiled_charsmap is no base64"
+    size = int.from_bytes(content[:4], "little")
+    if content and (len(content) < 4 or size % 4 or size > len(content) - 4):
+        return "its precompiled_charsmap tells another size than it has"
+    return None
+
+
+@lru_cache(maxsize=256)
+def _tried(path: str, _: str) -> str | None:
+    """What becomes of another process that reads a file; of the same content it is asked once."""
+    if not sys.platform.startswith("linux"):
+        return None
+    memory = _MEMORY + _FOR_EACH_BYTE * Path(path).stat().st_size
+    words = [sys.executable, "-c", _PROBE, path, str(memory), str(_SECONDS)]
+    try:
+        done = subprocess.run(
+            words, capture_output=True, timeout=2 * _SECONDS, check=False, stdin=subprocess.DEVNULL
+        )
+    except subprocess.TimeoutExpired:
+        return f"reading it takes more than {2 * _SECONDS} seconds"
+    if done.returncode == 0:
+        return None
+    ended = "ends the process" if done.returncode < 0 else "fails"
+    return f"the tokenizer library {ended} on it, within {memory / 2**30:.1f} GiB of memory"
