@@ -47,7 +47,9 @@ class Batch:
     def select(self, rows: Tensor) -> "Batch":
         """Some rows, an int64 (k,) index, without the columns that none of them needs."""
         lengths = None if self.lengths is None else self.lengths[rows]
-        width = self.inputs.shape[1] if lengths is None else int(lengths.max())
+        width = self.inputs.shape[1]
+        if lengths is not None:
+            width = int(lengths.max()) if len(lengths) else 0
         targets = self.targets[rows, :width]
         return Batch(
             inputs=self.inputs[rows, :width],
