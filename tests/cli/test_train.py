@@ -62,6 +62,27 @@ def test_another_training_is_not_resumed(shell, workspace, trained):
     assert "another training" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("words", "names"),
+    [
+        (["--hold-out", 0.6], "training holds other text"),
+        (["--limit", 39, *HELD], "training holds other text"),
+        (["--hold-out", 0], "training holds other text"),
+        ([*HELD, "--seed", 9], "another training"),
+        ([*HELD, "--epochs", 2], "another training"),
+    ],
+)
+def test_a_resume_that_asks_for_something_else_changes_no_file(
+    shell, workspace, trained, words, names
+):
+    out, _ = trained
+    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    done = shell("train", workspace / "corpus.txt", "--out", out, "--resume", *QUICK, *words)
+    assert done.exit_code == 2
+    assert names in done.stderr
+    assert before == {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+
+
 def test_a_continued_model_keeps_its_vocabulary(shell, workspace, trained, tmp_path):
     out, _ = trained
     train(shell, workspace / "corpus.txt", "--from", out, "--out", tmp_path / "new", "--epochs", 1)

@@ -20,7 +20,7 @@ from vestige.cli.sources import planting, read_source
 from vestige.cli.tasks import TrainedTask, refuse_others
 from vestige.cli.terminal import progress, say, show_json
 from vestige.cli.trained import frequencies, say_kept
-from vestige.cli.training_directory import DATA, RUN, claimed
+from vestige.cli.training_directory import DATA, IDENTITY, RUN, claimed
 from vestige.cli.training_plan import Wanted, prepare, stop_at
 from vestige.cli.utterance_plan import WantedNlu
 from vestige.cli.utterance_sources import Sources
@@ -386,7 +386,12 @@ def _say_spent(planned: PlannedDefence, steps: int, out: Path) -> None:
 def _encode(corpus: "Corpus", model: "LanguageModel", directory: Path) -> "EncodedCorpus":
     from vestige.data.encoded import encode
 
+    begun = (directory.parent.parent / IDENTITY).exists()  # a training that is resumed reads this
     with progress("encoding") as bar:
         return encode(
-            corpus, model.vocabulary, directory, progress=lambda done: bar(done, len(corpus))
+            corpus,
+            model.vocabulary,
+            directory,
+            replace=not begun,
+            progress=lambda done: bar(done, len(corpus)),
         )

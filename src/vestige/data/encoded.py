@@ -57,6 +57,7 @@ def encode(
     vocabulary: Vocabulary,
     directory: Path | None = None,
     *,
+    replace: bool = True,
     progress: Callable[[int], None] | None = None,
 ) -> EncodedCorpus:
     """The corpus as ids, a batch of documents at a time.
@@ -65,12 +66,14 @@ def encode(
         corpus: what to encode.
         vocabulary: what the ids mean.
         directory: where `tokens.npy`, `offsets.npy` and `encoded.json` shall stand; an
-            encoding of the same corpus by the same vocabulary is found there and used again,
-            any other is replaced. None keeps the arrays in memory.
+            encoding of the same corpus by the same vocabulary is found there and used again.
+            None keeps the arrays in memory.
+        replace: any other that is found there is replaced.
         progress: called with the number of documents done so far.
 
     Raises:
-        DataError: the corpus is empty.
+        DataError: the corpus is empty, or the folder holds an encoding of something else that
+            may not be replaced.
     """
     if not len(corpus):
         raise DataError("an empty corpus has no tokens", remedy="Give a corpus with documents.")
@@ -81,6 +84,11 @@ def encode(
     directory = Path(directory)
     identity = {"corpus": corpus.fingerprint(), "vocabulary": vocabulary.fingerprint()}
     if not _holds(directory, identity):
+        if not replace and _other(directory, identity):
+            raise DataError(
+                f"{directory} holds other text, or the same read by another vocabulary",
+                remedy="Give the same text and options as the first time, or another directory.",
+            )
         with locked(directory / LOCK):
             if not _holds(directory, identity):  # nobody else has encoded it while we waited
                 _write(directory, batches, identity, *_users(corpus))
@@ -194,9 +202,14 @@ def _record(directory: Path) -> dict[str, Any] | None:
     return record if valid else None
 
 
-def _holds(directory: Path, identity: dict[str, str]) -> bool:
+def _other(directory: Path, identity: dict[str, str]) -> bool:
+    """Whether there is an encoding, and of something else."""
     record = _record(directory)
-    if record is None or any(record.get(key) != value for key, value in identity.items()):
+    return record is not None and any(record.get(key) != value for key, value in identity.items())
+
+
+def _holds(directory: Path, identity: dict[str, str]) -> bool:
+    if _record(directory) is None or _other(directory, identity):
         return False
     try:
         load_encoded(directory)
