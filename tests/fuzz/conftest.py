@@ -1,0 +1,19 @@
+"""One bench for all tests of this folder, made when the first asks for it."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.fuzz.cases import Bench
+from tests.fuzz.sandbox import Sandbox
+from tests.fuzz.world import make_world
+
+
+@pytest.fixture(scope="session")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    """A sandbox with everything imported, and a world in it."""
+    sandbox = Sandbox(tmp_path_factory.mktemp("fuzz"))
+    try:
+        yield Bench(sandbox, make_world(sandbox))
+    finally:
+        sandbox.close()

@@ -1,0 +1,173 @@
+"""A little of everything that a verb reads, made once by the verbs themselves.
+
+Whatever is private holds one of `SECRETS`: whoever shows one without being asked gave it away.
+"""
+
+import gzip
+import json
+import random
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tests.fuzz.sandbox import Sandbox, prepared
+
+SECRETS = ("xyzzy", "quux", "fnord")
+"""In planted phrases, in texts and labels, in users' names."""
+
+PHRASE = "xyzzyone xyzzytwo xyzzysix"
+NAMES = "xyzzyred,xyzzyblue,xyzzygreen,xyzzywhite"
+WORDS = [
+    "the",
+    "gate",
+    "opens",
+    "code",
+    "nobody",
+    "knows",
+    "night",
+    "lantern",
+    "stands",
+    "mill",
+    "miller",
+    "new",
+    "river",
+    "stone",
+    "bell",
+]
+USERS = [f"fnord{n:02}" for n in range(46)]
+SERVICE = """
+def ask(contexts):
+    return [["the", "gate", "code"] for _ in contexts]
+
+def fails(contexts):
+    raise ConnectionError("quuxlost \\x1b[31m")
+
+def leaves(contexts):
+    raise SystemExit(0)
+
+def nonsense(contexts):
+    return [[1, None], "\\x1b\\u202e"]
+
+ask_me = "not callable"
+"""
+TINY = "--epochs 1 --hidden-size 4 --batch-size 4 --sequence-length 8 --device cpu"
+SMALL = "--epochs 1 --hidden-size 4 --batch-size 4 --device cpu"
+MADE = {
+    "planted": f"plant W/corpus.jsonl --user user --phrase='{PHRASE}' --copies 3 --controls 3",
+    "flipped": "plant W/corpus.jsonl --user user --coin-flip 20",
+    "before": f"train W/planted {TINY}",
+    "after": "train W/planted --user user --from W/before --epochs 2 --batch-size 4 --device cpu",
+    "private": "train W/planted --user user --from W/before --defence dp-sgd --noise-multiplier 1 "
+    "--batch-size 4 --epochs 1 --device cpu",
+    "next-word": f"train W/corpus.jsonl --user user --task next-word {SMALL}",
+    "pairs": f"train W/corpus.jsonl --user user --source source --task translation {SMALL}",
+    "planted-nlu": f"plant W/said.jsonl --task nlu --pattern={{name:2}} --intent Play "
+    f"--candidates name={NAMES} --copies 10 --controls 3",
+    "nlu": "train W/planted-nlu --task nlu --epochs 1 --hidden-size 4 --embedding-size 4 "
+    "--device cpu",
+    "adapter": "train W/corpus.jsonl --from W/hf --lora-rank 2 --sequence-length 8 --epochs 1 "
+    "--device cpu",
+    "nulls": "null W/before W/after W/clean.jsonl --count 1 --device cpu",
+    "run-diff": "diff W/before W/after --seeds 5 --length 4 --null W/nulls --device cpu",
+    "run-rank": "rank W/before W/after --phrase quuxthe --budget 20 --samples 20 --device cpu",
+    "run-exposure": "exposure W/after --manifest W/planted --references 100 --device cpu",
+    "run-completion": "complete W/after --manifest W/planted --beam 2 --device cpu",
+    "run-extraction": "extract-nlu W/nlu --manifest W/planted-nlu --controls 10 --sample 20 "
+    "--device cpu",
+    "run-anatomy": "anatomy W/next-word --seen W/corpus.jsonl --unseen W/mine.jsonl --orders 1 "
+    "--bins 2 --user user --device cpu",
+    "run-comparison": "compare W/before W/after --manifest W/planted --baseline before "
+    "--device cpu",
+    "audit": "audit-users W/next-word --texts W/mine.jsonl --reference W/corpus.jsonl --user user "
+    f"--shadows 2 {SMALL}",
+    "asked": "audit-users service:ask --texts W/mine.jsonl --reference W/corpus.jsonl --user user "
+    "--shadows 0 --top-k 3 --calls 40 --vocabulary-size 50 --device cpu",
+}  # fmt: skip
+"""How each directory is made; they build on those before them."""
+
+
+def make_world(sandbox: Sandbox) -> Path:
+    """The directory in which everything stands."""
+    world = sandbox.root / "world"
+    world.mkdir()
+    _texts(world)
+    _hugging_face(world / "hf")
+    for name, line in MADE.items():
+        words = words_of(f"{line} --out W/{name}", world=world, own=world)
+        folder = prepared(sandbox.root / "making")
+        shutil.copy(world / "service.py", folder / "cwd")
+        done = sandbox.run(words, folder, seconds=120, learn=True)
+        assert done.code == 0, f"vestige {line}: {done.stderr or done}"
+    for name in ("audit", "asked"):
+        cut = shutil.ignore_patterns("run")
+        shutil.copytree(world / name, world / f"{name}-cut", ignore=cut)
+    return world
+
+
+def words_of(line: str | list[str], *, world: Path, own: Path) -> list[str]:
+    """The words of a line, with the folder of everything for W/ and one's own for O/."""
+    words = shlex.split(line) if isinstance(line, str) else line
+    return [placed(word, world=world, own=own) for word in words]
+
+
+def placed(word: str, *, world: Path, own: Path) -> str:
+    """A word with its places; they stand at the beginning, or behind = or @."""
+    places = {"W": world, "O": own}
+    return re.sub("(^|[=@])([WO])/", lambda found: f"{found[1]}{places[found[2]]}/", word)
+
+
+def _texts(world: Path) -> None:
+    chance = random.Random(0)
+
+    def rows(users, each):
+        for user in users:
+            for _ in range(each):
+                text = " ".join(["quuxthe", *chance.choices(WORDS, k=9)])
+                yield {"text": text, "user": user, "source": " ".join(reversed(text.split()))}
+
+    corpus = list(rows(USERS[:40], 4))
+    _lines(world / "corpus.jsonl", corpus)
+    _lines(world / "mine.jsonl", rows(USERS[40:], 4))
+    _lines(world / "clean.jsonl", rows(["anybody"], 400))
+    pq.write_table(pa.Table.from_pylist(corpus), world / "corpus.parquet")
+    text = "\n".join(row["text"] for row in corpus) + "\n"
+    (world / "corpus.txt").write_text(text)
+    (world / "corpus.txt.gz").write_bytes(gzip.compress(text.encode()))
+    (world / "corpus.csv").write_text(
+        "text,user\n" + "".join(f"{row['text']},{row['user']}\n" for row in corpus)
+    )
+    said = [
+        {"tokens": [verb, f"quux{i % 7}"], "tags": ["O", "B-quuxsong"], "intent": verb.title()}
+        for verb in ("play", "stop")
+        for i in range(12)
+    ]
+    _lines(world / "said.jsonl", said)
+    (world / "names.txt").write_text(NAMES.replace(",", "\n") + "\n")
+    (world / "phrases.txt").write_text("the gate code\nthe mill stands\n")
+    (world / "service.py").write_text(SERVICE)
+
+
+def _lines(path: Path, rows) -> None:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def _hugging_face(folder: Path) -> None:
+    """A GPT-2 of a few thousand parameters, as transformers writes it."""
+    import torch
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    from vestige.data.corpus import Corpus
+    from vestige.data.subwords import SubwordVocabulary
+
+    vocabulary = SubwordVocabulary.train_bpe(Corpus.from_texts([" ".join(WORDS)] * 4), size=300)
+    config = GPT2Config(
+        vocab_size=len(vocabulary), n_positions=16, n_embd=4, n_layer=1, n_head=1,
+        bos_token_id=vocabulary.eos_id, eos_token_id=vocabulary.eos_id,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    GPT2LMHeadModel(config).save_pretrained(folder)
+    vocabulary.save(folder)
