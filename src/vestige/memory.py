@@ -63,3 +63,15 @@ def require_room(size: int, what: str) -> None:
 
 def _gibibytes(size: int) -> str:
     return f"{size / 2**30:,.1f} GiB" if size < 2**80 else "more than 2^50 GiB"
+
+
+def ran_out(error: BaseException) -> bool:
+    """Whether an error says that there was no memory, whoever raised it.
+
+    Python, NumPy and Arrow raise a MemoryError; torch a RuntimeError, by its name on a GPU and by
+    its words on a CPU.
+    """
+    return isinstance(error, MemoryError) or (
+        isinstance(error, RuntimeError)
+        and (type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in str(error))
+    )

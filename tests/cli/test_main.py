@@ -99,3 +99,25 @@ def test_the_page_about_a_verb_is_what_the_verb_says(name, request):
 def test_no_page_is_left_of_a_verb_that_is_gone(request):
     pages = {path.name for path in (request.config.rootpath / "docs" / "verbs").iterdir()}
     assert pages == docs.pages().keys()
+
+
+@pytest.mark.parametrize(
+    "error",
+    [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried")],
+)
+def test_too_little_memory_is_one_line(shell, monkeypatch, tmp_path, error):
+    def fails(*_, **__):
+        raise error
+
+    monkeypatch.setattr("vestige.reports.page.write_page", fails)
+    done = shell("report", tmp_path, "--out", tmp_path / "page.html")
+    assert done.exit_code == 2
+    assert done.stderr.startswith("vestige: there is not enough memory for what was asked. Ask")
+
+
+@pytest.mark.parametrize("words", [("report", "x" * 99_999, "--out", "page.html"), ("y" * 99_999,)])
+def test_an_error_quotes_no_more_than_a_reader_wants(shell, words):
+    done = shell(*words)
+    assert done.exit_code == 2
+    assert len(done.stderr) < 2000
+    assert "letters) …" in done.stderr

@@ -29,14 +29,16 @@ def main() -> None:
         sandbox = Sandbox(Path(folder))
         bench = Bench(sandbox, make_world(sandbox))
         table = Table()
-        if asked.repeat:
-            tried = bench.attempt(Case.read(asked.repeat))
-            print(tried.outcome.stdout, tried.outcome.stderr, sep="\n")
-            table.add(tried, complaints(tried))
-        else:
-            trials(bench, table, cases=asked.cases, seed=asked.seed, only=asked.only)
-        print(table.text())
-        sandbox.close()
+        try:
+            if asked.repeat:
+                tried = bench.attempt(Case.read(asked.repeat))
+                print(tried.outcome.stdout, tried.outcome.stderr, sep="\n")
+                table.add(tried, complaints(tried))
+            else:
+                trials(bench, table, cases=asked.cases, seed=asked.seed, only=asked.only)
+        finally:
+            print(table.text(), flush=True)
+            sandbox.close()
 
 
 if __name__ == "__main__":

@@ -12,6 +12,8 @@ from tests.fuzz.world import SECRETS
 
 MEMORY = 2**30
 """Bytes that a verb may take beyond those of its libraries, on inputs of a few kilobytes."""
+CODES = (0, 2, 130, 143)
+"""Done, refused, ended by Ctrl-C, ended by SIGTERM."""
 LONGEST = 1500
 """Letters of an error."""
 KINDS = (
@@ -56,7 +58,7 @@ def _found(tried: Tried) -> Iterator[tuple[str, str, str]]:
         yield "late", outcome.late.split(" ")[-1], outcome.late
     elif outcome.signal and not outcome.late:
         yield "signal", str(outcome.signal), shown[-500:]
-    elif outcome.code not in (0, 2) and not outcome.late:
+    elif outcome.code not in CODES and not outcome.late:
         yield "exit", str(outcome.code), shown[-500:]
     if outcome.memory > MEMORY:
         yield "memory", "", f"{outcome.memory / 2**30:.1f} GiB"
@@ -82,7 +84,7 @@ def _message(tried: Tried) -> Iterator[tuple[str, str, str]]:
     message = said[starts[0] :]
     if len(message) > LONGEST:
         yield "unclear", "long", f"{len(message)} letters: {message[:300]}"
-    if message.startswith("vestige: ") and not re.search(r"[.:;)] .*[.)…\"']$", message.strip()):
+    if message.startswith("vestige: ") and not re.search(r"[.:;)] .*[.)]$", message[9:].strip()):
         yield "unclear", "no remedy", message
     if not any(name in _plain(message) for name in _names(tried)):
         yield "unclear", "names nothing", message
@@ -94,8 +96,8 @@ def _names(tried: Tried) -> Iterator[str]:
     for word in (*case.words, *case.changed, *(damage.file for damage in case.damage)):
         for part in word.split("="):
             escaped = part.encode("unicode_escape").decode()
-            for name in (part, escaped, *PurePath(part).parts[-2:]):
-                yield _plain(name)[:40] or "\0"
+            names = (part, escaped, *PurePath(part).parts[-2:])
+            yield from (_plain(name)[:40] for name in names if len(_plain(name)) > 2)
 
 
 def _plain(text: str) -> str:

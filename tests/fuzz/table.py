@@ -19,8 +19,9 @@ class Table:
         self._memory: dict[str, int] = defaultdict(int)
         self._causes: dict[tuple[str, str], list[tuple[Tried, Complaint]]] = defaultdict(list)
 
-    def add(self, tried: Tried, found: list[Complaint]) -> None:
-        """Count a case."""
+    def add(self, tried: Tried, found: list[Complaint]) -> list[Complaint]:
+        """Count a case, and return what has not been found before."""
+        fresh = [each for each in found if (each.kind, each.key) not in self._causes]
         outcome = tried.outcome
         code = "working" if outcome.late else str(outcome.code)
         for row in (tried.case.verb, tried.case.about, "all"):
@@ -33,6 +34,7 @@ class Table:
             same = self._causes[complaint.kind, complaint.key]
             same.append((tried, complaint))
             same.sort(key=lambda each: len(" ".join(each[0].case.words)))
+        return fresh
 
     def text(self) -> str:
         """The table, and the shortest case of every cause."""

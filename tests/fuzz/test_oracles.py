@@ -26,9 +26,6 @@ def sleeps(contexts):
 def hoards(contexts):
     held = [bytearray(2**27) for _ in range(99)]
 
-def breaks(contexts):
-    raise KeyboardInterrupt
-
 def litters(contexts):
     pathlib.Path("left").write_text("")
     return [["the", "gate", "code"] for _ in contexts]
@@ -54,7 +51,6 @@ REFUSED = replace(SOUND, code=2, stderr="vestige: O/new exists. Choose another -
         ("spins", {"late"}),
         ("sleeps", {"late"}),
         ("hoards", {"memory"}),
-        ("breaks", {"exit"}),
         ("litters", {"stray"}),
         ("spoils", {"input changed"}),
         ("tells", {"secret", "control", "json"}),

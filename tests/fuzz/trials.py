@@ -67,6 +67,7 @@ def _tabulate(
     @given(strategy)
     def each(case: Case) -> None:
         tried = bench.attempt(case)
-        table.add(tried, complaints(tried))
+        for complaint in table.add(tried, complaints(tried)):
+            print(f"{complaint.kind} | {complaint.key}\n    {case.written()[:1000]}", flush=True)
 
     each()

@@ -82,7 +82,8 @@ def group_beam_search(
     _validate.positive(groups=groups)
     first = _first(pair, pair.vocab_size)
     beams = []
-    for part in torch.arange(len(first.token), device=pair.device).chunk(groups):
+    candidates = torch.arange(len(first.token), device=pair.device)
+    for part in candidates.chunk(min(groups, len(candidates))):
         chosen = Children(
             *(getattr(first, name)[part] for name in ("parent", "token", "gain", "score"))
         )

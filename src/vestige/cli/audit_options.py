@@ -245,7 +245,11 @@ Momentum = Annotated[
 Processes = Annotated[
     int,
     typer.Option(
-        "--processes", min=1, help="Train so many at a time here.", rich_help_panel=SHADOWS
+        "--processes",
+        min=1,
+        max=1024,
+        help="Train so many at a time here.",
+        rich_help_panel=SHADOWS,
     ),
 ]
 Cluster = Annotated[

@@ -44,7 +44,8 @@ class Bounded(TyperCommand):
             value = ctx.params.get(option.name)
             for number in value if isinstance(value, list | tuple) else (value,):
                 if (reason := _beyond(option.opts, number)) is not None:
-                    raise typer.BadParameter(reason, ctx=ctx, param=option)
+                    hint = " / ".join(option.opts)
+                    raise typer.BadParameter(reason, ctx=ctx, param_hint=f"'{hint}'")
         return rest
 
 

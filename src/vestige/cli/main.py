@@ -15,9 +15,10 @@ from typer.core import TyperGroup
 from vestige import __version__
 from vestige.cli import interrupts
 from vestige.cli.bounds import Bounded
+from vestige.cli.error_lines import error_line, shortened
 from vestige.cli.provenance import COMMAND
 from vestige.errors import VestigeError
-from vestige.memory import keep_freed_pages
+from vestige.memory import keep_freed_pages, ran_out
 
 VERBS = {
     "demo": "vestige.cli.demo",
@@ -39,8 +40,6 @@ VERBS = {
 
 TRACEBACK = "VESTIGE_TRACEBACK"
 """An environment variable: where it is set, an error shows where it came from."""
-
-_SMALLER = "Ask for smaller batches, widths or models, or give less text at a time."
 
 CONTEXT = {"help_option_names": ["--help", "-h"]}
 
@@ -81,21 +80,19 @@ class Verbs(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
-        except (VestigeError, ValueError, OSError) as error:
-            if os.environ.get(TRACEBACK):
+        except typer.TyperException as error:  # of usage: typer shows it
+            error.message = shortened(error.message)
+            raise
+        except Exception as error:
+            of_input = isinstance(error, VestigeError | ValueError | OSError | RecursionError)
+            expected = of_input or ran_out(error)
+            if os.environ.get(TRACEBACK) or not expected:
                 raise
-            typer.echo(f"vestige: {_message(error)}", err=True)
+            typer.echo(f"vestige: {error_line(error)}", err=True)
             raise typer.Exit(2) from error
         except KeyboardInterrupt as error:
             typer.echo(f"vestige: {interrupts.last_words(error)}", err=True)
             raise typer.Exit(getattr(error, "code", 130)) from error
-        except (MemoryError, RecursionError) as error:
-            if os.environ.get(TRACEBACK):
-                raise
-            # What is known beforehand is refused before; this is what nobody could estimate.
-            what = "Memory" if isinstance(error, MemoryError) else "The stack"
-            typer.echo(f"vestige: {what} came to an end. {_SMALLER}", err=True)
-            raise typer.Exit(2) from error
 
 
 app = typer.Typer(
@@ -139,19 +136,3 @@ def main() -> None:
     keep_freed_pages()
     interrupts.raise_when_asked_to_end()
     sys.exit(app())
-
-
-def _message(error: Exception) -> str:
-    from vestige.data.whole_file import FULL
-    from vestige.reports.disclosure import printable
-
-    if isinstance(error, OSError) and error.errno in FULL:
-        text = f"{error.filename or 'standard output'}: {error.strerror}. Make room on that disk."
-    elif isinstance(error, OSError) and error.filename is not None and error.strerror:
-        text = f"{error.filename}: {error.strerror}. Check the path and its permissions."
-    elif isinstance(error, VestigeError):
-        text = str(error)
-    else:
-        text = f"{str(error).rstrip('.')}. Change that argument or file."
-    notes = [f"{note}." for note in getattr(error, "__notes__", ())]
-    return " ".join(printable(line) for line in [*text.splitlines(), *notes])

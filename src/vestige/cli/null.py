@@ -10,7 +10,7 @@ from vestige.cli.sources import read_source
 from vestige.cli.terminal import progress, say, show_json
 from vestige.cli.trainings_directory import claimed
 
-COUNT = 19
+COUNT, MOST = 19, 10_000
 
 
 def command(
@@ -34,7 +34,9 @@ def command(
     ],
     count: Annotated[
         int,
-        typer.Option("--count", min=1, help="Null models; 19 carry a verdict of `vestige diff`."),
+        typer.Option(
+            "--count", min=1, max=MOST, help="Null models; 19 carry a verdict of `vestige diff`."
+        ),
     ] = COUNT,
     seed: options.Seed = 0,
     device: options.Device = "auto",

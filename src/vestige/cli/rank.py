@@ -39,6 +39,7 @@ def command(
         typer.Option(
             "--samples",
             min=0,
+            max=10**7,
             help="Prefixes drawn to estimate a rank that the bounds leave open; 0: none.",
         ),
     ] = 16384,

@@ -68,7 +68,7 @@ def command(
         ),
     ] = None,
     processes: Annotated[
-        int, typer.Option("--processes", min=1, help="Trainings side by side.")
+        int, typer.Option("--processes", min=1, max=1024, help="Trainings side by side.")
     ] = 1,
     json: options.Json = False,
 ) -> None:

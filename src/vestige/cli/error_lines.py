@@ -1,0 +1,44 @@
+"""How an error of the input looks: one line, not long, with nothing in it that a terminal obeys."""
+
+from vestige.errors import VestigeError
+from vestige.memory import ran_out
+
+LONGEST = 600
+"""Letters of an argument or a reason that are quoted; of what is longer, both ends."""
+
+
+def error_line(error: Exception) -> str:
+    """What to say of an error: what was wrong, and what to do."""
+    from vestige.data.whole_file import FULL
+    from vestige.reports.disclosure import printable
+
+    if ran_out(error):
+        text = (
+            "there is not enough memory for what was asked. Ask for less: smaller sizes, batches "
+            "or numbers."
+        )
+    elif isinstance(error, RecursionError):
+        text = "something that was given is nested too deeply. Give it with fewer levels."
+    elif isinstance(error, OSError) and error.errno in FULL:
+        text = f"{error.filename or 'standard output'}: {error.strerror}. Make room on that disk."
+    elif isinstance(error, OSError) and error.filename is not None and error.strerror:
+        text = f"{error.filename}: {error.strerror}. Check the path and its permissions."
+    elif isinstance(error, VestigeError):
+        text = str(error)
+    else:
+        text = f"{str(error).rstrip('.')}. Change that argument or file."
+    notes = [f"{note}." for note in getattr(error, "__notes__", ())]
+    return " ".join(printable(line) for line in [*shortened(text).splitlines(), *notes])
+
+
+def shortened(text: str) -> str:
+    """The text, without the middle of it where it is long.
+
+    Example:
+        >>> len(shortened("x" * 100_000)) < 700
+        True
+    """
+    if len(text) <= LONGEST:
+        return text
+    half = LONGEST // 2
+    return f"{text[:half]} … ({len(text) - LONGEST:,} letters) … {text[-half:]}"
