@@ -80,6 +80,12 @@ def test_groups_split_the_first_tokens_and_search_apart(random_table):
     assert gains == sorted(gains, reverse=True)
 
 
+def test_more_groups_than_first_tokens_are_one_a_token(random_table):
+    pair = ModelPair(random_table(8, 6), random_table(9, 6), DIFFERENTIAL)
+    groups = group_beam_search(pair, [6, 36], groups=2**63)
+    assert [len(set(beam.tokens[:, 0].tolist())) for beam in groups] == [1] * 6
+
+
 def test_the_beam_halves_down_to_its_floor():
     assert halving_widths(16, 6, floor=3) == [16, 8, 4, 3, 3, 3]
 
