@@ -116,6 +116,7 @@ KINDS = [
     ("triplet in batch", "documents", "transformer"),
     ("goldfish", "users", "tied lstm"),
     ("dp-sgd", "poisson", "lstm"),
+    ("dp-sgd", "poisson", "transformer"),
     ("dp-sgd", "poisson-users", "tied lstm"),
     ("dp-fedavg", "poisson-users", "lstm"),
 ]
