@@ -160,10 +160,15 @@ def test_the_secret_is_kept_for_its_owner_alone_until_it_is_forgotten(tmp_path):
     assert key_file.secret_of(directory, secret) == secret
     with pytest.raises(TrainingError, match="another secret"):
         key_file.secret_of(directory, Secret.of_seed(0))
-    (directory / ".secret.key").write_bytes(b"half")
     key_file.forget(directory)
     assert list(directory.iterdir()) == []
     key_file.forget(directory)
+
+
+def test_a_half_written_secret_of_a_killed_training_does_not_stay(tmp_path):
+    (tmp_path / ".secret.key.0123abcd.part").write_bytes(b"half")
+    key_file.secret_of(tmp_path, None)
+    assert [path.name for path in tmp_path.iterdir()] == ["secret.key"]
 
 
 def test_a_secret_that_is_lost_or_damaged_is_an_error(tmp_path):

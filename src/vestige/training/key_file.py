@@ -10,12 +10,12 @@ What remains outside: deleting a file does not overwrite the blocks of the disk 
 import os
 from pathlib import Path
 
+from vestige.data.whole_file import replacing
 from vestige.errors import TrainingError
 from vestige.training.checkpoint import CHECKPOINT, MODEL
 from vestige.training.secret import BYTES, Secret
 
 KEY = "secret.key"
-_PARTIAL = ".secret.key"
 
 
 def secret_of(directory: Path | None, given: Secret | None) -> Secret:
@@ -59,8 +59,7 @@ def secret_of(directory: Path | None, given: Secret | None) -> Secret:
 
 def forget(directory: Path) -> None:
     """Delete the secret of a training that is at its end, if it is still there."""
-    for name in (KEY, _PARTIAL):
-        (directory / name).unlink(missing_ok=True)
+    (directory / KEY).unlink(missing_ok=True)
 
 
 def _read(path: Path) -> Secret:
@@ -75,20 +74,10 @@ def _read(path: Path) -> Secret:
 
 def _write(path: Path, material: bytes) -> None:
     """Whole or not at all, and readable by nobody else at any moment."""
-    partial = path.with_name(_PARTIAL)
-    partial.unlink(missing_ok=True)  # of a training that was killed right here
-    try:
-        handle = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(handle, "wb") as file:
-            file.write(material)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, path)
-    except BaseException:
-        partial.unlink(missing_ok=True)
-        raise
+    with replacing(path) as file:
+        file.write(material)
     folder = os.open(path.parent, os.O_RDONLY)
     try:
-        os.fsync(folder)  # the name itself
+        os.fsync(folder)  # the name itself: no step may be taken that its secret does not outlast
     finally:
         os.close(folder)
