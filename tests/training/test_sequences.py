@@ -155,6 +155,62 @@ def test_lots_are_independent_and_as_likely_as_they_say():
     assert np.abs(np.corrcoef(drawn[:-1, 0], drawn[1:, 0])[0, 1]) < 4 / math.sqrt(800)
 
 
+def lots_of(batches, epochs: int, seed: int = 0) -> np.ndarray:
+    """(lots, units) who came into each lot."""
+    lots = [chosen for epoch in range(epochs) for chosen in batches._plan(seed, epoch)]
+    drawn = np.zeros((len(lots), batches.units), bool)
+    for place, chosen in enumerate(lots):
+        drawn[place, chosen] = True
+    return drawn
+
+
+def test_lots_are_distributed_as_opacus_draws_them():
+    """Sizes by Kolmogorov-Smirnov's two samples, units by their frequencies."""
+    from opacus.utils.uniform_sampler import UniformWithReplacementSampler
+    from scipy.stats import binom, chi2, ks_2samp, kstest
+
+    batches = make([3] * 60, size=9, draw="poisson")
+    mine = lots_of(batches, 500)
+    theirs = np.zeros_like(mine)
+    sampler = UniformWithReplacementSampler(
+        num_samples=60,
+        sample_rate=batches.sample_rate,
+        generator=torch.Generator().manual_seed(0),
+        steps=len(mine),
+    )
+    for place, chosen in enumerate(sampler):
+        theirs[place, chosen] = True
+    assert ks_2samp(mine.sum(1), theirs.sum(1)).pvalue > 1e-3
+    spread = np.random.default_rng(0).uniform(-0.5, 0.5, len(mine))  # a count is no continuum
+    law = binom(60, batches.sample_rate)
+    assert kstest(mine.sum(1) + spread, lambda x: _smooth(law, x)).pvalue > 1e-3
+    expected = len(mine) * batches.sample_rate
+    variance = expected * (1 - batches.sample_rate)
+    for drawn in (mine, theirs):
+        statistic = ((drawn.sum(0) - expected) ** 2 / variance).sum()
+        assert chi2.sf(statistic, 60) > 1e-3
+
+
+def _smooth(law, x):
+    """The distribution function of a count plus a uniform number in (-1/2, 1/2)."""
+    whole = np.floor(x + 0.5)
+    return law.cdf(whole - 1) + law.pmf(whole) * (x + 0.5 - whole)
+
+
+def test_lots_follow_all_of_a_long_seed():
+    """A secret of 256 bits decides with each of them."""
+    batches = make([3] * 60, size=9, draw="poisson")
+    secret = 2**255 + 12345
+    drawn = [lots_of(batches, 1, seed) for seed in (secret, secret, secret ^ 2**254, secret ^ 1)]
+    assert (drawn[0] == drawn[1]).all()
+    assert (drawn[0] != drawn[2]).any()
+    assert (drawn[0] != drawn[3]).any()
+
+
+def test_a_sample_rate_of_one_draws_everybody():
+    assert lots_of(make([3] * 7, size=7, draw="poisson"), 20).all()
+
+
 def test_an_empty_lot_is_a_batch_without_rows():
     batches = make([3] * 8, size=1, draw="poisson")
     empty = [b for epoch in range(5) for b in batches.epoch(0, epoch) if not len(b.inputs)]
