@@ -87,28 +87,22 @@ class GaussianNoise:
             _normals(scratch, piece, deviation)
 
     def _on_device(self, out: Tensor, step: int, place: int, deviation: float) -> None:
-        per_piece = PIECE // 4 * 5 // BLOCK
         for begin in range(0, len(out), PIECE * _SLAB):
             slab = out[begin : begin + PIECE * _SLAB]
-            rest = len(slab) % PIECE
-            words = device_words(
-                self._key,
-                step,
-                place,
-                blocks=range(
-                    first := begin // PIECE * per_piece,
-                    first + len(slab) // PIECE * per_piece + -(-(-(-rest // 4) * 5) // BLOCK),
-                ),
-                device=out.device,
-            )
-            whole = len(slab) - rest
-            used = whole // 4 * 5
+            blocks = range(_words(begin) // BLOCK, -(-_words(begin + len(slab)) // BLOCK))
+            words = device_words(self._key, step, place, blocks=blocks, device=out.device)
+            whole = len(slab) // PIECE * PIECE
             if whole:
-                drawn = device_normals(words[:used].view(-1, 5, PIECE // 4), deviation)
-                slab[:whole] = drawn.flatten()
-            if rest:
-                last = words[used : used + -(-rest // 4) * 5].view(1, 5, -1)
-                slab[whole:] = device_normals(last, deviation).flatten()[:rest]
+                pieces = words[: _words(whole)].view(-1, 5, PIECE // 4)
+                slab[:whole] = device_normals(pieces, deviation).flatten()
+            if whole < len(slab):
+                last = words[_words(whole) : _words(len(slab))].view(1, 5, -1)
+                slab[whole:] = device_normals(last, deviation).flatten()[: len(slab) - whole]
+
+
+def _words(normals: int) -> int:
+    """How many words normals are made of; a piece's are whole blocks."""
+    return -(-normals // 4) * 5
 
 
 @dataclass(frozen=True)
