@@ -10,7 +10,7 @@ from torch.nn.functional import cross_entropy
 
 from vestige.data.encoded import EncodedCorpus
 from vestige.data.vocabulary import WordVocabulary
-from vestige.defences import ghost_lstm
+from vestige.defences import ghost_lstm, products
 from vestige.defences.dp_sgd import DPSGD
 from vestige.models.lstm import LSTMConfig
 from vestige.models.protocols import LanguageModel
@@ -121,6 +121,13 @@ def test_norms_and_clipped_sum_are_those_of_a_loop_over_examples(name, dtype, to
         )
     assert state is None
     assert math.isfinite(loss)
+
+
+@pytest.mark.parametrize("name", LSTMS)
+def test_onednns_products_give_the_same_norms_and_sums(name, monkeypatch):
+    """What large models take."""
+    monkeypatch.setattr(products, "_LARGE", 0)
+    test_norms_and_clipped_sum_are_those_of_a_loop_over_examples(name, torch.float32, 1e-4, None)
 
 
 @pytest.mark.parametrize("name", ["two layers", "transformer"])

@@ -70,7 +70,7 @@ def forward(inputs: Tensor, weights: LayerWeights) -> LayerTrace:
     gates = linear(inputs.reshape(t * b, d), weights.from_input, weights.bias)
     gates, squashed = gates.view(t, b, 4 * h), inputs.new_empty(t, b, h)
     for step in range(t):
-        gate = gates[step].add_(linear(hidden[step], weights.from_hidden))
+        gate = gates[step].add_(linear(hidden[step], weights.from_hidden, times=t))
         gate[:, : 2 * h].sigmoid_()
         gate[:, 2 * h : 3 * h].tanh_()
         gate[:, 3 * h :].sigmoid_()
@@ -110,5 +110,5 @@ def backward(trace: LayerTrace, grad_hidden: Tensor, weights: LayerWeights) -> T
         torch.mul(grad_c, local_c[step], out=g[:, 2 * h : 3 * h])
         torch.mul(grad_h, local_o[step], out=g[:, 3 * h :])
         grad_c *= keep[step]
-        grad_h = linear(g, weights.from_hidden.t())
+        grad_h = linear(g, weights.from_hidden.t(), times=t)
     return grad_gates

@@ -12,22 +12,25 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-_LARGE = 1 << 21
-"""Multiplications below which oneDNN's dispatch costs more than it gains."""
+_LARGE = 1 << 28
+"""Multiplications from which oneDNN gains more than it takes to make a kernel for a new shape, over
+a millisecond: by lot, nearly every batch has a shape of its own. It follows from the shape alone,
+so that a training that is resumed takes the same products."""
 
 
-def linear(rows: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+def linear(rows: Tensor, weight: Tensor, bias: Tensor | None = None, *, times: int = 1) -> Tensor:
     """rows @ weight.T + bias, no part of a graph.
 
     Args:
         rows: (n, d), of any strides.
         weight: (m, d), of any strides.
         bias: (m,).
+        times: how often in a row a product of this shape is asked for.
 
     Returns:
         (n, m).
     """
-    large = rows.numel() * weight.shape[0] >= _LARGE
+    large = rows.numel() * weight.shape[0] * times >= _LARGE
     if _ONEDNN is None or not large or rows.device.type != "cpu" or rows.dtype != torch.float32:
         return functional.linear(rows, weight, bias)
     product: Tensor = _ONEDNN(rows, weight, bias, "none", [], "")
