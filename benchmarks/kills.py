@@ -1,4 +1,4 @@
-"""Is anything lost when verbs are killed at random moments, or started twice at the same time?
+"""Is anything lost when verbs are killed at any moment, started twice at once, or out of disk?
 
 Kills: each kind of command is run undisturbed once; then, N times, started anew and killed
 (SIGKILL) at a seeded random moment, once or twice, and given again until it has ended. What it
@@ -8,7 +8,12 @@ Races: each kind is started twice at the same time, N times; one wins or both en
 is there is again what the undisturbed one left. "again" races start from a killed training, both
 with `--resume`.
 
+Full disks: each kind is run, N times, with files that cannot grow beyond a random size. It has to
+end with exit code 2 and one line that names a file of its own and the remedy, and, given again
+with room, in what the undisturbed one left.
+
     python benchmarks/kills.py [--count 100] [--kinds "train" "plant" ...] [--seed 0]
+        [--kills] [--races] [--full]
 
 Everything runs in forks of one process that has imported what the verbs import, on one thread.
 The last line is JSON; the exit status is 1 where something was lost.
@@ -20,6 +25,7 @@ import json
 import os
 import random
 import re
+import resource
 import signal
 import sys
 import tempfile
@@ -53,14 +59,27 @@ WRITTEN = re.compile(rb"\d\d? [A-Z][a-z]+ \d{4}, \d\d:\d\d UTC|\d{4}-\d\d-\d\dT[
 MOST_TRIES = 10
 
 
-def child(words: Sequence[str], where: Path, said: str = "said") -> int:
-    """Start a command in a fork, in a folder; its stderr goes to a file there."""
+def child(words: Sequence[str], where: Path, said: str = "said", *, most: int | None = None) -> int:
+    """Start a command in a fork, in a folder; its stderr goes to a file there.
+
+    No file can then grow beyond `most` bytes, stderr apart, which has to be a pipe for it.
+    """
     if pid := os.fork():
         return pid
     os.chdir(where)
-    err = os.open(said, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    os.dup2(err, 2)
+    if most is None:
+        os.dup2(os.open(said, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600), 2)
+    else:
+        reading, writing = os.pipe()
+        if not os.fork():
+            os.close(writing)
+            Path(said).write_bytes(os.fdopen(reading, "rb").read())
+            os._exit(0)
+        os.close(reading)
+        os.dup2(writing, 2)
+        os.close(writing)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, resource.RLIM_INFINITY))
     code = 70
     Secret.fresh = classmethod(lambda cls: cls.of_seed(0))  # else no two would have the same bits
     try:
@@ -233,6 +252,38 @@ def race_all(kind: str, count: int, inputs: Path, seed: int, *, again: bool) -> 
     return {"race": name, "races": count, "ends": dict(ends), "faults": dict(wrong)}
 
 
+def starve_all(kind: str, count: int, inputs: Path, seed: int) -> dict[str, Any]:
+    """`count` commands of a kind that ran out of disk."""
+    wanted, _ = undisturbed(kind, inputs)
+    lots, wrong, full = random.Random(f"{seed} {kind} full"), Counter[str](), 0
+    again = named(RESUMES.get(kind, COMMANDS[kind]))
+    for _ in range(count):
+        with place(inputs) as folder:
+            code = ended(child(named(COMMANDS[kind]), folder, most=int(10 ** lots.uniform(0, 4))))
+            time.sleep(0.05)  # until its stderr is on disk
+            full += code != 0
+            lines = (folder / "said").read_text("utf-8").splitlines() if code else []
+            wrong.update([] if code in (0, 2) else [f"exit code {code}"])
+            if code and not _tells(lines[-1] if lines else ""):
+                wrong.update([f"message: {lines[-1] if lines else None}"])
+            wrong.update(f"stray {path.name}" for path in folder.rglob(".*"))
+            if code:
+                words = again if (folder / "out").exists() else named(COMMANDS[kind])
+                ended(child(words, folder))
+            wrong.update(faults(folder, inputs, wanted))
+    return {"full disk": kind, "commands": count, "full": full, "faults": dict(wrong)}
+
+
+def _tells(line: str) -> bool:
+    """Whether a message names a file of the command, what was wrong, and the remedy."""
+    return (
+        line.startswith("vestige: ")
+        and "out" in line
+        and "File too large" in line
+        and ("room" in line.lower())
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
@@ -240,7 +291,11 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=100)
     parser.add_argument("--kinds", nargs="*", default=None)
     parser.add_argument("--seed", type=int, default=0)
+    for each in ("kills", "races", "full"):
+        parser.add_argument(f"--{each}", action="store_true")
     asked = parser.parse_args()
+    if not (asked.kills or asked.races or asked.full):
+        asked.kills = asked.races = asked.full = True
     with tempfile.TemporaryDirectory() as root:
         inputs = Path(root) / "inputs"
         inputs.mkdir()
@@ -256,10 +311,13 @@ def main() -> None:
         import_for([kind for kind in kinds if kind in (*KILLED, *RACED)], inputs)
         done = []
         for kind in kinds:
-            if kind in KILLED:
+            if kind in KILLED and asked.kills:
                 done.append(kill_all(kind, asked.count, inputs, asked.seed))
                 print(done[-1], file=sys.stderr, flush=True)
-            for again in (False, True):
+            if kind in KILLED and asked.full:
+                done.append(starve_all(kind, asked.count, inputs, asked.seed))
+                print(done[-1], file=sys.stderr, flush=True)
+            for again in (False, True) if asked.races else ():
                 if kind in (AGAIN if again else RACED):
                     done.append(race_all(kind, asked.count, inputs, asked.seed, again=again))
                     print(done[-1], file=sys.stderr, flush=True)

@@ -22,8 +22,7 @@ def secret_of(directory: Path | None, given: Secret | None) -> Secret:
     """The secret of a training, written down in its directory where it is new.
 
     Args:
-        directory: of the training; nobody but its owner can look into it from now on. None: it is
-            kept nowhere.
+        directory: of the training. None: it is kept nowhere.
         given: the one to take; None: the training's own, or a fresh one.
 
     Raises:
@@ -47,7 +46,6 @@ def secret_of(directory: Path | None, given: Secret | None) -> Secret:
         )
     secret = given or Secret.fresh()
     try:
-        directory.chmod(0o700)
         _write(path, secret.reveal())
     except OSError as error:
         raise TrainingError(

@@ -9,6 +9,7 @@ import json
 import math
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, is_dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from typing import Any
 import torch
 
 from vestige.data.encoded import EncodedCorpus
+from vestige.data.locked import alone
 from vestige.data.whole_file import append_line
 from vestige.errors import TrainingError
 from vestige.models.checkpoints import save_model
@@ -142,24 +144,25 @@ def learn(  # noqa: PLR0913 - as `train`
         observe=observe,
         secret=None,
     )
-    resumed = directory is not None and (directory / checkpoint.CHECKPOINT).exists()
-    if directory is not None:
-        settings = {
-            "config": asdict(config),
-            "precision": str(precision),
-            "step": _described(run.step),
-            "stop": _described(run.stop),
-        }
-        asked = checkpoint.identity(model, {**settings, **lesson.identity()})
-        checkpoint.open_directory(directory, asked, resume=resume)
-    if run.private:
-        run = replace(run, secret=key_file.secret_of(directory, secret))
-    devices = [model.device] if model.device.type == "cuda" else []
-    with torch.random.fork_rng(devices=devices):
-        torch.manual_seed(config.seed)
-        position = _run(run)
-    if directory is not None and run.secret is not None:
-        key_file.forget(directory)
+    with nullcontext() if directory is None else alone(directory):
+        resumed = directory is not None and (directory / checkpoint.CHECKPOINT).exists()
+        if directory is not None:
+            settings = {
+                "config": asdict(config),
+                "precision": str(precision),
+                "step": _described(run.step),
+                "stop": _described(run.stop),
+            }
+            asked = checkpoint.identity(model, {**settings, **lesson.identity()})
+            checkpoint.open_directory(directory, asked, resume=resume)
+        if run.private:
+            run = replace(run, secret=key_file.secret_of(directory, secret))
+        devices = [model.device] if model.device.type == "cuda" else []
+        with torch.random.fork_rng(devices=devices):
+            torch.manual_seed(config.seed)
+            position = _run(run)
+        if directory is not None and run.secret is not None:
+            key_file.forget(directory)
     return TrainingHistory(
         epochs=position.epochs,
         best_epoch=_kept(config, position.epochs),
