@@ -15,7 +15,7 @@ import pytest
 import torch
 from safetensors import safe_open
 
-from vestige.errors import TrainingError
+from vestige.errors import RunError, TrainingError
 from vestige.training import checkpoint
 from vestige.training.loop import TrainingConfig, plain_step, train
 from vestige.training.precision import choose_precision
@@ -272,7 +272,7 @@ def test_a_lost_model_is_written_again(run, tmp_path):
 
 def test_a_place_that_cannot_be_written_is_named_with_the_remedy(run, tmp_path, monkeypatch):
     (tmp_path / "file").write_text("mine")
-    with pytest.raises(TrainingError, match=r"cannot be written.*directory that can be written"):
+    with pytest.raises(RunError, match=r"cannot be written.*directory that you may write to"):
         run(tmp_path / "file")
 
     def full(*_, **__):
@@ -306,3 +306,16 @@ def test_checkpoints_hold_chance_and_no_pickle(run, tmp_path):
     held = load_file(tmp_path / "checkpoint.safetensors")
     assert held["chance.cpu"].dtype == torch.uint8
     assert {"state.hidden", "state.cell", "optimizer.0.exp_avg", "loss"} <= held.keys()
+
+
+def test_who_trains_in_a_directory_is_alone_there(run, tmp_path):
+    code = "import sys; from pathlib import Path; from vestige.data.locked import alone\n"
+    code += "with alone(Path(sys.argv[1])): print(flush=True); sys.stdin.read()"
+    words = [sys.executable, "-c", code, tmp_path / "o"]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout.readline() == b"\n"
+        with pytest.raises(RunError, match=rf"is being written by process {other.pid}"):
+            run(tmp_path / "o")
+        other.kill()
+    run(tmp_path / "o")
+    assert not list((tmp_path / "o").glob(".*"))

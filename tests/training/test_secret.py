@@ -155,7 +155,7 @@ def test_the_secret_is_kept_for_its_owner_alone_until_it_is_forgotten(tmp_path):
     path = directory / "secret.key"
     assert path.read_bytes() == secret.reveal()
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert stat.S_IMODE(directory.stat().st_mode) == 0o700
+    assert stat.S_IMODE(directory.stat().st_mode) == 0o755  # the user's own stays as it is
     assert key_file.secret_of(directory, None) == secret
     assert key_file.secret_of(directory, secret) == secret
     with pytest.raises(TrainingError, match="another secret"):

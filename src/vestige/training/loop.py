@@ -97,6 +97,7 @@ def train(  # noqa: PLR0913 - a defence's two doors come on top of eight
     Raises:
         TrainingError: the data is too short, the training diverges, `directory` holds a training
             that may not be resumed, its checkpoint is broken, or its secret is gone.
+        RunError: another process trains in `directory`, or it cannot be written.
         ValueError: `resume` without `directory`.
     """
     return learn(
