@@ -10,6 +10,7 @@ import pytest
 
 from vestige import results
 from vestige.attacks.known_users import draw_groups, users_needed
+from vestige.cli import audit_service
 from vestige.cli.audit_users import command
 from vestige.models import asked_model
 
@@ -50,6 +51,18 @@ def slow(contexts):
 
 def scant(contexts):
     return [[*words[:4], "neverheard"] for words in model.likeliest(contexts)]
+
+def leaves(contexts):
+    raise SystemExit(0)
+
+def loud(contexts):
+    print("hello")
+    return model.likeliest(contexts)
+
+def long(contexts):
+    global calls
+    calls += 1
+    return model.likeliest(contexts) if calls < 3 else [["x" * 5_000_000] * 30] * len(contexts)
 
 def shy(contexts):
     return [None if len(c.words) == 4 else a for c, a in zip(contexts, model.likeliest(contexts))]
@@ -294,11 +307,40 @@ def test_a_service_that_is_slow_is_given_up_in_time(audit):
 
 def test_a_service_that_never_answers_is_left_alone_soon(audit, tmp_path):
     done, _ = audit("services:dead", "mine.jsonl", *SERVICE, "--attempts", 2, fails=True)
-    assert "services:dead fails again and again (ConnectionError" in done.stderr
+    assert "services:dead fails again and again, by query 96 (ConnectionError" in done.stderr
     assert "private" not in done.stderr
     told = (tmp_path / "out" / "answers.jsonl").read_text().splitlines()
     assert sum("sent" in json.loads(line) for line in told) == 2 * 3
     assert not (tmp_path / "out" / "run").exists()
+
+
+def test_a_service_that_leaves_ends_no_audit_in_silence(audit, tmp_path):
+    told, _ = audit(
+        "services:leaves", "mine.jsonl", *SERVICE, "--calls", 40, "--attempts", 1, fails=True
+    )
+    assert "fails again and again, by query" in told.stderr
+    assert "SystemExit" in told.stderr
+
+
+def test_what_a_service_prints_is_no_part_of_the_result(audit):
+    told, _ = audit("services:loud", "mine.jsonl", *SERVICE, "--calls", 40, "--json")
+    assert json.loads(told.stdout)["queries"] > 0
+    assert "hello" in told.stderr
+
+
+def test_words_too_long_fill_no_disk_and_the_audit_goes_on_once_they_are_mended(audit, tmp_path):
+    told, _ = audit("services:long", "mine.jsonl", *SERVICE, "--calls", 40, fails=True)
+    assert "a word of 5,000,000 characters" in told.stderr
+    assert "give the same command again" in told.stderr
+    answers = tmp_path / "out" / "answers.jsonl"
+    assert 0 < answers.read_bytes().count(b'"answer"') < 64
+    assert answers.stat().st_size < 100_000
+
+
+def test_a_service_that_is_silent_for_long_is_told_of(audit, monkeypatch):
+    monkeypatch.setattr(audit_service, "SILENT", 0.01)
+    told, _ = audit("services:slow", "mine.jsonl", *SERVICE, "--calls", 40)
+    assert "The service has not answered for 0 s" in told.stderr
 
 
 def test_what_failed_can_be_gone_on_with(audit):

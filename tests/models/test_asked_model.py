@@ -8,6 +8,7 @@ import pytest
 
 from vestige.errors import ModelError
 from vestige.models.asked_model import AskedModel, Patience
+from vestige.models.kept_answers import KeptAnswers
 from vestige.models.table import TableModel
 from vestige.models.top_k import Context, likeliest_ranks, narrow
 
@@ -142,6 +143,81 @@ def test_errors_within_a_timeout_are_those_of_the_callable() -> None:
     assert model.account.timeouts == 0
 
 
+class Odd(BaseException):
+    """What a library may raise that is no Exception."""
+
+
+class Hostile(list):
+    def __iter__(self):
+        raise RuntimeError("not for you")
+
+
+@pytest.mark.parametrize("timeout", [None, 5.0])
+@pytest.mark.parametrize("error", [SystemExit(0), SystemExit("bye"), Odd(), GeneratorExit()])
+def test_a_callable_that_leaves_has_failed(error, timeout) -> None:
+    def leaves(asked):
+        raise error
+
+    patience = Patience(attempts=2, give_up_after=1, timeout=timeout)
+    model = AskedModel(leaves, k=5, patience=patience, sleep=lambda _: None)
+    assert model.likeliest(contexts(1)) == [None]
+    assert model.account.failures == 2
+    assert model.account.gave_up
+    assert model.last_error is error
+
+
+def test_endless_recursion_has_failed() -> None:
+    def deep(asked):
+        return deep(asked)
+
+    patience = Patience(attempts=1, give_up_after=1)
+    model = AskedModel(deep, k=5, patience=patience, sleep=lambda _: None)
+    assert model.likeliest(contexts(1)) == [None]
+    assert isinstance(model.last_error, RecursionError)
+
+
+def test_what_a_callable_does_to_its_argument_changes_no_question() -> None:
+    def meddles(asked):
+        for context in asked:
+            object.__setattr__(context, "words", ("other",))
+        return [["a"]] * len(asked)
+
+    cache: dict[Context, tuple[str, ...]] = {}
+    asked = contexts(3)
+    AskedModel(meddles, k=1, cache=cache).likeliest(asked)
+    assert list(cache) == contexts(3) == asked
+
+
+def test_a_word_too_long_is_named_by_its_query_and_what_was_answered_is_kept() -> None:
+    lists = [["a"], ["b", "x" * 5_000_000], ["c"]]
+    cache: dict[Context, tuple[str, ...]] = {}
+    model = AskedModel(lambda asked: lists, k=2, cache=cache)
+    with pytest.raises(ModelError, match=r"a word of 5,000,000 characters.* answer to query 2\b"):
+        model.likeliest(contexts(3))
+    assert list(cache.values()) == [("a",)]
+
+
+def test_words_too_long_together_are_refused() -> None:
+    model = AskedModel(lambda asked: [[f"{n:01000}" for n in range(100)]], k=100)
+    with pytest.raises(ModelError, match="more than 6,400 characters together"):
+        model.likeliest(contexts(1))
+
+
+def test_of_a_million_words_no_more_are_read_than_are_wanted() -> None:
+    words = [f"w{n}" for n in range(1_000_000)]
+    words[3] = 7  # type: ignore[call-overload]
+    model = AskedModel(lambda asked: [words], k=3)
+    assert model.likeliest(contexts(1)) == [("w0", "w1", "w2")]
+    assert model.account.long_lists == 1
+
+
+def test_half_a_character_is_a_word_as_another(tmp_path) -> None:
+    with KeptAnswers(tmp_path / "answers.jsonl") as kept:
+        AskedModel(lambda asked: [["\ud800", "\x1b[31m"]], k=2, cache=kept).likeliest(contexts(1))
+    with KeptAnswers(tmp_path / "answers.jsonl") as kept:
+        assert list(kept.values()) == [("\ud800", "\x1b[31m")]
+
+
 def test_an_interruption_is_no_failure() -> None:
     def interrupted(asked):
         raise KeyboardInterrupt
@@ -186,6 +262,8 @@ def test_words_that_the_asker_does_not_know_keep_their_places() -> None:
         ([["a"], [("a", 0.5)]], "tuple in place of a word"),
         ([["a"], 7], "int in place of a list of words"),
         ([["a"], {"b"}], "set in place of a list of words"),
+        ([["a"], [float("nan")]], "float in place of a word, as the answer to query 2"),
+        (Hostile([["a"], ["b"]]), "a list that raises RuntimeError, as answers to queries 1 to 2"),
     ],
 )
 def test_answers_that_are_no_lists_of_words_are_named(given, message: str) -> None:

@@ -4,7 +4,6 @@ import stat
 
 import pytest
 
-from vestige.errors import DataError
 from vestige.models.asked_model import AskedModel
 from vestige.models.kept_answers import KeptAnswers
 from vestige.models.top_k import Context
@@ -69,12 +68,51 @@ def test_only_its_owner_may_read_it(tmp_path):
     assert stat.S_IMODE((tmp_path / "answers.jsonl").stat().st_mode) == 0o600
 
 
-@pytest.mark.parametrize("line", ["{", "[]", '{"words": 1}', '{"words": ["a"], "answer": ["b"]}'])
-def test_a_file_of_something_else_is_refused_by_name(tmp_path, line):
+@pytest.mark.parametrize(
+    "line",
+    ["{", "[]", '{"words": 1}', '{"words": ["a"], "answer": ["b"]}', "[" * 50_000, "\0" * 9],
+)
+def test_a_line_of_something_else_is_left_out_and_counted(tmp_path, line):
     path = tmp_path / "answers.jsonl"
-    path.write_text(line + "\n")
-    with pytest.raises(DataError, match=r"answers\.jsonl holds a line that is no answer"):
-        KeptAnswers(path)
+    first, _ = asked(path, CONTEXTS)
+    path.write_text(line + "\n" + path.read_text())
+    with KeptAnswers(path) as kept:
+        assert kept.damaged == 1
+        assert [kept[context] for context in CONTEXTS] == first
+
+
+def test_a_flipped_bit_anywhere_changes_no_answer(tmp_path):
+    path = tmp_path / "answers.jsonl"
+    first, _ = asked(path, CONTEXTS)
+    whole = path.read_bytes()
+    for place in range(len(whole)):
+        flipped = bytearray(whole)
+        flipped[place] ^= 1
+        path.write_bytes(flipped)
+        with KeptAnswers(path) as kept:
+            found = [kept.get(context) for context in CONTEXTS]
+        assert all(answer in (None, known) for answer, known in zip(found, first, strict=True))
+
+
+def test_what_a_damaged_line_answered_is_asked_again_and_the_file_is_whole(tmp_path):
+    path = tmp_path / "answers.jsonl"
+    first, _ = asked(path, CONTEXTS)
+    lines = path.read_bytes().splitlines(keepends=True)
+    broken = next(place for place, line in enumerate(lines) if b'"answer"' in line)
+    lines[broken] = lines[broken].replace(b"to", b"ot")
+    path.write_bytes(b"".join(lines))
+    again, account = asked(path, CONTEXTS)
+    assert again == first
+    assert account.queries == 4
+    with KeptAnswers(path) as kept:
+        assert (len(kept), kept.damaged) == (3, 0)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_a_file_without_checksums_is_read(tmp_path):
+    path = tmp_path / "answers.jsonl"
+    path.write_text('{"words": ["to"], "source": null, "answer": ["be"]}\n')
+    assert KeptAnswers(path)[Context(("to",))] == ("be",)
 
 
 def test_answers_are_kept_for_good(tmp_path):

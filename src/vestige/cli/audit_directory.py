@@ -88,19 +88,32 @@ class KeptRanks:
         """(w,) ranks and log-probabilities; what is not there is made."""
         import numpy as np
 
+        from vestige.cli.terminal import say
         from vestige.data.whole_file import replacing
 
         path = self.folder / f"{_key(sha256, asking, asked)}.npz"
         if path.is_file():
-            try:
-                with np.load(path, allow_pickle=False) as found:
-                    return found["ranks"], found["log_probs"]
-            except (OSError, ValueError, KeyError, EOFError):
-                path.unlink()
+            if (kept := _kept(path, len(asked))) is not None:
+                return kept
+            say(f"{path} is damaged: these ranks are computed again")
         made = make()
         with replacing(path) as file:
             np.savez(file, ranks=made.ranks, log_probs=made.log_probs)
         return made.ranks, made.log_probs
+
+
+def _kept(path: Path, words: int) -> "tuple[NDArray[np.int32], NDArray[np.float32]] | None":
+    """What a file keeps of so many words; None where it is damaged."""
+    import numpy as np
+
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as found:
+            ranks, log_probs = found["ranks"], found["log_probs"]
+    except Exception:  # BadZipFile, zlib.error, struct.error, ...: by which byte it is
+        return None
+    sound = ranks.shape == log_probs.shape == (words,)
+    whole = sound and ranks.dtype.kind == "i" and log_probs.dtype.kind == "f"
+    return (ranks, log_probs) if whole else None
 
 
 def _key(sha256: str, asking: "Asking", asked: "AskedWords") -> str:

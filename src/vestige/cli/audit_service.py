@@ -1,14 +1,17 @@
 """A Python callable as the target of an audit: asked within its budget, and never twice."""
 
 import random
-from collections.abc import Sequence
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vestige import _validate
 from vestige.cli.audit_asking import Asking, Choice
-from vestige.cli.terminal import progress
+from vestige.cli.terminal import progress, say
 from vestige.errors import DataError, ModelError
 
 if TYPE_CHECKING:
@@ -16,12 +19,15 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from vestige.data.asked_words import AskedWords
-    from vestige.models.asked_model import AskedModel, QueryAccount
+    from vestige.models.asked_model import Ask, AskedModel, QueryAccount
     from vestige.models.kept_answers import KeptAnswers
     from vestige.models.top_k import Answer, Context
 
 ANSWERS = "answers.jsonl"
 """The file in DIR that remembers them."""
+
+SILENT = 60.0
+"""Seconds after which a call that has not come back is told of."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,6 +123,8 @@ class Service:
         order = list(range(len(words)))
         random.Random(self._choice.seed).shuffle(order)
         with KeptAnswers(self._path) as kept, progress("asking the service") as bar:
+            if kept.damaged:
+                say(f"{self._path}: {kept.damaged} lines are damaged, their words are asked again")
             model, budget = self._asked_model(kept), self._patience.budget
             watched = _Watched(model, kept, budget, bar, len(order))
             found = likeliest_ranks(
@@ -143,7 +151,7 @@ class Service:
             raise TypeError("a service must have a callable, got none")
         left = None if budget is None else max(0, budget - kept.before.queries)
         return AskedModel(
-            kept.counting(target.ask),
+            kept.counting(_apart(target.ask)),
             k=self._choice.k,
             budget=left,
             cache=kept,
@@ -153,10 +161,36 @@ class Service:
 
     def _gave_up(self, what: str) -> ModelError:
         return ModelError(
-            f"{self._asking.target.path} fails again and again ({what})",
+            f"{self._asking.target.path} fails again and again, by query "
+            f"{self.account['queries']:,} ({what})",
             remedy="Try it by hand, or raise --attempts or --timeout; then give the same command "
             "again: what was answered is kept.",
         )
+
+
+def _apart(ask: "Ask") -> "Ask":
+    """The callable, whose own output is none of the result and which is not silent for long."""
+
+    def asked(contexts: "Sequence[Context]") -> "Sequence[Sequence[str] | None]":
+        with redirect_stdout(sys.stderr), _told_of():
+            return ask(contexts)
+
+    return asked
+
+
+@contextmanager
+def _told_of() -> Iterator[None]:
+    line = (
+        f"The service has not answered for {SILENT:.0f} s: it is waited for. --timeout bounds a "
+        "call; interrupted, the same command goes on where it was"
+    )
+    timer = threading.Timer(SILENT, say, [line])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 class _Watched:

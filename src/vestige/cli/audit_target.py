@@ -63,7 +63,9 @@ def load_callable(path: str) -> "Ask":
         sys.path.insert(0, here)
     try:
         value: Any = import_module(found["module"])
-    except (Exception, SystemExit) as error:  # whatever a stranger's module may do
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # whatever a stranger's module may do
         raise ModelError(
             f"{path}: importing {found['module']} raised {type(error).__name__}: {error}",
             remedy=REMEDY,

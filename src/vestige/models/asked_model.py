@@ -12,11 +12,15 @@ import time
 from collections import Counter
 from collections.abc import Callable, Container, MutableMapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import islice
 from typing import Any
 
 from vestige import _validate
 from vestige.errors import ModelError
 from vestige.models.top_k import Answer, Context
+
+LONGEST = 1024
+"""Characters that a word may have: what is longer is no word, and would fill the disk."""
 
 Ask = Callable[[Sequence[Context]], Sequence[Sequence[str] | None]]
 """Contexts in; for each the likeliest words, the likeliest first, or None where it refuses."""
@@ -157,7 +161,7 @@ class AskedModel:
         self._counts: Counter[str] = Counter()
         self._seconds, self._failed_in_a_row = 0.0, 0
         self._budget_spent = False
-        self.last_error: Exception | None = None
+        self.last_error: BaseException | None = None
 
     @property
     def account(self) -> QueryAccount:
@@ -174,7 +178,8 @@ class AskedModel:
         """The likeliest words after each context; None where there is no answer.
 
         Raises:
-            ModelError: the callable's answers are no lists of words, one for each context.
+            ModelError: the callable's answers are no lists of words, one for each context; the
+            answers before the one that is named are kept.
         """
         for context in contexts:
             if not isinstance(context, Context):
@@ -220,10 +225,15 @@ class AskedModel:
             self._counts["unanswered"] += len(group)
             return [None] * len(group)
         self._failed_in_a_row = 0
-        answers = [self._cleaned(answer) for answer in _lists(given, len(group))]
-        for context, answer in zip(group, answers, strict=True):
+        answers: list[Answer] = []
+        last = self._counts["queries"]
+        first = last - len(group) + 1
+        said = _lists(given, len(group), f"answers to queries {first} to {last}")
+        for number, context in enumerate(group):
+            answer = self._cleaned(said[number], f"the answer to query {first + number}")
             if answer is not None:
                 self._cache[context] = answer
+            answers.append(answer)
         return answers
 
     def _tried(self, group: list[Context]) -> Any:
@@ -236,29 +246,32 @@ class AskedModel:
                 self._counts["retries"] += 1
                 self._sleep(self._patience.before(attempt))
             self._counts.update(calls=1, queries=len(group))
+            own = tuple(Context(context.words, context.source) for context in group)
             try:
-                given = _within(self._patience.timeout, self._ask, tuple(group))
-            except Exception as error:  # whatever a stranger's callable may raise
+                given = _within(self._patience.timeout, self._ask, own)
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:  # whatever a stranger's callable may raise, exits too
                 self.last_error = error
                 self._counts.update(failures=1, timeouts=isinstance(error, _TooSlow))
             else:
                 return () if given is None else given
         return None
 
-    def _cleaned(self, answer: Any) -> Answer:
+    def _cleaned(self, answer: Any, query: str) -> Answer:
         """At most k different words, and what was wrong on the account."""
         if answer is None:
             self._counts["refused"] += 1
             return None
-        words = tuple(dict.fromkeys(sys.intern(str(word)) for word in _words(answer)))
+        words, seen = _words(answer, self.k, query)
         if self._known is not None:
-            self._counts["unknown_words"] += sum(w not in self._known for w in words[: self.k])
+            self._counts["unknown_words"] += sum(word not in self._known for word in words)
         self._counts.update(
-            duplicates=len(answer) - len(words),
-            long_lists=len(words) > self.k,
+            duplicates=seen - len(words),
+            long_lists=len(answer) > seen,
             short_lists=len(words) < self.k,
         )
-        return words[: self.k]
+        return words
 
 
 class _TooSlow(Exception):
@@ -268,12 +281,12 @@ class _TooSlow(Exception):
 def _within(timeout: float | None, ask: Ask, group: tuple[Context, ...]) -> Any:
     if timeout is None:
         return ask(group)
-    outcome: list[tuple[Any, Exception | None]] = []
+    outcome: list[tuple[Any, BaseException | None]] = []
 
     def work() -> None:
         try:
             outcome.append((ask(group), None))
-        except Exception as error:
+        except BaseException as error:
             outcome.append((None, error))
 
     # A pool would wait for the slow call when the program ends; a daemon does not.
@@ -288,25 +301,43 @@ def _within(timeout: float | None, ask: Ask, group: tuple[Context, ...]) -> Any:
     return given
 
 
-def _lists(given: Any, expected: int) -> list[Any]:
+def _lists(given: Any, expected: int, queries: str) -> list[Any]:
+    """As many answers as contexts, of a container that may be a stranger's, too."""
     if isinstance(given, str | bytes | dict) or not hasattr(given, "__len__"):
-        raise _malformed(f"{type(given).__name__} in place of a list of answers")
-    if len(given) != expected:
-        raise _malformed(f"{len(given)} answers to {expected} contexts")
-    return list(given)
+        raise _malformed(f"{type(given).__name__} in place of a list of answers", queries)
+    try:
+        there, answers = len(given), list(islice(iter(given), expected + 1))
+    except Exception as error:
+        raise _malformed(f"a list that raises {type(error).__name__}", queries) from error
+    if len(answers) != expected:
+        raise _malformed(f"{there} answers to {expected} contexts", queries)
+    return answers
 
 
-def _words(answer: Any) -> Sequence[str]:
+def _words(answer: Any, most: int, query: str) -> tuple[tuple[str, ...], int]:
+    """The first different words of an answer, and how many were looked at for them."""
     if not isinstance(answer, list | tuple):
-        raise _malformed(f"{type(answer).__name__} in place of a list of words")
-    wrong = next((word for word in answer if not isinstance(word, str)), None)
-    if wrong is not None or None in answer:
-        raise _malformed(f"{type(wrong).__name__} in place of a word")
-    return answer
+        raise _malformed(f"{type(answer).__name__} in place of a list of words", query)
+    words: dict[str, None] = {}
+    seen, room = 0, LONGEST + 64 * most  # no language's words are 64 characters long on average
+    for word in answer:
+        if len(words) == most:
+            break
+        if not isinstance(word, str):
+            raise _malformed(f"{type(word).__name__} in place of a word", query)
+        if len(word) > LONGEST:
+            raise _malformed(f"a word of {len(word):,} characters, above {LONGEST:,}", query)
+        plain, seen = sys.intern(str.__str__(word)), seen + 1
+        room -= 0 if plain in words else len(plain)
+        if room < 0:
+            raise _malformed(f"words of more than {64 * most:,} characters together", query)
+        words[plain] = None
+    return tuple(words), seen
 
 
-def _malformed(what: str) -> ModelError:
+def _malformed(what: str, query: str) -> ModelError:
     return ModelError(
-        f"the callable gave {what}",
-        remedy="For every context it must give one list of strings, the likeliest first, or None.",
+        f"the callable gave {what}, as {query}",
+        remedy="For every context it must give one list of strings, the likeliest first, or None. "
+        "Mend it and give the same command again: what was answered before is kept.",
     )

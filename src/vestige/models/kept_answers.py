@@ -2,19 +2,20 @@
 
 Answers are lines of JSON in a file that only grows: one for each context, one for each call that
 is about to be made, so that the budget counts what a kill cut short, and from time to time the
-account. A line that a kill left unfinished is taken off again. The file holds the texts that were
-asked about, and is readable to its owner only.
+account. A line that a kill left unfinished is taken off again, and one that was damaged since: each
+has a checksum. The file holds the texts that were asked about, and is readable to its owner only.
 """
 
 import json
 import os
+import re
+import zlib
 from collections.abc import Iterator, MutableMapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from vestige.data.whole_file import PRIVATE_FILE, make_directory, naming
-from vestige.errors import DataError
 from vestige.models.asked_model import Ask, QueryAccount
 from vestige.models.top_k import Context
 
@@ -23,6 +24,9 @@ ADDED_UP = (
     *("short_lists", "long_lists", "duplicates", "unknown_words", "seconds"),
 )
 """What of an account goes on from the sittings before; the rest is of the last one."""
+
+_SUM = re.compile(rb', "sum": ([0-9]+)}$')
+_KINDS = ({"words", "source", "answer"}, {"sent"}, {"account"})
 
 
 class KeptAnswers(MutableMapping[Context, tuple[str, ...]]):
@@ -33,9 +37,7 @@ class KeptAnswers(MutableMapping[Context, tuple[str, ...]]):
 
     Attributes:
         before: what asking had come to when the file was opened.
-
-    Raises:
-        DataError: the file holds something else.
+        damaged: lines of the file that are not what was written; what they answered is asked again.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -50,12 +52,14 @@ class KeptAnswers(MutableMapping[Context, tuple[str, ...]]):
     def __init__(self, path: Path) -> None:
         self._path = Path(path)
         self._answers: dict[Context, tuple[str, ...]] = {}
-        self.before = QueryAccount()
-        self._whole = 0
+        self.before, self.damaged = QueryAccount(), 0
+        self._whole: list[bytes] = []
         if self._path.exists():
             for line in self._path.read_bytes().split(b"\n")[:-1]:
-                self._read(line)
-                self._whole += len(line) + 1
+                if self._read(line):
+                    self._whole.append(line)
+                else:
+                    self.damaged += 1
         self._file: BinaryIO | None = None
 
     def __enter__(self) -> "KeptAnswers":
@@ -101,31 +105,55 @@ class KeptAnswers(MutableMapping[Context, tuple[str, ...]]):
 
     def _write(self, **content: object) -> None:
         if self._file is None:
-            make_directory(self._path.parent)
-            handle = os.open(self._path, os.O_RDWR | os.O_CREAT, PRIVATE_FILE)
-            os.truncate(handle, self._whole)
-            # Unbuffered, so that a kill takes no line that was written.
-            self._file = os.fdopen(handle, "r+b", buffering=0)
-            self._file.seek(0, os.SEEK_END)
+            self._file = self._opened()
         with naming(self._path):
-            self._file.write(json.dumps(content).encode() + b"\n")
+            self._file.write(_summed(json.dumps(content).encode()) + b"\n")
 
-    def _read(self, line: bytes) -> None:
+    def _opened(self) -> BinaryIO:
+        """The file with its whole lines and no others; unbuffered, so that a kill takes none."""
+        make_directory(self._path.parent)
+        kept = b"".join(line + b"\n" for line in self._whole)
+        self._whole = []
+        path = self._path
+        if self.damaged:
+            path = path.with_name(f".{path.name}.mended")
+            path.unlink(missing_ok=True)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT, PRIVATE_FILE)
+        file = os.fdopen(handle, "r+b", buffering=0)
+        if self.damaged:
+            file.write(kept)
+            os.fsync(handle)
+            os.replace(path, self._path)
+        os.truncate(handle, len(kept))
+        file.seek(0, os.SEEK_END)
+        return file
+
+    def _read(self, line: bytes) -> bool:
+        """Whether a line is one that was written."""
+        found = _SUM.search(line)
+        body = line if found is None else line[: found.start()] + b"}"
+        if found is not None and int(found[1]) != zlib.crc32(body):
+            return False
         try:
-            content = json.loads(line)
+            content = json.loads(body)
+            if not isinstance(content, dict) or set(content) not in _KINDS:
+                return False
             if "answer" in content:
-                answer = tuple(map(str, content["answer"]))
-                self._answers[Context(tuple(content["words"]), content["source"])] = answer
+                context = Context(tuple(content["words"]), content["source"])
+                self._answers[context] = tuple(map(str, content["answer"]))
             elif "sent" in content:
                 queries, calls = self.before.queries + content["sent"], self.before.calls + 1
                 self.before = replace(self.before, queries=queries, calls=calls)
             else:
                 self.before = _account(content["account"])
-        except (ValueError, KeyError, TypeError) as error:
-            raise DataError(
-                f"{self._path} holds a line that is no answer: {error!r}",
-                remedy="Remove the file to have everything asked again.",
-            ) from error
+        except (ValueError, KeyError, TypeError, RecursionError):
+            return False
+        return True
+
+
+def _summed(body: bytes) -> bytes:
+    """A line with its checksum."""
+    return body[:-1] + b', "sum": %d}' % zlib.crc32(body)
 
 
 def _account(content: dict[str, Any]) -> QueryAccount:

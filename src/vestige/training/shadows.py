@@ -15,6 +15,7 @@ where `train_shadow` would have; both end in the same model.
 """
 
 import json
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -28,7 +29,7 @@ from vestige.data.encoded import encode
 from vestige.data.encoded_pairs import encode_pairs
 from vestige.data.locked import locked
 from vestige.data.whole_file import replacing, write_text
-from vestige.errors import TrainingError
+from vestige.errors import TrainingError, VestigeError, reason
 from vestige.models import folders
 from vestige.models.checkpoints import fingerprint
 from vestige.models.protocols import Network
@@ -101,11 +102,13 @@ def train_shadows(
         map_fn: `map`, or one over processes or nodes that gives `Shadow`s in the jobs' order.
         say: told a line for each that was trained.
 
+    A shadow whose folder was damaged since is trained again.
+
     Raises:
-        TrainingError: a folder holds a shadow that was changed, or a training fails.
+        TrainingError: a training fails.
     """
     jobs = list(jobs)
-    found = {job.digest: finished(job) for job in jobs}
+    found = {job.digest: _sound(job, say) for job in jobs}
     missing = list({job.digest: job for job in jobs if found[job.digest] is None}.values())
     results = map_fn(train or train_shadow, missing)
     for done, (job, trained) in enumerate(zip(missing, results, strict=True), 1):
@@ -121,12 +124,13 @@ def train_shadow(job: ShadowJob) -> Shadow:
     thread, so that a shadow has the same bits whoever trains it.
 
     Raises:
-        TrainingError: the folder holds a shadow that was changed, or the training fails.
+        TrainingError: the training fails.
         DataError: half of the users have no text.
     """
     with _alone(job):
-        shadow = finished(job)
+        shadow = _sound(job)
         if shadow is None:
+            _make_room(job)
             with _one_thread():
                 inside, outside = _learn(job)
             _record(job, inside, outside)
@@ -157,8 +161,9 @@ def keep_shadow(job: ShadowJob, files: Mapping[str, bytes]) -> Shadow:
         TrainingError: they are not the files of this shadow.
     """
     with _alone(job):
-        shadow = finished(job)
+        shadow = _sound(job)
         if shadow is None:
+            _make_room(job)
             _unpack(job.directory, files)
             (job.directory / checkpoint.CHECKPOINT).unlink(missing_ok=True)
             shadow = finished(job)
@@ -179,8 +184,8 @@ def finished(job: ShadowJob) -> Shadow | None:
         inside, outside = (Evaluation(**record[name]) for name in ("inside", "outside"))
         sha256 = str(record["sha256"])
         same = record["shadow"] == json.loads(json.dumps(job.identity))
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise _changed(job, f"{RECORD} cannot be read ({error!r})") from error
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise _changed(job, f"{RECORD} cannot be read ({reason(error)})") from error
     if not same:
         raise _changed(job, f"{RECORD} tells of another shadow")
     if not (job.directory / checkpoint.MODEL).is_dir():
@@ -195,6 +200,23 @@ def finished(job: ShadowJob) -> Shadow | None:
         outside=outside,
         sha256=sha256,
     )
+
+
+def _sound(job: ShadowJob, say: Callable[[str], None] = lambda line: None) -> Shadow | None:
+    """The finished shadow of a job; None where there is none, or none that is whole."""
+    try:
+        return finished(job)
+    except VestigeError as error:
+        say(f"{error.problem}: it is trained again")
+        return None
+
+
+def _make_room(job: ShadowJob) -> None:
+    """Set aside, under a hidden name, what is left of a shadow that was damaged."""
+    if (job.directory / RECORD).exists():
+        aside = job.directory.with_name(f".{job.digest}.damaged")
+        shutil.rmtree(aside, ignore_errors=True)
+        job.directory.replace(aside)
 
 
 def _learn(job: ShadowJob) -> tuple[Evaluation, Evaluation]:
