@@ -10,7 +10,6 @@ LONGEST = 600
 def error_line(error: Exception) -> str:
     """What to say of an error: what was wrong, and what to do."""
     from vestige.data.whole_file import FULL
-    from vestige.reports.disclosure import printable
 
     if ran_out(error):
         text = (
@@ -28,7 +27,14 @@ def error_line(error: Exception) -> str:
     else:
         text = f"{str(error).rstrip('.')}. Change that argument or file."
     notes = [f"{note}." for note in getattr(error, "__notes__", ())]
-    return " ".join(printable(line) for line in [*shortened(text).splitlines(), *notes])
+    return " ".join(map(in_one_line, [text, *notes]))
+
+
+def in_one_line(text: str) -> str:
+    """Text that quotes what was given, as a terminal may have it."""
+    from vestige.reports.disclosure import printable
+
+    return " ".join(map(printable, shortened(text).splitlines()))
 
 
 def shortened(text: str) -> str:

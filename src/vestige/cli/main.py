@@ -15,7 +15,7 @@ from typer.core import TyperGroup
 from vestige import __version__
 from vestige.cli import interrupts
 from vestige.cli.bounds import Bounded
-from vestige.cli.error_lines import error_line, shortened
+from vestige.cli.error_lines import error_line, in_one_line
 from vestige.cli.provenance import COMMAND
 from vestige.errors import VestigeError
 from vestige.memory import keep_freed_pages, ran_out
@@ -80,8 +80,8 @@ class Verbs(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
-        except typer.TyperException as error:  # of usage: typer shows it
-            error.message = shortened(error.message)
+        except typer.TyperException as error:  # of usage: typer shows it, with what was given
+            error.message = in_one_line(error.message)
             raise
         except Exception as error:
             of_input = isinstance(error, VestigeError | ValueError | OSError | RecursionError)

@@ -57,7 +57,7 @@ def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[objec
     table.padding = (0, 1)
     for index, name in enumerate(columns):
         numeric = all(isinstance(row[index], int | float) for row in rows)
-        table.add_column(Text(name, "dim"), justify="right" if numeric else "left")
+        table.add_column(Text(printable(name), "dim"), justify="right" if numeric else "left")
     for row in rows:
         table.add_row(*(Text(printable(_cell(value))) for value in row))
     # A pipe has no width that rows would have to fit.

@@ -10,6 +10,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from vestige import __version__, results
+from vestige.reports.disclosure import printable
 from vestige.reports.sections import section
 from vestige.results import Run
 
@@ -27,13 +28,15 @@ def render(runs: Sequence[Run], *, show_secrets: bool) -> str:
     """
     if not runs:
         raise ValueError("runs must hold at least one run directory, got none")
-    return _template().render(
+    page = _template().render(
         sections=[section(run, show_secrets=show_secrets) for run in runs],
         show_secrets=show_secrets,
         style=Markup(resources.files("vestige.reports").joinpath("page.css").read_text("utf-8")),
         version=__version__,
         written=datetime.now(UTC).strftime("%d %B %Y, %H:%M UTC"),
     )
+    # Charts and markup as well: no place can be forgotten where every place is looked at.
+    return "\n".join(line if line.isprintable() else printable(line) for line in page.split("\n"))
 
 
 def write_page(directories: Sequence[str | Path], path: str | Path, *, show_secrets: bool) -> Path:

@@ -1,0 +1,54 @@
+"""No file name, option value or name of a column moves a reader's cursor or turns their text."""
+
+import unicodedata
+
+import pytest
+from typer.testing import CliRunner
+
+from vestige.cli.main import VERBS, app
+
+EVIL = "\x1b[31m\u202e\x07\u2066evil\x9b31m"
+
+# What follows a verb; EVIL stands wherever text can.
+CASES = {
+    "demo": ["--out EVIL/x --EVIL"],
+    "plant": ["EVIL --out x", "F --phrase EVIL --pattern EVIL --out x", "EVIL --verify", "F EVIL"],
+    "train": ["EVIL --out x", "F --preset EVIL --out x", "F --EVIL 1", "F --text EVIL --out x"],
+    "diff": ["EVIL EVIL --out x", "F F --search EVIL --out x"],
+    "null": ["EVIL EVIL EVIL --out x"],
+    "rank": ["EVIL EVIL --phrase EVIL --out x"],
+    "exposure": ["EVIL --manifest EVIL --out x"],
+    "extract-nlu": ["EVIL --pattern EVIL --intent EVIL", "EVIL --slots {EVIL:2} --intent EVIL"],
+    "complete": ["EVIL --manifest EVIL --out x"],
+    "audit-users": ["EVIL:f --texts EVIL --reference EVIL --out x"],
+    "anatomy": ["EVIL --seen EVIL --unseen EVIL --out x"],
+    "compare": ["EVIL=EVIL EVIL=EVIL --manifest EVIL --test EVIL --out x"],
+    "report": ["EVIL --out x", "EVIL EVIL --out EVIL"],
+    "reproduce": ["EVIL --out x", "updates --table EVIL --out x"],
+}
+
+
+def test_every_verb_has_its_cases():
+    assert set(CASES) == set(VERBS)
+
+
+@pytest.mark.parametrize(
+    ("verb", "line"), [(verb, line) for verb, lines in CASES.items() for line in lines]
+)
+def test_what_is_given_is_shown_and_not_sent(tmp_path, monkeypatch, verb, line):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "F.jsonl").write_text('{"x\\u001b[31m\\u202e": "the gate opens at nine"}\n' * 9)
+    words = [word.replace("EVIL", EVIL) for word in line.split()]
+    words = ["F.jsonl" if word == "F" else word for word in words]
+
+    done = CliRunner().invoke(app, [verb, *words], color=True)
+
+    assert done.exit_code == 2, (done.stderr, done.exception)
+    shown = (done.stdout + done.stderr).replace("\n", "")
+    assert not [character for character in shown if unicodedata.category(character) in ("Cc", "Cf")]
+
+
+def test_an_unknown_verb_is_shown_and_not_sent():
+    done = CliRunner().invoke(app, [EVIL], color=True)
+    assert done.exit_code == 2
+    assert not set(done.stderr) & set("\x1b\u202e\x07\u2066\x9b")
