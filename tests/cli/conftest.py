@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from tests.cli import secret_cases
 from vestige import results
 from vestige.cli.main import app
 from vestige.data.vocabulary import WordVocabulary
@@ -41,6 +42,14 @@ def table_model(words: list[str], seed: int) -> TableModel:
     chance = np.random.default_rng(seed)
     alpha = np.full(len(vocabulary), 0.1)  # most rows are sure of one token
     return TableModel(chance.dirichlet(alpha), chance.dirichlet(alpha, len(alpha)), vocabulary)
+
+
+@pytest.fixture(scope="session")
+def marked(tmp_path_factory, shell) -> Path:
+    """A workspace in which every secret has a mark; see `secret_cases`."""
+    root = tmp_path_factory.mktemp("marked")
+    secret_cases.make(root, shell)
+    return root
 
 
 class Found:

@@ -205,7 +205,7 @@ def filled(line: str, place: Path, out: Path) -> list[str]:
     return found
 
 
-def marked(words: list[str], seed: int) -> TableModel:
+def bigrams(words: list[str], seed: int) -> TableModel:
     """A bigram model of marked words."""
     vocabulary = WordVocabulary(("<unk>", "<eos>", *words))
     chance = np.random.default_rng(seed)
@@ -235,8 +235,8 @@ def make(root: Path, shell) -> None:
     _utterances(root)
     (root / "secret_service.py").write_text(SERVICES)
     for name, seed in (("before", 0), ("after", 1)):
-        save_model(marked([*WORDS], seed), root / name)
-    save_model(marked([*WORDS[:-1], f"{MARK}yew"], 2), root / "other")
+        save_model(bigrams([*WORDS], seed), root / name)
+    save_model(bigrams([*WORDS[:-1], f"{MARK}yew"], 2), root / "other")
     _damaged(root / "before", root / "broken", "model.json", b'{"architecture": "xqz')
     words = json.loads((root / "before" / "vocabulary.json").read_text())
     twice = {**words, "words": [*words["words"], WORDS[0]]}

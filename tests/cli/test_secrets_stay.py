@@ -10,13 +10,6 @@ from tests.cli import secret_cases
 from vestige.cli.main import VERBS
 
 
-@pytest.fixture(scope="module")
-def place(tmp_path_factory, shell):
-    root = tmp_path_factory.mktemp("secret")
-    secret_cases.make(root, shell)
-    return root
-
-
 def test_every_verb_has_its_cases():
     assert set(secret_cases.CASES) == set(VERBS)
 
@@ -27,12 +20,12 @@ def test_every_verb_has_its_cases():
     ids=lambda text: text[:70],
 )
 @pytest.mark.filterwarnings("ignore")  # of damaged models
-def test_no_secret_is_shown(shell, place, tmp_path, monkeypatch, verb, line):
-    monkeypatch.chdir(place)
+def test_no_secret_is_shown(shell, marked, tmp_path, monkeypatch, verb, line):
+    monkeypatch.chdir(marked)
     ends, _, words = line.partition(" ")
     out = tmp_path / ("page.html" if verb == "report" else "out")
 
-    done = shell(verb, *secret_cases.filled(words, place, out))
+    done = shell(verb, *secret_cases.filled(words, marked, out))
 
     assert done.exit_code == {"ok": 0, "no": 2}[ends], (done.stderr, done.exception)
     assert not marks(done.stdout + done.stderr)

@@ -5,7 +5,7 @@ here, once, and not in the markup.
 """
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -81,12 +81,8 @@ def section(run: Run, *, show_secrets: bool) -> Section:
     Raises:
         RunError: its rows or summary lack what its kind of result has.
     """
-    kinds = {"UpdateDiff": _diff, "DifferentialRank": _rank, "Completion": _completion}
-    kinds |= {"DefenceComparison": _comparison, "CanaryExposure": _exposure}
-    kinds |= {"Extraction": _extraction, "SecretAudit": _audit, "Table": _paper_table}
-    kinds |= {"UserAudit": _users, "Anatomy": _anatomy}
     try:
-        return kinds.get(run.result, _table)(run, show_secrets)
+        return KINDS.get(run.result, _table)(run, show_secrets)
     except (LookupError, ArithmeticError, TypeError, ValueError, AttributeError) as error:
         raise RunError(
             f"{run.directory} is no whole {printable(run.result)} run: {error!r}",
@@ -280,3 +276,18 @@ def _probability(value: float) -> str:
 
 def _name(key: str) -> str:
     return printable(key.replace("_", " ").replace(".", " · "))
+
+
+KINDS: dict[str, Callable[[Run, bool], Section]] = {
+    "UpdateDiff": _diff,
+    "DifferentialRank": _rank,
+    "Completion": _completion,
+    "DefenceComparison": _comparison,
+    "CanaryExposure": _exposure,
+    "Extraction": _extraction,
+    "SecretAudit": _audit,
+    "Table": _paper_table,
+    "UserAudit": _users,
+    "Anatomy": _anatomy,
+}
+"""How each kind of result is shown; any other is a table."""
