@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from vestige import __version__
-from vestige.cli import docs
+from vestige.cli import docs, main
 from vestige.cli.main import VERBS
 
 HEAVY = ("torch", "transformers", "pyarrow", "pandas", "datasets", "altair", "jinja2")
@@ -54,6 +54,25 @@ def test_help_teaches_by_example(shell, verb):
 def test_help_names_every_verb_in_order(shell):
     commands = shell("--help").stdout.partition("Commands:")[2]
     assert re.findall(r"^  ([\w-]+) ", commands, re.MULTILINE) == list(VERBS)
+
+
+def test_a_bug_shows_where_it_came_from_and_quotes_nothing(monkeypatch, capsys):
+    secret = " ".join(["the", "gate", "code"])
+
+    def fails():
+        return {}[secret]
+
+    monkeypatch.setattr(main, "app", fails)
+    with pytest.raises(SystemExit) as left:
+        main.main()
+    said = capsys.readouterr().err
+    assert left.value.code == 1
+    assert "return {}[secret]" in said
+    assert "\nKeyError\n" in said
+    assert secret not in said
+    monkeypatch.setenv("VESTIGE_TRACEBACK", "1")
+    with pytest.raises(KeyError):
+        main.main()
 
 
 def test_version(shell):

@@ -4,10 +4,16 @@ Every secret of the workspace is marked, and so is whatever a verb makes of it: 
 the mark, whether the verb does its work or refuses it.
 """
 
+import inspect
+from importlib import import_module
+from typing import get_args
+
 import pytest
+from typer.models import OptionInfo
 
 from tests.cli import secret_cases
 from vestige.cli.main import VERBS
+from vestige.reports.disclosure import SECRET_OPTIONS
 
 
 def test_every_verb_has_its_cases():
@@ -38,6 +44,35 @@ def test_no_secret_is_shown(shell, marked, tmp_path, monkeypatch, verb, line):
         assert not marks(page.read_text() + made.stdout + made.stderr)
     if out.is_file():
         assert not marks(out.read_text())
+
+
+PUBLIC = {
+    "--accountant", "--baseline", "--cluster", "--device", "--format", "--from", "--frequencies",
+    "--intent", "--intent-column", "--null", "--optimizer", "--pattern", "--precision", "--prefix",
+    "--preset", "--reference", "--repetitions", "--seen", "--slot", "--slots", "--source",
+    "--suffix", "--table", "--tags-column", "--test", "--text", "--texts", "--tokens-column",
+    "--unseen", "--user", "--validation", "--vectors",
+}  # fmt: skip
+"""Options of text that is no secret: files, columns, names of settings, and the words around a
+secret, by which pages call it. Before an option is put here: may its value be what is looked for?
+"""
+
+
+def text_options(verb):
+    """The options of a verb whose value is any text."""
+    signature = inspect.signature(import_module(VERBS[verb]).command, eval_str=True)
+    for name, parameter in signature.parameters.items():
+        kind, told = get_args(parameter.annotation)[:2] or (None, None)
+        if kind in (str, str | None, list[str], list[str] | None) and isinstance(told, OptionInfo):
+            named = [told.default, *(told.param_decls or ())]  # typer moves the first of them
+            given = [one for one in named if isinstance(one, str) and one.startswith("--")]
+            yield given[0] if given else f"--{name.replace('_', '-')}"
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_option_of_text_is_said_to_be_secret_or_public(verb):
+    assert set(text_options(verb)) <= PUBLIC | SECRET_OPTIONS
+    assert not PUBLIC & SECRET_OPTIONS
 
 
 def marks(text):

@@ -263,5 +263,5 @@ Cluster = Annotated[
 ]
 ShowSecrets = Annotated[
     bool,
-    typer.Option("--show-secrets", help="Show users' names; else most letters are blocks."),
+    typer.Option("--show-secrets", help="Show users' names; else each is a block."),
 ]

@@ -6,6 +6,7 @@ runs, so that help answers at once.
 
 import os
 import sys
+import traceback
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -135,4 +136,19 @@ def main() -> None:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     keep_freed_pages()
     interrupts.raise_when_asked_to_end()
-    sys.exit(app())
+    try:
+        sys.exit(app())
+    except Exception as error:  # a bug
+        if os.environ.get(TRACEBACK):
+            raise
+        typer.echo(_bug(error), err=True)
+        sys.exit(1)
+
+
+def _bug(error: BaseException) -> str:
+    """Where an error came from; what it says may quote a secret, and is left out."""
+    frames = "".join(traceback.format_tb(error.__traceback__))
+    return (
+        f"Traceback (most recent call last):\n{frames}{type(error).__name__}\n"
+        f"This is a bug of Vestige. {TRACEBACK}=1 shows what the error says, which may quote texts."
+    )

@@ -18,7 +18,7 @@ Device = Annotated[
 ShowSecrets = Annotated[
     bool,
     typer.Option(
-        "--show-secrets", help="Show phrases in the clear; otherwise most letters are blocks."
+        "--show-secrets", help="Show phrases in the clear; otherwise each word is a block."
     ),
 ]
 DataFormat = Annotated[

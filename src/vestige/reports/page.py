@@ -20,7 +20,7 @@ def render(runs: Sequence[Run], *, show_secrets: bool) -> str:
 
     Args:
         runs: in the order in which they shall stand.
-        show_secrets: phrases in the clear; otherwise most letters are blocks.
+        show_secrets: phrases and names in the clear; otherwise each word is a block.
 
     Raises:
         ValueError: no runs.

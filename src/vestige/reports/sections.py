@@ -254,12 +254,12 @@ def _command(words: Any, show_secrets: bool) -> str:
     shown, secret = [], False
     for word in map(str, words or ()):
         option, equals, _ = word.partition("=")
-        if secret and not show_secrets:
-            word = "…"
-        elif equals and option in SECRET_OPTIONS and not show_secrets:
-            word = f"{option}=…"
+        hidden = equals and option in SECRET_OPTIONS
+        if show_secrets or not (secret or hidden):
+            shown.append(printable(shlex.quote(word)))
+        else:
+            shown.append(f"{option}=…" if hidden else "…")
         secret = word in SECRET_OPTIONS
-        shown.append(printable(word if word.endswith("…") else shlex.quote(word)))
     return " ".join(shown)
 
 
