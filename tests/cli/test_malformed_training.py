@@ -17,10 +17,10 @@ LINES = [
 QUICK = "--layers 1 --hidden-size 8 --epochs 1 --batch-size 4"
 LETTERS = f"D/letters.jsonl --user who {QUICK}"
 NEW = f"{LETTERS} --out D/new"
-DP = f"{NEW} --defence dp-sgd"
+DP = f"{NEW} --accept-private-vocabulary --defence dp-sgd"
 PRIVATE = f"{DP} --epsilon 8"
-AVERAGED = f"{NEW} --defence dp-fedavg --epsilon 8 --batch-size 2"
-NOISY = "--defence dp-sgd --noise-multiplier 1 --accountant rdp"
+AVERAGED = f"{NEW} --accept-private-vocabulary --defence dp-fedavg --epsilon 8 --batch-size 2"
+NOISY = "--defence dp-sgd --noise-multiplier 1 --accountant rdp --accept-private-vocabulary"
 HIDDEN = f"{NEW} --defence adversarial"
 NOBODYS = f"D/nobodys.jsonl {QUICK} --out D/new"
 ANNS = f"D/anns.jsonl --user who {QUICK} --out D/new"
@@ -63,7 +63,7 @@ CASES = {
     "delta below rounding errors": (f"{PRIVATE} --delta 1e-14", "--delta", "rounding errors"),
     "delta of one in n": (
         f"{PRIVATE} --delta 0.1",
-        "--delta must be below 1 / 19",
+        "--delta must be below 1 / 20",
         "one of n whole",
     ),
     "a limit for a bound": (f"{PRIVATE} --accountant gdp", "--accountant", "no bound"),
@@ -193,7 +193,7 @@ CASES = {
         "same settings",
     ),
     "resume with an epsilon": (
-        f"{LETTERS} --out D/dp --resume --defence dp-sgd --accountant rdp --epsilon 3",
+        f"{LETTERS} --out D/dp --resume {NOISY.replace('--noise-multiplier 1', '--epsilon 3')}",
         "noise_multiplier was 1.0",
         "same settings",
     ),
@@ -231,9 +231,9 @@ CASES = {
 
 DIVERGING = "--optimizer sgd --hold-out 0 --learning-rate"
 DIVERGES = {
-    "dp-sgd": "--defence dp-sgd --noise-multiplier 1 --accountant rdp",
+    "dp-sgd": NOISY,
     "dp-sgd for users": f"{NOISY} --unit user --batch-size 3",
-    "dp-fedavg": "--defence dp-fedavg --noise-multiplier 1 --accountant rdp --batch-size 3",
+    "dp-fedavg": f"{NOISY} --batch-size 3".replace("sgd", "fedavg"),
     "adversarial": "--defence adversarial",
     "triplet": "--defence triplet",
     "goldfish": "--defence goldfish",

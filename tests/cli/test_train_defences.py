@@ -21,9 +21,10 @@ LINES = [
     "the miller knows a new code",
 ] * 8
 SMALL = ["--layers", 1, "--hidden-size", 8, "--batch-size", 4, "--epochs", 2, "--user", "who"]
-PRIVATE = ["--defence", "dp-sgd", "--epsilon", 8, "--accountant", "rdp"]
-NOISY = ["--defence", "dp-sgd", "--noise-multiplier", 1, "--accountant", "rdp"]
-AVERAGED = ["--defence", "dp-fedavg", "--noise-multiplier", 1, "--accountant", "rdp"]
+RDP = ["--accountant", "rdp", "--accept-private-vocabulary"]
+PRIVATE = ["--defence", "dp-sgd", "--epsilon", 8, *RDP]
+NOISY = ["--defence", "dp-sgd", "--noise-multiplier", 1, *RDP]
+AVERAGED = ["--defence", "dp-fedavg", "--noise-multiplier", 1, *RDP]
 LOCAL = ["--local-epochs", 2, "--local-batch-size", 3, "--local-learning-rate", 0.1]
 ROUNDS = [*AVERAGED, *LOCAL, "--batch-size", 2, "--epochs", 6, "--clip", 0.5]
 STEPS = 20  # 40 sequences in lots of 4, twice
@@ -93,7 +94,7 @@ def test_a_budget_is_kept_printed_and_stored(private):
     defence = configuration(out)["defence"]
     assert defence["name"] == summary["defence"] == "dp-sgd"
     assert defence["noise_multiplier"] == summary["noise_multiplier"] > 0
-    assert f"Spent: epsilon {summary['epsilon']:.3g} at delta 1e-03" in said
+    assert f"Privacy: ε = {summary['epsilon']:.3g} at δ = 1e-3 for a document of at most" in said
     assert {"median_norm", "clipped"} <= log(out)[-1].keys()
 
 
@@ -103,7 +104,7 @@ def test_a_finished_private_training_spends_nothing_more(train, private):
     again, said = train(out, *PRIVATE, *OFTEN, "--resume")
     assert again == summary
     assert fingerprint(out) == before
-    assert f"over {STEPS} steps" in said
+    assert "Privacy: ε = " in said
 
 
 def from_the_beginning(out: Path, copy: Path) -> Path:
@@ -136,15 +137,31 @@ def test_killed_and_resumed_it_has_the_same_weights_and_spent_its_budget_once(
     assert [line["step"] for line in log(out)] == [line["step"] for line in log(whole)]
 
 
-def test_a_private_training_that_stops_early_spends_less(train, private, tmp_path):
+def test_a_private_training_that_stops_early_claims_what_was_planned(train, private, tmp_path):
     out, summary, _ = private
     asked = ["--stop-at-perplexity", 1e6, "--evaluate-every", 5]
     early, said = train(tmp_path / "new", *PRIVATE, *asked)
     assert early["stopped"]
-    assert early["steps"] == 5
-    assert early["epsilon"] < summary["epsilon"]
+    assert (early["steps"], early["steps_planned"]) == (5, STEPS)
+    assert early["epsilon"] == summary["epsilon"] > early["epsilon_of_steps_taken"] > 0
     assert configuration(tmp_path / "new")["defence"] == configuration(out)["defence"]
     assert "Stopped after 5 steps" in said
+    assert "20 steps were planned, and ε is theirs; 5 were taken" in " ".join(said.split())
+
+
+def test_a_fixed_noise_seed_voids_the_guarantee_and_gives_the_same_bits(train, tmp_path):
+    seeded = ["--noise-seed-without-guarantee", 7]
+    summary, said = train(tmp_path / "one", *NOISY, *seeded)
+    train(tmp_path / "two", *NOISY, *seeded)
+    assert fingerprint(tmp_path / "one") == fingerprint(tmp_path / "two")
+    assert summary["guarantee_void"]
+    assert summary["epsilon_with_ancestors"] is None
+    assert "--noise-seed-without-guarantee 7" in said
+    assert said.count("No guarantee: noise and lots come from a seed") == 2  # start and end
+    run = results.load(tmp_path / "one" / "run").run
+    assert run["privacy"]["guarantee"].startswith("No guarantee")
+    [entry] = json.loads((tmp_path / "one/model/privacy.json").read_text())["trainings"]
+    assert "seed" in entry["void"][0]
 
 
 def test_users_are_protected_whole(train, tmp_path):
@@ -206,10 +223,11 @@ def test_noise_is_learnt_through_by_adam_where_nothing_else_is_asked(train, tmp_
 
 
 def test_no_noise_is_no_guarantee(train, tmp_path):
-    words = ["--defence", "dp-sgd", "--noise-multiplier", 0]
+    words = ["--defence", "dp-sgd", "--noise-multiplier", 0, *RDP]
     summary, said = train(tmp_path / "new", *words)
     assert summary["epsilon"] is None
-    assert "epsilon infinity" in said
+    assert summary["guarantee_void"]
+    assert "Privacy: No guarantee: without noise, ε is infinite" in said
 
 
 def test_the_discriminator_is_logged(train, tmp_path):

@@ -150,7 +150,7 @@ def test_next_words_are_learnt_from_texts_one_by_one(shell, place, architecture)
 def test_a_defence_chooses_its_own_batches_of_next_words(shell, place):
     words = ["--task", "next-word", "--text", "english", "--user", "who", "--epochs", 1]
     words += ["--hidden-size", 4, "--batch-size", 2, "--defence", "dp-sgd", "--unit", "user"]
-    words += ["--noise-multiplier", 1, "--architecture", "gru"]
+    words += ["--noise-multiplier", 1, "--architecture", "gru", "--accept-private-vocabulary"]
     train(shell, place / "pairs.jsonl", "--out", place / "private", *words)
     run = results.load(place / "private" / "run")
     assert run.run["configuration"]["batching"] == "poisson-users"
@@ -201,7 +201,8 @@ CASES = {
     ),
     "validation without sources": (f"{PAIRED} --validation W/plain.jsonl", "french"),
     "sequences of a private gru": (
-        f"{NEXT} --architecture gru --defence dp-sgd --noise-multiplier 1 --batch-size 2",
+        f"{NEXT} --architecture gru --defence dp-sgd --noise-multiplier 1 --batch-size 2 "
+        "--accept-private-vocabulary",
         "cannot be had from a gru",
     ),
     "an unknown task": ("W/pairs.jsonl --task speech", "speech"),

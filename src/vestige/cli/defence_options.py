@@ -20,7 +20,8 @@ Epsilon = Annotated[
     float | None,
     typer.Option(
         "--epsilon",
-        help="dp-sgd, dp-fedavg: spend at most this, over all epochs.",
+        help="dp-sgd, dp-fedavg: this training spends at most so much, over all epochs planned. "
+        "What earlier trainings of --from spent on the same records comes on top, and is told.",
         rich_help_panel=PANEL,
     ),
 ]
@@ -66,6 +67,27 @@ Accountant = Annotated[
         help="dp-sgd, dp-fedavg: who counts epsilon: `prv`, `pld` or `rdp`, all of them bounds. "
         "Default: `prv`.",
         metavar="NAME",
+        rich_help_panel=PANEL,
+    ),
+]
+NoiseSeed = Annotated[
+    int | None,
+    typer.Option(
+        "--noise-seed-without-guarantee",
+        min=0,
+        help="dp-sgd, dp-fedavg: draw noise and lots from this seed, for tests that need the same "
+        "bits twice. There is then no guarantee: whoever knows or tries the seed subtracts the "
+        "noise. Default: the operating system's entropy.",
+        metavar="SEED",
+        rich_help_panel=PANEL,
+    ),
+]
+AcceptPrivateVocabulary = Annotated[
+    bool,
+    typer.Option(
+        "--accept-private-vocabulary",
+        help="dp-sgd, dp-fedavg: train with a vocabulary that was made of DATA all the same. It "
+        "is released with the model, without noise, and shows words that were said once.",
         rich_help_panel=PANEL,
     ),
 ]

@@ -8,14 +8,15 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from statistics import fmean, median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from vestige.cli.terminal import progress, say
+from vestige.cli.terminal import progress
 
 if TYPE_CHECKING:
     from vestige.data.encoded import EncodedCorpus
     from vestige.defences.accounting import Accountant, PrivacySpent
     from vestige.defences.choice import Defence
+    from vestige.defences.privacy_statement import PrivacyStatement
     from vestige.training.config import TrainingConfig
     from vestige.training.history import TrainingHistory
 
@@ -31,6 +32,8 @@ OWN = {
     "local_epochs": ("dp-fedavg",),
     "local_batch_size": ("dp-fedavg",),
     "local_learning_rate": ("dp-fedavg",),
+    "noise_seed_without_guarantee": PRIVATE,
+    "accept_private_vocabulary": PRIVATE,
     "weight": ("adversarial", "triplet"),
     "pairing": ("triplet",),
     "goldfish_k": ("goldfish",),
@@ -60,6 +63,31 @@ class AskedDefence:
     weight: float | None
     pairing: Any
     goldfish_k: int | None
+    noise_seed_without_guarantee: int | None = None
+    accept_private_vocabulary: Literal[True] | None = None
+
+    @property
+    def private(self) -> bool:
+        """Whether it comes with a guarantee."""
+        return self.name in PRIVATE
+
+    @property
+    def void(self) -> tuple[str, ...]:
+        """What voids the guarantee, in words."""
+        if self.noise_seed_without_guarantee is None:
+            return ()
+        return (
+            f"noise and lots come from a seed (--noise-seed-without-guarantee "
+            f"{self.noise_seed_without_guarantee}), and whoever knows or tries it subtracts them",
+        )
+
+    def chance(self) -> dict[str, Any]:
+        """Where noise and lots come from, as `train` takes it; by default nobody knows."""
+        if self.noise_seed_without_guarantee is None:
+            return {}
+        from vestige.training.secret import Secret
+
+        return {"secret": Secret.of_seed(self.noise_seed_without_guarantee)}
 
     def check(self) -> None:
         """Refuse options that do not go together, before anything is read.
@@ -161,9 +189,7 @@ class AskedDefence:
                     progress=lambda tried: bar(tried),
                 )
         budget = Budget(lots.sample_rate, delta, lots.unit, accountant)
-        planned = PlannedDefence(self._defence(noise=noise), budget)
-        _announce(planned, steps, lots.units, config.sequence_length)
-        return planned
+        return PlannedDefence(self._defence(noise=noise), budget, steps, lots.units)
 
     def _defence(self, *, noise: float | None) -> "Defence":
         from vestige.defences.choice import Defence
@@ -194,10 +220,13 @@ class Budget:
 
 @dataclass(frozen=True)
 class PlannedDefence:
-    """A defence, and how its budget is counted where it has one."""
+    """A defence, and how its budget is counted where it has one: over how many steps, of what
+    sequences or users."""
 
     defence: "Defence"
     budget: Budget | None = None
+    steps: int = 0
+    units: int = 0
 
     def spent(self, steps: int) -> "PrivacySpent | None":
         """After so many steps, whatever interruptions lay between them."""
@@ -206,21 +235,21 @@ class PlannedDefence:
 
 @dataclass(frozen=True)
 class DefendedTraining:
-    """A finished training as a run directory holds it: history, defence, budget, and what word
-    frequencies alone would reach."""
+    """A finished training as a run directory holds it: history, defence, what it promises, and
+    what word frequencies alone would reach."""
 
     history: "TrainingHistory"
-    planned: PlannedDefence
+    defence: str
+    statement: "PrivacyStatement | None" = None
     frequencies: Mapping[str, object] = field(default_factory=dict)
 
     def summary(self) -> dict[str, object]:
-        """The kept record, the cost, the defence, and what it spent."""
-        spent = self.planned.spent(self.history.epochs[-1].step)
+        """The kept record, the cost, the defence, and what it promises."""
         return {
             **self.history.summary(),
             **self.frequencies,
-            "defence": self.planned.defence.name,
-            **({} if spent is None else spent.summary()),
+            "defence": self.defence,
+            **({} if self.statement is None else self.statement.summary()),
         }
 
     def rows(self) -> list[dict[str, Any]]:
@@ -256,17 +285,6 @@ def _averaging(config: "TrainingConfig", given: Mapping[str, Any]) -> "TrainingC
     return replace(config, optimizer="sgd", learning_rate=rate, schedule="constant", warmup_steps=0)
 
 
-def _announce(planned: PlannedDefence, steps: int, units: int, length: int) -> None:
-    spent = planned.spent(steps)
-    assert spent is not None
-    what = f"sequence of at most {length} tokens" if spent.unit == "sequence" else "user"
-    say(
-        f"{planned.defence.name}: {units:,} {spent.unit}s, noise multiplier "
-        f"{spent.noise_multiplier:.3g}, clip {spent.max_grad_norm:g}; {steps:,} steps will spend "
-        f"epsilon {show_epsilon(spent)} at delta {spent.delta:.0e} for a {what}"
-    )
-
-
 def clip_advice(log: Path) -> str | None:
     """What to change where hardly anything was clipped, so that noise was added for nothing."""
     lines = [json.loads(line) for line in log.read_text("utf-8").splitlines()]
@@ -278,11 +296,6 @@ def clip_advice(log: Path) -> str | None:
         f"Hardly anything was clipped: --clip {norm:.1g}, near the median norm, would take as much "
         "privacy for less noise"
     )
-
-
-def show_epsilon(spent: "PrivacySpent") -> str:
-    """Three digits, or that nothing is proven."""
-    return f"{spent.epsilon:.3g}" if math.isfinite(spent.epsilon) else "infinity"
 
 
 @contextmanager

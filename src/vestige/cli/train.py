@@ -1,38 +1,21 @@
 """`vestige train`: a language model from text, or a model that has read more of it."""
 
-from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from vestige.cli import defence_options, nlu_options, options, training_options
-from vestige.cli.defence_plan import (
-    AskedDefence,
-    DefendedTraining,
-    PlannedDefence,
-    clip_advice,
-    show_epsilon,
-)
+from vestige.cli.defence_plan import AskedDefence
 from vestige.cli.division import check_stop, divided
 from vestige.cli.repeated_training import repeat
 from vestige.cli.sources import planting, read_source
 from vestige.cli.tasks import TrainedTask, refuse_others
-from vestige.cli.terminal import progress, say, show_json
-from vestige.cli.trained import frequencies, say_kept
-from vestige.cli.training_directory import DATA, IDENTITY, RUN, claimed
-from vestige.cli.training_plan import Wanted, prepare, stop_at
+from vestige.cli.training_directory import claimed
+from vestige.cli.training_plan import Wanted, stop_at
 from vestige.cli.utterance_plan import WantedNlu
 from vestige.cli.utterance_sources import Sources
 
-if TYPE_CHECKING:
-    from vestige.data.corpus import Corpus
-    from vestige.data.encoded import EncodedCorpus
-    from vestige.models.protocols import LanguageModel
-    from vestige.training.config import TrainingConfig
-    from vestige.training.history import StopAtPerplexity
-
-LOG = "log.jsonl"
 HOLD_OUT = 0.05
 """What stands for `--hold-out` where nobody says which text validates."""
 
@@ -79,6 +62,8 @@ def command(
     weight: defence_options.Weight = None,
     pairing: defence_options.Pairing = None,
     goldfish_k: defence_options.GoldfishK = None,
+    noise_seed_without_guarantee: defence_options.NoiseSeed = None,
+    accept_private_vocabulary: defence_options.AcceptPrivateVocabulary = False,
     vectors: nlu_options.Vectors = None,
     vectors_frozen: nlu_options.VectorsFrozen = False,
     dropout: nlu_options.Dropout = False,
@@ -111,10 +96,11 @@ def command(
 
     To compare two trainings from scratch, give the second `--vocabulary` of the first.
 
-    With `--defence dp-sgd` or `dp-fedavg` the guarantee covers the weights of every step. It does
-    not cover a vocabulary learnt from DATA (give `--vocabulary` of a model that never saw it), the
-    text held out, or the choice of an epoch by it. A seed that others know lets them subtract the
-    noise.
+    With `--defence dp-sgd` or `dp-fedavg` the weights of every step have a guarantee. What it says,
+    to whom, together with what earlier trainings of `--from` spent on the same records, and what it
+    leaves out is printed before and after the training, and stands on the page of
+    `vestige report DIR/run`. A vocabulary learnt from DATA is refused: give `--vocabulary` or
+    `--from` a model of other text. Release `DIR/model` alone.
 
     With `--task next-word`, `translation` or `dialogue` the model is the one whose users an audit
     finds again: one layer of 128, half of which training drops, 5,000 words, 30 epochs. The first
@@ -260,8 +246,12 @@ def command(
         weight=weight,
         pairing=pairing,
         goldfish_k=goldfish_k,
+        noise_seed_without_guarantee=noise_seed_without_guarantee,
+        accept_private_vocabulary=True if accept_private_vocabulary else None,
     )
     asked.check()
+    from vestige.cli import train_text
+
     one_by_one = task is TrainedTask.next_word
     if one_by_one and architecture == "transformer":
         raise ValueError(
@@ -299,99 +289,19 @@ def command(
         training={**training, "batching": _batching(defence) if one_by_one else None},
         keep=tuple(canary.phrase for canary in planted.canaries) if planted else (),
     )
-    model, config = prepare(wanted, division.within_cap)
-    config = asked.suited(config, batching, wanted.training)
-    sources = {"training": (data, division.training), "validation": (validation or data, held)}
-    run = {**_run(context, config, model, start, sources), "division": division.summary()}
-    summary = _train(model, division.training, held, config, asked, stop, out, resume, run)
-    if json:
-        show_json(summary)
-    else:
-        say_kept(summary, len(model.vocabulary), stop)
-        typer.echo(out / "model")
-
-
-def _run(
-    context: typer.Context,
-    config: "TrainingConfig",
-    model: "LanguageModel",
-    start: str | None,
-    sources: "dict[str, tuple[str, Corpus]]",
-) -> dict[str, object]:
-    from vestige.cli import provenance
-
-    models = {"trained": provenance.of_network(model)}
-    if start is not None:
-        models["from"] = provenance.of_model(start, model)
-    data = {role: provenance.of_corpus(*source) for role, source in sources.items()}
-    return provenance.record(context, asdict(config), seed=config.seed, models=models, data=data)
+    train_text.run(
+        context,
+        train_text.Texts(data, validation or data, division, held),
+        wanted,
+        asked,
+        out,
+        batching=batching,
+        stop=stop,
+        resume=resume,
+        as_json=json,
+    )
 
 
 def _batching(defence: str) -> str:
     """Users' texts one by one; a defence turns a stream into the batches that it needs."""
     return "documents" if defence == "none" else "stream"
-
-
-def _train(
-    model: "LanguageModel",
-    corpus: "Corpus",
-    held: "Corpus",
-    config: "TrainingConfig",
-    asked: AskedDefence,
-    stop: "StopAtPerplexity | None",
-    out: Path,
-    resume: bool,
-    run: dict[str, object],
-) -> dict[str, object]:
-    from vestige import results
-    from vestige.training.loop import train
-    from vestige.training.precision import settled
-
-    encoded = _encode(corpus, model, out / DATA / "training")
-    other = _encode(held, model, out / DATA / "validation") if len(held) else None
-    planned = asked.defence(encoded, config)
-    with progress("training") as bar:
-        history = train(
-            model,
-            encoded,
-            validation=other,
-            config=config,
-            directory=out,
-            step=planned.defence.step(model, encoded, config),
-            stop=stop,
-            resume=resume,
-            progress=lambda step, steps, *_: bar(step, steps),
-        )
-    alone = frequencies(encoded, other, len(model.vocabulary))
-    trained = DefendedTraining(history, planned, alone)
-    if not (out / RUN).exists():  # else it was finished before, and knows what it cost
-        settings = {**asdict(settled(config, model.device)), "defence": asdict(planned.defence)}
-        results.save(trained, out / RUN, run={**run, "configuration": settings})
-    _say_spent(planned, history.epochs[-1].step, out)
-    return {"model": str(out / "model"), **results.load(out / RUN).summary}
-
-
-def _say_spent(planned: PlannedDefence, steps: int, out: Path) -> None:
-    spent = planned.spent(steps)
-    if spent is not None:
-        say(
-            f"Spent: epsilon {show_epsilon(spent)} at delta {spent.delta:.0e} for one "
-            f"{spent.unit}, over {spent.steps:,} steps ({spent.accountant})"
-        )
-        advice = clip_advice(out / LOG)
-        if advice is not None:
-            say(advice)
-
-
-def _encode(corpus: "Corpus", model: "LanguageModel", directory: Path) -> "EncodedCorpus":
-    from vestige.data.encoded import encode
-
-    begun = (directory.parent.parent / IDENTITY).exists()  # a training that is resumed reads this
-    with progress("encoding") as bar:
-        return encode(
-            corpus,
-            model.vocabulary,
-            directory,
-            replace=not begun,
-            progress=lambda done: bar(done, len(corpus)),
-        )

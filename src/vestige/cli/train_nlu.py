@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from vestige.cli.privacy_files import end
+from vestige.cli.privacy_plan import undefended
 from vestige.cli.terminal import progress, say, show_json, show_table
 from vestige.cli.training_directory import RUN, claimed
 from vestige.cli.utterance_plan import Parts, WantedNlu, prepare
@@ -46,7 +48,7 @@ def run(
     stop = wanted.stop(validated=len(validation) > 0)
     model, config = prepare(wanted, parts, planted)
     record = _record(context, sources, wanted, parts, planted, model, config)
-    summary = _train(model, parts, config, stop, out, resume, wanted.habits, record)
+    summary = _train(model, parts, config, stop, out, resume, wanted, record)
     if as_json:
         show_json(summary)
     else:
@@ -90,17 +92,22 @@ def _train(
     stop: "EarlyStopping | None",
     out: Path,
     resume: bool,
-    habits: dict[str, object],
+    wanted: WantedNlu,
     record: dict[str, object],
 ) -> dict[str, Any]:
     from vestige import results
+    from vestige.data.read_records import ReadRecords
     from vestige.training.loop import learn
     from vestige.training.scored_utterances import IntentSlotTraining, score_with_intervals
     from vestige.training.utterances import UtteranceLesson
 
     held = parts.validation if len(parts.validation) else None
     lesson = UtteranceLesson(model.encode(parts.training), held)
-    with progress("training") as bar:
+    own = ReadRecords.of_texts(
+        [said.text for said in parts.training], [said.text for said in parts.validation]
+    )
+    read = undefended(own, out, start=wanted.start)
+    with read, progress("training") as bar:
         history = learn(
             model,
             lesson,
@@ -110,9 +117,10 @@ def _train(
             resume=resume,
             progress=lambda step, steps, *_: bar(step, steps),
         )
+    end(out, history.epochs[-1].step)
     if not (out / RUN).exists():  # else it was finished before, and knows what it cost
         scored = score_with_intervals(model, parts.test) if len(parts.test) else None
-        finished = IntentSlotTraining(history=history, habits=habits, test=scored)
+        finished = IntentSlotTraining(history=history, habits=wanted.habits, test=scored)
         results.save(finished, out / RUN, run=record)
     return {"model": str(out / "model"), **results.load(out / RUN).summary}
 

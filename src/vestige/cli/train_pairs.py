@@ -8,6 +8,8 @@ import typer
 
 from vestige.cli.division import check_stop, divided
 from vestige.cli.pair_plan import WantedPairs, prepare
+from vestige.cli.privacy_files import end
+from vestige.cli.privacy_plan import undefended
 from vestige.cli.sources import read_source
 from vestige.cli.terminal import progress, show_json, show_table
 from vestige.cli.trained import say_kept
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     from vestige.data.division import Division
     from vestige.models.seq2seq import Seq2SeqModel
     from vestige.training.config import TrainingConfig
-    from vestige.training.history import StopAtPerplexity
+    from vestige.training.history import StopAtPerplexity, TrainingHistory
     from vestige.training.pairs import PairLesson
     from vestige.training.scored_texts import ScoredTexts
 
@@ -71,6 +73,7 @@ def run(
 ) -> None:
     """Read, train, score, save, and say what came of it."""
     from vestige.data.encoded_pairs import encode_pairs
+    from vestige.data.read_records import ReadRecords
     from vestige.training.pairs import PairLesson
 
     wanted.check()
@@ -88,7 +91,13 @@ def run(
         encode_pairs(held, *both) if len(held) else None,
         tuple(held) if wanted.task == "translation" and len(held) else None,
     )
-    summary = _train(model, lesson, config, wanted.task, stop, out, resume, record)
+    read = undefended(
+        ReadRecords.of(training, held), out, start=wanted.start, vocabulary=wanted.vocabulary
+    )
+    with read:
+        history = _learn(model, lesson, config, stop, out, resume)
+    end(out, history.epochs[-1].step)
+    summary = _save(model, lesson, config, wanted.task, history, out, record)
     if as_json:
         show_json(summary)
     else:
@@ -122,22 +131,18 @@ def _record(
     return provenance.record(context, settings, seed=config.seed, models=models, data=data)
 
 
-def _train(
+def _learn(
     model: "Seq2SeqModel",
     lesson: "PairLesson",
     config: "TrainingConfig",
-    task: str,
     stop: "StopAtPerplexity | None",
     out: Path,
     resume: bool,
-    record: dict[str, object],
-) -> dict[str, Any]:
-    from vestige import results
+) -> "TrainingHistory":
     from vestige.training.loop import learn
-    from vestige.training.scored_texts import PairTraining
 
     with progress("training") as bar:
-        history = learn(
+        return learn(
             model,
             lesson,
             config=config,
@@ -146,6 +151,20 @@ def _train(
             resume=resume,
             progress=lambda step, steps, *_: bar(step, steps),
         )
+
+
+def _save(
+    model: "Seq2SeqModel",
+    lesson: "PairLesson",
+    config: "TrainingConfig",
+    task: str,
+    history: "TrainingHistory",
+    out: Path,
+    record: dict[str, object],
+) -> dict[str, Any]:
+    from vestige import results
+    from vestige.training.scored_texts import PairTraining
+
     if not (out / RUN).exists():  # else it was finished before, and knows what it cost
         shape = {"cell": model.config.cell, "attention": model.config.attention}
         scored = _scored(model, lesson, config)

@@ -8,6 +8,7 @@ REPEAT = "seed-{}"
 """Where `--seeds` keeps the training of a seed."""
 
 DATA, IDENTITY, CHECKPOINT, RUN = "data", "training.json", "checkpoint.safetensors", "run"
+LEDGER, RECORDS = "privacy.json", "records"
 
 
 @contextmanager
@@ -46,9 +47,9 @@ def _check_out(out: Path, resume: bool) -> None:
             f"{out} exists already, and a training is never overwritten",
             remedy="Go on with it (--resume), choose another --out, or remove it first.",
         )
-    # Encoding comes before the training says what it is.
+    # Encoding and ledger come before the training says what it is.
     visible = {entry.name for entry in out.iterdir() if not entry.name.startswith(".")}
-    if not (out / IDENTITY).is_file() and visible != {DATA}:
+    if not (out / IDENTITY).is_file() and visible - {DATA, LEDGER, RECORDS}:
         raise RunError(
             f"{out} holds something, but no training to resume",
             remedy="Give the --out of the interrupted training, or a new directory.",

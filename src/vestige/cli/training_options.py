@@ -204,6 +204,7 @@ HOMES: dict[str, tuple[TrainedTask, ...]] = {
             *("noise_multiplier", "clip", "unit", "accountant", "physical_batch_size"),
             *("local_epochs", "local_batch_size", "local_learning_rate"),
             *("weight", "pairing", "goldfish_k"),
+            *("noise_seed_without_guarantee", "accept_private_vocabulary"),
         ),
         _RUNNING,
     ),

@@ -95,17 +95,23 @@ class Guarantee:
 
     @classmethod
     def of(cls, summary: Mapping[str, Any]) -> "Guarantee | None":
-        """What the summary of a training claims; None where it claims nothing finite."""
-        epsilon, delta = summary.get("epsilon"), summary.get("delta")
-        if epsilon is None or delta is None or not isfinite(epsilon):
+        """What the summary of a training claims for every record that it read.
+
+        With ancestors that read the same records it is epsilon of all of them, which has no single
+        mechanism. None where it claims nothing finite, for some records or for all.
+        """
+        alone, delta = summary.get("epsilon"), summary.get("delta")
+        epsilon = summary.get("epsilon_with_ancestors", alone)
+        if epsilon is None or alone is None or delta is None or not isfinite(epsilon):
             return None
+        single = epsilon == alone
         return cls(
             epsilon=epsilon,
             delta=delta,
             unit=str(summary.get("unit", "sequence")),
-            noise_multiplier=summary.get("noise_multiplier"),
-            sample_rate=summary.get("sample_rate"),
-            steps=summary.get("steps"),
+            noise_multiplier=summary.get("noise_multiplier") if single else None,
+            sample_rate=summary.get("sample_rate") if single else None,
+            steps=summary.get("steps_planned", summary.get("steps")) if single else None,
             accountant=summary.get("accountant", "prv"),
         )
 

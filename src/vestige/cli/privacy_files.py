@@ -1,0 +1,132 @@
+"""Where the privacy ledger of a training stands, and what a model that is gone on from has read.
+
+DIR/privacy.json         the ledger, written before the first step
+DIR/records/<id>.npy     what this training reads, and what its ancestors read; never released
+DIR/model/privacy.json   the ledger, of the steps that were taken
+"""
+
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vestige.cli.training_directory import IDENTITY, LEDGER, RECORDS
+
+if TYPE_CHECKING:
+    from vestige.data.read_records import ReadRecords
+    from vestige.defences.privacy_ledger import LedgerEntry
+
+MODEL = "model"
+
+
+@dataclass(frozen=True)
+class Lineage:
+    """What is known of how a model came to be.
+
+    Attributes:
+        ledger: its trainings, oldest first; empty for one that nobody has trained.
+        read: what they read, by id, as far as their records are at hand.
+    """
+
+    ledger: "tuple[LedgerEntry, ...]" = ()
+    read: "Mapping[str, ReadRecords]" = field(default_factory=dict)
+
+    @property
+    def vocabulary(self) -> str:
+        """Id of the training of whose text its vocabulary was made."""
+        from vestige.defences.privacy_ledger import UNKNOWN
+
+        return self.ledger[-1].vocabulary if self.ledger else UNKNOWN
+
+
+def new_id() -> str:
+    """A training's id: random, so that it tells nothing."""
+    return secrets.token_hex(16)
+
+
+def lineage_of(model: str | Path) -> Lineage:
+    """What the folder of a model, or the directory of its training, says of its trainings.
+
+    Raises:
+        ModelError: its ledger is damaged.
+        DataError: its records are.
+    """
+    from vestige.defences.privacy_ledger import UNKNOWN, LedgerEntry, from_json
+    from vestige.models.folders import model_folder
+
+    folder = model_folder(model)
+    file = folder / LEDGER
+    if not file.is_file():
+        return Lineage((LedgerEntry(id=new_id(), defence=UNKNOWN),))
+    ledger = from_json(_content(file), where=file)
+    return Lineage(ledger, _read(folder.parent if folder.name == MODEL else folder))
+
+
+def begun(out: Path) -> Lineage | None:
+    """The ledger of a training that was begun in a directory, its own entry last; else None."""
+    from vestige.defences.privacy_ledger import from_json
+
+    file = out / LEDGER
+    if not (file.is_file() and (out / IDENTITY).is_file()):
+        return None
+    return Lineage(from_json(_content(file), where=file), _read(out))
+
+
+@contextmanager
+def registered(
+    out: Path, entry: "LedgerEntry", before: Lineage, read: "Mapping[str, ReadRecords]"
+) -> Iterator[None]:
+    """Write down what a training is, and what it and its ancestors read, before its first step.
+
+    Args:
+        out: its directory. What a training in it was said to be stays as it is.
+        entry: its own.
+        before: the model that it goes on from.
+        read: records by id.
+    """
+    if not (out / IDENTITY).is_file():
+        _write(out, (*before.ledger, entry), read)
+    yield
+    if not (out / LEDGER).is_file():  # an older version began it
+        _write(out, (*before.ledger, entry), read)
+
+
+def _write(out: Path, ledger: "tuple[LedgerEntry, ...]", read: "Mapping[str, ReadRecords]") -> None:
+    import numpy as np
+
+    from vestige.data.whole_file import replacing, write_text
+    from vestige.defences.privacy_ledger import to_json
+
+    for name, records in read.items():
+        with replacing(out / RECORDS / f"{name}.npy") as file:
+            np.save(file, records.rows(), allow_pickle=False)
+    write_text(out / LEDGER, to_json(ledger))
+
+
+def end(out: Path, steps: int) -> None:
+    """Put the ledger beside the weights that are released."""
+    from vestige.data.whole_file import write_text
+    from vestige.defences.privacy_ledger import to_json
+
+    own = begun(out)
+    if own is not None and not (out / MODEL / LEDGER).is_file():
+        *before, entry = own.ledger
+        write_text(out / MODEL / LEDGER, to_json((*before, entry.ended(steps))), shared=True)
+
+
+def _content(file: Path) -> bytes:
+    from vestige.data.json_file import LARGEST_FILE
+    from vestige.data.regular_file import read_bytes
+    from vestige.errors import ModelError
+
+    remedy = "Restore it from where the model was trained."
+    return read_bytes(file, limit=LARGEST_FILE, error=ModelError, remedy=remedy)
+
+
+def _read(directory: Path) -> "dict[str, ReadRecords]":
+    from vestige.data.read_records import ReadRecords
+
+    files = sorted((directory / RECORDS).glob("*.npy"))
+    return {file.stem: ReadRecords.load(file) for file in files}

@@ -1,0 +1,120 @@
+"""Which records has a training read? Hashes, so that a later training can tell what it reads again.
+
+They are as private as the texts (see `record_hashes`): whoever has a text can look whether it is
+among them. They stand in the directory of a training, and never in the folder of its model.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vestige.data.corpus import Corpus
+from vestige.data.record_hashes import BYTES, hash_texts, record_hashes
+from vestige.errors import DataError
+
+Hashes = NDArray[np.void]
+NOBODY = bytes(BYTES)
+_HASH = np.dtype((np.void, BYTES))
+_ROW = np.dtype([("record", _HASH), ("user", _HASH), ("held_out", np.bool_)])
+
+
+@dataclass(frozen=True)
+class ReadRecords:
+    """The records of a training, each as often as it stands in the text.
+
+    Attributes:
+        records: (n,) hashes of the texts.
+        users: (n,) hashes of the names of those whose they are; NOBODY where that is not known.
+        held_out: (n,) whether a record was not learnt from and chose the epoch.
+    """
+
+    records: Hashes
+    users: Hashes
+    held_out: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, learnt: Corpus, held_out: Corpus | None = None) -> Self:
+        """Those of a corpus that is learnt from, and of one that chooses the epoch."""
+        parts = [learnt] if held_out is None else [learnt, held_out]
+        return cls(
+            np.concatenate([record_hashes(part) for part in parts]),
+            np.concatenate([_owners(part) for part in parts]),
+            np.repeat([False, True][: len(parts)], [len(part) for part in parts]),
+        )
+
+    @classmethod
+    def of_texts(cls, learnt: list[str], held_out: list[str]) -> Self:
+        """As `of`, for records that are one text each and nobody's."""
+        hashes = hash_texts([*learnt, *held_out])
+        return cls(
+            hashes,
+            np.zeros(len(hashes), _HASH),
+            np.repeat([False, True], [len(learnt), len(held_out)]),
+        )
+
+    @classmethod
+    def load(cls, file: Path) -> Self:
+        """Read what `rows` gave and `numpy.save` wrote.
+
+        Raises:
+            DataError: it is no whole file of record hashes.
+        """
+        try:
+            rows = np.load(file, allow_pickle=False)
+        except (OSError, ValueError, EOFError) as error:
+            raise _broken(file, str(error)) from error
+        if rows.dtype != _ROW or rows.ndim != 1:
+            raise _broken(file, "its columns are others")
+        return cls(rows["record"].copy(), rows["user"].copy(), rows["held_out"].copy())
+
+    def rows(self) -> NDArray[np.void]:
+        """(n,) all of it as one array, for a file."""
+        rows = np.empty(len(self), _ROW)
+        rows["record"], rows["user"], rows["held_out"] = self.records, self.users, self.held_out
+        return rows
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def learnt(self) -> "ReadRecords":
+        """Those that were learnt from."""
+        return self.part(~self.held_out)
+
+    def judging(self) -> "ReadRecords":
+        """Those that were held out."""
+        return self.part(self.held_out)
+
+    def part(self, chosen: NDArray[np.bool_]) -> "ReadRecords":
+        """Those that are chosen."""
+        return ReadRecords(self.records[chosen], self.users[chosen], self.held_out[chosen])
+
+
+def among(hashes: Hashes, others: Hashes) -> NDArray[np.bool_]:
+    """(len(hashes),) whether each is one of the others; NOBODY never is.
+
+    Example:
+        >>> to, be, nobody = *hash_texts(["to", "be"]), np.zeros(1, _HASH)[0]
+        >>> among(np.array([to, be, nobody]), np.array([be, nobody])).tolist()
+        [False, True, False]
+    """
+    known = {one.tobytes() for one in others} - {NOBODY}
+    return np.fromiter((one.tobytes() in known for one in hashes), np.bool_, len(hashes))
+
+
+def _owners(corpus: Corpus) -> Hashes:
+    if corpus.users is None:
+        return np.zeros(len(corpus), _HASH)
+    names, places = corpus.owners()
+    hashes = hash_texts(names).copy()
+    hashes[[not name for name in names]] = np.zeros(1, _HASH)
+    return hashes[places]
+
+
+def _broken(file: Path, problem: str) -> DataError:
+    return DataError(
+        f"{file} does not hold the hashes of a training's records: {problem}",
+        remedy="Take the folder of the model alone: what it read is then unknown, and said to be.",
+    )

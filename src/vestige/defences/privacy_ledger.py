@@ -1,0 +1,172 @@
+"""Which trainings made a model, and what did each of them promise?
+
+A model that goes on from another one has read the other's text as well, so that a guarantee holds
+for a record only together with every earlier training that read it. The ledger is the list of
+these trainings, oldest first; it stands in `privacy.json` beside the weights.
+
+It is released with the weights, and so holds no hash of a record, nor of a text: whoever knows all
+records but one could compute the hash for every candidate and compare. What was read stands in the
+directory of the training, which is not released (`data/read_records.py`). The ids are random.
+
+A ledger is what the folder says of itself: nothing proves that it is true, or whole.
+"""
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import ClassVar, Final, Literal, get_args
+
+from vestige import _validate
+from vestige.data.json_file import parse_object
+from vestige.defences.accounting import Accountant, Unit, check_mechanism
+from vestige.defences.composition import Mechanism
+from vestige.errors import ModelError
+
+FORMAT = "vestige-privacy-1"
+UNKNOWN: Final = "unknown"
+"""Where nobody says what a model read, or of which text its vocabulary was made."""
+
+_ID = re.compile("[0-9a-f]{32}")
+
+_Defence = Literal["unknown", "none", "dp-sgd", "dp-fedavg", "adversarial", "triplet", "goldfish"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LedgerEntry:
+    """One training in the ancestry of a model.
+
+    Attributes:
+        id: random, 32 hexadecimal digits.
+        defence: by name; "none", or "unknown" for whatever a model from elsewhere has read.
+        vocabulary: id of the training of whose text the vocabulary was made, or "unknown".
+        unit: what is protected; None, like all that follows, where there is no guarantee to state.
+        sequence_length: tokens of a sequence at most: of a longer document, each piece is a unit.
+        noise_multiplier: sigma, over the clipping norm.
+        sample_rate: q of the Poisson sampling.
+        steps_planned: what epsilon is of.
+        steps: that were taken; None before the end.
+        max_grad_norm: the clipping norm, C.
+        accountant: who counted.
+        epsilon: at delta, of this training alone; None where it is infinite.
+        delta: of this training.
+        void: what voids the guarantee, in words; empty where nothing does.
+
+    Raises:
+        ValueError: the numbers are those of no training.
+    """
+
+    __pydantic_config__: ClassVar[dict[str, object]] = {
+        "strict": True,
+        "extra": "forbid",
+        "allow_inf_nan": False,
+        "hide_input_in_errors": True,
+    }
+
+    id: str
+    defence: _Defence
+    vocabulary: str = UNKNOWN
+    unit: Unit | None = None
+    sequence_length: int | None = None
+    noise_multiplier: float | None = None
+    sample_rate: float | None = None
+    steps_planned: int | None = None
+    steps: int | None = None
+    max_grad_norm: float | None = None
+    accountant: Accountant | None = None
+    epsilon: float | None = None
+    delta: float | None = None
+    void: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        _validate.one_of(get_args(_Defence), defence=self.defence)
+        if not (
+            _ID.fullmatch(self.id) and _ID.fullmatch(self.vocabulary.replace(UNKNOWN, "0" * 32))
+        ):
+            raise ValueError(
+                f"id and vocabulary must be 32 hexadecimal digits, got {self.id!r} and "
+                f"{self.vocabulary!r}"
+            )
+        if self.unit is None:
+            return
+        needed = (
+            self.noise_multiplier,
+            self.sample_rate,
+            self.steps_planned,
+            self.delta,
+            self.accountant,
+        )
+        if None in needed or self.sequence_length is None:
+            raise ValueError(f"unit must come with all that the guarantee is of, got {self}")
+        check_mechanism(*needed)  # type: ignore[arg-type]
+
+    @property
+    def mechanism(self) -> Mechanism | None:
+        """What it promises by; None where it promises nothing."""
+        if self.lacks is not None:
+            return None
+        assert self.noise_multiplier is not None
+        assert self.sample_rate is not None
+        assert self.steps_planned is not None
+        return Mechanism(
+            noise_multiplier=self.noise_multiplier,
+            sample_rate=self.sample_rate,
+            steps=self.steps_planned,
+        )
+
+    @property
+    def lacks(self) -> str | None:
+        """Why it promises nothing to what it read; None where it promises something."""
+        if self.defence == UNKNOWN:
+            return "what the model of --from had read is not known"
+        if self.unit is None:
+            return f"{self.name} read them without a guarantee"
+        if self.void:
+            return f"the guarantee of {self.name} is void"
+        return f"{self.name} read them without noise" if self.epsilon is None else None
+
+    @property
+    def name(self) -> str:
+        """What it is called in a sentence."""
+        if self.defence == UNKNOWN:
+            return "the model of --from"
+        kind = "undefended" if self.defence == "none" else self.defence
+        return f"training {self.id[:8]} ({kind})"
+
+    def ended(self, steps: int) -> "LedgerEntry":
+        """The same after its last step."""
+        return replace(self, steps=steps)
+
+
+def to_json(ledger: Sequence[LedgerEntry]) -> str:
+    """What stands in `privacy.json`."""
+    trainings = [asdict(entry) for entry in ledger]
+    return json.dumps({"format": FORMAT, "trainings": trainings}, indent=2) + "\n"
+
+
+def from_json(content: bytes, *, where: object) -> tuple[LedgerEntry, ...]:
+    """What `to_json` wrote.
+
+    Args:
+        content: of the file.
+        where: the file, for the message.
+
+    Raises:
+        ModelError: it is no ledger.
+    """
+    from pydantic import TypeAdapter, ValidationError
+
+    remedy = (
+        "Restore it from where the model was trained. Without the file, what the model read "
+        "before is unknown, and said to be."
+    )
+    found = parse_object(content, where, error=ModelError, remedy=remedy)
+    try:
+        rows = found.get("trainings")
+        if found.get("format") != FORMAT or not isinstance(rows, list):
+            raise ValueError(f"it does not list trainings in the format {FORMAT}")
+        adapter = TypeAdapter(LedgerEntry)
+        return tuple(adapter.validate_json(json.dumps(row)) for row in rows)
+    except (ValueError, ValidationError) as error:
+        problem = " ".join(str(error).split("For further")[0].split())
+        raise ModelError(f"{where} is no privacy ledger: {problem}", remedy=remedy) from error

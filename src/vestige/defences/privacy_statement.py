@@ -1,0 +1,310 @@
+"""What does a private training promise, to whom, and what does it leave out?
+
+The promise is (epsilon, delta)-differential privacy; Dwork and Roth (2014), "The Algorithmic
+Foundations of Differential Privacy", Definition 2.4. What a number means depends on the unit, on
+what neighbours are, on how batches are drawn, and on what else of the records is shown; the terms
+are those that Ponomareva et al. (2023), "How to DP-fy ML", section 5.3, ask every claim to name.
+
+The claim is the planned budget. A training that ends early ends because of what its weights showed,
+and the epsilon of the steps that it took is that of no fixed mechanism: Rogers et al. (2016),
+"Privacy Odometers and Filters".
+"""
+
+import math
+from dataclasses import dataclass
+
+from vestige.defences.accounting import PrivacySpent, Unit
+from vestige.defences.privacy_ancestry import Ancestry, Share
+
+UNNOISED = (
+    "log.jsonl (loss, median_norm, clipped)",
+    "history.json and run/ (perplexity, accuracy, tokens)",
+    "training.json and run/run.json (SHA-256 of the text)",
+    "data/ and records/ (the text as ids, a hash of every record)",
+    "checkpoint.safetensors, and while it trains secret.key, from which noise and lots follow",
+)
+"""Files of a training's directory, with what in them has no noise. Only model/ is for release."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrivacyStatement:
+    """What a private training promises.
+
+    Attributes:
+        defence: "dp-sgd" or "dp-fedavg".
+        planned: the budget of all steps that were asked for: the claim.
+        units: sequences or users that a step draws from.
+        sequence_length: tokens of a sequence at most.
+        held_out: documents (or users) that chose the epoch.
+        capped: documents per user at most; None: all.
+        ancestry: what earlier trainings mean for the records.
+        taken: the budget of the steps that were taken; None before the training.
+        void: what voids the guarantee, in words.
+    """
+
+    defence: str
+    planned: PrivacySpent
+    units: int
+    sequence_length: int
+    held_out: int
+    ancestry: Ancestry
+    capped: int | None = None
+    taken: PrivacySpent | None = None
+    void: tuple[str, ...] = ()
+
+    @property
+    def holds(self) -> bool:
+        """Whether this training promises anything at all, to records that no other one read."""
+        return not self.void and math.isfinite(self.planned.epsilon)
+
+    def summary(self) -> dict[str, object]:
+        """Scalars by name, for a table: the claim, who has another one, and who has none."""
+        spent = {**self.planned.summary()}
+        del spent["steps"]
+        after = None if self.taken is None else self.taken.epsilon
+        return {
+            **spent,
+            "steps_planned": self.planned.steps,
+            "epsilon_of_steps_taken": after if after is not None and math.isfinite(after) else None,
+            "epsilon_with_ancestors": self.ancestry.epsilon if self.holds else None,
+            "guarantee_void": not self.holds,
+            "protected_units": self.units,
+            "units_held_out": self.held_out,
+            "units_read_before": self.ancestry.read_before,
+            "units_without_guarantee": self.ancestry.without,
+            "unknown_ancestors": len(self.ancestry.unknown),
+            "vocabulary_made_of": self.ancestry.vocabulary,
+        }
+
+    def sentences(self) -> tuple[str, ...]:
+        """All of it, the number first."""
+        return tuple(self.terms().values())
+
+    def headlines(self) -> tuple[str, ...]:
+        """What must be read: the number, earlier trainings, the vocabulary, who is left out."""
+        terms, most = self.terms(), ["guarantee", "earlier trainings"]
+        if self.ancestry.vocabulary != "other":
+            most.append("vocabulary")
+        if self.taken is not None and self.taken.steps != self.planned.steps:
+            most.append("steps")
+        return tuple(terms[name] for name in [*most, "left out"] if name in terms)
+
+    def terms(self) -> dict[str, str]:
+        """Sentences by what they are about."""
+        spent = self.planned
+        terms = {
+            "guarantee": self._guarantee(),
+            "meaning": self._meaning(),
+            "neighbours": f"Two texts are neighbours if one has one {_unit(spent.unit)} more, with "
+            "all else equal (add or remove one).",
+            "mechanism": self._mechanism(),
+            "sampling": f"Poisson: each of the {self.units:,} {spent.unit}s joins a step by a lot "
+            f"of its own, with probability q = {spent.sample_rate:.3g}.",
+            "steps": self._steps(),
+            "accountant": self._accountant(),
+            "earlier trainings": self._earlier(),
+            "vocabulary": self._vocabulary(),
+            "left out": self._left_out(),
+            "outside": self._outside(),
+            "without noise": "In the training's directory, and not for release: "
+            f"{'; '.join(UNNOISED)}. Release the folder model/ alone.",
+        }
+        return {name: text for name, text in terms.items() if text}
+
+    def _guarantee(self) -> str:
+        epsilon, delta = number(self.planned.epsilon), small(self.planned.delta)
+        what = f"ε = {epsilon} at δ = {delta} for {self._protected()}"
+        if self.void:
+            return f"No guarantee: {'; '.join(self.void)}. Otherwise it would be {what}."
+        if not self.holds:
+            return f"No guarantee: without noise, ε is infinite for {self._protected()}."
+        found = self.ancestry
+        if found.without == found.units:
+            reasons = "; ".join(dict.fromkeys(r for one in found.shares for r in one.reasons))
+            return (
+                f"No guarantee for any of the {found.units:,} {_plural(self.planned.unit)}: "
+                f"{reasons}. This training alone has {what}."
+            )
+        if not found.read_before:
+            return f"{what}, of the weights after every step."
+        most = max(one.epsilon for one in found.shares if one.epsilon is not None)
+        none = f", but for {found.without:,} of {found.units:,} without any"
+        but = none if found.without else ""
+        return (
+            f"ε = {number(most)} at δ = {delta} for {self._protected()}{but}, of all trainings "
+            f"that read it. This one alone has ε = {epsilon}."
+        )
+
+    def _meaning(self) -> str:
+        if not self.holds:
+            return ""
+        right = (1 + self.planned.delta * math.exp(-self.planned.epsilon)) / (
+            1 + math.exp(-self.planned.epsilon)
+        )
+        return (
+            "Whoever knows all else, and at even odds guesses whether one "
+            f"{_unit(self.planned.unit)} was there, is right at most "
+            f"{_percent(min(right, 1.0))} of the time."
+        )
+
+    def _protected(self) -> str:
+        if self.planned.unit == "user":
+            return "a user with all of their documents"
+        length = self.sequence_length
+        return (
+            f"a document of at most {length:,} tokens (of a longer one, each piece of {length:,})"
+        )
+
+    def _mechanism(self) -> str:
+        spent, what = self.planned, "update" if self.defence == "dp-fedavg" else "gradient"
+        return (
+            f"Gaussian ({self.defence}): each {spent.unit}'s {what} is clipped to norm C = "
+            f"{spent.max_grad_norm:g}, and noise of standard deviation σC, σ = "
+            f"{spent.noise_multiplier:.4g}, is added to their sum."
+        )
+
+    def _steps(self) -> str:
+        spent, taken = self.planned, self.taken
+        if taken is None or taken.steps == spent.steps:
+            return f"{spent.steps:,} steps, fixed beforehand."
+        return (
+            f"{spent.steps:,} steps were planned, and ε is theirs; {taken.steps:,} were taken. "
+            f"These alone would spend {number(taken.epsilon)}, for information: when to stop was "
+            "decided by what the weights showed, so that it is no guarantee."
+        )
+
+    def _accountant(self) -> str:
+        mu = self.planned.mu
+        beside = "" if mu is None else (
+            f" μ = {mu:.3g} of Gaussian differential privacy is a limit and no bound, for "
+            "comparison with papers."
+        )  # fmt: skip
+        return f"{self.planned.accountant}, an upper bound.{beside}"
+
+    def _earlier(self) -> str:
+        found, said = self.ancestry, list[str]()
+        if found.read_before and found.without < found.units:
+            said += [self._of(share) for share in found.shares]
+        if found.unknown:
+            names = " and ".join(one.name for one in found.unknown)
+            then = (
+                f"all together have ε = {number(found.if_read)} at δ = {small(self.planned.delta)}"
+                if found.if_read is not None
+                else f"there is no guarantee: {'; '.join(found.reasons)}"
+            )
+            unit = _unit(self.planned.unit)
+            said.append(
+                f"What {names} read is not known here. For a {unit} that was read by it, {then}."
+            )
+        return " ".join(said)
+
+    def _of(self, share: Share) -> str:
+        """What a group of records is promised."""
+        unit, of = _plural(self.planned.unit), f"{share.units:,} of {self.ancestry.units:,}"
+        if not share.earlier:
+            return f"{of} {unit} were not read before: ε = {number(self.planned.epsilon)}."
+        names = " and ".join(one.name for one in share.earlier)
+        if share.reasons:
+            reasons = "; ".join(share.reasons)
+            return f"{of} {unit} have no guarantee: {reasons}."
+        if share.epsilon is None:
+            return f"{of} {unit} were read by {names}, too."
+        those = "" if share.longest is None else f", for those of at most {share.longest:,} tokens"
+        return (
+            f"{of} {unit} were read by {names}, too: ε = {number(share.epsilon)} together{those}."
+        )
+
+    def _vocabulary(self) -> str:
+        found = self.ancestry
+        if found.vocabulary == "other":
+            return "Made of a text with none of these records."
+        if found.vocabulary == "unknown":
+            return (
+                "Of what text the vocabulary was made is not known: ε covers it only if that text "
+                "has none of these records."
+            )
+        whose = (
+            "this text"
+            if found.vocabulary == "own"
+            else f"a text with {found.in_vocabulary:,} of these documents"
+        )
+        return (
+            f"ε does not cover the vocabulary, which was made of {whose}: a word that was said "
+            "once may stand in it, in the clear."
+        )
+
+    def _left_out(self) -> str:
+        if not self.held_out:
+            return ""
+        kind = _unit(self.planned.unit)
+        each = f"1 {kind} was" if self.held_out == 1 else f"{self.held_out:,} {kind}s were"
+        return f"{each} held out to choose the epoch, without noise: ε does not cover them."
+
+    def _outside(self) -> str:
+        kind = _unit(self.planned.unit)
+        parts = [
+            f"how many {_plural(self.planned.unit)} there are, which q and the steps tell",
+            "options that were chosen by looking at the text, and other trainings of it (--seeds)",
+            f"copies: ε is that of one {kind}, and grows faster than their number (group_epsilon)",
+            "rounding: the proof is for real numbers, the noise is drawn in float32",
+        ]
+        if self.capped is not None and self.planned.unit == "sequence":
+            parts.append(
+                f"who is over the cap of {self.capped:,} documents: one more may put another one "
+                "out, and two then differ"
+            )
+        return f"Not in ε: {'; '.join(parts)}."
+
+
+def number(epsilon: float) -> str:
+    """Three digits, or that nothing is proven."""
+    return f"{epsilon:.3g}" if math.isfinite(epsilon) else "infinity"
+
+
+def small(delta: float) -> str:
+    """As "1e-5", and with as many digits as it has.
+
+    Example:
+        >>> small(1e-5), small(2.5e-7)
+        ('1e-5', '2.5e-7')
+    """
+    mantissa, _, exponent = f"{delta:e}".partition("e")
+    return f"{float(mantissa):.3g}e{int(exponent)}"
+
+
+def drowned(planned: PrivacySpent, expected_units: float) -> str | None:
+    """What to say where noise is so large that nothing can be learnt; else None.
+
+    All of a batch's clipped gradients together are at most C times its units long, and sigma C is
+    the noise's deviation in any one direction.
+
+    Args:
+        planned: the budget.
+        expected_units: sequences, or users, in a batch on average.
+    """
+    if planned.noise_multiplier <= expected_units:
+        return None
+    return (
+        f"Next to nothing will be learnt: in every direction the noise (σ = "
+        f"{planned.noise_multiplier:.3g}) is larger than all {expected_units:,.0f} {planned.unit}s "
+        "of a step together. Give a larger --epsilon, larger batches, fewer epochs or more text."
+    )
+
+
+def _percent(share: float) -> str:
+    """With as many digits as tell it from 100.
+
+    Example:
+        >>> _percent(0.731), _percent(0.99966)
+        ('73.1 %', '99.966 %')
+    """
+    digits = 1 if share < 0.99 else 3
+    return "almost 100 %" if share > 0.99999 else f"{100 * share:.{digits}f} %"
+
+
+def _unit(unit: Unit) -> str:
+    return "user" if unit == "user" else "document"
+
+
+def _plural(unit: Unit) -> str:
+    return f"{_unit(unit)}s"

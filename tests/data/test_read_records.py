@@ -1,0 +1,43 @@
+import numpy as np
+import pytest
+
+from vestige.data.corpus import Corpus
+from vestige.data.read_records import NOBODY, ReadRecords, among
+from vestige.data.record_hashes import hash_texts
+from vestige.errors import DataError
+
+RECORDS = ReadRecords.of(
+    Corpus.from_texts(["a", "b", "a"], users=["ann", "", "bob"]),
+    Corpus.from_texts(["c"], users=["ann"]),
+)
+
+
+def test_records_are_hashes_of_texts_and_of_who_wrote_them():
+    assert RECORDS.records.tolist() == hash_texts(["a", "b", "a", "c"]).tolist()
+    assert RECORDS.held_out.tolist() == [False, False, False, True]
+    ann, bob = (name.tobytes() for name in hash_texts(["ann", "bob"]))
+    assert [one.tobytes() for one in RECORDS.users] == [ann, NOBODY, bob, ann]
+    assert len(RECORDS.learnt()) == 3
+    assert len(RECORDS.judging()) == 1
+
+
+def test_they_come_back_from_their_file(tmp_path):
+    np.save(tmp_path / "one.npy", RECORDS.rows(), allow_pickle=False)
+    again = ReadRecords.load(tmp_path / "one.npy")
+    assert again.rows().tolist() == RECORDS.rows().tolist()
+
+
+def test_nobody_is_among_no_ones():
+    assert among(RECORDS.users, RECORDS.users).tolist() == [True, False, True, True]
+    assert not among(RECORDS.records, RECORDS.records[:0]).any()
+
+
+@pytest.mark.parametrize("content", [b"", b"no array", "another array"])
+def test_a_damaged_file_is_named(tmp_path, content):
+    file = tmp_path / "one.npy"
+    if isinstance(content, bytes):
+        file.write_bytes(content)
+    else:
+        np.save(file, np.arange(3))
+    with pytest.raises(DataError, match=r"one\.npy does not hold the hashes"):
+        ReadRecords.load(file)
