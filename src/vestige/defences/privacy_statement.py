@@ -136,11 +136,11 @@ class PrivacyStatement:
         )
 
     def _meaning(self) -> str:
-        if not self.holds:
+        claims = [one.epsilon for one in self.ancestry.shares if one.epsilon is not None]
+        if not (self.holds and claims):
             return ""
-        right = (1 + self.planned.delta * math.exp(-self.planned.epsilon)) / (
-            1 + math.exp(-self.planned.epsilon)
-        )
+        # The best guess: Kairouz, Oh and Viswanath (2015), "The Composition Theorem", section 3.
+        right = (1 + self.planned.delta * math.exp(-max(claims))) / (1 + math.exp(-max(claims)))
         return (
             "Whoever knows all else, and at even odds guesses whether one "
             f"{_unit(self.planned.unit)} was there, is right at most "

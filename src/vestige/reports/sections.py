@@ -37,6 +37,7 @@ from vestige.reports.extraction_section import (
 from vestige.reports.limits import limits_of
 from vestige.reports.numbers import whole
 from vestige.reports.rank_words import describe_rank
+from vestige.reports.training_section import curve, training_parts
 from vestige.results import Run
 
 
@@ -174,6 +175,27 @@ def _anatomy(run: Run, show_secrets: bool) -> Section:
     return Section(**anatomy_parts(run.rows, run.summary), **_common(run, show_secrets))
 
 
+def _training(run: Run, show_secrets: bool) -> Section:
+    terms = run.run.get("privacy") or {}
+    lede, warnings, listings = training_parts(run.rows, run.summary, terms)
+    drawn = curve(run.rows, run.summary.get("word_frequency_perplexity"))
+    caption = (
+        "Perplexity on the validation text (disc) and on the training text while it trained "
+        "(ring), by steps; the dashed line is what word frequencies alone reach"
+    )
+    return Section(
+        kind="training",
+        title="What does this training promise?",
+        lede=lede,
+        exhibit=Exhibit(
+            warnings=warnings,
+            figures=((_chart(drawn), caption),) if drawn else (),
+            listings=listings,
+        ),
+        **_common(run, show_secrets),
+    )
+
+
 def _paper_table(run: Run, show_secrets: bool) -> Section:
     """A table of `vestige reproduce`: what it prints, under its title, with its charts."""
     extracted = all("hamming" in row for row in run.rows)  # then a canary is a pattern's name
@@ -283,6 +305,7 @@ KINDS: dict[str, Callable[[Run, bool], Section]] = {
     "DifferentialRank": _rank,
     "Completion": _completion,
     "DefenceComparison": _comparison,
+    "DefendedTraining": _training,
     "CanaryExposure": _exposure,
     "Extraction": _extraction,
     "SecretAudit": _audit,

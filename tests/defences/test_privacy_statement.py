@@ -1,0 +1,147 @@
+import math
+from dataclasses import replace
+
+import pytest
+
+from vestige.defences.accounting import privacy_spent
+from vestige.defences.privacy_ancestry import Ancestry, Share
+from vestige.defences.privacy_ledger import LedgerEntry
+from vestige.defences.privacy_statement import PrivacyStatement, drowned, number, small
+
+MECHANISM = {"noise_multiplier": 1.1, "sample_rate": 0.01, "delta": 1e-5, "max_grad_norm": 0.5}
+PLANNED = privacy_spent(**MECHANISM, steps=1000, accountant="pld")
+PLAIN = LedgerEntry(id="a" * 32, defence="none")
+FRESH = Ancestry(
+    shares=(Share(units=100, earlier=(), epsilon=PLANNED.epsilon),),
+    vocabulary="other",
+    in_vocabulary=0,
+)
+STATEMENT = PrivacyStatement(
+    defence="dp-sgd",
+    planned=PLANNED,
+    units=120,
+    sequence_length=32,
+    held_out=5,
+    ancestry=FRESH,
+)
+EPSILON = f"ε = {PLANNED.epsilon:.3g}"
+
+
+def half(epsilon, reasons=(), longest=None):
+    """Half of the records were read before."""
+    new = Share(units=50, earlier=(), epsilon=PLANNED.epsilon)
+    again = Share(units=50, earlier=(PLAIN,), epsilon=epsilon, reasons=reasons, longest=longest)
+    return replace(FRESH, shares=(new, again))
+
+
+def test_every_term_of_the_field_is_named():
+    terms = STATEMENT.terms()
+    assert terms["guarantee"].startswith(f"{EPSILON} at δ = 1e-5 for a document of at most 32 ")
+    assert "add or remove one" in terms["neighbours"]
+    assert "Gaussian (dp-sgd)" in terms["mechanism"]
+    assert "C = 0.5" in terms["mechanism"]
+    assert "σ = 1.1" in terms["mechanism"]
+    assert "Poisson: each of the 120 sequences" in terms["sampling"]
+    assert "q = 0.01" in terms["sampling"]
+    assert "1,000 steps" in terms["steps"]
+    assert terms["accountant"].startswith("pld, an upper bound")
+    assert "no bound" in terms["accountant"]
+    assert "5 documents were held out" in terms["left out"]
+    for unnoised in ("log.jsonl", "history.json", "records/", "data/", "secret.key"):
+        assert unnoised in terms["without noise"]
+    for outside in ("how many documents", "--seeds", "copies", "rounding", "options"):
+        assert outside in terms["outside"]
+    assert STATEMENT.sentences()[0] == STATEMENT.headlines()[0] == terms["guarantee"]
+
+
+def test_what_the_number_means_is_the_best_that_any_guess_can_do():
+    # Kairouz, Oh and Viswanath (2015): the randomised response that tells with probability delta.
+    e, d = math.exp(PLANNED.epsilon), PLANNED.delta
+    best = d + (1 - d) * e / (1 + e)
+    assert f"{100 * best:.1f} %" in STATEMENT.terms()["meaning"]
+    again = replace(STATEMENT, ancestry=half(PLANNED.epsilon + 1)).terms()["meaning"]
+    assert f"{100 / (1 + math.exp(-PLANNED.epsilon - 1)):.1f} %" in again
+
+
+def test_a_user_is_protected_with_all_of_their_documents():
+    said = replace(STATEMENT, planned=replace(PLANNED, unit="user"), defence="dp-fedavg").terms()
+    assert "for a user with all of their documents" in said["guarantee"]
+    assert "each user's update is clipped" in said["mechanism"]
+    assert "5 users were held out" in said["left out"]
+
+
+def test_the_claim_is_what_was_planned_and_what_was_taken_is_for_information():
+    taken = privacy_spent(**MECHANISM, steps=400, accountant="pld")
+    stopped = replace(STATEMENT, taken=taken)
+    assert stopped.summary()["epsilon"] == PLANNED.epsilon
+    assert stopped.summary()["epsilon_of_steps_taken"] == taken.epsilon < PLANNED.epsilon
+    [said] = [one for one in stopped.headlines() if "were planned" in one]
+    assert f"would spend {taken.epsilon:.3g}" in said
+    assert "no guarantee" in said
+    whole = replace(STATEMENT, taken=PLANNED)
+    assert not any("were planned" in one for one in whole.headlines())
+
+
+def test_records_that_were_read_before_have_the_composed_epsilon():
+    said = replace(STATEMENT, ancestry=half(3.25)).headlines()
+    assert said[0].startswith("ε = 3.25 at δ = 1e-5 for a document")
+    assert f"This one alone has {EPSILON}" in said[0]
+    assert f"50 of 100 documents were not read before: {EPSILON}." in said[1]
+    assert "were read by training aaaaaaaa (undefended), too: ε = 3.25 together." in said[1]
+    longer = replace(STATEMENT, ancestry=half(3.25, longest=16)).headlines()
+    assert "for those of at most 16 tokens" in longer[1]
+
+
+def test_records_without_a_guarantee_are_counted():
+    some = replace(STATEMENT, ancestry=half(None, ("it read them",)))
+    assert "but for 50 of 100 without any" in some.headlines()[0]
+    assert "50 of 100 documents have no guarantee: it read them." in some.headlines()[1]
+    assert some.summary()["epsilon_with_ancestors"] is None
+    assert some.summary()["units_without_guarantee"] == 50
+    lost = Share(units=100, earlier=(PLAIN,), epsilon=None, reasons=("it read them",))
+    every = replace(STATEMENT, ancestry=replace(FRESH, shares=(lost,)))
+    assert every.headlines()[0].startswith("No guarantee for any of the 100 documents: it read")
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"void": ("the noise comes from a seed",)}, "No guarantee: the noise comes from a seed."),
+        (
+            {"planned": replace(PLANNED, epsilon=math.inf, noise_multiplier=0.0, mu=None)},
+            "No guarantee: without noise, ε is infinite",
+        ),
+    ],
+)
+def test_a_void_guarantee_is_none(change, why):
+    void = replace(STATEMENT, **change)
+    assert void.headlines()[0].startswith(why)
+    assert void.summary()["guarantee_void"]
+    assert void.summary()["epsilon_with_ancestors"] is None
+    assert "meaning" not in void.terms()
+
+
+@pytest.mark.parametrize(
+    ("vocabulary", "said"),
+    [("own", "made of this text"), ("read", "with 7 of these documents"), ("unknown", "not known")],
+)
+def test_a_vocabulary_that_may_tell_is_among_the_headlines(vocabulary, said):
+    found = replace(FRESH, vocabulary=vocabulary, in_vocabulary=7)
+    assert any(said in one for one in replace(STATEMENT, ancestry=found).headlines())
+    assert not any("ocabulary" in one for one in STATEMENT.headlines())
+
+
+def test_a_cap_on_documents_is_told_where_documents_are_protected():
+    assert "over the cap of 9" in replace(STATEMENT, capped=9).terms()["outside"]
+    users = replace(STATEMENT, capped=9, planned=replace(PLANNED, unit="user"))
+    assert "cap" not in users.terms()["outside"]
+
+
+def test_noise_that_drowns_a_whole_batch_is_told_beforehand():
+    assert drowned(replace(PLANNED, noise_multiplier=8.0), 8) is None
+    assert "larger than all 8 sequences" in drowned(replace(PLANNED, noise_multiplier=8.1), 8)
+
+
+def test_numbers_are_as_short_as_they_are_exact():
+    assert [number(value) for value in (8.0, 0.123456, math.inf)] == ["8", "0.123", "infinity"]
+    assert [small(value) for value in (1e-5, 2.5e-7, 0.001)] == ["1e-5", "2.5e-7", "1e-3"]
