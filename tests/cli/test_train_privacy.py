@@ -213,6 +213,15 @@ def test_a_budget_too_small_says_that_nothing_will_be_learnt(train, place, tmp_p
     assert "larger than all 8 sequences of a step together" in start
 
 
+def test_several_private_trainings_of_one_text_are_told_together(shell, place, tmp_path):
+    words = ["--from", place / "public", *QUICK, *LENGTH, *PRIVATE, "--seeds", 2]
+    done = shell("train", place / "own.jsonl", "--out", tmp_path / "new", *words)
+    assert done.exit_code == 0, done.stderr
+    entries = [ledger(tmp_path / "new" / f"seed-{seed}")[-1] for seed in (0, 1)]
+    said = " ".join(done.stderr.split())
+    assert f"All 2 together have ε = {by_hand(*entries):.3g} at δ = 1e-3" in said
+
+
 def test_the_other_tasks_keep_a_ledger_too(shell, tmp_path):
     said = {"tokens": ["play", "jazz"], "tags": ["O", "B-genre"], "intent": "PlayMusic"}
     (tmp_path / "said.jsonl").write_text("".join(json.dumps(said) + "\n" for _ in range(20)))

@@ -1,7 +1,7 @@
 """What a training of `vestige train` promises: before it, after it, and to its descendants."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from vestige.cli import privacy_files
 from vestige.cli.defence_plan import AskedDefence, PlannedDefence
 from vestige.cli.privacy_files import Lineage
-from vestige.cli.terminal import say
+from vestige.cli.terminal import say, say_all
 from vestige.cli.training_directory import RUN
 from vestige.cli.training_plan import Wanted
 
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from vestige.defences.privacy_ledger import LedgerEntry
     from vestige.defences.privacy_statement import PrivacyStatement
     from vestige.training.config import TrainingConfig
-
-WIDTH = 100
-"""Columns of a sentence on a terminal; its second line is set in."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,10 +181,10 @@ def announce(statement: "PrivacyStatement", batch_size: int) -> None:
         f"{statement.defence}: {statement.units:,} {spent.unit}s, noise multiplier "
         f"{spent.noise_multiplier:.3g}, clip {spent.max_grad_norm:g}, {spent.steps:,} steps"
     )
-    _say_all("Will promise: ", statement.headlines())
+    say_all(statement.headlines(), begin="Will promise: ")
     warning = drowned(spent, batch_size)
     if warning is not None:
-        _say_all("", [warning])
+        say_all([warning])
 
 
 def conclude(
@@ -195,15 +192,6 @@ def conclude(
 ) -> "PrivacyStatement":
     """The statement after the last step, which is said."""
     done = replace(statement, taken=planned.spent(steps))
-    _say_all("Privacy: ", done.headlines())
+    say_all(done.headlines(), begin="Privacy: ")
     say(f"All of it stands on the page of: vestige report {out / RUN}")
     return done
-
-
-def _say_all(begin: str, sentences: Iterable[str]) -> None:
-    from textwrap import wrap
-
-    for number, sentence in enumerate(sentences):
-        first = begin if number == 0 else "  "
-        for line in wrap(first + sentence, WIDTH, subsequent_indent="  "):
-            say(line)

@@ -33,4 +33,27 @@ def repeat(
         say(f"Training {number} of {len(seeds)}, seed {seed}")
         one = {"out": out / REPEAT.format(seed), "seed": seed, "seeds": 1}
         context.command.callback(**{**context.params, **one})
+    _say_together([out / REPEAT.format(seed) for seed in seeds])
     typer.echo(out)
+
+
+def _say_together(trainings: Sequence[Path]) -> None:
+    """Say what private trainings of one text promise together, since each tells more of it."""
+    from vestige.cli.privacy_files import begun
+    from vestige.cli.terminal import say_all
+    from vestige.defences.composition import composed_epsilon
+    from vestige.defences.privacy_statement import number, small
+
+    found = [own.ledger[-1] for one in trainings if (own := begun(one)) is not None]
+    mechanisms = [entry.mechanism for entry in found if entry.mechanism is not None]
+    delta, accountant = (found[0].delta, found[0].accountant) if found else (None, None)
+    if delta is None or accountant is None or len(mechanisms) < len(trainings):
+        return
+    together = composed_epsilon(mechanisms, delta=delta, accountant=accountant)
+    say_all(
+        [
+            f"Each ε is that of one model. All {len(trainings)} together have ε = "
+            f"{number(together)} at δ = {small(delta)} for what they read: release none that was "
+            "only measured, or state this one."
+        ]
+    )

@@ -41,6 +41,14 @@ _LIMITS = {
         "names.",
         "Differences hold together for all defences (Bonferroni); single values hold one by one.",
     ),
+    "DefendedTraining": (
+        "A guarantee is a proof about the training, not a measurement: nothing on this page was "
+        "measured of what the model gives away.",
+        "Perplexities, losses and norms are computed without noise, from the text itself: this "
+        "page is no more for release than the directory that it was made of.",
+        "What many people wrote is no one's secret to a guarantee for one of them: the model may "
+        "learn it.",
+    ),
     "CanaryExposure": (
         "Exposure compares a canary with phrases of as many random words. Of one that is likelier "
         "than every phrase of a sample only a bound is known (≥): two such canaries cannot be told "

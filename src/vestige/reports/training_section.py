@@ -70,7 +70,7 @@ def curve(rows: Sequence[Row], frequencies: float | None) -> str | None:
         {"step": row["step"], "kind": kind, "perplexity": row[name]}
         for row in rows
         for kind, name in (("disc", "validation_perplexity"), ("ring", "perplexity"))
-        if row[name] is not None and row[name] < _LARGEST
+        if row[name] is not None and 0 < row[name] < _LARGEST
     ]
     if not values:
         return None
@@ -85,7 +85,7 @@ def curve(rows: Sequence[Row], frequencies: float | None) -> str | None:
             chart.mark_line(stroke=colour, strokeWidth=1.5),
             chart.mark_point(stroke=colour, size=50, opacity=1, **filled),
         ]
-    if frequencies is not None and frequencies < _LARGEST:
+    if frequencies is not None and 0 < frequencies < _LARGEST:
         line = alt.Chart(alt.InlineData(values=[{"perplexity": frequencies}]))
         layers.append(line.mark_rule(stroke=QUIET, strokeDash=[5, 4]).encode(y=y))
     return to_svg(alt.layer(*layers), height=220)
