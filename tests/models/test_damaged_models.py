@@ -2,7 +2,9 @@
 
 import json
 import math
+import os
 import resource
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ from safetensors.torch import load_file, save_file
 
 from tests.damage import damaged, refusal
 from tests.models.conftest import Make
-from vestige.errors import ModelError
+from vestige.errors import ModelError, VestigeError
 from vestige.models.checkpoints import load_model, load_seq2seq, save_model
 from vestige.models.folders import sha256
 from vestige.models.seq2seq import Seq2SeqConfig
@@ -128,3 +130,76 @@ def test_the_estimate_leaves_chance_as_it_was(make: dict[str, Make]) -> None:
     torch.manual_seed(4)
     new_model(model.vocabulary, model.config, seed=0)
     assert torch.equal(torch.rand(3), drawn)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama"])
+def test_sizes_of_others_models_are_checked_before_they_are_made(
+    name: str, folders: dict[str, Path], tmp_path: Path, little_memory: None
+) -> None:
+    shutil.copytree(folders[name], tmp_path / "m")
+    file = tmp_path / "m" / "config.json"
+    sound = json.loads(file.read_text())
+    layers, width, places = (
+        ("n_layer", "n_embd", "n_positions")
+        if name == "gpt2"
+        else ("num_hidden_layers", "hidden_size", "max_position_embeddings")
+    )
+    for changes in (
+        {"vocab_size": math.inf},
+        {"vocab_size": 2**40},
+        {"vocab_size": 2**24},
+        {"vocab_size": "many"},
+        {"vocab_size": 1},
+        {layers: 10**6},
+        {layers: 1e6},
+        {layers: 900},
+        {width: 2**20},
+        {width: 15},
+        {width: 0},
+        {width: [width]},
+        {places: 2**60},
+        {places: -1},
+        {"num_labels": 10**12},
+        {"text_config": {"vocab_size": -1}},
+        {"model_type": []},
+        {"dtype": "strange"},
+    ):
+        file.write_text(json.dumps(sound | changes))
+        with pytest.raises(ModelError):
+            load_model(tmp_path / "m", device="cpu")
+
+
+HOSTILE_ADAPTERS = {
+    "a pattern that repeats repetitions": {"target_modules": r"(.*a)*b"},
+    "a pattern that repeats too often": {"target_modules": r".*.*.*.*.*x"},
+    "patterns of ranks": {"rank_pattern": {r"(a+)+": 2}},
+    "a rank beyond all": {"r": 10**12},
+    "no rank": {"r": 0},
+    "half a rank": {"r": 1.5},
+    "a scale that is no number": {"lora_alpha": "two"},
+    "modules of another type": {"target_modules": [1, 2]},
+    "a module of another package": {"megatron_config": {"a": 1}, "megatron_core": "antigravity"},
+    "a base that is a list": {"base_model_name_or_path": ["a"]},
+    "another kind": {"peft_type": 3},
+}
+
+
+@pytest.mark.parametrize("what", HOSTILE_ADAPTERS)
+@pytest.mark.filterwarnings("ignore")  # whatever PEFT says before it gives up
+def test_a_hostile_adapter_is_refused(what: str, make: dict[str, Make], tmp_path: Path) -> None:
+    save_model(make["gpt2 adapter"](), tmp_path / "m")
+    file = tmp_path / "m" / "adapter_config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | HOSTILE_ADAPTERS[what]))
+    with pytest.raises(ModelError, match=r"adapter_config\.json"):
+        load_model(tmp_path / "m", device="cpu")
+
+
+@pytest.mark.parametrize("file", ["config.json", "model.safetensors", "tokenizer.json"])
+def test_a_pipe_in_a_folder_is_never_opened(
+    file: str, folders: dict[str, Path], tmp_path: Path
+) -> None:
+    shutil.copytree(folders["gpt2"], tmp_path / "m")
+    (tmp_path / "m" / file).unlink()
+    os.mkfifo(tmp_path / "m" / file)
+    with pytest.raises(VestigeError):
+        load_model(tmp_path / "m", device="cpu")

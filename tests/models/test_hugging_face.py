@@ -158,7 +158,7 @@ BREAKAGES: dict[str, tuple[Callable[[Path], Any], str]] = {
     "weights empty": (lambda d: (d / "model.safetensors").write_bytes(b""), "cannot be read"),
     "a layer missing": (lambda d: lose(d, 3), "do not fit"),
     "no configuration in it": (lambda d: (d / "config.json").write_text("{}"), "cannot be read"),
-    "configuration cut short": (lambda d: cut(d / "config.json"), "cannot be read"),
+    "configuration cut short": (lambda d: cut(d / "config.json"), "is not JSON"),
     "unknown architecture": (lambda d: configure(d, model_type="nothing"), "cannot be read"),
     "another size": (
         lambda d: configure(d, hidden_size=8, n_embd=8),

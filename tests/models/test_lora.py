@@ -150,7 +150,7 @@ BREAKAGES: dict[str, tuple[Callable[[Path], Any], str]] = {
     "a matrix missing": (lose_one, "missing adapter keys"),
     "another rank": (lambda d: configure(d, r=3), "cannot be put on its base"),
     "another architecture": (lambda d: configure(d, target_modules=["nowhere"]), "cannot be put"),
-    "description cut short": (lambda d: cut(d / "adapter_config.json"), "describes no adapter"),
+    "description cut short": (lambda d: cut(d / "adapter_config.json"), "is not JSON"),
     "of an unknown kind": (lambda d: configure(d, peft_type="MAGIC"), "describes no adapter"),
     "a prompt": (lambda d: configure(d, peft_type="PROMPT_TUNING"), "adapter"),
     "no base named": (lambda d: point(d, None), "names no base"),

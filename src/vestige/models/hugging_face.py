@@ -25,11 +25,12 @@ from torch import Tensor, nn
 from transformers.cache_utils import DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
 
 from vestige.data.subwords import SubwordVocabulary
-from vestige.errors import ModelError
+from vestige.errors import ModelError, VestigeError
+from vestige.models.foreign_config import require_sound
 from vestige.models.protocols import LanguageModel, require_read
-from vestige.models.weight_files import ADAPTER_CONFIG, pretrained_files
+from vestige.models.sizes import require_filled
+from vestige.models.weight_files import pretrained_files
 
-TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model")
 REMEDY = (
     "Give the folder of a whole causal language model (config.json, *.safetensors, "
     "tokenizer.json), or a hub name that can be reached or was downloaded before."
@@ -94,10 +95,10 @@ class HuggingFaceLanguageModel(LanguageModel):
         plain = self._plain()
         self.settings = plain.config.get_text_config(decoder=True)
         self.vocab_size = int(self.settings.vocab_size)
-        if len(vocabulary) > self.vocab_size:
+        needed = max(len(vocabulary), vocabulary.largest + 1)
+        if needed > self.vocab_size:
             raise ModelError(
-                f"the tokenizer has {len(vocabulary)} tokens, the model only {self.vocab_size} "
-                "outputs",
+                f"the tokenizer has {needed} tokens, the model only {self.vocab_size} outputs",
                 remedy="Give the tokenizer that the model was trained with.",
             )
         self._require_plain_cache()
@@ -252,7 +253,13 @@ def load(source: str | Path) -> HuggingFaceLanguageModel:
     network, address = read_pretrained(source, AutoModelForCausalLM, _unlike_causal, REMEDY)
     # An adapter names its base by this: a relative path would not outlive the working directory.
     network.name_or_path = str(Path(source).absolute()) if Path(source).is_dir() else str(source)
-    return HuggingFaceLanguageModel(network, SubwordVocabulary.from_pretrained(address)).eval()
+    vocabulary = SubwordVocabulary.from_pretrained(address)
+    try:
+        return HuggingFaceLanguageModel(network, vocabulary).eval()
+    except VestigeError:
+        raise
+    except Exception as error:  # the first words that a network reads show what it cannot do
+        raise ModelError(f"{source} cannot be asked: {error}", remedy=REMEDY) from error
 
 
 def _unlike_causal(config: Any) -> str | None:
@@ -288,16 +295,18 @@ def read_pretrained(
         place = downloaded(name) or place
         if not place.is_dir():
             raise ModelError(f"{name} is no folder here, and no hub answers", remedy=remedy)
+    files: list[Path] = []
     if place.is_dir():
-        _require_whole(place)
-        pretrained_files(place)
-        _require_tokenizer(place)
+        require_sound(place, remedy=remedy)
+        files = pretrained_files(place)
     address = str(place) if place.is_dir() else name
     try:
         config = AutoConfig.from_pretrained(address, trust_remote_code=False)
         problem = unlike(config)
         if problem is not None:
             raise ValueError(problem)
+        if files:
+            require_filled(files, lambda: kind.from_config(config))
         with _quiet():  # the report is judged below
             network, report = kind.from_pretrained(
                 address,
@@ -373,21 +382,3 @@ def _hub_answers() -> bool:
     except OSError:
         return False
     return True
-
-
-def _require_whole(folder: Path) -> None:
-    # transformers would read the weights of whatever base the adapter names.
-    if (folder / ADAPTER_CONFIG).is_file():
-        raise ModelError(
-            f"{folder} is an adapter, not a whole model",
-            remedy="Give the model that it adapts, or merge the two and save that.",
-        )
-
-
-def _require_tokenizer(folder: Path) -> None:
-    # Without any, transformers makes up an empty tokenizer of the architecture's usual kind.
-    if not any((folder / name).is_file() for name in TOKENIZERS):
-        raise ModelError(
-            f"{folder} holds no tokenizer ({', '.join(TOKENIZERS)})",
-            remedy="Save the model's tokenizer into the folder, with its save_pretrained.",
-        )

@@ -5,7 +5,6 @@ An adapter folder holds the low-rank matrices alone and names its base.
 """
 
 import copy
-import json
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ from vestige.data.subwords import SubwordVocabulary
 from vestige.errors import ModelError
 from vestige.models import hugging_face
 from vestige.models.folders import model_folder
+from vestige.models.foreign_config import Adapter, read_adapter
 from vestige.models.hugging_face import HuggingFaceLanguageModel
 from vestige.models.weight_files import ADAPTER, ADAPTER_CONFIG
 
@@ -98,7 +98,8 @@ def load_adapter(
             "run any code",
             remedy="Save the adapter again with save_pretrained of a recent peft.",
         )
-    whole = hugging_face.load(_base(folder) if base is None else model_folder(base))
+    described = read_adapter(folder / ADAPTER_CONFIG)
+    whole = hugging_face.load(_base(folder, described) if base is None else model_folder(base))
     try:
         with _only_our_warnings():
             network: Any = PeftModel.from_pretrained(whole.network, str(folder))
@@ -142,17 +143,16 @@ def _only_our_warnings() -> Iterator[None]:
         yield
 
 
-def _base(folder: Path) -> str | Path:
+def _base(folder: Path, described: Adapter) -> str | Path:
     """Where the adapter says that its base is."""
-    file = folder / ADAPTER_CONFIG
+    file, named = folder / ADAPTER_CONFIG, described.base_model_name_or_path
     try:
-        named = json.loads(file.read_text("utf-8"))["base_model_name_or_path"]
         config = PeftConfig.from_pretrained(str(folder))
-    except Exception as error:  # a bad file, or a TypeError for fields of another version
+    except Exception as error:  # such as a TypeError for fields of another version
         raise ModelError(
             f"{file} describes no adapter: {error!r}", remedy="Save the adapter again."
         ) from error
-    if not isinstance(named, str) or not named or config.is_prompt_learning:
+    if not named or config.is_prompt_learning:
         raise ModelError(
             f"{file} names no base model, or an adapter that is no change of weights",
             remedy="Give a LoRA adapter, and its base in base_model_name_or_path.",
