@@ -130,16 +130,12 @@ def _key(sha256: str, asking: "Asking", asked: "AskedWords") -> str:
 
 
 def _require_same(path: Path, wanted: dict[str, Any]) -> None:
-    try:
-        found = json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise RunError(
-            f"{path} cannot be read: {error}", remedy="Choose another --out, or remove it first."
-        ) from error
+    from vestige.data.json_file import read_object
+
+    found = read_object(path, error=RunError, remedy="Choose another --out, or remove it first.")
     if found == wanted:
         return
-    known = found if isinstance(found, dict) else {}
-    other = [name for name in wanted if known.get(name) != wanted[name]]
+    other = [name for name in wanted if found.get(name) != wanted[name]]
     raise RunError(
         f"{path.parent} holds another audit: {', '.join(other) or 'something'} differs",
         remedy="Choose another --out; --shadow-dir of the old one saves training again what is "

@@ -1,6 +1,5 @@
 """From the options of `vestige train` to a defence, and to what a private one will have spent."""
 
-import json
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -287,7 +286,9 @@ def _averaging(config: "TrainingConfig", given: Mapping[str, Any]) -> "TrainingC
 
 def clip_advice(log: Path) -> str | None:
     """What to change where hardly anything was clipped, so that noise was added for nothing."""
-    lines = [json.loads(line) for line in log.read_text("utf-8").splitlines()]
+    from vestige.training.checkpoint import log_lines
+
+    lines = [entry for _, entry in log_lines(log)]
     known = [line for line in lines if line.get("clipped") is not None]
     if not known or fmean(line["clipped"] for line in known) > HARDLY:
         return None

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -18,13 +18,16 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from vestige.data.corpus import Corpus
+from vestige.data.json_file import Count, Excerpt, Sha256, read_json
 from vestige.data.locked import LOCK, locked
+from vestige.data.regular_file import require_regular
 from vestige.data.vocabulary import Vocabulary
 from vestige.data.whole_file import replacing, write_text
 from vestige.errors import DataError
 
 _FORMAT = "vestige-encoded-2"
 _BATCH = 1000
+_AGAIN = "Encode the corpus again."
 
 
 @dataclass(frozen=True)
@@ -106,17 +109,18 @@ def load_encoded(directory: Path) -> EncodedCorpus:
     if record is None:
         raise DataError(
             f"{directory} holds no whole encoding (no valid encoded.json)",
-            remedy="Encode the corpus again.",
+            remedy=_AGAIN,
         )
     tokens = _map(directory / "tokens.npy", np.int32)
     offsets = _map(directory / "offsets.npy", np.int64)
-    if len(tokens) != record.get("tokens"):
+    if len(tokens) != record.tokens:
         raise _broken(directory / "tokens.npy", "encoded.json tells another number of tokens")
-    if len(offsets) - 1 != record.get("documents") or offsets[-1] != len(tokens):
+    fits = len(offsets) - 1 == record.documents > 0 == offsets[0] and offsets[-1] == len(tokens)
+    if not fits or bool((np.diff(offsets) < 1).any()):  # each ends with its end-of-text token
         raise _broken(directory / "offsets.npy", "it does not fit encoded.json and tokens.npy")
-    if record.get("users") is None:
+    if record.users is None:
         return EncodedCorpus(tokens, np.array(offsets))
-    users, names = _map(directory / "users.npy", np.int32), tuple(map(str, record["users"]))
+    users, names = _map(directory / "users.npy", np.int32), tuple(record.users)
     if len(users) != len(offsets) - 1 or not (0 <= users.min() <= users.max() < len(names)):
         raise _broken(directory / "users.npy", "it does not fit encoded.json and offsets.npy")
     return EncodedCorpus(tokens, np.array(offsets), np.array(users), names)
@@ -193,19 +197,30 @@ def _npy_header(file: BinaryIO, size: int) -> None:
     np.lib.format.write_array_header_1_0(file, header)
 
 
-def _record(directory: Path) -> dict[str, Any] | None:
+class _File(Excerpt):
+    """What encoded.json says of the arrays beside it."""
+
+    format: Literal["vestige-encoded-2"]
+    corpus: Sha256
+    vocabulary: Sha256
+    tokens: Count
+    documents: Count
+    users: list[str] | None
+
+
+def _record(directory: Path) -> _File | None:
     try:
-        record = json.loads((directory / "encoded.json").read_bytes())
-    except (OSError, ValueError):
+        return read_json(directory / "encoded.json", _File, error=DataError, remedy=_AGAIN)
+    except DataError:
         return None
-    valid = isinstance(record, dict) and record.get("format") == _FORMAT
-    return record if valid else None
 
 
 def _other(directory: Path, identity: dict[str, str]) -> bool:
     """Whether there is an encoding, and of something else."""
     record = _record(directory)
-    return record is not None and any(record.get(key) != value for key, value in identity.items())
+    return record is not None and any(
+        getattr(record, key) != value for key, value in identity.items()
+    )
 
 
 def _holds(directory: Path, identity: dict[str, str]) -> bool:
@@ -219,16 +234,15 @@ def _holds(directory: Path, identity: dict[str, str]) -> bool:
 
 
 def _map(path: Path, dtype: type) -> NDArray[Any]:
+    require_regular(path, error=DataError, remedy=_AGAIN)
     try:
         array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise _broken(path, str(error)) from error
+    except Exception as error:  # from EOFError to the TokenError of what parses its header
+        raise _broken(path, "it is no array") from error
     if array.dtype != dtype or array.ndim != 1:
         raise _broken(path, f"it holds {array.dtype} of shape {array.shape}")
     return array
 
 
 def _broken(path: Path, reason: str) -> DataError:
-    return DataError(
-        f"{path} is missing, cut or changed: {reason}", remedy="Encode the corpus again."
-    )
+    return DataError(f"{path} is missing, cut or changed: {reason}", remedy=_AGAIN)

@@ -47,11 +47,22 @@ class Excerpt(Schema):
     model_config = ConfigDict(extra="ignore")
 
 
+class Measured(Excerpt):
+    """The fields of what a training measured, which may be infinite where it went wrong."""
+
+    model_config = ConfigDict(allow_inf_nan=True)
+
+
 AnySchema = TypeVar("AnySchema", bound=Schema)
 
 
 def read_json(
-    path: Path, schema: type[AnySchema], *, error: type[VestigeError], remedy: str
+    path: Path,
+    schema: type[AnySchema],
+    *,
+    error: type[VestigeError],
+    remedy: str,
+    finite: bool = True,
 ) -> AnySchema:
     """A JSON file as what its schema says it is.
 
@@ -60,16 +71,19 @@ def read_json(
         schema: what its object must have.
         error: what to raise.
         remedy: what to do about a file that is not as it should be.
+        finite: refuse NaN and infinities, which a training that went wrong may have written.
 
     Raises:
         VestigeError: of the type given, naming file and field; see `read_object`, or the object is
             not what the schema says.
     """
-    content = read_object(path, error=error, remedy=remedy)
+    content = read_object(path, error=error, remedy=remedy, finite=finite)
     return conform(content, schema, path, error=error, remedy=remedy)
 
 
-def read_object(path: Path, *, error: type[VestigeError], remedy: str) -> dict[str, Any]:
+def read_object(
+    path: Path, *, error: type[VestigeError], remedy: str, finite: bool = True
+) -> dict[str, Any]:
     """The object in a JSON file, without a schema: finite numbers, nothing nested too deeply.
 
     Raises:
@@ -78,11 +92,16 @@ def read_object(path: Path, *, error: type[VestigeError], remedy: str) -> dict[s
             finite, half a character, or objects too deep inside each other.
     """
     content = read_bytes(path, limit=LARGEST_FILE, error=error, remedy=remedy)
-    return parse_object(content, path, error=error, remedy=remedy)
+    return parse_object(content, path, error=error, remedy=remedy, finite=finite)
 
 
 def parse_object(
-    content: bytes, where: object, *, error: type[VestigeError], remedy: str
+    content: bytes,
+    where: object,
+    *,
+    error: type[VestigeError],
+    remedy: str,
+    finite: bool = True,
 ) -> dict[str, Any]:
     """The object in some JSON, such as a line of a log; see `read_object`.
 
@@ -91,12 +110,14 @@ def parse_object(
         where: what to call it in a message: a file, or a file and a line.
         error: what to raise.
         remedy: what to do about it.
+        finite: refuse NaN and infinities.
     """
     try:
+        constants = _no_number if finite else float
         found = json.loads(
-            content.decode("utf-8"), object_pairs_hook=_without_twins, parse_constant=_no_number
+            content.decode("utf-8"), object_pairs_hook=_without_twins, parse_constant=constants
         )
-        _require_plain(found)
+        _require_plain(found, finite=finite)
         if not isinstance(found, dict):
             raise ValueError(f"it holds {_kind(found)}, not an object")
     except json.JSONDecodeError as problem:
@@ -177,7 +198,7 @@ def _no_number(text: str) -> None:
     raise ValueError(f"{text} is no number that JSON has")
 
 
-def _require_plain(value: Any) -> None:
+def _require_plain(value: Any, *, finite: bool) -> None:
     """Refuse numbers beyond float64, halves of surrogate pairs, and depth, a level at a time."""
     level = [value]
     for _ in range(DEEPEST):
@@ -191,7 +212,7 @@ def _require_plain(value: Any) -> None:
             elif isinstance(item, str):
                 if not item.isascii() and any("\ud800" <= letter <= "\udfff" for letter in item):
                     raise ValueError("a text in it has half a surrogate pair")
-            elif not (item is None or abs(item) < math.inf) or _is_vast(item):
+            elif _is_vast(item) or (finite and isinstance(item, float) and not math.isfinite(item)):
                 raise ValueError("a number in it is too large")
         level = inner
         if not level:

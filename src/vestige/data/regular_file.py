@@ -60,7 +60,7 @@ def read_bytes(path: Path, *, limit: int, error: type[VestigeError], remedy: str
         )
     try:
         with path.open("rb") as file:
-            return file.read(limit + 1)
+            return file.read(size)
     except OSError as problem:
         reason = problem.strerror or problem
         raise error(f"{path} cannot be read: {reason}", remedy=remedy) from problem

@@ -12,15 +12,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, Protocol, Self, get_args, runtime_checkable
+from typing import Annotated, Literal, Protocol, Self, get_args, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from vestige import _validate
 from vestige.data.corpus import Corpus
+from vestige.data.json_file import Schema, read_json
 from vestige.data.whole_file import write_text
-from vestige.errors import DataError, reason
+from vestige.errors import DataError
 
 UNK, EOS = "<unk>", "<eos>"
 FILE_NAME = "vocabulary.json"
@@ -304,18 +306,23 @@ def load_vocabulary(directory: Path) -> Vocabulary:
     )
 
 
+class _File(Schema):
+    """A word vocabulary as it stands in its file."""
+
+    format: Literal["vestige-words-1"]
+    lowercase: bool
+    tokenise: Tokenise
+    words: Annotated[list[str], Field(max_length=2**24)]
+
+
 def _load_words(path: Path) -> WordVocabulary:
+    remedy = "Restore it from the run that wrote it, or train again."
+    told = read_json(path, _File, error=DataError, remedy=remedy)
     try:
-        content = json.loads(path.read_bytes())
-        if not isinstance(content, dict) or content.get("format") != _FORMAT:
-            raise ValueError(f'its "format" is not "{_FORMAT}"')
-        words = content["words"]
-        if not (isinstance(words, list) and all(isinstance(word, str) for word in words)):
-            raise ValueError('"words" is not a list of strings')
-        return WordVocabulary(tuple(words), bool(content["lowercase"]), content["tokenise"])
-    except (ValueError, KeyError, RecursionError) as error:
+        return WordVocabulary(tuple(told.words), told.lowercase, told.tokenise)
+    except ValueError as error:  # whose message holds words
         raise DataError(
-            f"{path} is no word vocabulary of ours: "
-            f"{error if type(error) is ValueError else reason(error)}",
-            remedy="Restore it from the run that wrote it, or train again.",
+            f"{path} is no word vocabulary of ours: a word stands twice, or {UNK} or {EOS} is "
+            "missing",
+            remedy=remedy,
         ) from error

@@ -11,10 +11,13 @@ import os
 import re
 import zlib
 from collections.abc import Iterator, MutableMapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Annotated, BinaryIO
 
+from pydantic import Field
+
+from vestige.data.json_file import Count, Excerpt
 from vestige.data.whole_file import PRIVATE_FILE, make_directory, naming
 from vestige.models.asked_model import Ask, QueryAccount
 from vestige.models.top_k import Context
@@ -138,14 +141,14 @@ class KeptAnswers(MutableMapping[Context, tuple[str, ...]]):
             content = json.loads(body)
             if not isinstance(content, dict) or set(content) not in _KINDS:
                 return False
-            if "answer" in content:
-                context = Context(tuple(content["words"]), content["source"])
-                self._answers[context] = tuple(map(str, content["answer"]))
-            elif "sent" in content:
-                queries, calls = self.before.queries + content["sent"], self.before.calls + 1
+            told = _Line.model_validate(content)
+            if told.answer is not None and told.words is not None:
+                self._answers[Context(tuple(told.words), told.source)] = tuple(told.answer)
+            elif told.sent is not None:
+                queries, calls = self.before.queries + told.sent, self.before.calls + 1
                 self.before = replace(self.before, queries=queries, calls=calls)
-            else:
-                self.before = _account(content["account"])
+            elif told.account is not None:
+                self.before = QueryAccount(**told.account.model_dump())
         except (ValueError, KeyError, TypeError, RecursionError):
             return False
         return True
@@ -156,6 +159,34 @@ def _summed(body: bytes) -> bytes:
     return body[:-1] + b', "sum": %d}' % zlib.crc32(body)
 
 
-def _account(content: dict[str, Any]) -> QueryAccount:
-    known = {field.name for field in fields(QueryAccount)}
-    return QueryAccount(**{name: value for name, value in content.items() if name in known})
+class _Account(Excerpt):
+    """A `QueryAccount` as a line has it."""
+
+    contexts: Count = 0
+    cached: Count = 0
+    queries: Count = 0
+    calls: Count = 0
+    retries: Count = 0
+    failures: Count = 0
+    timeouts: Count = 0
+    refused: Count = 0
+    unanswered: Count = 0
+    unasked: Count = 0
+    short_lists: Count = 0
+    long_lists: Count = 0
+    duplicates: Count = 0
+    unknown_words: Count = 0
+    seconds: Annotated[float, Field(ge=0)] = 0.0
+    budget: Count | None = None
+    budget_spent: bool = False
+    gave_up: bool = False
+
+
+class _Line(Excerpt):
+    """A line: an answer, a call that is about to be made, or an account."""
+
+    words: list[str] | None = None
+    source: str | None = None
+    answer: list[str] | None = None
+    sent: Count | None = None
+    account: _Account | None = None

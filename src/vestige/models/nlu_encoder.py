@@ -14,16 +14,18 @@ Never runs code from a model's folder and never reads pickle.
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import safetensors
 import torch
+from pydantic import Field
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from vestige import _validate
 from vestige.data.encoded_utterances import IGNORED, EncodedUtterances, Labels
+from vestige.data.json_file import Excerpt, Name, read_json
 from vestige.data.subwords import SubwordVocabulary, read_tokenizer
 from vestige.data.utterances import Utterances
 from vestige.data.word_pieces import special_tokens, word_pieces
@@ -258,6 +260,15 @@ def save_encoder(model: IntentSlotEncoder, folder: Path) -> None:
     (folder / ANSWERS).write_text(json.dumps(answers, indent=2) + "\n", "utf-8")
 
 
+class _Answers(Excerpt):
+    """What a model answers, as `save_encoder` wrote it."""
+
+    format: int
+    intents: Annotated[list[Name], Field(min_length=1, max_length=10_000)]
+    tags: Annotated[list[Name], Field(min_length=1, max_length=10_000)]
+    dropout: Annotated[float, Field(ge=0, lt=1)]
+
+
 def load_encoder(folder: Path) -> IntentSlotEncoder:
     """Read what `save_encoder` wrote, in evaluation mode.
 
@@ -265,20 +276,14 @@ def load_encoder(folder: Path) -> IntentSlotEncoder:
         ModelError: a file is missing or broken, or labels and weights do not fit.
     """
     file = folder / ANSWERS
-    try:
-        answers = json.loads(file.read_text("utf-8"))
-        version, dropout = answers["format"], float(answers["dropout"])
-        labels = Labels(tuple(answers["intents"]), tuple(answers["tags"]))
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ModelError(
-            f"{file} does not say what the model answers ({error!r})", remedy=AGAIN
-        ) from error
-    if version != FORMAT:
-        raise ModelError(f"{file} has format {version!r}, not {FORMAT}", remedy=AGAIN)
+    told = read_json(file, _Answers, error=ModelError, remedy=AGAIN)
+    if told.format != FORMAT:
+        raise ModelError(f"{file} has format {told.format!r}, not {FORMAT}", remedy=AGAIN)
+    labels = Labels(tuple(told.intents), tuple(told.tags))
     try:
         encoder, vocabulary = _encoder(folder)
         with torch.random.fork_rng(devices=[]):
-            model = IntentSlotEncoder(encoder, vocabulary, labels, dropout)
+            model = IntentSlotEncoder(encoder, vocabulary, labels, told.dropout)
         heads = load_file(folder / HEADS)
         model.intent_head.load_state_dict(_part(heads, "intent_head."))
         model.tag_head.load_state_dict(_part(heads, "tag_head."))

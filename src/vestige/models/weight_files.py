@@ -7,10 +7,10 @@ Symbolic links are followed, as the cache of the hub needs: a hash covers what t
 Every tokenizer and vocabulary is hashed as it was read, and needs no list of files.
 """
 
-import json
 from pathlib import Path
 from typing import Any
 
+from vestige.data.json_file import read_object
 from vestige.errors import ModelError
 from vestige.models.folders import ANSWERS
 
@@ -81,13 +81,7 @@ def _ends_well(name: str) -> bool:
 
 
 def _content(file: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(file.read_text("utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise _damaged(file, type(error).__name__) from error
-    if not isinstance(content, dict):
-        raise _damaged(file, "it is no object")
-    return content
+    return read_object(file, error=ModelError, remedy=SAVE)
 
 
 def _damaged(file: Path, why: str) -> ModelError:

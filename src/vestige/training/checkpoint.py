@@ -19,11 +19,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from pydantic import Field
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
 from vestige.data.encoded import EncodedCorpus
+from vestige.data.json_file import LARGEST_FILE, Count, Measured, conform, parse_object, read_object
+from vestige.data.regular_file import read_bytes
 from vestige.data.whole_file import make_directory, replacing_name, write_text
 from vestige.errors import TrainingError
 from vestige.models.protocols import LanguageModel, Network
@@ -33,7 +36,39 @@ from vestige.training.steps import Learns, Private
 IDENTITY, CHECKPOINT = "training.json", "checkpoint.safetensors"
 HISTORY, LOG, MODEL = "history.json", "log.jsonl", "model"
 CONFIGURATION = "model configuration"  # dropout is in no weight
+_AFRESH = "Start again in a new directory."
+_NO_LOG = "Remove it: it is for people and plots, and the training goes on without."
 _HASH = 64  # letters of a SHA-256
+
+
+class _Epoch(Measured):
+    epoch: float
+    step: Count
+    learning_rate: float
+    perplexity: float | None
+    validation_perplexity: float | None
+    validation_accuracy: float | None
+    tokens: Count = 0
+    seconds: float = 0.0
+    measures: dict[str, float | None] = Field(default_factory=dict)
+
+
+class _Facts(Measured):
+    """What a checkpoint says beside its tensors."""
+
+    step: Count
+    tokens: Count
+    stopped: bool
+    seconds: float
+    epochs: list[_Epoch]
+
+
+class _Line(Measured):
+    """What every line of the log says."""
+
+    step: Count
+    clipped: float | None = None
+    median_norm: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,10 +164,12 @@ def load(
         return None
     try:
         with safe_open(path, framework="pt") as file:
-            facts = json.loads(file.metadata()["position"])
+            told = (file.metadata() or {}).get("position", "").encode()
+            facts = _facts(told, path)
             # Clones lie where torch's own allocator puts tensors: views into the file may not be
             # aligned, and vector kernels round their unaligned ends differently.
             tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
+        _require_shapes(weights(model), _under("model", tensors))
         restore(model, _under("model", tensors))
         _load_optimizer(optimizer, _under("optimizer", tensors))
         if isinstance(step, Learns):
@@ -151,10 +188,10 @@ def load(
             stopped=facts["stopped"],
             seconds=facts["seconds"],
         )
-    except (SafetensorError, OSError, KeyError, TypeError, ValueError, RuntimeError) as error:
+    except (SafetensorError, OSError, LookupError, TypeError, ValueError, RuntimeError) as error:
         raise TrainingError(
             f"{path} is not a whole checkpoint of this training ({error})",
-            remedy="Start again in a new directory.",
+            remedy=_AFRESH,
         ) from error
 
 
@@ -199,15 +236,7 @@ def open_directory(directory: Path, asked: Mapping[str, object], *, resume: bool
             f"{directory} already holds a training",
             remedy="Resume it (--resume), or train into a new directory.",
         )
-    try:
-        before = json.loads(path.read_text("utf-8"))
-        if not isinstance(before, dict):
-            raise ValueError("it is not a JSON object")
-    except ValueError as error:
-        raise TrainingError(
-            f"{path} does not describe a training ({error})",
-            remedy="Start again in a new directory.",
-        ) from error
+    before = read_object(path, error=TrainingError, remedy=_AFRESH, finite=False)
     before.setdefault(CONFIGURATION, asked.get(CONFIGURATION))  # older ones do not say it
     differing = _differences(before, json.loads(json.dumps(asked)))
     if differing:
@@ -227,9 +256,39 @@ def cut_log(directory: Path, step: int) -> None:
     path = directory / LOG
     if not path.exists():
         return
-    lines = [line for line in path.read_text("utf-8").splitlines() if line.endswith("}")]
-    kept = [line for line in lines if json.loads(line)["step"] <= step]
+    kept = [line for line, entry in log_lines(path) if entry.get("step", 0) <= step]
     write_text(path, "".join(f"{line}\n" for line in kept))
+
+
+def log_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The lines of a log and what each says, without the half line that a kill may have left.
+
+    Raises:
+        TrainingError: a line is no JSON, or says no step, or the log is no ordinary file.
+    """
+    content = read_bytes(path, limit=LARGEST_FILE, error=TrainingError, remedy=_NO_LOG)
+    for number, line in enumerate(content.splitlines(), 1):
+        if not line.endswith(b"}"):
+            continue
+        where = f"{path}, line {number},"
+        entry = parse_object(line, where, error=TrainingError, remedy=_NO_LOG, finite=False)
+        conform(entry, _Line, where, error=TrainingError, remedy=_NO_LOG)
+        yield line.decode(), entry
+
+
+def _facts(told: bytes, path: Path) -> dict[str, Any]:
+    entry = parse_object(told, path, error=TrainingError, remedy=_AFRESH, finite=False)
+    conform(entry, _Facts, path, error=TrainingError, remedy=_AFRESH)
+    return entry  # as it was: 1 and 1.0 are not the same bits
+
+
+def _require_shapes(wanted: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> None:
+    """Raise ValueError unless tensors are as many and as large: copying would stretch them."""
+    if wanted.keys() != found.keys():
+        raise ValueError("it has weights of another model")
+    for name, tensor in wanted.items():
+        if tensor.shape != found[name].shape:
+            raise ValueError(f"{name} has the shape {tuple(found[name].shape)}")
 
 
 def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -5,25 +5,37 @@ revealed: the same start and settings, as many tokens, another seed. `attacks.ch
 number of them is good for.
 """
 
-import json
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pydantic import Field
 
 from vestige import _validate
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import load_encoded
+from vestige.data.json_file import Measured, read_json
 from vestige.data.vocabulary import Vocabulary
 from vestige.errors import DataError, TrainingError
+from vestige.models.foreign_config import Adapter, read_adapter
 from vestige.models.protocols import LanguageModel
+from vestige.models.weight_files import ADAPTER_CONFIG
 from vestige.training.checkpoint import IDENTITY, MODEL, identity
 from vestige.training.config import TrainingConfig
 
 START = "model weights at the start"
 BY_HAND = "Train null models by `vestige train --from`, each of other text and with another seed."
+
+
+class _Identity(Measured):
+    """What a training's identity says that a null model needs."""
+
+    config: dict[str, Any]
+    step: str
+    start: str = Field(alias=START)
+    validation: Any = Field(alias="validation data")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +54,7 @@ class Recipe:
     tokens: int
     validation: int
     start: str
-    adapter: dict[str, Any] | None
+    adapter: Adapter | None
 
     @classmethod
     def of(cls, directory: Path) -> "Recipe":
@@ -52,28 +64,27 @@ class Recipe:
             TrainingError: it is none of a language model's, or a defence made its steps.
         """
         file = directory / IDENTITY
+        remedy = f"Give a directory that `vestige train` wrote. Else: {BY_HAND}"
+        told = read_json(file, _Identity, error=TrainingError, remedy=remedy, finite=False)
         try:
-            content = json.loads(file.read_text("utf-8"))
-            config = TrainingConfig(**content["config"])
-            step, start = str(content["step"]), str(content[START])
-            validated = content["validation data"] is not None
-        except (OSError, ValueError, KeyError, TypeError) as error:
+            config = TrainingConfig(**told.config)
+        except (ValueError, TypeError) as error:
             raise TrainingError(
-                f"{directory} is no training of a language model that can be repeated ({error!r})",
-                remedy=f"Give a directory that `vestige train` wrote. Else: {BY_HAND}",
+                f"{directory} is no training of a language model that can be repeated ({error})",
+                remedy=remedy,
             ) from error
-        if not step.startswith("plain_step"):
+        if not told.step.startswith("plain_step"):
             raise TrainingError(
                 f"{directory} was trained under a defence, which is not repeated here",
                 remedy=BY_HAND,
             )
-        adapter = directory / MODEL / "adapter_config.json"
+        adapter = directory / MODEL / ADAPTER_CONFIG
         return cls(
             config=config,
             tokens=_tokens(directory, "training"),
-            validation=_tokens(directory, "validation") if validated else 0,
-            start=start,
-            adapter=json.loads(adapter.read_text("utf-8")) if adapter.is_file() else None,
+            validation=_tokens(directory, "validation") if told.validation is not None else 0,
+            start=told.start,
+            adapter=read_adapter(adapter) if adapter.is_file() else None,
         )
 
     def seeded(self, seed: int) -> TrainingConfig:
@@ -150,7 +161,7 @@ def _tokens(directory: Path, name: str) -> int:
     )
 
 
-def _adapted(before: LanguageModel, adapter: dict[str, Any], seed: int) -> LanguageModel:
+def _adapted(before: LanguageModel, adapter: Adapter, seed: int) -> LanguageModel:
     import torch
 
     from vestige.models.hugging_face import HuggingFaceLanguageModel
@@ -161,12 +172,16 @@ def _adapted(before: LanguageModel, adapter: dict[str, Any], seed: int) -> Langu
             "AFTER is an adapter, and BEFORE no whole Hugging Face model to put one on",
             remedy="Give the base that it was trained on.",
         )
+    if not isinstance(adapter.target_modules, list):
+        raise TrainingError(
+            "AFTER is an adapter that names its layers by a pattern", remedy=BY_HAND
+        )
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         return add_lora(
             before,
-            rank=int(adapter["r"]),
-            alpha=float(adapter["lora_alpha"]),
-            dropout=float(adapter.get("lora_dropout") or 0.0),
-            target_modules=sorted(adapter["target_modules"]),
+            rank=adapter.r,
+            alpha=adapter.lora_alpha,
+            dropout=adapter.lora_dropout or 0.0,
+            target_modules=sorted(adapter.target_modules),
         )

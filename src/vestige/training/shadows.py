@@ -21,15 +21,17 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Annotated, Any
 
 import torch
+from pydantic import Field
 
 from vestige.data.encoded import encode
 from vestige.data.encoded_pairs import encode_pairs
+from vestige.data.json_file import Count, Measured, Sha256, read_json
 from vestige.data.locked import locked
 from vestige.data.whole_file import replacing, write_text
-from vestige.errors import TrainingError, VestigeError, reason
+from vestige.errors import TrainingError, VestigeError
 from vestige.models import folders
 from vestige.models.checkpoints import fingerprint
 from vestige.models.protocols import Network
@@ -44,6 +46,25 @@ from vestige.training.shadow_jobs import ShadowJob
 from vestige.training.word_frequencies import FREQUENCIES, frequency_perplexity, is_useless
 
 RECORD = "shadow.json"
+_AFRESH = "Remove that folder to have the shadow trained again."
+
+
+class _Scores(Measured):
+    """An `Evaluation` as a record has it."""
+
+    perplexity: Annotated[float, Field(ge=1)]
+    accuracy: Annotated[float, Field(ge=0, le=1)]
+    tokens: Count
+    measures: dict[str, float | None]
+
+
+class _Record(Measured):
+    """What decided a finished shadow, and what it scores."""
+
+    shadow: dict[str, Any]
+    inside: _Scores
+    outside: _Scores
+    sha256: Sha256
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,13 +200,9 @@ def finished(job: ShadowJob) -> Shadow | None:
     path = job.directory / RECORD
     if not path.is_file():
         return None
-    try:
-        record = json.loads(path.read_bytes())
-        inside, outside = (Evaluation(**record[name]) for name in ("inside", "outside"))
-        sha256 = str(record["sha256"])
-        same = record["shadow"] == json.loads(json.dumps(job.identity))
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise _changed(job, f"{RECORD} cannot be read ({reason(error)})") from error
+    told = read_json(path, _Record, error=TrainingError, remedy=_AFRESH, finite=False)
+    inside, outside = (Evaluation(**part.model_dump()) for part in (told.inside, told.outside))
+    sha256, same = told.sha256, told.shadow == json.loads(json.dumps(job.identity))
     if not same:
         raise _changed(job, f"{RECORD} tells of another shadow")
     if not (job.directory / checkpoint.MODEL).is_dir():
@@ -285,7 +302,7 @@ def _there(job: ShadowJob, shadow: Shadow | None) -> Shadow:
 def _changed(job: ShadowJob, what: str) -> TrainingError:
     return TrainingError(
         f"{job.directory} does not hold the shadow model that was trained there: {what}",
-        remedy="Remove that folder to have the shadow trained again.",
+        remedy=_AFRESH,
     )
 
 
