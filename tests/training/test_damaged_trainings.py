@@ -86,7 +86,8 @@ def test_every_field_of_an_identity_is_checked(left: Path) -> None:
         file.write_text(json.dumps(content))
         messages.append(refusal(what, lambda: open_directory(left, sound, resume=True)))
         refusal(what, lambda: Recipe.of(left))
-    assert sum(one is None for one in messages) < 5  # such as true in the place of 1
+    accepted = sum(one is None for one in messages)  # such as true in the place of 1
+    assert accepted < 0.05 * len(messages)
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,8 @@ MANY = 10**9
 """The most of what is counted and not held: steps, documents, questions, epochs."""
 WIDEST = 2**20
 """The most units, tokens or rows side by side."""
+LARGEST_LIST = 2**28
+"""Bytes of a file with a word or a phrase on each line."""
 
 LARGEST = {
     "--seed": 2**63 - 1,

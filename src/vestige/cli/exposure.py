@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vestige.cli import options
+from vestige.cli.bounds import LARGEST_LIST
 from vestige.cli.terminal import progress, say, show_json, show_table
 
 if TYPE_CHECKING:
@@ -143,10 +144,13 @@ def _naming(*files: Path) -> Iterator[None]:
 
 
 def _lines(path: Path) -> list[str]:
+    from vestige.data.regular_file import read_bytes
     from vestige.errors import DataError
 
+    remedy = "Give a file with a phrase on each line."
+    content = read_bytes(path, limit=LARGEST_LIST, error=DataError, remedy=remedy)
     try:
-        return path.read_text(encoding="utf-8").splitlines()
+        return content.decode("utf-8").splitlines()
     except UnicodeDecodeError as error:
         raise DataError(
             f"{path} is not UTF-8 text: {error.reason}",

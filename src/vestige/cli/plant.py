@@ -1,6 +1,7 @@
 """`vestige plant`: put canaries into a copy of a corpus, and keep a sealed record of them."""
 
 from collections.abc import Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -309,7 +310,7 @@ def _verify(directory: Path, *, as_json: bool) -> None:
 
 def _has_users(path: Path) -> bool:
     try:
-        with path.open("rb") as file:
+        with path.open("rb") if path.is_file() else BytesIO() as file:
             return b'"user":' in file.readline()
     except OSError:
         return False  # the reader says what is wrong with it

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from vestige.cli.bounds import LARGEST_LIST
 from vestige.cli.planned_canaries import CONTROLS, COPIES
 from vestige.cli.planted_listing import LISTED, show_canaries
 from vestige.cli.sources import MANIFEST, TEST, TRAIN, VALIDATION
@@ -174,10 +175,13 @@ def candidate_sets(given: Sequence[str]) -> dict[str, tuple[str, ...]]:
 
 
 def _listed(file: Path) -> tuple[str, ...]:
+    from vestige.data.regular_file import read_bytes
     from vestige.errors import DataError
 
+    remedy = "Give a file with a word on each line."
+    content = read_bytes(file, limit=LARGEST_LIST, error=DataError, remedy=remedy)
     try:
-        return tuple(file.read_text("utf-8").split())
+        return tuple(content.decode("utf-8").split())
     except UnicodeDecodeError as error:
         raise DataError(
             f"{file} is not UTF-8: {error.reason} at byte {error.start}",

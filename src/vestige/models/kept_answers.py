@@ -18,7 +18,9 @@ from typing import Annotated, BinaryIO
 from pydantic import Field
 
 from vestige.data.json_file import Count, Excerpt
+from vestige.data.regular_file import require_regular
 from vestige.data.whole_file import PRIVATE_FILE, make_directory, naming
+from vestige.errors import DataError
 from vestige.models.asked_model import Ask, QueryAccount
 from vestige.models.top_k import Context
 
@@ -58,6 +60,7 @@ class KeptAnswers(MutableMapping[Context, tuple[str, ...]]):
         self.before, self.damaged = QueryAccount(), 0
         self._whole: list[bytes] = []
         if self._path.exists():
+            require_regular(self._path, error=DataError, remedy="Remove it.")
             for line in self._path.read_bytes().split(b"\n")[:-1]:
                 if self._read(line):
                     self._whole.append(line)

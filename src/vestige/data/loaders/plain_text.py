@@ -4,9 +4,15 @@ import gzip
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 from vestige.data.corpus import Corpus
+from vestige.data.regular_file import require_regular
 from vestige.errors import DataError
+from vestige.memory import free_memory
+
+LONGEST_LINE = 2**26
+"""Bytes of a line: ten times the Bible."""
 
 
 def read_plain_text(path: str | Path) -> Corpus:
@@ -43,12 +49,13 @@ def raw_lines(path: Path) -> Iterator[bytes]:
     """The undecoded lines of a file, gzip or not.
 
     Raises:
-        DataError: the file is missing, unreadable or cut short.
+        DataError: the file is missing, unreadable or cut short; a line is longer than
+            `LONGEST_LINE`, or all of them are more than memory holds.
     """
     existing(path)
     try:
         with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
-            yield from file
+            yield from _bounded(file, path)
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise DataError(
             f"{path} is cut short or is no gzip file: {error}",
@@ -60,16 +67,35 @@ def raw_lines(path: Path) -> Iterator[bytes]:
         ) from error
 
 
+def _bounded(file: IO[bytes], path: Path) -> Iterator[bytes]:
+    """The lines of an open file; a few kilobytes of gzip can stand for any number of them."""
+    room, read, number = free_memory(), 0, 0
+    while line := file.readline(LONGEST_LINE + 1):
+        number, read = number + 1, read + len(line)
+        if len(line) > LONGEST_LINE:
+            raise DataError(
+                f"{path}, line {number}: it has more than {LONGEST_LINE:,} bytes",
+                remedy="Give a document a line; `fold` breaks lines.",
+            )
+        if read > room:
+            raise DataError(
+                f"{path} holds more than {room:,} bytes of text, which is what memory has room for",
+                remedy="Split the file.",
+            )
+        yield line
+
+
 def existing(path: Path) -> Path:
     """The path itself, when a file stands there.
 
     Raises:
-        DataError: there is nothing, or a folder.
+        DataError: there is nothing, or a folder, a pipe or a device, which may have no end.
     """
     if path.is_dir():
         raise DataError(f"{path} is a folder, not a file", remedy="Name a file in it.")
     if not path.exists():
         raise DataError(f"{path} does not exist", remedy="Check the path.")
+    require_regular(path, error=DataError, remedy="Write what it gives into a file first.")
     return path
 
 

@@ -19,12 +19,14 @@ import pyarrow.parquet
 from vestige.data.corpus import Corpus
 from vestige.data.loaders.plain_text import ending, existing, lines, not_empty
 from vestige.errors import DataError, reason
+from vestige.memory import free_memory
 
 _JSON = (".jsonl", ".ndjson", ".json")
 _DELIMITED = (".csv", ".tsv")
 SUFFIXES = (*_JSON, *_DELIMITED, ".parquet")
 _RAGGED = re.compile(r"Row #(\d+): Expected (\d+) columns, got (\d+)")
 _NAME = re.compile(r"[^\W\d][\w.:/-]{0,39}")
+_ROWS = 1024  # of a Parquet file, read at once
 _BLOCK = 1 << 24  # a JSON object must fit into one block
 _HUB_NAME = re.compile(r"(?P<name>[\w.-]+(?:/[\w.-]+)?)(?:@(?P<config>[^:]+))?(?::(?P<split>.+))?")
 
@@ -271,16 +273,37 @@ def _check_header(there: Sequence[str], wanted: Sequence[str], path: Path) -> No
 
 def _read_parquet(path: Path, columns: Sequence[str]) -> pa.Table:
     try:
-        names = pyarrow.parquet.read_schema(path).names
-        _check_columns(columns, names, str(path))
-        table = pyarrow.parquet.read_table(path, columns=list(columns))
+        with pyarrow.parquet.ParquetFile(path) as file:
+            _check_columns(columns, file.schema_arrow.names, str(path))
+            table = _in_batches(file, columns, path)
         table.validate(full=True)
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, pa.ArrowException, ValueError, OverflowError) as error:
         raise DataError(
             f"{path} is no valid Parquet file: {_in_parquet(error)}",
             remedy="Fetch or write it again.",
         ) from error
     return table
+
+
+def _in_batches(file: pyarrow.parquet.ParquetFile, columns: Sequence[str], path: Path) -> pa.Table:
+    """Some columns, as long as memory holds them: a text that repeats takes no room in a file."""
+    room, size, found = free_memory(), 0, list[pa.Table]()
+    for batch in file.iter_batches(batch_size=_ROWS, columns=list(columns)):
+        whole = {column: _plain(batch.column(column)) for column in columns}
+        found.append(pa.table(whole))
+        size += found[-1].nbytes
+        if size > room:
+            raise DataError(
+                f"{path} holds more than {room:,} bytes of text, which is what memory has room for",
+                remedy="Split the file.",
+            )
+    empty = {column: pa.array([], file.schema_arrow.field(column).type) for column in columns}
+    return pa.concat_tables(found) if found else pa.table(empty)
+
+
+def _plain(column: pa.Array) -> pa.Array:
+    """A column without a dictionary, so that its size is that of its texts."""
+    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
 
 def _in_parquet(error: Exception) -> str:
