@@ -44,6 +44,7 @@ LINES = (
     "--early-stopping --char-embeddings --device cpu --json",
     "diff W/hf W/adapter --seeds 5 --length 4 --device cpu --json",
     "diff W/before W/after --search group-beam --width 10 --length 3 --groups 2 --device cpu",
+    "rank W/hf W/hf-shards --phrase gate --budget 20 --samples 20 --device cpu",
     "rank W/hf W/adapter --phrase gate --budget 20 --samples 20 --device cpu --json",
     f"rank W/before W/after --phrase '{PHRASE}' --budget 20 --samples 20 --device cpu",
     "exposure W/before --manifest W/planted --references 100 --exact 10 --device cpu --json",

@@ -10,11 +10,11 @@ import stat
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from tests.fuzz.damage import Damage, apply
 from tests.fuzz.sandbox import Outcome, Sandbox, prepared
-from tests.fuzz.world import SERVICE, words_of
+from tests.fuzz.world import SECRETS, SERVICE, words_of
 
 SECONDS = 20.0
 """Of processor that a verb may take on inputs of a few kilobytes."""
@@ -72,13 +72,20 @@ class Case:
 
 @dataclass(frozen=True)
 class Tried:
-    """A case, what became of it, and what the folders held before and after."""
+    """A case, what became of it, and what the folders held before and after.
+
+    Attributes:
+        case, outcome: see there.
+        new, changed: paths.
+        open: new files with something private in them that others than their owner may read.
+        page: all that stands in new pages.
+    """
 
     case: Case
     outcome: Outcome
-    own: Path
     new: tuple[str, ...]
     changed: tuple[str, ...]
+    open: tuple[str, ...]
     page: str = field(repr=False)
 
 
@@ -126,7 +133,7 @@ class Bench:
             for path in new
             if path.endswith(".html")
         )
-        return Tried(case, outcome, own, tuple(new), tuple(changed), page)
+        return Tried(case, outcome, tuple(new), tuple(changed), _open(folder, new), page)
 
     def _copied(self, word: str, own: Path) -> str:
         """The word, with O/ for C/ once the copy is there."""
@@ -175,6 +182,20 @@ def _held(folder: Path) -> dict[str, tuple[object, ...]]:
             else:
                 held[key] = (about.st_mode,)
     return {key: value for key, value in held.items() if key not in ("stdout", "stderr")}
+
+
+def _open(folder: Path, new: list[str]) -> tuple[str, ...]:
+    """Files with something private in them, in no private folder; a model and a page are meant."""
+    found = []
+    for path in new:
+        parents = [folder / part for part in PurePath(path).parents if part.parts[1:]]
+        meant = "model" in PurePath(path).parts or path.endswith(".html")
+        if meant or not stat.S_ISREG((folder / path).lstat().st_mode):
+            continue
+        if all(stat.S_IMODE(each.stat().st_mode) & 0o077 for each in (folder / path, *parents)):
+            content = (folder / path).read_bytes()
+            found += [path for secret in SECRETS if secret.encode() in content][:1]
+    return tuple(found)
 
 
 def _options(words: Sequence[str]) -> list[tuple[str, str]]:

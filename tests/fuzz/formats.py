@@ -16,7 +16,7 @@ FORMATS = {
     "vocabulary": r"vocabulary\.json$",
     "model": r"model/model\.json$",
     "hugging face": r"(config|tokenizer\w*|adapter_config|index)\.json$",
-    "weights": r"(model|adapter_model)\.safetensors$",
+    "weights": r"model[-\w]*\.safetensors$",
     "checkpoint": r"(checkpoint\.safetensors|training\.json|history\.json|log\.jsonl)$",
     "encoded": r"(encoded\.json|\.npy)$",
     "run": r"(run|summary)\.json$",

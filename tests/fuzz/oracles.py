@@ -18,7 +18,7 @@ LONGEST = 1500
 """Letters of an error."""
 KINDS = (
     "traceback", "signal", "exit", "late", "memory", "half-written", "stray", "input changed",
-    "secret", "control", "unclear", "noise", "json",
+    "open", "secret", "control", "unclear", "noise", "json",
 )  # fmt: skip
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<name>\S+)')
 _ERROR = re.compile(r"^vestige: |^Error: |─ Error ─", re.MULTILINE)
@@ -118,6 +118,8 @@ def _left(tried: Tried) -> Iterator[tuple[str, str, str]]:
         yield "stray", _pattern(stray[0]), " ".join(stray[:20])
     if tried.outcome.code != 0 and made:
         yield "half-written", _pattern(made[0]), " ".join(made[:20])
+    if tried.open:
+        yield "open", _pattern(tried.open[0]), " ".join(tried.open[:20])
     if tried.changed:
         yield "input changed", _pattern(tried.changed[0]), " ".join(tried.changed[:20])
 

@@ -1,7 +1,6 @@
 """The fuzzer sees what it is there to see: each fault is made, and each is complained about."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -65,9 +64,9 @@ def test_what_a_verb_does_is_seen(bench, monkeypatch, service, kinds):
     assert kinds <= found
 
 
-def tried(outcome: Outcome, *words: str, new=(), changed=(), page="") -> Tried:
+def tried(outcome: Outcome, *words: str, new=(), changed=(), page="", open=()) -> Tried:
     case = Case(("diff", "W/before", "--out", "O/new", *words))
-    return Tried(case, outcome, Path(), tuple(new), tuple(changed), page)
+    return Tried(case, outcome, tuple(new), tuple(changed), tuple(open), page)
 
 
 def kinds(one: Tried) -> set[str]:
@@ -108,9 +107,10 @@ def test_what_a_verb_leaves_is_judged():
     assert kinds(tried(SOUND, new=["own/.new.abcdefgh"])) == {"stray"}
     assert kinds(tried(SOUND, new=["tmp/x"])) == {"stray"}
     assert kinds(tried(SOUND, changed=["W/corpus.jsonl"])) == {"input changed"}
+    assert kinds(tried(SOUND, open=["own/new/rows.parquet"])) == {"open"}
     assert kinds(tried(SOUND, page=SECRETS[2])) == {"secret"}
     assert kinds(tried(replace(SOUND, stdout='{"a": NaN}'), "--json")) == {"json"}
-    assert len(KINDS) == 13
+    assert len(KINDS) == 14
 
 
 def test_a_printed_case_is_read_back():

@@ -169,5 +169,7 @@ def _hugging_face(folder: Path) -> None:
         bos_token_id=vocabulary.eos_id, eos_token_id=vocabulary.eos_id,
     )  # fmt: skip
     torch.manual_seed(0)
-    GPT2LMHeadModel(config).save_pretrained(folder)
-    vocabulary.save(folder)
+    model = GPT2LMHeadModel(config)
+    for name, size in ((folder, "5GB"), (folder.with_name("hf-shards"), "4KB")):
+        model.save_pretrained(name, max_shard_size=size)
+        vocabulary.save(name)
