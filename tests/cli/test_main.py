@@ -140,3 +140,10 @@ def test_an_error_quotes_no_more_than_a_reader_wants(shell, words):
     assert done.exit_code == 2
     assert len(done.stderr) < 2000
     assert "letters) …" in done.stderr
+
+
+def test_the_rest_of_a_phrase_is_not_quoted(shell):
+    done = shell("rank", "a", "b", "--phrase", "the", "gate", "code", "--out", "run")
+    assert done.exit_code == 2
+    assert "Text of several words needs quotation marks" in done.stderr
+    assert "code" not in done.stderr

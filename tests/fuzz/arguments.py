@@ -104,6 +104,8 @@ ENTRIES = (
     "W/planted/manifest.json", "W/planted-nlu/manifest.json", "W/audit/run", "W/audit/shadows",
     "W/before/run", "W/before/data/training",
 )  # fmt: skip
+OUTSIDE = {"/": "O/full-folder", "../..": "O/..", "/proc/self/mem": "/dev/null"}
+"""Where nothing of the fuzzer's shall be written, and what is tried in its place."""
 UNKNOWN = ("--nonsense", "--nonsense=1", "-z", "--", "extra")
 
 
@@ -156,6 +158,8 @@ def _change(draw: st.DrawFn, verb: str, words: list[str]) -> tuple[list[str], li
     if _kind(option) is bool:
         return [*words, name], [name]
     value = draw(values(option))
+    if option.name == "out":
+        value = OUTSIDE.get(value, value.replace("W/", "C/"))
     return [*words, f"{name}={value}"], [name, value]
 
 

@@ -107,10 +107,11 @@ def _plain(text: str) -> str:
 def _left(tried: Tried) -> Iterator[tuple[str, str, str]]:
     """Inputs are as they were, no file is left that nobody wants, an error leaves nothing."""
     named = {part for word in tried.case.words for part in (word, word.partition("=")[2])}
+    elsewhere = [path for path in tried.new if path.startswith(("tmp/", "cwd/", "home/"))]
     stray = [
         path
-        for path in tried.new
-        if path.startswith(("tmp/", "cwd/", "home/")) and path.split("/")[1] not in named
+        for path in elsewhere
+        if path.split("/")[1] not in named and not (path.startswith("cwd/") and {"", "."} & named)
     ]
     made = [path for path in tried.new if path.startswith("own/")]
     stray += [path for path in made if _hidden(path)]
@@ -120,8 +121,14 @@ def _left(tried: Tried) -> Iterator[tuple[str, str, str]]:
         yield "half-written", _pattern(made[0]), " ".join(made[:20])
     if tried.open:
         yield "open", _pattern(tried.open[0]), " ".join(tried.open[:20])
-    if tried.changed:
-        yield "input changed", _pattern(tried.changed[0]), " ".join(tried.changed[:20])
+    outs = [word[2:] for word in tried.case.words if word.startswith(("C/", "O/"))]
+    changed = [
+        path
+        for path in tried.changed
+        if tried.outcome.code or not path.removeprefix("own/").startswith(tuple(outs))
+    ]
+    if changed:
+        yield "input changed", _pattern(changed[0]), " ".join(changed[:20])
 
 
 def _hidden(path: str) -> bool:
