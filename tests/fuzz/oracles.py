@@ -86,18 +86,30 @@ def _message(tried: Tried) -> Iterator[tuple[str, str, str]]:
         yield "unclear", "long", f"{len(message)} letters: {message[:300]}"
     if message.startswith("vestige: ") and not re.search(r"[.:;)] .*[.)]$", message[9:].strip()):
         yield "unclear", "no remedy", message
-    if not any(name in _plain(message) for name in _names(tried)):
+    plain = _plain(message)
+    if "unexpected extra argument" in message:
+        return  # counted and not quoted
+    if not any(_named(name, plain) for name in _names(tried)):
         yield "unclear", "names nothing", message
 
 
 def _names(tried: Tried) -> Iterator[str]:
     """What an error may name: the options, values and files of the case."""
     case = tried.case
-    for word in (*case.words, *case.changed, *(damage.file for damage in case.damage)):
+    for word in (*case.words[1:], *case.changed, *(damage.file for damage in case.damage)):
         for part in word.split("="):
-            escaped = part.encode("unicode_escape").decode()
-            names = (part, escaped, *PurePath(part).parts[-2:])
-            yield from (_plain(name)[:40] for name in names if len(_plain(name)) > 2)
+            parts = [name for name in PurePath(part).parts if name not in ("W", "O", "C")]
+            for name in (part, part.encode("unicode_escape").decode(), *parts):
+                if plain := _plain(name)[:40]:
+                    yield plain
+
+
+def _named(name: str, message: str) -> bool:
+    """Whether a message has a name in it; a short one by itself."""
+    place = message.find(name)
+    if len(name) > 2 or place < 0:
+        return place >= 0
+    return re.search(rf"(?<!\w){re.escape(name)}(?!\w)", message) is not None
 
 
 def _plain(text: str) -> str:
