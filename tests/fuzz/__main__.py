@@ -2,7 +2,7 @@
 
 --cases N       how many, over all verbs and formats
 --seed N        another seed, other cases
---only NAME     only of this verb or format
+--only NAME     only of these verbs or formats, with commas between them
 --repeat CASE   one case, as a failure prints it
 """
 

@@ -131,7 +131,7 @@ class Bench:
         page = "".join(
             (folder / path).read_text("utf-8", "surrogateescape")
             for path in new
-            if path.endswith(".html")
+            if path.endswith(".html") and stat.S_ISREG((folder / path).lstat().st_mode)
         )
         return Tried(case, outcome, tuple(new), tuple(changed), _open(folder, new), page)
 

@@ -46,12 +46,12 @@ def trials(bench: Bench, table: Table, *, cases: int, seed: int, only: str | Non
         table: what is filled, whatever becomes of each.
         cases: how many in all.
         seed: decides which.
-        only: the one verb or format to try.
+        only: the verbs and formats to try, with commas between them.
     """
     strategies = {verb: command_lines(verb) for verb in VERBS}
     strategies |= {format: damaged(bench.world, format) for format in FORMATS}
     if only is not None:
-        strategies = {only: strategies[only]}
+        strategies = {name: strategies[name] for name in only.split(",")}
     for name, strategy in strategies.items():
         started = time.monotonic()
         share = cases // len(strategies) // (10 if name in LONG else 1)
