@@ -24,7 +24,10 @@ Then kills (`--kills`): a training with a fresh secret is killed by SIGKILL at a
 its secret is read from its directory, it is resumed, and all that it leaves is compared, byte for
 byte, with what an undisturbed training of that secret leaves.
 
-    python benchmarks/private_randomness.py [--trainings 20] [--kills 20] [--seed 0]
+With `--control` the noise is torch's generator's, seeded as first weights are: the statistics have
+to find that, and say so by their exit status.
+
+    python benchmarks/private_randomness.py [--trainings 20] [--kills 20] [--seed 0] [--control]
 
 The last line is JSON; the exit status is 1 where something is beyond chance or a byte differs.
 """
@@ -61,6 +64,7 @@ from vestige.data.subwords import SubwordVocabulary
 from vestige.data.vocabulary import WordVocabulary
 from vestige.defences.dp_fedavg import DPFedAvg
 from vestige.defences.dp_sgd import DPSGD
+from vestige.defences.noise import GaussianNoise
 from vestige.models.checkpoints import load_model, save_model
 from vestige.models.hugging_face import HuggingFaceLanguageModel
 from vestige.models.lora import add_lora
@@ -348,19 +352,37 @@ def kills(kind: str, count: int, seed: int) -> dict[str, object]:
     return {"kills": count, "equal": equal, "secrets_left": left, "stages": dict(stages)}
 
 
+def leak(seeds: list[int]) -> None:
+    """Let the noise of one training after the other come from its seed: the control."""
+    generators = (torch.Generator().manual_seed(seed) for seed in seeds)
+    current: list[torch.Generator] = []
+
+    def fill(self: GaussianNoise, tensors: Any, *, step: int, deviation: float) -> None:
+        if step == 0:
+            current[:] = [next(generators)]
+        for tensor in tensors:
+            tensor.normal_(0.0, deviation, generator=current[0])
+
+    GaussianNoise.fill = fill  # type: ignore[method-assign]
+
+
 def main() -> None:
     """Correlate, kill, and print one line of JSON."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--trainings", type=int, default=20)
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--control", action="store_true")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     disable_progress_bar()
     result: dict[str, Any] = {"benchmark": "private_randomness"}
     fine, lowest = True, []
+    n = arguments.trainings
+    if arguments.control:
+        arguments.kills = 0
+        leak([seed for _ in KINDS for seed in (*[0] * n, *range(n))])
     for kind in KINDS:
-        n = arguments.trainings
         found: dict[str, Any] = {}
         if n:
             found["one seed"] = correlations(kind, [0] * n, arguments.seed)
