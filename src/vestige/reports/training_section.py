@@ -80,7 +80,7 @@ def curve(rows: Sequence[Row], frequencies: float | None) -> str | None:
     for kind, colour in (("ring", QUIET), ("disc", ACCENT)):
         own = [value for value in values if value["kind"] == kind]
         chart = alt.Chart(alt.InlineData(values=own)).encode(x=x, y=y)
-        filled = {"fill": colour} if kind == "disc" else {}
+        filled: dict[str, Any] = {"fill": colour} if kind == "disc" else {}
         layers += [
             chart.mark_line(stroke=colour, strokeWidth=1.5),
             chart.mark_point(stroke=colour, size=50, opacity=1, **filled),

@@ -34,7 +34,7 @@ class _Identity(Measured):
 
     config: dict[str, Any]
     step: str
-    start: str = Field(alias=START)
+    start: str = Field(alias="model weights at the start")
     validation: Any = Field(alias="validation data")
 
 
