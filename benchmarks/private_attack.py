@@ -3,9 +3,9 @@
 A distinguishing attack, the strongest that the threat model allows. Many trainings have one record
 (one user) among their data and as many do not; the adversary knows all the others, the first
 weights and every setting, has made the record so that its gradient is clipped and looks like no
-other's, and sees the weights after each step. Neyman and Pearson: the best score is then the
-likelihood ratio of what each step added to the weights, and no other test of the same size finds
-the record more often.
+other's, and sees the weights after each step. By the lemma of Neyman and Pearson the best score is
+then the likelihood ratio of what each step added to the weights; it is exact where every step reads
+all units, and elsewhere takes what the lots of the others add for one more Gaussian.
 
 Two lower bounds on epsilon follow from how often that ratio is above 1. Both hold with 95 % for the
 whole table (Bonferroni), and neither has a threshold that was chosen on the scores:
@@ -265,7 +265,7 @@ class Adversary:
             )
             others, shift = each[:-1], each[-1]
             self.base = self.rate * others.sum(0)
-        # of what the setting states, not of what a broken one does
+        # A setting is attacked as it is stated, a broken one as well.
         self.deviation = noise * CLIP
         covariance = self.rate * (1 - self.rate) * others.T @ others
         covariance += self.deviation**2 * np.eye(len(shift))

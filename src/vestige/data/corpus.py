@@ -169,6 +169,9 @@ class Corpus:
     ) -> tuple["Corpus", "Corpus"]:
         """Hold out a random part; both parts keep the documents' order.
 
+        One document more or less draws all of them anew: where a guarantee is claimed of each,
+        take `division.divide`.
+
         Args:
             fraction: share of documents (of users, with `by_user`) to hold out, in [0, 1).
             seed: decides which.
