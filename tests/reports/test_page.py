@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 from html.parser import HTMLParser
+from importlib import resources
 
 import pytest
 
@@ -197,3 +198,10 @@ def test_a_page_is_written_once(saved, diff, tmp_path):
 def test_a_page_needs_a_run():
     with pytest.raises(ValueError, match="at least one run"):
         render([], show_secrets=False)
+
+
+def test_no_kind_of_section_is_dressed_as_a_part_of_another():
+    style = resources.files("vestige.reports").joinpath("page.css").read_text("utf-8")
+    kinds = ("diff", "rank", "table", "comparison", "extraction", "user-audit")
+    for kind in kinds:  # the class of an article
+        assert not re.search(rf"(^|[,}}]\s*)\.{kind}\s*[,{{]", style), kind

@@ -71,7 +71,7 @@ def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[objec
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=Text(printable(title), "bold"), title_justify="left", box=None)
+    table = Table(box=None)
     table.padding = (0, 1)
     for index, name in enumerate(columns):
         numeric = all(isinstance(row[index], int | float) for row in rows)
@@ -79,7 +79,9 @@ def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[objec
     for row in rows:
         table.add_row(*(Text(printable(_cell(value))) for value in row))
     # A pipe has no width that rows would have to fit.
-    Console(width=None if sys.stdout.isatty() else UNBOUNDED).print(table)
+    console = Console(width=None if sys.stdout.isatty() else UNBOUNDED)
+    console.print(Text(printable(title), "bold"))  # as a part of the table it would be as narrow
+    console.print(table)
 
 
 @contextmanager
