@@ -114,13 +114,13 @@ CASES = {
         "no W/other W/trained W/corpus.jsonl --out OUT",
     ],
     "rank": [
-        "ok W/before W/after --phrase SPOKEN --out OUT",
-        "ok W/before W/after --phrase=SPOKEN --out OUT --json",
+        "ok W/before W/after --phrase SPOKEN --samples 256 --budget 500 --out OUT",
+        "ok W/before W/after --phrase=SPOKEN --samples 0 --budget 500 --out OUT --json",
         "no W/before W/after --phrase NEW --out OUT",
         "no W/before W/after --phrase SPOKEN|xqznone --out OUT",
         "no W/before W/after --phrase | --out OUT",
         "no W/before W/after --phrase xqzoakas xqzelmas --out OUT",
-        "no W/before W/other --phrase SPOKEN --out OUT",
+        "no W/before W/other --phrase SPOKEN --samples 256 --budget 500 --out OUT",
     ],
     "exposure": [
         "ok W/after --manifest W/planted-known --out OUT",
@@ -166,10 +166,10 @@ CASES = {
         f"no W/after {AUDITED} --reference W/mine.jsonl --person xqztree0 --out OUT",
     ],
     "anatomy": [
-        "ok W/trained --seen W/corpus.jsonl --unseen W/mine.jsonl --user who --out OUT --orders 2 "
+        "ok W/trained --seen W/corpus.jsonl --unseen W/mine.jsonl --user who --out OUT --orders 1 "
         "--bins 2",
         "ok W/trained --seen W/corpus.jsonl --unseen W/mine.jsonl --user who --out OUT --json "
-        "--bins 2",
+        "--bins 2 --orders 0",
         "no W/trained --seen W/corpus.jsonl --unseen W/cut.jsonl --out OUT",
         "no W/trained --seen W/unknown.txt --unseen W/mine.jsonl --out OUT",
         "no W/twice --seen W/corpus.jsonl --unseen W/mine.jsonl --out OUT",

@@ -191,11 +191,13 @@ def _ends(interval: tuple[float, float] | None) -> str:
 def _show_most_exposed(found: "CanaryExposure", show_secrets: bool) -> None:
     from vestige.reports.disclosure import disclose
 
+    numbers = {id(canary): number for number, canary in enumerate(found.canaries, 1)}
     planted = [canary for canary in found.canaries if canary.planted]
     most = sorted(planted, key=lambda canary: canary.log_perplexity)
     most = sorted(most, key=lambda canary: -canary.exposure)[:_MOST]
     phrases = disclose([canary.phrase for canary in most], show_secrets=show_secrets)
     columns = {
+        "canary": [numbers[id(canary)] for canary in most],
         "phrase": phrases,
         "copies": [canary.copies for canary in most],
         "exposure": [_resolved(canary) for canary in most],
