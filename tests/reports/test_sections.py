@@ -2,7 +2,7 @@ import pytest
 
 from vestige.errors import RunError
 from vestige.reports.diff_words import verdict
-from vestige.reports.sections import describe_rank, section
+from vestige.reports.sections import KINDS, describe_rank, section
 
 
 def test_phrases_stand_with_their_shading(saved, diff):
@@ -144,3 +144,10 @@ def test_rows_without_their_columns_are_refused(saved):
 
     with pytest.raises(RunError, match=r"no whole UpdateDiff run.*repeat"):
         section(saved(UpdateDiff()), show_secrets=False)
+
+
+def test_a_damaged_run_is_named_and_what_it_holds_is_not(saved, rank, monkeypatch):
+    monkeypatch.setitem(KINDS, "DifferentialRank", lambda run, _: {}[run.rows[0]["piece"]])
+    with pytest.raises(RunError, match=r"is no whole DifferentialRank run \(KeyError\)") as caught:
+        section(saved(rank([SECRET])), show_secrets=False)
+    assert SECRET not in str(caught.value)

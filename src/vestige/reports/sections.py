@@ -86,7 +86,7 @@ def section(run: Run, *, show_secrets: bool) -> Section:
         return KINDS.get(run.result, _table)(run, show_secrets)
     except (LookupError, ArithmeticError, TypeError, ValueError, AttributeError) as error:
         raise RunError(
-            f"{run.directory} is no whole {printable(run.result)} run: {error!r}",
+            f"{run.directory} is no whole {printable(run.result)} run ({type(error).__name__})",
             remedy="It was changed or is damaged; repeat the run.",
         ) from error
 
