@@ -75,6 +75,15 @@ def test_every_option_of_text_is_said_to_be_secret_or_public(verb):
     assert not PUBLIC & SECRET_OPTIONS
 
 
+@pytest.mark.parametrize("verb", ["plant", "rank", "exposure", "extract-nlu"])
+def test_every_mark_is_found_where_secrets_are_asked_for(shell, marked, tmp_path, verb):
+    """What the other tests look for is there to be found."""
+    line = secret_cases.CASES[verb][0].partition(" ")[2]
+    done = shell(verb, *secret_cases.filled(line, marked, tmp_path / "out"), "--show-secrets")
+    assert done.exit_code == 0, done.stderr
+    assert marks(done.stdout)
+
+
 def marks(text):
     """What stands around each mark."""
     text = text.casefold()
