@@ -137,6 +137,11 @@ def test_a_cap_on_documents_is_told_where_documents_are_protected():
     assert "cap" not in users.terms()["outside"]
 
 
+def test_what_a_limit_cut_off_is_told():
+    assert "among the first 9 documents" in replace(STATEMENT, limited=9).terms()["outside"]
+    assert "--limit" not in STATEMENT.terms()["outside"]
+
+
 def test_noise_that_drowns_a_whole_batch_is_told_beforehand():
     assert drowned(replace(PLANNED, noise_multiplier=8.0), 8) is None
     assert "larger than all 8 sequences" in drowned(replace(PLANNED, noise_multiplier=8.1), 8)

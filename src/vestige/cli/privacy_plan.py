@@ -167,6 +167,7 @@ def statement_of(
         sequence_length=entry.sequence_length,
         held_out=users if isinstance(users, int) and users else len(texts.held),
         capped=texts.division.most_per_user,
+        limited=texts.limit,
         ancestry=ancestry(entry, lineages.own, lineages.model.ledger, lineages.read),
         void=entry.void,
     )

@@ -73,7 +73,7 @@ def command(
     lowercase: nlu_options.Lowercase = False,
     validation: training_options.Validation = None,
     hold_out: training_options.HoldOut = None,
-    seed: options.Seed = 0,
+    seed: training_options.Seed = 0,
     seeds: training_options.Seeds = 1,
     device: options.Device = "auto",
     json: options.Json = False,
@@ -291,7 +291,7 @@ def command(
     )
     train_text.run(
         context,
-        train_text.Texts(data, validation or data, division, held),
+        train_text.Texts(data, validation or data, division, held, limit),
         wanted,
         asked,
         out,

@@ -26,12 +26,13 @@ LOG = "log.jsonl"
 
 
 class Texts(NamedTuple):
-    """What is learnt from and what validates, and where both were read."""
+    """What is learnt from and what validates, where both were read, and how much of it at most."""
 
     data: str
     validation: str
     division: "Division"
     held: "Corpus"
+    limit: int | None
 
 
 def run(

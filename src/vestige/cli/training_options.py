@@ -24,6 +24,15 @@ Out = Annotated[
     Path,
     typer.Option("--out", help="A new directory; with --resume, the old one.", metavar="DIR"),
 ]
+Seed = Annotated[
+    int,
+    typer.Option(
+        "--seed",
+        min=0,
+        help="Decides all that is drawn; of a private training the initial weights alone: what it "
+        "draws afterwards nobody can repeat.",
+    ),
+]
 Seeds = Annotated[
     int,
     typer.Option(

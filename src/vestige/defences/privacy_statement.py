@@ -18,7 +18,7 @@ from vestige.defences.privacy_ancestry import Ancestry, Share
 
 UNNOISED = (
     "log.jsonl (loss, median_norm, clipped)",
-    "history.json and run/ (perplexity, accuracy, tokens)",
+    "history.json and run/ (perplexity, accuracy, counts, word frequencies)",
     "training.json and run/run.json (SHA-256 of the text)",
     "data/ and records/ (the text as ids, a hash of every record)",
     "checkpoint.safetensors, and while it trains secret.key, from which noise and lots follow",
@@ -37,6 +37,7 @@ class PrivacyStatement:
         sequence_length: tokens of a sequence at most.
         held_out: documents (or users) that chose the epoch.
         capped: documents per user at most; None: all.
+        limited: documents that were read of a longer text, from its beginning; None: all.
         ancestry: what earlier trainings mean for the records.
         taken: the budget of the steps that were taken; None before the training.
         void: what voids the guarantee, in words.
@@ -49,6 +50,7 @@ class PrivacyStatement:
     held_out: int
     ancestry: Ancestry
     capped: int | None = None
+    limited: int | None = None
     taken: PrivacySpent | None = None
     void: tuple[str, ...] = ()
 
@@ -246,12 +248,18 @@ class PrivacyStatement:
             f"how many {_plural(self.planned.unit)} there are, which q and the steps tell",
             "options that were chosen by looking at the text, and other trainings of it (--seeds)",
             f"copies: ε is that of one {kind}, and grows faster than their number (group_epsilon)",
+            "that a training ended because a gradient was not finite",
             "rounding: the proof is for real numbers, the noise is drawn in float32",
         ]
         if self.capped is not None and self.planned.unit == "sequence":
             parts.append(
                 f"who is over the cap of {self.capped:,} documents: one more may put another one "
                 "out, and two then differ"
+            )
+        if self.limited is not None:
+            parts.append(
+                f"what was not read (--limit): one {kind} more among the first {self.limited:,} "
+                "documents puts others out, and more than one then differs"
             )
         return f"Not in ε: {'; '.join(parts)}."
 

@@ -190,7 +190,8 @@ def _fairness(row: Row, rows: Sequence[Row]) -> Cell:
 
 def _privacy(row: Row) -> Cell:
     if row["epsilon"] is None:
-        text, notes = "none", []
+        private = row["defence"] in ("dp-sgd", "dp-fedavg")
+        text, notes = "none", ["its training's own page says why"] if private else []
     else:
         text, notes = f"ε = {row['epsilon']:.3g}", [f"δ = {_tiny(row['delta'])} per {row['unit']}"]
     if row["empirical_epsilon"] is not None:
