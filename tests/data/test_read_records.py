@@ -32,6 +32,17 @@ def test_nobody_is_among_no_ones():
     assert not among(RECORDS.records, RECORDS.records[:0]).any()
 
 
+def test_a_header_that_lies_about_the_size_allocates_nothing(tmp_path):
+    file = tmp_path / "one.npy"
+    np.save(file, RECORDS.rows(), allow_pickle=False)
+    content = file.read_bytes()
+    assert content.count(b"(4,), }     ") == 1
+    for shape in (b"(9**17,), }", b"(4**15,), }", b"(99999999,)}", b"(-1,), }    "):
+        file.write_bytes(content.replace(b"(4,), }     ", shape.ljust(12)))
+        with pytest.raises(DataError, match=r"one\.npy does not hold the hashes"):
+            ReadRecords.load(file)
+
+
 @pytest.mark.parametrize("content", [b"", b"no array", "another array"])
 def test_a_damaged_file_is_named(tmp_path, content):
     file = tmp_path / "one.npy"

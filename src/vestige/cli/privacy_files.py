@@ -128,5 +128,5 @@ def _content(file: Path) -> bytes:
 def _read(directory: Path) -> "dict[str, ReadRecords]":
     from vestige.data.read_records import ReadRecords
 
-    files = sorted((directory / RECORDS).glob("*.npy"))
+    files = [file for file in sorted((directory / RECORDS).glob("*.npy")) if file.is_file()]
     return {file.stem: ReadRecords.load(file) for file in files}

@@ -63,12 +63,13 @@ class ReadRecords:
             DataError: it is no whole file of record hashes.
         """
         try:
-            rows = np.load(file, allow_pickle=False)
-        except (OSError, ValueError, EOFError) as error:
+            # Mapped, so that a header that lies about the size allocates nothing.
+            rows = np.load(file, mmap_mode="r", allow_pickle=False)
+        except (OSError, ValueError, EOFError, OverflowError, TypeError) as error:
             raise _broken(file, str(error)) from error
         if rows.dtype != _ROW or rows.ndim != 1:
             raise _broken(file, "its columns are others")
-        return cls(rows["record"].copy(), rows["user"].copy(), rows["held_out"].copy())
+        return cls(*(np.array(rows[name]) for name in ("record", "user", "held_out")))
 
     def rows(self) -> NDArray[np.void]:
         """(n,) all of it as one array, for a file."""
