@@ -159,6 +159,6 @@ def test_every_network_learns_from_a_batch(model: LanguageModel, tokens: Tensor)
 
 def test_an_unknown_device_is_refused() -> None:
     assert choose_device("cpu") == torch.device("cpu")
-    for name in ("cuda:99", "gpu"):
+    for name in ("cuda:99", "gpu", "meta", "hpu", "privateuseone", ""):
         with pytest.raises(ValueError, match="device must be"):
             choose_device(name)

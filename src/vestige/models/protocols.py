@@ -172,6 +172,9 @@ def choose_device(name: str = "auto") -> torch.device:
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
-        return torch.empty(0, device=name).device
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        found = torch.zeros(1, device=name)  # an index that is not there is noticed only now
+    except (RuntimeError, AssertionError, ImportError, OverflowError) as error:
         raise ValueError(f"device must be one that this machine has, got {name!r}") from error
+    if found.is_meta:  # which has no numbers
+        raise ValueError(f"device must be one that computes, got {name!r}")
+    return found.device

@@ -3,8 +3,8 @@
 import gzip
 import zlib
 from collections.abc import Iterator
+from io import BufferedReader
 from pathlib import Path
-from typing import IO
 
 from vestige.data.corpus import Corpus
 from vestige.data.regular_file import require_regular
@@ -67,7 +67,7 @@ def raw_lines(path: Path) -> Iterator[bytes]:
         ) from error
 
 
-def _bounded(file: "IO[bytes] | gzip.GzipFile", path: Path) -> Iterator[bytes]:
+def _bounded(file: gzip.GzipFile | BufferedReader, path: Path) -> Iterator[bytes]:
     """The lines of an open file; a few kilobytes of gzip can stand for any number of them."""
     room, read, number = free_memory(), 0, 0
     while line := file.readline(LONGEST_LINE + 1):
