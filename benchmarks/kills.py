@@ -12,8 +12,11 @@ Full disks: each kind is run, N times, with files that cannot grow beyond a rand
 end with exit code 2 and one line that names a file of its own and the remedy, and, given again
 with room, in what the undisturbed one left.
 
+Signals: each kind gets Ctrl-C or SIGTERM, N times, at a random moment. It has to end in one line,
+with the shell's code, and leave no part of a file; given again, it ends as the undisturbed one.
+
     python benchmarks/kills.py [--count 100] [--kinds "train" "plant" ...] [--seed 0]
-        [--kills] [--races] [--full]
+        [--kills] [--races] [--full] [--signals]
 
 Everything runs in forks of one process that has imported what the verbs import, on one thread.
 The last line is JSON; the exit status is 1 where something was lost.
@@ -42,6 +45,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 sys.path.insert(0, str(Path(__file__).parent))
 from every_verb import COMMANDS, OUT, RESUMES, prepare
 
+from vestige.cli import interrupts
 from vestige.cli.main import app
 from vestige.training.secret import Secret
 
@@ -81,6 +85,7 @@ def child(words: Sequence[str], where: Path, said: str = "said", *, most: int | 
         os.close(writing)
         resource.setrlimit(resource.RLIMIT_FSIZE, (most, resource.RLIM_INFINITY))
     code = 70
+    interrupts.raise_when_asked_to_end()
     Secret.fresh = classmethod(lambda cls: cls.of_seed(0))  # else no two would have the same bits
     try:
         code = app([str(word) for word in words], standalone_mode=False) or 0
@@ -274,6 +279,32 @@ def starve_all(kind: str, count: int, inputs: Path, seed: int) -> dict[str, Any]
     return {"full disk": kind, "commands": count, "full": full, "faults": dict(wrong)}
 
 
+def signal_all(kind: str, count: int, inputs: Path, seed: int) -> dict[str, Any]:
+    """`count` commands of a kind that were asked to end."""
+    wanted, took = undisturbed(kind, inputs)
+    lots, wrong, ends = random.Random(f"{seed} {kind} signal"), Counter[str](), Counter[int]()
+    again = named(RESUMES.get(kind, COMMANDS[kind]))
+    while sum(ends.values()) - ends[0] < count:
+        with place(inputs) as folder:
+            pid = child(named(COMMANDS[kind]), folder)
+            time.sleep(0.05 + lots.uniform(0, took))
+            number = lots.choice((signal.SIGINT, signal.SIGTERM))
+            os.kill(pid, number)
+            ends.update([code := ended(pid)])
+            lines = (folder / "said").read_text("utf-8").splitlines()
+            if code:
+                wrong.update([] if code == 128 + number else [f"exit code {code}"])
+                last = lines[-1] if lines else ""
+                wrong.update([] if last.startswith("vestige: ended by") else [f"said {last}"])
+                ignored = [line for line in lines if "Error" in line or "ignored" in line]
+                wrong.update(f"said {line}" for line in ignored)
+                wrong.update(f"stray {path.name}" for path in folder.rglob(".*"))
+                words = again if (folder / "out").exists() else named(COMMANDS[kind])
+                ended(child(words, folder))
+            wrong.update(faults(folder, inputs, wanted))
+    return {"signals": kind, "ends": dict(ends), "faults": dict(wrong)}
+
+
 def _tells(line: str) -> bool:
     """Whether a message names a file of the command, what was wrong, and the remedy."""
     return (
@@ -291,11 +322,11 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=100)
     parser.add_argument("--kinds", nargs="*", default=None)
     parser.add_argument("--seed", type=int, default=0)
-    for each in ("kills", "races", "full"):
+    for each in ("kills", "races", "full", "signals"):
         parser.add_argument(f"--{each}", action="store_true")
     asked = parser.parse_args()
-    if not (asked.kills or asked.races or asked.full):
-        asked.kills = asked.races = asked.full = True
+    if not (asked.kills or asked.races or asked.full or asked.signals):
+        asked.kills = asked.races = asked.full = asked.signals = True
     with tempfile.TemporaryDirectory() as root:
         inputs = Path(root) / "inputs"
         inputs.mkdir()
@@ -313,6 +344,9 @@ def main() -> None:
         for kind in kinds:
             if kind in KILLED and asked.kills:
                 done.append(kill_all(kind, asked.count, inputs, asked.seed))
+                print(done[-1], file=sys.stderr, flush=True)
+            if kind in KILLED and asked.signals:
+                done.append(signal_all(kind, asked.count, inputs, asked.seed))
                 print(done[-1], file=sys.stderr, flush=True)
             if kind in KILLED and asked.full:
                 done.append(starve_all(kind, asked.count, inputs, asked.seed))

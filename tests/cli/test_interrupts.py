@@ -41,12 +41,10 @@ def ended(words, where, number, after, cwd):
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_training_that_is_ended_says_how_to_go_on_and_does(
-    workspace, shell, tmp_path, number, code
-):
-    words = ["train", workspace / "corpus.txt", *QUICK, "--epochs", 2, "--checkpoint-every", 1]
-    long = [*words[:-4], "--epochs", 4000, "--checkpoint-every", 1, "--out", tmp_path / "o"]
-    got, said = ended(long, "vestige.training.checkpoint.cut_log", number, 0.5, tmp_path)
+def test_a_training_that_is_ended_says_how_to_go_on(workspace, tmp_path, number, code):
+    words = ["train", workspace / "corpus.txt", *QUICK, "--epochs", 4000, "--checkpoint-every", 1]
+    words += ["--out", tmp_path / "o"]
+    got, said = ended(words, "vestige.training.checkpoint.cut_log", number, 0.5, tmp_path)
     assert got == code, said
     [line] = [line for line in said.splitlines() if line]
     by = "Ctrl-C" if code == 130 else "SIGTERM"
@@ -62,3 +60,25 @@ def test_a_plant_that_is_ended_leaves_nothing(workspace, tmp_path):
     code, said = ended(words, where, signal.SIGTERM, 0.05, tmp_path)
     assert (code, said) == (143, "vestige: ended by SIGTERM\n")
     assert [path.name for path in tmp_path.iterdir()] == ["long.txt"]
+
+
+def test_an_end_that_python_drops_is_asked_for_again(tmp_path):
+    code = """
+import os, signal, time
+from vestige.cli import interrupts
+
+class Deaf:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(1)
+
+interrupts.raise_when_asked_to_end()
+try:
+    Deaf()
+    time.sleep(30)
+except KeyboardInterrupt as error:
+    print(interrupts.last_words(error), error.code)
+"""
+    words = [sys.executable, "-c", code]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.stdout, done.stderr) == ("ended by SIGTERM 143\n", "")

@@ -5,8 +5,12 @@ on the way out. A second one ends the process at once; nothing needs more than t
 at any moment loses nothing.
 """
 
+import _thread
 import signal
+import sys
+from threading import Timer
 from types import FrameType
+from typing import Any
 
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
 """What a shell calls the end by these signals: 128 and the signal's number."""
@@ -16,12 +20,14 @@ class Ended(KeyboardInterrupt):
     """A signal asked the verb to end.
 
     Attributes:
+        number: of the signal.
         code: with which the process shall end.
         by: what to call it.
     """
 
     def __init__(self, number: int) -> None:
         super().__init__()
+        self.number = number
         self.code = CODES[signal.Signals(number)]
         self.by = "Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name
 
@@ -30,6 +36,7 @@ def raise_when_asked_to_end() -> None:
     """Make both signals an `Ended` in the main thread, the first time."""
     for number in CODES:
         signal.signal(number, _end)
+    sys.unraisablehook = _ask_again
 
 
 def last_words(error: KeyboardInterrupt) -> str:
@@ -43,3 +50,12 @@ def _end(number: int, frame: FrameType | None) -> None:
     for each in CODES:
         signal.signal(each, signal.SIG_DFL)
     raise Ended(number)
+
+
+def _ask_again(lost: Any) -> None:
+    """Where Python had to drop the exception, as in a destructor, ask once more a little later."""
+    if isinstance(lost.exc_value, Ended):
+        raise_when_asked_to_end()
+        Timer(0.01, _thread.interrupt_main, (lost.exc_value.number,)).start()
+    else:
+        sys.__unraisablehook__(lost)

@@ -85,6 +85,15 @@ def claimed(directory: Path, *, worth: Callable[[Path], bool]) -> Iterator[None]
                 directory.rmdir()
 
 
+def discard(path: Path) -> None:
+    """Remove the file of a lock that a killed process left, where what it guarded is finished."""
+    if path.exists():
+        with suppress(OSError, Timeout):
+            lock = _lock(path)
+            lock.acquire(blocking=False)
+            _release(lock)
+
+
 def vacant(directory: Path) -> bool:
     """Whether nothing is there but what a kill may have left: a lock, a file not yet whole."""
     if not directory.is_dir():

@@ -1,0 +1,29 @@
+"""What is killed, started twice, out of disk or asked to end loses nothing: a few of each."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+KILLS = Path(__file__).parents[2] / "benchmarks" / "kills.py"
+
+
+def found(*words):
+    """What the benchmark found, by what it tried and of which command."""
+    command = [sys.executable, KILLS, *map(str, words)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stdout.startswith("["), done.stderr
+    return json.loads(done.stdout)
+
+
+def test_a_training_and_a_planting_lose_nothing():
+    tried = found("--count", 1, "--kinds", "plant", "train")
+    assert [one["faults"] for one in tried] == [{}] * 9, tried
+
+
+@pytest.mark.slow
+def test_no_command_loses_anything():
+    tried = found("--count", 3)
+    assert [one for one in tried if one["faults"]] == []
