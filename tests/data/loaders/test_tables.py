@@ -236,3 +236,19 @@ def test_a_data_set_out_of_reach_is_named(name: str, monkeypatch: pytest.MonkeyP
     with pytest.raises(DataError, match="no data set that can be fetched") as caught:
         read_hub(name)
     assert name in str(caught.value)
+
+
+@pytest.mark.parametrize("content", ["null\n" + JSONL, "\n \n null\n", JSONL + "null\n"])
+def test_a_row_that_is_null_is_named(content: str, tmp_path: Path) -> None:
+    # Arrow ends the whole process where a block begins with one.
+    with pytest.raises(DataError, match=r"line \d: NoneType where a JSON object should be"):
+        read_table(written(tmp_path, "t.jsonl", content))
+
+
+def test_a_row_that_is_null_is_named_wherever_a_block_begins(monkeypatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(tables, "_BLOCK", 64)
+    rows = ['{"text": "a"}'] * 30
+    for place in range(30):
+        content = "\n".join([*rows[:place], "null", *rows[place:]])
+        with pytest.raises(DataError, match=f"line {place + 1}: NoneType"):
+            read_table(written(tmp_path, "t.jsonl", content))

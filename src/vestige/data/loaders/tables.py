@@ -28,6 +28,7 @@ _RAGGED = re.compile(r"Row #(\d+): Expected (\d+) columns, got (\d+)")
 _NAME = re.compile(r"[^\W\d][\w.:/-]{0,39}")
 _ROWS = 1024  # of a Parquet file, read at once
 _BLOCK = 1 << 24  # a JSON object must fit into one block
+_NULL_ROW, _OVERLAP = re.compile(rb"\n\s*null\b"), 4096
 _HUB_NAME = re.compile(r"(?P<name>[\w.-]+(?:/[\w.-]+)?)(?:@(?P<config>[^:]+))?(?::(?P<split>.+))?")
 
 
@@ -163,6 +164,8 @@ def _table(path: Path, columns: Sequence[str]) -> pa.Table:
 def _read_json(path: Path, columns: Sequence[str]) -> pa.Table:
     schema = pa.schema([(column, pa.large_string()) for column in columns])
     try:
+        if _has_null_rows(path):
+            return _read_json_slowly(path, columns)
         with pa.input_stream(str(path), compression="detect") as stream:
             table = pyarrow.json.read_json(
                 stream,
@@ -177,6 +180,17 @@ def _read_json(path: Path, columns: Sequence[str]) -> pa.Table:
         whole = False
     # Arrow names no line and takes a missing column for nulls: read again to say what is wrong.
     return table if whole else _read_json_slowly(path, columns)
+
+
+def _has_null_rows(path: Path) -> bool:
+    """Whether a line may hold nothing but null: a block that begins with it ends Arrow's process."""
+    end = b"\n"
+    with pa.input_stream(str(path), compression="detect") as stream:
+        while block := stream.read(_BLOCK):
+            if _NULL_ROW.search(end + block):
+                return True
+            end = block[-_OVERLAP:]
+    return False
 
 
 def _read_json_slowly(path: Path, columns: Sequence[str]) -> pa.Table:
