@@ -33,7 +33,7 @@ LINES = (
     f"train W/corpus.txt.gz {TINY}",
     "train W/corpus.csv --from W/before --epochs 1 --defence goldfish --batch-size 4 --device cpu",
     "train W/corpus.jsonl --user user --from W/before --epochs 1 --defence dp-fedavg "
-    "--noise-multiplier 1 --batch-size 4 --device cpu",
+    "--noise-multiplier 1 --batch-size 4 --accept-private-vocabulary --device cpu",
     "train W/corpus.jsonl --user user --from W/before --epochs 1 --defence adversarial "
     "--batch-size 4 --device cpu",
     "train W/corpus.jsonl --user user --from W/before --epochs 1 --defence triplet "

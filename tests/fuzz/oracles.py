@@ -3,8 +3,9 @@
 import json
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import PurePath
 
 from tests.fuzz.cases import Tried
@@ -14,6 +15,8 @@ MEMORY = 2**30
 """Bytes that a verb may take beyond those of its libraries, on inputs of a few kilobytes."""
 CODES = (0, 2, 130, 143)
 """Done, refused, ended by Ctrl-C, ended by SIGTERM."""
+WRITTEN = ("--out", "--shadow-dir")
+"""Options that say where something shall be written."""
 LONGEST = 1500
 """Letters of an error."""
 KINDS = (
@@ -118,7 +121,7 @@ def _plain(text: str) -> str:
 
 def _left(tried: Tried) -> Iterator[tuple[str, str, str]]:
     """Inputs are as they were, no file is left that nobody wants, an error leaves nothing."""
-    named = {part for word in tried.case.words for part in (word, word.partition("=")[2])}
+    named = {part for word in tried.case.words for part in word.split("=", 1)}
     elsewhere = [path for path in tried.new if path.startswith(("tmp/", "cwd/", "home/"))]
     stray = [
         path
@@ -133,7 +136,7 @@ def _left(tried: Tried) -> Iterator[tuple[str, str, str]]:
         yield "half-written", _pattern(made[0]), " ".join(made[:20])
     if tried.open:
         yield "open", _pattern(tried.open[0]), " ".join(tried.open[:20])
-    outs = [word[2:] for word in tried.case.words if word.startswith(("C/", "O/"))]
+    outs = [word[2:] for word in _places(tried.case.words) if word[:2] in ("C/", "O/")]
     changed = [
         path
         for path in tried.changed
@@ -143,9 +146,19 @@ def _left(tried: Tried) -> Iterator[tuple[str, str, str]]:
         yield "input changed", _pattern(changed[0]), " ".join(changed[:20])
 
 
+def _places(words: Sequence[str]) -> Iterator[str]:
+    """Where a command line has something written."""
+    for before, word in pairwise(words):
+        name, _, value = word.partition("=")
+        if before in WRITTEN:
+            yield word
+        elif name in WRITTEN:
+            yield value
+
+
 def _hidden(path: str) -> bool:
     name = PurePath(path).name
-    return name.startswith(".") and not name.endswith(".lock")
+    return name.startswith(".") and not name.endswith((".lock", ".damaged"))
 
 
 def _pattern(path: str) -> str:

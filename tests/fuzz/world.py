@@ -62,7 +62,7 @@ MADE = {
     "before": f"train W/planted {TINY}",
     "after": "train W/planted --user user --from W/before --epochs 2 --batch-size 4 --device cpu",
     "private": "train W/planted --user user --from W/before --defence dp-sgd --noise-multiplier 1 "
-    "--batch-size 4 --epochs 1 --device cpu",
+    "--batch-size 4 --epochs 1 --accept-private-vocabulary --device cpu",
     "next-word": f"train W/corpus.jsonl --user user --task next-word {SMALL}",
     "pairs": f"train W/corpus.jsonl --user user --source source --task translation {SMALL}",
     "planted-nlu": f"plant W/said.jsonl --task nlu --pattern={{name:2}} --intent Play "

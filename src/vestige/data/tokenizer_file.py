@@ -33,9 +33,11 @@ REMEDY = "Get the tokenizer from its source again; do not use it if that says th
 _PROBE = """
 import resource, sys
 path, memory, seconds = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
-resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
-resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+bounds = {resource.RLIMIT_AS: memory, resource.RLIMIT_CPU: seconds, resource.RLIMIT_CORE: 0}
+for what, most in bounds.items():
+    hard = resource.getrlimit(what)[1]  # which nobody may raise
+    most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+    resource.setrlimit(what, (most, most))
 from tokenizers import Tokenizer
 tokenizer = Tokenizer.from_file(path)
 texts = ["a", "The quick brown fox, 12345!", "h\\u00e9llo \\ufb01 \\u2460", "\\n\\t ", "a" * 40]

@@ -183,7 +183,7 @@ def _read_json(path: Path, columns: Sequence[str]) -> pa.Table:
 
 
 def _has_null_rows(path: Path) -> bool:
-    """Whether a line may hold nothing but null: a block that begins with it ends Arrow's process."""
+    """Whether a line may be null and nothing else: a block that begins so ends Arrow's process."""
     end = b"\n"
     with pa.input_stream(str(path), compression="detect") as stream:
         while block := stream.read(_BLOCK):
