@@ -55,6 +55,13 @@ def scant(contexts):
 def leaves(contexts):
     raise SystemExit(0)
 
+def late(contexts):
+    global calls
+    calls += 1
+    first = calls == 1
+    time.sleep(1.2 if first else 0.7 if calls == 2 else 0)
+    return model.likeliest(contexts)
+
 def loud(contexts):
     print("hello")
     return model.likeliest(contexts)
@@ -326,6 +333,12 @@ def test_what_a_service_prints_is_no_part_of_the_result(audit):
     told, _ = audit("services:loud", "mine.jsonl", *SERVICE, "--calls", 40, "--json")
     assert json.loads(told.stdout)["queries"] > 0
     assert "hello" in told.stderr
+
+
+def test_a_call_that_was_given_up_takes_no_output_with_it(audit):
+    words = ("--calls", 40, "--timeout", 0.75, "--attempts", 3, "--json")
+    told, _ = audit("services:late", "mine.jsonl", *SERVICE, *words)
+    assert json.loads(told.stdout)["timeouts"] == 1
 
 
 def test_words_too_long_fill_no_disk_and_the_audit_goes_on_once_they_are_mended(audit, tmp_path):

@@ -127,9 +127,12 @@ class Service:
                 say(f"{self._path}: {kept.damaged} lines are damaged, their words are asked again")
             model, budget = self._asked_model(kept), self._patience.budget
             watched = _Watched(model, kept, budget, bar, len(order))
-            found = likeliest_ranks(
-                watched, [contexts[n] for n in order], [words[n] for n in order]
-            )
+            # What a callable prints is no part of the result. Not about each call: one that was
+            # given up would put back, when it ends, what was stdout when it began.
+            with redirect_stdout(sys.stderr):
+                found = likeliest_ranks(
+                    watched, [contexts[n] for n in order], [words[n] for n in order]
+                )
             self._account = watched.account
             if self._account.gave_up:
                 error = model.last_error
@@ -151,7 +154,7 @@ class Service:
             raise TypeError("a service must have a callable, got none")
         left = None if budget is None else max(0, budget - kept.before.queries)
         return AskedModel(
-            kept.counting(_apart(target.ask)),
+            kept.counting(_told(target.ask)),
             k=self._choice.k,
             budget=left,
             cache=kept,
@@ -168,11 +171,11 @@ class Service:
         )
 
 
-def _apart(ask: "Ask") -> "Ask":
-    """The callable, whose own output is none of the result and which is not silent for long."""
+def _told(ask: "Ask") -> "Ask":
+    """The callable, of which is told when it is silent for long."""
 
     def asked(contexts: "Sequence[Context]") -> "Sequence[Sequence[str] | None]":
-        with redirect_stdout(sys.stderr), _told_of():
+        with _told_of():
             return ask(contexts)
 
     return asked
