@@ -29,6 +29,7 @@ def require_finite(model: Network, path: str | Path) -> None:
         sound = tensor <= _ROUNDING if table else torch.isfinite(tensor)  # NaN is not <=, either
         if not bool(sound.all()):
             raise ModelError(
-                f"{path} holds {name} with numbers that are not finite",
-                remedy="Take a checkpoint from before its training went wrong.",
+                f"{path} holds {name} with numbers that are not finite: NaN or infinities",
+                remedy="Take a checkpoint from before its training went wrong, or train again at "
+                "a lower rate.",
             )
