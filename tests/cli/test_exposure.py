@@ -152,7 +152,7 @@ CASES = {
     "candidates nowhere": (
         "P/model --manifest P/planted --candidates P/nowhere.txt",
         "nowhere.txt",
-        "Check the path",
+        "phrase on each line",
     ),
     "candidates not UTF-8": (
         "P/model --manifest P/planted --candidates P/said-latin1.txt",
