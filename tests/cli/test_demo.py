@@ -40,6 +40,9 @@ def test_the_demo_leaves_snapshots_a_run_and_a_page(shell, tmp_path):
     run = results.load(tmp_path / "demo" / "run")
     assert set(run.run["models"]) == {"before", "after"}
     assert shell("plant", tmp_path / "demo" / "planted", "--verify").exit_code == 0
+    for path in (tmp_path / "demo", *(tmp_path / "demo").rglob("*")):  # the page shows a secret
+        released = "model" in path.relative_to(tmp_path).parts
+        assert released or path.stat().st_mode & 0o077 == 0, path
 
 
 @pytest.mark.usefixtures("small")

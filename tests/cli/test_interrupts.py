@@ -44,7 +44,7 @@ def ended(words, where, number, after, cwd):
 def test_a_training_that_is_ended_says_how_to_go_on(workspace, tmp_path, number, code):
     words = ["train", workspace / "corpus.txt", *QUICK, "--epochs", 4000, "--checkpoint-every", 1]
     words += ["--out", tmp_path / "o"]
-    got, said = ended(words, "vestige.training.checkpoint.cut_log", number, 0.5, tmp_path)
+    got, said = ended(words, "vestige.training.loop._write_history", number, 0.5, tmp_path)
     assert got == code, said
     [line] = [line for line in said.splitlines() if line]
     by = "Ctrl-C" if code == 130 else "SIGTERM"
