@@ -290,12 +290,12 @@ def drowned(planned: PrivacySpent, expected_units: float) -> str | None:
         planned: the budget.
         expected_units: sequences, or users, in a batch on average.
     """
-    if planned.noise_multiplier <= expected_units:
+    if planned.noise_multiplier <= expected_units / 4:
         return None
     return (
-        f"Next to nothing will be learnt: in every direction the noise (σ = "
-        f"{planned.noise_multiplier:.3g}) is larger than all {expected_units:,.0f} {planned.unit}s "
-        "of a step together. Give a larger --epsilon, larger batches, fewer epochs or more text."
+        f"Next to nothing will be learnt: in every direction the noise is as large as what "
+        f"{planned.noise_multiplier:.3g} {planned.unit}s can add together, and a step has "
+        f"{expected_units:,.0f}. Give a larger --epsilon, larger batches, or more text."
     )
 
 
