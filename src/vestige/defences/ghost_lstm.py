@@ -37,6 +37,8 @@ from vestige.training.batches import IGNORED, Batch
 
 _IN_CACHE = 1 << 17
 """Logits that are turned into probabilities together."""
+_AT_ONCE = 1 << 12
+"""Rows of a gradient that are added together."""
 
 
 @dataclass(frozen=True)
@@ -238,7 +240,14 @@ def _gram(rows: Tensor) -> Tensor:
 def _add_products(parameter: Tensor, grad: Tensor, read: Tensor, scale: Tensor) -> None:
     """The sum over rows of scale * grad read^T; the narrower factor is the one scaled."""
     if parameter.grad is not None:
-        parameter.grad += linear(grad.t(), (read * scale[:, None]).t())
+        scaled = (read * scale[:, None]).t()
+        parts = -(-len(parameter) // _AT_ONCE)  # no second gradient of a whole vocabulary
+        for rows, into in zip(
+            torch.tensor_split(grad.t(), parts),
+            torch.tensor_split(parameter.grad, parts),
+            strict=True,
+        ):
+            into += linear(rows, scaled)
 
 
 def _add_sums(parameters: Sequence[Tensor], grad: Tensor, scale: Tensor) -> None:
