@@ -327,3 +327,11 @@ def test_a_training_that_is_there_survives_a_failed_resume(shell, place):
     done = train(shell, place, f"{LETTERS} --out D/dp --resume --defence dp-sgd --epsilon -1")
     assert done.exit_code == 2
     assert fingerprint(place / "dp") == before
+
+
+def test_trainings_of_which_none_could_begin_leave_nothing(shell, workspace, tmp_path):
+    words = ("train", workspace / "empty.txt", "--seeds", 2, "--out")
+    assert shell(*words, tmp_path / "new").exit_code == 2
+    (tmp_path / "mine").mkdir()
+    assert shell(*words, tmp_path / "mine").exit_code == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]

@@ -33,9 +33,6 @@ def spoils(contexts):
     pathlib.Path(sys.argv[sys.argv.index("--texts") + 1]).write_text("")
     return [["the", "gate", "code"] for _ in contexts]
 
-def tells(contexts):
-    print("quuxthe", "\\x1b[31m")
-    return [["the", "gate", "code"] for _ in contexts]
 """
 SOUND = Outcome(
     code=0, signal=0, cpu=0.1, wall=0.1, memory=0, late="", opened=[], stdout="", stderr=""
@@ -52,7 +49,6 @@ REFUSED = replace(SOUND, code=2, stderr="vestige: O/new exists. Choose another -
         ("hoards", {"memory"}),
         ("litters", {"stray"}),
         ("spoils", {"input changed"}),
-        ("tells", {"secret", "control", "json"}),
     ],
 )
 def test_what_a_verb_does_is_seen(bench, monkeypatch, service, kinds):

@@ -15,7 +15,7 @@ from tests.fuzz.oracles import complaints
 from tests.fuzz.table import Table
 from vestige.cli.main import VERBS
 
-BUDGET = int(os.environ.get("VESTIGE_FUZZ_CASES", "240"))
+BUDGET = int(os.environ.get("VESTIGE_FUZZ_CASES", "160"))
 """Cases of the test suite: the same ones each time, unless the variable asks for a number."""
 
 

@@ -69,7 +69,7 @@ def claimed(directory: Path, *, worth: Callable[[Path], bool]) -> Iterator[None]
     Raises:
         RunError: as `alone`.
     """
-    was_there = directory.exists()
+    made = [place for place in (directory, *directory.parents) if not place.exists()]
     try:
         with alone(directory):
             empty = vacant(directory)
@@ -80,9 +80,9 @@ def claimed(directory: Path, *, worth: Callable[[Path], bool]) -> Iterator[None]
                     _clear(directory)
                 raise
     finally:
-        if not was_there:
-            with suppress(OSError):  # it is not empty, and stays
-                directory.rmdir()
+        with suppress(OSError):  # what is not empty stays
+            for place in made:
+                place.rmdir()
 
 
 def discard(path: Path) -> None:
