@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import PurePath
 
+from tests.fuzz.arguments import commands
 from tests.fuzz.cases import Tried
 from tests.fuzz.world import SECRETS
 
@@ -99,6 +100,7 @@ def _message(tried: Tried) -> Iterator[tuple[str, str, str]]:
 def _names(tried: Tried) -> Iterator[str]:
     """What an error may name: the options, values and files of the case."""
     case = tried.case
+    yield from (_plain(each.metavar) for each in commands()[case.verb].params if each.metavar)
     for word in (*case.words[1:], *case.changed, *(damage.file for damage in case.damage)):
         for part in word.split("="):
             parts = [name for name in PurePath(part).parts if name not in ("W", "O", "C")]
