@@ -10,8 +10,6 @@ from tests.fuzz.oracles import Complaint
 KNOWN: tuple[tuple[str, str], ...] = (
     # a phrase longer than a Hugging Face model reads is told its length, not that it is --phrase
     ("unclear", "rank: names nothing"),
-    # a service that calls sys.exit is told so without its name
-    ("unclear", "audit-users: names nothing"),
 )
 """Kind of a complaint, and a pattern that its whole key fits."""
 

@@ -98,9 +98,10 @@ def _message(tried: Tried) -> Iterator[tuple[str, str, str]]:
 
 
 def _names(tried: Tried) -> Iterator[str]:
-    """What an error may name: the options, values and files of the case."""
+    """What an error may name: options of the verb, and what the case gave it."""
     case = tried.case
-    yield from (_plain(each.metavar) for each in commands()[case.verb].params if each.metavar)
+    for each in commands()[case.verb].params:
+        yield from (_plain(name) for name in (each.metavar, *each.opts) if name and len(name) > 3)
     for word in (*case.words[1:], *case.changed, *(damage.file for damage in case.damage)):
         for part in word.split("="):
             parts = [name for name in PurePath(part).parts if name not in ("W", "O", "C")]
