@@ -124,7 +124,7 @@ def _plain(text: str) -> str:
 
 def _left(tried: Tried) -> Iterator[tuple[str, str, str]]:
     """Inputs are as they were, no file is left that nobody wants, an error leaves nothing."""
-    named = {part for word in tried.case.words for part in word.split("=", 1)}
+    named = {part for word in tried.case.words for part in (word, *word.split("=", 1))}
     elsewhere = [path for path in tried.new if path.startswith(("tmp/", "cwd/", "home/"))]
     stray = [
         path
