@@ -18,12 +18,8 @@ def found(*words):
     return json.loads(done.stdout)
 
 
-def test_a_training_and_a_planting_lose_nothing():
-    tried = found("--count", 1, "--kinds", "plant", "train")
-    assert [one["faults"] for one in tried] == [{}] * 9, tried
-
-
 @pytest.mark.slow
 def test_no_command_loses_anything():
-    tried = found("--count", 3)
+    tried = found("--count", 1)
+    assert len(tried) > 40
     assert [one for one in tried if one["faults"]] == []

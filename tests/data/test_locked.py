@@ -10,7 +10,7 @@ from pathlib import Path
 import filelock
 import pytest
 
-from vestige.data.locked import LOCK, alone, claimed, locked, vacant
+from vestige.data.locked import LOCK, alone, claimed, discard, locked, vacant
 from vestige.errors import RunError
 
 HOLD = """
@@ -136,3 +136,16 @@ def test_what_is_worth_keeping_or_was_there_is_kept(tmp_path):
             fail(out, worth)
         assert (out / "x").exists()
         assert not (out / LOCK).exists()
+
+
+def test_the_file_of_a_dead_ones_lock_goes_and_that_of_a_living_one_stays(tmp_path):
+    path = tmp_path / ".x.lock"
+    discard(path)
+    with holder(path, "forever") as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "held\n"
+        discard(path)
+        assert path.exists()
+        other.kill()
+    discard(path)
+    assert list(tmp_path.iterdir()) == []

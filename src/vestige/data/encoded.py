@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from vestige.data.corpus import Corpus
 from vestige.data.json_file import Count, Excerpt, Sha256, read_json
-from vestige.data.locked import LOCK, locked
+from vestige.data.locked import LOCK, discard, locked
 from vestige.data.regular_file import require_regular
 from vestige.data.vocabulary import Vocabulary
 from vestige.data.whole_file import replacing, write_text
@@ -95,6 +95,7 @@ def encode(
         with locked(directory / LOCK):
             if not _holds(directory, identity):  # nobody else has encoded it while we waited
                 _write(directory, batches, identity, *_users(corpus))
+    discard(directory / LOCK)
     return load_encoded(directory)
 
 

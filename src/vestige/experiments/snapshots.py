@@ -10,7 +10,7 @@ from typing import Any
 from vestige.data.canary import Canary
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import encode
-from vestige.data.locked import alone
+from vestige.data.locked import LOCK, alone, discard
 from vestige.data.vocabulary import Vocabulary
 from vestige.defences.choice import Defence
 from vestige.errors import RunError
@@ -128,6 +128,7 @@ def train_all(
     for training in list(waiting.values()):
         if is_finished(training.directory):
             _check_config(training)
+            discard(training.directory / LOCK)
             del waiting[training.directory]
     while waiting:
         ready = [t for t in waiting.values() if t.start not in waiting]

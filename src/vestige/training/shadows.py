@@ -29,7 +29,7 @@ from pydantic import Field
 from vestige.data.encoded import encode
 from vestige.data.encoded_pairs import encode_pairs
 from vestige.data.json_file import Count, Measured, Sha256, read_json
-from vestige.data.locked import locked
+from vestige.data.locked import discard, locked
 from vestige.data.whole_file import replacing, write_text
 from vestige.errors import TrainingError, VestigeError
 from vestige.models import folders
@@ -130,6 +130,9 @@ def train_shadows(
     """
     jobs = list(jobs)
     found = {job.digest: _sound(job, say) for job in jobs}
+    for job in jobs:
+        if found[job.digest] is not None:
+            discard(_lock(job))
     missing = list({job.digest: job for job in jobs if found[job.digest] is None}.values())
     results = map_fn(train or train_shadow, missing)
     for done, (job, trained) in enumerate(zip(missing, results, strict=True), 1):
@@ -308,8 +311,12 @@ def _changed(job: ShadowJob, what: str) -> TrainingError:
 
 @contextmanager
 def _alone(job: ShadowJob) -> Iterator[None]:
-    with locked(job.folder / f".{job.digest}.lock"):
+    with locked(_lock(job)):
         yield
+
+
+def _lock(job: ShadowJob) -> Path:
+    return job.folder / f".{job.digest}.lock"
 
 
 @contextmanager
