@@ -8,7 +8,7 @@ from tests.fuzz.trials import BUDGET, check, each_of
 
 
 def test_every_format_is_read_by_some_line(bench):
-    assert set(FORMATS) == set(readings(bench.world))
+    assert set(FORMATS) <= set(readings(bench.world))
 
 
 @pytest.mark.parametrize("format", FORMATS)
