@@ -115,6 +115,8 @@ def _record(path: Path, **changes: object) -> None:
         lambda folder: (folder / "tokens.npy").write_bytes(b""),
         lambda folder: (folder / "tokens.npy").write_bytes(b"spoilt"),
         lambda folder: _cut(folder / "tokens.npy"),
+        lambda folder: np.save(folder / "tokens.npy", np.array([2, 2, 1], np.int32)),
+        lambda folder: np.save(folder / "tokens.npy", np.array([-2, 3, 1], np.int32)),
         lambda folder: np.save(folder / "tokens.npy", np.zeros(3)),
         lambda folder: np.save(folder / "tokens.npy", np.zeros((3, 1), np.int32)),
         lambda folder: np.save(

@@ -100,6 +100,7 @@ def _message(tried: Tried) -> Iterator[tuple[str, str, str]]:
 def _names(tried: Tried) -> Iterator[str]:
     """What an error may name: options of the verb, and what the case gave it."""
     case = tried.case
+    yield from _ONE_OF_A_KIND
     for each in commands()[case.verb].params:
         yield from (_plain(name) for name in (each.metavar, *each.opts) if name and len(name) > 3)
     for word in (*case.words[1:], *case.changed, *(damage.file for damage in case.damage)):
@@ -108,6 +109,10 @@ def _names(tried: Tried) -> Iterator[str]:
             for name in (part, part.encode("unicode_escape").decode(), *parts):
                 if plain := _plain(name)[:40]:
                     yield plain
+
+
+_ONE_OF_A_KIND = ("the-corpus", "the-vocabularies")
+"""What a verb is given one of, or one pair, so that its kind tells which."""
 
 
 def _named(name: str, message: str) -> bool:

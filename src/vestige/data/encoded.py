@@ -6,6 +6,7 @@ the two arrays beside it are whole.
 """
 
 import json
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import chain
@@ -25,8 +26,9 @@ from vestige.data.vocabulary import Vocabulary
 from vestige.data.whole_file import replacing, write_text
 from vestige.errors import DataError
 
-_FORMAT = "vestige-encoded-2"
+_FORMAT = "vestige-encoded-3"
 _BATCH = 1000
+_PIECE = 1 << 22
 _AGAIN = "Encode the corpus again."
 
 
@@ -116,6 +118,8 @@ def load_encoded(directory: Path) -> EncodedCorpus:
     offsets = _map(directory / "offsets.npy", np.int64)
     if len(tokens) != record.tokens:
         raise _broken(directory / "tokens.npy", "encoded.json tells another number of tokens")
+    if _checksum(tokens) != record.checksum:
+        raise _broken(directory / "tokens.npy", "encoded.json tells of other tokens")
     fits = len(offsets) - 1 == record.documents > 0 == offsets[0] and offsets[-1] == len(tokens)
     if not fits or bool((np.diff(offsets) < 1).any()):  # each ends with its end-of-text token
         raise _broken(directory / "offsets.npy", "it does not fit encoded.json and tokens.npy")
@@ -167,10 +171,11 @@ def _write(
         replacing(directory / "tokens.npy") as tokens_file,
         replacing(directory / "offsets.npy") as offsets_file,
     ):
-        total = 0
+        total = checksum = 0
         _npy_header(tokens_file, 0)
         for tokens, batch_lengths in batches:
             tokens_file.write(tokens.tobytes())
+            checksum = zlib.crc32(tokens.data, checksum)
             lengths.append(batch_lengths)
             total += tokens.size
         # NumPy pads its header so that the length of the array can be put in afterwards.
@@ -187,10 +192,19 @@ def _write(
         "format": _FORMAT,
         **identity,
         "tokens": total,
+        "checksum": checksum,
         "documents": len(offsets) - 1,
         "users": None if users is None else list(names),
     }
     write_text(directory / "encoded.json", json.dumps(record, indent=2))
+
+
+def _checksum(tokens: NDArray[np.int32]) -> int:
+    """CRC-32 of the ids: a changed one may lie in the vocabulary as well."""
+    checksum = 0
+    for begin in range(0, len(tokens), _PIECE):  # mapped: never all of it in memory
+        checksum = zlib.crc32(np.ascontiguousarray(tokens[begin : begin + _PIECE]).data, checksum)
+    return checksum
 
 
 def _npy_header(file: BinaryIO, size: int) -> None:
@@ -201,10 +215,11 @@ def _npy_header(file: BinaryIO, size: int) -> None:
 class _File(Excerpt):
     """What encoded.json says of the arrays beside it."""
 
-    format: Literal["vestige-encoded-2"]
+    format: Literal["vestige-encoded-3"]
     corpus: Sha256
     vocabulary: Sha256
     tokens: Count
+    checksum: Count
     documents: Count
     users: list[str] | None
 
