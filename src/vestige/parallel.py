@@ -113,7 +113,9 @@ def map_cluster(
         try:
             while places:
                 (reference,), _ = ray.wait(list(places), num_returns=1)
-                result, place = _fetched(ray, reference, retries), places.pop(reference)
+                # Ray ends this process if a call is cancelled that ends at that moment.
+                place = places.pop(reference)
+                result = _fetched(ray, reference, retries)
                 arrived[place] = receive(items[place], result) if receive else result
                 if progress is not None:
                     progress(len(items) - len(places), len(items))
