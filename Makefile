@@ -1,5 +1,5 @@
 # Every target makes .venv if it is not there.
-#   make demo | test | numeric | peers | lint | bench | docs | clean
+#   make demo | test | long | numeric | peers | lint | bench | docs | clean
 #   make test ORDER=random SEED=1    # modules and tests shuffled; without SEED by the time
 
 # The first of these that is 3.11 or newer makes .venv; PYTHON=/path/to/python names another.
@@ -21,13 +21,17 @@ NUMERIC := tests/models tests/attacks tests/training tests/defences tests/metric
 # What tests compare ours with, or run, and nothing else needs; the names are Debian's.
 PEERS := chromium apertium apertium-eng-spa wordnet-base
 
-.PHONY: demo test numeric peers lint bench docs clean
+.PHONY: demo test long numeric peers lint bench docs clean
 
 demo: $(READY)
 	$(BIN)/vestige demo --out demo
 
 test: $(READY)
 	$(PYTEST)
+
+# Every damaged field, every kind of kill and race: minutes, and not part of `make test`.
+long: $(READY)
+	$(PYTEST) -m long
 
 numeric: $(READY)
 	$(PYTEST) $(NUMERIC)

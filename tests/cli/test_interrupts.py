@@ -81,5 +81,5 @@ except KeyboardInterrupt as error:
     print(interrupts.last_words(error), error.code)
 """
     words = [sys.executable, "-c", code]
-    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=20)
     assert (done.stdout, done.stderr) == ("ended by SIGTERM 143\n", "")

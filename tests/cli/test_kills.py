@@ -18,7 +18,7 @@ def found(*words):
     return json.loads(done.stdout)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_no_command_loses_anything():
     tried = found("--count", 1)
     assert len(tried) > 40

@@ -105,10 +105,6 @@ CASES = {
         f"W/model {PLAIN} --shadows 2 {TINY} --cluster 127.0.0.1:1",
         "Ray",
     ),
-    "a changed shadow": (
-        f"W/model {PLAIN} --shadows 2 {TINY} --shadow-dir W/changed",
-        "does not hold the shadow model that was trained there",
-    ),
     "shadows in a file": (
         f"W/model {PLAIN} --shadows 2 {TINY} --shadow-dir W/letter",
         "letter",
@@ -192,14 +188,9 @@ def folder(tmp_path_factory):
     (root / "failing_service_of_tests.py").write_text("raise KeyError('token')\n")
     (root / "leaving_service_of_tests.py").write_text("import sys\nsys.exit(3)\n")
     (root / "letter").write_text("mine")
-    for words in (
-        f"W/model {PLAIN} --out W/audit",
-        f"W/model {PLAIN} --shadows 2 {TINY} --shadow-dir W/changed --out W/shadowed",
-    ):
-        done = CliRunner().invoke(app, ["audit-users", *words.replace("W/", f"{root}/").split()])
-        assert done.exit_code == 0, done.stderr
-    weights = next((root / "changed").glob("*/model/model.safetensors"))
-    weights.write_bytes(weights.read_bytes()[:-4] + b"\0\0\0\1")
+    words = f"audit-users W/model {PLAIN} --out W/audit".replace("W/", f"{root}/").split()
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.stderr
     (root / "damaged").mkdir()
     (root / "damaged" / "audit.json").write_text("{")
     return root

@@ -35,7 +35,7 @@ CASES = {
         "W/songs.jsonl --pattern a_{town} --intent A --candidates town=york,,bath",
         "single words, number 2 is not",
     ),
-    "a set in no file": (f"W/songs.jsonl {OWN} --candidates town=@W/none", "none: No such file"),
+    "a set in no file": (f"W/songs.jsonl {OWN} --candidates town=@W/none", "none is missing"),
     "a set in a picture": (f"W/songs.jsonl {OWN} --candidates town=@W/odd.txt", "is not UTF-8"),
     "too few secrets": ("W/songs.jsonl --pattern pin:1 --number 10", "at most 10 together"),
     "no copies": ("W/songs.jsonl --pattern pin:4 --copies 0", "--copies"),

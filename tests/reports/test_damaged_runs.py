@@ -1,7 +1,7 @@
 """Run directories of every kind with every field damaged: a page, or a refusal, never a traceback.
 
 Drawing takes most of a page's time, so that charts are drawn where a number in them is odd; the
-rest is what the other tests draw. A few hundred cases a run of the tests, all where it is slow.
+rest is what the other tests draw. About a hundred cases a run of the tests, all in `make long`.
 """
 
 import json
@@ -82,7 +82,7 @@ def test_some_damaged_runs_are_shown_or_refused(kind, tmp_path, quick):
     assert try_all(kind, tmp_path / "run", FEW) >= FEW
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("kind", RESULTS)
 def test_every_damaged_run_is_shown_or_refused(kind, tmp_path, quick):
     assert try_all(kind, tmp_path / "run", None) > 200

@@ -8,7 +8,7 @@ at any moment loses nothing.
 import _thread
 import signal
 import sys
-from threading import Timer
+from threading import Timer, main_thread
 from types import FrameType
 from typing import Any
 
@@ -56,6 +56,15 @@ def _ask_again(lost: Any) -> None:
     """Where Python had to drop the exception, as in a destructor, ask once more a little later."""
     if isinstance(lost.exc_value, Ended):
         raise_when_asked_to_end()
-        Timer(0.01, _thread.interrupt_main, (lost.exc_value.number,)).start()
+        Timer(0.01, _ask, (lost.exc_value.number,)).start()
     else:
         sys.__unraisablehook__(lost)
+
+
+def _ask(number: int) -> None:
+    """Send a signal to the main thread, which also ends what it waits for."""
+    main = main_thread().ident
+    if main is None or not hasattr(signal, "pthread_kill"):  # Windows
+        _thread.interrupt_main(number)
+    else:
+        signal.pthread_kill(main, number)
