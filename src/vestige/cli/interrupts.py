@@ -65,6 +65,6 @@ def _ask(number: int) -> None:
     """Send a signal to the main thread, which also ends what it waits for."""
     main = main_thread().ident
     if main is None or not hasattr(signal, "pthread_kill"):  # Windows
-        _thread.interrupt_main(number)
+        _thread.interrupt_main(signal.Signals(number))
     else:
         signal.pthread_kill(main, number)
