@@ -74,7 +74,8 @@ def _found(tried: Tried) -> Iterator[tuple[str, str, str]]:
     yield from _text("page", tried.page, secrets="--show-secrets" in case.words)
     if noise := _NOISE.search(outcome.stderr):
         yield "noise", re.sub(r"[^ ]*[/\d][^ ]*", "…", noise[0])[:80], noise[0]
-    if "--json" in case.words and outcome.code == 0 and not _is_json(outcome.stdout):
+    asked = "--json" in case.words and case.words[case.words.index("--json") - 1] != "--out"
+    if asked and outcome.code == 0 and not _is_json(outcome.stdout):
         yield "json", "", outcome.stdout[:500]
 
 
@@ -130,6 +131,7 @@ def _plain(text: str) -> str:
 def _left(tried: Tried) -> Iterator[tuple[str, str, str]]:
     """Inputs are as they were, no file is left that nobody wants, an error leaves nothing."""
     named = {part for word in tried.case.words for part in (word, *word.split("=", 1))}
+    named |= {word[: word.index("=") + 1] for word in tried.case.words if "=" in word}
     elsewhere = [path for path in tried.new if path.startswith(("tmp/", "cwd/", "home/"))]
     stray = [
         path

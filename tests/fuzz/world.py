@@ -141,7 +141,7 @@ def _texts(world: Path) -> None:
         "text,user\n" + "".join(f"{row['text']},{row['user']}\n" for row in corpus)
     )
     said = [
-        {"tokens": [verb, f"quux{i % 7}"], "tags": ["O", "B-quuxsong"], "intent": verb.title()}
+        {"tokens": [verb, f"quux{i % 7}"], "tags": ["O", "B-track"], "intent": verb.title()}
         for verb in ("play", "stop")
         for i in range(12)
     ]

@@ -205,6 +205,8 @@ def _search(name: Search, **asked: int | None) -> "Growth | Beams":
         names = {"length": "max_tokens", "min_length": "min_tokens", "seeds": "seeds"}
         chosen = {names[option]: value for option, value in given.items()}
         if length := given.get("length"):
+            if length < 2:
+                raise ValueError(f"--length must be at least 2 with --search {name}, got {length}")
             chosen.setdefault("min_tokens", min(Growth.min_tokens, length))
         return Growth(**chosen)
     usual = {"beam": {"width": WIDTH}, "group-beam": {"width": WIDTH, "groups": GROUPS}}

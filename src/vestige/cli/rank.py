@@ -1,5 +1,6 @@
 """`vestige rank`: how exposed is one phrase?"""
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,6 +12,7 @@ from vestige.cli.terminal import progress, say, show_json, show_table
 if TYPE_CHECKING:
     from vestige.attacks.differential_rank import DifferentialRank
     from vestige.data.vocabulary import Vocabulary
+    from vestige.models.protocols import LanguageModel
 
 
 def command(
@@ -71,6 +73,7 @@ def command(
     snapshots = load_snapshots({"before": before, "after": after}, device=device)
     models = snapshots.models
     tokens = _tokens(models["before"].vocabulary, phrase)
+    _require_room(models.values(), len(tokens))
     with progress("ranking") as bar:
         ranked = differential_rank(
             models["before"],
@@ -103,6 +106,16 @@ def _tokens(vocabulary: "Vocabulary", phrase: str) -> tuple[int, ...]:
             f"{', '.join(unknown)} of its {len(tokens)} words"
         )
     return tokens
+
+
+def _require_room(models: "Iterable[LanguageModel]", tokens: int) -> None:
+    """Refuse a phrase that a model cannot read at once; the text's beginning is a token, too."""
+    longest = [most for model in models if (most := getattr(model, "longest", None)) is not None]
+    if longest and tokens > min(longest):
+        raise ValueError(
+            f"--phrase must have at most {min(longest)} tokens, all that the models read at once, "
+            f"got {tokens}"
+        )
 
 
 def _show(ranked: "DifferentialRank", show_secrets: bool) -> None:
