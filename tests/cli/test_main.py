@@ -63,6 +63,9 @@ def test_a_bug_shows_where_it_came_from_and_quotes_nothing(monkeypatch, capsys):
         return {}[secret]
 
     monkeypatch.setattr(main, "app", fails)
+    # Both are for the whole process, which goes on with other tests.
+    monkeypatch.setattr(main, "keep_freed_pages", lambda: None)
+    monkeypatch.setattr(main.interrupts, "raise_when_asked_to_end", lambda: None)
     with pytest.raises(SystemExit) as left:
         main.main()
     said = capsys.readouterr().err
