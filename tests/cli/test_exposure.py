@@ -1,6 +1,7 @@
 """`vestige exposure` saves what the library finds, says it plainly, and refuses what it must."""
 
 import json
+import shutil
 from dataclasses import replace
 from itertools import pairwise
 
@@ -193,6 +194,18 @@ def test_bad_input_is_refused(shell, planting, tmp_path, words, names, remedy):
     assert "Traceback" not in message
     assert done.stdout == ""
     assert not list(tmp_path.iterdir())
+
+
+def test_a_damaged_training_is_said_before_anything_is_written(shell, planting, tmp_path):
+    shutil.copytree(planting / "model", tmp_path / "trained" / "model")
+    (tmp_path / "trained" / "run").mkdir()
+    for name in ("run.json", "summary.json", "rows.parquet"):
+        (tmp_path / "trained" / "run" / name).write_text("null")
+    words = ("--manifest", planting / "planted", "--out", tmp_path / "run")
+    done = shell("exposure", tmp_path / "trained", *words)
+    assert done.exit_code == 2
+    assert "trained/run" in done.stderr
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_run_is_never_overwritten(shell, planting, tmp_path):

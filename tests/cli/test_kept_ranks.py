@@ -50,6 +50,8 @@ HARM = {
     "words too few": lambda path, _: save(path, ranks=RANKS[:2], log_probs=LOG_PROBS[:2]),
     "of other types": lambda path, _: save(path, ranks=LOG_PROBS, log_probs=RANKS),
     "one array": lambda path, _: save(path, ranks=RANKS),
+    "no rank": lambda path, _: save(path, ranks=RANKS - 3, log_probs=LOG_PROBS),
+    "no probability": lambda path, _: save(path, ranks=RANKS, log_probs=-LOG_PROBS),
     "objects": lambda path, _: save(path, ranks=np.array([{}] * 3), log_probs=LOG_PROBS),
 }
 

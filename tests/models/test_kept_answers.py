@@ -4,6 +4,7 @@ import stat
 
 import pytest
 
+from vestige.errors import DataError
 from vestige.models.asked_model import AskedModel
 from vestige.models.kept_answers import KeptAnswers
 from vestige.models.top_k import Context
@@ -113,6 +114,13 @@ def test_a_file_without_checksums_is_read(tmp_path):
     path = tmp_path / "answers.jsonl"
     path.write_text('{"words": ["to"], "source": null, "answer": ["be"]}\n')
     assert KeptAnswers(path)[Context(("to",))] == ("be",)
+
+
+def test_a_link_to_itself_is_no_file_and_is_said_before_anything_is_asked(tmp_path):
+    path = tmp_path / "answers.jsonl"
+    path.symlink_to(path)
+    with pytest.raises(DataError, match=r"answers\.jsonl"):
+        KeptAnswers(path)
 
 
 def test_answers_are_kept_for_good(tmp_path):

@@ -113,7 +113,10 @@ def _kept(path: Path, words: int) -> "tuple[NDArray[np.int32], NDArray[np.float3
         return None
     sound = ranks.shape == log_probs.shape == (words,)
     whole = sound and ranks.dtype.kind == "i" and log_probs.dtype.kind == "f"
-    return (ranks, log_probs) if whole else None
+    # A rank is a count from 1; what a rank alone tells has no log-probability.
+    if not whole or (ranks < 1).any() or (log_probs > 0).any():
+        return None
+    return ranks, log_probs
 
 
 def _key(sha256: str, asking: "Asking", asked: "AskedWords") -> str:

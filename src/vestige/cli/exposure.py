@@ -91,6 +91,7 @@ def command(
     from vestige.models.checkpoints import load_model
 
     results.require_new(out)
+    warning = usefulness(trained_summary(model), who="The model")
     listed = None if candidates is None else _lines(candidates)
     loaded = load_model(model, device=device)
     sealed, canaries = load_canaries(manifest, loaded)
@@ -121,7 +122,6 @@ def command(
             data={"manifest": sealed.sha256, "planted": sealed.planted},
         ),
     )
-    warning = usefulness(trained_summary(model), who="The model")
     if warning is not None:
         say(warning)
     if json:

@@ -59,7 +59,7 @@ class KeptAnswers(MutableMapping[Context, tuple[str, ...]]):
         self._answers: dict[Context, tuple[str, ...]] = {}
         self.before, self.damaged = QueryAccount(), 0
         self._whole: list[bytes] = []
-        if self._path.exists():
+        if os.path.lexists(self._path):
             require_regular(self._path, error=DataError, remedy="Remove it.")
             for line in self._path.read_bytes().split(b"\n")[:-1]:
                 if self._read(line):
