@@ -259,3 +259,14 @@ def test_bad_input_is_refused_in_one_line(shell, folder, tmp_path, monkeypatch, 
     assert done.stdout == ""
     assert listing(folder) == before
     assert not (tmp_path / "out").exists()
+
+
+def test_rows_of_a_finished_audit_that_are_damaged_are_named(folder, tmp_path, monkeypatch):
+    def odd(*_, **__):
+        return int(float("nan"))
+
+    monkeypatch.setattr("vestige.cli.audit_users.show_audit", odd)
+    words = f"audit-users W/model {PLAIN} --out W/audit".replace("W/", f"{folder}/").split()
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 2
+    assert "audit/run holds rows that no audit has" in done.stderr

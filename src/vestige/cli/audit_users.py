@@ -18,6 +18,7 @@ from vestige.cli.audit_words import show_audit
 from vestige.cli.tasks import given
 from vestige.cli.terminal import say, show_json
 from vestige.cli.trained import trained_summary, usefulness
+from vestige.errors import RunError
 
 if TYPE_CHECKING:
     from vestige.training.shadow_jobs import Task
@@ -143,7 +144,13 @@ def command(
     if json:
         show_json(run.summary, show_secrets=show_secrets)
         return
-    show_audit(run, show_secrets=show_secrets)
+    try:
+        show_audit(run, show_secrets=show_secrets)
+    except (LookupError, ArithmeticError, TypeError, ValueError) as error:
+        raise RunError(
+            f"{out / RUN} holds rows that no audit has",
+            remedy="It was changed or is damaged; remove it, and the same command makes it again.",
+        ) from error
     say(f"A page from it: vestige report {out / RUN} --out page.html")
 
 
