@@ -117,7 +117,7 @@ def rate(kinds: Sequence[str], wanted: Sequence[str]) -> dict[str, float]:
 
 def measured(paths: Sequence[str], manifest: str, test: str, text: str) -> list[MeasuredTraining]:
     """What `vestige compare` measures of trainings, completion left out."""
-    from vestige.attacks.canary_exposure import canary_exposure
+    from vestige.attacks.exposure.canary_exposure import canary_exposure
     from vestige.cli.manifests import load_canaries
     from vestige.cli.sources import read_source
     from vestige.data.encoded import encode

@@ -4,8 +4,8 @@ An LSTM learns comments of 100 Reddit users; 280 others are known never to have 
 again 80 of these are drawn to be audited and 200 to be known, without shadow models, where the
 target shows 50 of its 5,000 words. Two ways to count words: those that stood before, of all known
 users with each one's own text left out, 60 fitted and 140 compared; and those of the package, of a
-group of their own (`attacks/known_users.py`). Printed are mean scores with the standard error over
-users, the median p-value of those who are audited, and how many have one of at most 0.05.
+group of their own (`membership/non_members.py`). Printed are mean scores with the standard error
+over users, the median p-value of those who are audited, and how many have one of at most 0.05.
 
     VESTIGE_DATA=corpora python benchmarks/exchangeability.py [--draws 10] [--directory kept]
 
@@ -19,16 +19,16 @@ from pathlib import Path
 
 import numpy as np
 
-from vestige.attacks.asking_users import narrowed, ranks_of
-from vestige.attacks.expected_rank import ExpectedRank, WordCounts
-from vestige.attacks.known_users import KnownOut
-from vestige.attacks.user_evidence import surprise_of_words
-from vestige.data.asked_words import asked_words
+from vestige.attacks.membership.expected_rank import ExpectedRank, WordCounts
+from vestige.attacks.membership.membership_scores import surprise_of_words
+from vestige.attacks.membership.non_members import NonMembers
+from vestige.attacks.membership.query_answers import narrowed, ranks_of
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import encode
-from vestige.experiments.audit_plans import named
-from vestige.experiments.audit_trials import Trial
-from vestige.experiments.audited_texts import AuditedText
+from vestige.data.token_queries import asked_words
+from vestige.experiments.provenance.audit_plans import named
+from vestige.experiments.provenance.audit_trials import Trial
+from vestige.experiments.provenance.audited_texts import AuditedText
 from vestige.metrics.conformal import conformal_p_values
 from vestige.models.checkpoints import load_model
 from vestige.training.shadows import train_shadow
@@ -65,7 +65,7 @@ def before(answers, data, audited, known, seed):
 
 def after(answers, data, audited, known, seed):
     """The same by the package's."""
-    groups = KnownOut.drawn(known.tolist(), seed=seed)
+    groups = NonMembers.drawn(known.tolist(), seed=seed)
     counts = WordCounts.of_users(data, groups.counted, answers.vocab_size)
     scores = answers.asked.mean_by_user(
         surprise_of_words(answers, counts, groups.fitted, seed=seed)

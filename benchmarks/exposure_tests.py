@@ -17,7 +17,7 @@ from itertools import pairwise, permutations
 
 import numpy as np
 
-from vestige.attacks.canary_exposure import canary_exposure
+from vestige.attacks.exposure.canary_exposure import canary_exposure
 from vestige.data.canary import Canary
 from vestige.data.vocabulary import WordVocabulary
 from vestige.models.table import TableModel

@@ -2,7 +2,7 @@
 
 P(p <= 0.05) by quarter of the audited users' word counts, in six layouts of texts: by the rule that
 stood before (whole texts of the others until the audited user's amount is reached, who has less
-with all of it), and by that of `attacks/matched_text.py`; and how many are found who were in. The
+with all of it), and by that of `length_matching.py`; and how many are found who were in. The
 evidence of a word is normal with deviation 1, a user's mean differs by 0.03, a text's by 0.1, and
 that of users who were in is higher by 0.15. Last, the share of false discoveries at a rate of 0.05
 where half of the audited were in, by 0.4: everyone is compared with those who have text enough, and
@@ -15,9 +15,9 @@ import argparse
 
 import numpy as np
 
-from vestige.attacks.user_evidence import Answers
-from vestige.attacks.user_membership import judge_users
-from vestige.data.asked_words import AskedWords
+from vestige.attacks.membership.membership_scores import Answers
+from vestige.attacks.membership.user_membership import judge_users
+from vestige.data.token_queries import TokenQueries
 
 COMPARED, AUDITED, LEVEL = 99, 40, 0.05
 OF_USER, OF_TEXT, GAIN, MORE = 0.03, 0.1, 0.15, 0.4
@@ -66,7 +66,7 @@ def world(layout, chance, of_text):
     users = np.repeat(owners, texts).astype(np.int32)
     starts = np.repeat(np.cumsum(texts) - texts, texts)
     zeros = np.zeros(len(users), dtype=np.int32)
-    asked = AskedWords(
+    asked = TokenQueries(
         users=users,
         texts=np.repeat(np.arange(len(texts), dtype=np.int32), texts),
         positions=(np.arange(len(users)) - starts).astype(np.int32),

@@ -20,10 +20,10 @@ from collections.abc import Callable
 
 import torch
 
-from vestige.attacks.discrete_optimization import DiscreteOptimization
-from vestige.attacks.secret_attacks import ATTACKS
-from vestige.attacks.secret_guesses import Attack
-from vestige.attacks.secret_question import ask
+from vestige.attacks.extraction.candidates import Attack
+from vestige.attacks.extraction.discrete_optimization import DiscreteOptimization
+from vestige.attacks.extraction.objective import ask
+from vestige.attacks.extraction.secret_attacks import ATTACKS
 from vestige.data.secret_pattern import SecretPattern
 from vestige.data.vocabulary import WordVocabulary
 from vestige.memory import keep_freed_pages

@@ -23,11 +23,11 @@ from pathlib import Path
 
 import torch
 
-from vestige.attacks.secret_audit import SecretAudit, audit_secrets
+from vestige.attacks.extraction.secret_audit import SecretAudit, audit_secrets
 from vestige.data.secret_canaries import SecretCanary, secret_canaries
 from vestige.data.secret_pattern import paper_pattern
-from vestige.experiments.secret_trials import LAST, Learner, Trial, run_trial
-from vestige.experiments.utterance_texts import UtteranceText
+from vestige.experiments.nlu.trials import LAST, Learner, Trial, run_trial
+from vestige.experiments.nlu.utterance_texts import UtteranceText
 from vestige.metrics.intervals import clopper_pearson
 from vestige.models.bilstm_crf import IntentSlotModel
 from vestige.models.checkpoints import load_intent_slot

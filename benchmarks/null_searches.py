@@ -23,7 +23,7 @@ from statistics import fmean
 
 import numpy as np
 
-from vestige.attacks.chance import LEVEL, NullScores
+from vestige.attacks.update.null_searches import LEVEL, NullScores
 
 Draw = Callable[[np.random.Generator, int], np.ndarray]
 

@@ -54,15 +54,15 @@ import numpy as np
 import torch
 from null_searches import old_threshold
 
-from vestige.attacks.chance import LEVEL, NullScores
-from vestige.attacks.update_diff import null_scores, update_diff
+from vestige.attacks.update.null_searches import LEVEL, NullScores
+from vestige.attacks.update.update_diff import null_scores, update_diff
 from vestige.data.corpus import Corpus
 from vestige.data.loaders import read_reddit, read_ubuntu_irc
 from vestige.data.subwords import SubwordVocabulary
 from vestige.data.vocabulary import Vocabulary, WordVocabulary
 from vestige.experiments.snapshots import snapshot
-from vestige.experiments.subwords import adapter_on, gpt2
 from vestige.experiments.texts import random_parts
+from vestige.experiments.updates.subwords import adapter_on, gpt2
 from vestige.models.lstm import LSTMConfig
 from vestige.models.protocols import LanguageModel
 from vestige.training.config import TrainingConfig

@@ -13,9 +13,9 @@ import json
 
 import numpy as np
 
-from vestige.attacks.model_pair import ModelPair
-from vestige.attacks.sampled_rank import Sampling, sampled_rank
-from vestige.attacks.token_scores import token_score
+from vestige.attacks.update.model_pair import ModelPair
+from vestige.attacks.update.sampled_rank import Sampling, sampled_rank
+from vestige.attacks.update.token_scores import token_score
 from vestige.models.table import TableModel
 
 SIZES = [(6, 4, 0.4), (20, 4, 0.1), (20, 4, 0.5), (40, 3, 0.05), (12, 5, 0.2), (12, 6, 0.1)]

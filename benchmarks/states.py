@@ -17,10 +17,10 @@ import sys
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from vestige.attacks.beam_search import beam_search, halving_widths
-from vestige.attacks.differential_rank import rank_bounds
-from vestige.attacks.model_pair import ModelPair
-from vestige.attacks.token_scores import token_score
+from vestige.attacks.update.beam_search import beam_search, halving_widths
+from vestige.attacks.update.differential_rank import rank_bounds
+from vestige.attacks.update.model_pair import ModelPair
+from vestige.attacks.update.token_scores import token_score
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
 from vestige.models.hugging_face import HuggingFaceLanguageModel

@@ -19,10 +19,10 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from vestige.attacks.beam_search import beam_search, halving_widths
-from vestige.attacks.differential_rank import rank_bounds
-from vestige.attacks.model_pair import ModelPair
-from vestige.attacks.token_scores import token_score
+from vestige.attacks.update.beam_search import beam_search, halving_widths
+from vestige.attacks.update.differential_rank import rank_bounds
+from vestige.attacks.update.model_pair import ModelPair
+from vestige.attacks.update.token_scores import token_score
 from vestige.data.vocabulary import WordVocabulary
 from vestige.memory import keep_freed_pages
 from vestige.models.lstm import LSTMConfig, LSTMLanguageModel

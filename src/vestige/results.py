@@ -21,7 +21,7 @@ from typing import Any, BinaryIO, Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from vestige.data import whole_file
+from vestige.data import atomic_write as whole_file
 from vestige.data.json_file import Excerpt, Name, conform, read_object
 from vestige.data.rows_file import read_rows
 from vestige.errors import RunError

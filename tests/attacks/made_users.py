@@ -2,21 +2,21 @@
 
 import numpy as np
 
-from vestige.attacks.expected_rank import WordCounts
-from vestige.attacks.reference_models import References
-from vestige.attacks.user_evidence import Answers
-from vestige.data.asked_words import AskedWords
+from vestige.attacks.membership.expected_rank import WordCounts
+from vestige.attacks.membership.membership_scores import Answers
+from vestige.attacks.membership.reference_models import References
+from vestige.data.token_queries import TokenQueries
 
 VOCABULARY = 1000
 
 
-def asked_of(users: int, *, texts: int = 8, words: int = 20, seed: int = 0) -> AskedWords:
+def asked_of(users: int, *, texts: int = 8, words: int = 20, seed: int = 0) -> TokenQueries:
     """Words by Zipf's law, as many for each user."""
     generator = np.random.default_rng(seed)
     total = users * texts * words
     tokens = np.minimum(generator.zipf(1.3, total), VOCABULARY - 1).astype(np.int32)
     positions = np.tile(np.arange(words, dtype=np.int32), users * texts)
-    return AskedWords(
+    return TokenQueries(
         users=np.repeat(np.arange(users, dtype=np.int32), texts * words),
         texts=np.repeat(np.arange(users * texts, dtype=np.int32), words),
         positions=positions,
@@ -26,7 +26,7 @@ def asked_of(users: int, *, texts: int = 8, words: int = 20, seed: int = 0) -> A
     )
 
 
-def ranks_of(asked: AskedWords, seen: np.ndarray, *, gain: float, seed: int) -> np.ndarray:
+def ranks_of(asked: TokenQueries, seen: np.ndarray, *, gain: float, seed: int) -> np.ndarray:
     """Ranks about the words' own, better by `gain` nats for users who were seen."""
     generator = np.random.default_rng(seed)
     hard = np.random.default_rng(99).normal(0, 0.7, (VOCABULARY, 31))[
@@ -38,7 +38,7 @@ def ranks_of(asked: AskedWords, seen: np.ndarray, *, gain: float, seed: int) -> 
 
 
 def references_of(
-    asked: AskedWords, count: int, *, half_of: np.ndarray, gain: float = 0.3, seed: int = 50
+    asked: TokenQueries, count: int, *, half_of: np.ndarray, gain: float = 0.3, seed: int = 50
 ) -> References:
     """Pairs of models, each of one half of some users."""
     generator = np.random.default_rng(seed)
@@ -60,7 +60,12 @@ def counts_of() -> WordCounts:
 
 
 def answers_of(
-    asked: AskedWords, members: np.ndarray, *, gain: float = 0.3, k: int = VOCABULARY, seed: int = 3
+    asked: TokenQueries,
+    members: np.ndarray,
+    *,
+    gain: float = 0.3,
+    k: int = VOCABULARY,
+    seed: int = 3,
 ) -> Answers:
     """What a target that saw the members and shows k words answers."""
     seen = np.isin(np.arange(len(asked.names)), members)

@@ -12,15 +12,20 @@ import numpy as np
 import pytest
 
 from tests.attacks.made_users import VOCABULARY, answers_of, references_of
-from vestige.attacks.expected_rank import WordCounts
-from vestige.attacks.known_users import KnownOut
-from vestige.attacks.query_selection import Selection, select_calls, select_texts, worth_of
-from vestige.attacks.user_membership import UserAudit, audit_users
-from vestige.data.asked_words import asked_words
+from vestige.attacks.membership.expected_rank import WordCounts
+from vestige.attacks.membership.non_members import NonMembers
+from vestige.attacks.membership.query_selection import (
+    Selection,
+    select_calls,
+    select_texts,
+    worth_of,
+)
+from vestige.attacks.membership.user_membership import UserAudit, audit_users
 from vestige.data.encoded import EncodedCorpus
+from vestige.data.token_queries import asked_words
 
 USERS, EOS = 80, 1
-KNOWN = KnownOut(
+KNOWN = NonMembers(
     counted=tuple(range(20)), fitted=tuple(range(20, 40)), compared=tuple(range(40, 70))
 )
 A, B = 41, 71
@@ -58,7 +63,7 @@ ASKED = asked_words(DATA, Words())  # type: ignore[arg-type]
 
 def audited(
     one: int,
-    known: KnownOut,
+    known: NonMembers,
     *,
     counted: tuple[int, ...],
     shadows: int,
@@ -92,7 +97,7 @@ def scores_of(audit: UserAudit) -> list[float | None]:
     return sorted([audit.users[0].score, *audit.compared])  # type: ignore[type-var]
 
 
-def changed(known: KnownOut) -> KnownOut:
+def changed(known: NonMembers) -> NonMembers:
     """B in the place of A."""
     return replace(known, compared=tuple(B if user == A else user for user in known.compared))
 

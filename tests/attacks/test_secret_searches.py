@@ -5,17 +5,17 @@ import itertools
 import pytest
 import torch
 
-from vestige.attacks.coordinate_descent import CoordinateDescent, replaced, swapped
-from vestige.attacks.discrete_optimization import DiscreteOptimization
-from vestige.attacks.embedding_optimization import EmbeddingOptimization, nearest
-from vestige.attacks.exhaustive import ExactSearch, exhaust, secrets
-from vestige.attacks.gradient_swaps import GradientSwaps, proposed
-from vestige.attacks.random_secrets import RandomGuess
-from vestige.attacks.secret_attacks import ATTACKS, Automatic, named_attack
-from vestige.attacks.secret_beam import SecretBeam
-from vestige.attacks.secret_guesses import KEPT, Attack, Tried, codes, gathered
-from vestige.attacks.secret_moves import still_moving
-from vestige.attacks.secret_question import ask
+from vestige.attacks.extraction.candidate_swaps import still_moving
+from vestige.attacks.extraction.candidates import KEPT, Attack, CandidateTally, codes, gathered
+from vestige.attacks.extraction.coordinate_descent import CoordinateDescent, replaced, swapped
+from vestige.attacks.extraction.discrete_optimization import DiscreteOptimization
+from vestige.attacks.extraction.embedding_optimization import EmbeddingOptimization, nearest
+from vestige.attacks.extraction.exhaustive_search import ExactSearch, exhaust, secrets
+from vestige.attacks.extraction.gradient_swaps import GradientSwaps, proposed
+from vestige.attacks.extraction.objective import ask
+from vestige.attacks.extraction.random_guessing import RandomGuess
+from vestige.attacks.extraction.secret_attacks import ATTACKS, Automatic, named_attack
+from vestige.attacks.extraction.secret_beam import SecretBeam
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import DataError, ModelError
 from vestige.models.bilstm_crf import IntentSlotConfig, IntentSlotModel
@@ -251,7 +251,7 @@ def test_a_secret_tried_twice_counts_once(boxes):
     question = ask(boxes.Bilinear(), boxes.pattern("{digit} {color}"))
     choices = torch.tensor([[[4, 1], [2, 0], [4, 1]]])
     losses = torch.tensor([[1.0, 2.0, 1.0]])
-    found = gathered(question, [Tried(choices, losses)])
+    found = gathered(question, [CandidateTally(choices, losses)])
     assert found.choices[0, :2].tolist() == [[4, 1], [2, 0]]
     assert found.tried.tolist() == [2]
     assert found.evaluated == 3

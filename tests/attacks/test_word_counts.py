@@ -4,10 +4,10 @@ from collections import Counter
 
 import numpy as np
 
-from vestige.attacks.expected_rank import WordCounts
-from vestige.data.asked_words import asked_words
+from vestige.attacks.membership.expected_rank import WordCounts
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import encode
+from vestige.data.token_queries import asked_words
 from vestige.data.vocabulary import WordVocabulary
 
 WORDS = tuple("abcdef")

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from vestige import results
-from vestige.attacks.anatomy import AnatomyPlan, anatomy
+from vestige.attacks.anatomy.memorization import AnatomyPlan, anatomy
 from vestige.data.loaders import read_corpus
 from vestige.data.vocabulary import WordVocabulary
 from vestige.models.checkpoints import load_model, save_model

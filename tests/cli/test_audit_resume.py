@@ -33,8 +33,8 @@ import sklearn.ensemble
 from vestige import results
 from vestige.cli import audit_directory
 from vestige.cli.main import app
-from vestige.data import whole_file
-from vestige.models import kept_answers
+from vestige.data import atomic_write as whole_file
+from vestige.models import answer_cache as kept_answers
 from vestige.training import checkpoint, loop, shadows
 
 words, lots = json.loads(sys.argv[1]), random.Random(0)

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from vestige import results
-from vestige.attacks.known_users import draw_groups, users_needed
+from vestige.attacks.membership.non_members import draw_groups, users_needed
 from vestige.cli import audit_service
 from vestige.cli.audit_users import command
-from vestige.models import asked_model
+from vestige.models import service as asked_model
 
 DOCS = Path(__file__).parents[2] / "docs"
 WORDS, LIKED, EACH, LENGTH = 120, 12, 7, 12

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from vestige import results
-from vestige.attacks.completion import complete
+from vestige.attacks.exposure.completion import complete
 from vestige.cli.manifests import load_canaries
 from vestige.data.manifest import Manifest
 from vestige.data.vocabulary import WordVocabulary

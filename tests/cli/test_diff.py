@@ -8,8 +8,8 @@ import pytest
 
 from tests.cli.conftest import table_model
 from vestige import results
-from vestige.attacks.seed_and_extend import Growth
-from vestige.attacks.update_diff import update_diff
+from vestige.attacks.update.seed_and_extend import SeedAndExtend
+from vestige.attacks.update.update_diff import update_diff
 from vestige.data.vocabulary import WordVocabulary
 from vestige.models.checkpoints import load_model, save_model
 from vestige.models.table import TableModel
@@ -25,7 +25,7 @@ def diff(shell, workspace, out, *words):
 def test_the_verb_saves_what_the_library_finds(shell, workspace, tmp_path):
     done = diff(shell, workspace, tmp_path / "run", "--min-length", 2, "--json")
     models = [load_model(workspace / name) for name in ("before", "after")]
-    found = update_diff(*models, search=Growth(min_tokens=2), top=50)
+    found = update_diff(*models, search=SeedAndExtend(min_tokens=2), top=50)
     assert found.findings
     run = results.load(tmp_path / "run")
     assert run.result == "UpdateDiff"

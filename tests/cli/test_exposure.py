@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from vestige import results
-from vestige.attacks.canary_exposure import canary_exposure
+from vestige.attacks.exposure.canary_exposure import canary_exposure
 from vestige.cli.manifests import load_canaries
 from vestige.data.manifest import Manifest
 from vestige.data.vocabulary import WordVocabulary

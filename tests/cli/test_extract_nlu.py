@@ -6,8 +6,8 @@ from typing import get_args
 import pytest
 
 from vestige import results
-from vestige.attacks.secret_attacks import ATTACKS
-from vestige.attacks.secret_question import Objective
+from vestige.attacks.extraction.objective import Objective
+from vestige.attacks.extraction.secret_attacks import ATTACKS
 from vestige.cli import extraction_options
 from vestige.data.loaders.utterances import write_utterances
 from vestige.data.secret_manifest import SecretManifest

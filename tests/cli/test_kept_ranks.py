@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from vestige.cli.audit_directory import KeptRanks
+from vestige.cli.audit_directory import RankCache
 
 ASKED = SimpleNamespace(texts=np.array([0, 0, 1]), positions=np.array([0, 1, 0]))
 TOKENS = SimpleNamespace(tokens=np.arange(5), offsets=np.array([0, 3, 5]))
@@ -30,7 +30,7 @@ def keep(tmp_path):
             return SimpleNamespace(ranks=RANKS, log_probs=LOG_PROBS)
 
         asking = SimpleNamespace(targets=TOKENS, texts=TOKENS)
-        return KeptRanks(run.folder).of("ab", asking, Asked(**vars(ASKED)), make)
+        return RankCache(run.folder).of("ab", asking, Asked(**vars(ASKED)), make)
 
     run.computed = 0
     return run

@@ -1,7 +1,7 @@
 import json
 
 from vestige import results
-from vestige.attacks.differential_rank import differential_rank
+from vestige.attacks.update.differential_rank import differential_rank
 from vestige.models.checkpoints import load_model
 
 

@@ -13,7 +13,7 @@ from typer.models import OptionInfo
 
 from tests.cli import secret_cases
 from vestige.cli.main import VERBS
-from vestige.reports.disclosure import SECRET_OPTIONS
+from vestige.reports.components.disclosure import SECRET_OPTIONS
 
 
 def test_every_verb_has_its_cases():

@@ -13,9 +13,9 @@ import pytest
 
 from tests.damage import damaged, refusal
 from vestige.data.canary import Canary
+from vestige.data.checksum import seal
 from vestige.data.corpus import Corpus
 from vestige.data.manifest import Manifest, plant
-from vestige.data.seal import seal
 from vestige.data.secret_canaries import secret_canaries
 from vestige.data.secret_manifest import SecretManifest, plant_secrets
 from vestige.data.utterances import Utterance, Utterances

@@ -237,7 +237,7 @@ def test_a_malformed_manifest_is_named(content: bytes, tmp_path: Path) -> None:
 def test_a_sealed_record_that_makes_no_sense_is_refused(
     keys: tuple[Any, ...], value: Any, planting: Planting, tmp_path: Path
 ) -> None:
-    from vestige.data.seal import write_sealed
+    from vestige.data.checksum import write_sealed
 
     content = planting[2]._content()
     inner = content

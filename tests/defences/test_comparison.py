@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from vestige import results
-from vestige.attacks.canary_audit import CanaryAudit
-from vestige.attacks.completion import Attempt, Completion
+from vestige.attacks.exposure.canary_audit import CanaryAudit
+from vestige.attacks.exposure.completion import Attempt, Completion
 from vestige.data.canary import Canary
 from vestige.defences.comparison import compare_defences, joint
 from vestige.defences.group_privacy import group_epsilon

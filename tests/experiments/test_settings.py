@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from vestige.experiments.settings import chosen_canaries, prepare
-from vestige.experiments.updates import SMOKE
+from vestige.experiments.updates.paper_tables import SMOKE
 
 
 def words(corpus) -> int:

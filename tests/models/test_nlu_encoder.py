@@ -19,7 +19,7 @@ from vestige.models.nlu_encoder import IntentSlotEncoder, new_encoder
 from vestige.models.white_box import WhiteBox
 from vestige.training.config import TrainingConfig
 from vestige.training.loop import learn
-from vestige.training.utterances import UtteranceLesson, evaluate_utterances
+from vestige.training.utterances import UtteranceTask, evaluate_utterances
 
 CITIES = ("york", "paris", "toledo", "lisbon", "lima", "cairo")
 SAID = Utterances.of(
@@ -179,7 +179,7 @@ def test_the_loss_has_a_gradient_by_the_vectors(model: IntentSlotEncoder) -> Non
 @pytest.mark.filterwarnings("error")
 def test_training_reaches_the_right_answers(model: IntentSlotEncoder, tmp_path: Path) -> None:
     config = TrainingConfig(seed=0, epochs=25, batch_size=4, learning_rate=5e-3)
-    lesson = UtteranceLesson(model.encode(SAID), SAID)
+    lesson = UtteranceTask(model.encode(SAID), SAID)
     learn(model, lesson, config=config, directory=tmp_path / "run")
     scores = evaluate_utterances(model, SAID)
     assert scores.exact_match == 1

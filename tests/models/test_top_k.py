@@ -101,7 +101,7 @@ def test_k_must_lie_between_one_and_the_vocabulary(make, k: int) -> None:
 
 
 def test_what_is_no_model_or_context_is_refused(make) -> None:
-    with pytest.raises(ValueError, match="AskedModel"):
+    with pytest.raises(ValueError, match="ServiceModel"):
         narrow(lambda contexts: [], k=1)
     with pytest.raises(ValueError, match="takes none"):
         narrow(make["lstm"](), k=1).likeliest([Context((), source="bonjour")])

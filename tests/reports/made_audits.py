@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from vestige.attacks.user_membership import AuditedUser, UserAudit
+from vestige.attacks.membership.user_membership import AuditedUser, UserAudit
 from vestige.metrics.conformal import benjamini_hochberg, conformal_p_values
 
 KNOWN = tuple(np.random.default_rng(0).normal(0, 0.03, 134).tolist())

@@ -9,8 +9,8 @@ from tests.reports.test_anatomy_section import anatomy
 from tests.reports.test_completion_section import attempt
 from tests.reports.test_exposure_section import canary
 from tests.reports.test_extraction_section import audit, counted, extraction
-from vestige.attacks.completion import Completion
-from vestige.attacks.exposure_result import CanaryExposure
+from vestige.attacks.exposure.completion import Completion
+from vestige.attacks.exposure.exposure_result import CanaryExposure
 from vestige.experiments.tables import Table
 
 RESULTS: dict[str, Callable[[], Any]] = {

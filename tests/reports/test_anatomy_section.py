@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from vestige.attacks.anatomy_result import Anatomy, measured
+from vestige.attacks.anatomy.memorization_result import Anatomy, measured
 from vestige.errors import RunError
 from vestige.reports.anatomy_charts import accuracy, fall, log_probabilities, ranks
 from vestige.reports.anatomy_words import ACCURACY, FALLS, RANKS, WORDS, describe_anatomy

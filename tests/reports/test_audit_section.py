@@ -8,8 +8,8 @@ import pytest
 
 from tests.attacks.made_users import answers_of, asked_of, counts_of
 from tests.reports.made_audits import KNOWN, audit_of, uniform
-from vestige.attacks.known_users import KnownOut, draw_groups
-from vestige.attacks.user_membership import audit_users
+from vestige.attacks.membership.non_members import NonMembers, draw_groups
+from vestige.attacks.membership.user_membership import audit_users
 from vestige.errors import RunError
 from vestige.reports import audit_charts
 from vestige.reports.audit_section import LISTED
@@ -238,7 +238,7 @@ def test_an_audit_of_made_up_answers_becomes_a_page(saved):
         answers_of(asked, np.arange(10), gain=1.0),
         counts_of(),
         audited=range(20),
-        known=KnownOut(fitted=tuple(range(20, 40)), compared=tuple(range(40, 80))),
+        known=NonMembers(fitted=tuple(range(20, 40)), compared=tuple(range(40, 80))),
     )
     page = shown(saved, audit)
     called = sum(user.called for user in audit.users)

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from vestige.attacks.completion import Attempt, Completion
+from vestige.attacks.exposure.completion import Attempt, Completion
 from vestige.errors import RunError
 from vestige.metrics.intervals import clopper_pearson
 from vestige.reports.completion_section import COLUMNS, describe_completion

@@ -15,7 +15,7 @@ import pytest
 from tests.damage import damaged, refusal
 from tests.reports.made_runs import RESULTS
 from vestige import results
-from vestige.reports import charts
+from vestige.reports.components import charts
 from vestige.reports.page import render
 
 FEW = 9  # cases of each kind that are tried by default

@@ -2,8 +2,8 @@
 
 import pytest
 
-from vestige.attacks.exposed_canary import ExposedCanary
-from vestige.attacks.exposure_result import CanaryExposure
+from vestige.attacks.exposure.exposed_canary import ExposedCanary
+from vestige.attacks.exposure.exposure_result import CanaryExposure
 from vestige.errors import RunError
 from vestige.reports.exposure_section import COLUMNS, exposure_points
 from vestige.reports.sections import section

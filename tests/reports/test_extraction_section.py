@@ -8,8 +8,8 @@ from itertools import count
 
 import pytest
 
-from vestige.attacks.extraction_result import ExtractedSecret, Extraction
-from vestige.attacks.secret_audit import AuditedGroup, SecretAudit
+from vestige.attacks.extraction.extraction_result import ExtractedSecret, Extraction
+from vestige.attacks.extraction.secret_audit import AuditedGroup, SecretAudit
 from vestige.errors import RunError
 from vestige.experiments.tables import Table
 from vestige.metrics.extraction import counted_rank, estimated_rank

@@ -1,7 +1,7 @@
 """What is estimated of a rank is called an estimate, and what is proven is called that."""
 
-from vestige.attacks.differential_rank import DifferentialRank
-from vestige.attacks.sampled_rank import RankEstimate
+from vestige.attacks.update.differential_rank import DifferentialRank
+from vestige.attacks.update.sampled_rank import RankEstimate
 from vestige.reports.rank_words import describe_rank
 
 

@@ -14,7 +14,7 @@ from vestige.errors import TrainingError
 from vestige.models.checkpoints import load_seq2seq
 from vestige.training.config import TrainingConfig
 from vestige.training.loop import learn
-from vestige.training.pairs import PairBatches, PairLesson, pair_step, score_pairs
+from vestige.training.pairs import PairBatches, PairTask, pair_step, score_pairs
 
 CONFIG = TrainingConfig(
     seed=1, epochs=2, batch_size=4, sequence_length=9, learning_rate=2e-2, checkpoint_every=3
@@ -136,7 +136,7 @@ def naive(model, corpus):
 @pytest.mark.parametrize("shape", SHAPES)
 def test_accuracy_and_perplexity_are_the_papers(numbers, shape):
     corpus, model = numbers.said(16), numbers.fresh(**shape)
-    learn(model, PairLesson(numbers.encoded(corpus), None), config=CONFIG)
+    learn(model, PairTask(numbers.encoded(corpus), None), config=CONFIG)
     scores = score_pairs(model.train(), numbers.encoded(corpus))
     assert model.training
     found = scores.evaluation()
@@ -156,7 +156,7 @@ def test_a_pair_without_a_word_to_predict_scores_nothing(numbers):
 def test_a_model_learns_to_translate(numbers):
     corpus, held = numbers.said(100), numbers.said(20, seed=1)
     model = numbers.fresh(embedding_size=24, hidden_size=24)
-    lesson = PairLesson(numbers.encoded(corpus), numbers.encoded(held), tuple(held))
+    lesson = PairTask(numbers.encoded(corpus), numbers.encoded(held), tuple(held))
     history = learn(model, lesson, config=replace(CONFIG, epochs=10, batch_size=8))
     kept = history.epochs[history.best_epoch - 1]
     assert kept.validation_accuracy > 0.9
@@ -168,7 +168,7 @@ def test_a_model_learns_to_translate(numbers):
 
 def test_a_dialogue_has_no_bleu(numbers):
     pairs = numbers.encoded(numbers.said(20))
-    history = learn(numbers.fresh(), PairLesson(pairs, pairs), config=replace(CONFIG, epochs=1))
+    history = learn(numbers.fresh(), PairTask(pairs, pairs), config=replace(CONFIG, epochs=1))
     assert history.epochs[0].measures == {}
 
 
@@ -178,7 +178,7 @@ def test_a_dialogue_has_no_bleu(numbers):
 def test_an_interrupted_training_ends_in_the_same_bits(tmp_path, numbers, shape, settings, after):
     config = replace(CONFIG, **settings)
     held = numbers.said(6, seed=1)
-    lesson = PairLesson(numbers.encoded(numbers.said(20)), numbers.encoded(held), tuple(held))
+    lesson = PairTask(numbers.encoded(numbers.said(20)), numbers.encoded(held), tuple(held))
     whole, broken, again = (numbers.fresh(dropout_in=0.2, **shape) for _ in range(3))
     history = learn(whole, lesson, config=config, directory=tmp_path / "whole")
 
@@ -200,7 +200,7 @@ def test_an_interrupted_training_ends_in_the_same_bits(tmp_path, numbers, shape,
 def test_a_training_of_other_pairs_is_not_resumed(tmp_path, numbers, changed):
     corpus, config = numbers.said(20), replace(CONFIG, epochs=1)
     pairs = numbers.encoded(corpus)
-    first = PairLesson(pairs, pairs, tuple(corpus))
+    first = PairTask(pairs, pairs, tuple(corpus))
     learn(numbers.fresh(), first, config=config, directory=tmp_path)
     other = numbers.encoded(numbers.said(20, seed=2))
     if changed == "references":

@@ -17,7 +17,7 @@ from vestige.training.scored_utterances import (
     score_with_intervals,
     slot_f1_interval,
 )
-from vestige.training.utterances import UtteranceLesson, evaluate_utterances
+from vestige.training.utterances import UtteranceTask, evaluate_utterances
 
 TAGS = ("O", "B-city", "B-time")
 
@@ -39,7 +39,7 @@ def said(number, seed=0):
 def model():
     found = new_intent_slot_model(said(40), hidden_size=8, embedding_size=8, layers=1, seed=0)
     config = TrainingConfig(seed=0, epochs=9, batch_size=4, learning_rate=1e-2)
-    learn(found, UtteranceLesson(found.encode(said(40)), None), config=config)
+    learn(found, UtteranceTask(found.encode(said(40)), None), config=config)
     return found
 
 
@@ -59,7 +59,7 @@ def test_a_summary_names_the_ends(model, tmp_path):
     scored = score_with_intervals(model, said(20, seed=2))
     history = learn(
         model,
-        UtteranceLesson(model.encode(said(8)), said(4, seed=3)),
+        UtteranceTask(model.encode(said(8)), said(4, seed=3)),
         config=TrainingConfig(seed=0, epochs=1),
     )
     finished = IntentSlotTraining(history=history, habits={"dropout": True}, test=scored)

@@ -10,7 +10,7 @@ from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import TrainingError
 from vestige.training.config import TrainingConfig
 from vestige.training.loop import learn
-from vestige.training.pairs import PairLesson
+from vestige.training.pairs import PairTask
 from vestige.training.translations import answer_greedily, as_read, bleu, bleu_interval
 
 
@@ -18,7 +18,7 @@ from vestige.training.translations import answer_greedily, as_read, bleu, bleu_i
 def model(numbers):
     """One that has learnt a little, so that it says words and ends."""
     made = numbers.fresh()
-    lesson = PairLesson(numbers.encoded(numbers.said(60)), None)
+    lesson = PairTask(numbers.encoded(numbers.said(60)), None)
     config = TrainingConfig(seed=1, epochs=6, batch_size=8, learning_rate=2e-2)
     learn(made, lesson, config=config)
     return made

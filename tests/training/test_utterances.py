@@ -21,8 +21,8 @@ from vestige.training.history import EarlyStopping, EpochRecord, TrainingHistory
 from vestige.training.loop import learn
 from vestige.training.utterances import (
     UtteranceBatches,
-    UtteranceLesson,
     UtteranceScores,
+    UtteranceTask,
     evaluate_utterances,
 )
 
@@ -58,7 +58,7 @@ def train(
 ) -> TrainingHistory:
     """Train; `against` validation utterances contradict the training, so that loss must rise."""
     wrong = [Utterance(("go", "to", "bath"), ("O", "O", "B-city"), "Ask")] * against
-    lesson = UtteranceLesson(model.encode(said(40)), said(20, seed=1) + Utterances.of(wrong))
+    lesson = UtteranceTask(model.encode(said(40)), said(20, seed=1) + Utterances.of(wrong))
     return learn(model, lesson, config=config, **settings)
 
 
@@ -118,7 +118,7 @@ def test_a_step_is_that_of_the_mean_joint_loss() -> None:
     model, plain = fresh(said(40)), fresh(said(40)).train()
     config = replace(CONFIG, epochs=2, max_grad_norm=0.3, precision="float32")
     data = model.encode(said(40))
-    learn(model, UtteranceLesson(data, None), config=config)
+    learn(model, UtteranceTask(data, None), config=config)
     mover = torch.optim.Adam(plain.parameters(), lr=config.learning_rate, fused=True)
     for epoch in range(2):
         for batch in UtteranceBatches(data, 4, CPU).epoch(config.seed, epoch):
@@ -158,7 +158,7 @@ def test_an_interrupted_training_ends_in_the_same_bits(
 def test_a_training_of_other_utterances_is_not_resumed(tmp_path: Path) -> None:
     model = fresh(said(40))
     train(model, replace(CONFIG, epochs=1), directory=tmp_path)
-    lesson = UtteranceLesson(model.encode(said(41)), said(20, seed=1))
+    lesson = UtteranceTask(model.encode(said(41)), said(20, seed=1))
     with pytest.raises(TrainingError):
         learn(
             fresh(said(40)),
@@ -300,7 +300,7 @@ def test_labels_that_the_model_lacks_count_as_wrong() -> None:
     assert scores.intent_accuracy <= 0.5
     mixed = evaluate_utterances(model, STRANGE + said(10))
     assert mixed.loss == pytest.approx(evaluate_utterances(model, said(10)).loss, rel=1e-5)
-    lesson = UtteranceLesson(model.encode(said(4)), STRANGE)
+    lesson = UtteranceTask(model.encode(said(4)), STRANGE)
     with pytest.raises(TrainingError, match="labels that the model knows"):
         learn(model, lesson, config=replace(CONFIG, epochs=1))
 

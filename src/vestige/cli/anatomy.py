@@ -10,7 +10,7 @@ from vestige.cli.sources import read_source
 from vestige.cli.terminal import progress, say, show_json, show_table
 
 if TYPE_CHECKING:
-    from vestige.attacks.anatomy_result import Anatomy
+    from vestige.attacks.anatomy.memorization_result import Anatomy
     from vestige.data.corpus import Corpus
 
 ABLATION = "Silencing hidden units"
@@ -93,7 +93,7 @@ def command(
         vestige report run --out page.html
     """
     from vestige import results
-    from vestige.attacks.anatomy import AnatomyPlan, anatomy
+    from vestige.attacks.anatomy.memorization import AnatomyPlan, anatomy
     from vestige.cli.provenance import of_corpus, record
 
     results.require_new(out)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AskedSecret:
+class ExtractionTarget:
     """The options as they were given; None where one was not.
 
     Attributes:
@@ -128,7 +128,7 @@ def load_secrets(path: Path) -> "SecretManifest":
     Raises:
         ManifestError: it is missing, malformed, was changed, or tells of canaries of text.
     """
-    from vestige.data.seal import format_of
+    from vestige.data.checksum import format_of
     from vestige.data.secret_manifest import FORMAT, SecretManifest
     from vestige.errors import ManifestError
 

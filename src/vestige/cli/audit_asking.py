@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from vestige.attacks.expected_rank import WordCounts
-    from vestige.attacks.known_users import KnownOut
-    from vestige.attacks.query_selection import Selection
-    from vestige.attacks.reference_models import References
-    from vestige.data.asked_words import AskedWords
+    from vestige.attacks.membership.expected_rank import WordCounts
+    from vestige.attacks.membership.non_members import NonMembers
+    from vestige.attacks.membership.query_selection import Selection
+    from vestige.attacks.membership.reference_models import References
     from vestige.data.encoded import EncodedCorpus
     from vestige.data.encoded_pairs import EncodedPairs
+    from vestige.data.token_queries import TokenQueries
     from vestige.models.top_k import Context
 
 
@@ -98,12 +98,12 @@ class Choice:
         return replace(self, k=self.k or vocab_size)
 
     def worth(
-        self, asked: "AskedWords", counts: "WordCounts", references: "References | None"
+        self, asked: "TokenQueries", counts: "WordCounts", references: "References | None"
     ) -> "NDArray[np.float64]":
         """(w,) what asking each word is worth."""
         import numpy as np
 
-        from vestige.attacks.query_selection import worth_of
+        from vestige.attacks.membership.query_selection import worth_of
 
         if self.how != "informative" or references is None:
             return -counts.of_words(asked).astype(np.float64)
@@ -112,16 +112,16 @@ class Choice:
             asked, "informative", frequency=counts.words, reference_ranks=typical, k=self.k
         )
 
-    def mask(self, asked: "AskedWords", worth: "NDArray[np.float64]") -> "NDArray[np.bool_]":
+    def mask(self, asked: "TokenQueries", worth: "NDArray[np.float64]") -> "NDArray[np.bool_]":
         """(w,) True for the words to ask, chosen by one rule for everybody."""
-        from vestige.attacks.query_selection import select_calls, select_texts
+        from vestige.attacks.membership.query_selection import select_calls, select_texts
 
         if self.queries is not None:
             return select_texts(asked, self.how, self.queries, worth=worth, seed=self.seed)
         limit = self.calls or len(asked)
         return select_calls(asked, self.how, limit, worth=worth, seed=self.seed)
 
-    def most(self, asked: "AskedWords") -> "NDArray[np.int64]":
+    def most(self, asked: "TokenQueries") -> "NDArray[np.int64]":
         """(u,) words of each user that can be chosen at most."""
         import numpy as np
 
@@ -132,7 +132,7 @@ class Choice:
         longest = self.mask(asked, self._lengths(asked)) if self.how != "random" else None
         return asked.counts() if longest is None else asked.take(longest).counts()
 
-    def _lengths(self, asked: "AskedWords") -> "NDArray[np.float64]":
+    def _lengths(self, asked: "TokenQueries") -> "NDArray[np.float64]":
         import numpy as np
 
         _, inverse, counts = np.unique(asked.texts, return_inverse=True, return_counts=True)
@@ -140,7 +140,7 @@ class Choice:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asking:
+class AuditInputs:
     """The texts as ids, the words that can be asked, and who is who.
 
     Attributes:
@@ -154,15 +154,15 @@ class Asking:
     """
 
     texts: "EncodedCorpus | EncodedPairs"
-    asked: "AskedWords"
+    asked: "TokenQueries"
     counts: "WordCounts"
     audited: tuple[int, ...]
-    known: "KnownOut"
+    known: "NonMembers"
     target: Target
     parts: AuditTexts
 
     @classmethod
-    def of(cls, target: Target, parts: AuditTexts, *, seed: int) -> "Asking":
+    def of(cls, target: Target, parts: AuditTexts, *, seed: int) -> "AuditInputs":
         """Encode, find the words, and draw who of the reference plays which part.
 
         Raises:
@@ -170,11 +170,11 @@ class Asking:
         """
         import numpy as np
 
-        from vestige.attacks.expected_rank import WordCounts
-        from vestige.attacks.known_users import KnownOut
-        from vestige.data.asked_words import asked_words
+        from vestige.attacks.membership.expected_rank import WordCounts
+        from vestige.attacks.membership.non_members import NonMembers
         from vestige.data.encoded import encode
         from vestige.data.encoded_pairs import encode_pairs
+        from vestige.data.token_queries import asked_words
 
         whole = parts.together()
         if target.source_vocabulary is None:
@@ -185,7 +185,7 @@ class Asking:
         asked = asked_words(targets, target.vocabulary)
         inside = set(parts.texts.users or ())
         audited = tuple(n for n, name in enumerate(asked.names) if name in inside)
-        known = KnownOut.named(parts.groups(seed=seed), asked.names)
+        known = NonMembers.named(parts.groups(seed=seed), asked.names)
         return cls(
             texts=texts,
             asked=asked.take(~np.isin(asked.users, known.counted)),
@@ -213,7 +213,7 @@ class Asking:
             raise TypeError(f"a callable is asked in words, got {type(vocabulary).__name__}")
         return [vocabulary.split(text) for text in self.parts.together()]
 
-    def contexts(self, asked: "AskedWords") -> "tuple[list[Context], list[str]]":
+    def contexts(self, asked: "TokenQueries") -> "tuple[list[Context], list[str]]":
         """What a service is shown before each word, in the words of the texts; and the words."""
         from vestige.models.top_k import Context
 
@@ -233,8 +233,8 @@ class Asking:
         """
         import numpy as np
 
-        from vestige.attacks.expected_rank import FEWEST_WORDS
-        from vestige.attacks.known_users import users_needed
+        from vestige.attacks.membership.expected_rank import FEWEST_WORDS
+        from vestige.attacks.membership.non_members import users_needed
         from vestige.metrics.conformal import calibration_needed
 
         counts = self.asked.counts()

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from vestige.cli.audit_asking import Asking
-    from vestige.data.asked_words import AskedWords
+    from vestige.cli.audit_asking import AuditInputs
+    from vestige.data.token_queries import TokenQueries
 
 IDENTITY, RANKS, SHADOWS, RUN = "audit.json", "ranks", "shadows", "run"
 
@@ -33,7 +33,7 @@ def check_out(out: Path) -> None:
     Raises:
         RunError: it is a file, or holds something else.
     """
-    from vestige.data.locked import vacant
+    from vestige.data.file_lock import vacant
 
     if out.exists() and not out.is_dir():
         raise RunError(f"{out} is a file", remedy="Give a directory to make.")
@@ -53,8 +53,8 @@ def claimed(out: Path, identity: Mapping[str, object]) -> Iterator[None]:
     Raises:
         RunError: the directory holds another audit, or another process writes there.
     """
-    from vestige.data.locked import claimed
-    from vestige.data.whole_file import write_text
+    from vestige.data.atomic_write import write_text
+    from vestige.data.file_lock import claimed
     from vestige.results import to_json
 
     text = to_json(identity) + "\n"
@@ -73,7 +73,7 @@ def claimed(out: Path, identity: Mapping[str, object]) -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class KeptRanks:
+class RankCache:
     """Ranks under models, in a folder: asked of a model once, however often the audit begins.
 
     Attributes:
@@ -83,13 +83,13 @@ class KeptRanks:
     folder: Path
 
     def of(
-        self, sha256: str, asking: "Asking", asked: "AskedWords", make: Callable[[], Any]
+        self, sha256: str, asking: "AuditInputs", asked: "TokenQueries", make: Callable[[], Any]
     ) -> "tuple[NDArray[np.int32], NDArray[np.float32]]":
         """(w,) ranks and log-probabilities; what is not there is made."""
         import numpy as np
 
         from vestige.cli.terminal import say
-        from vestige.data.whole_file import replacing
+        from vestige.data.atomic_write import replacing
 
         path = self.folder / f"{_key(sha256, asking, asked)}.npz"
         if path.is_file():
@@ -119,7 +119,7 @@ def _kept(path: Path, words: int) -> "tuple[NDArray[np.int32], NDArray[np.float3
     return ranks, log_probs
 
 
-def _key(sha256: str, asking: "Asking", asked: "AskedWords") -> str:
+def _key(sha256: str, asking: "AuditInputs", asked: "TokenQueries") -> str:
     from vestige.data.encoded_pairs import EncodedPairs
 
     digest = hashlib.sha256(sha256.encode())

@@ -8,7 +8,7 @@ import typer
 from vestige.cli.options import DATA_OPTIONS
 
 WHO = "Whose text"
-ASKING = "Asking"
+ASKING = "AuditInputs"
 SERVICE = "A service behind a callable"
 SHADOWS = "Shadow models"
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from vestige.cli.audit_asking import Asking, Choice
-from vestige.cli.audit_directory import RANKS, KeptRanks
+from vestige.cli.audit_asking import AuditInputs, Choice
+from vestige.cli.audit_directory import RANKS, RankCache
 from vestige.cli.audit_service import Patience, Service
 from vestige.cli.audit_shadows import WantedShadows
 from vestige.cli.audit_target import Target
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from vestige.attacks.reference_models import References
-    from vestige.attacks.user_evidence import Answers
-    from vestige.attacks.user_membership import UserAudit
-    from vestige.data.asked_words import AskedWords
+    from vestige.attacks.membership.membership_scores import Answers
+    from vestige.attacks.membership.reference_models import References
+    from vestige.attacks.membership.user_membership import UserAudit
+    from vestige.data.token_queries import TokenQueries
     from vestige.training.shadow_jobs import ShadowPlan
     from vestige.training.shadows import Shadow
 
@@ -43,7 +43,7 @@ class Audit:
         shadow_dir: where shadow models are kept.
     """
 
-    asking: Asking
+    asking: AuditInputs
     choice: Choice
     wanted: WantedShadows
     plan: "ShadowPlan | None"
@@ -69,7 +69,7 @@ class Audit:
         Raises:
             DataError: users, words or the budget are too few.
         """
-        asking, service = Asking.of(target, parts, seed=choice.seed), None
+        asking, service = AuditInputs.of(target, parts, seed=choice.seed), None
         asking.check(choice)
         plan = wanted.plan(target)
         if target.ask is not None:
@@ -131,7 +131,7 @@ class Audit:
         *,
         unanswered: int,
     ) -> "UserAudit":
-        from vestige.attacks.user_membership import audit_users
+        from vestige.attacks.membership.user_membership import audit_users
 
         if useless := sum(one.useless for one in shadows):
             say(
@@ -166,11 +166,11 @@ class Audit:
             **counted,
         }
 
-    def _answers(self, asked: "AskedWords") -> "tuple[Answers, NDArray[np.bool_]]":
+    def _answers(self, asked: "TokenQueries") -> "tuple[Answers, NDArray[np.bool_]]":
         """What the target shows, of words that it answered; and (w,) which those are."""
         import numpy as np
 
-        from vestige.attacks.asking_users import narrowed
+        from vestige.attacks.membership.query_answers import narrowed
 
         target, k = self.asking.target, self.choice.k
         if self.service is None:
@@ -194,11 +194,11 @@ class Audit:
         taught = parts.reference_of(counted, fitted)
         return self.wanted.train(self.plan, self.asking.target, taught, self.shadow_dir)
 
-    def _references(self, shadows: "list[Shadow]", asked: "AskedWords") -> "References":
+    def _references(self, shadows: "list[Shadow]", asked: "TokenQueries") -> "References":
         """What the shadow models say of the words, and whose text each has learnt."""
         import numpy as np
 
-        from vestige.attacks.reference_models import References
+        from vestige.attacks.membership.reference_models import References
         from vestige.models.checkpoints import load_model, load_seq2seq
 
         load: Any = load_model if self.asking.target.source_vocabulary is None else load_seq2seq
@@ -222,21 +222,21 @@ class Audit:
         )
 
     def _ranks(
-        self, model: Any, sha256: str, asked: "AskedWords", task: str
+        self, model: Any, sha256: str, asked: "TokenQueries", task: str
     ) -> "tuple[NDArray[np.int32], NDArray[np.float32]]":
         """Ranks under a model of ours, or one that a function loads; kept."""
-        from vestige.attacks.asking_users import ranks_of
+        from vestige.attacks.membership.query_answers import ranks_of
 
         def make() -> Any:
             loaded = model if hasattr(model, "vocabulary") else model()
             with progress(task) as bar:
                 return ranks_of(loaded, self.asking.texts, asked, progress=bar)
 
-        return KeptRanks(self.out / RANKS).of(sha256, self.asking, asked, make)
+        return RankCache(self.out / RANKS).of(sha256, self.asking, asked, make)
 
 
 def _chosen(
-    asking: Asking, choice: Choice, references: "References | None" = None
+    asking: AuditInputs, choice: Choice, references: "References | None" = None
 ) -> "NDArray[np.bool_]":
     return choice.mask(asking.asked, choice.worth(asking.asked, asking.counts, references))
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vestige import _validate
-from vestige.cli.audit_asking import Asking, Choice
+from vestige.cli.audit_asking import AuditInputs, Choice
 from vestige.cli.terminal import progress, say
 from vestige.errors import DataError, ModelError
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from vestige.data.asked_words import AskedWords
-    from vestige.models.asked_model import Ask, AskedModel, QueryAccount
-    from vestige.models.kept_answers import KeptAnswers
+    from vestige.data.token_queries import TokenQueries
+    from vestige.models.answer_cache import AnswerCache
+    from vestige.models.service import Ask, QueryAccount, ServiceModel
     from vestige.models.top_k import Answer, Context
 
 ANSWERS = "answers.jsonl"
@@ -66,7 +66,7 @@ class Patience:
 
 
 class Service:
-    """A callable behind `AskedModel`, with answers that outlive the program.
+    """A callable behind `ServiceModel`, with answers that outlive the program.
 
     Args:
         asking: the words.
@@ -77,7 +77,13 @@ class Service:
     """
 
     def __init__(
-        self, asking: Asking, choice: Choice, patience: Patience, out: Path, *, show_secrets: bool
+        self,
+        asking: AuditInputs,
+        choice: Choice,
+        patience: Patience,
+        out: Path,
+        *,
+        show_secrets: bool,
     ) -> None:
         self._asking, self._choice, self._patience = asking, choice, patience
         self._path, self._show_secrets = out / ANSWERS, show_secrets
@@ -88,7 +94,7 @@ class Service:
         """What asking came to, in all sittings."""
         return {} if self._account is None else self._account.summary()
 
-    def afford(self, asked: "AskedWords", *, exact: bool) -> None:
+    def afford(self, asked: "TokenQueries", *, exact: bool) -> None:
         """See `Patience.afford`; `exact` where these are the words that will be asked."""
         if exact:
             contexts, _ = self._asking.contexts(asked)
@@ -97,7 +103,7 @@ class Service:
             # One more, since the service is tried with a word that may not be asked later.
             self._patience.afford(int(self._choice.most(asked).sum()) + 1, exact=False)
 
-    def probe(self, asked: "AskedWords") -> None:
+    def probe(self, asked: "TokenQueries") -> None:
         """Ask for one word: a callable that cannot be used is refused before long work.
 
         Raises:
@@ -107,7 +113,7 @@ class Service:
         if not self.ranks(first).any() and not self.account["refused"]:
             raise self._gave_up("the first query was not answered")
 
-    def ranks(self, asked: "AskedWords") -> "NDArray[np.int32]":
+    def ranks(self, asked: "TokenQueries") -> "NDArray[np.int32]":
         """(w,) ranks up to k + 1; 0 where there was no answer.
 
         Raises:
@@ -115,14 +121,14 @@ class Service:
         """
         import numpy as np
 
-        from vestige.models.kept_answers import KeptAnswers
+        from vestige.models.answer_cache import AnswerCache
         from vestige.models.top_k import likeliest_ranks
 
         contexts, words = self._asking.contexts(asked)
         # In an order by lot: where a budget ends early, nobody is left out more than others.
         order = list(range(len(words)))
         random.Random(self._choice.seed).shuffle(order)
-        with KeptAnswers(self._path) as kept, progress("asking the service") as bar:
+        with AnswerCache(self._path) as kept, progress("asking the service") as bar:
             if kept.damaged:
                 say(f"{self._path}: {kept.damaged} lines are damaged, their words are asked again")
             model, budget = self._asked_model(kept), self._patience.budget
@@ -145,15 +151,15 @@ class Service:
         ranks[order] = found
         return ranks
 
-    def _asked_model(self, kept: "KeptAnswers") -> "AskedModel":
-        from vestige.models.asked_model import AskedModel
-        from vestige.models.asked_model import Patience as Bearing
+    def _asked_model(self, kept: "AnswerCache") -> "ServiceModel":
+        from vestige.models.service import Patience as Bearing
+        from vestige.models.service import ServiceModel
 
         target, budget = self._asking.target, self._patience.budget
         if target.ask is None:
             raise TypeError("a service must have a callable, got none")
         left = None if budget is None else max(0, budget - kept.before.queries)
-        return AskedModel(
+        return ServiceModel(
             kept.counting(_told(target.ask)),
             k=self._choice.k,
             budget=left,
@@ -200,7 +206,7 @@ class _Watched:
     """A `TopK` that tells how far it is and puts the account on record."""
 
     def __init__(
-        self, model: "AskedModel", kept: "KeptAnswers", budget: int | None, bar: Any, total: int
+        self, model: "ServiceModel", kept: "AnswerCache", budget: int | None, bar: Any, total: int
     ) -> None:
         self._model, self.k = model, model.k
         self._kept, self._budget, self._bar = kept, budget, bar

@@ -13,7 +13,7 @@ from vestige.errors import AccessDenied, ModelError
 if TYPE_CHECKING:
     from vestige.data.corpus import Corpus
     from vestige.data.vocabulary import Vocabulary
-    from vestige.models.asked_model import Ask
+    from vestige.models.service import Ask
     from vestige.training.shadow_jobs import Task
 
 CALLABLE = re.compile(r"(?P<module>[^\W\d]\w*(\.[^\W\d]\w*)*):(?P<name>[^\W\d]\w*(\.[^\W\d]\w*)*)")

@@ -119,7 +119,7 @@ class AuditTexts:
         Raises:
             DataError: the reference has too few users.
         """
-        from vestige.attacks.known_users import draw_groups
+        from vestige.attacks.membership.non_members import draw_groups
 
         return draw_groups(sorted(set(self.reference.users or ())), seed=seed)
 

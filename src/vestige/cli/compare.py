@@ -179,7 +179,7 @@ def _save(found: "DefenceComparison", out: Path, run: dict[str, object]) -> None
 
 def _show(found: "DefenceComparison") -> None:
     from vestige.reports.comparison_section import terminal_table
-    from vestige.reports.disclosure import printable
+    from vestige.reports.components.disclosure import printable
 
     show_table("Defences compared", *terminal_table(found.rows()))
     for note in found.notes:

@@ -9,7 +9,7 @@ from vestige.cli import options
 from vestige.cli.terminal import progress, say, show_json, show_table
 
 if TYPE_CHECKING:
-    from vestige.attacks.completion import Completion
+    from vestige.attacks.exposure.completion import Completion
 
 LISTED = 20
 """Completed canaries that the terminal names; the run directory has them all."""
@@ -54,7 +54,7 @@ def command(
         vestige complete model --manifest planted/manifest.json --prefix 2 --beam 50 --out run
     """
     from vestige import results
-    from vestige.attacks.completion import complete
+    from vestige.attacks.exposure.completion import complete
     from vestige.cli.manifests import load_canaries
     from vestige.cli.provenance import of_model, record
     from vestige.models.checkpoints import load_model
@@ -80,7 +80,7 @@ def command(
 
 def _show(result: "Completion", show_secrets: bool) -> None:
     from vestige.reports.completion_section import COLUMNS, completion_table, describe_completion
-    from vestige.reports.disclosure import disclose
+    from vestige.reports.components.disclosure import disclose
 
     table = completion_table(list(result.rows()), confidence=result.confidence)
     show_table("Canaries completed, by copies planted", COLUMNS, table)

@@ -13,7 +13,7 @@ from vestige.cli.terminal import progress, say, show_json, show_table
 from vestige.cli.trainings_directory import claimed
 
 if TYPE_CHECKING:
-    from vestige.attacks.update_diff import UpdateDiff
+    from vestige.attacks.update.update_diff import UpdateDiff
     from vestige.data.corpus import Corpus
     from vestige.models.protocols import LanguageModel
 
@@ -47,7 +47,7 @@ def command(
         vestige demo --out somewhere --seed 1
     """
     from vestige import results
-    from vestige.attacks.update_diff import update_diff
+    from vestige.attacks.update.update_diff import update_diff
     from vestige.cli.provenance import of_model, record
     from vestige.reports.page import write_page
 
@@ -117,7 +117,7 @@ def _train(
 
 
 def _show(found: "UpdateDiff") -> None:
-    from vestige.reports.disclosure import running_text
+    from vestige.reports.components.disclosure import running_text
 
     phrases = [finding for finding in found.findings if not finding.run][:SHOWN]
     cells = [(f.score, running_text(f.pieces, f.phrase, show_secrets=True)) for f in phrases]

@@ -11,8 +11,8 @@ from vestige.cli.models import NullModels, load_snapshots
 from vestige.cli.terminal import progress, say, show_json, show_table
 
 if TYPE_CHECKING:
-    from vestige.attacks.seed_and_extend import Growth
-    from vestige.attacks.update_diff import Beams, Finding, UpdateDiff
+    from vestige.attacks.update.seed_and_extend import SeedAndExtend
+    from vestige.attacks.update.update_diff import Beams, Finding, UpdateDiff
 
 Search = Literal["seed-and-extend", "halving-beam", "beam", "group-beam"]
 Score = Literal["smoothed", "differential", "relative"]
@@ -140,8 +140,8 @@ def command(
     from dataclasses import asdict
 
     from vestige import results
-    from vestige.attacks.token_scores import token_score
-    from vestige.attacks.update_diff import null_scores, update_diff
+    from vestige.attacks.update.token_scores import token_score
+    from vestige.attacks.update.update_diff import null_scores, update_diff
     from vestige.cli.provenance import record
 
     results.require_new(out)
@@ -184,10 +184,10 @@ def command(
     say(f"Run directory: {out}. A page from it: vestige report {out} --out page.html")
 
 
-def _search(name: Search, **asked: int | None) -> "Growth | Beams":
+def _search(name: Search, **asked: int | None) -> "SeedAndExtend | Beams":
     """The search of a name; each takes only the settings that mean something to it."""
-    from vestige.attacks.seed_and_extend import Growth
-    from vestige.attacks.update_diff import Beams
+    from vestige.attacks.update.seed_and_extend import SeedAndExtend
+    from vestige.attacks.update.update_diff import Beams
 
     takes = {
         "seed-and-extend": {"length", "min_length", "seeds"},
@@ -207,8 +207,8 @@ def _search(name: Search, **asked: int | None) -> "Growth | Beams":
         if length := given.get("length"):
             if length < 2:
                 raise ValueError(f"--length must be at least 2 with --search {name}, got {length}")
-            chosen.setdefault("min_tokens", min(Growth.min_tokens, length))
-        return Growth(**chosen)
+            chosen.setdefault("min_tokens", min(SeedAndExtend.min_tokens, length))
+        return SeedAndExtend(**chosen)
     usual = {"beam": {"width": WIDTH}, "group-beam": {"width": WIDTH, "groups": GROUPS}}
     return Beams(**(usual.get(name, {}) | given))
 
@@ -235,8 +235,8 @@ def _table(
     found: "UpdateDiff", listed: "Sequence[Finding]", show_secrets: bool
 ) -> tuple[list[str], list[list[object]]]:
     """Columns and cells; what null searches say stands there where there were any."""
+    from vestige.reports.components.disclosure import running_text
     from vestige.reports.diff_words import reached
-    from vestige.reports.disclosure import running_text
 
     nulls = found.nulls if found.findings else None
     columns, cells = ["score", "phrase"], []

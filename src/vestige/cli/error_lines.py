@@ -9,7 +9,7 @@ LONGEST = 600
 
 def error_line(error: Exception) -> str:
     """What to say of an error: what was wrong, and what to do."""
-    from vestige.data.whole_file import FULL
+    from vestige.data.atomic_write import FULL
 
     if ran_out(error):
         text = (
@@ -32,7 +32,7 @@ def error_line(error: Exception) -> str:
 
 def in_one_line(text: str) -> str:
     """Text that quotes what was given, as a terminal may have it."""
-    from vestige.reports.disclosure import printable
+    from vestige.reports.components.disclosure import printable
 
     return " ".join(map(printable, shortened(text).splitlines()))
 

@@ -13,8 +13,8 @@ from vestige.cli.bounds import LARGEST_LIST
 from vestige.cli.terminal import progress, say, show_json, show_table
 
 if TYPE_CHECKING:
-    from vestige.attacks.exposed_canary import ExposedCanary, Group
-    from vestige.attacks.exposure_result import CanaryExposure
+    from vestige.attacks.exposure.exposed_canary import ExposedCanary, Group
+    from vestige.attacks.exposure.exposure_result import CanaryExposure
 
 _MOST = 10  # canaries listed one by one
 
@@ -84,7 +84,7 @@ def command(
         vestige exposure trained --manifest planted --out run --exact 20000 --json
     """
     from vestige import results
-    from vestige.attacks.canary_exposure import canary_exposure
+    from vestige.attacks.exposure.canary_exposure import canary_exposure
     from vestige.cli.manifests import load_canaries
     from vestige.cli.provenance import of_model, record
     from vestige.cli.trained import trained_summary, usefulness
@@ -169,7 +169,7 @@ def _show(found: "CanaryExposure", show_secrets: bool) -> None:
 
 
 def _cells(group: "Group") -> tuple[object, ...]:
-    from vestige.attacks.exposure_words import written
+    from vestige.attacks.exposure.exposure_words import written
 
     return (
         str(group.copies) if group.copies else "never planted",
@@ -189,7 +189,7 @@ def _ends(interval: tuple[float, float] | None) -> str:
 
 
 def _show_most_exposed(found: "CanaryExposure", show_secrets: bool) -> None:
-    from vestige.reports.disclosure import disclose
+    from vestige.reports.components.disclosure import disclose
 
     numbers = {id(canary): number for number, canary in enumerate(found.canaries, 1)}
     planted = [canary for canary in found.canaries if canary.planted]

@@ -7,14 +7,14 @@ import typer
 
 from vestige.cli import extraction_options as asked
 from vestige.cli import options
-from vestige.cli.asked_secrets import AskedSecret, load_secrets
+from vestige.cli.asked_secrets import ExtractionTarget, load_secrets
 from vestige.cli.tasks import given
 from vestige.cli.terminal import progress, say, show_json, show_table
 
 if TYPE_CHECKING:
-    from vestige.attacks.extraction_result import Extraction
-    from vestige.attacks.secret_audit import SecretAudit
-    from vestige.attacks.secret_guesses import Attack
+    from vestige.attacks.extraction.candidates import Attack
+    from vestige.attacks.extraction.extraction_result import Extraction
+    from vestige.attacks.extraction.secret_audit import SecretAudit
     from vestige.models.white_box import IntentSlotNetwork
     from vestige.reports.extraction_listings import Listing
 
@@ -79,13 +79,13 @@ def command(
         vestige extract-nlu trained --manifest planted --objective calibrated --reference clean
     """
     from vestige import results
-    from vestige.attacks.nlu_extraction import Ranking
-    from vestige.attacks.secret_attacks import named_attack
+    from vestige.attacks.extraction.nlu_extraction import Ranking
+    from vestige.attacks.extraction.secret_attacks import named_attack
 
     if out is not None:
         results.require_new(out)
     _check(context, model, manifest, objective, reference or [])
-    question = AskedSecret(
+    question = ExtractionTarget(
         prefix=prefix, slots=slots, suffix=suffix, pattern=pattern, intent=intent,
         slot=slot, candidates=tuple(candidates or ()), truth=truth,
     )  # fmt: skip
@@ -162,17 +162,17 @@ def _with_budget(attack: "Attack", budget: int) -> "Attack":
     """The attack; where it has a budget of secrets to try, with this one."""
     from dataclasses import replace
 
-    from vestige.attacks.exhaustive import ExactSearch
-    from vestige.attacks.secret_attacks import Automatic
+    from vestige.attacks.extraction.exhaustive_search import ExactSearch
+    from vestige.attacks.extraction.secret_attacks import Automatic
 
     return replace(attack, budget=budget) if isinstance(attack, Automatic | ExactSearch) else attack
 
 
 def _extract(
-    model: "IntentSlotNetwork", question: AskedSecret, settings: dict[str, Any]
+    model: "IntentSlotNetwork", question: ExtractionTarget, settings: dict[str, Any]
 ) -> "Extraction":
-    from vestige.attacks.nlu_extraction import extract_secrets
-    from vestige.attacks.secret_question import ask
+    from vestige.attacks.extraction.nlu_extraction import extract_secrets
+    from vestige.attacks.extraction.objective import ask
 
     objective, references = settings.pop("objective"), settings.pop("references")
     pattern = question.parsed(model.intents)
@@ -185,7 +185,7 @@ def _extract(
 def _audit(
     models: "list[IntentSlotNetwork]", manifest: Path, settings: dict[str, Any]
 ) -> "tuple[SecretAudit, dict[str, object]]":
-    from vestige.attacks.secret_audit import audit_secrets
+    from vestige.attacks.extraction.secret_audit import audit_secrets
 
     sealed = load_secrets(manifest)
     with progress("looking for the secrets") as bar:
@@ -211,7 +211,7 @@ def _save(
 
 
 def _show(found: "Extraction | SecretAudit", top: int, show_secrets: bool) -> None:
-    from vestige.attacks.secret_audit import SecretAudit
+    from vestige.attacks.extraction.secret_audit import SecretAudit
     from vestige.reports.extraction_listings import group_listing, guess_listing, trial_listing
     from vestige.reports.extraction_words import describe_audit, describe_extraction, entries
 

@@ -16,7 +16,7 @@ CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
 """What a shell calls the end by these signals: 128 and the signal's number."""
 
 
-class Ended(KeyboardInterrupt):
+class Interrupted(KeyboardInterrupt):
     """A signal asked the verb to end.
 
     Attributes:
@@ -33,7 +33,7 @@ class Ended(KeyboardInterrupt):
 
 
 def raise_when_asked_to_end() -> None:
-    """Make both signals an `Ended` in the main thread, the first time."""
+    """Make both signals an `Interrupted` in the main thread, the first time."""
     for number in CODES:
         signal.signal(number, _end)
     sys.unraisablehook = _ask_again
@@ -41,7 +41,7 @@ def raise_when_asked_to_end() -> None:
 
 def last_words(error: KeyboardInterrupt) -> str:
     """What to say of an end: by whom, and how to go on where that was noted."""
-    by = error.by if isinstance(error, Ended) else "Ctrl-C"
+    by = error.by if isinstance(error, Interrupted) else "Ctrl-C"
     notes = "".join(f". {note}" for note in getattr(error, "__notes__", ()))
     return f"ended by {by}{notes}"
 
@@ -49,12 +49,12 @@ def last_words(error: KeyboardInterrupt) -> str:
 def _end(number: int, frame: FrameType | None) -> None:
     for each in CODES:
         signal.signal(each, signal.SIG_DFL)
-    raise Ended(number)
+    raise Interrupted(number)
 
 
 def _ask_again(lost: Any) -> None:
     """Where Python had to drop the exception, as in a destructor, ask once more a little later."""
-    if isinstance(lost.exc_value, Ended):
+    if isinstance(lost.exc_value, Interrupted):
         raise_when_asked_to_end()
         Timer(0.01, _ask, (lost.exc_value.number,)).start()
     else:

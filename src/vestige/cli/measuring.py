@@ -9,7 +9,7 @@ from vestige.cli.trainings import Training, by_frequencies
 from vestige.errors import VestigeError
 
 if TYPE_CHECKING:
-    from vestige.attacks.canary_audit import CanaryAudit
+    from vestige.attacks.exposure.canary_audit import CanaryAudit
     from vestige.data.canary import Canary
     from vestige.data.encoded import EncodedCorpus
     from vestige.defences.measured import Guarantee, MeasuredTraining
@@ -77,8 +77,8 @@ def _measured(
     *,
     audited: bool,
 ) -> "tuple[MeasuredTraining, list[str]]":
-    from vestige.attacks.canary_exposure import canary_exposure
-    from vestige.attacks.completion import complete
+    from vestige.attacks.exposure.canary_exposure import canary_exposure
+    from vestige.attacks.exposure.completion import complete
     from vestige.defences.measured import (
         Guarantee,
         MeasuredTraining,
@@ -128,7 +128,7 @@ def _audit(
     model: "LanguageModel", canaries: "Sequence[Canary]", claim: "Guarantee | None"
 ) -> "CanaryAudit | None":
     """Bounds from canaries that were planted by the fall of a coin, where there are any."""
-    from vestige.attacks.canary_audit import audit_canaries
+    from vestige.attacks.exposure.canary_audit import audit_canaries
 
     flipped = [canary for canary in canaries if canary.pattern == COIN_FLIP]
     if not flipped:

@@ -289,8 +289,8 @@ def _write(
 
 
 def _verify(directory: Path, *, as_json: bool) -> None:
+    from vestige.data.checksum import format_of
     from vestige.data.manifest import Manifest
-    from vestige.data.seal import format_of
     from vestige.data.secret_manifest import FORMAT
 
     if format_of(directory / MANIFEST) == FORMAT:
@@ -330,7 +330,7 @@ def _summary(manifest: "Manifest", directory: Path) -> dict[str, object]:
 
 
 def _show(manifest: "Manifest", show_secrets: bool) -> None:
-    from vestige.reports.disclosure import disclose
+    from vestige.reports.components.disclosure import disclose
 
     listed = manifest.canaries[:LISTED]
     shown = disclose([c.phrase for c in listed], show_secrets=show_secrets)

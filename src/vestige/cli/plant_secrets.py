@@ -219,7 +219,7 @@ def _summary(
 
 
 def _show(manifest: "SecretManifest", *, show_secrets: bool) -> None:
-    from vestige.reports.disclosure import disclose
+    from vestige.reports.components.disclosure import disclose
 
     rows = [
         (

@@ -96,7 +96,7 @@ def registered(
 def _write(out: Path, ledger: "tuple[LedgerEntry, ...]", read: "Mapping[str, ReadRecords]") -> None:
     import numpy as np
 
-    from vestige.data.whole_file import replacing, write_text
+    from vestige.data.atomic_write import replacing, write_text
     from vestige.defences.privacy_ledger import to_json
 
     for name, records in read.items():
@@ -107,7 +107,7 @@ def _write(out: Path, ledger: "tuple[LedgerEntry, ...]", read: "Mapping[str, Rea
 
 def end(out: Path, steps: int) -> None:
     """Put the ledger beside the weights that are released."""
-    from vestige.data.whole_file import write_text
+    from vestige.data.atomic_write import write_text
     from vestige.defences.privacy_ledger import to_json
 
     own = begun(out)

@@ -10,7 +10,7 @@ from vestige.cli.models import load_snapshots
 from vestige.cli.terminal import progress, say, show_json, show_table
 
 if TYPE_CHECKING:
-    from vestige.attacks.differential_rank import DifferentialRank
+    from vestige.attacks.update.differential_rank import DifferentialRank
     from vestige.data.vocabulary import Vocabulary
     from vestige.models.protocols import LanguageModel
 
@@ -65,8 +65,8 @@ def command(
         vestige rank before after --phrase "my name and address" --out run --json
     """
     from vestige import results
-    from vestige.attacks.differential_rank import differential_rank
-    from vestige.attacks.sampled_rank import Sampling
+    from vestige.attacks.update.differential_rank import differential_rank
+    from vestige.attacks.update.sampled_rank import Sampling
     from vestige.cli.provenance import record
 
     results.require_new(out)
@@ -119,7 +119,7 @@ def _require_room(models: "Iterable[LanguageModel]", tokens: int) -> None:
 
 
 def _show(ranked: "DifferentialRank", show_secrets: bool) -> None:
-    from vestige.reports.disclosure import disclose
+    from vestige.reports.components.disclosure import disclose
     from vestige.reports.rank_words import describe_rank
 
     rows = list(ranked.rows())

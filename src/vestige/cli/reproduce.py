@@ -12,10 +12,10 @@ from vestige.cli.terminal import say, show_json, show_table
 from vestige.cli.trainings_directory import claimed
 
 EXPERIMENTS = {
-    "updates": "vestige.experiments.updates",
-    "regularization": "vestige.experiments.regularization",
-    "nlu": "vestige.experiments.nlu",
-    "provenance": "vestige.experiments.provenance",
+    "updates": "vestige.experiments.updates.paper_tables",
+    "regularization": "vestige.experiments.regularization.paper_tables",
+    "nlu": "vestige.experiments.nlu.paper_tables",
+    "provenance": "vestige.experiments.provenance.paper_tables",
 }
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import typer
 
-from vestige.reports.disclosure import disclose_facts, printable
+from vestige.reports.components.disclosure import disclose_facts, printable
 
 PATIENCE = 2.0
 """Seconds after which a progress bar appears."""

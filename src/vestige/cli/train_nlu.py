@@ -99,10 +99,10 @@ def _train(
     from vestige.data.read_records import ReadRecords
     from vestige.training.loop import learn
     from vestige.training.scored_utterances import IntentSlotTraining, score_with_intervals
-    from vestige.training.utterances import UtteranceLesson
+    from vestige.training.utterances import UtteranceTask
 
     held = parts.validation if len(parts.validation) else None
-    lesson = UtteranceLesson(model.encode(parts.training), held)
+    lesson = UtteranceTask(model.encode(parts.training), held)
     own = ReadRecords.of_texts(
         [said.text for said in parts.training], [said.text for said in parts.validation]
     )

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from vestige.models.seq2seq import Seq2SeqModel
     from vestige.training.config import TrainingConfig
     from vestige.training.history import StopAtPerplexity, TrainingHistory
-    from vestige.training.pairs import PairLesson
+    from vestige.training.pairs import PairTask
     from vestige.training.scored_texts import ScoredTexts
 
 SCORES = {"accuracy": "word accuracy", "perplexity": "perplexity", "bleu": "BLEU"}
@@ -74,7 +74,7 @@ def run(
     """Read, train, score, save, and say what came of it."""
     from vestige.data.encoded_pairs import encode_pairs
     from vestige.data.read_records import ReadRecords
-    from vestige.training.pairs import PairLesson
+    from vestige.training.pairs import PairTask
 
     wanted.check()
     context.with_resource(claimed(out, resume))
@@ -86,7 +86,7 @@ def run(
     record["division"] = division.summary()
 
     both = (model.source_vocabulary, model.vocabulary)
-    lesson = PairLesson(
+    lesson = PairTask(
         encode_pairs(training, *both),
         encode_pairs(held, *both) if len(held) else None,
         tuple(held) if wanted.task == "translation" and len(held) else None,
@@ -133,7 +133,7 @@ def _record(
 
 def _learn(
     model: "Seq2SeqModel",
-    lesson: "PairLesson",
+    lesson: "PairTask",
     config: "TrainingConfig",
     stop: "StopAtPerplexity | None",
     out: Path,
@@ -155,7 +155,7 @@ def _learn(
 
 def _save(
     model: "Seq2SeqModel",
-    lesson: "PairLesson",
+    lesson: "PairTask",
     config: "TrainingConfig",
     task: str,
     history: "TrainingHistory",
@@ -174,7 +174,7 @@ def _save(
 
 
 def _scored(
-    model: "Seq2SeqModel", lesson: "PairLesson", config: "TrainingConfig"
+    model: "Seq2SeqModel", lesson: "PairTask", config: "TrainingConfig"
 ) -> "ScoredTexts | None":
     from vestige.training.pairs import score_pairs
     from vestige.training.scored_texts import with_intervals

@@ -20,7 +20,7 @@ def claimed(out: Path, resume: bool) -> Iterator[None]:
     Raises:
         RunError: it is not a place for this training, or another process writes there.
     """
-    from vestige.data.locked import claimed
+    from vestige.data.file_lock import claimed
 
     _check_out(out, resume)
     with claimed(out, worth=lambda directory: (directory / CHECKPOINT).exists()):
@@ -35,7 +35,7 @@ def claimed(out: Path, resume: bool) -> Iterator[None]:
 
 def _check_out(out: Path, resume: bool) -> None:
     """Refuse a directory that is not ours, before anything is read or written."""
-    from vestige.data.locked import vacant
+    from vestige.data.file_lock import vacant
     from vestige.errors import RunError
 
     if out.exists() and not out.is_dir():

@@ -12,7 +12,7 @@ def claimed(out: Path) -> Iterator[None]:
     Raises:
         RunError: another process writes there, or it cannot be written.
     """
-    from vestige.data.locked import claimed, vacant
+    from vestige.data.file_lock import claimed, vacant
 
     with claimed(out, worth=_worth_keeping):
         try:

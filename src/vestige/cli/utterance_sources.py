@@ -43,7 +43,7 @@ def secrets_of(source: str) -> "SecretManifest | None":
         ValueError: DATA is a directory in which canaries of text were planted.
         ManifestError: the manifest was changed.
     """
-    from vestige.data.seal import format_of
+    from vestige.data.checksum import format_of
     from vestige.data.secret_manifest import FORMAT, SecretManifest
 
     file = Path(source) / MANIFEST

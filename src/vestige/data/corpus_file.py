@@ -8,8 +8,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet
 
+from vestige.data.atomic_write import replacing
 from vestige.data.corpus import Corpus
-from vestige.data.whole_file import replacing
 from vestige.errors import DataError
 
 _BATCH = 1000

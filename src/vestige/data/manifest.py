@@ -1,6 +1,6 @@
 """What was planted where, and has anybody changed the record since?
 
-A manifest is sealed as `vestige.data.seal` says.
+A manifest is sealed as `vestige.data.checksum` says.
 """
 
 from collections.abc import Sequence
@@ -12,10 +12,10 @@ import numpy as np
 import pyarrow as pa
 
 from vestige.data.canary import Canary, occurrences
+from vestige.data.checksum import Sealed, malformed, not_there, read_sealed, seal, write_sealed
 from vestige.data.corpus import Corpus
+from vestige.data.insertion_positions import scatter
 from vestige.data.json_file import Count, Name, Seed, Sha256
-from vestige.data.scatter import scatter
-from vestige.data.seal import Sealed, malformed, not_there, read_sealed, seal, write_sealed
 from vestige.data.vocabulary import Vocabulary
 from vestige.errors import DataError
 

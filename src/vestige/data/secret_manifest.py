@@ -5,7 +5,7 @@ appendix A: a canary's copies are split between training and validation in a rat
 
 Differs from the paper: of R copies, R / 10 rounded down go to validation, so that a canary said
 fewer than ten times stands in the training part only. The record is sealed as
-`vestige.data.seal` says, and holds all that an attack needs to know.
+`vestige.data.checksum` says, and holds all that an attack needs to know.
 """
 
 from collections.abc import Sequence
@@ -16,9 +16,9 @@ from typing import Any, Literal, Self
 import numpy as np
 
 from vestige.data.canary import occurrences
+from vestige.data.checksum import Sealed, malformed, not_there, read_sealed, seal, write_sealed
+from vestige.data.insertion_positions import scatter
 from vestige.data.json_file import Count, Name, Schema, Seed, Sha256
-from vestige.data.scatter import scatter
-from vestige.data.seal import Sealed, malformed, not_there, read_sealed, seal, write_sealed
 from vestige.data.secret_canaries import SecretCanary
 from vestige.data.secret_pattern import SecretPattern
 from vestige.data.utterances import Utterance, Utterances

@@ -22,8 +22,8 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, linear
 
 from vestige import _validate
-from vestige.defences.linkable import read_linkable, users_of
 from vestige.defences.running_mean import RunningMeans
+from vestige.defences.user_hidden_states import read_linkable, users_of
 from vestige.models.protocols import LanguageModel
 from vestige.training.batches import Batch
 from vestige.training.precision import autocast

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from vestige.attacks.canary_audit import CanaryAudit
-from vestige.attacks.completion import Completion
-from vestige.attacks.exposure_result import CanaryExposure
+from vestige.attacks.exposure.canary_audit import CanaryAudit
+from vestige.attacks.exposure.completion import Completion
+from vestige.attacks.exposure.exposure_result import CanaryExposure
 from vestige.defences.accounting import Accountant
 from vestige.defences.group_privacy import group_epsilon
 from vestige.metrics.intervals import Interval, mean_interval

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vestige.attacks.canary_audit import CanaryAudit
+from vestige.attacks.exposure.canary_audit import CanaryAudit
 from vestige.defences.measured import CanaryBits, Guarantee, MeasuredTraining, TrainingCost
 from vestige.metrics.clustered import rate_of_trainings
 from vestige.metrics.intervals import Interval

@@ -20,8 +20,8 @@ from torch import Tensor
 from torch.nn.functional import pairwise_distance
 
 from vestige import _validate
-from vestige.defences.linkable import Linkable, read_both, read_linkable, users_of
 from vestige.defences.running_mean import RunningMeans
+from vestige.defences.user_hidden_states import UserHiddenStates, read_both, read_linkable, users_of
 from vestige.models.protocols import LanguageModel, TwoParts
 from vestige.training.batches import Batch
 from vestige.training.precision import autocast
@@ -75,7 +75,7 @@ class Triplet:
 
     def _read(
         self, model: LanguageModel, batch: Batch, state: Any
-    ) -> tuple[Linkable, Tensor, Tensor]:
+    ) -> tuple[UserHiddenStates, Tensor, Tensor]:
         """The batch, and what stands beside its rows: hidden states (k, h) and their users (k,)."""
         if self.auxiliary is None:
             found = read_linkable(model, batch, state)

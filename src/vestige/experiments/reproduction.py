@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from vestige import _validate, results
-from vestige.data.whole_file import write_text
+from vestige.data.atomic_write import write_text
 from vestige.experiments.settings import Plan
 from vestige.experiments.snapshots import train_all
 from vestige.experiments.tables import Table, load_table, markdown, read_table

@@ -10,11 +10,11 @@ from typing import Any
 from vestige.data.canary import Canary
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import encode
-from vestige.data.locked import LOCK, alone, discard
+from vestige.data.file_lock import LOCK, alone, discard
 from vestige.data.vocabulary import Vocabulary
 from vestige.defences.choice import Defence
 from vestige.errors import RunError
-from vestige.experiments.watching import Watch
+from vestige.experiments.regularization.exposure_callback import Watch
 from vestige.models.checkpoints import load_model
 from vestige.models.protocols import LanguageModel, choose_device
 from vestige.training.config import TrainingConfig

@@ -114,7 +114,7 @@ def rank_among(loss: float, losses: ArrayLike) -> float:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TruthRank:
+class TargetRank:
     """The rank of the truth among all secrets, 1 for the first.
 
     Attributes:
@@ -161,7 +161,7 @@ class TruthRank:
         return log2(self.space) - log2(self.low)
 
 
-def counted_rank(*, below: int, tied: int, space: int) -> TruthRank:
+def counted_rank(*, below: int, tied: int, space: int) -> TargetRank:
     """The rank of a truth that was compared with every other secret.
 
     Args:
@@ -176,7 +176,7 @@ def counted_rank(*, below: int, tied: int, space: int) -> TruthRank:
     _validate.at_least(0, below=below, tied=tied)
     _validate.at_least(below + tied + 1, space=space)
     rank = 1 + below + tied / 2
-    return TruthRank(rank=rank, low=rank, high=rank, space=space, known="exact", others=space - 1)
+    return TargetRank(rank=rank, low=rank, high=rank, space=space, known="exact", others=space - 1)
 
 
 def estimated_rank(
@@ -187,7 +187,7 @@ def estimated_rank(
     space: int,
     better: int = 0,
     confidence: float = 0.95,
-) -> TruthRank:
+) -> TargetRank:
     """The rank of a truth that was compared with a random sample of other secrets.
 
     Its share of the space is that of the sample with the truth in it, (below + 1) / (others + 1).
@@ -221,7 +221,7 @@ def estimated_rank(
     rank = space * ((below + tied / 2 + 1) / (others + 1))
     ends = (1 + share * (space - 1) for share in (low, high))
     rank, least, most = (max(one, 1.0 + better) for one in (rank, *ends))
-    return TruthRank(
+    return TargetRank(
         rank=most if bounded else rank,
         low=least,
         high=max(most, rank),

@@ -79,7 +79,7 @@ def limit(dtype: torch.dtype) -> float:
     return log(torch.finfo(dtype).eps / torch.finfo(dtype).tiny)
 
 
-class Moves(NamedTuple):
+class CandidateSwaps(NamedTuple):
     """What a step of the forward algorithm multiplies by.
 
     Attributes:
@@ -107,7 +107,7 @@ def chain_loss(
     transitions: Tensor,
     end: Tensor,
     *,
-    moves: Moves | None = None,
+    moves: CandidateSwaps | None = None,
 ) -> Tensor:
     """Negative log-probabilities (..., b) of tags (..., b, t), in nats; differentiable once.
 
@@ -138,10 +138,10 @@ def log_partition(
     transitions: Tensor,
     end: Tensor,
     *,
-    moves: Moves | None = None,
+    moves: CandidateSwaps | None = None,
 ) -> Tensor:
     """Logarithms (..., b) of the summed exp(score) of all sequences; see `chain_loss`."""
-    weights, top = Moves.of(transitions) if moves is None else moves
+    weights, top = CandidateSwaps.of(transitions) if moves is None else moves
     if weights is None:
         return _in_log_space(emissions, begin, transitions, end)
     given = (emissions, begin, transitions, end, weights, top)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from safetensors import SafetensorError
 
-from vestige.data import whole_file
+from vestige.data import atomic_write as whole_file
 from vestige.errors import ModelError
 
 DESCRIPTIONS = ("model.json", "config.json", "adapter_config.json")

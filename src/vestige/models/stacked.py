@@ -16,7 +16,7 @@ from torch.nn.functional import cross_entropy
 
 from vestige.errors import IncompatibleModels
 from vestige.models.bilstm_crf import IntentSlotModel
-from vestige.models.crf import Moves, chain_loss
+from vestige.models.crf import CandidateSwaps, chain_loss
 from vestige.models.recurrence import Cells, recur
 from vestige.models.white_box import Losses
 
@@ -51,7 +51,7 @@ class StackedModels:
         self._tag_head = _Affine.of([(m.tag_head.weight, m.tag_head.bias) for m in models])
         chains = [(m.crf.begin, m.crf.transitions, m.crf.end) for m in models]
         self._chain = tuple(torch.stack(parts) for parts in zip(*chains, strict=True))
-        self._moves = Moves.of(self._chain[1])
+        self._moves = CandidateSwaps.of(self._chain[1])
 
     @property
     def device(self) -> torch.device:

@@ -11,7 +11,7 @@ from typing import Any
 import altair as alt
 
 from vestige.reports.audit_charts import BROAD
-from vestige.reports.charts import ACCENT, INK, in_our_manner
+from vestige.reports.components.charts import ACCENT, INK, in_our_manner
 
 Row = Mapping[str, Any]
 _ENDS = ("value", "low", "high")

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import exp
 from typing import Any
 
+from vestige.reports.components.numbers import NOTHING, decimal, ends, listed, percent, whole
 from vestige.reports.extraction_listings import Listing
-from vestige.reports.numbers import NOTHING, decimal, ends, listed, percent, whole
 
 Row = Mapping[str, Any]
 WORDS = (

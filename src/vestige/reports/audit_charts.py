@@ -14,7 +14,7 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from vestige.reports.charts import ACCENT, INK, QUIET, TEXT, to_svg
+from vestige.reports.components.charts import ACCENT, INK, QUIET, TEXT, to_svg
 
 BROAD, SLIM = 700, 270
 DOTS = 400

@@ -17,10 +17,10 @@ from vestige.reports.audit_words import (
     warnings,
     words_compared,
 )
-from vestige.reports.disclosure import disclose_names
+from vestige.reports.components.disclosure import disclose_names
+from vestige.reports.components.numbers import NOTHING, decimal, percent, whole
 from vestige.reports.extraction_listings import Listing
 from vestige.reports.extraction_section import Exhibit
-from vestige.reports.numbers import NOTHING, decimal, percent, whole
 
 Row = Mapping[str, Any]
 Figure = tuple[Markup, str]

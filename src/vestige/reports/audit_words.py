@@ -12,7 +12,7 @@ from typing import Any
 from vestige.metrics.conformal import calibration_needed, most_by_chance
 from vestige.metrics.extraction import share_interval
 from vestige.metrics.intervals import Interval, clopper_pearson
-from vestige.reports.numbers import chance, percent
+from vestige.reports.components.numbers import chance, percent
 
 Row = Mapping[str, Any]
 

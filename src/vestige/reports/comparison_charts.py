@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 import altair as alt
 
-from vestige.reports.charts import ACCENT, INK, QUIET, to_svg
-from vestige.reports.disclosure import printable
+from vestige.reports.components.charts import ACCENT, INK, QUIET, to_svg
+from vestige.reports.components.disclosure import printable
 
 Row = Mapping[str, Any]
 LINE = 15

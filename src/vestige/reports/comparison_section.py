@@ -11,7 +11,7 @@ from typing import Any
 from markupsafe import Markup
 
 from vestige.reports import comparison_charts as charts
-from vestige.reports.disclosure import printable
+from vestige.reports.components.disclosure import printable
 
 Row = Mapping[str, Any]
 UNKNOWN = "–"

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from vestige.reports.disclosure import printable
+from vestige.reports.components.disclosure import printable
 
 COLUMNS = ("copies", "canaries", "exposure", "interval", "other order", "interval")
 """Of the table: medians in bits; with ≥, bounds, where the references resolve no more."""

@@ -10,9 +10,9 @@ from typing import Any
 
 import altair as alt
 
-from vestige.reports.charts import ACCENT, INK, QUIET, TEXT, in_our_manner
-from vestige.reports.disclosure import printable
-from vestige.reports.numbers import decimal
+from vestige.reports.components.charts import ACCENT, INK, QUIET, TEXT, in_our_manner
+from vestige.reports.components.disclosure import printable
+from vestige.reports.components.numbers import decimal
 
 Row = Mapping[str, Any]
 CHANCE = "random guess"

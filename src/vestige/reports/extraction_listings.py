@@ -11,8 +11,8 @@ from typing import Any
 
 from vestige.metrics.extraction import share_interval
 from vestige.metrics.rates import rate
-from vestige.reports.disclosure import disclose, printable
-from vestige.reports.numbers import NOTHING, decimal, ends, percent, whole
+from vestige.reports.components.disclosure import disclose, printable
+from vestige.reports.components.numbers import NOTHING, decimal, ends, percent, whole
 
 Row = Mapping[str, Any]
 GROUPS = (

@@ -8,7 +8,7 @@ from typing import Any
 from markupsafe import Markup
 
 from vestige.reports import extraction_charts, rank_charts
-from vestige.reports.disclosure import printable
+from vestige.reports.components.disclosure import printable
 from vestige.reports.extraction_listings import (
     Listing,
     group_listing,

@@ -8,8 +8,8 @@ from math import ceil
 from typing import Any
 
 from vestige.metrics.extraction import null_probability
+from vestige.reports.components.numbers import chance, decimal, percent, whole
 from vestige.reports.extraction_listings import median_rank
-from vestige.reports.numbers import chance, decimal, percent, whole
 
 Row = Mapping[str, Any]
 _OBJECTIVES = {

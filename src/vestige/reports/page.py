@@ -10,7 +10,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from vestige import __version__, results
-from vestige.reports.disclosure import printable
+from vestige.reports.components.disclosure import printable
 from vestige.reports.sections import section
 from vestige.results import Run
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import altair as alt
 
-from vestige.reports.charts import ACCENT, INK, QUIET, to_svg
+from vestige.reports.components.charts import ACCENT, INK, QUIET, to_svg
 
 Row = Mapping[str, Any]
 _LINE = 34

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from vestige.reports.numbers import whole
+from vestige.reports.components.numbers import whole
 
 
 def describe_rank(summary: Mapping[str, Any]) -> str:

@@ -8,8 +8,8 @@ from typing import Any
 
 import altair as alt
 
-from vestige.reports.charts import ACCENT, QUIET, to_svg
-from vestige.reports.disclosure import printable
+from vestige.reports.components.charts import ACCENT, QUIET, to_svg
+from vestige.reports.components.disclosure import printable
 from vestige.reports.extraction_listings import Listing
 
 Row = Mapping[str, Any]

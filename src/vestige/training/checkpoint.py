@@ -24,10 +24,10 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from vestige.data.atomic_write import make_directory, replacing_name, write_text
 from vestige.data.encoded import EncodedCorpus
 from vestige.data.json_file import LARGEST_FILE, Count, Measured, conform, parse_object, read_object
 from vestige.data.regular_file import read_bytes
-from vestige.data.whole_file import make_directory, replacing_name, write_text
 from vestige.errors import TrainingError
 from vestige.models.protocols import LanguageModel, Network
 from vestige.training.history import EpochRecord

@@ -16,9 +16,9 @@ from typing import Any
 
 import torch
 
+from vestige.data.atomic_write import append_line
 from vestige.data.encoded import EncodedCorpus
-from vestige.data.locked import alone
-from vestige.data.whole_file import append_line
+from vestige.data.file_lock import alone
 from vestige.errors import TrainingError
 from vestige.models.checkpoints import save_model
 from vestige.models.protocols import LanguageModel, Network
@@ -26,12 +26,12 @@ from vestige.training import checkpoint, key_file
 from vestige.training.checkpoint import Position
 from vestige.training.config import TrainingConfig, learning_rate
 from vestige.training.history import EpochRecord, StopFn, TrainingHistory, best_epoch
-from vestige.training.lessons import Lesson, TextLesson, batches_of
 from vestige.training.peak_memory import PeakMemory
 from vestige.training.precision import choose_precision
 from vestige.training.run import ObserveFn, ProgressFn, Run
 from vestige.training.secret import Secret, key_torch
 from vestige.training.steps import Measures, StepFn, plain_step
+from vestige.training.training_task import TextTask, TrainingTask, batches_of
 
 __all__ = [
     "EpochRecord",
@@ -102,7 +102,7 @@ def train(  # noqa: PLR0913 - a defence's two doors come on top of eight
     """
     return learn(
         model,
-        TextLesson(data, validation),
+        TextTask(data, validation),
         config=config,
         directory=directory,
         step=step,
@@ -116,7 +116,7 @@ def train(  # noqa: PLR0913 - a defence's two doors come on top of eight
 
 def learn(  # noqa: PLR0913 - as `train`
     model: Network,
-    lesson: Lesson,
+    lesson: TrainingTask,
     *,
     config: TrainingConfig,
     directory: Path | None = None,

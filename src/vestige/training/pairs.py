@@ -187,7 +187,7 @@ def pair_step(
 
 
 @dataclass(frozen=True)
-class PairLesson:
+class PairTask:
     """Targets to predict from their sources.
 
     Attributes:

@@ -12,9 +12,9 @@ from vestige.models.protocols import Network
 from vestige.training.batches import Batches
 from vestige.training.config import TrainingConfig
 from vestige.training.history import EpochRecord, StopFn
-from vestige.training.lessons import Lesson
 from vestige.training.secret import Secret
 from vestige.training.steps import Private
+from vestige.training.training_task import TrainingTask
 
 ProgressFn = Callable[[int, int, float, float], None]
 """Told every few steps: step, steps in all, mean loss since last told, tokens per second."""
@@ -43,7 +43,7 @@ class Run:
     """
 
     model: Network
-    lesson: Lesson
+    lesson: TrainingTask
     batches: Batches
     config: TrainingConfig
     directory: Path | None

@@ -26,11 +26,11 @@ from typing import Annotated, Any
 import torch
 from pydantic import Field
 
+from vestige.data.atomic_write import replacing, write_text
 from vestige.data.encoded import encode
 from vestige.data.encoded_pairs import encode_pairs
+from vestige.data.file_lock import discard, locked
 from vestige.data.json_file import Count, Measured, Sha256, read_json
-from vestige.data.locked import discard, locked
-from vestige.data.whole_file import replacing, write_text
 from vestige.errors import TrainingError, VestigeError
 from vestige.models import folders
 from vestige.models.checkpoints import fingerprint
@@ -38,11 +38,11 @@ from vestige.models.protocols import Network
 from vestige.models.seq2seq import Seq2SeqConfig
 from vestige.training import checkpoint
 from vestige.training.evaluate import Evaluation
-from vestige.training.lessons import TextLesson
 from vestige.training.loop import learn
-from vestige.training.pairs import PairLesson
+from vestige.training.pairs import PairTask
 from vestige.training.presets import new_model, new_seq2seq
 from vestige.training.shadow_jobs import ShadowJob
+from vestige.training.training_task import TextTask
 from vestige.training.word_frequencies import FREQUENCIES, frequency_perplexity, is_useless
 
 RECORD = "shadow.json"
@@ -258,9 +258,9 @@ def _classroom(job: ShadowJob) -> tuple[Network, Callable[..., Any], Any, Any]:
             raise ValueError(f"source_vocabulary must be given for a {job.task}, got None")
         own, others = (encode_pairs(part, source, job.vocabulary) for part in job.parts())
         pairs = new_seq2seq(source, job.vocabulary, job.model, seed=seed)
-        return pairs, PairLesson, own, others
+        return pairs, PairTask, own, others
     inside, outside = (encode(part, job.vocabulary) for part in job.parts())
-    return new_model(job.vocabulary, job.model, seed=seed), TextLesson, inside, outside
+    return new_model(job.vocabulary, job.model, seed=seed), TextTask, inside, outside
 
 
 def _record(job: ShadowJob, inside: Evaluation, outside: Evaluation) -> None:

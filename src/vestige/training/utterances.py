@@ -225,7 +225,7 @@ def batch_of(
 
 
 @dataclass(frozen=True)
-class UtteranceLesson:
+class UtteranceTask:
     """Utterances to understand: the joint loss of intents and tags.
 
     Attributes:

@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 
 from vestige import _validate
+from vestige.data.atomic_write import write_text
 from vestige.data.loaders import nlu_evaluation, parallel_tags, snips_json, tables
 from vestige.data.loaders.plain_text import ending, fitting, lines
 from vestige.data.loaders.utterance_tables import read_utterance_table
 from vestige.data.utterances import Utterances
-from vestige.data.whole_file import write_text
 from vestige.errors import DataError
 
 UTTERANCE_FORMATS = ("auto", "parallel", "snips-json", "nlu-evaluation", "table")

@@ -1,0 +1,1 @@
+"""Where in its words and hidden units a model memorizes."""

@@ -1,0 +1,1 @@
+"""How exposed are canaries, and which of them does a model complete?"""

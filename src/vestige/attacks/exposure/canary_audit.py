@@ -1,0 +1,239 @@
+"""Does a training keep its claim of privacy, as far as coin-flip canaries can tell?
+
+A fair coin put each canary into the training text or left it out. The canaries' log-probabilities
+under the model say which; how well they say it bounds epsilon from below: Steinke, Nasr and
+Jagielski (2023), "Privacy Auditing with One (1) Training Run", and Jagielski, Ullman and Oprea
+(2020), "Auditing Differentially Private Machine Learning" (see `metrics.epsilon` and
+`metrics.threshold_epsilon`).
+
+With r copies of each canary the bound is one for groups of r sequences. A claim for single
+sequences must then be converted first: `defences.group_privacy.group_epsilon`.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from vestige import _validate
+from vestige.attacks.exposure.sequence_scores import sequence_log_probs
+from vestige.data.canary import Canary
+from vestige.errors import DataError
+from vestige.metrics.epsilon import EpsilonBound, one_run_epsilon
+from vestige.metrics.separation import Separation, separation
+from vestige.metrics.threshold_epsilon import threshold_epsilon
+from vestige.models.checkpoints import check_compatible
+from vestige.models.protocols import NextToken
+
+Verdict = Literal["consistent", "violated", "violated if independent", "underpowered"]
+"""What an audit says about a claim.
+
+- consistent: it could have refuted the claim, and did not.
+- violated: epsilon is larger than claimed, at the stated confidence.
+- violated if independent: only the bound that takes scores for independent exceeds the claim.
+- underpowered: no scores of so few canaries could have refuted the claim.
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CanaryAudit:
+    """What coin-flip canaries prove about a training.
+
+    Attributes:
+        canaries: as they were given.
+        scores: log-probability of each, in nats; less the reference model's, where there is one.
+        one_run: the bound that needs nothing but fair coins. The verdict is its, first of all.
+        threshold: the bound that also takes scores for independent.
+        separation: the chance that a canary trained on scores above one left out.
+        copies: of each canary trained on.
+        claimed: epsilon that the training claims for such groups; None without a claim.
+        calibrated: whether a reference model's log-probabilities were taken off.
+    """
+
+    canaries: tuple[Canary, ...]
+    scores: tuple[float, ...]
+    one_run: EpsilonBound
+    threshold: EpsilonBound
+    separation: Separation
+    copies: int
+    claimed: float | None
+    calibrated: bool
+
+    @property
+    def unit(self) -> str:
+        """What the bounds are about: one sequence, or groups of copies."""
+        return "sequence" if self.copies == 1 else f"groups of {self.copies} sequences"
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """What the bounds say about the claim, that which needs least first; None without one."""
+        if self.claimed is None:
+            return None
+        if self.one_run.epsilon > self.claimed:
+            return "violated"
+        if self.threshold.epsilon > self.claimed:
+            return "violated if independent"
+        return "consistent" if self.one_run.ceiling > self.claimed else "underpowered"
+
+    def summary(self) -> dict[str, object]:
+        """One row of a results table."""
+        return {
+            "unit": self.unit,
+            "copies": self.copies,
+            "canaries_in": self.one_run.canaries_in,
+            "canaries_out": self.one_run.canaries_out,
+            "delta": self.one_run.delta,
+            "confidence": self.one_run.confidence,
+            "claimed_epsilon": self.claimed,
+            "verdict": self.verdict,
+            "empirical_epsilon": self.one_run.epsilon,
+            "ceiling": self.one_run.ceiling,
+            "guesses": self.one_run.guesses,
+            "correct": self.one_run.correct,
+            "threshold_epsilon": self.threshold.epsilon,
+            "threshold_ceiling": self.threshold.ceiling,
+            "auc": self.separation.value,
+            "auc_low": self.separation.interval.low,
+            "auc_high": self.separation.interval.high,
+            "calibrated": self.calibrated,
+        }
+
+    def rows(self) -> Iterator[dict[str, object]]:
+        """One row a canary, the highest score first."""
+        pairs = zip(self.canaries, self.scores, strict=True)
+        for canary, score in sorted(pairs, key=lambda pair: -pair[1]):
+            yield {
+                "phrase": canary.phrase,
+                "trained_on": canary.planted,
+                "copies": canary.copies,
+                "score": score,
+            }
+
+
+def audit_canaries(
+    model: NextToken,
+    canaries: Sequence[Canary],
+    *,
+    delta: float,
+    confidence: float = 0.95,
+    reference: NextToken | None = None,
+    claimed: float | None = None,
+    claimed_copies: int = 1,
+) -> CanaryAudit:
+    """Lower bounds on epsilon from canaries that a coin put into the training text or left out.
+
+    Args:
+        model: trained on the text with the canaries.
+        canaries: of `coin_flip_canaries`, planted and controls; others among them are an error.
+        delta: of the claim, in [0, 1).
+        confidence: of each bound by itself, in (0, 1).
+        reference: a model that saw no canary; its log-probabilities are taken off the model's.
+        claimed: epsilon that the training claims at delta, for groups of `claimed_copies`.
+        claimed_copies: must be the copies of each canary: a claim for one sequence does not
+            speak of groups until `group_epsilon` converts it.
+
+    Returns:
+        both bounds, and what they say about the claim.
+
+    Raises:
+        ValueError: an argument is out of range, or the claim is for another unit.
+        DataError: the canaries are no coin flips, differ in copies, or have words that the
+            vocabulary lacks.
+        IncompatibleModels: the reference model has another vocabulary.
+    """
+    copies = _copies(canaries)
+    _check_claim(claimed, claimed_copies, copies)
+    scores = _scores(model, canaries)
+    if reference is not None:
+        check_compatible(reference, model)
+        scores = scores - _scores(reference, canaries)
+    _check_finite(scores)
+    planted = np.array([canary.planted for canary in canaries])
+    inside, outside = scores[planted], scores[~planted]
+    return CanaryAudit(
+        canaries=tuple(canaries),
+        scores=tuple(scores.tolist()),
+        one_run=one_run_epsilon(inside, outside, delta=delta, confidence=confidence),
+        threshold=threshold_epsilon(inside, outside, delta=delta, confidence=confidence),
+        separation=separation(inside, outside, confidence=confidence),
+        copies=copies,
+        claimed=claimed,
+        calibrated=reference is not None,
+    )
+
+
+def _scores(model: NextToken, canaries: Sequence[Canary]) -> NDArray[np.float64]:
+    """(n,) log-probability of each whole canary, in nats."""
+    groups = defaultdict(list)
+    texts = [_ids(model, number, canary) for number, canary in enumerate(canaries, start=1)]
+    for index, ids in enumerate(texts):
+        groups[len(ids)].append(index)
+    scores = np.empty(len(texts))
+    for indices in groups.values():
+        tokens = torch.tensor([texts[index] for index in indices])
+        sums = sequence_log_probs(model, tokens).double().sum(1)
+        scores[indices] = sums.cpu().numpy()
+    return scores
+
+
+def _ids(model: NextToken, number: int, canary: Canary) -> tuple[int, ...]:
+    """A canary's tokens; an error tells its number, since its words are secret."""
+    ids = tuple(model.vocabulary.encode(canary.phrase))
+    if not ids or model.vocabulary.unk_id in ids:
+        raise DataError(
+            f"canary {number} has words that the model's vocabulary lacks",
+            remedy="Make the canaries with the vocabulary of the training.",
+        )
+    if canary.ids and canary.ids != ids:
+        raise DataError(
+            f"canary {number} was planted for another vocabulary: its ids are not the model's",
+            remedy="Give the manifest of the model's own training text.",
+        )
+    return ids
+
+
+def _copies(canaries: Sequence[Canary]) -> int:
+    """How often each planted canary was planted."""
+    for number, canary in enumerate(canaries, start=1):
+        if canary.pattern != "coin-flip":
+            raise DataError(
+                f"canary {number} is {canary.pattern!r}, and an audit needs canaries that a coin "
+                "put in or left out",
+                remedy="Plant coin-flip canaries, and give the audit only those.",
+            )
+    copies = {canary.copies for canary in canaries if canary.planted}
+    if not copies or all(canary.planted for canary in canaries):
+        raise DataError(
+            f"all {len(canaries)} canaries fell on the same side of the coin",
+            remedy="Plant more coin-flip canaries; a hundred prove little, a thousand more.",
+        )
+    if len(copies) > 1:
+        raise DataError(
+            f"the canaries were planted {', '.join(map(str, sorted(copies)))} times, and a bound "
+            "is for groups of one size",
+            remedy="Audit the canaries of each number of copies by themselves.",
+        )
+    return copies.pop()
+
+
+def _check_claim(claimed: float | None, claimed_copies: int, copies: int) -> None:
+    if claimed is None:
+        return
+    _validate.at_least(0, claimed=claimed)
+    if claimed_copies != copies:
+        raise ValueError(
+            f"claimed_copies must be {copies}, as often as each canary was planted, got "
+            f"{claimed_copies}; group_epsilon converts a claim"
+        )
+
+
+def _check_finite(scores: NDArray[np.float64]) -> None:
+    for number in np.flatnonzero(~np.isfinite(scores))[:1]:
+        raise DataError(
+            f"canary {number + 1} has no finite log-probability under the model",
+            remedy="Audit a model that gives every word some probability.",
+        )

@@ -1,0 +1,309 @@
+"""How exposed is each canary to whoever can ask a model for probabilities?
+
+Carlini et al. (2019), "The Secret Sharer", sections 4 and 5, as Mireshghallah et al. (2021) use it,
+"Privacy Regularization: Joint Privacy-Utility Optimization in Language Models", appendix A.5.
+
+Differs from the papers: every planted canary of random words is ranked among other orders of its
+own words, too, one of which is shown beside it. A model that has merely learnt that these words are
+frequent makes those likelier as well; a canary that stands before them is memory of the sequence.
+Beside the planted canaries stand controls that never were.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import isfinite
+from typing import get_args
+
+import numpy as np
+
+from vestige import _validate
+from vestige.attacks.exposure.exact_rank import exact_rank
+from vestige.attacks.exposure.exposed_canary import ExposedCanary
+from vestige.attacks.exposure.exposure_result import CanaryExposure
+from vestige.attacks.exposure.exposure_tests import DRAWN, ORDERED
+from vestige.attacks.exposure.phrase_exposure import (
+    FEWEST,
+    KnownReferences,
+    PhraseExposure,
+    order_rank,
+)
+from vestige.attacks.exposure.reference_space import (
+    ORDERS,
+    References,
+    Space,
+    listed_references,
+    other_order,
+    other_orders,
+    space_words,
+    split_phrase,
+    word_references,
+)
+from vestige.data.canary import Canary
+from vestige.data.vocabulary import Vocabulary, WordVocabulary
+from vestige.errors import DataError, IncompatibleModels
+from vestige.models.protocols import NextToken
+
+Progress = Callable[[int, int], None]
+
+_FEWEST_ORDERS = 19
+
+
+def canary_exposure(
+    model: NextToken,
+    canaries: Sequence[Canary],
+    *,
+    seed: int,
+    references: int = 2**14,
+    space: Space = "auto",
+    candidates: Sequence[str] | None = None,
+    exact_budget: int | None = None,
+    progress: Progress | None = None,
+) -> CanaryExposure:
+    """The exposure of every canary and control, and of each in another order.
+
+    Each phrase is scored from the beginning of a text. Canaries of each number of words have
+    references of their own.
+
+    Args:
+        model: any model of next tokens.
+        canaries: planted ones and controls, at least one of each.
+        seed: decides the references, and the orders of words where not all are taken.
+        references: phrases in a sample, at least 100. log2 of it is the ceiling of exposure by
+            rank.
+        space: "sampled", "whole", or "auto": whole where that is no more work.
+        candidates: what the canaries could have been; takes the place of random words.
+        exact_budget: prefixes that an exact rank may read for each planted canary; None does
+            without. For word vocabularies only.
+        progress: told (phrases and prefixes done, all).
+
+    Raises:
+        ValueError: an argument is out of range.
+        DataError: there is no planted canary, no control, or a word that the vocabulary lacks.
+        IncompatibleModels: the canaries' ids are those of another vocabulary.
+    """
+    _validate.at_least(FEWEST, references=references)
+    _validate.one_of(get_args(Space), space=space)
+    _check_exact(exact_budget, candidates, model.vocabulary)
+    _check_kinds(canaries)
+    subjects = _subjects(canaries, model.vocabulary, candidates is not None)
+    subjects = _with_orders(subjects, references, seed)
+    if candidates is not None:
+        words: tuple[str, ...] = ()
+        spaces = {0: listed_references(candidates)}
+        _check_candidates(spaces[0].phrases, model.vocabulary)
+    else:
+        words = space_words(model.vocabulary, canaries)
+        spaces = _spaces(words, subjects, references, space, np.random.default_rng(seed))
+    done = _Count(progress, spaces, subjects, exact_budget)
+    found: dict[int, ExposedCanary] = {}
+    distances = []
+    for length, drawn in spaces.items():
+        group = [i for i, subject in enumerate(subjects) if subject.group == length]
+        known = KnownReferences.of(model, drawn, done.add)
+        own = known.measure(model, [subjects[i].phrase for i in group])
+        turned = [i for i in group if subjects[i].other is not None]
+        other = known.measure(model, [subjects[i].other or "" for i in turned])
+        others = dict(zip(turned, other, strict=True))
+        for i, measured in zip(group, own, strict=True):
+            rank = order_rank(model, subjects[i].phrase, subjects[i].orders)
+            found[i] = replace(
+                _exposed(subjects[i].canary, drawn, measured, others.get(i)),
+                orders=1 + len(subjects[i].orders),
+                order_rank=rank,
+            )
+            done.add(2 + len(subjects[i].orders))
+        distances += [known.fit.distance] if known.fit else []
+    exposed = [found[index] for index in range(len(subjects))]
+    if exact_budget is not None:
+        exposed = [_ranked(model, words, canary, exact_budget, done) for canary in exposed]
+    return CanaryExposure(
+        canaries=tuple(exposed),
+        words=len(words),
+        fit_distance=max(distances, default=None),
+        seed=seed,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Subject:
+    """A canary, its words between blanks, the same in other orders, and its length group."""
+
+    canary: Canary
+    phrase: str
+    other: str | None
+    group: int
+    orders: tuple[str, ...] = ()
+
+
+class _Count:
+    """Tells a progress callback how many phrases and prefixes are done."""
+
+    def __init__(
+        self,
+        progress: Progress | None,
+        spaces: Mapping[int, References],
+        subjects: Sequence[_Subject],
+        budget: int | None,
+    ) -> None:
+        planted = sum(subject.canary.planted for subject in subjects)
+        scored = sum(len(drawn.phrases) for drawn in spaces.values())
+        scored += sum(2 + len(subject.orders) for subject in subjects)
+        self._total = scored + planted * (budget or 0)
+        self._progress, self._done = progress, 0
+
+    def add(self, number: int) -> None:
+        self._done += number
+        if self._progress:
+            self._progress(self._done, self._total)
+
+
+def _subjects(
+    canaries: Sequence[Canary], vocabulary: Vocabulary, one_group: bool
+) -> list[_Subject]:
+    found = []
+    for number, canary in enumerate(canaries, start=1):
+        _check_readable(number, canary, vocabulary)
+        words = split_phrase(canary.phrase, vocabulary)
+        found.append(
+            _Subject(
+                canary=canary,
+                phrase=" ".join(words),
+                other=other_order(words, vocabulary),
+                group=0 if one_group else len(words),
+            )
+        )
+    return found
+
+
+def _with_orders(subjects: list[_Subject], references: int, seed: int) -> list[_Subject]:
+    """Canaries whose order can be asked about get others, no more in all than references.
+
+    Controls do only where the planted ones' order was not drawn at random.
+    """
+    drawn = [
+        s.canary.pattern in ORDERED and (s.canary.planted or s.canary.pattern not in DRAWN)
+        for s in subjects
+    ]
+    number = min(ORDERS, max(_FEWEST_ORDERS, references // max(1, sum(drawn))))
+    generator = np.random.default_rng([seed, 1])  # apart from the references' own
+    return [
+        replace(one, orders=other_orders(one.phrase.split(), number=number, generator=generator))
+        if asked
+        else one
+        for one, asked in zip(subjects, drawn, strict=True)
+    ]
+
+
+def _spaces(
+    words: Sequence[str],
+    subjects: Sequence[_Subject],
+    number: int,
+    space: Space,
+    generator: np.random.Generator,
+) -> dict[int, References]:
+    planted = frozenset(subject.phrase for subject in subjects if subject.canary.planted)
+    return {
+        length: word_references(
+            words,
+            length=length,
+            number=number,
+            space=space,
+            exclude=planted,
+            generator=generator,
+        )
+        for length in sorted({subject.group for subject in subjects})
+    }
+
+
+def _exposed(
+    canary: Canary, drawn: References, own: PhraseExposure, other: PhraseExposure | None
+) -> ExposedCanary:
+    return ExposedCanary(
+        phrase=canary.phrase,
+        pattern=canary.pattern,
+        user=canary.user,
+        copies=canary.copies,
+        length=own.length,
+        log_perplexity=own.log_perplexity,
+        per_token=own.log_perplexity / own.length,
+        references=len(drawn.phrases),
+        whole=drawn.whole,
+        space_bits=drawn.bits,
+        rank=own.rank,
+        exposure=own.exposure,
+        low=own.low,
+        high=own.high,
+        at_ceiling=own.at_ceiling,
+        fit_exposure=own.fit,
+        extrapolated=own.extrapolated,
+        shuffled_log_perplexity=other.log_perplexity if other else None,
+        shuffled_exposure=other.exposure if other else None,
+        shuffled_fit_exposure=other.fit if other else None,
+    )
+
+
+def _ranked(
+    model: NextToken, words: Sequence[str], canary: ExposedCanary, budget: int, done: _Count
+) -> ExposedCanary:
+    """A planted canary with its exact rank, or its bounds."""
+    if not canary.planted or not isfinite(canary.log_perplexity):
+        return canary
+    vocabulary = model.vocabulary
+    ranked = exact_rank(
+        model,
+        vocabulary.encode(canary.phrase),
+        alphabet=vocabulary.encode(" ".join(words)),
+        distinct=True,
+        budget=budget,
+    )
+    done.add(budget)
+    return replace(canary, exact_low=ranked.exposure_low, exact_high=ranked.exposure_high)
+
+
+def _check_kinds(canaries: Sequence[Canary]) -> None:
+    planted = sum(canary.planted for canary in canaries)
+    for number, kind in [(planted, "planted canary"), (len(canaries) - planted, "control")]:
+        if not number:
+            raise DataError(
+                f"there is no {kind} among {len(canaries)} canaries: planted ones are compared "
+                "with ones that were never planted",
+                remedy="Give the manifest of `vestige plant`, which makes both.",
+            )
+
+
+def _check_readable(number: int, canary: Canary, vocabulary: Vocabulary) -> None:
+    ids = tuple(vocabulary.encode(canary.phrase))
+    if not ids or vocabulary.unk_id in ids:
+        raise DataError(
+            f"canary {number} has words that the model's vocabulary of {len(vocabulary)} tokens "
+            "lacks, so that the model would read them as <unk>",
+            remedy="Plant canaries with --vocabulary, or give the model trained on them.",
+        )
+    if canary.ids and canary.ids != ids:
+        raise IncompatibleModels(
+            f"canary {number} was planted for another vocabulary: its ids are not the model's",
+            remedy="Give the manifest of the model's own training text.",
+        )
+
+
+def _check_candidates(phrases: Sequence[str], vocabulary: Vocabulary) -> None:
+    for number, ids in enumerate(vocabulary.encode_batch(list(phrases)), start=1):
+        if vocabulary.unk_id in ids:
+            raise DataError(
+                f"candidate {number} has words that the model's vocabulary of "
+                f"{len(vocabulary)} tokens lacks",
+                remedy="List only phrases that the model can read.",
+            )
+
+
+def _check_exact(
+    budget: int | None, candidates: Sequence[str] | None, vocabulary: Vocabulary
+) -> None:
+    if budget is None:
+        return
+    _validate.positive(exact_budget=budget)
+    if candidates is not None or not isinstance(vocabulary, WordVocabulary):
+        raise ValueError(
+            "exact_budget needs a word vocabulary and no candidates, since it counts phrases of "
+            f"words, got {budget} with a {type(vocabulary).__name__}"
+        )

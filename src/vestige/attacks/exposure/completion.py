@@ -1,0 +1,281 @@
+r"""Does the model finish a canary's sentence for whoever knows how it begins?
+
+Mireshghallah et al. (2021), "Privacy Regularization: Joint Privacy-Utility Optimization in
+Language Models", NAACL, arXiv:2103.07567, section 3 (the tab attack): the first token goes in
+at the beginning of a text, the model goes on, and the whole rest of the canary has to come out.
+
+Differs from the paper: the prefix may be longer; beside greedy decoding there is a beam search;
+the shortest prefix that is enough is told; canaries that were never planted, and the words of
+each planted one in another order, stand beside; and every rate has its interval. Each canary is
+judged by itself, although a model goes on in one way only: of canaries that share their prefix,
+greedy decoding completes one at most, so that rates speak of canaries whose prefixes differ.
+With subword models the prefix counts tokens, and the first token may be less than a word.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from statistics import median_low
+
+import torch
+
+from vestige import _validate
+from vestige.attacks.exposure.continuations import best_continuations, read_through
+from vestige.data.canary import Canary
+from vestige.data.shuffled_controls import shuffled
+from vestige.metrics.rates import Rate, rate, rates_by
+from vestige.models.protocols import NextToken
+
+CANARY, CONTROL, SHUFFLED = "canary", "control", "shuffled"
+"""Planted; made alike and never planted; a planted one's tokens in another order."""
+
+_ROWS = 1024
+"""Continuations followed at once: a row of a large model's state is a megabyte."""
+
+Progress = Callable[[int, int], None]
+"""Called with (texts done, texts in all)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attempt:
+    """What the model made of one text's beginning.
+
+    Attributes:
+        kind: "canary", "control" (never planted) or "shuffled" (a canary in another order).
+        canary: number of the canary, from 1, in the order given.
+        tokens: ids.
+        phrase: their text.
+        pattern: of the canary.
+        user: whose the canary is, or "".
+        copies: of the canary in the training text; a shuffled control has its canary's number.
+        greedy: the likeliest token, time after time, gives the whole rest.
+        beam_best: the rest is the best continuation that the beam found.
+        beam_kept: it is among those that the beam kept.
+        beam_place: its place among them, 1 for the best; None where it is not kept.
+        prefix_needed: tokens of the shortest prefix from which greedy decoding gives the rest;
+            0 where the model says all of it unasked, None where only the whole text is enough.
+        log_prob: natural log-probability of the rest after the prefix.
+    """
+
+    kind: str
+    canary: int
+    tokens: tuple[int, ...]
+    phrase: str
+    pattern: str
+    user: str
+    copies: int
+    greedy: bool = False
+    beam_best: bool = False
+    beam_kept: bool = False
+    beam_place: int | None = None
+    prefix_needed: int | None = None
+    log_prob: float = -float("inf")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Completion:
+    """Which canaries a model completes.
+
+    Attributes:
+        attempts: the canaries as they were given, then the shuffled controls.
+        prefix: tokens of each text that the model was given.
+        beam: continuations that the beam search kept.
+        confidence: of the intervals.
+    """
+
+    attempts: tuple[Attempt, ...]
+    prefix: int
+    beam: int
+    confidence: float = 0.95
+
+    def rate(self, kind: str = CANARY, *, by: str = "greedy") -> Rate | None:
+        """How many of a kind are completed; None where there is none of that kind.
+
+        Args:
+            kind: "canary", "control" or "shuffled".
+            by: "greedy", "beam_best" or "beam_kept".
+        """
+        happened = [getattr(one, by) for one in self.attempts if one.kind == kind]
+        return rate(happened, confidence=self.confidence)
+
+    def by_copies(self, *, by: str = "greedy") -> dict[int, Rate]:
+        """The planted canaries' rate for each number of copies, fewest first."""
+        planted = [one for one in self.attempts if one.kind == CANARY]
+        return rates_by(
+            [one.copies for one in planted],
+            [getattr(one, by) for one in planted],
+            confidence=self.confidence,
+        )
+
+    def summary(self) -> dict[str, object]:
+        """One row of a results table; a rate is None where there is nothing to count."""
+        needed = [one.prefix_needed for one in self.attempts if one.kind == CANARY]
+        known = [one for one in needed if one is not None]
+        return {
+            "prefix": self.prefix,
+            "beam": self.beam,
+            "confidence": self.confidence,
+            "canaries": len(needed),
+            **_scalars("greedy", self.rate()),
+            **_scalars("beam_best", self.rate(by="beam_best")),
+            **_scalars("beam_kept", self.rate(by="beam_kept")),
+            **_scalars("control", self.rate(CONTROL)),
+            **_scalars("shuffled", self.rate(SHUFFLED)),
+            "whole_needed": len(needed) - len(known),
+            "median_prefix_needed": median_low(known) if known else None,
+        }
+
+    def rows(self) -> Iterator[dict[str, object]]:
+        """One row a text; `pandas.DataFrame(result.rows())` is the frame."""
+        for one in self.attempts:
+            yield {
+                "kind": one.kind,
+                "canary": one.canary,
+                "copies": one.copies,
+                "pattern": one.pattern,
+                "user": one.user,
+                "phrase": one.phrase,
+                "tokens": list(one.tokens),
+                "greedy": one.greedy,
+                "beam_best": one.beam_best,
+                "beam_kept": one.beam_kept,
+                "beam_place": one.beam_place,
+                "prefix_needed": one.prefix_needed,
+                "log_prob": one.log_prob,
+            }
+
+
+@torch.no_grad()
+def complete(
+    model: NextToken,
+    canaries: Sequence[Canary],
+    *,
+    prefix: int = 1,
+    beam: int = 10,
+    confidence: float = 0.95,
+    progress: Progress | None = None,
+) -> Completion:
+    """Give the model the first tokens of each canary and see whether it says the rest.
+
+    A canary is read from the beginning of a text, as it was trained on. The beam keeps the
+    likeliest continuations of the canary's length and never takes the end of a text.
+
+    Args:
+        model: any model that tells its next-token distribution.
+        canaries: planted ones and controls, each longer than the prefix; one without ids is
+            encoded with the model's vocabulary.
+        prefix: tokens given, at least 1.
+        beam: continuations kept, at least 1.
+        confidence: of the intervals, in (0, 1).
+        progress: told the texts done and in all.
+
+    Returns:
+        one attempt for each canary in their order, then one for each shuffled control.
+
+    Raises:
+        ValueError: an argument is out of range, no canary was given, one is no longer than the
+            prefix, or has a word that the model does not know.
+        ModelError: the model gives numbers that are no probabilities.
+
+    Example:
+        >>> from vestige import TableModel
+        >>> model = TableModel([0, 0, 0.5, 0.5], [[0, 0, 0, 1]] * 4)
+        >>> told = complete(model, [Canary("w2 w3", "given", (), 5)])
+        >>> told.rate().successes, told.attempts[0].prefix_needed
+        (1, 0)
+    """
+    _validate.at_least(1, prefix=prefix, beam=beam, canaries=len(canaries))
+    if not 0 < confidence < 1:
+        raise ValueError(f"confidence must lie in (0, 1), got {confidence}")
+    texts = [_text(model, canary, n) for n, canary in enumerate(canaries, 1)]
+    for text in texts:
+        if len(text.tokens) <= prefix:
+            raise ValueError(
+                f"prefix must be shorter than every canary, got {prefix}: canary {text.canary} "
+                f"has {len(text.tokens)} tokens"
+            )
+    texts += [other for text in texts if (other := _control(model, text)) is not None]
+    attempts = _attempts(model, texts, prefix, beam, progress)
+    return Completion(attempts=attempts, prefix=prefix, beam=beam, confidence=confidence)
+
+
+def _text(model: NextToken, canary: Canary, number: int) -> Attempt:
+    """A canary before it is tried; an error tells its number, since its words are secret."""
+    ids = canary.ids or tuple(model.vocabulary.encode(canary.phrase))
+    if model.vocabulary.unk_id in ids:
+        raise ValueError(
+            f"canaries must hold only words of the model's vocabulary, canary {number} has "
+            f"{sum(token == model.vocabulary.unk_id for token in ids)} others"
+        )
+    if not all(0 <= token < model.vocab_size for token in ids):
+        raise ValueError(
+            f"canaries must have ids below {model.vocab_size}, canary {number} has {max(ids)}"
+        )
+    return Attempt(
+        kind=CANARY if canary.planted else CONTROL,
+        canary=number,
+        tokens=ids,
+        phrase=canary.phrase,
+        pattern=canary.pattern,
+        user=canary.user,
+        copies=canary.copies,
+    )
+
+
+def _control(model: NextToken, text: Attempt) -> Attempt | None:
+    """A planted canary's tokens in another order; None where there is none."""
+    tokens = shuffled(text.tokens) if text.kind == CANARY else None
+    if tokens is None:
+        return None
+    return replace(text, kind=SHUFFLED, tokens=tokens, phrase=model.vocabulary.decode(tokens))
+
+
+def _attempts(
+    model: NextToken, texts: list[Attempt], prefix: int, beam: int, progress: Progress | None
+) -> tuple[Attempt, ...]:
+    """Texts of one length together, as many at once as have room."""
+    done: dict[int, Attempt] = {}
+    lengths: dict[int, list[int]] = {}
+    for place, text in enumerate(texts):
+        lengths.setdefault(len(text.tokens), []).append(place)
+    step = max(1, _ROWS // beam)
+    for places in lengths.values():
+        for first in range(0, len(places), step):
+            block = places[first : first + step]
+            tried = _tried(model, [texts[place] for place in block], prefix, beam)
+            done.update(zip(block, tried, strict=True))
+            if progress is not None:
+                progress(len(done), len(texts))
+    return tuple(done[place] for place in range(len(texts)))
+
+
+def _tried(model: NextToken, texts: list[Attempt], prefix: int, beam: int) -> Iterator[Attempt]:
+    """Texts of one length, read once with their own tokens and once by the beam."""
+    tokens = torch.tensor([text.tokens for text in texts], device=model.device)
+    likeliest, log_probs = read_through(model, tokens)
+    found = best_continuations(model, tokens[:, :prefix], tokens.shape[1] - prefix, width=beam)
+    own = (found.tokens == tokens[:, None, prefix:]).all(2) & found.log_prob.isfinite()
+    rests = log_probs[:, prefix:].double().sum(1).tolist()
+    rows = zip(texts, likeliest.tolist(), own.tolist(), rests, strict=True)
+    for text, right, kept, rest in rows:
+        needed = len(right) - next((n for n, one in enumerate(right[::-1]) if not one), len(right))
+        place = kept.index(True) + 1 if True in kept else None
+        yield replace(
+            text,
+            greedy=needed <= prefix,
+            beam_best=place == 1,
+            beam_kept=place is not None,
+            beam_place=place,
+            prefix_needed=needed if needed < len(right) else None,
+            log_prob=rest,
+        )
+
+
+def _scalars(name: str, found: Rate | None) -> dict[str, object]:
+    """A rate as entries of a summary."""
+    return {
+        f"{name}_completed": found and found.successes,
+        f"{name}_trials": found.trials if found else 0,
+        f"{name}_rate": found and found.rate,
+        f"{name}_low": found and found.interval.low,
+        f"{name}_high": found and found.interval.high,
+    }

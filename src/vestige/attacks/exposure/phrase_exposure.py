@@ -1,0 +1,140 @@
+"""How exposed is each of some phrases, next to references that are scored once?"""
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import log
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from vestige.attacks.exposure.reference_space import References
+from vestige.attacks.exposure.sequence_scores import sequence_log_probs
+from vestige.metrics.exposure import (
+    RankExposure,
+    SkewNormalFit,
+    fit_skew_normal,
+    sampled_exposure,
+    whole_exposure,
+)
+from vestige.models.protocols import NextToken
+
+FEWEST = 100
+"""References that a sample must have, and a fit: fewer say next to nothing."""
+
+_ROWS = 4096
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PhraseExposure:
+    """One phrase; see `ExposedCanary` for the numbers."""
+
+    log_perplexity: float
+    length: int
+    rank: int
+    exposure: float
+    low: float
+    high: float
+    at_ceiling: bool
+    fit: float | None
+    extrapolated: bool | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class KnownReferences:
+    """References with their scores.
+
+    Attributes:
+        drawn: the phrases.
+        bits: (n,) their log-perplexities.
+        fit: of a skew-normal distribution to these, or None where it cannot be made.
+    """
+
+    drawn: References
+    bits: Floats
+    fit: SkewNormalFit | None
+
+    @classmethod
+    def of(
+        cls, model: NextToken, drawn: References, done: Callable[[int], None]
+    ) -> "KnownReferences":
+        """Score the references; `done` is told how many more are."""
+        bits = log_perplexities(model, drawn.phrases, done)
+        fits = len(bits) >= FEWEST and np.isfinite(bits).all() and bits.min() < bits.max()
+        return cls(drawn=drawn, bits=bits, fit=fit_skew_normal(bits) if fits else None)
+
+    def measure(self, model: NextToken, phrases: Sequence[str]) -> list[PhraseExposure]:
+        """Each phrase's exposure among the references."""
+        if not phrases:
+            return []
+        bits, ranked = self._rank(phrases, log_perplexities(model, phrases))
+        lengths = [len(ids) for ids in model.vocabulary.encode_batch(list(phrases))]
+        # what lies beyond the references is extrapolated, and the space is all there is
+        fits = np.minimum(self.fit.exposure(bits), self.drawn.bits).tolist() if self.fit else None
+        beyond = self.fit.extrapolated(bits).tolist() if self.fit else None
+        return [
+            PhraseExposure(
+                log_perplexity=float(bits[i]),
+                length=lengths[i],
+                rank=int(ranked.rank[i]),
+                exposure=float(ranked.exposure[i]),
+                low=float(ranked.low[i]),
+                high=float(ranked.high[i]),
+                at_ceiling=bool(ranked.at_ceiling[i]),
+                fit=fits[i] if fits else None,
+                extrapolated=beyond[i] if beyond else None,
+            )
+            for i in range(len(phrases))
+        ]
+
+    def _rank(self, phrases: Sequence[str], bits: Floats) -> tuple[Floats, RankExposure]:
+        if not self.drawn.whole:
+            return bits, sampled_exposure(bits, self.bits, space_bits=self.drawn.bits)
+        # A phrase of the space takes the very number that stands there: scored in another
+        # batch it could differ by rounding, and would then be its own competitor.
+        places = {phrase: place for place, phrase in enumerate(self.drawn.phrases)}
+        where = np.array([places.get(phrase, -1) for phrase in phrases], dtype=np.int64)
+        bits = np.where(where >= 0, self.bits[where], bits)
+        return bits, whole_exposure(bits, self.bits, inside=where >= 0)
+
+
+def order_rank(model: NextToken, phrase: str, others: Sequence[str]) -> int:
+    """1 + how many of its own words in other orders are at least as likely as a phrase."""
+    if not others:
+        return 1
+    bits = log_perplexities(model, [phrase, *others])
+    return 1 + int((bits[1:] <= bits[0]).sum())
+
+
+def log_perplexities(
+    model: NextToken, phrases: Sequence[str], done: Callable[[int], None] | None = None
+) -> Floats:
+    """(n,) -log2 of the probability of each phrase at the beginning of a text.
+
+    Args:
+        model: reads them with its own vocabulary.
+        phrases: of one token or more.
+        done: told how many more have been scored.
+
+    Example:
+        >>> from vestige.models.table import TableModel
+        >>> model = TableModel([0.25, 0.75], [[0.5, 0.5], [1.0, 0.0]])
+        >>> log_perplexities(model, ["<eos> <unk>", "<eos>"]).round(3).tolist()
+        [3.0, 2.0]
+    """
+    ids = model.vocabulary.encode_batch(list(phrases))
+    rows = defaultdict(list)
+    for row, tokens in enumerate(ids):
+        rows[len(tokens)].append(row)
+    bits = np.empty(len(ids))
+    for of_length in rows.values():
+        for first in range(0, len(of_length), _ROWS):
+            chosen = of_length[first : first + _ROWS]
+            log_probs = sequence_log_probs(model, torch.tensor([ids[row] for row in chosen]))
+            bits[chosen] = log_probs.double().sum(1).cpu().numpy() / -log(2)
+            if done:
+                done(len(chosen))
+    return bits

@@ -1,0 +1,1 @@
+"""Secrets read back from the weights of an intent-and-slot model."""

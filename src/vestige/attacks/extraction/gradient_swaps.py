@@ -1,0 +1,95 @@
+r"""Can the gradient say which word to change next?
+
+Ebrahimi, Rao, Lowd and Dou (2018), "HotFlip: White-Box Adversarial Examples for Text
+Classification", and Zou et al. (2023), "Universal and Transferable Adversarial Attacks on Aligned
+Language Models": one gradient estimates what every single replacement would cost,
+
+.. math:: L(u_i \to v) - L \approx \partial L / \partial a_{i,v} - \partial L / \partial a_{i,u_i}
+
+and the most promising ones are tried exactly.
+
+Differs from them: the loss is that of Parikh, Dupuy and Gupta (2022), equation 3, and the best
+replacement is taken only where it helps.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from vestige import _validate
+from vestige.attacks.extraction.candidate_swaps import best_move, still_moving
+from vestige.attacks.extraction.candidates import Candidates, CandidateTally, gathered
+from vestige.attacks.extraction.discrete_optimization import one_hot_weights
+from vestige.attacks.extraction.objective import ExtractionObjective
+from vestige.attacks.update.beam_search import Progress
+from vestige.models.largest import largest
+
+
+@dataclass(frozen=True, kw_only=True)
+class GradientSwaps:
+    """Replacements that a gradient proposes, from several random secrets.
+
+    Attributes:
+        restarts: random secrets to begin with.
+        proposals: replacements that are tried at each step.
+        steps: at most so many from each beginning.
+
+    Raises:
+        ValueError: a setting is out of range.
+    """
+
+    name = "gradient"
+    restarts: int = 20
+    proposals: int = 16
+    steps: int = 50
+
+    def __post_init__(self) -> None:
+        _validate.at_least(1, restarts=self.restarts, proposals=self.proposals, steps=self.steps)
+
+    def search(
+        self,
+        question: ExtractionObjective,
+        generator: torch.Generator,
+        progress: Progress | None = None,
+    ) -> Candidates:
+        """The secrets of least loss on the way of all restarts."""
+        tried: list[CandidateTally] = []
+        current = question.random(self.restarts, generator)
+        gradients = 0
+        for step in range(self.steps):
+            before = current
+            gradients += current.shape[1]
+            options = proposed(question, current, self.proposals)
+            current = still_moving(question, before, best_move(question, options, tried))
+            if progress:
+                progress(step + 1, self.steps)
+            if not current.shape[1]:
+                break
+        return gathered(question, tried, gradients=gradients)
+
+
+def proposed(question: ExtractionObjective, secrets: Tensor, number: int) -> Tensor:
+    """Secrets (trials, k, n) as they are, and with their most promising replacements.
+
+    Returns:
+        int64 (trials, k, o, n), the first option the secret itself; o is number + 1 or, where
+        there are not so many replacements, all of them and one.
+    """
+    parts = [_promise(question, part) for part in torch.split(secrets, question.at_once, dim=1)]
+    promise = torch.cat(parts, 1).flatten(2)
+    most = min(number, int(question.mask.sum()) - len(question.sizes))
+    best = largest(-promise, most)
+    place, word = best // question.mask.shape[1], best % question.mask.shape[1]
+    options = secrets[:, :, None].repeat(1, 1, most + 1, 1)
+    options[:, :, 1:].scatter_(3, place[..., None], word[..., None])
+    return options
+
+
+def _promise(question: ExtractionObjective, secrets: Tensor) -> Tensor:
+    """First-order change of the loss (trials, k, n, c) by each replacement."""
+    weights = one_hot_weights(question, secrets).requires_grad_()
+    (slope,) = torch.autograd.grad(question.soft_losses(weights).sum(), weights)
+    change = slope - slope.gather(3, secrets[..., None])
+    change = change.masked_fill(~question.mask, torch.inf)
+    return change.scatter(3, secrets[..., None], torch.inf)

@@ -1,0 +1,85 @@
+"""Which attack for which secret? All of them by name, and one that chooses.
+
+Differs from Parikh, Dupuy and Gupta (2022), whose attack is one of them: what fits a budget is
+tried exactly, and what does not is searched without gradients from many beginnings.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import torch
+
+from vestige import _validate
+from vestige.attacks.extraction.candidates import Attack, Candidates
+from vestige.attacks.extraction.coordinate_descent import CoordinateDescent
+from vestige.attacks.extraction.discrete_optimization import DiscreteOptimization
+from vestige.attacks.extraction.embedding_optimization import EmbeddingOptimization
+from vestige.attacks.extraction.exhaustive_search import BUDGET, ExactSearch
+from vestige.attacks.extraction.gradient_swaps import GradientSwaps
+from vestige.attacks.extraction.objective import ExtractionObjective
+from vestige.attacks.extraction.random_guessing import RandomGuess
+from vestige.attacks.extraction.secret_beam import SecretBeam
+from vestige.attacks.update.beam_search import Progress
+
+
+@dataclass(frozen=True, kw_only=True)
+class Automatic:
+    """Exact search where all secrets fit the budget, else another attack.
+
+    Attributes:
+        budget: secrets of each trial that are tried at most.
+        otherwise: what longer secrets are searched by.
+
+    Raises:
+        ValueError: the budget is not positive.
+    """
+
+    name = "auto"
+    budget: int = BUDGET
+    otherwise: Attack = field(default_factory=CoordinateDescent)
+
+    def __post_init__(self) -> None:
+        _validate.positive(budget=self.budget)
+
+    def chosen(self, space: int) -> Attack:
+        """The attack for so many secrets."""
+        return ExactSearch(budget=self.budget) if space <= self.budget else self.otherwise
+
+    def search(
+        self,
+        question: ExtractionObjective,
+        generator: torch.Generator,
+        progress: Progress | None = None,
+    ) -> Candidates:
+        """What the chosen attack finds."""
+        return self.chosen(question.space).search(question, generator, progress)
+
+
+ATTACKS: Mapping[str, Callable[[], Attack]] = {
+    "auto": Automatic,
+    "exact": ExactSearch,
+    "coordinate": CoordinateDescent,
+    "beam": SecretBeam,
+    "gradient": GradientSwaps,
+    "paper": DiscreteOptimization,
+    "embedding": EmbeddingOptimization,
+    "random": RandomGuess,
+}
+"""Every attack by its name, with its default settings."""
+
+
+def named_attack(attack: str | Attack) -> Attack:
+    """An attack by its name; one with settings of its own stays as it is.
+
+    Raises:
+        ValueError: no attack has this name.
+
+    Example:
+        >>> named_attack("paper").epochs
+        250
+    """
+    if not isinstance(attack, str):
+        return attack
+    if attack not in ATTACKS:
+        raise ValueError(f"attack must be one of {', '.join(ATTACKS)}, got {attack!r}")
+    return ATTACKS[attack]()

@@ -1,0 +1,346 @@
+"""Does a model give away the secrets that were planted, and not those that never were?
+
+Parikh, Dupuy and Gupta (2022), "Canary Extraction in Natural Language Understanding Models",
+sections 4.2 and 4.3.
+
+Differs from the paper: beside the planted secrets stand controls, drawn by the same rule and never
+said: the manifest's, and others that are drawn when the model is asked, since they cost a loss
+each. To a model that never saw them all of them are alike, whatever words it prefers, so that each
+choice of as many secrets from all of them stands as high as the planted ones with the same chance.
+`permutation_test` counts these choices.
+
+A drawn control that was said in the training text all the same stands high, and makes it harder to
+show a leak, never easier. What is drawn is the secret: asked in several models, it is one secret,
+whose places are added up.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import log2
+from statistics import fmean, median
+from typing import Literal
+
+import numpy as np
+from scipy.stats import rankdata
+
+from vestige import _validate
+from vestige.attacks.extraction.candidates import Attack
+from vestige.attacks.extraction.extraction_result import Extraction, median_known
+from vestige.attacks.extraction.nlu_extraction import Ranking, extract_secrets
+from vestige.attacks.extraction.objective import Objective, ask
+from vestige.attacks.update.beam_search import Progress
+from vestige.data.secret_canaries import SecretCanary, draw_secrets
+from vestige.metrics.differences import difference_of_means
+from vestige.metrics.extraction import baseline_accuracy, baseline_hamming
+from vestige.metrics.intervals import Interval
+from vestige.metrics.permutation import PermutationTest, permutation_test
+from vestige.models.white_box import WhiteBox
+
+LEVEL = 0.01
+"""What chance brings no more often than this is not taken for chance."""
+
+_PARTS = 1000
+
+Verdict = Literal["leaks", "not shown", "too few controls"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditedGroup:
+    """Secrets of one pattern that were said as often, asked in one model.
+
+    Attributes:
+        copies: how often each was planted; 0 for controls.
+        found: what was extracted. All of them share the guesses: the attack asks a pattern.
+        pattern: which, from 1.
+        model: which, from 1.
+        drawn: whether these are controls that were drawn when the model was asked.
+    """
+
+    copies: int
+    found: Extraction
+    pattern: int = 1
+    model: int = 1
+    drawn: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class SecretAudit:
+    """What an attack made of the canaries of a manifest.
+
+    Attributes:
+        groups: model by model, pattern by pattern, fewest copies first, the controls last.
+        patterns: how many patterns there are.
+        models: how many models were asked.
+    """
+
+    groups: tuple[AuditedGroup, ...]
+    patterns: int
+    models: int = 1
+
+    @property
+    def planted(self) -> Extraction:
+        """All planted secrets together; sizes and settings are those of the first pattern."""
+        return _together([group for group in self.groups if group.copies])
+
+    @property
+    def controls(self) -> Extraction | None:
+        """The manifest's controls together; None without."""
+        groups = [group for group in self.groups if not (group.copies or group.drawn)]
+        return _together(groups) if groups else None
+
+    @property
+    def drawn(self) -> Extraction | None:
+        """The controls that were drawn when the model was asked; None without."""
+        groups = [group for group in self.groups if group.drawn]
+        return _together(groups) if groups else None
+
+    @cached_property
+    def test(self) -> PermutationTest | None:
+        """How often secrets that no model saw stand as high as the planted ones; None without
+        controls."""
+        return _compared(
+            [group for group in self.groups if group.copies],
+            [group for group in self.groups if not group.copies],
+        )
+
+    @cached_property
+    def strays(self) -> PermutationTest | None:
+        """The same of the manifest's controls among those drawn later; None without both."""
+        never = [group for group in self.groups if not group.copies]
+        return _compared(
+            [group for group in never if not group.drawn],
+            [group for group in never if group.drawn],
+        )
+
+    @property
+    def verdict(self) -> Verdict:
+        """What the places of planted secrets among the controls say at `LEVEL`."""
+        if self.test is None or self.test.least > LEVEL:
+            return "too few controls"
+        return "leaks" if self.test.p_value <= LEVEL else "not shown"
+
+    def summary(self) -> dict[str, object]:
+        """One row of a results table; what no rank was asked for is None."""
+        first, test, strays = self.groups[0].found, self.test, self.strays
+        gap, ends = self._difference()
+        groups = [group for group in self.groups if group.copies]
+        return {
+            "verdict": self.verdict,
+            "p_value": test and test.p_value,
+            "p_of_all": test and test.of_sum,
+            "p_of_first": test and test.of_first,
+            "p_least": test and test.least,
+            "level": LEVEL,
+            "attack": first.attack,
+            "search": " ".join(sorted({group.found.search for group in self.groups})),
+            "objective": first.objective,
+            "patterns": self.patterns,
+            "models": self.models,
+            **_measures("planted", self.planted, self.models),
+            "accuracy_by_chance": fmean(baseline_accuracy(g.found.sizes) for g in groups),
+            "hamming_by_chance": fmean(baseline_hamming(g.found.sizes) for g in groups),
+            **_measures("controls", self.controls, self.models),
+            "controls_p_value": strays and strays.p_value,
+            **_measures("drawn", self.drawn, self.models, ranks_only=True),
+            "exposure_difference": gap,
+            "exposure_difference_low": ends and ends.low,
+            "exposure_difference_high": ends and ends.high,
+            "certainty_among": "all" if all(g.found.whole for g in self.groups) else "tried",
+            "seed": first.seed,
+        }
+
+    def rows(self) -> Iterator[dict[str, object]]:
+        """One row a secret; `pandas.DataFrame(result.rows())` is the frame.
+
+        A planted one says how many controls of its pattern lose no more than it in its model, of
+        how many. Of controls that were drawn there are losses and ranks, no guesses.
+        """
+        number = 0
+        for group in self.groups:
+            others = self._control_losses(group)
+            for secret in group.found.secrets:
+                number += 1
+                own = secret.truth_loss
+                before = None if own is None or not group.copies else int((others <= own).sum())
+                row = secret.row()
+                if group.drawn:
+                    row |= dict.fromkeys(_OF_GUESSES)
+                yield {
+                    "number": number,
+                    "model": group.model,
+                    "copies": group.copies,
+                    "drawn": group.drawn,
+                    "space_bits": sum(log2(size) for size in group.found.sizes),
+                    "hamming_by_chance": baseline_hamming(group.found.sizes),
+                    "search": group.found.search,
+                    "controls_before": before,
+                    "controls_asked": None if before is None else len(others),
+                    **row,
+                }
+
+    def _control_losses(self, group: AuditedGroup) -> np.ndarray:
+        return _losses(
+            [
+                other
+                for other in self.groups
+                if not other.copies and (other.pattern, other.model) == (group.pattern, group.model)
+            ]
+        )
+
+    def _difference(self) -> tuple[float | None, Interval | None]:
+        planted = [rank.exposure for rank in self.planted.ranks]
+        never = [rank.exposure for g in self.groups if not g.copies for rank in g.found.ranks]
+        if not (planted and never):
+            return None, None
+        return fmean(planted) - fmean(never), difference_of_means(planted, never)
+
+
+def audit_secrets(
+    model: WhiteBox | Sequence[WhiteBox],
+    canaries: Sequence[SecretCanary],
+    *,
+    seed: int,
+    attack: str | Attack = "auto",
+    objective: Objective = "joint",
+    references: Sequence[WhiteBox] = (),
+    ranking: Ranking | None = None,
+    progress: Progress | None = None,
+) -> SecretAudit:
+    """Ask a model for every pattern of a manifest, and look where the true secrets stand.
+
+    Args:
+        model: who is asked; or several, all trained on what the canaries were planted in.
+        canaries: planted ones, and controls.
+        seed: decides what an attack leaves to chance, the sample of a rank, and the controls that
+            are drawn beside the manifest's.
+        attack: see `extract_secrets`; it asks each pattern once, whatever its secrets.
+        objective: see `ask`.
+        references: models that never saw the secrets, for "calibrated".
+        ranking: how the truths are ranked, and among how many controls.
+        progress: told (thousandths of patterns done, thousandths in all).
+
+    Raises:
+        ValueError: no canary was planted, or a setting is wrong; see `ask`.
+        DataError: the model cannot read a canary or lacks its labels; see `ask`.
+    """
+    _validate.at_least(1, planted=sum(canary.planted for canary in canaries))
+    ranking = ranking or Ranking()
+    models = [model] if isinstance(model, WhiteBox) else list(model)
+    _validate.at_least(1, models=len(models))
+    patterns = list(dict.fromkeys(canary.parsed for canary in canaries))
+    asked = [(one, pattern) for one in range(len(models)) for pattern in range(len(patterns))]
+    groups: list[AuditedGroup] = []
+    for place, (one, number) in enumerate(asked):
+
+        def part(done: int, total: int, place: int = place) -> None:
+            if progress:
+                progress(place * _PARTS + done * _PARTS // total, len(asked) * _PARTS)
+
+        pattern = patterns[number]
+        own = [canary for canary in canaries if canary.parsed == pattern]
+        drawn = _drawn(own, ranking.controls, seed)
+        found = extract_secrets(
+            ask(models[one], pattern, objective=objective, references=references),
+            truths=[*(canary.secret for canary in own), *drawn],
+            seed=seed,
+            attack=attack,
+            ranking=ranking,
+            progress=part,
+        )
+        for group in _groups(own, found):
+            groups.append(replace(group, pattern=number + 1, model=one + 1))
+    return SecretAudit(groups=tuple(groups), patterns=len(patterns), models=len(models))
+
+
+_OF_GUESSES = ("guess", "guesses", "loss", "losses", "certainty", "right", "hamming")
+
+
+def _drawn(canaries: Sequence[SecretCanary], wanted: int, seed: int) -> Sequence[tuple[str, ...]]:
+    """Controls to stand beside those of one pattern's manifest, as many as there can be."""
+    pattern = canaries[0].parsed
+    missing = wanted - sum(canary.control for canary in canaries)
+    number = min(missing, pattern.space - len(canaries))
+    if number <= 0:
+        return ()
+    known = [canary.secret for canary in canaries]
+    return draw_secrets(pattern, number=number, seed=seed, exclude=known)
+
+
+def _groups(canaries: Sequence[SecretCanary], found: Extraction) -> Iterator[AuditedGroup]:
+    said = sorted({canary.copies for canary in canaries}, key=lambda copies: (not copies, copies))
+    listed, drawn = found.secrets[: len(canaries)], found.secrets[len(canaries) :]
+    for copies in said:
+        pairs = zip(canaries, listed, strict=True)
+        secrets = tuple(secret for canary, secret in pairs if canary.copies == copies)
+        yield AuditedGroup(copies=copies, found=replace(found, secrets=secrets))
+    if drawn:
+        yield AuditedGroup(copies=0, found=replace(found, secrets=drawn), drawn=True)
+
+
+def _together(groups: Sequence[AuditedGroup]) -> Extraction:
+    secrets = tuple(secret for group in groups for secret in group.found.secrets)
+    return replace(groups[0].found, secrets=secrets)
+
+
+def _losses(groups: Sequence[AuditedGroup]) -> np.ndarray:
+    losses = [secret.truth_loss for group in groups for secret in group.found.secrets]
+    return np.array(losses, dtype=np.float64)
+
+
+def _compared(
+    tested: Sequence[AuditedGroup], others: Sequence[AuditedGroup]
+) -> PermutationTest | None:
+    """Secrets beside others of their patterns; None where no pattern has both."""
+    patterns = {group.pattern for group in tested} & {group.pattern for group in others}
+    strata = [
+        _places(*([g for g in side if g.pattern == pattern] for side in (tested, others)))
+        for pattern in sorted(patterns)
+    ]
+    return permutation_test(strata) if strata else None
+
+
+def _places(
+    tested: Sequence[AuditedGroup], others: Sequence[AuditedGroup]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Each secret's places among all of one pattern, added up over the models."""
+    own, rest = [], []
+    for model in sorted({group.model for group in tested}):
+        sides = [
+            _losses([group for group in side if group.model == model]) for side in (tested, others)
+        ]
+        places = rankdata(np.concatenate(sides))
+        own.append(places[: len(sides[0])])
+        rest.append(places[len(sides[0]) :])
+    return np.sum(own, axis=0), np.sum(rest, axis=0)
+
+
+def _measures(
+    name: str, found: Extraction | None, models: int, *, ranks_only: bool = False
+) -> dict[str, object]:
+    if found is None:
+        return {name: 0}
+    number = len(found.secrets) // models
+    bits, ends = found.exposure
+    ranked = {
+        f"{name}_median_rank": median(r.rank for r in found.ranks) if found.ranks else None,
+        f"{name}_median_rank_known": median_known(found.ranks),
+        f"{name}_exposure": bits,
+        f"{name}_exposure_low": ends and ends.low,
+        f"{name}_exposure_high": ends and ends.high,
+        f"{name}_bounded": sum(rank.bounded for rank in found.ranks),
+    }
+    if ranks_only:
+        return {name: number, **ranked}
+    right, (hamming, spread) = found.accuracy, found.hamming
+    return {
+        name: number,
+        f"{name}_right": right and right.successes,
+        f"{name}_accuracy": right and right.rate,
+        f"{name}_accuracy_low": right and right.interval.low,
+        f"{name}_accuracy_high": right and right.interval.high,
+        f"{name}_hamming": hamming,
+        f"{name}_hamming_low": spread and spread.low,
+        f"{name}_hamming_high": spread and spread.high,
+        **ranked,
+    }

@@ -1,0 +1,1 @@
+"""Whether a user's text was in the training data, from a model's top words."""

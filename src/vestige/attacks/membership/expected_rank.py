@@ -1,0 +1,143 @@
+r"""How much better does a model rank a user's words than it would had it never seen them?
+
+.. math:: s_u = \frac{1}{|W_u|} \sum_{w \in W_u}
+    \left( \mathrm{E}[\log r_w \mid \mathrm{features}] - \log r_w \right)
+
+The expectation is fitted by gradient boosting on queries of users who are known to be out of the
+target's training data, so that it knows how far the target was trained, what it shows, and which
+words are hard in any case. This is difficulty calibration (Watson, Guo, Cormode and Sablayrolles
+2022, "On the Importance of Difficulty Calibration in Membership Inference Attacks", ICLR), learnt
+rather than subtracted; reference models are features among others, and there may be none.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from vestige.data.encoded import EncodedCorpus
+from vestige.data.token_queries import TokenQueries
+from vestige.errors import DataError
+
+if TYPE_CHECKING:
+    from sklearn.ensemble import HistGradientBoostingRegressor
+
+Floats = NDArray[np.float64]
+FEWEST_WORDS = 200
+"""Words below which no expectation is fitted."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WordCounts:
+    """How often words and pairs of words occur in text of nobody who is audited.
+
+    One function for everybody: whoever is fitted on, compared or audited must have no text in it.
+    Were a user's own text counted, no pair of words of theirs would be new, and many of an audited
+    user's; were it left out for them alone, each of their counts would fall a little short of the
+    one that others have of the same word, and boosting would know the word, or the user, by that.
+
+    Attributes:
+        words: (v,) of each id.
+        pairs: ascending int64 ids `previous * v + word` of the pairs that occur.
+        pair_counts: as many counts.
+    """
+
+    words: NDArray[np.int64]
+    pairs: NDArray[np.int64]
+    pair_counts: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, tokens: ArrayLike, vocab_size: int) -> "WordCounts":
+        """Counts of a text of ids; pairs across the ends of its documents count as well."""
+        ids = np.asarray(tokens, dtype=np.int64)
+        pairs, counts = np.unique(ids[:-1] * vocab_size + ids[1:], return_counts=True)
+        return cls(
+            words=np.bincount(ids, minlength=vocab_size),
+            pairs=pairs,
+            pair_counts=counts.astype(np.int64),
+        )
+
+    @classmethod
+    def of_users(cls, data: EncodedCorpus, users: ArrayLike, vocab_size: int) -> "WordCounts":
+        """Counts of the texts of some users, who play no other part (`known_users`).
+
+        Args:
+            data: texts of all users.
+            users: whose texts are counted, as places in `data.names`.
+            vocab_size: v.
+        """
+        if data.users is None:
+            raise ValueError("data must say whose each text is, got no users")
+        counted = np.repeat(np.isin(data.users, np.asarray(users)), np.diff(data.offsets))
+        return cls.of(np.asarray(data.tokens)[counted], vocab_size)
+
+    def of_words(self, asked: TokenQueries) -> NDArray[np.int64]:
+        """(w,) counts of the asked words."""
+        return self.words[asked.tokens]
+
+    def features(self, asked: TokenQueries) -> Floats:
+        """(w, 4): logs of 1 + the counts of each word, of it after the one before, of the one
+        before; and its place in the text, at most 30."""
+        pairs = self._of_pairs(asked.previous.astype(np.int64) * len(self.words) + asked.tokens)
+        return np.stack(
+            [
+                np.log1p(self.words[asked.tokens]),
+                np.log1p(pairs),
+                np.log1p(self.words[asked.previous]),
+                np.minimum(asked.positions, 30),
+            ],
+            axis=1,
+        ).astype(np.float64)
+
+    def _of_pairs(self, wanted: NDArray[np.int64]) -> NDArray[np.int64]:
+        if not len(self.pairs):
+            return np.zeros(len(wanted), dtype=np.int64)
+        place = np.minimum(np.searchsorted(self.pairs, wanted), len(self.pairs) - 1)
+        return np.where(self.pairs[place] == wanted, self.pair_counts[place], 0)
+
+
+@dataclass(frozen=True)
+class ExpectedRank:
+    """The log rank to expect of a word that the target has not seen in this place.
+
+    Attributes:
+        boosting: scikit-learn's fitted regressor.
+    """
+
+    boosting: "HistGradientBoostingRegressor"
+
+    @classmethod
+    def fit(cls, features: ArrayLike, log_ranks: ArrayLike, *, seed: int = 0) -> "ExpectedRank":
+        """Learn from words of users who are known to be out.
+
+        Args:
+            features: (w, f).
+            log_ranks: (w,) under the target; log(k + 1) where it did not show the word.
+            seed: of the boosting.
+
+        Raises:
+            DataError: there are too few words.
+        """
+        from sklearn.ensemble import HistGradientBoostingRegressor
+
+        given = np.asarray(features, dtype=np.float64)
+        if len(given) < FEWEST_WORDS:
+            raise DataError(
+                f"{len(given)} words of users who are known to be out are too few to tell what "
+                f"to expect, it takes {FEWEST_WORDS}",
+                remedy="Give more text of people who are not in the training data (--reference).",
+            )
+        boosting = HistGradientBoostingRegressor(
+            max_iter=150,
+            learning_rate=0.08,
+            max_leaf_nodes=15,
+            min_samples_leaf=max(5, min(50, len(given) // 100)),
+            random_state=seed,
+        )
+        return cls(boosting.fit(given, np.asarray(log_ranks, dtype=np.float64)))
+
+    def surprise(self, features: ArrayLike, log_ranks: ArrayLike) -> Floats:
+        """(w,) expected less observed log rank: above 0 where the target does too well."""
+        expected = self.boosting.predict(np.asarray(features, dtype=np.float64))
+        return cast("Floats", expected - np.asarray(log_ranks, dtype=np.float64))

@@ -1,0 +1,378 @@
+"""Was this user's text in the training data? Ranks of their words in, a p-value out.
+
+Song and Shmatikov (2019), "Auditing Data Provenance in Text-Generation Models", KDD: user-level
+membership from the ranks of a user's words among a model's likeliest ones.
+
+Differs from the paper: the default evidence is the mean over words (`user_evidence`) in
+place of a histogram's support vector machine; the decision is by conformal p-values against users
+who are known to be out and have no part in anything else (`known_users`), over exactly as much text
+(`matched_text`), in place of a threshold learnt from shadow models, which does not carry over to a
+target of another domain or another extent of training.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from statistics import fmean
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vestige import _validate
+from vestige.attacks.membership.expected_rank import WordCounts
+from vestige.attacks.membership.length_matching import LengthMatched, common_words
+from vestige.attacks.membership.membership_scores import Answers, evidence_of_words
+from vestige.attacks.membership.non_members import NonMembers, users_needed
+from vestige.attacks.membership.reference_models import References
+from vestige.errors import DataError
+from vestige.metrics.conformal import benjamini_hochberg, calibration_needed, conformal_p_values
+
+Floats = NDArray[np.float64]
+
+FEWEST_MODELS = 3
+"""Reference models below which none can be audited in the target's place: it and its pair, which
+has learnt from whomever it has not, leave no other to refer to."""
+
+Verdict = Literal["members found", "not shown", "underpowered"]
+"""What an audit says.
+
+- members found: some p-values are so small that chance would hardly have brought them.
+- not shown: none is.
+- underpowered: so few users are known to be out that none could have been.
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditedUser:
+    """What was found of one user.
+
+    Attributes:
+        name: as the texts say it.
+        score: mean evidence of their words that are compared, in nats; above 0 where the model
+            does better than expected. None where none of their words was asked.
+        p_value: how often users who are out would score as high with as much text.
+        called: whether the audit says that they were in.
+        texts: of theirs that were asked about.
+        words: likewise.
+        compared_with: users known to be out who have as many words as are compared.
+        compared_words: of this user, and of each of those.
+    """
+
+    name: str
+    score: float | None
+    p_value: float
+    called: bool
+    texts: int
+    words: int
+    compared_with: int
+    compared_words: int
+
+    def row(self) -> dict[str, object]:
+        """A row of a table."""
+        return {
+            "user": self.name,
+            "score": self.score,
+            "p_value": self.p_value,
+            "called": self.called,
+            "texts": self.texts,
+            "words": self.words,
+            "compared_with": self.compared_with,
+            "compared_words": self.compared_words,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class UserAudit:
+    """An audit of some users.
+
+    Attributes:
+        users: in the order in which they were given.
+        calibrated_on: users known to be out, with whom they were compared: with all of them, or
+            with those who have text enough, see `AuditedUser.compared_with`.
+        fitted_on: other users known to be out, from whom the expectation was learnt.
+        counted_on: yet others, whose words were counted; 0 where the counts are of other text.
+        references: models of the auditor's own that played a part.
+        k: words that the target shows.
+        vocab_size: words that it could show.
+        rate: share of those called that may be expected to be out.
+        null: p-values of the same users against models that never saw them, one a reference
+            model; empty where there are too few references.
+        compared: scores of the users known to be out with whom the audited user was compared who
+            has the middle amount of text; of one user: all that decides the p-value.
+        account: what asking came to, and how it was done, by name; a part of the summary.
+    """
+
+    users: tuple[AuditedUser, ...]
+    calibrated_on: int
+    fitted_on: int
+    counted_on: int
+    references: int
+    k: int
+    vocab_size: int
+    rate: float
+    null: tuple[float, ...] = ()
+    compared: tuple[float, ...] = ()
+    account: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def needed(self) -> int:
+        """Users known to be out that it takes before anyone can be called."""
+        return calibration_needed(self.rate, tested=len(self.users))
+
+    @property
+    def known_needed(self) -> int:
+        """Users known to be out, in all groups, that keep an audit from being underpowered."""
+        return users_needed(self.rate)
+
+    @property
+    def verdict(self) -> Verdict:
+        """The headline."""
+        if any(user.called for user in self.users):
+            return "members found"
+        # One user with the least p-value could not be called, but several could.
+        least = 1 / (self.calibrated_on + 1)
+        return "not shown" if least <= self.rate else "underpowered"
+
+    def summary(self) -> dict[str, object]:
+        """One row of a results table."""
+        return {
+            "verdict": self.verdict,
+            "users": len(self.users),
+            "called": sum(user.called for user in self.users),
+            "least_p_value": min(user.p_value for user in self.users),
+            "rate": self.rate,
+            "calibrated_on": self.calibrated_on,
+            "calibration_needed": self.needed,
+            "fitted_on": self.fitted_on,
+            "counted_on": self.counted_on,
+            "known_needed": self.known_needed,
+            "references": self.references,
+            "references_needed": FEWEST_MODELS,
+            "k": self.k,
+            "vocab_size": self.vocab_size,
+            "words": sum(user.words for user in self.users),
+            "null_below_rate": (fmean(p <= self.rate for p in self.null) if self.null else None),
+            **self.account,
+        }
+
+    def rows(self) -> Iterator[dict[str, object]]:
+        """One row an audited user, the smallest p-value first; then what they were held against.
+
+        Rows of the kind "known out" hold a score, those of the kind "null" a p-value of one user
+        against one reference model. The scores of the known stand in falling order, unnamed.
+        """
+        for user in sorted(self.users, key=lambda one: (one.p_value, -(one.score or 0.0))):
+            yield {"kind": "audited", **user.row()}
+        unknown = dict.fromkeys(self.users[0].row())
+        for score in sorted(self.compared, reverse=True):
+            yield {"kind": "known out", **unknown, "score": score}
+        # A model is asked about all users before the next one is.
+        scored = [user.name for user in self.users if user.score is not None]
+        for place, p_value in enumerate(self.null):
+            name = scored[place % len(scored)]
+            yield {"kind": "null", **unknown, "user": name, "p_value": p_value}
+
+
+def audit_users(
+    answers: Answers,
+    counts: WordCounts,
+    *,
+    audited: Sequence[int],
+    known: NonMembers,
+    references: References | None = None,
+    rate: float = 0.05,
+    null: bool = True,
+    seed: int = 0,
+) -> UserAudit:
+    """Give each audited user a p-value, and say who was in.
+
+    Args:
+        answers: ranks of users' words under the target.
+        counts: of text of nobody who is audited, fitted or compared.
+        audited: users, as places in `answers.asked.names`.
+        known: users who are known to be out of the target's training data, in groups. Those whom
+            nothing was asked of are left out.
+        references: models of the auditor's own, which have seen nobody of the audited, nor of
+            those that they are compared with; and about half of the fitted.
+        rate: the false-discovery rate.
+        null: ask the references about the same users, too.
+        seed: of all lots.
+
+    Raises:
+        ValueError: nobody is audited, or somebody who is known to be out; a reference has seen
+            somebody who is audited or compared.
+        DataError: there are too few users or words known to be out.
+    """
+    _validate.open_fraction(rate=rate)
+    known = _known_asked(answers, audited, known)
+    if references is not None:
+        _refuse_seen(answers, references, audited, known)
+    evidence = evidence_of_words(answers, counts, known.fitted, references=references, seed=seed)
+    found, compared = judge_users(answers, evidence, audited, known.compared, rate=rate, seed=seed)
+    nulls: Floats = np.empty(0)
+    if null and references is not None:
+        nulls = null_p_values(
+            answers, counts, audited=audited, known=known, references=references, seed=seed
+        )
+    return UserAudit(
+        users=tuple(found),
+        calibrated_on=len(known.compared),
+        fitted_on=len(known.fitted),
+        counted_on=len(known.counted),
+        references=0 if references is None else len(references),
+        k=answers.k,
+        vocab_size=answers.vocab_size,
+        rate=rate,
+        null=tuple(nulls.tolist()),
+        compared=tuple(compared.tolist()),
+    )
+
+
+def null_p_values(
+    answers: Answers,
+    counts: WordCounts,
+    *,
+    audited: Sequence[int],
+    known: NonMembers,
+    references: References,
+    seed: int = 0,
+) -> Floats:
+    """The same audit of each reference model, which never saw the audited users.
+
+    Returns:
+        (m * audited,) p-values, which should be uniform: if they are small, the users differ from
+        those they are compared with in more than membership. A model that leaves too few others,
+        fitted users or words says nothing; of fewer than 3, each does.
+    """
+    found: list[float] = []
+    for model in range(len(references)):
+        other = references.without(model)
+        if other.unseen().min() < 1:
+            continue
+        fitted = [user for user in known.fitted if not references.seen[model, user]]
+        played = Answers(
+            asked=answers.asked,
+            ranks=np.minimum(references.ranks[model], answers.k + 1),
+            k=answers.k,
+            vocab_size=answers.vocab_size,
+        )
+        with suppress(DataError):  # half of the words may be too few to tell anything
+            evidence = evidence_of_words(played, counts, fitted, references=other, seed=seed)
+            judged, _ = judge_users(played, evidence, audited, known.compared, seed=seed)
+            found += [user.p_value for user in judged if user.score is not None]
+    return np.array(found)
+
+
+def judge_users(
+    answers: Answers,
+    evidence: Floats,
+    audited: Sequence[int],
+    compared: Sequence[int],
+    *,
+    rate: float = 0.05,
+    seed: int = 0,
+) -> tuple[list[AuditedUser], Floats]:
+    """Compare each audited user with those known to be out, over as much text.
+
+    Args:
+        answers: what was asked.
+        evidence: (w,) evidence of each word; NaN where there is none.
+        audited: users, as places in `answers.asked.names`.
+        compared: users known to be out, who had no part in the evidence.
+        rate: the false-discovery rate.
+        seed: of the order of each user's texts.
+
+    Returns:
+        the audited users in their order; and the scores that the one with the middle amount of
+        text was compared with.
+
+    Raises:
+        DataError: there is no evidence on anybody who is known to be out.
+    """
+    asked = answers.asked
+    scored, words = np.isfinite(asked.mean_by_user(evidence)), asked.counts()
+    known = [user for user in compared if scored[user]]
+    if not known:
+        raise DataError(
+            "no user who is known to be out has words and reference models enough",
+            remedy="Train more references, or give more texts of these people (--reference).",
+        )
+    others = LengthMatched.of(asked, evidence, known, seed=seed)
+    own = LengthMatched.of(
+        asked, evidence, [user for user in audited if scored[user]], seed=seed
+    ).sums
+    scores, p_values = np.full(len(audited), np.nan), np.ones(len(audited))
+    cut, reach = np.zeros((2, len(audited)), dtype=np.int64)
+    fewest = fewest_compared(len(known), rate)
+    for place, sums in zip(np.flatnonzero(scored[list(audited)]), own, strict=True):
+        cut[place] = common_words(len(sums), others.words, fewest=fewest)
+        scores[place] = sums[cut[place] - 1] / cut[place]
+        theirs = others.means(cut[place])
+        reach[place] = len(theirs)
+        p_values[place] = conformal_p_values(scores[place : place + 1], theirs)[0]
+    called = benjamini_hochberg(p_values, rate)
+    texts = np.bincount(
+        asked.users[np.unique(asked.texts, return_index=True)[1]], minlength=len(asked.names)
+    )
+    found = [
+        AuditedUser(
+            name=asked.names[user],
+            score=float(scores[place]) if np.isfinite(scores[place]) else None,
+            p_value=float(p_values[place]),
+            called=bool(called[place]),
+            texts=int(texts[user]),
+            words=int(words[user]),
+            compared_with=int(reach[place]),
+            compared_words=int(cut[place]),
+        )
+        for place, user in enumerate(audited)
+    ]
+    middle = int(np.sort(cut)[len(cut) // 2])
+    return found, others.means(middle) if middle else np.empty(0)
+
+
+def fewest_compared(known: int, rate: float) -> int:
+    """Users to compare anybody with at least: half of those known, and enough for a p-value of
+    `rate` where so many are known.
+
+    Fewer of them have more text, and so less noise; but less than a half of them costs more power
+    by coarse p-values than it gains.
+
+    Example:
+        >>> fewest_compared(100, 0.05), fewest_compared(24, 0.05), fewest_compared(10, 0.05)
+        (50, 19, 10)
+    """
+    return min(known, max(calibration_needed(rate), (known + 1) // 2))
+
+
+def _known_asked(answers: Answers, audited: Sequence[int], known: NonMembers) -> NonMembers:
+    """The users known to be out of whom something was asked."""
+    if not len(audited):
+        raise ValueError(f"audited must be at least one user, got {list(audited)}")
+    everybody = {*known.fitted, *known.compared, *known.counted}
+    if both := sorted(everybody & set(audited)):
+        raise ValueError(f"audited must not be known to be out, got user {both[0]} as both")
+    words = answers.asked.counts()
+    fitted, compared = (
+        tuple(user for user in group if words[user]) for group in (known.fitted, known.compared)
+    )
+    if not (fitted and compared):
+        raise DataError(
+            f"{len(fitted)} users with words to ask are there to learn from and {len(compared)} to "
+            "compare with, it takes one of each at least",
+            remedy="Give texts of more people who are not in the training data (--reference).",
+        )
+    return replace(known, fitted=fitted, compared=compared)
+
+
+def _refuse_seen(
+    answers: Answers, references: References, audited: Sequence[int], known: NonMembers
+) -> None:
+    """Whom references have learnt, they cannot be compared by with those whom they have not."""
+    seen: NDArray[np.bool_] = np.any(references.seen, axis=0)
+    for name, group in (("audited", audited), ("compared", known.compared)):
+        if learnt := [user for user in group if seen[user]]:
+            raise ValueError(
+                f"{name} must be users whom no reference has seen, got user {learnt[0]}"
+            )

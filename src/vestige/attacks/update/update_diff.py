@@ -1,0 +1,302 @@
+r"""What did this update reveal? The phrases that the model after it likes better.
+
+Zanella-Béguelin et al. (2020), "Analyzing Information Leakage of Updates to Natural
+Language Models", CCS, arXiv:1912.07942. Both snapshots are queried; no training data is seen.
+
+Differs from the paper: seed and extend is the default search and the smoothed log-ratio the
+default score (see `seed_and_extend` and `token_scores` for why); near-copies are folded; and
+null models, made as the update was from clean text, set what counts as found (see `chance`).
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import torch
+
+from vestige import _validate
+from vestige.attacks.update.beam_search import (
+    Beam,
+    Progress,
+    beam_search,
+    group_beam_search,
+    halving_widths,
+)
+from vestige.attacks.update.model_pair import ModelPair
+from vestige.attacks.update.near_copies import fold, is_run
+from vestige.attacks.update.null_searches import NullScores
+from vestige.attacks.update.seed_and_extend import Phrase, SeedAndExtend, seed_and_extend, untold
+from vestige.attacks.update.token_scores import TokenScore, token_score
+from vestige.data.vocabulary import Vocabulary
+from vestige.models.checkpoints import check_compatible
+from vestige.models.largest import rounded
+from vestige.models.protocols import NextToken
+
+
+@dataclass(frozen=True, kw_only=True)
+class Beams:
+    """The paper's search, from the beginning of a text.
+
+    Attributes:
+        length: tokens per phrase.
+        width: candidates kept; None starts with the whole vocabulary and halves.
+        floor: the halving beam never becomes narrower.
+        groups: parts of the first tokens that are searched apart.
+    """
+
+    length: int = 5
+    width: int | None = None
+    floor: int = 100
+    groups: int = 1
+
+    def __post_init__(self) -> None:
+        _validate.positive(length=self.length, floor=self.floor, groups=self.groups)
+        if self.width is not None:
+            _validate.positive(width=self.width)
+
+    def widths(self, vocab_size: int) -> list[int]:
+        """Candidates kept after each token."""
+        if self.width is None:
+            return halving_widths(vocab_size, self.length, floor=self.floor)
+        return [min(self.width, vocab_size)] + [self.width] * (self.length - 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One phrase that the update promoted, with its near-copies.
+
+    Attributes:
+        tokens: ids.
+        pieces: the text of each.
+        phrase: their text together.
+        gains: the score of each token after those before it.
+        score: of the phrase.
+        group: the group of first tokens in a group beam search, else the finding's number.
+        copies: near-copies folded in.
+        run: whether it mostly repeats itself.
+    """
+
+    tokens: tuple[int, ...]
+    pieces: tuple[str, ...]
+    phrase: str
+    gains: tuple[float, ...]
+    score: float
+    group: int
+    copies: int
+    run: bool
+
+
+LAX_TOLL = 0.1
+"""What a token costs where a search with the toll asked for finds no phrase."""
+
+FRAGMENTS = 20
+"""Fragments that a laxer search keeps, where there is no phrase."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class UpdateDiff:
+    """The phrases that an update promoted most, best first.
+
+    Attributes:
+        findings: near-copies folded, best first.
+        search: "seed-and-extend" or "beam".
+        score: name of the token score.
+        nulls: the scores that null searches reached, or None without one.
+        fragments: where the search found no phrase but runs, the best of a laxer one; their
+            scores are its own, and compare with nothing.
+    """
+
+    findings: tuple[Finding, ...]
+    search: str
+    score: str
+    nulls: NullScores | None
+    fragments: tuple[Finding, ...] = ()
+
+    @property
+    def threshold(self) -> float | None:
+        """The score that a found phrase exceeds; None with fewer nulls than it takes to say."""
+        return None if self.nulls is None else self.nulls.threshold
+
+    def found(self, finding: Finding) -> bool | None:
+        """Whether chance hardly gives such a score; None with fewer nulls than it takes to say."""
+        return None if self.nulls is None else self.nulls.found(finding.score)
+
+    def summary(self) -> dict[str, object]:
+        """One row of a results table."""
+        phrases = [finding for finding in self.findings if not finding.run]
+        nulls, top = self.nulls, phrases[0].score if phrases else None
+        compared = _compared(0.0 if top is None else top, None if top is None else nulls)
+        return {
+            "search": self.search,
+            "score": self.score,
+            "phrases": len(phrases),
+            "runs": len(self.findings) - len(phrases),
+            "fragments": len(self.fragments),
+            "found": None if self.threshold is None else sum(bool(self.found(f)) for f in phrases),
+            "threshold": self.threshold,
+            "null_searches": 0 if nulls is None else len(nulls),
+            "null_top_score": None if nulls is None else nulls.best,
+            "top_score": top,
+            "top_e_value": compared["e_value"],
+            "top_reached_by": compared["reached_by"],
+        }
+
+    def rows(self) -> Iterator[dict[str, object]]:
+        """One row a finding; `pandas.DataFrame(result.rows())` is the frame."""
+        for rank, finding in enumerate((*self.findings, *self.fragments)):
+            fragment = rank >= len(self.findings)
+            yield {
+                "rank": rank,
+                "score": finding.score,
+                "phrase": finding.phrase,
+                "tokens": list(finding.tokens),
+                "group": finding.group,
+                "pieces": list(finding.pieces),
+                "token_scores": list(finding.gains),
+                "copies": finding.copies,
+                "kind": "fragment" if fragment else "run" if finding.run else "phrase",
+                **_compared(finding.score, None if fragment else self.nulls),
+            }
+
+
+def _compared(score: float, nulls: NullScores | None) -> dict[str, object]:
+    """What null searches say of a score, for a row."""
+    return {
+        "found": None if nulls is None else nulls.found(score),
+        "e_value": None if nulls is None else nulls.e_value(score),
+        "reached_by": None if nulls is None else nulls.reached(score),
+        "extrapolated_e_value": None if nulls is None else nulls.extrapolated_e_value(score),
+    }
+
+
+@torch.no_grad()
+def update_diff(
+    before: NextToken,
+    after: NextToken,
+    *,
+    search: SeedAndExtend | Beams | None = None,
+    score: TokenScore | None = None,
+    nulls: Sequence[NextToken] | NullScores = (),
+    top: int = 1000,
+    progress: Progress | None = None,
+) -> UpdateDiff:
+    r"""Search for the phrases that an update promoted most.
+
+    Args:
+        before: the model before the update.
+        after: the model after it. Swap the two for what a deletion reveals.
+        search: `SeedAndExtend` (the default: seed and extend) or `Beams` (the paper's).
+        score: of a token; smoothed log-ratio by default.
+        nulls: models made as `after` was, from clean text: `before` continued on as much of it,
+            each on another text and from another seed; or the `null_scores` of such. 19 carry
+            the verdict "found", fewer say how many of them reached a score.
+        top: findings kept at most.
+        progress: told the work done and in all.
+
+    Raises:
+        ValueError: an argument is out of range.
+        IncompatibleModels: the vocabularies differ.
+    """
+    _validate.positive(top=top)
+    search, score = search or SeedAndExtend(), score or token_score("smoothed")
+    check_compatible(before, after)
+    scores: NullScores | None
+    if isinstance(nulls, NullScores):
+        scores = nulls
+    elif nulls:
+        scores = null_scores(before, nulls, search=search, score=score, progress=progress)
+    else:
+        scores = None
+    pair, words = ModelPair(before, after, score), after.vocabulary
+    found = _findings(_search(pair, search, progress), search, words)
+    fragments: list[Finding] = []
+    if isinstance(search, SeedAndExtend) and all(finding.run for finding in found):
+        lax = replace(search, toll=min(LAX_TOLL, search.toll), surprise=0.0, min_tokens=2)
+        every = _findings(_search(pair, lax, progress), lax, words)
+        fragments = [finding for finding in every if not finding.run][: min(top, FRAGMENTS)]
+    return UpdateDiff(
+        findings=tuple(found[:top]),
+        search="seed-and-extend" if isinstance(search, SeedAndExtend) else "beam",
+        score=score.name,
+        nulls=scores,
+        fragments=tuple(fragments),
+    )
+
+
+@torch.no_grad()
+def null_scores(
+    before: NextToken,
+    nulls: Iterable[NextToken],
+    *,
+    search: SeedAndExtend | Beams | None = None,
+    score: TokenScore | None = None,
+    progress: Progress | None = None,
+) -> NullScores:
+    """What searches reach where there is nothing to find.
+
+    For more than one update of the same model, and for models too large to hold together: each
+    of `nulls` is searched before the next is asked for. The arguments are those of `update_diff`.
+
+    Raises:
+        ValueError: there is no null model, or an argument is out of range.
+        IncompatibleModels: the vocabularies differ.
+    """
+    search, score = search or SeedAndExtend(), score or token_score("smoothed")
+    searches = []
+    for null in nulls:
+        check_compatible(before, null)
+        found = _search(ModelPair(before, null, score), search, progress)
+        searches.append([phrase.score for phrase, *_ in found if not is_run(phrase.tokens)])
+    return NullScores.of(searches)
+
+
+def _search(
+    pair: ModelPair, search: SeedAndExtend | Beams, progress: Progress | None
+) -> list[tuple[Phrase, int, int]]:
+    """(phrase, near-copies folded in, group) of all that a search finds, best first.
+
+    Of `SeedAndExtend` also what is shorter than it keeps: chance makes short phrases, so that null
+    searches need them, and an update is read by the rule of its nulls.
+    """
+    if isinstance(search, SeedAndExtend):
+        end, every = pair.after.vocabulary.eos_id, replace(search, min_tokens=2)
+        phrases = seed_and_extend(pair, growth=every, end=end, progress=progress)
+        groups = [fold(phrases, rest=partial(untold, growth=every), long=search.min_tokens)]
+    else:
+        groups = [fold(_phrases(beam)) for beam in _beams(pair, search, progress)]
+    found = [(*entry, number) for number, leaders in enumerate(groups) for entry in leaders]
+    return sorted(found, key=lambda entry: (-rounded(entry[0].score), entry[0].tokens))
+
+
+def _findings(
+    found: Iterable[tuple[Phrase, int, int]], search: SeedAndExtend | Beams, vocabulary: Vocabulary
+) -> list[Finding]:
+    """What is long enough to report of what was found, with its text."""
+    least = search.min_tokens if isinstance(search, SeedAndExtend) else 1
+    kept = [entry for entry in found if len(entry[0].tokens) >= least]
+    grouped = isinstance(search, Beams) and search.groups > 1
+    return [
+        Finding(
+            tokens=phrase.tokens,
+            pieces=tuple(vocabulary.piece(token) for token in phrase.tokens),
+            phrase=vocabulary.decode(phrase.tokens),
+            gains=phrase.gains,
+            score=phrase.score,
+            group=group if grouped else number,
+            copies=copies,
+            run=is_run(phrase.tokens),
+        )
+        for number, (phrase, copies, group) in enumerate(kept)
+    ]
+
+
+def _beams(pair: ModelPair, search: Beams, progress: Progress | None) -> list[Beam]:
+    widths = search.widths(pair.vocab_size)
+    if search.groups == 1:
+        return [beam_search(pair, widths, progress=progress)]
+    return group_beam_search(pair, widths, groups=search.groups, progress=progress)
+
+
+def _phrases(beam: Beam) -> list[Phrase]:
+    rows = zip(beam.tokens.tolist(), beam.gains.tolist(), beam.score.tolist(), strict=True)
+    return [Phrase(tuple(tokens), tuple(gains), score) for tokens, gains, score in rows]

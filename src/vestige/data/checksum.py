@@ -1,0 +1,111 @@
+"""Has anybody changed a record since it was written?
+
+A record is sealed with SHA-256 over its canonical JSON, and each of its canaries with a seal of
+its own, so that a reader learns not only that the record was changed but where.
+"""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any, TypeVar
+
+from vestige.data.atomic_write import write_text
+from vestige.data.json_file import Schema, Sha256, conform, read_object
+from vestige.errors import ManifestError
+
+REMEDY = "Restore the file that `vestige plant` wrote, or plant again."
+_SEAL, _ENTRIES = "sha256", "canaries"
+
+
+class Sealed(Schema):
+    """A record or an entry of one, and the seal over all else that it holds."""
+
+    sha256: Sha256
+
+
+AnySealed = TypeVar("AnySealed", bound=Sealed)
+
+
+def seal(content: dict[str, Any]) -> str:
+    """SHA-256 (hex) over content that JSON can hold, however it is laid out.
+
+    Example:
+        >>> seal({"a": 1, "b": 2}) == seal({"b": 2, "a": 1})
+        True
+    """
+    canonical = json.dumps(content, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def write_sealed(path: Path, content: dict[str, Any]) -> None:
+    """Write a record and its seals as JSON, whole or not at all.
+
+    Args:
+        path: where it shall stand.
+        content: `format`, `canaries` (a dictionary each) and anything else.
+    """
+    entries = [{**entry, _SEAL: seal(entry)} for entry in content[_ENTRIES]]
+    sealed = {**content, _ENTRIES: entries, _SEAL: seal(content)}
+    write_text(path, json.dumps(sealed, indent=2, ensure_ascii=False) + "\n")
+
+
+def read_sealed(path: Path, schema: type[AnySealed], *, format: str) -> AnySealed:
+    """A record whose seals hold, and which has what its format says.
+
+    Args:
+        path: what `write_sealed` wrote.
+        schema: what a record of this format has; its `canaries` are sealed, too.
+        format: which format it must have.
+
+    Raises:
+        ManifestError: the file is missing, malformed, or was changed (naming which canary by its
+            number: the text may be what somebody wants to keep).
+    """
+    content = read_object(path, error=ManifestError, remedy=REMEDY)
+    if content.get("format") != format:
+        raise ManifestError(
+            f'{path} is no canary manifest: its "format" is not "{format}"', remedy=REMEDY
+        )
+    entries = content.get(_ENTRIES)
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise malformed(path, f'"{_ENTRIES}" is no list of objects')
+    _check(path, content, entries)
+    return conform(content, schema, path, error=ManifestError, remedy=REMEDY)
+
+
+def malformed(path: Path, reason: str) -> ManifestError:
+    """What to raise where a record's content is not what its format says."""
+    return ManifestError(f"{path} makes no sense: {reason}", remedy=REMEDY)
+
+
+def not_there(problem: str) -> ManifestError:
+    """What to raise where a corpus is not the one that a record tells of."""
+    return ManifestError(
+        problem, remedy="Give the corpus that was planted with this manifest, unchanged."
+    )
+
+
+def format_of(path: Path) -> str | None:
+    """Which format a record says it has; None where no such record can be read."""
+    try:
+        named = read_object(path, error=ManifestError, remedy=REMEDY).get("format")
+    except ManifestError:
+        return None
+    return named if isinstance(named, str) else None
+
+
+def _check(path: Path, content: dict[str, Any], entries: list[dict[str, Any]]) -> None:
+    bare = [_without_seal(entry) for entry in entries]
+    if content.get(_SEAL) == seal(_without_seal({**content, _ENTRIES: bare})):
+        return
+    changed = [
+        f"canary {number}"
+        for number, (entry, own) in enumerate(zip(entries, bare, strict=True), 1)
+        if entry.get(_SEAL) != seal(own)
+    ]
+    what = ", ".join(changed) or "its settings, or which canaries it lists"
+    raise ManifestError(f"{path} was changed after it was sealed: {what}", remedy=REMEDY)
+
+
+def _without_seal(content: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in content.items() if name != _SEAL}

@@ -1,0 +1,102 @@
+"""Which words is a model asked about, and whose are they?
+
+One entry for each word whose rank an audit wants to know. Words that the vocabulary lacks are left
+out: where the vocabulary was made of the training text, they alone would tell who was in it.
+"""
+
+from dataclasses import dataclass, fields, replace
+from typing import Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from vestige.data.encoded import EncodedCorpus
+from vestige.data.vocabulary import Vocabulary
+from vestige.errors import DataError
+
+Places = NDArray[np.int32]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenQueries:
+    """w words of the texts of some users, in the order of the corpus.
+
+    Attributes:
+        users: (w,) whose each word is, as a place in `names`.
+        texts: (w,) the document that it stands in.
+        positions: (w,) its place there, from 0.
+        tokens: (w,) its id.
+        previous: (w,) the id before it; the end of a text where it is the first.
+        names: the users, all different.
+    """
+
+    users: Places
+    texts: Places
+    positions: Places
+    tokens: Places
+    previous: Places
+    names: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def take(self, chosen: ArrayLike) -> Self:
+        """Some of the words, by a mask (w,) or by places; users keep their places."""
+        index = np.asarray(chosen)
+        parts = [field.name for field in fields(self) if field.name != "names"]
+        return replace(self, **{name: getattr(self, name)[index] for name in parts})
+
+    def counts(self) -> NDArray[np.int64]:
+        """(u,) words of each user."""
+        return np.bincount(self.users, minlength=len(self.names))
+
+    def mean_by_user(self, values: ArrayLike) -> NDArray[np.float64]:
+        """(u,) mean of the words' values (w,); NaN for a user without words."""
+        sums = np.bincount(self.users, np.asarray(values, np.float64), minlength=len(self.names))
+        counts = self.counts()
+        means = np.full(len(counts), np.nan)
+        np.divide(sums, counts, out=means, where=counts > 0)
+        return means
+
+
+def asked_words(data: EncodedCorpus, vocabulary: Vocabulary) -> TokenQueries:
+    """Every known word of a corpus with users; the ends of texts are not asked.
+
+    Raises:
+        DataError: the corpus has no users, or no word that the vocabulary knows.
+
+    Example:
+        >>> from vestige.data.corpus import Corpus
+        >>> from vestige.data.encoded import encode
+        >>> from vestige.data.vocabulary import WordVocabulary
+        >>> corpus = Corpus.from_texts(["to be", "be ?"], users=["ann", "bob"])
+        >>> vocabulary = WordVocabulary(("<unk>", "<eos>", "to", "be"))
+        >>> asked = asked_words(encode(corpus, vocabulary), vocabulary)
+        >>> asked.tokens.tolist(), asked.previous.tolist(), asked.users.tolist()
+        ([2, 3, 3], [1, 2, 1], [0, 0, 1])
+    """
+    if data.users is None:
+        raise DataError(
+            "the texts do not say whose they are",
+            remedy="Name the column that holds the users when the corpus is read (--user).",
+        )
+    texts = np.repeat(np.arange(len(data), dtype=np.int32), np.diff(data.offsets))
+    positions = np.arange(len(data.tokens)) - data.offsets[texts]
+    tokens = np.array(data.tokens)
+    previous = np.where(positions == 0, vocabulary.eos_id, np.roll(tokens, 1))
+    known = tokens != vocabulary.eos_id
+    if vocabulary.unk_id is not None:
+        known &= tokens != vocabulary.unk_id
+    if not known.any():
+        raise DataError(
+            "no word of the texts is one that the vocabulary knows",
+            remedy="Give texts in the language of the model, split into words as it splits them.",
+        )
+    return TokenQueries(
+        users=data.users[texts[known]].astype(np.int32),
+        texts=texts[known],
+        positions=positions[known].astype(np.int32),
+        tokens=tokens[known].astype(np.int32),
+        previous=previous[known].astype(np.int32),
+        names=data.names,
+    )

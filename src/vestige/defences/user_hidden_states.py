@@ -1,0 +1,83 @@
+"""What both privacy regularizers look at: the last hidden state of a sequence, and whose it is."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from vestige.errors import TrainingError
+from vestige.models.protocols import LanguageModel, TwoParts
+from vestige.training.batches import Batch
+from vestige.training.steps import Reading, last_hidden, read, read_hidden
+
+
+@dataclass(frozen=True)
+class UserHiddenStates:
+    """A batch, read.
+
+    Attributes:
+        reading: the loss, in the graph.
+        last: (b, h) float32, in the graph.
+        users: int64 (b,).
+    """
+
+    reading: Reading
+    last: Tensor
+    users: Tensor
+
+
+def read_linkable(model: LanguageModel, batch: Batch, state: Any) -> UserHiddenStates:
+    """Read a batch whose sequences have users.
+
+    Raises:
+        TrainingError: they have none, or the model hides what its head reads.
+    """
+    users = users_of(batch)
+    reading = read(model, batch, state)
+    if reading.last is None:
+        raise TrainingError(
+            "The model does not show what its head reads, which this defence needs",
+            remedy="Take another defence, or an LSTM, Transformer, GPT-2, Llama or like model.",
+        )
+    return UserHiddenStates(reading, reading.last.float(), users)
+
+
+def read_both(model: LanguageModel, batch: Batch, other: Batch) -> tuple[UserHiddenStates, Tensor]:
+    """Read a batch, and another of which only the last hidden states are wanted, in one pass.
+
+    Each step of a recurrent layer reads and writes all of its weights, for few rows as for many:
+    one pass over both costs much less than two. The head is asked for the first batch alone.
+
+    Args:
+        model: with a separate head.
+        batch: its rows begin with a text, as all do that know whose they are.
+        other: likewise.
+
+    Returns:
+        (the batch, read; (k, h) last hidden states of the other, in the graph).
+    """
+    assert isinstance(model, TwoParts)
+    rows, wide = batch.inputs.shape
+    width = max(wide, other.inputs.shape[1])
+    both = [pad(one.inputs, (0, width - one.inputs.shape[1])) for one in (batch, other)]
+    hidden, _ = model.body(torch.cat(both))
+    reading = read_hidden(model, batch, hidden[:rows, :wide], None)
+    assert reading.last is not None
+    others = last_hidden(hidden[rows:, : other.inputs.shape[1]], other)
+    return UserHiddenStates(reading, reading.last.float(), users_of(batch)), others
+
+
+def users_of(batch: Batch) -> Tensor:
+    """Whose each row is.
+
+    Raises:
+        TrainingError: nobody said.
+    """
+    if batch.users is None:
+        raise TrainingError(
+            "This defence needs to know whose each document is",
+            remedy="Name the column with the users (--user), and batch by documents or users.",
+        )
+    return batch.users

@@ -1,0 +1,1 @@
+"""Song and Shmatikov (2019): auditing data provenance."""

@@ -1,0 +1,129 @@
+"""How well an audit tells members from others: one row of a table for an audit of all of them.
+
+Song and Shmatikov (2019), "Auditing Data Provenance in Text-Generation Models", KDD,
+arXiv:1811.00513, section 4.1: accuracy, AUC, precision and recall over as many members as others.
+
+Differs from the paper: intervals stand beside every number, and the share of members that is found
+where 1 % of the others is called. The paper's audit calls whom its support vector machine puts on
+the members' side; ours whose p-value is at most 0.05, which states the false-positive rate.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vestige import _validate
+from vestige.attacks.membership.membership_scores import evidence_of_words, histogram_scores
+from vestige.attacks.membership.user_membership import audit_users
+from vestige.experiments.provenance.audit_trials import Asked
+from vestige.metrics.decisions import judge_decisions, true_positives_at
+from vestige.metrics.separation import separation
+
+Method = Literal["paper", "ours"]
+LEVEL = 0.05
+"""Of p-values: whose is no larger is called."""
+METHODS: tuple[Method, ...] = get_args(Method)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judged:
+    """Scores and decisions of one audit.
+
+    Attributes:
+        members: (n,) scores of members.
+        others: (m,) scores of others.
+        called: (n + m,) whether each was called a member, members first.
+        p_values: (n + m,) likewise; None for the paper's audit, which has none.
+    """
+
+    members: NDArray[np.float64]
+    others: NDArray[np.float64]
+    called: NDArray[np.bool_]
+    p_values: NDArray[np.float64] | None = None
+
+    def row(self) -> dict[str, float | None]:
+        """AUC, decisions and the share of members found, with the ends of their intervals."""
+        found = separation(self.members, self.others)
+        truth = np.arange(len(self.called)) < len(self.members)
+        point = true_positives_at(self.members, self.others, false_positive_rate=0.01)
+        return {
+            "auc": found.value,
+            "auc_low": found.interval.low,
+            "auc_high": found.interval.high,
+            "tpr_at_fpr_1": None if point is None else point.true_positive_rate,
+            "tpr_at_fpr_1_low": None if point is None else point.interval.low,
+            "tpr_at_fpr_1_high": None if point is None else point.interval.high,
+            **judge_decisions(self.called, truth).row(),
+        }
+
+
+def judged(said: Asked, method: Method, *, k: int, seed: int = 0) -> Judged:
+    """Audit members and others where the target shows k words.
+
+    Raises:
+        ValueError: there is no such method.
+    """
+    _validate.one_of(get_args(Method), method=method)
+    answers = said.shown(k)
+    if method == "paper":
+        scores = histogram_scores(answers, said.references, said.shadowed)[list(said.audited)]
+        called, p_values = scores > 0, None
+    else:
+        audit = audit_users(
+            answers,
+            said.counts,
+            audited=said.audited,
+            known=said.known,
+            references=said.references,
+            null=False,
+            seed=seed,
+        )
+        # Who has no words left has no score: nothing speaks for membership.
+        known = [user.score for user in audit.users]
+        least = min((score for score in known if score is not None), default=0.0)
+        scores = np.array([least if score is None else score for score in known])
+        p_values = np.array([user.p_value for user in audit.users])
+        called = p_values <= LEVEL
+    members = len(said.members)
+    return Judged(
+        members=scores[:members], others=scores[members:], called=called, p_values=p_values
+    )
+
+
+def audit_row(said: Asked, method: Method, *, k: int, **said_too: object) -> Mapping[str, object]:
+    """A row: who audits, what the target shows, how far it overfits, how well the audit does."""
+    return {
+        **said_too,
+        "audit": method,
+        "k": min(k, said.vocab_size),
+        "ratio": said.ratio,
+        **judged(said, method, k=k).row(),
+    }
+
+
+def scores_of_people_out(
+    said: Asked, *, k: int, shadows: bool = True, seed: int = 0
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Mean evidence of audited users who were never in, and of those they are compared with.
+
+    Both are out and neither has a part in what scores them: no group may stand above the other.
+
+    Args:
+        said: what was asked.
+        k: words that the target shows.
+        shadows: learn the evidence from them; False: word counts alone.
+        seed: of lots and boosting.
+
+    Returns:
+        (others,) and (compared,) scores over all words of each user; who has none is left out.
+    """
+    references = said.references if shadows else None
+    evidence = evidence_of_words(
+        said.shown(k), said.counts, said.known.fitted, references=references, seed=seed
+    )
+    scores = said.asked.mean_by_user(evidence)
+    others, compared = scores[list(said.others)], scores[list(said.known.compared)]
+    return others[np.isfinite(others)], compared[np.isfinite(compared)]

@@ -1,0 +1,162 @@
+"""What helps or hinders an audit: queries, noise, obfuscation. Nothing is trained for any of it.
+
+Song and Shmatikov (2019), "Auditing Data Provenance in Text-Generation Models", KDD,
+arXiv:1811.00513, section 4.3: Figures 3 and 4 and Table 5.
+
+Differs from the paper: noise are further texts of the member that were not learnt, in place of a
+part of the training that is held out, so that the target stays the same; members with too few
+texts take no part. Back-translation is Apertium's, to Spanish and back; synonyms are WordNet's.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vestige.attacks.membership.query_selection import (
+    Selection,
+    select_calls,
+    select_texts,
+    worth_of,
+)
+from vestige.data.corpus import Corpus
+from vestige.data.users import of_length
+from vestige.experiments.provenance.audit_rows import METHODS, audit_row
+from vestige.experiments.provenance.audit_trials import Asked, Trial
+from vestige.experiments.provenance.audited_texts import read_users_texts
+
+Row = Mapping[str, object]
+
+
+def by_queries(
+    said: Asked,
+    queries: Sequence[int],
+    *,
+    k: int,
+    how: tuple[Selection, ...],
+    single: bool = False,
+    **said_too: object,
+) -> Iterator[Row]:
+    """Figure 3: rows for every number of queries, chosen in each way.
+
+    Args:
+        said: about all words.
+        queries: numbers of texts, or of words.
+        k: words that the target shows.
+        how: the ways to choose.
+        single: queries are single words, in place of texts.
+        said_too: what the rows say besides.
+    """
+    for chosen_by in how:
+        for count in queries:
+            part = said.take(choose(said, count, k=k, how=chosen_by, single=single))
+            for method in METHODS:
+                row = audit_row(part, method, k=k, **said_too)
+                yield {**row, "selection": chosen_by, "queries": count, "words": single}
+
+
+def choose(
+    said: Asked, count: int, *, k: int, how: Selection, single: bool = False
+) -> NDArray[np.bool_]:
+    """(w,) the words of each user's queries: as many, and chosen alike, for all of them."""
+    ranks = said.references.typical_ranks(said.asked, seed=0) if how == "informative" else None
+    worth = worth_of(said.asked, how, frequency=said.counts.words, reference_ranks=ranks, k=k)
+    select = select_calls if single else select_texts
+    return select(said.asked, how, count, worth=worth)
+
+
+def by_noise(
+    trial: Trial, shares: tuple[float, ...], *, k: int, **said_too: object
+) -> Iterator[Row]:
+    """Figure 4: rows for every share of a member's texts that the target never saw.
+
+    All texts of the members are asked about once; a share then decides which of them count.
+    """
+    each = trial.setting.text.each
+    more = _further(trial, most=max(round(share * each) for share in shares))
+    said = trial.ask(more=more)
+    turns = _turns(said, each=each, learnt=len(trial.texts.audited))
+    for share in shares:
+        count = round(share * each)
+        able = [at for at in said.members if turns.further[at] >= count]
+        part = replace(said.take(turns.kept(count)), members=tuple(able))
+        for method in METHODS:
+            row = audit_row(part, method, k=k, **said_too)
+            yield {**row, "noise": count / each, "members": len(able)}
+
+
+def by_obfuscation(
+    trial: Trial,
+    ways: Mapping[str, Callable[[Corpus], Corpus]],
+    *,
+    k: int,
+    **said_too: object,
+) -> Iterator[Row]:
+    """Table 5: rows for every way in which the audited texts were changed."""
+    for name, change in ways.items():
+        said = trial.ask(change)
+        for method in METHODS:
+            yield {**audit_row(said, method, k=k, **said_too), "obfuscation": name}
+
+
+def _further(trial: Trial, *, most: int) -> Corpus:
+    """Texts of members that the target did not learn, at most so many of each."""
+    text = trial.setting.text
+    whole = read_users_texts(text.dataset, trial.data)
+    right = of_length(whole, shortest=text.shortest, longest=text.longest)
+    members, learnt = set(trial.texts.members), set(trial.texts.audited)
+    left = dict.fromkeys(members, most)
+    chosen = []
+    for place, (user, said) in enumerate(zip(right.users or (), right, strict=True)):
+        if left.get(user) and said not in learnt:
+            left[user] -= 1
+            chosen.append(place)
+    return right.take(chosen)
+
+
+@dataclass(frozen=True)
+class _Turns:
+    """Which text of its user each word stands in.
+
+    Attributes:
+        turn: (w,) from 0, in the order of the corpus; for further texts of members from `each` on.
+        each: texts of a user that belong to the trial.
+        member: (w,) whether the word is a member's.
+        further: (u,) further texts of each user.
+    """
+
+    turn: NDArray[np.int64]
+    each: int
+    member: NDArray[np.bool_]
+    further: NDArray[np.int64]
+
+    def kept(self, count: int) -> NDArray[np.bool_]:
+        """(w,) the words that count where `count` of each member's texts are further ones."""
+        last = np.where(self.member, self.each + count, self.each)
+        first = np.where(self.member, count, 0)
+        kept: NDArray[np.bool_] = (self.turn >= first) & (self.turn < last)
+        return kept
+
+
+def _turns(said: Asked, *, each: int, learnt: int) -> _Turns:
+    """Number the texts of every user: those of the trial, then a member's further ones.
+
+    Args:
+        said: of which the audited texts come first and the further texts last.
+        each: texts of a user that belong to the trial.
+        learnt: audited texts; a member's texts behind these are further ones.
+    """
+    asked = said.asked
+    member = np.isin(asked.users, said.members)
+    texts, first, inverse = np.unique(asked.texts, return_index=True, return_inverse=True)
+    owner = asked.users[first]
+    beyond = member[first] & (texts >= learnt)
+    turn = np.empty(len(texts), dtype=np.int64)
+    further = np.zeros(len(asked.names), dtype=np.int64)
+    for user in np.unique(owner):
+        own = owner == user
+        turn[own & ~beyond] = np.arange(int((own & ~beyond).sum()))
+        further[user] = int((own & beyond).sum())
+        turn[own & beyond] = each + np.arange(further[user])
+    return _Turns(turn[inverse], each, member, further)

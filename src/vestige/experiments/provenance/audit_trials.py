@@ -1,0 +1,309 @@
+"""A target, shadow models and what both say of users' words, kept so that nothing is done twice.
+
+Song and Shmatikov (2019), "Auditing Data Provenance in Text-Generation Models", KDD,
+arXiv:1811.00513, section 4.1 and Algorithm 1. The target is kept as a shadow model is: in a
+folder that what decides it names, with what it scores on members' and others' text.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vestige.attacks.membership.expected_rank import WordCounts
+from vestige.attacks.membership.membership_scores import Answers
+from vestige.attacks.membership.non_members import FITTED, NonMembers
+from vestige.attacks.membership.query_answers import Texts, known_of, narrowed, ranks_of
+from vestige.attacks.membership.reference_models import References
+from vestige.data.atomic_write import replacing
+from vestige.data.corpus import Corpus
+from vestige.data.encoded import encode
+from vestige.data.encoded_pairs import encode_pairs
+from vestige.data.token_queries import TokenQueries, asked_words
+from vestige.data.users import disjoint_groups
+from vestige.experiments.provenance.audited_texts import (
+    Audited,
+    AuditedText,
+    read_audited,
+    read_other_domain,
+)
+from vestige.models.checkpoints import load_model, load_seq2seq
+from vestige.training.config import TrainingConfig
+from vestige.training.shadow_jobs import (
+    ShadowConfig,
+    ShadowJob,
+    ShadowPlan,
+    other_shapes,
+    shadow_jobs,
+)
+from vestige.training.shadows import Shadow, train_shadow, train_shadows
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """What one audit is tried on.
+
+    Attributes:
+        text: whose, and how much.
+        model: the target's shape, and the shadows'.
+        training: how both learn.
+        shadows: how many.
+        domain: the shadows' text, a dataset; None: users of the same corpus.
+        other: shadows of the paper's other shapes, learning in the paper's other way (section
+            4.3, unknown hyper-parameters); how they learn. None: as the target.
+        seed: of the target and the shadows.
+    """
+
+    text: AuditedText
+    model: ShadowConfig
+    training: TrainingConfig
+    shadows: int = 10
+    domain: str | None = None
+    other: TrainingConfig | None = None
+    seed: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What target and shadows say of the words of all users that play a part.
+
+    Attributes:
+        asked: the w words of all of these.
+        ranks: int (w,) under the target, over the whole vocabulary.
+        references: the same of the shadows.
+        counts: of public text.
+        vocab_size: v.
+        members: places of the audited users whose text was learnt.
+        others: places of those whose text was not.
+        shadowed: places of the reference users, of whom each shadow has learnt about half.
+        known: those of them that are fitted, and users that are compared.
+        target: the finished target.
+    """
+
+    asked: TokenQueries
+    ranks: NDArray[np.int32]
+    references: References
+    counts: WordCounts
+    vocab_size: int
+    members: tuple[int, ...]
+    others: tuple[int, ...]
+    shadowed: tuple[int, ...]
+    known: NonMembers
+    target: Shadow
+
+    @property
+    def audited(self) -> tuple[int, ...]:
+        """Members and others."""
+        return (*self.members, *self.others)
+
+    @property
+    def ratio(self) -> float:
+        """Perplexity on text that was not learnt over that on text that was."""
+        return self.target.outside.perplexity / self.target.inside.perplexity
+
+    def shown(self, k: int) -> Answers:
+        """What the target shows that shows k words."""
+        return narrowed(
+            self.asked, self.ranks, k=min(k, self.vocab_size), vocab_size=self.vocab_size
+        )
+
+    def take(self, chosen: NDArray[np.bool_]) -> "Asked":
+        """Some of the words."""
+        kept = self.references
+        references = replace(kept, ranks=kept.ranks[:, chosen], log_probs=kept.log_probs[:, chosen])
+        return replace(
+            self, asked=self.asked.take(chosen), ranks=self.ranks[chosen], references=references
+        )
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A setting on its way to being asked.
+
+    Attributes:
+        setting: which.
+        directory: where models, and what they said, are kept.
+        data: the folder of corpora.
+    """
+
+    setting: Setting
+    directory: Path
+    data: Path | None
+
+    @cached_property
+    def texts(self) -> Audited:
+        """The texts of the target's side."""
+        return read_audited(self.setting.text, self.data)
+
+    @property
+    def reference(self) -> Corpus:
+        """The shadows' text."""
+        return self._known_out[0]
+
+    @property
+    def compared(self) -> Corpus:
+        """Text of those whom the audited are compared with."""
+        return self._known_out[1]
+
+    @cached_property
+    def _known_out(self) -> tuple[Corpus, Corpus]:
+        """Both; of the target's domain or of another one."""
+        if self.setting.domain is None:
+            return self.texts.reference, self.texts.compared
+        text = self.setting.text
+        sizes = (text.reference, text.compared)
+        whole = read_other_domain(self.setting.domain, sum(sizes), text.each, self.data)
+        groups = disjoint_groups(sorted(set(whole.users or ())), sizes, seed=0)
+        owners = np.array(whole.users)
+        first, second = (whole.take(np.flatnonzero(np.isin(owners, group))) for group in groups)
+        return first, second
+
+    @cached_property
+    def target(self) -> ShadowJob:
+        """The training of the target."""
+        setting, texts = self.setting, self.texts
+        plan = ShadowPlan(
+            seed=setting.seed,
+            count=1,
+            task=setting.text.task,
+            models=(setting.model,),
+            training=setting.training,
+        )
+        (job,) = self._jobs(plan, texts.audited)
+        training = replace(job.training, seed=setting.seed)
+        return replace(job, members=texts.members, training=training)
+
+    @cached_property
+    def shadows(self) -> list[ShadowJob]:
+        """The trainings of the shadows."""
+        setting, task = self.setting, self.setting.text.task
+        if setting.other is not None:
+            plan = other_shapes(seed=setting.seed + 1, task=task, training=setting.other)
+            step = max(1, len(plan.models) // setting.shadows)
+            plan = replace(plan, count=setting.shadows, models=plan.models[::step])
+        else:
+            plan = ShadowPlan(
+                seed=setting.seed + 1,
+                count=setting.shadows,
+                task=task,
+                models=(setting.model,),
+                training=setting.training,
+            )
+        return self._jobs(plan, self.reference)
+
+    @property
+    def jobs(self) -> list[ShadowJob]:
+        """All trainings."""
+        return [self.target, *self.shadows]
+
+    def ask(
+        self,
+        altered: Callable[[Corpus], Corpus] = lambda corpus: corpus,
+        *,
+        more: Corpus | None = None,
+        target: Shadow | None = None,
+    ) -> Asked:
+        """Ask target and shadows, once they are trained, about everybody's words.
+
+        Args:
+            altered: what the auditor has in place of the audited users' true texts.
+            more: texts of yet other users, to be asked as well.
+            target: another one, that has learnt the same members.
+        """
+        texts = self.texts
+        corpora = [altered(texts.audited), self.reference, self.compared]
+        corpora += [] if more is None else [more]
+        parts = [_bare(corpus) for corpus in corpora]
+        trained, *shadows = train_shadows(self.jobs)
+        target = target or trained
+        asked = self._asked(Corpus.concatenate(parts))
+        said = [self._said(model, parts) for model in (target, *shadows)]
+        place = {name: at for at, name in enumerate(asked.names)}
+        shadowed, compared = (
+            tuple(place[name] for name in sorted(set(corpus.users or ())))
+            for corpus in (self.reference, self.compared)
+        )
+        references = References(
+            ranks=np.stack([ranks for ranks, _ in said[1:]]),
+            log_probs=np.stack([known for _, known in said[1:]]),
+            seen=np.array([np.isin(asked.names, shadow.members) for shadow in shadows]),
+        )
+        return Asked(
+            asked=asked,
+            ranks=said[0][0],
+            references=references,
+            counts=self._counts,
+            vocab_size=len(texts.vocabulary),
+            members=tuple(place[name] for name in texts.members),
+            others=tuple(place[name] for name in texts.others),
+            shadowed=shadowed,
+            known=NonMembers(fitted=shadowed[:FITTED], compared=compared),
+            target=target,
+        )
+
+    @cached_property
+    def _counts(self) -> WordCounts:
+        texts = self.texts
+        tokens = encode(texts.spare, texts.vocabulary).tokens
+        return WordCounts.of(tokens, len(texts.vocabulary))
+
+    def _jobs(self, plan: ShadowPlan, corpus: Corpus) -> list[ShadowJob]:
+        return shadow_jobs(
+            plan,
+            corpus,
+            self.texts.vocabulary,
+            self.directory / "models",
+            source_vocabulary=self.texts.source_vocabulary,
+        )
+
+    def _encode(self, corpus: Corpus) -> Texts:
+        texts = self.texts
+        if texts.source_vocabulary is None:
+            return encode(corpus, texts.vocabulary)
+        return encode_pairs(corpus, texts.source_vocabulary, texts.vocabulary)
+
+    def _asked(self, corpus: Corpus) -> TokenQueries:
+        return asked_words(encode(corpus, self.texts.vocabulary), self.texts.vocabulary)
+
+    def _said(
+        self, model: Shadow, parts: Sequence[Corpus]
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """A model's ranks and log-probabilities of all words, one part after the other."""
+        ranks, known = zip(*(self._said_of(model, part) for part in parts), strict=True)
+        return np.concatenate(ranks), np.concatenate(known)
+
+    def _said_of(
+        self, shadow: Shadow, part: Corpus
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """The same of one part, from disk where the model has been asked before."""
+        key = hashlib.sha256(f"{shadow.sha256} {part.fingerprint()}".encode()).hexdigest()[:16]
+        path = self.directory / "said" / f"{key}.npz"
+        if not path.is_file():
+            load = load_model if self.texts.source_vocabulary is None else load_seq2seq
+            model = load(shadow.directory / "model")
+            found = ranks_of(model, self._encode(part), self._asked(part))
+            with replacing(path) as whole:
+                np.savez(whole, ranks=found.ranks, log_probs=known_of(found))
+        with np.load(path) as kept:
+            return kept["ranks"], kept["log_probs"]
+
+
+def train_all(
+    trials: Iterable[Trial],
+    *,
+    map_fn: Callable[..., Iterable[Shadow]] = map,
+    say: Callable[[str], None] = lambda line: None,
+) -> None:
+    """Train every target and shadow that is missing."""
+    jobs = [job for trial in trials for job in trial.jobs]
+    train_shadows(jobs, train=train_shadow, map_fn=map_fn, say=say)
+
+
+def _bare(corpus: Corpus) -> Corpus:
+    """Texts, users and sources: labels decide nothing."""
+    wanted = [name for name in ("text", "user", "source") if name in corpus.table.column_names]
+    return Corpus(corpus.table.select(wanted))

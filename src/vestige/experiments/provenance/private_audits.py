@@ -1,0 +1,160 @@
+"""An audit of a model that was trained with user-level differential privacy.
+
+Song and Shmatikov (2019), "Auditing Data Provenance in Text-Generation Models", KDD,
+arXiv:1811.00513, section 6 and Figure 8: DP-FedAvg, users drawn at a rate of 0.04, updates cut to
+a norm of 10, 300 rounds, epsilon 4.129 at delta 1e-4.
+
+Differs from the paper: fewer users, so that the same noise weighs more; the rate of the local
+steps is stated; what a plain training of the same text gives stands beside.
+"""
+
+import hashlib
+import itertools
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vestige.data.encoded import encode
+from vestige.defences.choice import Defence
+from vestige.defences.composition import Mechanism
+from vestige.experiments.provenance.audit_rows import METHODS, audit_row
+from vestige.experiments.provenance.audit_trials import Asked, Trial
+from vestige.experiments.snapshots import snapshot
+from vestige.models.checkpoints import fingerprint
+from vestige.training.config import TrainingConfig
+from vestige.training.evaluate import evaluate_documents
+from vestige.training.presets import Shape, new_model
+from vestige.training.shadows import Shadow
+
+Row = Mapping[str, object]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrivateTraining:
+    """How the target learns in private.
+
+    Attributes:
+        defence: DP-FedAvg with its noise.
+        training: an epoch has as many rounds as it takes to draw each user once on average.
+        delta: of the guarantee.
+    """
+
+    defence: Defence
+    training: TrainingConfig
+    delta: float = 1e-4
+
+
+def private_rows(
+    trial: Trial, private: PrivateTraining, *, k: tuple[int, ...], **said_too: object
+) -> Iterator[Row]:
+    """Both audits of the private target and of one trained plainly on the same members."""
+    spent = epsilon_of(trial, private)
+    for target, epsilon in ((None, None), (private_target(trial, private), spent)):
+        said = trial.ask(target=target)
+        inside, outside = said.target.inside, said.target.outside
+        for shown in k:
+            for method in METHODS:
+                yield {
+                    **said_too,
+                    "epsilon": epsilon,
+                    "delta": None if epsilon is None else private.delta,
+                    "accuracy_in": inside.accuracy,
+                    "accuracy_out": outside.accuracy,
+                    "perplexity_in": inside.perplexity,
+                    "perplexity_out": outside.perplexity,
+                    **audit_row(said, method, k=shown),
+                }
+
+
+def private_ranks(
+    trial: Trial, private: PrivateTraining, *, bins: int, **said_too: object
+) -> Iterator[Row]:
+    """Figure 8: mean predicted ranks of words by their rank in the training text's frequencies."""
+    for name, target in (("plain", None), ("private", private_target(trial, private))):
+        said = trial.ask(target=target)
+        place = _frequency_ranks(trial)[said.asked.tokens]
+        edges = np.linspace(0, said.vocab_size, bins + 1)
+        for low, high in itertools.pairwise(edges):
+            within = (place > low) & (place <= high)
+            yield {
+                **said_too,
+                "model": name,
+                "frequency_rank": round((low + high) / 2),
+                **_mean_rank(said, within, said.members, "seen"),
+                **_mean_rank(said, within, said.others, "unseen"),
+            }
+
+
+def private_target(trial: Trial, private: PrivateTraining) -> Shadow:
+    """The private target; an interrupted training goes on, a finished one is found."""
+    job, texts = trial.target, trial.texts
+    learnt, others = job.parts()
+    config = private.defence.suited(private.training)
+    name = f"private-{job.digest}-{_digest(asdict(private))}"
+    directory = trial.directory / name
+    shape: Shape = job.model  # type: ignore[assignment]
+    model = snapshot(
+        directory,
+        learnt,
+        start=partial(new_model, texts.vocabulary, shape, seed=config.seed),
+        vocabulary=texts.vocabulary,
+        config=config,
+        defence=private.defence,
+    )
+    score = partial(evaluate_documents, model, sequence_length=config.sequence_length)
+    return Shadow(
+        directory=directory,
+        members=job.members,
+        others=job.others,
+        inside=score(encode(learnt, texts.vocabulary)),
+        outside=score(encode(others, texts.vocabulary)),
+        sha256=fingerprint(directory),
+    )
+
+
+def epsilon_of(trial: Trial, private: PrivateTraining) -> float:
+    """Spent over the whole training, by the accountant of privacy losses (PRV)."""
+    config = private.defence.suited(private.training)  # lots, or an error
+    users = len(trial.target.members)
+    noise = private.defence.noise_multiplier
+    assert noise is not None
+    spent = Mechanism(
+        noise_multiplier=noise,
+        sample_rate=config.batch_size / users,
+        steps=config.epochs * -(-users // config.batch_size),
+    )
+    return spent.epsilon(private.delta)
+
+
+def _frequency_ranks(trial: Trial) -> NDArray[np.int64]:
+    """(v,) each word's rank by frequency in the target's text, from 1."""
+    learnt, _ = trial.target.parts()
+    tokens = encode(learnt, trial.texts.vocabulary).tokens
+    counts = np.bincount(tokens, minlength=len(trial.texts.vocabulary))
+    ranks = np.empty(len(counts), dtype=np.int64)
+    ranks[np.argsort(-counts, kind="stable")] = np.arange(1, len(counts) + 1)
+    return ranks
+
+
+def _mean_rank(
+    said: Asked, within: NDArray[np.bool_], users: tuple[int, ...], name: str
+) -> dict[str, float | int | None]:
+    """Mean predicted rank of these users' words, with its interval over words (as Figure 6)."""
+    ranks = said.ranks[within & np.isin(said.asked.users, users)].astype(np.float64)
+    if len(ranks) < 2:
+        return {name: None, f"{name}_low": None, f"{name}_high": None, f"{name}_words": len(ranks)}
+    mean, half = float(ranks.mean()), 1.96 * float(ranks.std(ddof=1)) / len(ranks) ** 0.5
+    return {
+        name: mean,
+        f"{name}_low": mean - half,
+        f"{name}_high": mean + half,
+        f"{name}_words": len(ranks),
+    }
+
+
+def _digest(settings: Mapping[str, object]) -> str:
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:12]

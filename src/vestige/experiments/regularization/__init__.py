@@ -1,0 +1,1 @@
+"""Mireshghallah et al. (2021): privacy regularization."""

@@ -1,0 +1,243 @@
+"""Mireshghallah et al. (2021), "Privacy Regularization: Joint Privacy-Utility Optimization in
+Language Models", arXiv:2103.07567: Figures 2 to 4 and Table 1, its numbers beside ours.
+
+Differs from the paper: Reddit's college comments stand in for its Reddit and for Avocado, which is
+licensed; every method has an undefended control in the same kind of batches and a dropout control,
+every canary its words in another order, every number five seeds; exposure is read where the test
+perplexities are equal, not near each other; the goldfish loss stands beside the paper's defences.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from vestige.defences.choice import Defence
+from vestige.experiments.regularization.equal_utility import (
+    Fill,
+    Method,
+    completion_rows,
+    exposure_chart,
+    exposure_rows,
+    plan_of,
+    subgroup_rows,
+    training_rows,
+)
+from vestige.experiments.regularization.user_texts import UserText
+from vestige.experiments.reproduction import Part, choose, reproduce
+from vestige.experiments.tables import Table
+from vestige.models.lstm import LSTMConfig
+from vestige.training.config import TrainingConfig
+
+PAPER_TABLE1 = {  # (dataset, level, training): perplexity on training and on test text
+    ("avocado", "high", "unmitigated"): (93.5, 103.5),
+    ("avocado", "high", "dp"): (94.2, 93.5),
+    ("avocado", "high", "adversarial"): (104.7, 96.6),
+    ("avocado", "high", "triplet"): (101.4, 96.5),
+    ("avocado", "low", "unmitigated"): (36.8, 51.3),
+    ("avocado", "low", "dp"): (63.8, 69.8),
+    ("avocado", "low", "adversarial"): (56.7, 69.1),
+    ("avocado", "low", "triplet"): (54.8, 69.1),
+    ("reddit", "high", "unmitigated"): (107.5, 97.3),
+    ("reddit", "high", "dp"): (110.3, 97.4),
+    ("reddit", "high", "adversarial"): (106.7, 98.2),
+    ("reddit", "high", "triplet"): (106.4, 97.6),
+}
+PAPER_OVERHEAD = {"dp": 16.44, "triplet": 1.80, "adversarial": 1.06}
+PAPER_GAP = {"dp": 29.0, "triplet": 7.0, "adversarial": 7.0}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """What is computed, at one scale.
+
+    Attributes:
+        text: whose.
+        shape: of the model.
+        training: how it learns; the method decides on batches and step.
+        methods: the trainings that are compared.
+        levels: test perplexities at which they are, falling.
+        seeds: of weights and order; each seed is shared by all methods.
+    """
+
+    text: UserText
+    shape: LSTMConfig
+    training: TrainingConfig
+    methods: tuple[Method, ...]
+    levels: tuple[float, ...]
+    seeds: tuple[int, ...]
+
+
+_ADVERSARIAL = Defence(name="adversarial", weight=20.0)
+_TRIPLET = Defence(name="triplet", weight=0.1)
+_IN_BATCH = Defence(name="triplet", weight=0.1, pairing="in-batch")
+_GOLDFISH = Defence(name="goldfish", k=4)
+_NOISE = Defence(name="dp-sgd", noise_multiplier=0.01, max_grad_norm=0.5)
+
+METHODS = (
+    Method(name="unmitigated", batching="users"),
+    Method(name="unmitigated, mixed", batching="documents", control="unmitigated, mixed"),
+    Method(
+        name="unmitigated, SGD",
+        batching="documents",
+        optimizer="sgd",
+        learning_rate=10.0,  # a sequence has about half of the 32 tokens that dp divides by
+        control="unmitigated, SGD",
+    ),
+    Method(name="dropout 0.5", batching="users", dropout=0.5),
+    Method(
+        name="dp",
+        batching="poisson",
+        defence=_NOISE,
+        optimizer="sgd",
+        learning_rate=20.0,
+        control="unmitigated, SGD",
+    ),
+    Method(name="adversarial", batching="users", defence=_ADVERSARIAL),
+    Method(name="triplet", batching="users", defence=_TRIPLET),
+    Method(
+        name="triplet, in-batch",
+        batching="documents",
+        defence=_IN_BATCH,
+        control="unmitigated, mixed",
+    ),
+    Method(name="goldfish", batching="users", defence=_GOLDFISH),
+)
+
+_REDDIT = UserText(dataset="reddit", users=100, fewest=40, most=250, longest=30)
+_LSTM = LSTMConfig(layers=2, embedding_size=128, hidden_size=128)
+_TRAINING = TrainingConfig(
+    seed=0,
+    epochs=30,
+    batch_size=20,
+    sequence_length=32,
+    learning_rate=2e-3,
+    max_grad_norm=1.0,
+    precision="float32",
+    evaluate_every=80,
+    checkpoint_every=300,
+)
+SMALL = Config(
+    text=_REDDIT,
+    shape=_LSTM,
+    training=_TRAINING,
+    methods=METHODS,
+    levels=(320.0, 260.0),
+    seeds=(0, 1, 2, 3, 4),
+)
+FULL = replace(
+    SMALL,
+    text=replace(_REDDIT, users=4000, fewest=20, most=2500, vocabulary_size=40_000),
+    shape=LSTMConfig(layers=2, embedding_size=550, hidden_size=550),
+    training=replace(_TRAINING, batch_size=100, learning_rate=1e-3, precision="auto"),
+    levels=(150.0, 110.0),
+)
+SMOKE = Config(
+    text=UserText(
+        dataset="grammar",
+        users=10,
+        fewest=5,
+        most=60,
+        held_out=0.3,
+        vocabulary_size=260,
+        repetitions=(1, 4),
+        controls=20,
+    ),
+    shape=LSTMConfig(layers=1, embedding_size=16, hidden_size=16),
+    training=replace(
+        _TRAINING,
+        epochs=3,
+        batch_size=10,
+        sequence_length=12,
+        evaluate_every=5,
+        learning_rate=5e-3,
+    ),
+    methods=METHODS,
+    levels=(240.0, 200.0),
+    seeds=(0, 1),
+)
+
+
+def parts_of(config: Config) -> dict[str, Part]:
+    """The figures and the table of the paper at one scale, by name."""
+    seeds = ", ".join(map(str, config.seeds))
+    made = (
+        f"{config.text.users} users of {config.text.dataset}, canaries of five random words, "
+        f"{', '.join(map(str, config.text.repetitions))} copies of one each a user; seeds {seeds}."
+    )
+    fills: dict[str, Fill] = {
+        "figure2": exposure_rows,
+        "figure3ab": completion_rows,
+        "figure3c": partial(subgroup_rows, paper=PAPER_GAP),
+        "table1": partial(training_rows, paper=PAPER_TABLE1),
+    }
+    plans = {name: partial(plan_of, config, fill=fill) for name, fill in fills.items()}
+    return {
+        "figure2": Part(
+            title="Figure 2: exposure at equal test perplexity",
+            note=f"{made} Mean exposure in bits by rank among 4,096 references (at most 12), read "
+            "between evaluations where the test perplexity passes the level; the intervals are "
+            "Student's t over seeds. `shuffled` is the canary's words in another order: what is "
+            "above it is memory of the sequence. `against control` is the difference to the "
+            "undefended training in the same kind of batches, paired by seed. `presentations` are "
+            "how often the canary was read. The chart is figure2.svg.",
+            folder="trainings",
+            settings=config,
+            plan=plans["figure2"],
+            draw=exposure_chart,
+        ),
+        "figure3ab": Part(
+            title="Figures 3a and 3b: the tab attack",
+            note=f"{made} Share of canaries of 20 copies, and of each user's most perplexing "
+            "training text under the undefended model (`real`), that greedy decoding completes "
+            "from the first token at the first evaluation at or below the level, over seeds, with "
+            "Korn and Graubard's interval for trainings as clusters.",
+            folder="trainings",
+            settings=config,
+            plan=plans["figure3ab"],
+        ),
+        "figure3c": Part(
+            title="Figure 3c: what a defence costs users who wrote much and users who wrote little",
+            note=f"{made} Perplexity on the user's test text less that of the undefended training "
+            "of the same seed, at the lower level; top and low are the five users with most and "
+            "with fewest training documents; intervals over seeds.",
+            folder="trainings",
+            settings=config,
+            plan=plans["figure3c"],
+        ),
+        "table1": Part(
+            title="Table 1 and Figure 4: perplexities, steps and time",
+            note=f"{made} Means over seeds at the first evaluation at or below the level. "
+            "`training perplexity` is that of the steps before it. Overheads of single steps are "
+            "measured by benchmarks/regularizers.py and benchmarks/dp_sgd.py; `seconds` here were "
+            "taken with two trainings side by side.",
+            folder="trainings",
+            settings=config,
+            plan=plans["table1"],
+        ),
+    }
+
+
+def run(
+    config: Config,
+    directory: Path,
+    *,
+    data: Path | None = None,
+    tables: Sequence[str] = (),
+    record: Mapping[str, object] | None = None,
+    map_fn: Callable[..., Iterable[Path]] = map,
+    say: Callable[[str], None] = lambda line: None,
+) -> list[Table]:
+    """Compute figures and tables of the paper; trainings and tables that are there are found again.
+
+    Args:
+        config: SMOKE, SMALL or FULL.
+        directory: where trainings, run directories and `tables.md` are kept.
+        data: the folder of corpora; SMOKE needs none.
+        tables: some of "figure2", "figure3ab", "figure3c", "table1"; none: all.
+        record: what the run directories say besides the configuration, such as the command.
+        map_fn: `map`, or one over processes.
+        say: told in a line what is being done.
+    """
+    parts = choose(parts_of(config), tables)
+    return reproduce(parts, directory, data=data, run=record or {}, map_fn=map_fn, say=say)

@@ -1,0 +1,1 @@
+"""Zanella-Béguelin et al. (2020): updates of language models."""

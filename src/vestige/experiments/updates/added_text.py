@@ -1,0 +1,265 @@
+"""Tables of real text: what does a model give away about a newsgroup that was added to Reddit?"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from vestige.attacks.update.model_pair import ModelPair
+from vestige.attacks.update.seed_and_extend import SeedAndExtend
+from vestige.attacks.update.token_scores import token_score
+from vestige.attacks.update.update_diff import Beams, Finding, update_diff
+from vestige.data.corpus import Corpus
+from vestige.data.encoded import EncodedCorpus, encode
+from vestige.experiments.settings import Plan, Setting, prepare
+from vestige.experiments.texts import random_parts, read_text
+from vestige.experiments.updates.canary_tables import extended
+from vestige.experiments.updates.exposures import gains
+from vestige.experiments.updates.topics import Topic, occurrences_of, topic_of
+from vestige.models.protocols import LanguageModel
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Addition:
+    """A text added to another, and how it is searched for.
+
+    Attributes:
+        setting: the text before and the model.
+        added: names of the texts, each added in an update of its own.
+        words: of each added text, drawn at random; None: all.
+        length: tokens of a phrase in the beam searches.
+        groups: of the group beam search.
+        shown: phrases listed of each search, as many of each group.
+        bound: log-odds ratio from which a word speaks of the added text.
+    """
+
+    setting: Setting
+    added: tuple[str, ...]
+    words: int | None = None
+    length: int = 4
+    groups: int = 5
+    shown: int = 20
+    bound: float = 2.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Persistence:
+    """One added text in updates with more or less extra text beside it.
+
+    Attributes:
+        setting: its `words` are those of D_orig.
+        added: the text's name.
+        retrained: extra text in percent of D_orig.
+        continued: the same, for continued training.
+        length: tokens of a phrase.
+        groups: of the group beam search whose findings are followed.
+        shown: phrases followed, at most.
+    """
+
+    setting: Setting
+    added: str
+    retrained: tuple[int, ...] = (0, 5, 10, 25, 100)
+    continued: tuple[int, ...] = (0, 5, 10, 25, 100)
+    length: int = 4
+    groups: int = 5
+    shown: int = 10
+
+
+def addition_plan(
+    additions: Sequence[Addition],
+    directory: Path,
+    data: Path | None,
+    *,
+    paper: Mapping[tuple[str, str, str], Mapping[str, float]],
+) -> Plan:
+    """Tables 3 and 4: a row for each phrase found, and for each of the paper's.
+
+    Both models are trained from fresh weights, with seeds 0 and 100. A null pair, the original
+    learnt again with seed 1, tells what the searches find where nothing was added; what speaks of
+    the added text there does so by chance, for one vocabulary knows both texts.
+
+    Args:
+        additions: settings and texts.
+        directory: where each setting keeps its snapshots.
+        data: the folder of corpora.
+        paper: its phrases and scores, of (added text, model, "group" or "vanilla").
+    """
+    trainings, updates = [], []
+    for addition in additions:
+        texts = {name: _text_of(name, addition.words, data) for name in addition.added}
+        material = prepare(addition.setting, directory, data, read_too=tuple(texts.values()))
+        trainings.append(material.training("original", material.original, seed=0))
+        trainings.append(material.training("original-again", material.original, seed=1))
+        for name, text in texts.items():
+            whole = Corpus.concatenate([material.original, text])
+            trainings.append(material.training(f"with-{name}", whole, seed=100))
+            updates.append((addition, material, name, text))
+
+    def rows() -> Iterator[Row]:
+        for addition, material, name, text in updates:
+            added, original = (encode(t, material.vocabulary) for t in (text, material.original))
+            topic = topic_of(added, original, material.vocabulary, bound=addition.bound)
+            common = {
+                "added": name,
+                **material.learnt("original", f"with-{name}"),
+                "topic_share_added": topic.share(added, length=addition.length),
+                "topic_share_original": topic.share(original, length=addition.length),
+            }
+            before = material.model("original")
+            for source, after in (("ours", f"with-{name}"), ("null", "original-again")):
+                for row in _found(before, material.model(after), addition):
+                    judged = _judged(row["tokens"], topic, added, original)
+                    yield {**common, "source": source, **row, **judged}
+            for search in ("group", "vanilla"):
+                phrases = paper.get((name, addition.setting.model, search), {})
+                for phrase, score in phrases.items():
+                    tokens = material.vocabulary.encode(phrase)
+                    row = {"source": "paper", "search": search, "phrase": phrase, "score": score}
+                    yield {**common, **row, **_judged(tokens, topic, added, original)}
+
+    return Plan(trainings=tuple(trainings), rows=rows)
+
+
+def persistence_plan(
+    persistence: Persistence,
+    directory: Path,
+    data: Path | None,
+    *,
+    paper: Mapping[str, Mapping[tuple[str, int], float]],
+) -> Plan:
+    """Table 5: a row for each phrase, a column for each update.
+
+    Args:
+        persistence: which updates.
+        directory: where the setting keeps its snapshots.
+        data: the folder of corpora.
+        paper: its scores by phrase and (update, extra percent).
+    """
+    added, _ = read_text(persistence.added, data)
+    percents = (*persistence.retrained, *persistence.continued)
+    material, extra = extended(persistence.setting, directory, data, percents, read_too=(added,))
+    trainings = [material.training("original", material.original, seed=0)]
+    names: dict[tuple[str, int], str] = {}
+    for percent in persistence.retrained:
+        text = Corpus.concatenate([material.original, *extra(percent), added])
+        name = names["re-training", percent] = f"retrained-{percent}"
+        trainings.append(material.training(name, text, seed=100 + percent))
+    for percent in persistence.continued:
+        text = Corpus.concatenate([*extra(percent), added])
+        name = names["continued", percent] = f"continued-{percent}"
+        trainings.append(material.training(name, text, seed=300 + percent, start="original"))
+
+    def rows() -> Iterator[Row]:
+        before = material.model("original")
+        pairs = {
+            update: ModelPair(before, material.model(name), token_score("relative"))
+            for update, name in names.items()
+        }
+        for finding in _followed(pairs.values(), persistence):
+            ours = {key: sum(gains(pair, finding.tokens)) for key, pair in pairs.items()}
+            yield {"source": "ours", "phrase": finding.phrase, **_columns(ours)}
+        for phrase, theirs in paper.items():
+            shown = {key: score for key, score in theirs.items() if key in names}
+            yield {"source": "paper", "phrase": phrase, **_columns(shown)}
+
+    return Plan(trainings=tuple(trainings), rows=rows)
+
+
+def on_topic_counts(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Phrases of each search: on topic, verbatim, and how many a null pair and the texts have."""
+    lines = []
+    for added, model in dict.fromkeys((row["added"], row["model"]) for row in rows):
+        of_pair = [row for row in rows if (row["added"], row["model"]) == (added, model)]
+        counts = []
+        for search in dict.fromkeys(row["search"] for row in of_pair if row["source"] == "ours"):
+            listed, null = (
+                [r for r in of_pair if (r["search"], r["source"]) == (search, source)]
+                for source in ("ours", "null")
+            )
+            verbatim = sum(r["in_added"] > 0 for r in listed)
+            counts.append(f"{search} {_told(listed)}, {verbatim} verbatim, null {_told(null)}")
+        own, other = of_pair[0]["topic_share_added"], of_pair[0]["topic_share_original"]
+        lines.append(
+            f"On topic, {added}, {model}: {'; '.join(counts)}. By the same measure {own:.1%} of "
+            f"the added text's own windows are on topic, and {other:.1%} of the original's."
+        )
+    return " ".join(lines)
+
+
+def _told(rows: Sequence[Mapping[str, Any]]) -> str:
+    told = f"{sum(row['on_topic'] for row in rows)} of {len(rows)}"
+    return f"{told} (highest score {max(row['score'] for row in rows):.3g})" if rows else told
+
+
+def _text_of(name: str, words: int | None, data: Path | None) -> Corpus:
+    text, _ = read_text(name, data)
+    return text if words is None else random_parts(text, [words], seed=0)[0]
+
+
+def _searches(addition: Addition) -> dict[str, tuple[Beams | SeedAndExtend, str]]:
+    length = addition.length
+    return {
+        "group": (Beams(length=length, groups=addition.groups), "relative"),
+        "vanilla": (Beams(length=length), "relative"),
+        "group, smoothed": (Beams(length=length, groups=addition.groups), "smoothed"),
+        "seed and extend": (SeedAndExtend(), "smoothed"),
+    }
+
+
+def _found(before: LanguageModel, after: LanguageModel, addition: Addition) -> Iterator[Row]:
+    for name, (search, score) in _searches(addition).items():
+        diff = update_diff(before, after, search=search, score=token_score(score), top=10_000)
+        grouped = name.startswith("group")
+        per_group = addition.shown // addition.groups if grouped else addition.shown
+        for rank, finding in enumerate(_best(diff.findings, per_group, grouped=grouped)):
+            yield {
+                "search": name,
+                "rank": rank,
+                "group": finding.group if grouped else None,
+                "phrase": finding.phrase,
+                "score": finding.score,
+                "copies": finding.copies,
+                "tokens": list(finding.tokens),
+                "token_scores": list(finding.gains),
+            }
+
+
+def _best(findings: Sequence[Finding], number: int, *, grouped: bool) -> list[Finding]:
+    """The first phrases, or the first of each group; runs of one token are no phrases."""
+    phrases = [finding for finding in findings if not finding.run]
+    if not grouped:
+        return phrases[:number]
+    groups = sorted({finding.group for finding in phrases})
+    return [f for g in groups for f in [p for p in phrases if p.group == g][:number]]
+
+
+def _judged(
+    tokens: Sequence[int], topic: Topic, added: EncodedCorpus, original: EncodedCorpus
+) -> Row:
+    return {
+        "on_topic": topic.holds(tokens),
+        "in_added": occurrences_of(tokens, added),
+        "in_original": occurrences_of(tokens, original),
+    }
+
+
+@torch.no_grad()
+def _followed(pairs: Any, persistence: Persistence) -> list[Finding]:
+    """The best of each group in every pair, highest first, each phrase once."""
+    best: dict[tuple[int, ...], Finding] = {}
+    for pair in pairs:
+        search = Beams(length=persistence.length, groups=persistence.groups)
+        diff = update_diff(pair.before, pair.after, search=search, score=pair.score)
+        for finding in _best(diff.findings, 1, grouped=True):
+            known = best.get(finding.tokens)
+            if known is None or known.score < finding.score:
+                best[finding.tokens] = finding
+    return sorted(best.values(), key=lambda finding: -finding.score)[: persistence.shown]
+
+
+def _columns(scores: Mapping[tuple[str, int], float]) -> Row:
+    return {f"{update} {percent} %": score for (update, percent), score in scores.items()}

@@ -1,0 +1,405 @@
+"""Where memory sits: every number as a loop over single words finds it, and none where none is."""
+
+import math
+from collections import Counter
+
+import numpy as np
+import pytest
+import torch
+
+from vestige.attacks.anatomy.frequency_figures import (
+    CELLS,
+    Group,
+    equal_bins,
+    frequent_and_rest,
+    group_weights,
+)
+from vestige.attacks.anatomy.memorization import AnatomyPlan, anatomy
+from vestige.attacks.anatomy.memorization_result import Measured
+from vestige.attacks.anatomy.token_positions import FrequencyTable, TokenScores
+from vestige.data.corpus import Corpus
+from vestige.data.vocabulary import WordVocabulary
+from vestige.errors import AccessDenied, DataError
+from vestige.metrics.intervals import ratio_of_sums
+from vestige.models.lstm import LSTMConfig, LSTMLanguageModel
+from vestige.models.seq2seq import Seq2SeqConfig, Seq2SeqModel
+from vestige.models.table import TableModel
+from vestige.models.word_ranks import word_ranks
+
+NAMES = tuple(f"w{i}" for i in range(2, 42))
+WORDS = WordVocabulary(("<unk>", "<eos>", *NAMES))
+NO_ABLATION = AnatomyPlan(orders=0, resamples=200)
+
+
+def corpus(seed: int, texts: int = 60, users: int = 12) -> Corpus:
+    """Texts of words that fall off as 1 / rank."""
+    chance = np.random.default_rng(seed)
+    share = 1 / np.arange(1, len(NAMES) + 1)
+    lines = [" ".join(chance.choice(NAMES, chance.integers(3, 9), p=share / share.sum()))
+             for _ in range(texts)]  # fmt: skip
+    return Corpus.from_texts(lines, users=[f"user{seed}-{i % users}" for i in range(texts)])
+
+
+@pytest.fixture(scope="module")
+def model():
+    """A table that says any words with any probabilities."""
+    chance = np.random.default_rng(9)
+    size = len(WORDS)
+    return TableModel(chance.dirichlet(np.ones(size)), chance.dirichlet(np.ones(size), size), WORDS)
+
+
+@pytest.fixture(scope="module")
+def lstm():
+    torch.manual_seed(3)
+    config = LSTMConfig(layers=1, embedding_size=8, hidden_size=10, initial_range=0.8)
+    return LSTMLanguageModel(WORDS, config).eval()
+
+
+def by_word(model, texts):
+    """(user, word, rank, log-probability) of every word, from plain loops."""
+    found = []
+    for text, user in zip(texts, texts.users, strict=True):
+        ids, state = WORDS.encode(text), model.start(1)
+        for token in ids:
+            log_prob = model.log_probs(state)[0]
+            order = torch.sort(log_prob, descending=True, stable=True).indices.tolist()
+            found.append((user, token, order.index(token) + 1, float(log_prob[token])))
+            state = model.advance(state, torch.tensor([token]))
+    return found
+
+
+def places(seen, unseen):
+    """The table of frequencies of the seen text, from a Counter."""
+    counts = Counter(token for text in seen for token in WORDS.encode(text))
+    known = {token for text in [*seen, *unseen] for token in WORDS.encode(text)}
+    order = sorted(known, key=lambda token: (-counts[token], token))
+    return {token: place for place, token in enumerate(order, start=1)}
+
+
+def mean(values):
+    values = list(values)
+    return sum(values) / len(values) if values else None
+
+
+def same(one: Measured, value: float | None) -> None:
+    assert (one.value is None) == (value is None)
+    assert value is None or math.isclose(one.value, value, rel_tol=1e-4, abs_tol=1e-5)
+
+
+def test_means_by_frequency_are_those_of_a_loop_over_words(model):
+    seen, unseen = corpus(1), corpus(2)
+    found = anatomy(model, seen, unseen=unseen, plan=NO_ABLATION)
+    place = places(seen, unseen)
+    last = math.ceil(0.2 * len(place))
+    parts = {"all": (1, 99), "frequent": (1, last), "rest": (last + 1, 99)}
+    for name, texts in (("seen", seen), ("unseen", unseen)):
+        words = by_word(model, texts)
+        for part, (first, stop) in parts.items():
+            inside = [word for word in words if first <= place[word[1]] <= stop]
+            same(found.find("means", name, part, "log_prob"), mean(w[3] for w in inside))
+            same(found.find("means", name, part, "rank"), mean(w[2] for w in inside))
+            logs = mean(math.log(w[2]) for w in inside)
+            same(found.find("means", name, part, "log_rank"), logs)
+            same(found.find("means", name, part, "share"), len(inside) / len(words))
+            assert found.find("means", name, part, "rank").n == len(inside)
+
+
+def test_bins_hold_mean_and_median_ranks_of_their_words(model):
+    seen, unseen = corpus(1), corpus(2)
+    found = anatomy(model, seen, unseen=unseen, plan=AnatomyPlan(orders=0, bins=4, resamples=50))
+    place, words = places(seen, unseen), by_word(model, unseen)
+    rows = [one for one in found.measured if one.figure == "ranks" and one.text == "unseen"]
+    assert sorted({(one.start, one.stop) for one in rows}) == [
+        (1 + a * len(place) // 4, (a + 1) * len(place) // 4) for a in range(4)
+    ]
+    for one in rows:
+        ranks = [word[2] for word in words if one.start <= place[word[1]] <= one.stop]
+        if one.measure == "rank":
+            same(one, mean(ranks))
+        if one.measure == "median_rank":
+            same(one, float(np.median(ranks)))
+
+
+def test_histograms_count_every_word_once(model):
+    seen, unseen = corpus(1), corpus(2)
+    found = anatomy(model, seen, unseen=unseen, plan=NO_ABLATION)
+    for name, texts in (("seen", seen), ("unseen", unseen)):
+        words, place = by_word(model, texts), places(seen, unseen)
+        for part in ("frequent", "rest"):
+            key = ("log-probabilities", name, part)
+            cells = [m for m in found.measured if (m.figure, m.text, m.words) == key]
+            assert len(cells) == CELLS
+            assert math.isclose(sum(one.value for one in cells), 1)
+            inside = [w for w in words if (place[w[1]] <= math.ceil(0.2 * len(place)))
+                      == (part == "frequent")]  # fmt: skip
+            assert sum(one.n for one in cells) == len(inside)
+            for one in cells[1:]:  # the first also holds what lies below
+                naive = sum(one.start <= w[3] < one.stop for w in inside)
+                assert abs(one.n - naive) <= 1  # a word may lie on an edge
+
+
+def test_gaps_are_differences_and_their_intervals_those_of_clustered_means(model):
+    seen, unseen = corpus(1, 200, 60), corpus(2, 200, 60)
+    plan = AnatomyPlan(orders=0, resamples=4000)
+    found = anatomy(model, seen, unseen=unseen, plan=plan)
+    assert found.unit == "users"
+    gap = found.find("means", "gap", "all", "log_prob")
+    sides, spread = [], 0.0
+    for name, texts in (("seen", seen), ("unseen", unseen)):
+        words, users = by_word(model, texts), sorted(set(texts.users))
+        sums = [sum(w[3] for w in words if w[0] == user) for user in users]
+        counts = [sum(w[0] == user for w in words) for user in users]
+        value, interval = ratio_of_sums(sums, counts)
+        one = found.find("means", name, "all", "log_prob")
+        same(one, value)
+        assert math.isclose(one.high - one.low, interval.high - interval.low, rel_tol=0.12)
+        sides.append(value)
+        spread += ((interval.high - interval.low) / 2) ** 2
+    same(gap, sides[0] - sides[1])
+    assert math.isclose((gap.high - gap.low) / 2, math.sqrt(spread), rel_tol=0.12)
+
+
+def test_the_same_words_count_as_often_in_one_text_as_in_the_other():
+    tokens = ([0, 0, 0, 1, 2], [0, 2, 2, 3])
+    seen, unseen = (made(ids) for ids in tokens)
+    table = FrequencyTable.of([3, 1, 1, 0], others=[3])
+    groups = [Group(name="same words", start=1, stop=4, matched=True)]
+    weights = [group_weights(groups, *pair, table)[0] for pair in ((seen, unseen), (unseen, seen))]
+    np.testing.assert_allclose(weights[0], [1 / 3, 1 / 3, 1 / 3, 0, 1])
+    np.testing.assert_allclose(weights[1], [1, 1 / 2, 1 / 2, 0])
+
+
+def made(tokens) -> TokenScores:
+    ids = np.asarray(tokens, dtype=np.int64)
+    places = np.arange(len(ids))
+    return TokenScores(
+        tokens=ids,
+        ranks=ids + 1,
+        log_probs=-1.0 * (ids + 1),
+        units=places,
+        n=len(ids),
+        places=places,
+        texts=places,
+    )
+
+
+def test_groups_part_the_table_and_leave_nothing_out():
+    for size in (1, 2, 9, 10, 4420):
+        table = FrequencyTable.of(np.ones(size), others=[])
+        panels, bins = frequent_and_rest(table, 0.2), equal_bins(table, 10)
+        assert (panels[1].start, panels[2].start) == (1, panels[1].stop + 1)
+        assert panels[1].stop == math.ceil(size / 5)
+        assert [one.start for one in bins[1:]] == [one.stop + 1 for one in bins[:-1]]
+        assert (bins[0].start, bins[-1].stop) == (1, size)
+
+
+def test_a_model_that_learnt_one_text_shows_it_and_its_null_does_not():
+    seen, unseen = corpus(1, 300, 60), corpus(2, 300, 60)
+    counts = np.full((len(WORDS) + 1, len(WORDS)), 0.3)
+    for text in seen:
+        ids = WORDS.encode(text)
+        for before, token in zip([len(WORDS), *ids], ids, strict=False):
+            counts[before, token] += 1
+    table = counts / counts.sum(1, keepdims=True)
+    learnt = TableModel(table[-1], table[:-1], WORDS)
+    told = anatomy(learnt, seen, unseen=unseen, plan=NO_ABLATION).summary()
+    assert told["log_prob_gap_rest_low"] > 0.2
+    assert told["log_prob_gap_rest_same_words_low"] > 0.2
+    assert told["rank_ratio_rest_low"] > 1.1
+    assert told["log_prob_gap_rest"] > told["log_prob_gap_frequent"]
+    assert told["log_prob_gap_rest_null_low"] < 0 < told["log_prob_gap_rest_null_high"]
+    assert told["perplexity_ratio_low"] > 1
+    ratio = told["perplexity_unseen"] / told["perplexity_seen"]
+    assert math.isclose(told["perplexity_ratio"], ratio, rel_tol=1e-9)
+
+
+def test_a_model_that_learnt_neither_shows_nothing_in_most_draws(model):
+    held = [
+        s["rank_ratio_all_low"] <= 1 <= s["rank_ratio_all_high"]
+        for s in (_all(model, seed) for seed in range(12))
+    ]
+    assert sum(held) >= 9
+
+
+def _all(model, seed):
+    texts = (corpus(100 + seed, 60, 30), corpus(200 + seed, 60, 30))
+    found = anatomy(model, texts[0], unseen=texts[1], plan=NO_ABLATION, seed=seed)
+    gap = found.find("means", "gap", "all", "log_rank")
+    return {"rank_ratio_all_low": math.exp(-gap.high), "rank_ratio_all_high": math.exp(-gap.low)}
+
+
+def test_the_same_words_differ_by_nothing_where_each_texts_own_words_do():
+    """A word that is rare in the counted text is rarer there than elsewhere, by that choice."""
+    share = 1 / np.arange(1, len(WORDS) + 1)
+    share /= share.sum()
+    common = TableModel(share, np.tile(share, (len(WORDS), 1)), WORDS)
+    chance = np.random.default_rng(0)
+    zipf = share[2:] ** 1.5 / (share[2:] ** 1.5).sum()
+
+    def text():
+        lines = [" ".join(chance.choice(NAMES, 4, p=zipf)) for _ in range(40)]
+        return Corpus.from_texts(lines)
+
+    own, same_words = [], []
+    for _ in range(12):
+        found = anatomy(common, text(), unseen=text(), plan=NO_ABLATION)
+        own.append(found.find("means", "gap", "rest", "log_prob").value)
+        same_words.append(found.find("means", "gap", "rest, same words", "log_prob").value)
+    assert np.mean(own) < -0.03
+    np.testing.assert_allclose(same_words, 0, atol=1e-6)  # no context: equal words, equal answers
+
+
+def test_other_text_may_say_how_frequent_words_are(model):
+    seen, unseen = corpus(1), corpus(2)
+    counted = Corpus.from_texts([" ".join(NAMES[20:])])
+    found = anatomy(model, seen, unseen=unseen, counted=counted, plan=NO_ABLATION)
+    assert found.counted == "given text"
+    assert found.table_words == len(places(seen, unseen))
+    frequent = found.find("means", "seen", "frequent", "share").value
+    assert frequent < 0.3  # the first words of this table are rare in the text
+
+
+def test_ablation_is_what_zeros_before_the_head_do(lstm):
+    seen, unseen = corpus(1, 12, 6), corpus(2, 12, 6)
+    plan = AnatomyPlan(silenced=(0.3, 0.6), orders=2, resamples=50)
+    found = anatomy(lstm, seen, unseen=unseen, plan=plan, seed=5)
+    generator = np.random.default_rng(5)
+    turns = [generator.permutation(10) for _ in range(2)]
+    place = places(seen, unseen)
+    last = math.ceil(0.1 * len(place))
+    for share in (0.0, 0.3, 0.6):
+        values = {}
+        for words in ("frequent", "rest"):
+            right, log_ranks = [], []
+            for turn in turns:
+                part = [
+                    (rank == 1, math.log(rank))
+                    for token, rank in ablated(lstm, seen, turn < round(share * 10))
+                    if (place[token] <= last) == (words == "frequent")
+                ]
+                right.append(mean(one for one, _ in part))
+                log_ranks.append(mean(one for _, one in part))
+            values[words] = mean(right)
+            same(found.find("ablation", "seen", words, "accuracy", start=share), mean(right))
+            same(found.find("ablation", "seen", words, "log_rank", start=share), mean(log_ranks))
+        difference = found.find("ablation", "seen", "frequent - rest", "accuracy", start=share)
+        same(difference, values["frequent"] - values["rest"])
+
+
+def ablated(model, texts, silent):
+    """(word, rank) of every word with some units silent, from a loop over texts."""
+    for text in texts:
+        ids = torch.tensor(WORDS.encode(text))
+        with torch.no_grad():
+            hidden, _ = model.body(torch.cat([torch.tensor([WORDS.eos_id]), ids[:-1]])[None])
+            logits = model.predict(hidden[0] * torch.from_numpy(~silent))
+        for row, token in zip(logits, ids.tolist(), strict=True):
+            order = torch.sort(row, descending=True, stable=True).indices.tolist()
+            yield token, order.index(token) + 1
+
+
+def test_what_is_kept_and_lost_is_against_the_whole_model(lstm):
+    plan = AnatomyPlan(silenced=(0.5,), orders=3, resamples=50)
+    found = anatomy(lstm, corpus(1), unseen=corpus(2), plan=plan)
+
+    def of(measure, share):
+        return found.find("ablation", "seen", "all", measure, start=share).value
+
+    assert of("kept", 0.0) == 1
+    assert math.isclose(of("kept", 0.5), of("accuracy", 0.5) / of("accuracy", 0.0))
+    assert math.isclose(of("log_prob_lost", 0.5), of("log_prob", 0.0) - of("log_prob", 0.5))
+    assert math.isclose(of("log_rank_lost", 0.5), of("log_rank", 0.5) - of("log_rank", 0.0))
+    # The whole model is asked for all words, the ablation for some: here for all.
+    whole = word_ranks(lstm, corpus(1))
+    assert math.isclose(of("accuracy", 0.0), float((whole.ranks == 1).mean()))
+    told = found.summary()
+    assert told["silenced"] == 0.5
+    assert math.isclose(
+        told["rank_fall_rest_seen"],
+        math.exp(found.find("ablation", "seen", "rest", "log_rank_lost", start=0.5).value),
+    )
+
+
+def test_several_orders_make_intervals_wider_than_one(lstm):
+    widths = []
+    for orders in (1, 4):
+        plan = AnatomyPlan(silenced=(0.5,), orders=orders, resamples=400)
+        found = anatomy(lstm, corpus(1, 200, 100), unseen=corpus(2), plan=plan)
+        one = found.find("ablation", "seen", "all", "log_rank", start=0.5)
+        widths.append(one.high - one.low)
+    assert widths[1] > widths[0]
+
+
+def test_decoders_have_an_anatomy_as_well():
+    torch.manual_seed(0)
+    model = Seq2SeqModel(WORDS, WORDS, Seq2SeqConfig(hidden_size=6, embedding_size=6)).eval()
+    texts = [corpus(seed, 20, 5) for seed in (1, 2)]
+    pairs = [Corpus.from_texts(list(t), users=t.users, sources=list(t)[::-1]) for t in texts]
+    plan = AnatomyPlan(silenced=(0.5,), orders=2, resamples=50)
+    told = anatomy(model, pairs[0], unseen=pairs[1], plan=plan).summary()
+    assert told["hidden_units"] == 6
+    assert told["rank_fall_rest_seen"] is not None
+    with pytest.raises(DataError, match="no sources"):
+        anatomy(model, texts[0], unseen=texts[1], plan=plan)
+
+
+def test_the_same_seed_gives_the_same_numbers_and_another_does_not(lstm):
+    plan = AnatomyPlan(silenced=(0.5,), orders=2, resamples=50, ablation_words=60)
+    rows = [
+        list(anatomy(lstm, corpus(1), unseen=corpus(2), plan=plan, seed=seed).rows())
+        for seed in (0, 0, 1)
+    ]
+    assert rows[0] == rows[1]
+    assert rows[0] != rows[2]
+
+
+def test_rows_have_one_shape_and_no_nan(model):
+    one = Corpus.from_texts(["w2 w3"])
+    found = anatomy(model, one, unseen=corpus(2), plan=NO_ABLATION)
+    rows = list(found.rows())
+    assert len({tuple(row) for row in rows}) == 1
+    values = [v for row in [*rows, found.summary()] for v in row.values() if isinstance(v, float)]
+    assert not [v for v in values if math.isnan(v) or math.isinf(v)]
+    assert found.unit == "texts"  # the seen text has no users
+    assert found.find("means", "seen", "all", "log_prob").low is None  # one unit has no spread
+    assert found.summary()["silenced"] is None
+
+
+def test_texts_that_stand_in_both_are_counted_and_all_of_them_refused(model):
+    seen, unseen = corpus(1), corpus(2)
+    mixed = Corpus.from_texts([*list(unseen), *list(seen)[:3]])
+    assert anatomy(model, seen, unseen=mixed, plan=NO_ABLATION).texts_in_both >= 3
+    with pytest.raises(DataError, match="all 60 unseen texts stand in the seen text"):
+        anatomy(model, seen, unseen=seen, plan=NO_ABLATION)
+
+
+def test_progress_rises_to_its_end(lstm):
+    told = []
+    plan = AnatomyPlan(silenced=(0.5,), orders=2, resamples=50)
+    anatomy(lstm, corpus(1), unseen=corpus(2), plan=plan, progress=lambda *p: told.append(p))
+    assert told == sorted(told)
+    assert told[-1] == (400, 400)
+
+
+def test_an_ablation_needs_units(model):
+    with pytest.raises(AccessDenied, match="--orders 0"):
+        anatomy(model, corpus(1), unseen=corpus(2))
+
+
+@pytest.mark.parametrize(
+    ("plan", "message"),
+    [
+        ({"frequent": 0}, "frequent must lie in"),
+        ({"ablated_frequent": 1.0}, "ablated_frequent must lie in"),
+        ({"bins": 0}, "bins must be at least 1"),
+        ({"orders": -1}, "orders must be at least 0"),
+        ({"ablation_words": 0}, "ablation_words must be at least 1"),
+        ({"resamples": 3}, "resamples must be at least 20"),
+        ({"silenced": ()}, "silenced must be at least one"),
+        ({"silenced": (0.5, 0.5)}, "silenced must be at least one and all different"),
+        ({"silenced": (0.5, 1.0)}, r"silenced\[1\] must lie in"),
+    ],
+)
+def test_a_plan_that_makes_no_sense_is_refused(plan, message):
+    with pytest.raises(ValueError, match=message):
+        AnatomyPlan(**plan)

@@ -1,0 +1,193 @@
+"""Medians, bounds and verdicts, from canaries made by hand."""
+
+from math import inf
+
+import pytest
+
+from vestige.attacks.exposure.exposed_canary import ExposedCanary, Median
+from vestige.attacks.exposure.exposure_result import CanaryExposure
+from vestige.metrics.exposure import CHANCE
+from vestige.metrics.intervals import Interval
+
+
+def canary(copies, exposure, shuffled=1.5, fit=None, **more):
+    defaults = {
+        "references": 1024,
+        "whole": False,
+        "space_bits": 40.0,
+        "pattern": "random",
+        "rank": max(1, round(1024 * 2**-exposure)),
+        "orders": 24,
+    }
+    return ExposedCanary(
+        phrase="a b c d",
+        user="",
+        copies=copies,
+        length=4,
+        log_perplexity=40.0,
+        per_token=10.0,
+        exposure=exposure,
+        low=exposure - 0.5,
+        high=exposure + 0.5,
+        at_ceiling=exposure >= 10,
+        fit_exposure=exposure if fit is None else fit,
+        extrapolated=False,
+        shuffled_log_perplexity=None if shuffled is None else 50.0,
+        shuffled_exposure=shuffled,
+        shuffled_fit_exposure=shuffled,
+        **{**defaults, **more},
+    )
+
+
+CONTROLS = [canary(0, x) for x in (0.5, 1.0, 3.0, 1.2)]
+
+
+def result(*planted, controls=CONTROLS, words=100):
+    return CanaryExposure(canaries=(*planted, *controls), words=words, fit_distance=0.01, seed=0)
+
+
+def test_medians_and_intervals_are_those_of_the_canaries():
+    found = result(canary(2, 4.0), canary(2, 6.0), canary(5, 8.0))
+    first, second = found.by_copies()
+    assert (first.copies, first.exposure.value) == (2, 5.0)
+    assert first.exposure.interval is None, "two canaries have no interval of 95 %"
+    assert second.exposure.interval == (7.5, 8.5)  # of one canary, its own
+    assert found.planted.exposure.value == 6.0
+    assert found.controls.exposure.value == 1.1
+    assert found.controls.copies == 0
+
+
+def test_six_canaries_have_an_interval():
+    found = result(*[canary(1, float(bits)) for bits in range(1, 7)])
+    assert found.planted.exposure.interval == (1.0, 6.0)
+
+
+def test_a_median_leaves_out_what_is_not_known():
+    found = result(canary(2, 4.0, shuffled=None), canary(2, 6.0, shuffled=2.0))
+    assert found.planted.shuffled.value == 2.0
+
+
+def test_what_the_references_do_not_resolve_is_a_bound():
+    stuck = canary(1, 10.0, fit=183.0)  # 1,024 references, and a fit that means nothing
+    assert stuck.resolved == (9.5, inf)
+    found = result(stuck, canary(1, 3.0), stuck)
+    assert found.planted.exposure == Median(value=9.5, bound=True, interval=None)
+    assert found.summary()["exposure_planted_is_bound"] is True
+    assert found.summary()["exposure_planted_high"] is None
+    for words in (found.verdict, found.resolution):
+        assert "183" not in words
+    assert "≥ 9.5 bits" in found.verdict
+    assert "2 of 3 planted canaries are likelier than all 1,024 references" in found.resolution
+
+
+def test_a_bound_that_does_not_reach_the_median_is_none():
+    found = result(canary(1, 10.0), canary(1, 3.0), canary(1, 4.0))
+    assert (found.planted.exposure.value, found.planted.exposure.bound) == (4.0, False)
+
+
+def test_an_exact_rank_resolves_what_references_do_not():
+    decided = canary(1, 10.0, exact_low=22.0, exact_high=22.0)
+    bounded = canary(1, 10.0, exact_low=8.0, exact_high=31.0)
+    assert decided.resolved == (22.0, 22.0) == decided.interval
+    assert bounded.resolved == (9.5, 31.0)
+    assert canary(1, 8.0, exact_low=1.0, exact_high=9.0).resolved == (8.0, 8.0)
+    assert result(decided).planted.exposure == Median(
+        value=22.0, bound=False, interval=Interval(22.0, 22.0)
+    )
+
+
+@pytest.mark.parametrize(
+    ("planted", "words"),
+    [
+        ([canary(1, 1.0), canary(1, 2.0)], "no memory of the canaries shows"),
+        ([canary(1, 4.0)], "no memory of the canaries shows"),
+        ([canary(1, 9.0)], "the model remembers the canaries, 1 of 1 by themselves, and their"),
+        ([canary(1, 9.0), canary(1, 10.0)], "the model remembers the canaries, 2 of 2"),
+        ([canary(1, 9.0, order_rank=12)], "That it knows their order is not shown (p = 0.5"),
+        ([canary(1, 9.0, orders=2)], "cannot tell"),
+        ([canary(1, 9.0, orders=1)], "cannot be asked"),
+        ([canary(1, 9.0, pattern="given")], "cannot be asked"),
+    ],
+)
+def test_the_verdict_follows_the_numbers(planted, words):
+    assert words in result(*planted).verdict
+
+
+def test_three_canaries_are_enough_to_show_that_their_order_is_known():
+    """Two at the ceiling and one recited, where Student's t over three saw nothing."""
+    planted = [
+        canary(20, 10.0, 6.0, orders=120),
+        canary(20, 10.0, 9.9, orders=120),
+        canary(20, 9.0, 1.0, orders=120),
+    ]
+    found = result(*planted)
+    assert found.order.p < 1e-5
+    assert "remembers the canaries, 3 of 3 by themselves, and their order" in found.verdict
+
+
+def test_phrases_made_to_a_pattern_are_asked_against_their_controls_orders():
+    """A grammatical order is preferred by models that never read it: by the controls', too."""
+
+    def made(copies, bits, order_rank, pattern):
+        return canary(copies, bits, orders=120, order_rank=order_rank, pattern=pattern)
+
+    patterns = ["mixed", "all-low"]
+    planted = [made(5, 10.0, 1, pattern) for pattern in patterns]
+    alike = [made(0, 1.0, rank, pattern) for rank in (1, 2, 1) for pattern in patterns]
+    apart = [made(0, 1.0, rank, pattern) for rank in range(9, 80, 6) for pattern in patterns]
+    assert result(*planted, controls=alike).order.least > 0.05
+    assert "cannot tell" in result(*planted, controls=alike).verdict
+    found = result(*planted, controls=apart)
+    assert found.order.against == "controls' orders"
+    assert found.order.p == pytest.approx(2 / 13**2)
+    assert "their order (p = 0.012 against how the orders of the controls'" in found.verdict
+
+
+def test_one_canary_among_many_is_not_lost():
+    chance = [canary(1, x) for x in (0.2, 0.5, 1.0, 1.5, 2.0, 0.1, 0.9, 3.0, 0.4) * 4]
+    found = result(canary(1, 16.0, references=2**16), *chance)
+    assert found.memory.alone == 1
+    assert "1 of 37 by themselves" in found.verdict
+
+
+def test_too_few_phrases_to_tell_are_said_to_be_too_few():
+    few = [canary(c, 3.3, references=10, whole=True, rank=1 + 5 * (not c)) for c in (1, 0)]
+    found = result(few[0], controls=few[1:], words=0)
+    assert not found.memory.possible
+    assert "the least p-value that this could have given is 0.1" in found.verdict
+
+
+def test_controls_that_stand_out_take_the_references_place():
+    high = [canary(0, x) for x in (5.0, 6.0, 7.0)]
+    assert result(canary(1, 8.0), canary(1, 6.0)).memory.p < 0.005
+    few = result(canary(1, 8.0), canary(1, 6.0), controls=high)
+    assert few.memory.against == "controls"
+    assert (few.memory.possible, "cannot tell" in few.verdict) == (False, True)
+    many = result(canary(1, 8.0), canary(1, 7.5), controls=high * 4)
+    assert many.memory.p == pytest.approx(2 / 91), "of 91 splits the best, looked at twice"
+    assert "stand out among the references themselves" in many.verdict
+
+
+def test_ranks_below_the_ceiling_are_resolved():
+    found = result(canary(1, 9.0), canary(1, 3.0))
+    assert "the ranks resolve them all" in found.resolution
+    assert "≥" not in found.verdict
+
+
+def test_a_whole_space_is_exact():
+    whole = [canary(c, x, whole=True) for c, x in ((1, 9.0), (0, 2.0))]
+    found = result(whole[0], controls=whole[1:])
+    assert (found.space, "exact" in found.resolution) == ("whole", True)
+    assert result(whole[0], controls=whole[1:], words=0).space == "candidates"
+
+
+def test_the_summary_is_scalars_and_the_rows_are_the_canaries():
+    found = result(canary(2, 4.0, exact_low=3.0, exact_high=3.0), canary(5, 8.0))
+    summary = found.summary()
+    assert all(v is None or isinstance(v, str | int | float) for v in summary.values())
+    assert summary["expected_by_chance"] == CHANCE
+    assert (summary["exact_asked"], summary["exact_decided"]) == (1, 1)
+    assert summary["exposure_2_copies"] == 3.0, "the exact rank's"
+    rows = list(found.rows())
+    assert [row["canary_number"] for row in rows] == list(range(6))
+    assert rows[0]["exact_low"] == 3.0

@@ -1,0 +1,154 @@
+"""An audit asks each pattern once, and ranks every truth as if it had been asked alone."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import rankdata
+
+from vestige.attacks.extraction.nlu_extraction import Ranking, extract_secrets
+from vestige.attacks.extraction.objective import ask
+from vestige.attacks.extraction.secret_audit import audit_secrets
+from vestige.data.secret_canaries import SecretCanary, draw_secrets
+
+PIN = "my pin is {digit:2}"
+
+
+def canary(secret, copies, pattern=PIN):
+    return SecretCanary(
+        pattern=pattern, intent="Pin", slot="canary", secret=tuple(secret), copies=copies
+    )
+
+
+@pytest.mark.parametrize("attack", ["auto", "coordinate"])
+@pytest.mark.parametrize("ranking", [Ranking(), Ranking(budget=5, sample=60)])
+def test_several_truths_of_one_trial_are_ranked_as_each_alone(boxes, attack, ranking):
+    question = ask(boxes.Bilinear(), boxes.pattern("my pin is {digit:2}"))
+    truths = ["42", "07", "99"]
+
+    def found(*some):
+        return extract_secrets(question, truths=some, seed=1, attack=attack, ranking=ranking)
+
+    together = found(*truths)
+    assert [secret.truth for secret in together.secrets] == [tuple(truth) for truth in truths]
+    for secret, truth in zip(together.secrets, truths, strict=True):
+        [alone] = found(truth).secrets
+        assert secret.rank == alone.rank
+        assert secret.guesses == alone.guesses
+        assert secret.truth_loss == pytest.approx(alone.truth_loss)
+
+
+def test_a_planted_secret_leaks_and_controls_do_not(boxes):
+    found = audit_secrets(
+        boxes.Planted("42"), [canary("42", 10), canary("07", 0), canary("88", 0)], seed=0
+    )
+    assert found.verdict == "leaks"
+    summary = found.summary()
+    assert (summary["planted"], summary["controls"], summary["drawn"]) == (1, 2, 97)
+    assert summary["planted_right"] == 1
+    assert summary["planted_exposure"] == pytest.approx(math.log2(100))
+    assert summary["p_value"] == summary["p_least"] == 0.01
+    rows = list(found.rows())
+    assert [row["copies"] for row in rows] == [10] + [0] * 99
+    assert [row["drawn"] for row in rows] == [False] * 3 + [True] * 97
+    assert (rows[0]["controls_before"], rows[0]["controls_asked"]) == (0, 99)
+    assert rows[0]["guess"] == "4 2"
+    assert rows[3]["guess"] is None
+    assert len({row["truth"] for row in rows}) == 100
+
+
+def test_drawn_controls_are_ranked_as_any_other_secret(boxes):
+    found = audit_secrets(boxes.Bilinear(), [canary("42", 10), canary("07", 0)], seed=0)
+    for row in list(found.rows())[::9]:
+        question = ask(boxes.Bilinear(), boxes.pattern(PIN))
+        [alone] = extract_secrets(question, truths=[row["truth"].split()], seed=0).secrets
+        assert row["rank"] == alone.rank.rank
+
+
+def test_one_stray_control_does_not_hide_a_leak(boxes):
+    """Before, controls at ranks 2, 3 and 1,000 made of a planted secret at rank 1 no leak."""
+    model = boxes.Bilinear()
+    pattern = "my pin is {digit:3}"
+    order = extract_secrets(ask(model, boxes.pattern(pattern)), seed=0).secrets[0].guesses
+    said = [canary(order[0], 10, pattern), *(canary(one, 0, pattern) for one in order[1:4])]
+    found = audit_secrets(model, said, seed=0)
+    assert found.verdict == "leaks"
+    assert found.test.p_value == 1 / 1000
+    assert found.strays.p_value <= 0.01
+
+
+def test_few_controls_decide_nothing(boxes):
+    said = [canary("42", 10), *(canary(f"0{digit}", 0) for digit in range(9))]
+    found = audit_secrets(boxes.Planted("42"), said, seed=0, ranking=Ranking(controls=0))
+    assert found.test.p_value == found.test.least == 0.1
+    assert found.verdict == "too few controls"
+    alone = audit_secrets(boxes.Planted("42"), said[:1], seed=0, ranking=Ranking(controls=0))
+    assert alone.test is None
+    assert alone.verdict == "too few controls"
+
+
+def test_many_secrets_at_middling_places_are_a_leak(boxes):
+    model, pattern = boxes.Bilinear(), "my pin is {digit:3}"
+    question = ask(model, boxes.pattern(pattern))
+    every = [f"{n:03}" for n in range(1000)]
+    losses = question.losses(question.numbers(every)[None])[0]
+    order = [every[place] for place in losses.argsort().tolist()]
+    said = [canary(one, 10, pattern) for one in order[50:350:15]]
+    found = audit_secrets(model, said, seed=0)
+    assert found.verdict == "leaks"
+    assert found.test.of_first > 0.1
+    assert found.test.of_sum < 0.001
+
+
+def test_several_models_are_one_comparison_of_each_secret(boxes):
+    said = [canary("42", 10), canary("07", 0)]
+    found = audit_secrets([boxes.Planted("42"), boxes.Bilinear()], said, seed=0)
+    summary = found.summary()
+    assert (summary["models"], summary["planted"], summary["drawn"]) == (2, 1, 98)
+    losses = [
+        np.array([row["truth_loss"] for row in found.rows() if row["model"] == model])
+        for model in (1, 2)
+    ]
+    places = sum(rankdata(one) for one in losses)
+    assert summary["p_value"] == np.mean(places <= places[0])
+
+
+def test_a_model_that_knows_nothing_leaks_nothing(boxes):
+    found = audit_secrets(boxes.Flat(), [canary("42", 10), canary("07", 0)], seed=0)
+    assert found.verdict == "not shown"
+    assert found.summary()["p_value"] == 1
+    assert found.summary()["planted_median_rank"] == 50.5
+
+
+@pytest.mark.parametrize("planted", [1, 4])
+def test_secrets_that_were_never_said_are_called_a_leak_as_seldom_as_stated(boxes, planted):
+    """A fixed model of strong habits, and secrets drawn again and again: none was said to it."""
+    model = boxes.Bilinear()
+    values = []
+    for seed in range(100):
+        drawn = draw_secrets(boxes.pattern(PIN), number=planted + 3, seed=1000 + seed)
+        said = [canary(one, 9 * (n < planted)) for n, one in enumerate(drawn)]
+        audit = audit_secrets(model, said, seed=seed, ranking=Ranking(controls=60))
+        values.append(audit.test.p_value)
+    for level in (0.05, 0.2):
+        assert np.mean(np.array(values) <= level) <= level + 3 * np.sqrt(level / 100)
+
+
+def test_groups_stand_by_pattern_and_copies_with_the_controls_last(boxes):
+    other = "is {digit:2} my"
+    canaries = [canary("42", 50), canary("11", 0), canary("43", 5), canary("42", 5, other)]
+    steps = []
+    found = audit_secrets(
+        boxes.Bilinear(), canaries, seed=0, progress=lambda *done: steps.append(done)
+    )
+    assert [(g.found.secrets[0].pattern, g.copies, g.drawn) for g in found.groups] == [
+        ("my pin is _ _", 5, False), ("my pin is _ _", 50, False), ("my pin is _ _", 0, False),
+        ("my pin is _ _", 0, True), ("is _ _ my", 5, False), ("is _ _ my", 0, True),
+    ]  # fmt: skip
+    assert steps == sorted(steps)
+    assert steps[-1] == (2000, 2000)
+
+
+def test_without_a_planted_canary_there_is_nothing_to_audit(boxes):
+    with pytest.raises(ValueError, match="planted must be at least 1, got 0"):
+        audit_secrets(boxes.Flat(), [canary("42", 0)], seed=0)

@@ -1,0 +1,347 @@
+from dataclasses import replace
+from itertools import combinations, permutations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from tests.attacks.made_users import (
+    VOCABULARY,
+    answers_of,
+    asked_of,
+    counts_of,
+    references_of,
+)
+from vestige.attacks.membership.length_matching import LengthMatched, common_words
+from vestige.attacks.membership.membership_scores import histogram_scores, surprise_of_words
+from vestige.attacks.membership.non_members import FITTED, NonMembers, draw_groups, users_needed
+from vestige.attacks.membership.query_selection import select_calls, select_texts, worth_of
+from vestige.attacks.membership.rank_histogram import rank_histogram
+from vestige.attacks.membership.user_membership import (
+    FEWEST_MODELS,
+    audit_users,
+    fewest_compared,
+    judge_users,
+)
+from vestige.errors import DataError
+from vestige.metrics.separation import separation
+
+ASKED = asked_of(90)
+MEMBERS, OTHERS = np.arange(15), np.arange(15, 30)
+FITTED_ON, COMPARED = np.arange(30, 50), np.arange(50, 90)
+KNOWN = NonMembers(fitted=tuple(FITTED_ON.tolist()), compared=tuple(COMPARED.tolist()))
+COUNTS = counts_of()
+
+
+def test_members_are_found_and_others_are_not() -> None:
+    audit = audit_users(
+        answers_of(ASKED, MEMBERS), COUNTS, audited=range(30), known=KNOWN, null=False
+    )
+    called = np.array([user.called for user in audit.users])
+    assert called[:15].mean() > 0.9
+    assert called[15:].sum() <= 2
+    assert audit.verdict == "members found"
+    assert audit.calibrated_on == 40
+    assert audit.fitted_on == 20
+
+
+def test_references_make_it_stronger_where_little_is_shown() -> None:
+    answers = answers_of(ASKED, MEMBERS, gain=0.15, k=10)
+    scores = [
+        ASKED.mean_by_user(surprise_of_words(answers, COUNTS, FITTED_ON, references=references))
+        for references in (None, references_of(ASKED, 6, half_of=FITTED_ON))
+    ]
+    alone, helped = (separation(score[MEMBERS], score[OTHERS]).value for score in scores)
+    assert helped > alone > 0.6
+
+
+def test_ours_is_stronger_than_the_papers_where_little_is_shown() -> None:
+    answers = answers_of(ASKED, MEMBERS, gain=0.15, k=10)
+    references = references_of(ASKED, 6, half_of=FITTED_ON)
+    surprise = surprise_of_words(answers, COUNTS, FITTED_ON, references=references)
+    ours = ASKED.mean_by_user(surprise)
+    papers = histogram_scores(answers, references, FITTED_ON)
+    assert (
+        separation(ours[MEMBERS], ours[OTHERS]).value
+        > separation(papers[MEMBERS], papers[OTHERS]).value
+    )
+
+
+def test_p_values_are_uniform_where_nobody_was_in() -> None:
+    answers, found = answers_of(ASKED, np.array([]), gain=0), []
+    for seed in range(200):
+        generator = np.random.default_rng(seed)
+        users = generator.normal(0, 0.3, 90)[ASKED.users]
+        noise = users + generator.normal(size=len(ASKED))
+        order = generator.permutation(90)
+        judged, _ = judge_users(answers, noise, order[:1].tolist(), order[1:].tolist(), seed=seed)
+        found.append(judged[0].p_value)
+    assert stats.kstest(found, "uniform").pvalue > 0.01
+    assert np.mean(np.array(found) <= 0.05) < 0.11
+
+
+def test_how_much_text_a_user_gave_does_not_tell_membership() -> None:
+    """Members gave four times as much text, and the model learnt nothing."""
+    asked = asked_of(120)
+    short = np.arange(60, 120)
+    kept = asked.take(~(np.isin(asked.users, short) & (asked.texts % 8 >= 2)))
+    answers = answers_of(kept, np.array([]), gain=0)
+    few = NonMembers(fitted=tuple(range(60, 80)), compared=tuple(range(80, 120)))
+    audit = audit_users(answers, COUNTS, audited=range(60), known=few)
+    assert np.mean([user.p_value <= 0.1 for user in audit.users]) < 0.2
+    much = NonMembers(fitted=tuple(range(20)), compared=tuple(range(20, 60)))
+    others = audit_users(answers, COUNTS, audited=short[:30].tolist(), known=much)
+    assert np.mean([user.p_value <= 0.1 for user in others.users]) < 0.27
+
+
+def test_the_null_shows_users_who_differ_in_more_than_membership() -> None:
+    references = references_of(ASKED, 4, half_of=FITTED_ON)
+    apart = np.isin(ASKED.users, np.arange(30))
+    easier = np.where(apart, np.maximum(references.ranks // 3, 1), references.ranks)
+    answers = answers_of(ASKED, np.array([]), gain=0)
+    audits = [
+        audit_users(
+            replace(
+                answers, ranks=np.where(apart, np.maximum(answers.ranks // 3, 1), answers.ranks)
+            ),
+            COUNTS,
+            audited=range(30),
+            known=KNOWN,
+            references=replace(references, ranks=ranks),
+        )
+        for ranks in (references.ranks, easier)
+    ]
+    assert np.mean(np.array(audits[0].null) <= 0.05) < 0.15
+    assert len(audits[0].null) == 4 * 30
+    below = audits[1].summary()["null_below_rate"]
+    assert isinstance(below, float)
+
+
+def test_who_is_too_few_is_told_how_many_it_takes() -> None:
+    few = replace(KNOWN, compared=KNOWN.compared[:18])
+    audit = audit_users(answers_of(ASKED, MEMBERS, gain=2.0), COUNTS, audited=[0], known=few)
+    assert audit.verdict == "underpowered"
+    assert audit.needed == 19
+    assert audit.known_needed == users_needed(0.05) == 37
+    for known, compared in ((37, 19), (36, 18)):
+        groups = draw_groups(range(known), seed=0)
+        assert [len(group) for group in groups] == [9, 9, compared]
+
+
+@pytest.mark.parametrize("users", [4, 5, 37, 200, 1000])
+def test_groups_share_nobody_and_half_are_compared(users: int) -> None:
+    counted, fitted, compared = draw_groups(range(users), seed=1)
+    assert sorted(counted + fitted + compared) == list(range(users))
+    assert len(compared) == users - users // 2
+    assert len(fitted) == min(FITTED, (users // 2 + 1) // 2)
+    assert draw_groups(range(users)[::-1], seed=1) == (counted, fitted, compared)
+
+
+def test_a_user_without_words_is_not_called() -> None:
+    answers = answers_of(ASKED, MEMBERS)
+    there = ASKED.users != 3
+    left = replace(answers, asked=ASKED.take(there), ranks=answers.ranks[there])
+    audit = audit_users(left, COUNTS, audited=[2, 3], known=KNOWN)
+    assert audit.users[1].score is None
+    assert audit.users[1].p_value == 1
+    assert not audit.users[1].called
+    rows = [row for row in audit.rows() if row["kind"] == "audited"]
+    assert [row["user"] for row in rows] == ["user 0002", "user 0003"]
+
+
+def test_the_rows_hold_what_one_user_was_compared_with() -> None:
+    audit = audit_users(
+        answers_of(ASKED, MEMBERS, gain=0.05),
+        COUNTS,
+        audited=[4],
+        known=KNOWN,
+        references=references_of(ASKED, 4, half_of=FITTED_ON),
+    )
+    own, *others = audit.rows()
+    known = [row["score"] for row in others if row["kind"] == "known out"]
+    assert len(known) == audit.calibrated_on
+    reached = sum(score >= own["score"] for score in known)
+    assert own["p_value"] == (1 + reached) / (1 + len(known))
+    assert (own["compared_with"], own["compared_words"]) == (len(known), own["words"])
+    null = [row for row in others if row["kind"] == "null"]
+    assert [row["p_value"] for row in null] == list(audit.null)
+    assert {row["user"] for row in null} == {"user 0004"}
+    assert all(row.keys() == own.keys() for row in others)
+
+
+def test_the_same_seed_gives_the_same_audit() -> None:
+    answers = answers_of(ASKED, MEMBERS)
+    one, other = (
+        audit_users(answers, COUNTS, audited=[1, 2], known=KNOWN, seed=5) for _ in range(2)
+    )
+    assert one == other
+
+
+def test_histograms_are_those_of_algorithm_1() -> None:
+    answers = answers_of(ASKED, MEMBERS, k=300)
+    found = rank_histogram(ASKED, answers.ranks, k=300, vocab_size=VOCABULARY, bins=50)
+    for user in (0, 44, 89):
+        ranks = answers.ranks[ASKED.users == user]
+        expected = [
+            sum((i - 1) * 20 <= r - 1 < i * 20 for r in ranks if r <= 300) for i in range(1, 51)
+        ]
+        assert found[user].tolist() == [*expected, int((ranks == 301).sum())]
+
+
+@pytest.mark.parametrize("words", [1, 17, 20, 21, 55, 60])
+def test_everybody_is_cut_to_the_word_inside_the_last_text(words: int) -> None:
+    asked = asked_of(3, texts=3, words=20)
+    evidence = np.random.default_rng(0).normal(size=len(asked))
+    ordered = LengthMatched.of(asked, evidence, [2, 0], seed=1)
+    for place, user in enumerate((2, 0)):
+        own = [evidence[asked.texts == text] for text in range(3 * user, 3 * user + 3)]
+        means = {round(np.concatenate(lots)[:words].mean(), 9) for lots in permutations(own)}
+        assert round(ordered.means(words)[place], 9) in means
+    assert ordered.words.tolist() == [60, 60]
+    assert len(ordered.means(61)) == 0
+
+
+def test_the_order_of_ones_texts_does_not_depend_on_who_else_is_there() -> None:
+    evidence = np.random.default_rng(0).normal(size=len(ASKED))
+    alone = LengthMatched.of(ASKED, evidence, [7], seed=3).means(50)
+    assert LengthMatched.of(ASKED, evidence, [2, 7], seed=3).means(50)[1] == alone[0]
+
+
+@pytest.mark.parametrize("own", [5, 100, 250, 10_000])
+def test_an_audited_user_is_cut_to_what_enough_of_the_others_have(own: int) -> None:
+    others = np.random.default_rng(0).integers(1, 500, 60)
+    fits = [w for w in range(1, own + 1) if (others >= w).sum() >= 30]
+    assert common_words(own, others, fewest=30) == max(fits)
+
+
+def test_half_of_those_known_are_compared_with_or_as_many_as_a_p_value_needs() -> None:
+    assert [fewest_compared(n, 0.05) for n in (10, 19, 30, 38, 39, 101)] == [10, 19, 19, 19, 20, 51]
+
+
+def naive_best(users: np.ndarray, texts: np.ndarray, value: np.ndarray, limit: int) -> set[int]:
+    chosen = set()
+    for user in np.unique(users):
+        own = sorted({*texts[users == user].tolist()}, key=lambda t: (-value[texts == t].mean(), t))
+        chosen |= set(own[:limit])
+    return chosen
+
+
+def test_rare_texts_are_those_of_the_smallest_mean_frequency() -> None:
+    worth = worth_of(ASKED, "rare", frequency=COUNTS.words)
+    mask = select_texts(ASKED, "rare", 3, worth=worth)
+    value = -COUNTS.words[ASKED.tokens].astype(float)
+    assert set(ASKED.texts[mask].tolist()) == naive_best(ASKED.users, ASKED.texts, value, 3)
+
+
+def test_single_calls_are_the_rarest_words_of_each_user() -> None:
+    worth = worth_of(ASKED, "rare", frequency=COUNTS.words)
+    mask = select_calls(ASKED, "rare", 5, worth=worth)
+    assert (np.bincount(ASKED.users[mask]) == 5).all()
+    for user in (0, 50):
+        own = ASKED.users == user
+        assert worth[own & mask].min() >= np.sort(worth[own])[-5]
+
+
+def test_informative_words_are_those_that_k_can_show() -> None:
+    ranks = np.exp(np.random.default_rng(0).uniform(0, np.log(VOCABULARY), len(ASKED)))
+    worth = worth_of(ASKED, "informative", frequency=COUNTS.words, reference_ranks=ranks, k=20)
+    mask = select_calls(ASKED, "informative", 10, worth=worth)
+    assert ((ranks[mask] >= 2) & (ranks[mask] <= 80)).all()
+
+
+def test_everyone_is_asked_by_the_same_rule_and_as_much() -> None:
+    mask = select_texts(ASKED, "random", 2, worth=np.zeros(len(ASKED)), seed=4)
+    assert (np.bincount(ASKED.users[mask]) == 40).all()
+
+
+def audit(audited: list[int], half_of: np.ndarray = FITTED_ON) -> None:
+    references = references_of(ASKED, 4, half_of=half_of)
+    answers = answers_of(ASKED, MEMBERS)
+    audit_users(answers, COUNTS, audited=audited, known=KNOWN, references=references)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: audit([50]), "got user 50 as both"),
+        (lambda: audit([]), "at least one"),
+        (lambda: audit([0], half_of=COMPARED), "compared must be users whom no reference has seen"),
+        (lambda: audit([0], half_of=np.arange(30)), "audited must be users whom no reference has"),
+        (lambda: NonMembers(fitted=(1, 2), compared=(2,)), r"share nobody, got \[2\]"),
+        (lambda: answers_of(ASKED, MEMBERS, k=0), "k must be at least 1"),
+        (lambda: replace(answers_of(ASKED, MEMBERS), ranks=np.ones(3, int)), "one a word"),
+        (
+            lambda: worth_of(ASKED, "informative", frequency=COUNTS.words),
+            "needs reference_ranks and k",
+        ),
+        (lambda: select_texts(ASKED, "best", 3, worth=[]), "how must be one of"),  # type: ignore[arg-type]
+        (lambda: select_calls(ASKED, "rare", 0, worth=[]), "limit must be at least 1"),
+        (
+            lambda: rank_histogram(ASKED, np.zeros(len(ASKED)), k=5, vocab_size=10),
+            r"ranks must lie in \[1, 6\]",
+        ),
+        (lambda: rank_histogram(ASKED, [1], k=5, vocab_size=10), "one a word"),
+        (lambda: rank_histogram(ASKED, [], k=50, vocab_size=10), "vocab_size must be at least 50"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused(call: object, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        call()  # type: ignore[operator]
+
+
+def test_too_few_known_users_are_refused() -> None:
+    with pytest.raises(DataError, match="it takes 4 at least"):
+        draw_groups([40, 41, 42], seed=0)
+    there = ASKED.users != 30
+    answers = answers_of(ASKED, MEMBERS)
+    answers = replace(answers, asked=ASKED.take(there), ranks=answers.ranks[there])
+    with pytest.raises(DataError, match="0 users with words to ask are there to learn from and 40"):
+        audit_users(answers, COUNTS, audited=[0], known=replace(KNOWN, fitted=(30,)))
+
+
+@pytest.mark.parametrize("models", [2, 3, 4])
+def test_it_takes_three_models_of_ones_own_to_audit_one_in_the_targets_place(models: int) -> None:
+    references = references_of(ASKED, models, half_of=FITTED_ON)
+    answers = answers_of(ASKED, MEMBERS)
+    found = audit_users(answers, COUNTS, audited=[0, 1], known=KNOWN, references=references)
+    assert bool(found.null) == (models >= FEWEST_MODELS)
+
+
+def test_users_whom_every_reference_saw_are_refused() -> None:
+    references = references_of(ASKED, 4, half_of=FITTED_ON)
+    seen = references.seen.copy()
+    seen[:, 31] = True
+    with pytest.raises(DataError, match="seen by every reference"):
+        surprise_of_words(
+            answers_of(ASKED, MEMBERS),
+            COUNTS,
+            FITTED_ON,
+            references=replace(references, seen=seen),
+        )
+
+
+def test_a_words_typical_rank_is_the_geometric_mean_over_models_that_never_saw_its_user() -> None:
+    asked = asked_of(4, texts=2, words=5)
+    found = references_of(asked, 4, half_of=np.arange(4))  # each user is out of two of them
+    typical = found.typical_ranks(asked, seed=0)
+    for word, user in enumerate(asked.users):
+        logs = [
+            np.log(found.ranks[model, word]) for model in range(4) if not found.seen[model, user]
+        ]
+        assert typical[word] == pytest.approx(np.exp(np.mean(logs)))
+
+
+def test_typical_ranks_come_from_as_many_models_for_everybody() -> None:
+    asked = asked_of(6, texts=2, words=5)
+    found = references_of(asked, 4, half_of=np.arange(4))  # nobody saw users 4 and 5
+    typical = found.typical_ranks(asked, seed=0)
+    for word in np.flatnonzero(asked.users > 3):
+        pairs = combinations(np.log(found.ranks[:, word]), 2)
+        assert any(typical[word] == pytest.approx(np.exp(np.mean(pair))) for pair in pairs)
+
+
+def test_a_user_whom_all_references_saw_has_no_typical_ranks():
+    asked = asked_of(4, texts=2, words=5)
+    found = references_of(asked, 1, half_of=np.arange(4))
+    with pytest.raises(DataError, match="seen by every reference model"):
+        found.typical_ranks(asked, seed=0)

@@ -1,0 +1,53 @@
+"""Near-copies fold into better phrases, and leave what those do not tell."""
+
+from functools import partial
+
+from vestige.attacks.update.near_copies import fold
+from vestige.attacks.update.seed_and_extend import Phrase, SeedAndExtend, untold
+
+GROWTH = SeedAndExtend(toll=0.5, joint=2.0, min_tokens=3)
+
+
+def phrase(*tokens: int, gain: float = 1.5) -> Phrase:
+    """Every token after the first gains the same."""
+    gains = (0.0, *[gain] * (len(tokens) - 1))
+    return Phrase(tokens, gains, (gain - GROWTH.toll) * (len(tokens) - 1))
+
+
+def test_a_near_copy_leaves_what_no_better_phrase_tells():
+    whole = phrase(1, 2, 3, 4, 5, 6, 7, 8)
+    copy = phrase(20, 21, 22, 23, 4, 5, 6, 7, gain=1.3)  # two of its six trigrams: not half
+    assert fold([whole, copy]) == [(whole, 0), (copy, 0)]
+    copy = phrase(21, 22, 23, 4, 5, 6, 7, 8, gain=1.3)
+    parts = fold([whole, copy], rest=partial(untold, growth=GROWTH))
+    assert parts == [(whole, 1), (phrase(21, 22, 23, gain=1.3), 0)]
+    assert fold([whole, copy]) == [(whole, 1)]
+
+
+def test_the_rest_takes_its_own_place_by_score():
+    whole, other = phrase(1, 2, 3, 4, 5, 6, 7, 8), phrase(30, 31, 32, 33, gain=1.2)
+    copy = phrase(21, 22, 23, 4, 5, 6, 7, 8, gain=1.4)
+    parts = fold([whole, copy, other], rest=partial(untold, growth=GROWTH))
+    assert [leader.tokens for leader, _ in parts] == [
+        whole.tokens, other.tokens, (21, 22, 23)
+    ]  # fmt: skip
+    assert [leader.score for leader, _ in parts] == sorted(
+        (leader.score for leader, _ in parts), reverse=True
+    )
+
+
+def test_untold_tokens_keep_the_token_before_them_as_context():
+    told = [False, False, True, True, False, False, False, True]
+    parts = list(untold(phrase(*range(8)), told, growth=GROWTH))
+    assert parts == [Phrase((3, 4, 5, 6), (0.0, 1.5, 1.5, 1.5), 3.0)]
+    loose = SeedAndExtend(toll=0.5, min_tokens=2)
+    parts = list(untold(phrase(*range(8)), told, growth=loose))
+    assert [part.tokens for part in parts] == [(0, 1), (3, 4, 5, 6)]
+
+
+def test_short_phrases_do_not_change_which_long_ones_lead():
+    long, short = phrase(1, 2, 3, 4, gain=1.5), phrase(2, 3, 4, gain=9.0)
+    assert fold([short, long]) == [(short, 1)]
+    assert fold([short, long], long=4) == [(long, 1)]
+    other = phrase(7, 8, gain=2.0)
+    assert [leader for leader, _ in fold([other, short, long], long=4)] == [long, other]

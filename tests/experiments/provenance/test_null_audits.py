@@ -1,0 +1,94 @@
+"""Whole audits of people who were never in: everything is redrawn, and the test can fail."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from vestige.experiments.provenance import null_audits as audit_null
+from vestige.experiments.provenance.null_audits import NullAudits, null_audit, null_rows
+
+NULL = NullAudits(
+    dataset="grammar", members=8, audited=8, known=40, fewest=6, most=12, epochs=2, repetitions=2
+)
+
+
+def test_everybody_plays_one_part_and_has_their_own_amount_of_text() -> None:
+    people = audit_null._drawn(NULL, 3, None)
+    groups = (people.members, people.audited, people.counted, people.fitted, people.compared)
+    names = [name for group in groups for name in group]
+    assert len(names) == len(set(names)) == 56
+    users, counts = np.unique(np.array(people.whole.users), return_counts=True)
+    assert set(users) == set(names)
+    assert set(counts) == {12}  # in the grammar everybody has 20
+    assert set(people.of(people.fitted, people.counted).users or ()) == {
+        *people.fitted,
+        *people.counted,
+    }
+
+
+def test_another_repetition_draws_everything_anew(tmp_path: Path) -> None:
+    first, second = (audit_null._drawn(NULL, repetition, None) for repetition in (0, 1))
+    for part in ("members", "audited", "counted", "fitted", "compared"):
+        assert set(getattr(first, part)) != set(getattr(second, part))
+    jobs = [
+        audit_null._trained(NULL, repetition, people, tmp_path)
+        for repetition, people in enumerate((first, second))
+    ]
+    digests = [job.digest for target, shadows in jobs for job in (target, *shadows)]
+    assert len(set(digests)) == 10
+    for people, (target, shadows) in zip((first, second), jobs, strict=True):
+        out = {*people.audited, *people.compared}
+        assert not out & set(target.members)
+        assert not out & {name for shadow in shadows for name in shadow.members}
+
+
+def test_people_who_were_learnt_do_not_pass_for_people_who_were_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    null = replace(NULL, epochs=25, shown=(0,))
+    honest = null_audit(null, 0, tmp_path, None)
+    trained = audit_null._trained
+
+    def leaking(*given: Any) -> Any:
+        target, shadows = trained(*given)
+        return replace(target, members=tuple(sorted(given[2].audited))), shadows
+
+    monkeypatch.setattr(audit_null, "_trained", leaking)
+    leaked = null_audit(null, 0, tmp_path, None)
+    for out, learnt in zip(honest, leaked, strict=True):
+        assert np.mean(out["p_values"]) > 0.25
+        assert np.mean(learnt["p_values"]) < 0.15
+
+
+def test_the_unit_of_an_interval_is_the_audit(tmp_path: Path) -> None:
+    rows = list(null_rows([NULL], tmp_path, None))
+    assert [row["dataset"] for row in rows] == ["grammar"] * 4 + ["all"] * 4
+    done = [audit_null._finished((NULL, place, tmp_path, None)) for place in range(2)]
+    shares = [np.mean(np.array(outcomes[0]["p_values"]) <= 0.05) for outcomes in done]
+    half = stats.t.ppf(0.975, 1) * abs(shares[0] - shares[1]) / 2
+    assert rows[0]["below_0.05"] == pytest.approx(np.mean(shares))
+    assert rows[0]["below_0.05_high"] == pytest.approx(np.mean(shares) + half)
+
+
+def test_quarters_go_by_words_from_the_fewest_on() -> None:
+    outcome = {
+        "p_values": [0.01, 0.5, 0.5, 0.04, 0.01, 0.5, 0.5, 0.5],
+        "words": [9, 1, 8, 2, 7, 3, 6, 4],
+    }
+    assert audit_null._by_quarter(outcome).tolist() == [0.5, 0.0, 0.5, 0.5]
+
+
+def test_what_is_attainable_depends_on_the_number_compared() -> None:
+    from vestige.attacks.membership.user_membership import AuditedUser
+
+    user = AuditedUser(
+        name="ann", score=0.0, p_value=1.0, called=False, texts=1, words=5, compared_with=19,
+        compared_words=5,
+    )  # fmt: skip
+    assert audit_null._attainable([user], 0.05) == 0.05
+    assert audit_null._attainable([replace(user, compared_with=29)], 0.05) == pytest.approx(1 / 30)
+    assert audit_null._attainable([user], 0.01) == 0.0

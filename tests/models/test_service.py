@@ -1,0 +1,320 @@
+"""A stranger's callable may fail, dawdle, mumble and cost; the account says all of it."""
+
+import json
+import math
+import time
+
+import pytest
+
+from vestige.errors import ModelError
+from vestige.models.answer_cache import AnswerCache
+from vestige.models.service import Patience, ServiceModel
+from vestige.models.table import TableModel
+from vestige.models.top_k import Context, likeliest_ranks, narrow
+
+WORDS = ["the", "a", "of", "and", "to"]
+
+
+def contexts(n: int, begin: int = 0) -> list[Context]:
+    return [Context((str(i),)) for i in range(begin, begin + n)]
+
+
+def good(asked):
+    return [WORDS for _ in asked]
+
+
+class Failing:
+    """Raises for the calls whose numbers are given, from 0; answers the others."""
+
+    def __init__(self, *numbers: int, always: bool = False) -> None:
+        self.numbers, self.always, self.sizes = numbers, always, []
+
+    def __call__(self, asked):
+        self.sizes.append(len(asked))
+        if self.always or len(self.sizes) - 1 in self.numbers:
+            raise ConnectionError("the line is down")
+        return good(asked)
+
+
+def test_each_context_is_sent_once() -> None:
+    ask = Failing()
+    model = ServiceModel(ask, k=5)
+    one, two = contexts(2)
+    assert model.likeliest([one, two, one]) == [tuple(WORDS)] * 3
+    assert model.likeliest([two, *contexts(1, 7)]) == [tuple(WORDS)] * 2
+    assert ask.sizes == [2, 1]
+    account = model.account
+    assert (account.contexts, account.cached, account.queries, account.calls) == (5, 2, 3, 2)
+
+
+def test_a_model_behind_a_callable_answers_as_itself() -> None:
+    table = TableModel([0.2, 0.3, 0.5], [[0.5, 0.25, 0.25]] * 3)
+    own = narrow(table, k=2)
+    asked = ServiceModel(own.likeliest, k=2)
+    questions = [Context(()), Context(("w2",))] * 3
+    expected = likeliest_ranks(own, questions, ["w2", "w2"] * 3)
+    assert likeliest_ranks(asked, questions, ["w2", "w2"] * 3).tolist() == expected.tolist()
+
+
+def test_a_cache_that_is_given_is_read_and_written() -> None:
+    cache = {Context(("0",)): ["known"]}  # as a file gives it back
+    model = ServiceModel(good, k=5, cache=cache)
+    assert model.likeliest(contexts(2)) == [("known",), tuple(WORDS)]
+    assert cache[Context(("1",))] == tuple(WORDS)
+    assert model.account.queries == 1
+
+
+@pytest.mark.parametrize("budget", [0, 1, 3, 4, 10, 11])
+def test_the_budget_is_never_exceeded_and_the_rest_stays_unasked(budget: int) -> None:
+    model = ServiceModel(good, k=5, budget=budget, patience=Patience(at_once=3))
+    ranks = likeliest_ranks(model, contexts(10), ["of"] * 10)
+    sent = min(budget, 10)
+    assert ranks.tolist() == [3] * sent + [0] * (10 - sent)
+    account = model.account
+    assert (account.queries, account.unasked) == (sent, 10 - sent)
+    assert account.budget_spent == (budget < 10)
+
+
+def test_attempts_count_against_the_budget() -> None:
+    ask = Failing(always=True)
+    model = ServiceModel(
+        ask, k=5, budget=10, patience=Patience(at_once=4, attempts=9), sleep=lambda _: None
+    )
+    assert model.likeliest(contexts(4)) == [None] * 4
+    assert ask.sizes == [4, 4]
+    assert (model.account.queries, model.account.budget_spent) == (8, True)
+    assert model.account.unanswered == 4
+
+
+def test_pauses_grow_up_to_a_bound() -> None:
+    pauses: list[float] = []
+    patience = Patience(attempts=6, pause=1, growth=3, longest_pause=20)
+    model = ServiceModel(Failing(0, 1, 2, 3, 4), k=5, patience=patience, sleep=pauses.append)
+    assert model.likeliest(contexts(1)) == [tuple(WORDS)]
+    assert pauses == [1, 3, 9, 20, 20]
+    account = model.account
+    assert (account.calls, account.retries, account.failures) == (6, 5, 5)
+    assert account.unanswered == 0
+    assert Patience().before(10_000) == 60
+
+
+def test_a_callable_that_never_answers_is_given_up() -> None:
+    ask = Failing(always=True)
+    patience = Patience(at_once=2, attempts=3, give_up_after=2)
+    model = ServiceModel(ask, k=5, patience=patience, sleep=lambda _: None)
+    assert model.likeliest(contexts(9)) == [None] * 9
+    assert model.likeliest(contexts(1, 50)) == [None]
+    account = model.account
+    assert len(ask.sizes) == 6
+    assert (account.unanswered, account.unasked, account.gave_up) == (4, 6, True)
+    assert not account.budget_spent
+    assert isinstance(model.last_error, ConnectionError)
+
+
+def test_a_group_that_failed_may_be_asked_again_later() -> None:
+    model = ServiceModel(Failing(0), k=5, patience=Patience(attempts=1))
+    assert model.likeliest(contexts(1)) == [None]
+    assert model.likeliest(contexts(1)) == [tuple(WORDS)]
+    assert not model.account.gave_up
+
+
+def test_slow_calls_are_left_behind() -> None:
+    calls = []
+
+    def slow_at_first(asked):
+        calls.append(asked)
+        time.sleep(0.5 if len(calls) == 1 else 0)
+        return good(asked)
+
+    model = ServiceModel(
+        slow_at_first, k=5, patience=Patience(timeout=0.1, pause=0), sleep=lambda _: None
+    )
+    assert model.likeliest(contexts(1)) == [tuple(WORDS)]
+    account = model.account
+    assert (account.timeouts, account.failures, account.retries) == (1, 1, 1)
+    assert 0.1 <= account.seconds < 0.5
+
+
+def test_errors_within_a_timeout_are_those_of_the_callable() -> None:
+    patience = Patience(timeout=5, attempts=1)
+    model = ServiceModel(Failing(always=True), k=5, patience=patience)
+    assert model.likeliest(contexts(1)) == [None]
+    assert isinstance(model.last_error, ConnectionError)
+    assert model.account.timeouts == 0
+
+
+class Odd(BaseException):
+    """What a library may raise that is no Exception."""
+
+
+class Hostile(list):
+    def __iter__(self):
+        raise RuntimeError("not for you")
+
+
+@pytest.mark.parametrize("timeout", [None, 5.0])
+@pytest.mark.parametrize("error", [SystemExit(0), SystemExit("bye"), Odd(), GeneratorExit()])
+def test_a_callable_that_leaves_has_failed(error, timeout) -> None:
+    def leaves(asked):
+        raise error
+
+    patience = Patience(attempts=2, give_up_after=1, timeout=timeout)
+    model = ServiceModel(leaves, k=5, patience=patience, sleep=lambda _: None)
+    assert model.likeliest(contexts(1)) == [None]
+    assert model.account.failures == 2
+    assert model.account.gave_up
+    assert model.last_error is error
+
+
+def test_endless_recursion_has_failed() -> None:
+    def deep(asked):
+        return deep(asked)
+
+    patience = Patience(attempts=1, give_up_after=1)
+    model = ServiceModel(deep, k=5, patience=patience, sleep=lambda _: None)
+    assert model.likeliest(contexts(1)) == [None]
+    assert isinstance(model.last_error, RecursionError)
+
+
+def test_what_a_callable_does_to_its_argument_changes_no_question() -> None:
+    def meddles(asked):
+        for context in asked:
+            object.__setattr__(context, "words", ("other",))
+        return [["a"]] * len(asked)
+
+    cache: dict[Context, tuple[str, ...]] = {}
+    asked = contexts(3)
+    ServiceModel(meddles, k=1, cache=cache).likeliest(asked)
+    assert list(cache) == contexts(3) == asked
+
+
+def test_a_word_too_long_is_named_by_its_query_and_what_was_answered_is_kept() -> None:
+    lists = [["a"], ["b", "x" * 5_000_000], ["c"]]
+    cache: dict[Context, tuple[str, ...]] = {}
+    model = ServiceModel(lambda asked: lists, k=2, cache=cache)
+    with pytest.raises(ModelError, match=r"a word of 5,000,000 characters.* answer to query 2\b"):
+        model.likeliest(contexts(3))
+    assert list(cache.values()) == [("a",)]
+
+
+def test_words_too_long_together_are_refused() -> None:
+    model = ServiceModel(lambda asked: [[f"{n:01000}" for n in range(100)]], k=100)
+    with pytest.raises(ModelError, match="more than 6,400 characters together"):
+        model.likeliest(contexts(1))
+
+
+def test_of_a_million_words_no_more_are_read_than_are_wanted() -> None:
+    words = [f"w{n}" for n in range(1_000_000)]
+    words[3] = 7  # type: ignore[call-overload]
+    model = ServiceModel(lambda asked: [words], k=3)
+    assert model.likeliest(contexts(1)) == [("w0", "w1", "w2")]
+    assert model.account.long_lists == 1
+
+
+def test_half_a_character_is_a_word_as_another(tmp_path) -> None:
+    with AnswerCache(tmp_path / "answers.jsonl") as kept:
+        ServiceModel(lambda asked: [["\ud800", "\x1b[31m"]], k=2, cache=kept).likeliest(contexts(1))
+    with AnswerCache(tmp_path / "answers.jsonl") as kept:
+        assert list(kept.values()) == [("\ud800", "\x1b[31m")]
+
+
+def test_an_interruption_is_no_failure() -> None:
+    def interrupted(asked):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        ServiceModel(interrupted, k=5).likeliest(contexts(1))
+
+
+def test_short_long_and_repeated_lists_are_mended_and_counted() -> None:
+    lists = [["a"], ["a", "b", "c", "d"], ["a", "a", "b"], [], None, ("a", "b")]
+    model = ServiceModel(lambda asked: lists, k=2)
+    assert model.likeliest(contexts(6)) == [
+        ("a",), ("a", "b"), ("a", "b"), (), None, ("a", "b"),
+    ]  # fmt: skip
+    account = model.account
+    assert (account.short_lists, account.long_lists, account.duplicates) == (2, 1, 1)
+    assert account.refused == 1
+
+
+def test_words_that_the_asker_does_not_know_keep_their_places() -> None:
+    model = ServiceModel(lambda asked: [["zyx", "of", "wvu"]], k=2, known={"of", "the"})
+    assert likeliest_ranks(model, contexts(1), ["of"]).tolist() == [2]
+    assert model.account.unknown_words == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (None, "0 answers to 2"),
+        ("the cat", "str in place of a list of answers"),
+        (b"the", "bytes in place of a list of answers"),
+        (3, "int in place of a list of answers"),
+        ({"a": 1, "b": 2}, "dict in place of a list of answers"),
+        ((answer for answer in [["a"], ["b"]]), "generator in place of a list of answers"),
+        ([["a"]], "1 answers to 2 contexts"),
+        ([["a"]] * 3, "3 answers to 2 contexts"),
+        (["the", "a"], "str in place of a list of words"),
+        ([{"a": 0.5}, {"b": 0.1}], "dict in place of a list of words"),
+        ([["a"], [1]], "int in place of a word"),
+        ([["a"], [None]], "NoneType in place of a word"),
+        ([["a"], [b"a"]], "bytes in place of a word"),
+        ([["a"], [("a", 0.5)]], "tuple in place of a word"),
+        ([["a"], 7], "int in place of a list of words"),
+        ([["a"], {"b"}], "set in place of a list of words"),
+        ([["a"], [float("nan")]], "float in place of a word, as the answer to query 2"),
+        (Hostile([["a"], ["b"]]), "a list that raises RuntimeError, as answers to queries 1 to 2"),
+    ],
+)
+def test_answers_that_are_no_lists_of_words_are_named(given, message: str) -> None:
+    model = ServiceModel(lambda asked: given, k=2)
+    with pytest.raises(ModelError, match=message):
+        model.likeliest(contexts(2))
+    assert model.account.calls == 1  # asking again would not help
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"k": 0}, "k must"),
+        ({"k": math.nan}, "k must"),
+        ({"k": 1, "budget": -1}, "budget must"),
+    ],
+)
+def test_options_are_checked(options, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        ServiceModel(good, **options)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("at_once", 0),
+        ("attempts", 0),
+        ("growth", 0.5),
+        ("pause", -1),
+        ("pause", math.inf),
+        ("longest_pause", math.nan),
+        ("timeout", 0),
+        ("timeout", math.inf),
+        ("give_up_after", 0),
+    ],
+)
+def test_patience_has_bounds(name: str, value: float) -> None:
+    with pytest.raises(ValueError, match=name):
+        Patience(**{name: value})
+
+
+def test_what_is_no_callable_or_context_is_refused() -> None:
+    with pytest.raises(ValueError, match="callable"):
+        ServiceModel("https://example.org", k=1)
+    with pytest.raises(ValueError, match="Context"):
+        ServiceModel(good, k=1).likeliest(["to be"])
+
+
+def test_the_account_is_a_row_of_plain_values() -> None:
+    model = ServiceModel(good, k=5, budget=1)
+    model.likeliest(contexts(2))
+    summary = json.loads(json.dumps(model.account.summary(), allow_nan=False))
+    assert summary["queries"] == 1
+    assert summary["budget_spent"] is True
