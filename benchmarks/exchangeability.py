@@ -25,7 +25,7 @@ from vestige.attacks.membership.non_members import NonMembers
 from vestige.attacks.membership.query_answers import narrowed, ranks_of
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import encode
-from vestige.data.token_queries import asked_words
+from vestige.data.token_queries import token_queries
 from vestige.experiments.provenance.audit_plans import named
 from vestige.experiments.provenance.audit_trials import Trial
 from vestige.experiments.provenance.audited_texts import AuditedText
@@ -87,7 +87,7 @@ def main():
         whole = Corpus.concatenate([Corpus(p.table.select(["text", "user"])) for p in parts])
         out = whole.take(np.flatnonzero(~np.isin(np.array(whole.users), texts.members)))
         data = encode(out, texts.vocabulary)
-        asked = asked_words(data, texts.vocabulary)
+        asked = token_queries(data, texts.vocabulary)
         ranks = ranks_of(model, data, asked).ranks
     answers = narrowed(asked, ranks, k=K, vocab_size=len(texts.vocabulary))
     print(f"{len(asked):,} words of {len(data.names)} users; {given.draws} draws of the groups")

@@ -21,7 +21,7 @@ from typing import Any, BinaryIO, Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from vestige.data import atomic_write as whole_file
+from vestige.data import atomic_write
 from vestige.data.json_file import Excerpt, Name, conform, read_object
 from vestige.data.rows_file import read_rows
 from vestige.errors import RunError
@@ -102,9 +102,9 @@ def save(result: Result, directory: str | Path, *, run: Mapping[str, object]) ->
     }
     table = pa.Table.from_pylist(_storable(plain(row) for row in result.rows()))
     with new_directory(directory) as partial:
-        whole_file.write_text(partial / "run.json", to_json(asked) + "\n")
-        whole_file.write_text(partial / "summary.json", to_json(result.summary()) + "\n")
-        with whole_file.replacing(partial / "rows.parquet") as file:
+        atomic_write.write_text(partial / "run.json", to_json(asked) + "\n")
+        atomic_write.write_text(partial / "summary.json", to_json(result.summary()) + "\n")
+        with atomic_write.replacing(partial / "rows.parquet") as file:
             pq.write_table(table, file)
     return directory
 
@@ -164,12 +164,12 @@ def _exists(path: Path) -> RunError:
 def new_directory(directory: Path) -> Iterator[Path]:
     """Give a hidden directory beside `directory`; on success it takes its name, else it goes.
 
-    What is written there is private to its owner, see `data.whole_file`.
+    What is written there is private to its owner, see `data.atomic_write`.
 
     Raises:
         RunError: the directory exists by then, or cannot be written.
     """
-    with _written(directory), whole_file.new_directory(directory) as partial:
+    with _written(directory), atomic_write.new_directory(directory) as partial:
         yield partial
 
 
@@ -184,7 +184,7 @@ def new_file(path: Path, *, shared: bool) -> Iterator[BinaryIO]:
     Raises:
         RunError: something exists there by then, or it cannot be written.
     """
-    with _written(path), whole_file.replacing(path, shared=shared, new=True) as file:
+    with _written(path), atomic_write.replacing(path, shared=shared, new=True) as file:
         yield file
 
 
@@ -196,7 +196,7 @@ def _written(path: Path) -> Iterator[None]:
     except OSError as error:
         if isinstance(error, FileExistsError) or error.errno == errno.ENOTEMPTY:
             raise _exists(path) from error
-        full = error.errno in whole_file.FULL
+        full = error.errno in atomic_write.FULL
         raise RunError(
             f"{path} cannot be written: {error.strerror or error}",
             remedy="Make room on that disk, or choose an --out on another."

@@ -22,7 +22,7 @@ from vestige.attacks.membership.query_selection import (
 )
 from vestige.attacks.membership.user_membership import UserAudit, audit_users
 from vestige.data.encoded import EncodedCorpus
-from vestige.data.token_queries import asked_words
+from vestige.data.token_queries import token_queries
 
 USERS, EOS = 80, 1
 KNOWN = NonMembers(
@@ -58,7 +58,7 @@ def corpus(seed: int) -> EncodedCorpus:
 
 
 DATA = corpus(0)
-ASKED = asked_words(DATA, Words())  # type: ignore[arg-type]
+ASKED = token_queries(DATA, Words())  # type: ignore[arg-type]
 
 
 def audited(

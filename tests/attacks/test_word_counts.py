@@ -7,7 +7,7 @@ import numpy as np
 from vestige.attacks.membership.expected_rank import WordCounts
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import encode
-from vestige.data.token_queries import asked_words
+from vestige.data.token_queries import token_queries
 from vestige.data.vocabulary import WordVocabulary
 
 WORDS = tuple("abcdef")
@@ -16,7 +16,7 @@ CHANCE = np.random.default_rng(0)
 USERS = [f"user {n}" for n in range(6) for _ in range(5)]
 TEXTS = [" ".join(CHANCE.choice(list(WORDS), 7)) for _ in USERS]
 DATA = encode(Corpus.from_texts(TEXTS, users=USERS), VOCABULARY)
-ASKED = asked_words(DATA, VOCABULARY)
+ASKED = token_queries(DATA, VOCABULARY)
 COUNTED = [1, 4]
 
 

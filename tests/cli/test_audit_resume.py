@@ -34,12 +34,12 @@ from vestige import results
 from vestige.cli import audit_directory
 from vestige.cli.main import app
 from vestige.data import atomic_write as whole_file
-from vestige.models import answer_cache as kept_answers
+from vestige.models import answer_cache
 from vestige.training import checkpoint, loop, shadows
 
 words, lots = json.loads(sys.argv[1]), random.Random(0)
 places = {
-    "answer": (kept_answers.KeptAnswers, "_write"),
+    "answer": (answer_cache.AnswerCache, "_write"),
     "checkpoint": (checkpoint, "save"),
     "model": (loop, "save_model"),
     "record": (shadows, "write_text"),

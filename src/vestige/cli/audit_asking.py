@@ -174,7 +174,7 @@ class AuditInputs:
         from vestige.attacks.membership.non_members import NonMembers
         from vestige.data.encoded import encode
         from vestige.data.encoded_pairs import encode_pairs
-        from vestige.data.token_queries import asked_words
+        from vestige.data.token_queries import token_queries
 
         whole = parts.together()
         if target.source_vocabulary is None:
@@ -182,7 +182,7 @@ class AuditInputs:
         else:
             texts = encode_pairs(whole, target.source_vocabulary, target.vocabulary)
         targets = texts if target.source_vocabulary is None else texts.targets
-        asked = asked_words(targets, target.vocabulary)
+        asked = token_queries(targets, target.vocabulary)
         inside = set(parts.texts.users or ())
         audited = tuple(n for n, name in enumerate(asked.names) if name in inside)
         known = NonMembers.named(parts.groups(seed=seed), asked.names)

@@ -59,7 +59,7 @@ class TokenQueries:
         return means
 
 
-def asked_words(data: EncodedCorpus, vocabulary: Vocabulary) -> TokenQueries:
+def token_queries(data: EncodedCorpus, vocabulary: Vocabulary) -> TokenQueries:
     """Every known word of a corpus with users; the ends of texts are not asked.
 
     Raises:
@@ -71,7 +71,7 @@ def asked_words(data: EncodedCorpus, vocabulary: Vocabulary) -> TokenQueries:
         >>> from vestige.data.vocabulary import WordVocabulary
         >>> corpus = Corpus.from_texts(["to be", "be ?"], users=["ann", "bob"])
         >>> vocabulary = WordVocabulary(("<unk>", "<eos>", "to", "be"))
-        >>> asked = asked_words(encode(corpus, vocabulary), vocabulary)
+        >>> asked = token_queries(encode(corpus, vocabulary), vocabulary)
         >>> asked.tokens.tolist(), asked.previous.tolist(), asked.users.tolist()
         ([2, 3, 3], [1, 2, 1], [0, 0, 1])
     """

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from safetensors import SafetensorError
 
-from vestige.data import atomic_write as whole_file
+from vestige.data import atomic_write
 from vestige.errors import ModelError
 
 DESCRIPTIONS = ("model.json", "config.json", "adapter_config.json")
@@ -35,9 +35,9 @@ def replacing(directory: Path) -> Iterator[Path]:
     try:
         if directory.exists() and not directory.is_dir():
             raise NotADirectoryError(f"{directory} is a file")
-        with whole_file.beside(directory) as fresh:
+        with atomic_write.beside(directory) as fresh:
             yield fresh
-            whole_file.share(fresh)
+            atomic_write.share(fresh)
             _swap(fresh, directory)
     except (OSError, SafetensorError) as error:
         raise ModelError(

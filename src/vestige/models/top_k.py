@@ -5,7 +5,7 @@ arXiv:1811.00513, section 4.3: a service lists its k likeliest words, ranked, wi
 probabilities. That is all the access of an audit from outside: a true word stands at some place of
 the list or is missing from it, which counts as place k + 1.
 
-Any model of ours narrows to such lists; `asked_model` puts any Python callable behind the same
+Any model of ours narrows to such lists; `service` puts any Python callable behind the same
 face. Words of equal probability stand in the order of their ids, as ranks count them.
 """
 
@@ -90,7 +90,7 @@ def narrow(model: Any, *, k: int) -> TopK:
     if not hasattr(model, "given") and not isinstance(model, NextToken):
         raise ValueError(
             f"model must be one of next tokens, got {type(model).__name__}: "
-            "an AskedModel puts a callable behind the same face"
+            "a ServiceModel puts a callable behind the same face"
         )
     if not 1 <= k <= model.vocab_size:
         raise ValueError(f"k must lie in [1, {model.vocab_size}], got {k}")

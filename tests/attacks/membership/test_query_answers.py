@@ -13,7 +13,7 @@ from vestige.attacks.membership.query_answers import (
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import EncodedCorpus, encode
 from vestige.data.encoded_pairs import EncodedPairs, encode_pairs
-from vestige.data.token_queries import TokenQueries, asked_words
+from vestige.data.token_queries import TokenQueries, token_queries
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import DataError
 from vestige.models.lstm import LSTMConfig, LSTMLanguageModel
@@ -44,7 +44,7 @@ def texts() -> EncodedCorpus:
 
 @pytest.fixture
 def asked(texts: EncodedCorpus) -> TokenQueries:
-    return asked_words(texts, WORDS)
+    return token_queries(texts, WORDS)
 
 
 @pytest.mark.parametrize("k", [1, 4, 14])
@@ -65,7 +65,7 @@ def test_a_translator_is_asked_with_its_source() -> None:
     config = Seq2SeqConfig(embedding_size=6, hidden_size=6, initial_range=0.7)
     translator = Seq2SeqModel(WORDS, WORDS, config).eval()
     encoded = encode_pairs(pairs, WORDS, WORDS)
-    asked = asked_words(encoded.targets, WORDS)
+    asked = token_queries(encoded.targets, WORDS)
     inside = answers_of(translator, encoded, asked, k=5)
     outside, _ = answers_of_service(
         narrow(translator, k=5),

@@ -60,7 +60,7 @@ class WordCounts:
 
     @classmethod
     def of_users(cls, data: EncodedCorpus, users: ArrayLike, vocab_size: int) -> "WordCounts":
-        """Counts of the texts of some users, who play no other part (`known_users`).
+        """Counts of the texts of some users, who play no other part (`non_members`).
 
         Args:
             data: texts of all users.

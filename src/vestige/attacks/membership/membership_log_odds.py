@@ -63,7 +63,7 @@ class MembershipLogOdds:
             asked: w words of u users.
             counts: of public text.
             references: of which each has seen some of the users.
-            users: who are learnt from (`known_users`).
+            users: who are learnt from (`non_members`).
             k: words that the target shows.
             seed: of lots and boosting.
 

@@ -1,9 +1,9 @@
 """How much does each word of a user speak for their text having been learnt?
 
 Two audits give each user a score: the paper's histogram of ranks, and ours, the mean evidence of
-words: learnt from shadow models (`learnt_evidence`) or, where these are too few, how much better a
-word ranks than expected (`expected_rank`). Both ask everyone the same way: whoever is compared with
-the audited users has had their queries selected by the same rule, from as much text.
+words: learnt from shadow models (`membership_log_odds`) or, where these are too few, how much
+better a word ranks than expected (`expected_rank`). Both ask everyone the same way: whoever is
+compared with the audited users has had their queries selected by the same rule, from as much text.
 """
 
 from dataclasses import dataclass
@@ -70,7 +70,7 @@ def evidence_of_words(
 ) -> Floats:
     """How much each word speaks for its user having been seen, 0 on average for who was not.
 
-    With references enough it is learnt from them (`learnt_evidence`), else it is the surprise.
+    With references enough it is learnt from them (`membership_log_odds`), else it is the surprise.
 
     Args:
         answers: of the target.

@@ -3,9 +3,9 @@
 Song and Shmatikov (2019), "Auditing Data Provenance in Text-Generation Models", KDD: user-level
 membership from the ranks of a user's words among a model's likeliest ones.
 
-Differs from the paper: the default evidence is the mean over words (`user_evidence`) in
+Differs from the paper: the default evidence is the mean over words (`membership_scores`) in
 place of a histogram's support vector machine; the decision is by conformal p-values against users
-who are known to be out and have no part in anything else (`known_users`), over exactly as much text
+who are known to be out and have no part in anything else (`non_members`), over exactly as much text
 (`matched_text`), in place of a threshold learnt from shadow models, which does not carry over to a
 target of another domain or another extent of training.
 """

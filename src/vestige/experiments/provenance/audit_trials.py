@@ -23,7 +23,7 @@ from vestige.data.atomic_write import replacing
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import encode
 from vestige.data.encoded_pairs import encode_pairs
-from vestige.data.token_queries import TokenQueries, asked_words
+from vestige.data.token_queries import TokenQueries, token_queries
 from vestige.data.users import disjoint_groups
 from vestige.experiments.provenance.audited_texts import (
     Audited,
@@ -267,7 +267,7 @@ class Trial:
         return encode_pairs(corpus, texts.source_vocabulary, texts.vocabulary)
 
     def _asked(self, corpus: Corpus) -> TokenQueries:
-        return asked_words(encode(corpus, self.texts.vocabulary), self.texts.vocabulary)
+        return token_queries(encode(corpus, self.texts.vocabulary), self.texts.vocabulary)
 
     def _said(
         self, model: Shadow, parts: Sequence[Corpus]

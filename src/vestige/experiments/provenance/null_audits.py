@@ -35,7 +35,7 @@ from vestige.data.atomic_write import write_text
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import encode
 from vestige.data.encoded_pairs import EncodedPairs, encode_pairs, sources_of
-from vestige.data.token_queries import asked_words
+from vestige.data.token_queries import token_queries
 from vestige.data.users import disjoint_groups, documents_of, of_length, users_with
 from vestige.data.vocabulary import WordVocabulary
 from vestige.experiments.provenance.audited_texts import TASKS, read_users_texts, vocabulary_of
@@ -154,7 +154,7 @@ def null_audit(
     if sources is not None:
         texts = encode_pairs(everybody, sources, vocabulary)
     targets = texts.targets if isinstance(texts, EncodedPairs) else texts
-    asked = asked_words(targets, vocabulary)
+    asked = token_queries(targets, vocabulary)
     groups = (people.counted, people.fitted, people.compared)
     known = NonMembers.named(groups, asked.names)
     counts = WordCounts.of_users(targets, known.counted, len(vocabulary))
