@@ -8,7 +8,7 @@ import pytest
 import vestige
 
 LAYERS = [
-    "errors", "memory", "_validate", "data", "models", "metrics", "attacks", "training",
+    "errors", "memory", "_validate", "registry", "data", "models", "metrics", "attacks", "training",
     "defences", "parallel", "results", "experiments", "reports", "cli", "__main__",
 ]  # fmt: skip
 SIBLINGS = [{"models", "metrics"}, {"attacks", "training"}, {"reports", "experiments"}]

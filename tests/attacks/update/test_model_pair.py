@@ -12,7 +12,7 @@ def every_context(pair: ModelPair):
 
 
 @pytest.mark.parametrize("surprise", [0.0, 0.4])
-@pytest.mark.parametrize("name", SCORES)
+@pytest.mark.parametrize("name", SCORES.names())
 @pytest.mark.parametrize("quantile", [0.0, 0.5, 0.9, 0.999, 1.0])
 def test_the_cells_above_a_floor_are_those_of_the_whole_table(
     random_table, name, surprise, quantile

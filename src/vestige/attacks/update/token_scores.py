@@ -1,4 +1,4 @@
-r"""How much did an update promote one token? The three scores that a search can maximise.
+r"""Scores of one token's promotion by an update, which a search can maximise.
 
 Zanella-Béguelin et al. (2020), "Analyzing Information Leakage of Updates to Natural
 Language Models", arXiv:1912.07942, Definition 1: the differential and the relative
@@ -9,34 +9,37 @@ paper's scores fail: the differential one saturates at 1 for a token, so that on
 counts no more than one common ending, and the relative one is driven by vanishing
 denominators. With the floor delta a token must *become* likely to count, and a rise from
 nothing counts more than a rise from half.
+
+A score is one function here, registered under its name. The module imports no torch, so that a
+command line can name the scores.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from math import inf, log
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from vestige import _validate
+from vestige.registry import Registry
 
-SCORES = ("smoothed", "differential", "relative")
+if TYPE_CHECKING:
+    from torch import Tensor
 
 ROUNDING = 1e-6
 """How far float32 may put a logarithm from its place."""
 
 
-Part = Callable[[Tensor], Tensor]
+Part = Callable[["Tensor"], "Tensor"]
 """(n, v) logits of one model -> (n, v) numbers; the logits are left as they are."""
 
 
 @dataclass(frozen=True)
 class TokenScore:
-    """A score of one token under two models: what the later one says less what the earlier did.
+    """A score of one token under two models: the later model's part less the earlier one's.
 
     Attributes:
-        name: one of `SCORES`.
+        name: as it is registered.
         later: of the model after the update.
         earlier: of the model before it.
         least: `earlier` is never under this, so that no gain exceeds `later - least`.
@@ -54,14 +57,14 @@ class TokenScore:
     relative: bool = False
     surprise: float = 0.0
 
-    def gain(self, before: Tensor, after: Tensor) -> Tensor:
+    def gain(self, before: "Tensor", after: "Tensor") -> "Tensor":
         """(n, v) logits before, (n, v) logits after -> (n, v) gains.
 
         Logits may be unnormalised; log-probabilities are logits too.
         """
         return self.difference(self.later(after), self.earlier(before))
 
-    def difference(self, later: Tensor, earlier: Tensor) -> Tensor:
+    def difference(self, later: "Tensor", earlier: "Tensor") -> "Tensor":
         """Gains from the two models' parts; `later` may be overwritten."""
         if not self.relative:
             return later.sub_(earlier)
@@ -70,8 +73,31 @@ class TokenScore:
         return gains.add_(later, alpha=self.surprise) if self.surprise else gains
 
 
+SCORES: Registry[Callable[[float], TokenScore]] = Registry("score")
+"""Each gives a score for a floor delta."""
+
+
+@SCORES.register("differential")
+def _differential(delta: float) -> TokenScore:
+    return TokenScore("differential", _probabilities, _probabilities, least=0.0, bound=1.0)
+
+
+@SCORES.register("relative")
+def _relative(delta: float) -> TokenScore:
+    # through the logs, so that an underflowing p gives a large number, not 0/0
+    part = _log_probabilities
+    return TokenScore("relative", part, part, least=-inf, bound=inf, relative=True)
+
+
+@SCORES.register("smoothed")
+def _smoothed(delta: float) -> TokenScore:
+    part = partial(_floored, delta=delta)
+    most, least = log(1 + delta), log(delta) - ROUNDING
+    return TokenScore("smoothed", part, part, least, bound=most - log(delta))
+
+
 def token_score(name: str, *, delta: float = 0.1) -> TokenScore:
-    r"""The score called `name`.
+    r"""Registered score of a name.
 
     .. math::
         \mathrm{differential} = p' - p \qquad
@@ -83,25 +109,17 @@ def token_score(name: str, *, delta: float = 0.1) -> TokenScore:
         delta: the floor of the smoothed score, a probability; the others ignore it.
 
     Raises:
-        ValueError: the name is none of the three, or delta is not positive.
+        ValueError: no score has this name, or delta is not positive.
 
     Example:
+        >>> import torch
         >>> even, sure = torch.tensor([[0.5, 0.5]]).log(), torch.tensor([[1.0, 0.0]]).log()
         >>> token_score("differential").gain(even, sure)
         tensor([[ 0.5000, -0.5000]])
     """
-    _validate.one_of(SCORES, score=name)
+    score = SCORES[name]
     _validate.positive(delta=delta)
-    if name == "differential":
-        return TokenScore(name, _probabilities, _probabilities, least=0.0, bound=1.0)
-    if name == "relative":
-        # through the logs, so that an underflowing p gives a large number, not 0/0
-        return TokenScore(
-            name, _log_probabilities, _log_probabilities, least=-inf, bound=inf, relative=True
-        )
-    most, least = log(1 + delta), log(delta) - ROUNDING
-    floored = partial(_floored, delta=delta)
-    return TokenScore(name, floored, floored, least, bound=most - log(delta))
+    return score(delta)
 
 
 def less_surprise(score: TokenScore, weight: float) -> TokenScore:
@@ -114,6 +132,7 @@ def less_surprise(score: TokenScore, weight: float) -> TokenScore:
         ValueError: the weight is negative.
 
     Example:
+        >>> import torch
         >>> even, sure = torch.tensor([[0.5, 0.5]]).log(), torch.tensor([[0.75, 0.25]]).log()
         >>> less_surprise(token_score("differential"), 1.0).gain(even, sure)
         tensor([[-0.0377, -1.6363]])
@@ -123,19 +142,19 @@ def less_surprise(score: TokenScore, weight: float) -> TokenScore:
     if score.relative:  # its `later` is the logarithm of p' itself
         return replace(score, surprise=score.surprise + weight)
 
-    def later(after: Tensor) -> Tensor:
+    def later(after: "Tensor") -> "Tensor":
         return score.later(after).add_(_log_probabilities(after), alpha=weight)
 
     return replace(score, later=later) if weight else score
 
 
-def _probabilities(logits: Tensor) -> Tensor:
-    return torch.softmax(logits, 1)
+def _probabilities(logits: "Tensor") -> "Tensor":
+    return logits.softmax(1)
 
 
-def _log_probabilities(logits: Tensor) -> Tensor:
-    return torch.log_softmax(logits, 1)
+def _log_probabilities(logits: "Tensor") -> "Tensor":
+    return logits.log_softmax(1)
 
 
-def _floored(logits: Tensor, delta: float) -> Tensor:
-    return torch.softmax(logits, 1).add_(delta).log_()
+def _floored(logits: "Tensor", delta: float) -> "Tensor":
+    return logits.softmax(1).add_(delta).log_()
