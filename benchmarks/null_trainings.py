@@ -60,13 +60,13 @@ from vestige.data.corpus import Corpus
 from vestige.data.loaders import read_reddit, read_ubuntu_irc
 from vestige.data.subwords import SubwordVocabulary
 from vestige.data.vocabulary import Vocabulary, WordVocabulary
-from vestige.experiments.snapshots import snapshot
 from vestige.experiments.texts import random_parts
 from vestige.experiments.updates.subwords import adapter_on, gpt2
 from vestige.models.lstm import LSTMConfig
 from vestige.models.protocols import LanguageModel
 from vestige.training.config import TrainingConfig
 from vestige.training.presets import new_model
+from vestige.training.snapshot import snapshot
 
 Phrases = list[tuple[float, str, list[int]]]
 """Score, text and tokens of each."""

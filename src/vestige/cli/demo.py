@@ -98,8 +98,8 @@ def _train(
 ) -> "LanguageModel":
     """A fresh model that has read the corpus, or a copy of another that has read it as well."""
     from vestige.data.subwords import SubwordVocabulary
-    from vestige.experiments.snapshots import snapshot
     from vestige.training.presets import new_model, preset
+    from vestige.training.snapshot import snapshot
 
     plan = preset("demo")
     if start is None:

@@ -62,9 +62,9 @@ def command(
 
         vestige diff before after --null nulls --out run
     """
-    from vestige.experiments.snapshots import snapshot
     from vestige.models.checkpoints import check_compatible, load_model
     from vestige.training.null_models import Recipe, null_texts
+    from vestige.training.snapshot import snapshot
 
     recipe = Recipe.of(after)
     context.with_resource(claimed(out))

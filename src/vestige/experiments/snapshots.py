@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Iterable
-from copy import deepcopy
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 from vestige.data.canary import Canary
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import encode
-from vestige.data.file_lock import LOCK, alone, discard
+from vestige.data.file_lock import LOCK, discard
 from vestige.data.vocabulary import Vocabulary
 from vestige.defences.choice import Defence
 from vestige.errors import RunError
@@ -19,13 +18,10 @@ from vestige.models.checkpoints import load_model
 from vestige.models.protocols import LanguageModel, choose_device
 from vestige.training.config import TrainingConfig
 from vestige.training.history import EpochRecord, StopAtPerplexity, best_epoch
-from vestige.training.loop import ObserveFn, ProgressFn, train
 from vestige.training.presets import Shape, new_model
+from vestige.training.snapshot import snapshot
 
 UNDEFENDED = Defence()
-
-Fresh = Callable[[], LanguageModel]
-"""Makes an untrained model."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,51 +52,6 @@ class Training:
     levels: tuple[float, ...] = ()
     canaries: tuple[Canary, ...] = ()
     probed: Corpus | None = None
-
-
-def snapshot(  # noqa: PLR0913 - a defence, a stop and a watcher come on top of seven
-    directory: Path,
-    corpus: Corpus,
-    *,
-    start: Fresh | LanguageModel,
-    vocabulary: Vocabulary,
-    config: TrainingConfig,
-    validation: Corpus | None = None,
-    defence: Defence | None = None,
-    stop: StopAtPerplexity | None = None,
-    observe: ObserveFn | None = None,
-    progress: ProgressFn | None = None,
-) -> LanguageModel:
-    """The model that training on a corpus gives, ready to be asked.
-
-    An interrupted training goes on; a finished one is loaded. No two processes train one.
-
-    Args:
-        directory: the training's own; its `data` holds the encoded corpus.
-        corpus: what to learn.
-        start: makes the untrained model, or is the model to continue (left as it is).
-        vocabulary: what the ids mean.
-        config: how.
-        validation: decides which epoch is kept.
-        defence: under which it learns.
-        stop: see `training.loop.train`, as `observe` and `progress`.
-    """
-    model = deepcopy(start) if isinstance(start, LanguageModel) else start()
-    with alone(directory):
-        data = encode(corpus, vocabulary, directory / "data")
-        train(
-            model,
-            data,
-            validation=None if validation is None else encode(validation, vocabulary),
-            config=config,
-            directory=directory,
-            step=None if defence is None else defence.step(model, data, config),
-            stop=stop,
-            observe=observe,
-            resume=True,
-            progress=progress,
-        )
-    return load_model(directory)
 
 
 def is_finished(directory: Path) -> bool:

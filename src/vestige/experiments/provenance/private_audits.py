@@ -23,12 +23,12 @@ from vestige.defences.choice import Defence
 from vestige.defences.composition import Mechanism
 from vestige.experiments.provenance.audit_rows import METHODS, audit_row
 from vestige.experiments.provenance.audit_trials import Asked, Trial
-from vestige.experiments.snapshots import snapshot
 from vestige.models.checkpoints import fingerprint
 from vestige.training.config import TrainingConfig
 from vestige.training.evaluate import evaluate_documents
 from vestige.training.presets import Shape, new_model
 from vestige.training.shadows import Shadow
+from vestige.training.snapshot import snapshot
 
 Row = Mapping[str, object]
 

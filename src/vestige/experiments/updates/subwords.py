@@ -19,11 +19,11 @@ from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
 from vestige.data.vocabulary import Vocabulary
 from vestige.experiments.settings import Plan
-from vestige.experiments.snapshots import snapshot
 from vestige.experiments.texts import NEWSGROUPS, read_text
 from vestige.metrics.reconstruction import Gram, is_verbatim, ngrams, tokens_found
 from vestige.models.protocols import LanguageModel
 from vestige.training.config import TrainingConfig
+from vestige.training.snapshot import snapshot
 
 SECRETS = (
     (
