@@ -119,11 +119,11 @@ def measured(paths: Sequence[str], manifest: str, test: str, text: str) -> list[
     """What `vestige compare` measures of trainings, completion left out."""
     from vestige.attacks.exposure.canary_exposure import canary_exposure
     from vestige.cli.manifests import load_canaries
-    from vestige.cli.sources import read_source
     from vestige.data.encoded import encode
     from vestige.defences.measured import canary_bits
     from vestige.models.checkpoints import load_model
     from vestige.training.evaluate import score_documents
+    from vestige.workflows.sources import read_source
 
     found = []
     for path in paths:

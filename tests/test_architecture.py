@@ -8,8 +8,9 @@ import pytest
 import vestige
 
 LAYERS = [
-    "errors", "memory", "_validate", "registry", "data", "models", "metrics", "attacks", "training",
-    "defences", "parallel", "results", "experiments", "reports", "cli", "__main__",
+    "errors", "_markers", "monitor", "result", "memory", "_validate", "registry", "data", "models",
+    "metrics", "attacks", "training", "defences", "parallel", "results", "workflows",
+    "experiments", "reports", "cli", "__main__",
 ]  # fmt: skip
 SIBLINGS = [{"models", "metrics"}, {"attacks", "training"}, {"reports", "experiments"}]
 ROOT = Path(vestige.__file__).parent

@@ -6,8 +6,8 @@ import typer
 
 from vestige.cli import audit_options, options
 from vestige.cli.audit_target import load_target
-from vestige.cli.sources import read_source
 from vestige.cli.terminal import progress, say, show_json, show_table
+from vestige.workflows.sources import read_source
 
 if TYPE_CHECKING:
     from vestige.attacks.anatomy.memorization_result import Anatomy

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vestige.cli.plant_secrets import candidate_sets, with_intents
-from vestige.cli.sources import MANIFEST
+from vestige.workflows.sources import MANIFEST
 
 if TYPE_CHECKING:
     from vestige.data.secret_manifest import SecretManifest

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from vestige.cli.sources import read_source
 from vestige.cli.terminal import say
 from vestige.errors import DataError
+from vestige.workflows.sources import read_source
 
 if TYPE_CHECKING:
     from vestige.data.corpus import Corpus

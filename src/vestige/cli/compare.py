@@ -106,8 +106,8 @@ def command(
     from vestige import results
     from vestige.cli import provenance
     from vestige.cli.measuring import measure
-    from vestige.cli.sources import read_source
     from vestige.defences.comparison import compare_defences
+    from vestige.workflows.sources import read_source
 
     results.require_new(out)
     if not 0 < tolerance < 1:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vestige.cli import options
-from vestige.cli.sources import CORPUS, MANIFEST
 from vestige.cli.terminal import progress, say, show_json, show_table
 from vestige.cli.trainings_directory import claimed
+from vestige.workflows.sources import CORPUS, MANIFEST
 
 if TYPE_CHECKING:
     from vestige.attacks.update.update_diff import UpdateDiff

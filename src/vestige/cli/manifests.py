@@ -4,8 +4,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vestige.cli.sources import MANIFEST
 from vestige.cli.terminal import say
+from vestige.workflows.sources import MANIFEST
 
 if TYPE_CHECKING:
     from vestige.data.canary import Canary

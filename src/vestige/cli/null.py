@@ -6,9 +6,9 @@ from typing import Annotated
 import typer
 
 from vestige.cli import options
-from vestige.cli.sources import read_source
 from vestige.cli.terminal import progress, say, show_json
 from vestige.cli.trainings_directory import claimed
+from vestige.workflows.sources import read_source
 
 COUNT, MOST = 19, 10_000
 

@@ -10,10 +10,10 @@ import typer
 from vestige.cli import options, planned_canaries
 from vestige.cli.planned_canaries import Wanted
 from vestige.cli.planted_listing import LISTED, show_canaries
-from vestige.cli.sources import CORPUS, MANIFEST, read_source
 from vestige.cli.tasks import Task, refuse_others
 from vestige.cli.terminal import progress, say, show_json
 from vestige.cli.training_plan import borrow
+from vestige.workflows.sources import CORPUS, MANIFEST, read_source
 
 if TYPE_CHECKING:
     from vestige.data.canary import Canary
@@ -208,7 +208,8 @@ def command(
     if out is None:
         raise ValueError("--out must be given: the directory for the planted copy and its manifest")
     if task is Task.nlu:
-        from vestige.cli import plant_secrets, utterance_sources
+        from vestige.cli import plant_secrets
+        from vestige.workflows import utterance_sources
 
         plant_secrets.run(
             utterance_sources.Sources(

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from vestige.cli.bounds import LARGEST_LIST
 from vestige.cli.planned_canaries import CONTROLS, COPIES
 from vestige.cli.planted_listing import LISTED, show_canaries
-from vestige.cli.sources import MANIFEST, TEST, TRAIN, VALIDATION
 from vestige.cli.terminal import say, show_json
-from vestige.cli.utterance_sources import Sources, read, read_parts
+from vestige.workflows.sources import MANIFEST, TEST, TRAIN, VALIDATION
+from vestige.workflows.utterance_sources import Sources, read, read_parts
 
 if TYPE_CHECKING:
     from vestige.data.secret_canaries import SecretCanary

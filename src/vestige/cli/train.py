@@ -9,12 +9,12 @@ from vestige.cli import defence_options, nlu_options, options, training_options
 from vestige.cli.defence_plan import AskedDefence
 from vestige.cli.division import check_stop, divided
 from vestige.cli.repeated_training import repeat
-from vestige.cli.sources import planting, read_source
 from vestige.cli.tasks import TrainedTask, refuse_others
 from vestige.cli.training_directory import claimed
 from vestige.cli.training_plan import Wanted, stop_at
 from vestige.cli.utterance_plan import WantedNlu
-from vestige.cli.utterance_sources import Sources
+from vestige.workflows.sources import planting, read_source
+from vestige.workflows.utterance_sources import Sources
 
 HOLD_OUT = 0.05
 """What stands for `--hold-out` where nobody says which text validates."""

@@ -11,7 +11,7 @@ from vestige.cli.privacy_plan import undefended
 from vestige.cli.terminal import progress, say, show_json, show_table
 from vestige.cli.training_directory import RUN, claimed
 from vestige.cli.utterance_plan import Parts, WantedNlu, prepare
-from vestige.cli.utterance_sources import Sources, read_parts, secrets_of
+from vestige.workflows.utterance_sources import Sources, read_parts, secrets_of
 
 if TYPE_CHECKING:
     from vestige.data.secret_manifest import SecretManifest

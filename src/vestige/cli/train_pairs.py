@@ -10,10 +10,10 @@ from vestige.cli.division import check_stop, divided
 from vestige.cli.pair_plan import WantedPairs, prepare
 from vestige.cli.privacy_files import end
 from vestige.cli.privacy_plan import undefended
-from vestige.cli.sources import read_source
 from vestige.cli.terminal import progress, show_json, show_table
 from vestige.cli.trained import say_kept
 from vestige.cli.training_directory import RUN, claimed
+from vestige.workflows.sources import read_source
 
 if TYPE_CHECKING:
     from vestige.data.corpus import Corpus

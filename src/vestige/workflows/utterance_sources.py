@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vestige.cli.sources import MANIFEST
+from vestige.workflows.sources import MANIFEST
 
 if TYPE_CHECKING:
     from vestige.data.loaders.utterances import UtteranceSplits
