@@ -1,29 +1,79 @@
-"""What `import vestige` offers: one sorted list, all there, none of it paid for in advance."""
+"""What `import vestige` offers: few names, typed, documented, each with an example, none paid for
+in advance.
+"""
 
+import ast
+import doctest
+import inspect
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import pytest
 
 import vestige
+from tests.docs.documents import blocks, documents
+
+ROOT = Path(vestige.__file__).parent
+REPOSITORY = Path(__file__).parents[1]
+PROGRAM = "tests/typed_program.py"
 
 
-def test_the_list_is_sorted_and_without_repeats():
+def identifiers(source: str) -> set[str]:
+    """Names and attributes that a piece of Python uses."""
+    nodes = list(ast.walk(ast.parse(source)))
+    names = {node.id for node in nodes if isinstance(node, ast.Name)}
+    return names | {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+
+
+@pytest.fixture(scope="module")
+def shown() -> set[str]:
+    """Every identifier that a doctest of the package or a session of the documents uses."""
+    texts = [b.text for path in documents() for b in blocks(path) if b.language == "pycon"]
+    for path in ROOT.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+                texts.append(ast.get_docstring(node) or "")
+    examples = [e for text in texts for e in doctest.DocTestParser().get_examples(text)]
+    return {name for example in examples for name in identifiers(example.source)}
+
+
+def test_the_list_is_short_sorted_and_without_repeats():
     assert vestige.__all__ == sorted(set(vestige.__all__))
-
-
-def test_the_list_names_what_the_package_can_find():
-    assert sorted(name for names in vestige._HOMES.values() for name in names) == vestige.__all__
+    assert len(vestige.__all__) <= 80
 
 
 @pytest.mark.parametrize("name", vestige.__all__)
-def test_every_name_is_there(name):
-    assert getattr(vestige, name) is not None
+def test_a_name_is_there_and_says_what_it_is(name):
+    value = getattr(vestige, name)
     assert name in dir(vestige)
+    doc = vars(value).get("__doc__") if inspect.isclass(value) else value.__doc__
+    assert doc
+    assert not doc.startswith(f"{name}("), "a dataclass wrote this docstring, and nobody else"
+
+
+@pytest.mark.parametrize("name", vestige.__all__)
+def test_a_name_has_an_example(name, shown):
+    assert name in shown, f"no doctest uses `{name}`"
+
+
+def test_the_typed_program_uses_every_name_and_mypy_reads_it():
+    used = identifiers((REPOSITORY / PROGRAM).read_text(encoding="utf-8"))
+    assert set(vestige.__all__) <= used, set(vestige.__all__) - used
+    settings = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))
+    assert PROGRAM in settings["tool"]["mypy"]["files"]
+
+
+def test_the_stub_travels_with_the_package():
+    settings = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))
+    assert {"py.typed", "__init__.pyi"} <= set(
+        settings["tool"]["setuptools"]["package-data"]["vestige"]
+    )
 
 
 def test_a_name_that_is_not_there_says_so():
-    with pytest.raises(AttributeError, match="no attribute 'leak'"):
+    with pytest.raises(AttributeError, match="vestige attribute leak"):
         _ = vestige.leak
 
 

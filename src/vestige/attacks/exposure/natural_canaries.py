@@ -56,7 +56,8 @@ def real_canaries(
         DataError: nobody said whose the documents are, or no document is eligible.
 
     Example:
-        >>> from vestige import Corpus, WordVocabulary, encode
+        >>> from vestige import Corpus, WordVocabulary
+        >>> from vestige.data.encoded import encode
         >>> corpus = Corpus.from_texts(["to be", "or not"], users=["ann", "ann"])
         >>> words = WordVocabulary.build(corpus)
         >>> data = encode(corpus, words)

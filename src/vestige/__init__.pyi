@@ -1,0 +1,51 @@
+"""The public names of Vestige: verbs, what they take, what they return, errors.
+
+This file is the list. Type checkers and editors read it, and `__init__.py` loads from it: each name
+comes from the module that stands here, when it is first used.
+"""
+
+# What verbs take: text, with its canaries.
+from .data.canary import Canary as Canary
+from .data.corpus import Corpus as Corpus
+from .data.corpus_file import write_corpus as write_corpus
+from .data.loaders import read_corpus as read_corpus
+from .data.loaders.utterances import read_utterances as read_utterances
+from .data.manifest import Manifest as Manifest
+from .data.secret_manifest import SecretManifest as SecretManifest
+from .data.secret_pattern import SecretPattern as SecretPattern
+from .data.subwords import SubwordVocabulary as SubwordVocabulary
+from .data.utterances import Utterance as Utterance
+from .data.utterances import Utterances as Utterances
+from .data.vocabulary import WordVocabulary as WordVocabulary
+
+# What verbs take: models, by what they let one see.
+from .models.checkpoints import load_intent_slot as load_intent_slot
+from .models.checkpoints import load_model as load_model
+from .models.checkpoints import load_seq2seq as load_seq2seq
+from .models.checkpoints import save_model as save_model
+from .models.hugging_face import HuggingFaceLanguageModel as HuggingFaceLanguageModel
+from .models.protocols import LanguageModel as LanguageModel
+from .models.protocols import NextToken as NextToken
+from .models.service import ServiceModel as ServiceModel
+from .models.table import TableModel as TableModel
+from .models.top_k import TopK as TopK
+from .models.top_k import narrow as narrow
+from .models.white_box import WhiteBox as WhiteBox
+
+# What verbs return.
+from .attacks.update.differential_rank import DifferentialRank as DifferentialRank
+from .results import Run as Run
+
+# What goes wrong.
+from .errors import AccessDenied as AccessDenied
+from .errors import ClusterError as ClusterError
+from .errors import DataError as DataError
+from .errors import IncompatibleModels as IncompatibleModels
+from .errors import ManifestError as ManifestError
+from .errors import ModelError as ModelError
+from .errors import RunError as RunError
+from .errors import TrainingError as TrainingError
+from .errors import VestigeError as VestigeError
+
+__version__: str
+__all__: list[str]

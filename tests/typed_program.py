@@ -1,0 +1,52 @@
+"""A program that uses every public name, for mypy (`make lint`): each has the type that its module
+gives it. It is read and never run; `tests/test_public_names.py` sees that no name is left out.
+"""
+
+from collections.abc import Sequence
+from typing import assert_type
+
+import vestige as vg
+
+
+def text(path: str) -> None:
+    corpus = assert_type(vg.read_corpus(path), vg.Corpus)
+    vg.write_corpus(corpus, path)  # type: ignore[arg-type]
+    assert_type(vg.WordVocabulary.build(corpus), vg.WordVocabulary)
+    assert_type(vg.SubwordVocabulary.train_bpe(corpus, size=300), vg.SubwordVocabulary)
+    said = assert_type(vg.read_utterances(path).train, vg.Utterances)
+    assert_type(list(said), list[vg.Utterance])
+
+
+def canaries(manifest: vg.Manifest, secrets: vg.SecretManifest) -> None:
+    assert_type(manifest.canaries, tuple[vg.Canary, ...])
+    assert_type(secrets.patterns, tuple[vg.SecretPattern, ...])
+
+
+def models(path: str) -> None:
+    model = assert_type(vg.load_model(path), vg.LanguageModel)
+    asked: vg.NextToken = model
+    seen: vg.WhiteBox = vg.load_intent_slot(path)
+    shown: Sequence[vg.TopK] = [vg.narrow(asked, k=5), vg.ServiceModel(lambda texts: [None], k=5)]
+    double: vg.LanguageModel = vg.TableModel([0.5, 0.5], [[0.5, 0.5], [1.0, 0.0]])
+    for network in (model, double, vg.load_seq2seq(path)):
+        vg.save_model(network, path)
+    assert isinstance(model, vg.HuggingFaceLanguageModel)
+    assert len(shown) > 1
+    assert seen
+
+
+def returned(run: vg.Run, rank: vg.DifferentialRank) -> None:
+    assert_type(run.result, str)
+    assert_type(rank.summary()["rank"], object)
+
+
+def errors(path: str) -> str:
+    try:
+        vg.load_model(path)
+    except (vg.DataError, vg.ManifestError, vg.ModelError, vg.IncompatibleModels) as error:
+        return error.problem
+    except (vg.AccessDenied, vg.TrainingError, vg.ClusterError, vg.RunError) as error:
+        return assert_type(error.remedy, str)
+    except vg.VestigeError as error:
+        return error.remedy
+    return vg.__version__
