@@ -1,0 +1,57 @@
+"""Every link of the documents leads to a file that is there, and to a heading in it."""
+
+import re
+import unicodedata
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.docs.documents import REPOSITORY, documents, without_code
+
+_LINK = re.compile(r"!?\[[^\]]*\]\(\s*<?([^)\s>]+)>?[^)]*\)|(?:src|href)=\"([^\"]+)\"")
+_HEADING = re.compile(r"^#{1,6} +(.*?) *#*$", re.MULTILINE)
+LINKS = [
+    pytest.param(path, target, id=f"{path.relative_to(REPOSITORY)}->{target}")
+    for path in documents()
+    for target in dict.fromkeys(
+        a or b for a, b in _LINK.findall(without_code(path.read_text(encoding="utf-8")))
+    )
+    if not re.match(r"[a-z]+:", target)
+]
+
+
+def slugs(title: str) -> set[str]:
+    """What a heading is called in an address: on the site, and where the repository is shown."""
+    title = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", title).replace("`", "").replace("*", "")
+    plain = unicodedata.normalize("NFKD", title).encode("ascii", "ignore").decode().lower()
+    site = re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", plain).strip())
+    return {site, re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")}
+
+
+@cache
+def anchors(path: Path) -> frozenset[str]:
+    """The addresses of all headings of a document."""
+    text = re.sub(r"^```.*?^```$", "", path.read_text(encoding="utf-8"), flags=re.M | re.S)
+    return frozenset(slug for title in _HEADING.findall(text) for slug in slugs(title))
+
+
+def test_a_heading_is_called_as_the_site_calls_it():
+    assert "1-make-the-service-answer" in slugs("1. Make the service answer")
+    assert slugs("`vestige diff`: what?") == {"vestige-diff-what"}
+
+
+@pytest.mark.parametrize(("path", "target"), LINKS)
+def test_a_link_leads_somewhere(path, target):
+    file, _, anchor = target.partition("#")
+    there = (path.parent / file).resolve() if file else path
+    assert there.exists(), f"{path.name} links to {file}, which is not there"
+    if anchor:
+        assert anchor in anchors(there), f"{there.name} has no heading #{anchor}"
+
+
+@pytest.mark.parametrize(("path", "target"), LINKS)
+def test_the_site_links_only_to_what_it_holds(path, target):
+    if (REPOSITORY / "docs") in path.parents:
+        file = target.partition("#")[0]
+        assert (path.parent / file).resolve().is_relative_to(REPOSITORY / "docs")
