@@ -1,0 +1,115 @@
+"""Options from a file: `--config FILE`, where FILE is YAML, TOML, JSON or a run's `run.json`."""
+
+import json
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from vestige.cli.parsing import UsageError, parse
+from vestige.errors import DataError, reason
+from vestige.workflows.parameters import Option
+
+LARGEST = 2**20
+"""Bytes of a configuration file."""
+
+_REMEDY = "Give options by name as YAML, TOML or JSON, a run.json, or a run directory."
+
+
+def configured(
+    path: Path, verb: str, options: Sequence[Option], given: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The values that a file sets and the command line does not.
+
+    Args:
+        path: the file, or a run directory.
+        verb: whose options they are.
+        options: of the verb.
+        given: what the command line sets, which wins.
+
+    Raises:
+        DataError: the file cannot be read, has a key that is no option, or a value that its
+            option does not take.
+    """
+    path = path / "run.json" if path.is_dir() else path
+    entries = _of_run(_read(path), path, verb)
+    by_name = {option.name: option for option in options}
+    values: dict[str, Any] = {}
+    for named, value in entries.items():
+        key = "null" if named is None else named  # as YAML reads the name of that option
+        option = by_name.get(str(key).replace("-", "_"))
+        if option is None:
+            raise DataError(
+                f"{path} sets {str(key)!r}, which is no option of vestige {verb}",
+                remedy=f"`vestige {verb} --help` lists them; a key is an option without dashes.",
+            )
+        if option.name not in given and value is not None:
+            values |= _value(option, value, path)
+    return values
+
+
+def _read(path: Path) -> Any:
+    try:
+        with path.open("rb") as file:
+            text = file.read(LARGEST + 1)
+        if len(text) > LARGEST:
+            raise DataError(f"{path} is larger than {LARGEST:,} bytes", remedy=_REMEDY)
+        return _parsed(path, text.decode("utf-8"))
+    except OSError:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{path} cannot be read: {reason(error)}", remedy=_REMEDY) from error
+
+
+def _parsed(path: Path, text: str) -> Any:
+    if path.suffix == ".toml":
+        return tomllib.loads(text)
+    if path.suffix == ".json":
+        return json.loads(text)
+    import yaml  # type: ignore[import-untyped]
+
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        place = f" at line {mark.line + 1}" if mark else ""
+        raise DataError(f"{path} is not YAML{place}", remedy=_REMEDY) from error
+
+
+def _of_run(read: Any, path: Path, verb: str) -> Mapping[str, Any]:
+    if not isinstance(read, Mapping):
+        raise DataError(f"{path} holds no options by name", remedy=_REMEDY)
+    if "arguments" not in read:
+        if "command" in read and "result" in read:
+            raise DataError(
+                f"{path} does not say with which options it was made",
+                remedy="An earlier version of Vestige wrote it. Its `command` does say.",
+            )
+        return read
+    if read.get("verb") != verb or not isinstance(read["arguments"], Mapping):
+        raise DataError(
+            f"{path} is of another verb than vestige {verb}", remedy=f"Give a run of {verb}."
+        )
+    return read["arguments"]
+
+
+def _value(option: Option, value: Any, path: Path) -> dict[str, Any]:
+    """A value of a file, read as the command line reads it."""
+    many = value if isinstance(value, list) else [value]
+    flag = f"--{option.name}"
+    if any(isinstance(each, Mapping | list) for each in many) or (
+        isinstance(value, list) and not option.many
+    ):
+        raise DataError(
+            f"{path} sets {option.name!r} to a list or table", remedy="Give one plain value."
+        )
+    if option.type is bool:
+        if not isinstance(value, bool):
+            raise DataError(f"{path}: {option.name!r} must be true or false", remedy=_REMEDY)
+        return {option.name: value}
+    words = [f"{flag}={each}" for each in many]
+    try:
+        return parse([replace(option, flags=(flag,), metavar=None)], words)
+    except UsageError as error:
+        raise DataError(f"{path}: {error}", remedy="Change that entry.") from None

@@ -1,0 +1,200 @@
+"""Words of a command line to values, and help: options of ours, parsed and shown by cyclopts.
+
+What a usage error says is written here: one line that names the option and never repeats its
+value, which may be a secret.
+"""
+
+import inspect
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, get_args
+
+from cyclopts import App, Group
+from cyclopts import Parameter as Spelling
+from cyclopts.exceptions import (
+    CoercionError,
+    CycloptsError,
+    MissingArgumentError,
+    UnknownOptionError,
+    UnusedCliTokensError,
+)
+
+from vestige.cli.bounds import LARGEST, MANY
+from vestige.cli.error_lines import in_one_line
+from vestige.workflows.parameters import REQUIRED, Option
+
+HELP_FLAGS = ("--help", "-h")
+ARGUMENTS, OPTIONS = "Arguments", "Options"
+
+
+class UsageError(Exception):
+    """The words of a command line are not those of the verb; the message is one line."""
+
+
+def parse(options: Sequence[Option], words: Sequence[str]) -> dict[str, Any]:
+    """The values of the options that were given, by name.
+
+    Args:
+        options: of the verb.
+        words: after the verb's name.
+
+    Raises:
+        UsageError: a word is no option, or a value is none that its option takes.
+    """
+    app = _app(options, "", "", required=False)
+    try:
+        _, bound, _ = app.parse_args(list(words), print_error=False, exit_on_error=False)
+    except CycloptsError as error:
+        raise UsageError(in_one_line(_usage(error, options))) from None
+    values = {name[:-1]: value for name, value in bound.arguments.items()}
+    for option in options:
+        if option.name in values:
+            check(option, values[option.name])
+    return values
+
+
+def require(options: Sequence[Option], given: Mapping[str, Any]) -> None:
+    """Raise UsageError unless everything that must be given is."""
+    missing = [each for each in options if each.default is REQUIRED and each.name not in given]
+    if missing:
+        raise UsageError(f"Missing {', '.join(option.shown for option in missing)}.")
+
+
+def check(option: Option, value: Any) -> None:
+    """Raise UsageError where a number is beyond the bounds of its option."""
+    for number in value if option.many else (value,):
+        if isinstance(number, float) and not math.isfinite(number):
+            raise UsageError(f"{option.shown} must be a finite number.")
+        if not isinstance(number, int | float) or isinstance(number, bool):
+            continue
+        for bound in option.bounds:
+            for sign, holds, word in _BOUNDS:
+                limit = getattr(bound, sign, None)
+                if limit is not None and not holds(number, limit):
+                    raise UsageError(f"{option.shown} must be {word} {limit:,}.")
+        most = min((LARGEST[flag] for flag in option.flags if flag in LARGEST), default=MANY)
+        if isinstance(number, int) and number > most:
+            raise UsageError(f"{option.shown} must be at most {most:,}.")
+
+
+_BOUNDS: tuple[tuple[str, Callable[[Any, Any], bool], str], ...] = (
+    ("ge", lambda number, limit: number >= limit, "at least"),
+    ("gt", lambda number, limit: number > limit, "more than"),
+    ("le", lambda number, limit: number <= limit, "at most"),
+    ("lt", lambda number, limit: number < limit, "less than"),
+)
+
+
+def show_help(options: Sequence[Option], *, usage: str, text: str) -> None:
+    """Print the help of a verb on stdout.
+
+    Args:
+        options: of the verb.
+        usage: one line.
+        text: Markdown.
+    """
+    _app(options, usage, text, required=True).help_print([])
+
+
+def _app(options: Sequence[Option], usage: str, text: str, *, required: bool) -> App:
+    """A cyclopts application that has the options and does nothing."""
+    titles = dict.fromkeys([ARGUMENTS, OPTIONS, *(each.group or OPTIONS for each in options)])
+    groups = {title: Group(title, sort_key=number) for number, title in enumerate(titles)}
+
+    def nothing(*_: Any, **__: Any) -> None:
+        pass
+
+    parameters = [_parameter(each, groups, required=required) for each in options]
+    nothing.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    nothing.__annotations__ = {each.name: each.annotation for each in parameters}
+    app = App(
+        name="vestige",
+        help=text,
+        usage=usage,
+        help_format="markdown",
+        help_flags=HELP_FLAGS,
+        version_flags=(),
+        group_arguments=groups[ARGUMENTS],
+        group_parameters=groups[OPTIONS],
+        group_commands=groups[OPTIONS],
+    )
+    app["--help"].help = "Show this message and exit."
+    app.default(nothing)
+    return app
+
+
+def _parameter(option: Option, groups: Mapping[str, Group], *, required: bool) -> inspect.Parameter:
+    default = None if option.default in (REQUIRED, None, False, (), "") else option.default
+    spelling: dict[str, Any] = {
+        "name": option.flags or (str(option.metavar),),
+        "group": groups[option.group or (OPTIONS if option.flags else ARGUMENTS)],
+        "help": option.help,
+        "metavar": option.metavar if option.flags else None,
+        "negative": (),
+        "required": required and option.default is REQUIRED,
+        "show_default": False if default is None else (lambda _: str(default)),
+        "allow_leading_hyphen": bool(option.flags) and option.type is not bool,
+        "allow_repeating": True,
+    }
+    if option.type is not bool:
+        spelling |= {"converter": _reader(option), "n_tokens": 1}
+    type_ = list[option.type] if option.many else option.type  # type: ignore[name-defined]
+    if option.many:
+        spelling["consume_multiple"] = False
+    kind = inspect.Parameter.KEYWORD_ONLY if option.flags else inspect.Parameter.POSITIONAL_ONLY
+    # With an underscore: `from` is no name of a parameter.
+    hint = Annotated[type_ | None, Spelling(**spelling)]
+    return inspect.Parameter(f"{option.name}_", kind, default=None, annotation=hint)
+
+
+def _reader(option: Option) -> Callable[..., Any]:
+    """A reader of values that rounds no number and takes no word for None."""
+
+    def value(word: str) -> Any:
+        if not option.choices:
+            return option.type(word)
+        return next(choice for choice in get_args(option.type) if str(choice) == word)
+
+    def read(_: Any, tokens: Sequence[Any]) -> Any:
+        try:
+            values = [value(token.value) for token in tokens]
+        except StopIteration:
+            raise ValueError from None
+        return values if option.many else values[-1]
+
+    return read
+
+
+_NAMED = {int: "a whole number", float: "a number"}
+
+
+def _usage(error: CycloptsError, options: Sequence[Option]) -> str:
+    """What to say of an error, without the value that was given."""
+    by_name = {name: each for each in options for name in (each.flags or (each.shown,))}
+    own = by_name.get(error.argument.name) if error.argument is not None else None
+    if isinstance(error, UnusedCliTokensError):
+        return (
+            f"Got {len(error.unused_tokens or ())} unexpected extra argument(s). "
+            "Text of several words needs quotation marks."
+        )
+    if isinstance(error, UnknownOptionError):
+        name = (error.token.keyword or error.token.value).partition("=")[0]
+        return f"There is no option {name}.{_near(name, by_name)}"
+    if own is None:
+        return "The command line cannot be read."
+    if isinstance(error, CoercionError):
+        if own.choices:
+            return f"{own.shown} must be one of {', '.join(own.choices)}."
+        if own.type is bool:
+            return f"{own.shown} takes no value but true or false."
+        return f"{own.shown} must be {_NAMED.get(own.type, 'another value')}."
+    if isinstance(error, MissingArgumentError):
+        return f"{own.shown} must come with a value."
+    return f"{own.shown} cannot be read."
+
+
+def _near(name: str, known: Mapping[str, object]) -> str:
+    from difflib import get_close_matches
+
+    found = get_close_matches(name, known, n=1)
+    return f" Did you mean {found[0]}?" if found else ""

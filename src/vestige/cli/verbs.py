@@ -1,0 +1,207 @@
+"""A verb: a workflow whose parameters are options, with what the command line adds to it.
+
+It parses, calls, saves and prints. What the workflow's signature and docstring say is not said
+again here.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from vestige.cli.parsing import HELP_FLAGS, require, show_help
+from vestige.cli.parsing import parse as parse_words
+from vestige.workflows.arguments import keywords, verb_of
+from vestige.workflows.docstrings import docstring
+from vestige.workflows.parameters import Option, options_of
+
+OUTPUT = "Output"
+OUT = Option(
+    name="out",
+    path=("out",),
+    type=Path,
+    flags=("--out",),
+    metavar="DIR",
+    help="A directory to make; it must not exist.",
+    group=OUTPUT,
+)
+JSON = Option(
+    name="json",
+    path=("json",),
+    type=bool,
+    default=False,
+    flags=("--json",),
+    help="Print the summary as JSON on stdout.",
+    group=OUTPUT,
+)
+SHOW_SECRETS = Option(
+    name="show_secrets",
+    path=("show_secrets",),
+    type=bool,
+    default=False,
+    flags=("--show-secrets",),
+    help="Show phrases in the clear; otherwise each word is a block.",
+    group=OUTPUT,
+)
+CONFIG = Option(
+    name="config",
+    path=("config",),
+    type=Path,
+    default=None,
+    flags=("--config",),
+    metavar="FILE",
+    help="Take options from a YAML, TOML or JSON file, or from a run directory, which repeats "
+    "the run. Options that are given here win.",
+)
+
+
+@dataclass(frozen=True)
+class Output:
+    """Where a result goes.
+
+    Attributes:
+        out: its run directory, or where the workflow has written.
+        json: print the summary as JSON.
+        show_secrets: show texts in the clear.
+    """
+
+    out: Path
+    json: bool
+    show_secrets: bool
+
+
+@dataclass(frozen=True)
+class Verb:
+    """A workflow on the command line.
+
+    Attributes:
+        workflow: the function.
+        show: prints its result for a reader.
+        outputs: the options that the command line adds. Where the workflow has a parameter `out`
+            it writes by itself, and what it returns is not saved.
+    """
+
+    workflow: Callable[..., Any]
+    show: Callable[[Any, Output], None]
+    outputs: tuple[Option, ...] = (OUT, JSON, SHOW_SECRETS)
+
+    @cached_property
+    def name(self) -> str:
+        """As it is typed."""
+        return verb_of(self.workflow)
+
+    @cached_property
+    def saves(self) -> bool:
+        """Whether the result is written here, and not by the workflow."""
+        return OUT in self.outputs
+
+    @cached_property
+    def options(self) -> tuple[Option, ...]:
+        """All options, with help that names them as the command line does."""
+        own = options_of(self.workflow)
+        told = [replace(each, help=self._named(each.help, but=each.choices)) for each in own]
+        return (*told, CONFIG, *self.outputs)
+
+    @property
+    def summary(self) -> str:
+        """One line."""
+        return self._named(docstring(self.workflow).summary)
+
+    @property
+    def usage(self) -> str:
+        """The verb and its arguments."""
+        places = [option.shown for option in self.options if not option.flags]
+        return " ".join(["vestige", self.name, *places, "[OPTIONS]"])
+
+    @property
+    def text(self) -> str:
+        """The help above the options, in Markdown."""
+        told = docstring(self.workflow)
+        text = self._named(told.text)
+        if not told.examples:
+            return text
+        blocks = ["\n".join(f"    {line}" for line in each.splitlines()) for each in told.examples]
+        return "\n\n".join([text, "Examples:", *blocks])
+
+    def __call__(self, words: Sequence[str]) -> None:
+        """Do what a command line asks.
+
+        Args:
+            words: after the verb's name.
+
+        Raises:
+            UsageError: they are not the verb's.
+        """
+        if any(word in HELP_FLAGS for word in words):
+            text = self.text.replace(
+                "\n\nExamples:\n", "\n\n**Examples:**\n"
+            )  # no section to parse
+            show_help(self.options, usage=self.usage, text=text)
+            return
+        values = self._values(words)
+        output = self._output(values)
+        if self.saves:
+            from vestige.results import require_new
+
+            require_new(output.out)
+        found = self._call(values)
+        if self.saves:
+            from vestige import results
+
+            results.save(
+                found, output.out, run={**found.record, "command": ["vestige", self.name, *words]}
+            )
+        if output.json:
+            from vestige.cli.terminal import show_json
+
+            show_json(found.summary(), show_secrets=output.show_secrets)
+            return
+        self.show(found, output)
+        if self.saves:
+            from vestige.cli.terminal import say
+
+            out = output.out
+            say(f"Run directory: {out}. A page from it: vestige report {out} --out page.html")
+
+    def in_flags(self, message: str) -> str:
+        """A message of the library, with parameters in backticks as the options they are."""
+        return self._named(message, quote="")
+
+    def _values(self, words: Sequence[str]) -> dict[str, Any]:
+        values = parse_words(self.options, words)
+        if config := values.pop(CONFIG.name, None):
+            from vestige.cli.configuration import configured
+
+            known = [option for option in self.options if option is not CONFIG]
+            values |= configured(config, self.name, known, values)
+        require(self.options, values)
+        return values
+
+    def _output(self, values: dict[str, Any]) -> Output:
+        added = {each.name: values.pop(each.name, each.default) for each in self.outputs}
+        return Output(
+            out=added.get("out") or values.get("out") or Path(),
+            json=added.get("json", False),
+            show_secrets=added.get("show_secrets", False),
+        )
+
+    def _call(self, values: dict[str, Any]) -> Any:
+        from vestige.cli.monitor import Terminal
+
+        return self.workflow(**keywords(self.workflow, values), monitor=Terminal())
+
+    @cached_property
+    def _flags(self) -> dict[str, str]:
+        return {option.parameter: option.shown for option in options_of(self.workflow)}
+
+    def _named(self, text: str, *, but: Sequence[str] = (), quote: str = "`") -> str:
+        """Text in which a parameter in backticks is its option; other words in them stay."""
+
+        def flag(found: re.Match[str]) -> str:
+            name = found[1]
+            known = name in self._flags and name not in but
+            return f"{quote}{self._flags[name]}{quote}" if known else found[0]
+
+        return re.sub(r"`(\w+)`", flag, text)

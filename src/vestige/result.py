@@ -1,0 +1,85 @@
+"""The base of every result: a frozen dataclass with scalars, rows, and where its numbers come from.
+
+Other libraries are imported when a method needs them: a result can be made without any.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+    import pandas  # type: ignore[import-untyped]
+
+    from vestige.reports.notebook import Drawing
+
+
+@dataclass(frozen=True)
+class Result(ABC):
+    """What a workflow returns.
+
+    Attributes:
+        record: provenance, as `run.json` has it: verb, arguments, configuration, seed, models and
+            data with their hashes. Empty where no workflow made the result. It is not compared.
+    """
+
+    record: Mapping[str, Any] = field(default_factory=dict, kw_only=True, compare=False, repr=False)
+
+    @abstractmethod
+    def summary(self) -> Mapping[str, object]:
+        """Scalars by name: one row of a table of results."""
+
+    @abstractmethod
+    def rows(self) -> Iterable[Mapping[str, object]]:
+        """One mapping for each phrase, canary, position or user."""
+
+    def to_frame(self) -> "pandas.DataFrame":
+        """`rows()` as a pandas data frame, texts in the clear."""
+        import pandas
+
+        from vestige.results import plain
+
+        return pandas.DataFrame.from_records([plain(row) for row in self.rows()])
+
+    def save(self, directory: "str | PathLike[str]") -> Path:
+        """Write a run directory, from which `vestige report` makes a page.
+
+        Args:
+            directory: a path that does not exist yet.
+
+        Returns:
+            The directory.
+
+        Raises:
+            RunError: it exists, or cannot be written.
+        """
+        from vestige import results
+
+        return results.save(self, Path(directory), run=self.record)
+
+    def plot(self) -> "Drawing":
+        """The chart of the result's page, with secrets withheld.
+
+        Raises:
+            ValueError: this kind of result has no chart, or too few points for one.
+        """
+        from vestige.reports.notebook import chart
+
+        return chart(self)
+
+    def _repr_html_(self) -> str:
+        from vestige.reports.notebook import table
+
+        return table(self)
+
+    def __str__(self) -> str:
+        from vestige.reports.disclosure import disclose_facts
+        from vestige.results import plain
+
+        facts = disclose_facts(plain(self.summary()), show_secrets=False)
+        width = max(map(len, facts), default=0)
+        lines = [f"  {name:{width}}  {value}" for name, value in facts.items()]
+        return "\n".join([type(self).__name__, *lines])

@@ -1,0 +1,131 @@
+"""From a signature to a verb: what is parsed, shown, refused, and repeated from a file."""
+
+import json
+
+import pytest
+
+from tests.workflows.example import refit
+from vestige.cli.parsing import UsageError
+from vestige.cli.verbs import Verb
+from vestige.errors import DataError
+
+
+@pytest.fixture
+def verb():
+    """The verb of the example; `verb.seen` holds the arguments of its calls."""
+    seen = []
+    made = Verb(refit, show=lambda found, output: seen.append(found.arguments))
+    object.__setattr__(made, "seen", seen)
+    return made
+
+
+def test_words_reach_the_workflow(verb, tmp_path):
+    verb(["d", "--from", "x", "--null", "a", "--null=-b", "--epochs=3", "--out", f"{tmp_path}/run"])
+    [arguments] = verb.seen
+    assert arguments["from_"] == "x"
+    assert arguments["null"] == ("a", "-b")
+    assert arguments["training"].epochs == 3
+    run = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert run["command"][:3] == ["vestige", "refit", "d"]
+    assert run["arguments"] == {"data": "d", "from": "x", "null": ["a", "-b"], "epochs": 3}
+
+
+def test_the_last_of_an_option_counts(verb, tmp_path):
+    verb(["d", "--epochs", "3", "--epochs", "4", "--out", f"{tmp_path}/run"])
+    assert verb.seen[0]["training"].epochs == 4
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("d --epochs 2.5", "--epochs must be a whole number."),
+        ("d --epochs SECRET", "--epochs must be a whole number."),
+        ("d --epochs 0", "--epochs must be at least 1."),
+        ("d --seed -1", "--seed must be at least 0."),
+        ("d --epochs 1000000001", "--epochs must be at most 1,000,000,000."),
+        ("d --clip nan", "--clip must be a finite number."),
+        ("d --optimizer SECRET", "--optimizer must be one of adam, sgd."),
+        ("d --optimizer none", "--optimizer must be one of adam, sgd."),
+        ("d --other-shapes=SECRET", "--other-shapes takes no value but true or false."),
+        ("d --no-other-shapes", "There is no option --no-other-shapes. Did you mean"),
+        ("d --nope=SECRET", "There is no option --nope."),
+        ("d --epoch 3", "There is no option --epoch. Did you mean --epochs?"),
+        ("d SECRET SECRET", "Got 2 unexpected extra argument(s). Text of several words"),
+        ("d --out", "--out must come with a value."),
+        ("", "Missing DATA, --out."),
+    ],
+)
+def test_a_usage_error_names_the_option_and_quotes_nothing(verb, words, message):
+    with pytest.raises(UsageError) as caught:
+        verb(words.split())
+    assert str(caught.value).startswith(message)
+    assert "SECRET" not in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_help_is_the_docstring_with_flags(verb, capsys):
+    verb(["--help"])
+    said = capsys.readouterr().out
+    assert "Train a model on DATA, or continue one with --from." in said
+    assert "Passes over the data; see --batch-size. [default: 2]" in said
+    assert "Examples:" in said
+    assert "vestige refit corpus.txt --out model" in said
+    assert ">>>" not in said
+    panels = ["Arguments", "Options", "Training", "Defence", "Reading the data", "Output"]
+    places = [said.index(f"╭─ {title} ") for title in panels]
+    assert places == sorted(places)
+
+
+def test_parameters_in_a_message_become_options(verb):
+    message = verb.in_flags("`from_` must come with `data` and `epochs`, not `cpu`")
+    assert message == "--from must come with DATA and --epochs, not `cpu`"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.yaml", "data: d\nbatch-size: 8\nnull: [a, b]\nother_shapes: true\n"),
+        ("a.toml", 'data = "d"\nbatch_size = 8\nnull = ["a", "b"]\nother_shapes = true\n'),
+        (
+            "a.json",
+            '{"data": "d", "batch_size": 8, "null": ["a", "b"], "other_shapes": true}',
+        ),
+    ],
+)
+def test_a_file_sets_what_options_set(verb, tmp_path, name, text):
+    (tmp_path / name).write_text(text)
+    verb(["--config", f"{tmp_path / name}", "--null", "c", "--out", f"{tmp_path}/run"])
+    [arguments] = verb.seen
+    assert arguments["data"] == "d"
+    assert arguments["training"].batch_size == 8
+    assert arguments["null"] == ("c",)  # what the command line says wins
+    assert arguments["other_shapes"] is True
+
+
+def test_a_run_directory_repeats_the_run(verb, tmp_path):
+    first, again = f"{tmp_path}/first", f"{tmp_path}/again"
+    verb(["d", "--defence", "clipped", "--epsilon", "8", "--other-shapes", "--out", first])
+    verb(["--config", first, "--out", again])
+    assert verb.seen[0] == verb.seen[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("epoch: 3", "sets 'epoch', which is no option of vestige refit"),
+        ("epochs: many", "--epochs must be a whole number"),
+        ("epochs: 0", "--epochs must be at least 1"),
+        ("epochs: [1, 2]", "sets 'epochs' to a list or table"),
+        ("other_shapes: 1", "'other_shapes' must be true or false"),
+        ("[1, 2]", "holds no options by name"),
+        ("{", "is not YAML at line 1"),
+        ("verb: rank\narguments: {}", "is of another verb than vestige refit"),
+        ("command: []\nresult: Trained", "does not say with which options it was made"),
+    ],
+)
+def test_a_file_that_cannot_be_followed_is_named(verb, tmp_path, text, message):
+    (tmp_path / "a.yaml").write_text(text)
+    with pytest.raises(DataError, match=r"a\.yaml") as caught:
+        verb(["d", "--config", f"{tmp_path / 'a.yaml'}", "--out", f"{tmp_path}/run"])
+    assert message in str(caught.value)
+    assert not (tmp_path / "run").exists()
