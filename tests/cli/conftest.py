@@ -9,11 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 from tests.cli import secret_cases
+from tests.cli.shell import invoke
 from vestige import results
-from vestige.cli.main import app
 from vestige.data.vocabulary import WordVocabulary
 from vestige.models.checkpoints import save_model
 from vestige.models.table import TableModel
@@ -32,7 +31,7 @@ def shell():
     """Run `vestige` with some words; the result has exit_code, stdout and stderr."""
 
     def run(*words):
-        return CliRunner().invoke(app, [str(word) for word in words])
+        return invoke(words)
 
     return run
 

@@ -75,7 +75,7 @@ def child(out, moment):
     shadows.learn = told
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     try:
-        code = app([*words, out], standalone_mode=False)
+        code = app([*words, out])
     except BaseException as error:
         print(repr(error), file=sys.stderr)
         os._exit(1)

@@ -1,32 +1,27 @@
 """Every number that any verb takes has a bound; whoever adds an option finds it here."""
 
 import pytest
-import typer
 
 from vestige.cli.bounds import LARGEST, MANY
-from vestige.cli.main import VERBS, app
-
-GROUP = typer.main.get_command(app)
+from vestige.cli.main import VERBS, verb
+from vestige.workflows.parameters import REQUIRED
 
 
 def numbers():
     """(verb, option, its largest whole number or None for a number with a point)."""
-    for verb in VERBS:
-        for option in GROUP.get_command(None, verb).params:
-            kind = str(option.type_descriptor.annotation)
-            name = option.opts[0]
-            if "int" in kind and name.startswith("--"):
-                yield verb, name, LARGEST.get(name, MANY)
-            elif "float" in kind and name.startswith("--"):
-                yield verb, name, None
+    for name in VERBS:
+        for option in verb(name).options:
+            if option.flags and option.type in (int, float):
+                flag = option.flags[0]
+                yield name, flag, LARGEST.get(flag, MANY) if option.type is int else None
 
 
-def required(verb):
+def required(name):
     """What a verb must be given before it looks at anything else."""
     words = []
-    for option in GROUP.get_command(None, verb).params:
-        if option.required:
-            words += [option.opts[0], "x"] if option.opts[0].startswith("--") else ["x", "x"]
+    for option in verb(name).options:
+        if option.default is REQUIRED:
+            words += [option.flags[0], "x"] if option.flags else ["x", "x"]
     return words
 
 

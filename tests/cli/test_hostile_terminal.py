@@ -3,9 +3,9 @@
 import unicodedata
 
 import pytest
-from typer.testing import CliRunner
 
-from vestige.cli.main import VERBS, app
+from tests.cli.shell import invoke
+from vestige.cli.main import VERBS
 
 EVIL = "\x1b[31m\u202e\x07\u2066evil\x9b31m"
 
@@ -41,7 +41,7 @@ def test_what_is_given_is_shown_and_not_sent(tmp_path, monkeypatch, verb, line):
     words = [word.replace("EVIL", EVIL) for word in line.split()]
     words = ["F.jsonl" if word == "F" else word for word in words]
 
-    done = CliRunner().invoke(app, [verb, *words], color=True)
+    done = invoke([verb, *words])
 
     assert done.exit_code == 2, (done.stderr, done.exception)
     shown = (done.stdout + done.stderr).replace("\n", "")
@@ -49,6 +49,6 @@ def test_what_is_given_is_shown_and_not_sent(tmp_path, monkeypatch, verb, line):
 
 
 def test_an_unknown_verb_is_shown_and_not_sent():
-    done = CliRunner().invoke(app, [EVIL], color=True)
+    done = invoke([EVIL])
     assert done.exit_code == 2
     assert not set(done.stderr) & set("\x1b\u202e\x07\u2066\x9b")

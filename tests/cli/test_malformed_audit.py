@@ -4,9 +4,8 @@ import json
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
-from vestige.cli.main import app
+from tests.cli.shell import invoke
 from vestige.data.vocabulary import WordVocabulary
 from vestige.models.bilstm_crf import IntentSlotConfig, IntentSlotModel
 from vestige.models.checkpoints import save_model
@@ -189,7 +188,7 @@ def folder(tmp_path_factory):
     (root / "leaving_service_of_tests.py").write_text("import sys\nsys.exit(3)\n")
     (root / "letter").write_text("mine")
     words = f"audit-users W/model {PLAIN} --out W/audit".replace("W/", f"{root}/").split()
-    done = CliRunner().invoke(app, words)
+    done = invoke(words)
     assert done.exit_code == 0, done.stderr
     (root / "damaged").mkdir()
     (root / "damaged" / "audit.json").write_text("{")
@@ -267,6 +266,6 @@ def test_rows_of_a_finished_audit_that_are_damaged_are_named(folder, tmp_path, m
 
     monkeypatch.setattr("vestige.cli.audit_users.show_audit", odd)
     words = f"audit-users W/model {PLAIN} --out W/audit".replace("W/", f"{folder}/").split()
-    done = CliRunner().invoke(app, words)
+    done = invoke(words)
     assert done.exit_code == 2
     assert "audit/run holds rows that no audit has" in done.stderr

@@ -20,7 +20,7 @@ def twin(words, number):
     for stream, name in ((1, "out"), (2, "err")):
         os.dup2(os.open(f"{number}.{name}", os.O_CREAT | os.O_WRONLY | os.O_TRUNC), stream)
     try:
-        code = app(words, standalone_mode=False)
+        code = app(words)
     except BaseException as error:
         print(repr(error), file=sys.stderr)
         os._exit(70)

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.workflows.example import refit
-from vestige.cli.parsing import UsageError
+from vestige.cli.usage import UsageError
 from vestige.cli.verbs import Verb
 from vestige.errors import DataError
 

@@ -1,130 +1,124 @@
 """`vestige`: the table of verbs, and how their errors look.
 
-A verb's module is imported only when the verb is asked for, and imports torch only when it
-runs, so that help answers at once.
+A verb's module is imported only when the verb or the list of verbs is asked for, and imports
+torch only when it runs, so that help answers at once.
 """
 
 import os
 import sys
 import traceback
+from collections.abc import Sequence
+from difflib import get_close_matches
 from importlib import import_module
-from typing import Annotated, Any
-
-import typer
-from typer.core import TyperGroup
 
 from vestige import __version__
 from vestige.cli import interrupts
-from vestige.cli.bounds import Bounded
 from vestige.cli.error_lines import error_line, in_one_line
-from vestige.cli.provenance import COMMAND
+from vestige.cli.legacy import Legacy
+from vestige.cli.usage import UsageError
+from vestige.cli.verbs import Verb
 from vestige.errors import VestigeError
 from vestige.memory import keep_freed_pages, ran_out
 
-VERBS = {
-    "demo": "vestige.cli.demo",
-    "plant": "vestige.cli.plant",
-    "train": "vestige.cli.train",
-    "diff": "vestige.cli.diff",
-    "null": "vestige.cli.null",
-    "rank": "vestige.cli.rank",
-    "exposure": "vestige.cli.exposure",
-    "extract-nlu": "vestige.cli.extract_nlu",
-    "complete": "vestige.cli.complete",
-    "audit-users": "vestige.cli.audit_users",
-    "anatomy": "vestige.cli.anatomy",
-    "compare": "vestige.cli.compare",
-    "report": "vestige.cli.report",
-    "reproduce": "vestige.cli.reproduce",
+GROUPS = {
+    "Start": {"demo": "vestige.cli.demo"},
+    "Train": {
+        "plant": "vestige.cli.plant",
+        "train": "vestige.cli.train",
+        "null": "vestige.cli.null",
+    },
+    "Audit": {
+        "diff": "vestige.cli.diff",
+        "rank": "vestige.cli.rank",
+        "exposure": "vestige.cli.exposure",
+        "extract-nlu": "vestige.cli.extract_nlu",
+        "complete": "vestige.cli.complete",
+        "audit-users": "vestige.cli.audit_users",
+        "anatomy": "vestige.cli.anatomy",
+    },
+    "Report": {
+        "compare": "vestige.cli.compare",
+        "report": "vestige.cli.report",
+        "reproduce": "vestige.cli.reproduce",
+    },
 }
-"""Each verb, in the order in which a new user meets them, and the module with its `command`."""
+"""Each panel of the help, its verbs, and the module of each, which has a `VERB`."""
+
+VERBS = {verb: module for group in GROUPS.values() for verb, module in group.items()}
+
+ABOUT = """Vestige measures what a text model gives away about the text it was trained on.
+
+Start with `vestige demo`. On two snapshots of a model of your own:
+`vestige diff BEFORE AFTER --out run`, then `vestige report run --out page.html`.
+"""
 
 TRACEBACK = "VESTIGE_TRACEBACK"
 """An environment variable: where it is set, an error shows where it came from."""
 
-CONTEXT = {"help_option_names": ["--help", "-h"]}
+
+def verb(name: str) -> Verb | Legacy:
+    """The verb of a name, imported when asked for."""
+    module = import_module(VERBS[name])
+    found: Verb | Legacy = getattr(module, "VERB", None) or Legacy(name, module.command)
+    return found
 
 
-class Verb(Bounded):
-    """A verb that quotes no word of a phrase which was given without quotation marks."""
+def app(words: Sequence[str] | None = None) -> int:
+    """Do what a command line asks.
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        ctx.allow_extra_args = True
-        rest = super().parse_args(ctx, args)
-        if rest:
-            ctx.fail(
-                f"Got {len(rest)} unexpected extra argument(s). "
-                "Text of several words needs quotation marks."
-            )
-        return rest
+    Args:
+        words: after the program's name; by default those of the process.
 
-
-class Verbs(TyperGroup):
-    """The verbs of the table, imported when asked for."""
-
-    def list_commands(self, ctx: Any) -> list[str]:
-        return list(VERBS)
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        if cmd_name not in VERBS:
-            return None
-        verb = typer.Typer(
-            add_completion=False, rich_markup_mode="markdown", context_settings=CONTEXT
-        )
-        verb.command(cmd_name, cls=Verb)(import_module(VERBS[cmd_name]).command)
-        return typer.main.get_command(verb)
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        ctx.meta[COMMAND] = ["vestige", *args]
-        return super().parse_args(ctx, args)
-
-    def invoke(self, ctx: Any) -> Any:
-        try:
-            return super().invoke(ctx)
-        except typer.TyperException as error:  # of usage: typer shows it, with what was given
-            error.message = in_one_line(error.message)
-            raise
-        except Exception as error:
-            of_input = isinstance(error, VestigeError | ValueError | OSError | RecursionError)
-            expected = of_input or ran_out(error)
-            if os.environ.get(TRACEBACK) or not expected:
-                raise
-            typer.echo(f"vestige: {error_line(error)}", err=True)
-            raise typer.Exit(2) from error
-        except KeyboardInterrupt as error:
-            typer.echo(f"vestige: {interrupts.last_words(error)}", err=True)
-            raise typer.Exit(getattr(error, "code", 130)) from error
-
-
-app = typer.Typer(
-    cls=Verbs,
-    name="vestige",
-    add_completion=False,
-    no_args_is_help=True,
-    rich_markup_mode=None,  # rich would double the time to the list of verbs
-    pretty_exceptions_enable=False,
-    context_settings=CONTEXT,
-)
-
-
-def _show_version(wanted: bool) -> None:
-    if wanted:
-        typer.echo(f"vestige {__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def vestige(
-    version: Annotated[
-        bool,
-        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
-    ] = False,
-) -> None:
-    """Vestige measures what a text model gives away about the text it was trained on.
-
-    Start with `vestige demo`. On two snapshots of a model of your own:
-    `vestige diff BEFORE AFTER --out run`, then `vestige report run --out page.html`.
+    Returns:
+        The exit code.
     """
+    name, *rest = (sys.argv[1:] if words is None else words) or [""]
+    asked: Verb | Legacy | None = None
+    try:
+        if name in VERBS:
+            asked = verb(name)
+            code = asked(rest) or 0
+        else:
+            code = _without_verb(name)
+        sys.stdout.flush()  # a full disk is told of here, not at the end of the process
+    except UsageError as error:
+        # It quotes no value, and what it quotes is escaped.
+        more = f"vestige {name} --help" if asked else "vestige --help"
+        return _refuse(f"{error} `{more}` says more.")
+    except Exception as error:
+        of_input = isinstance(error, VestigeError | ValueError | OSError | RecursionError)
+        if os.environ.get(TRACEBACK) or not (of_input or ran_out(error)):
+            raise
+        line = error_line(error)
+        return _refuse(asked.in_flags(line) if asked else line)
+    except KeyboardInterrupt as error:
+        _refuse(interrupts.last_words(error))
+        return int(getattr(error, "code", 130))
+    return code
+
+
+def _refuse(line: str) -> int:
+    print(f"vestige: {line}", file=sys.stderr, flush=True)
+    return 2
+
+
+def _without_verb(name: str) -> int:
+    """What the program says of itself; the exit code."""
+    from vestige.cli.parsing import HELP_FLAGS, show_verbs
+
+    if name == "--version":
+        print(f"vestige {__version__}")
+        return 0
+    if name and name not in HELP_FLAGS:
+        near = get_close_matches(name, VERBS, n=1)
+        what = "option" if name.startswith("-") else "verb"
+        also = f" Did you mean {near[0]}?" if near else ""
+        raise UsageError(in_one_line(f"There is no {what} {name}.{also}"))
+    groups = {
+        title: {name: verb(name).summary for name in verbs} for title, verbs in GROUPS.items()
+    }
+    show_verbs(groups, text=ABOUT)
+    return 0 if name else 2
 
 
 def main() -> None:
@@ -141,7 +135,7 @@ def main() -> None:
     except Exception as error:  # a bug
         if os.environ.get(TRACEBACK):
             raise
-        typer.echo(_bug(error), err=True)
+        print(_bug(error), file=sys.stderr)
         sys.exit(1)
 
 

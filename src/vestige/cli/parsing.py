@@ -21,14 +21,11 @@ from cyclopts.exceptions import (
 
 from vestige.cli.bounds import LARGEST, MANY
 from vestige.cli.error_lines import in_one_line
+from vestige.cli.usage import UsageError
 from vestige.workflows.parameters import REQUIRED, Option
 
 HELP_FLAGS = ("--help", "-h")
 ARGUMENTS, OPTIONS = "Arguments", "Options"
-
-
-class UsageError(Exception):
-    """The words of a command line are not those of the verb; the message is one line."""
 
 
 def parse(options: Sequence[Option], words: Sequence[str]) -> dict[str, Any]:
@@ -96,6 +93,21 @@ def show_help(options: Sequence[Option], *, usage: str, text: str) -> None:
     _app(options, usage, text, required=True).help_print([])
 
 
+def show_verbs(groups: Mapping[str, Mapping[str, str]], *, text: str) -> None:
+    """Print the help of the program on stdout.
+
+    Args:
+        groups: what each verb does, by name, under the title of its panel.
+        text: Markdown.
+    """
+    app = _app((), "vestige VERB ...", text, required=False)
+    for number, (title, verbs) in enumerate(groups.items()):
+        panel = Group(title, sort_key=number + 10)  # behind our own
+        for order, (name, summary) in enumerate(verbs.items()):
+            app.command(App(name=name, help=summary, group=panel, sort_key=order))
+    app.help_print([])
+
+
 def _app(options: Sequence[Option], usage: str, text: str, *, required: bool) -> App:
     """A cyclopts application that has the options and does nothing."""
     titles = dict.fromkeys([ARGUMENTS, OPTIONS, *(each.group or OPTIONS for each in options)])
@@ -124,7 +136,7 @@ def _app(options: Sequence[Option], usage: str, text: str, *, required: bool) ->
 
 
 def _parameter(option: Option, groups: Mapping[str, Group], *, required: bool) -> inspect.Parameter:
-    default = None if option.default in (REQUIRED, None, False, (), "") else option.default
+    default = option.default_shown
     spelling: dict[str, Any] = {
         "name": option.flags or (str(option.metavar),),
         "group": groups[option.group or (OPTIONS if option.flags else ARGUMENTS)],
@@ -132,7 +144,7 @@ def _parameter(option: Option, groups: Mapping[str, Group], *, required: bool) -
         "metavar": option.metavar if option.flags else None,
         "negative": (),
         "required": required and option.default is REQUIRED,
-        "show_default": False if default is None else (lambda _: str(default)),
+        "show_default": False if default is None else (lambda _: default),
         "allow_leading_hyphen": bool(option.flags) and option.type is not bool,
         "allow_repeating": True,
     }

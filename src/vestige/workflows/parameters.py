@@ -63,6 +63,12 @@ class Option:
         return self.flags[0] if self.flags else str(self.metavar)
 
     @property
+    def default_shown(self) -> str | None:
+        """The default in words, where there is one to tell of."""
+        none = self.default in (REQUIRED, None, "") or self.default is False
+        return None if none or (self.many and not self.default) else str(self.default)
+
+    @property
     def choices(self) -> tuple[str, ...]:
         """The words that it accepts, where there are only so many."""
         return tuple(map(str, get_args(self.type))) if get_origin(self.type) is Literal else ()

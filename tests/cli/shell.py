@@ -1,0 +1,37 @@
+"""The command line in the same process, with what it wrote."""
+
+import contextlib
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from vestige.cli import main
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a command came to; `exception` is a bug's, or None."""
+
+    exit_code: int
+    stdout: str
+    stderr: str
+    exception: BaseException | None = None
+
+    @property
+    def output(self) -> str:
+        """Both streams, one after the other."""
+        return self.stdout + self.stderr
+
+
+def invoke(words: Sequence[object]) -> Done:
+    """Run `vestige` with some words."""
+    streams = [io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2)]
+    stdout, stderr = streams
+    found: BaseException | None = None
+    with contextlib.redirect_stdout(stdout), contextlib.redirect_stderr(stderr):
+        try:
+            code = main.app([str(word) for word in words])
+        except Exception as error:
+            code, found = 1, error
+    texts = [stream.buffer.getvalue().decode() for stream in streams]
+    return Done(code, *texts, found)
