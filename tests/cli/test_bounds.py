@@ -21,7 +21,7 @@ def required(name):
     words = []
     for option in verb(name).options:
         if option.default is REQUIRED:
-            words += [option.flags[0], "x"] if option.flags else ["x", "x"]
+            words += [option.flags[0], "x"] if option.flags else ["x"] * (1 + option.many)
     return words
 
 

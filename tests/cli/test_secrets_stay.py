@@ -4,14 +4,10 @@ Every secret of the workspace is marked, and so is whatever a verb makes of it: 
 the mark, whether the verb does its work or refuses it.
 """
 
-import inspect
-from importlib import import_module
-from typing import get_args
-
 import pytest
-from typer.models import OptionInfo
 
 from tests.cli import secret_cases
+from vestige.cli import main
 from vestige.cli.main import VERBS
 from vestige.reports.components.disclosure import SECRET_OPTIONS
 
@@ -58,20 +54,14 @@ secret, by which pages call it. Before an option is put here: may its value be w
 """
 
 
-def text_options(verb):
+def text_options(name):
     """The options of a verb whose value is any text."""
-    signature = inspect.signature(import_module(VERBS[verb]).command, eval_str=True)
-    for name, parameter in signature.parameters.items():
-        kind, told = get_args(parameter.annotation)[:2] or (None, None)
-        if kind in (str, str | None, list[str], list[str] | None) and isinstance(told, OptionInfo):
-            named = [told.default, *(told.param_decls or ())]  # typer moves the first of them
-            given = [one for one in named if isinstance(one, str) and one.startswith("--")]
-            yield given[0] if given else f"--{name.replace('_', '-')}"
+    return {each.flags[0] for each in main.verb(name).options if each.flags and each.type is str}
 
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_every_option_of_text_is_said_to_be_secret_or_public(verb):
-    assert set(text_options(verb)) <= PUBLIC | SECRET_OPTIONS
+    assert text_options(verb) <= PUBLIC | SECRET_OPTIONS
     assert not PUBLIC & SECRET_OPTIONS
 
 

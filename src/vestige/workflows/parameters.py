@@ -109,7 +109,7 @@ class Parameter:
 
 def parameters_of(owner: Callable[..., object] | type) -> dict[str, Parameter]:
     """The parameters that a command line can give, or the fields of a configuration class."""
-    hints = get_type_hints(owner, include_extras=True)
+    hints = _hints(owner)
     told = docstring(owner).entries
     found = {}
     for name, default, by_place in _declared(owner):
@@ -127,6 +127,15 @@ def parameters_of(owner: Callable[..., object] | type) -> dict[str, Parameter]:
             by_place=by_place,
         )
     return found
+
+
+def _hints(owner: Any) -> dict[str, Any]:
+    """The types of the parameters; what a function returns may be known to a type checker only."""
+    if isinstance(owner, type):
+        return get_type_hints(owner, include_extras=True)
+    own = {name: hint for name, hint in owner.__annotations__.items() if name != "return"}
+    only = types.SimpleNamespace(__annotations__=own)
+    return get_type_hints(only, globalns=owner.__globals__, include_extras=True)
 
 
 def _declared(owner: Any) -> Iterator[tuple[str, Any, bool]]:
