@@ -1,6 +1,6 @@
 """What a run directory says about the models and corpora behind its numbers."""
 
-from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from vestige.models.protocols import LanguageModel, Network
 
 
-def of_model(path: str | PathLike[str], model: "Network") -> dict[str, object]:
+def of_model(path: str | Path, model: "Network") -> dict[str, object]:
     """Where a model was read from, what it is, and the SHA-256 of its weights.
 
     Of an adapter, where its base was read from and the SHA-256 of the base's weights as well.
@@ -42,7 +42,7 @@ def of_network(model: "Network") -> dict[str, object]:
     }
 
 
-def of_corpus(source: str | PathLike[str], corpus: "Corpus | Utterances") -> dict[str, object]:
+def of_corpus(source: str | Path, corpus: "Corpus | Utterances") -> dict[str, object]:
     """Where a corpus was read from, its size, and its SHA-256."""
     return {"path": str(source), "documents": len(corpus), "sha256": corpus.fingerprint()}
 

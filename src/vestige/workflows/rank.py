@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from vestige.models.protocols import LanguageModel
 
 
-def rank(  # noqa: PLR0913
+def rank(
     before: ModelLike,
     after: ModelLike,
     phrase: Annotated[str, Flag("--phrase")],

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from os import PathLike
 from typing import TYPE_CHECKING
 
 from vestige.monitor import Monitor
@@ -38,7 +39,7 @@ def load_snapshots(given: Mapping[str, ModelLike], *, device: str, monitor: Moni
     models: dict[str, LanguageModel] = {}
     recorded: dict[str, object] = {}
     for role, one in given.items():
-        if hasattr(one, "vocabulary"):
+        if not isinstance(one, str | PathLike):
             models[role], recorded[role] = one, of_object(one)
             continue
         path = str(one)
