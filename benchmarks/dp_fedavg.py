@@ -25,7 +25,7 @@ import torch
 
 from vestige.data.encoded import EncodedCorpus
 from vestige.data.vocabulary import WordVocabulary
-from vestige.defences.dp_fedavg import DPFedAvg
+from vestige.defences.dp_fedavg import DPFedAvgStep
 from vestige.memory import keep_freed_pages
 from vestige.models.lstm import LSTMConfig
 from vestige.models.protocols import LanguageModel
@@ -88,7 +88,7 @@ def plain(device: str, rows: int) -> Round:
 def federated(device: str) -> Round:
     """Ours."""
     model, optimizer = fresh(device)
-    step = DPFedAvg(
+    step = DPFedAvgStep(
         noise_multiplier=NOISE,
         max_grad_norm=CLIP,
         expected_units=USERS,

@@ -1,6 +1,6 @@
 """What does a private step cost over a plain one, in time and in memory?
 
-Two LSTM layers of 550 over a vocabulary of 10,000, 32 sequences of 20 tokens: `DPSGD` with
+Two LSTM layers of 550 over a vocabulary of 10,000, 32 sequences of 20 tokens: `DPSGDStep` with
 clipping, noise and update beside `plain_step` with update (SGD) on the same batch, in turns. The
 ratio is that of the medians, that of the fastest repeats stands beside it. One thread, timed in
 its own seconds on the CPU: waiting for other programs would drown what is measured. Peak memory is
@@ -28,7 +28,7 @@ import torch
 from torch import nn
 
 from vestige.data.vocabulary import WordVocabulary
-from vestige.defences.dp_sgd import DPSGD
+from vestige.defences.dp_sgd import DPSGDStep
 from vestige.memory import keep_freed_pages
 from vestige.models.lstm import LSTMConfig
 from vestige.training.batches import Batch
@@ -81,7 +81,7 @@ def plain(device: str) -> Step:
 
 def dp_sgd(device: str) -> Step:
     """Ours."""
-    step = DPSGD(
+    step = DPSGDStep(
         noise_multiplier=NOISE, max_grad_norm=CLIP, expected_units=ROWS, sequence_length=LENGTH
     )
     return updating(step, device)

@@ -54,8 +54,8 @@ from vestige.data.encoded import EncodedCorpus, encode
 from vestige.data.vocabulary import WordVocabulary
 from vestige.defences.accounting import epsilon_spent, noise_for
 from vestige.defences.clipping import summed_losses, trainable
-from vestige.defences.dp_fedavg import DPFedAvg
-from vestige.defences.dp_sgd import DPSGD
+from vestige.defences.dp_fedavg import DPFedAvgStep
+from vestige.defences.dp_sgd import DPSGDStep
 from vestige.metrics.intervals import clopper_pearson
 from vestige.metrics.threshold_epsilon import threshold_epsilon
 from vestige.models.checkpoints import load_model, save_model
@@ -159,7 +159,7 @@ class BatchClipped:
 
 def dp_sgd(unit: Any, noise_share: float = 1.0) -> Callable[[float, int], Step]:
     def make(noise: float, expected: int) -> Step:
-        return DPSGD(
+        return DPSGDStep(
             noise_multiplier=noise_share * noise,
             max_grad_norm=CLIP,
             expected_units=expected,
@@ -172,7 +172,7 @@ def dp_sgd(unit: Any, noise_share: float = 1.0) -> Callable[[float, int], Step]:
 
 def dp_fedavg(noise_share: float = 1.0) -> Callable[[float, int], Step]:
     def make(noise: float, expected: int) -> Step:
-        return DPFedAvg(
+        return DPFedAvgStep(
             noise_multiplier=noise_share * noise,
             max_grad_norm=CLIP,
             expected_units=expected,

@@ -62,8 +62,8 @@ from vestige.data.corpus import Corpus
 from vestige.data.encoded import EncodedCorpus
 from vestige.data.subwords import SubwordVocabulary
 from vestige.data.vocabulary import WordVocabulary
-from vestige.defences.dp_fedavg import DPFedAvg
-from vestige.defences.dp_sgd import DPSGD
+from vestige.defences.dp_fedavg import DPFedAvgStep
+from vestige.defences.dp_sgd import DPSGDStep
 from vestige.defences.noise import GaussianNoise
 from vestige.models.checkpoints import load_model, save_model
 from vestige.models.hugging_face import HuggingFaceLanguageModel
@@ -123,9 +123,9 @@ def step_of(kind: str, *, noise: float, clip: float) -> Any:
     """The private step."""
     rule = {"noise_multiplier": noise, "max_grad_norm": clip, "expected_units": 8}
     if kind == "dp-fedavg":
-        return DPFedAvg(**rule, local_batch_size=2, local_learning_rate=0.1)
+        return DPFedAvgStep(**rule, local_batch_size=2, local_learning_rate=0.1)
     unit = "user" if kind == "users" else "sequence"
-    return DPSGD(**rule, sequence_length=LENGTH, unit=unit)
+    return DPSGDStep(**rule, sequence_length=LENGTH, unit=unit)
 
 
 def config_of(kind: str, seed: int, *, epochs: int, rate: float) -> TrainingConfig:

@@ -24,9 +24,9 @@ import torch
 
 from vestige.data.encoded import EncodedCorpus
 from vestige.data.vocabulary import WordVocabulary
-from vestige.defences.adversarial import Adversarial
-from vestige.defences.goldfish import Goldfish
-from vestige.defences.triplet import Triplet
+from vestige.defences.adversarial import AdversarialStep
+from vestige.defences.goldfish import GoldfishStep
+from vestige.defences.triplet import TripletStep
 from vestige.memory import keep_freed_pages
 from vestige.models.lstm import LSTMConfig
 from vestige.training.batches import Batch
@@ -88,10 +88,12 @@ def main() -> None:
     batches = make_batches(device)
     steps: dict[str, StepFn] = {
         "plain": plain_step(),
-        "adversarial": Adversarial(weight=0.1, width=HIDDEN, users=USERS, seed=0, device=device),
-        "triplet": Triplet(weight=0.1, auxiliary=batches),
-        "triplet_in_batch": Triplet(weight=0.1),
-        "goldfish": Goldfish(),
+        "adversarial": AdversarialStep(
+            weight=0.1, width=HIDDEN, users=USERS, seed=0, device=device
+        ),
+        "triplet": TripletStep(weight=0.1, auxiliary=batches),
+        "triplet_in_batch": TripletStep(weight=0.1),
+        "goldfish": GoldfishStep(),
     }
     taking = {name: updating(step, device) for name, step in steps.items()}
     seconds: dict[str, list[float]] = {name: [] for name in steps}

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn.functional import cross_entropy
 
-from vestige.defences.adversarial import Adversarial, Discriminator, kl_from_uniform
+from vestige.defences.adversarial import AdversarialStep, Discriminator, kl_from_uniform
 from vestige.errors import TrainingError
 from vestige.training.batches import IGNORED
 from vestige.training.loop import TrainingConfig, plain_step, train
@@ -28,8 +28,8 @@ CONFIG = TrainingConfig(
 )
 
 
-def step_of(**settings) -> Adversarial:
-    return Adversarial(**{"weight": 0.5, "width": WIDTH, "users": USERS, "seed": 1, **settings})
+def step_of(**settings) -> AdversarialStep:
+    return AdversarialStep(**{"weight": 0.5, "width": WIDTH, "users": USERS, "seed": 1, **settings})
 
 
 def by_hand(model, batch) -> tuple[torch.Tensor, torch.Tensor]:

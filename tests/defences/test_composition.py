@@ -8,8 +8,8 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 
 from vestige.defences.accounting import epsilon_spent
-from vestige.defences.choice import Defence
 from vestige.defences.composition import Mechanism, composed_epsilon
+from vestige.defences.registry import defences
 from vestige.training.config import TrainingConfig
 from vestige.training.sequences import SequenceBatches, Sequences
 
@@ -113,7 +113,7 @@ def test_batches_by_lot_are_a_mechanism(tiny_data):
 def test_no_private_step_is_made_for_batches_that_are_shuffled(
     tiny_model, tiny_data, name, batching
 ):
-    defence = Defence(name=name, noise_multiplier=1.0)
+    defence = defences()[name](noise_multiplier=1.0)
     config = TrainingConfig(seed=0, batching=batching)
     with pytest.raises(ValueError, match="batching must be poisson"):
         defence.step(tiny_model(), tiny_data(), config)

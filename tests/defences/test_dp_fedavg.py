@@ -10,8 +10,8 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from vestige.defences.accounting import epsilon_spent, noise_for
-from vestige.defences.choice import Defence
-from vestige.defences.dp_fedavg import DPFedAvg
+from vestige.defences.dp_fedavg import DPFedAvgStep
+from vestige.defences.methods.dp_fedavg import DPFedAvg
 from vestige.errors import TrainingError
 from vestige.training.batches import IGNORED, Batch
 from vestige.training.loop import TrainingConfig, train
@@ -21,7 +21,7 @@ USERS, RATE = 3, 0.5
 KINDS = ["lstm", "tied lstm", "transformer"]
 
 
-def step_of(**settings) -> DPFedAvg:
+def step_of(**settings) -> DPFedAvgStep:
     given = {
         "noise_multiplier": 0.0,
         "max_grad_norm": 1e9,
@@ -29,7 +29,7 @@ def step_of(**settings) -> DPFedAvg:
         "local_batch_size": 100,
         "local_learning_rate": RATE,
     }
-    return DPFedAvg(**{**given, **settings})
+    return DPFedAvgStep(**{**given, **settings})
 
 
 def mean_loss(model, batch: Batch, rows) -> torch.Tensor:
@@ -265,8 +265,7 @@ def test_epsilon_is_that_of_the_libraries_asked_directly():
 
 def test_the_description_becomes_the_step(tiny_model, tiny_data):
     config = TrainingConfig(seed=0, batch_size=2)
-    defence = Defence(
-        name="dp-fedavg",
+    defence = DPFedAvg(
         noise_multiplier=0.7,
         max_grad_norm=3.0,
         local_epochs=2,
@@ -276,7 +275,7 @@ def test_the_description_becomes_the_step(tiny_model, tiny_data):
     suited = defence.suited(config)
     assert suited.batching == "poisson-users"
     step = defence.step(tiny_model(), tiny_data(), suited)
-    assert isinstance(step, DPFedAvg)
+    assert isinstance(step, DPFedAvgStep)
     assert step.settings == {
         "noise_multiplier": 0.7,
         "max_grad_norm": 3.0,
@@ -288,8 +287,8 @@ def test_the_description_becomes_the_step(tiny_model, tiny_data):
     for batching in ("poisson", "users", "documents"):
         with pytest.raises(ValueError, match=f"poisson-users with dp-fedavg.*{batching}"):
             defence.suited(replace(config, batching=batching))
-    with pytest.raises(ValueError, match="noise_multiplier must be given for dp-fedavg"):
-        Defence(name="dp-fedavg")
+    with pytest.raises(ValueError, match=r"dp-fedavg must come with one of .*noise_multiplier"):
+        DPFedAvg()
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy
 from vestige.data.encoded import EncodedCorpus
 from vestige.data.vocabulary import WordVocabulary
 from vestige.defences import ghost_lstm, products
-from vestige.defences.dp_sgd import DPSGD
+from vestige.defences.dp_sgd import DPSGDStep
 from vestige.models.lstm import LSTMConfig
 from vestige.models.protocols import LanguageModel
 from vestige.models.transformer import TransformerConfig
@@ -88,14 +88,14 @@ def naive(model: LanguageModel, batch: Batch, units: list[list[int]], norm: floa
     return total, torch.tensor(norms)
 
 
-def step_of(**settings) -> DPSGD:
+def step_of(**settings) -> DPSGDStep:
     given = {
         "noise_multiplier": 0.0,
         "max_grad_norm": 0.3,
         "expected_units": 4,
         "sequence_length": LENGTH,
     }
-    return DPSGD(**{**given, **settings})
+    return DPSGDStep(**{**given, **settings})
 
 
 @pytest.mark.parametrize("physical", [None, 4, 1])

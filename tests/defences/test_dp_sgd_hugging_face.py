@@ -10,7 +10,7 @@ from torch.nn.functional import cross_entropy
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import EncodedCorpus, encode
 from vestige.data.subwords import SubwordVocabulary
-from vestige.defences.dp_sgd import DPSGD
+from vestige.defences.dp_sgd import DPSGDStep
 from vestige.defences.ghost_opacus import shares_weights
 from vestige.models.lora import add_lora
 from vestige.models.protocols import LanguageModel
@@ -123,7 +123,7 @@ def test_norms_and_clipped_sum_are_those_of_a_loop_over_examples(
     bound = norms.median().item() * 1.01
     scales = (bound / norms).clamp(max=1.0)
     assert 0 < (scales < 1).sum() < len(scales)
-    step = DPSGD(
+    step = DPSGDStep(
         noise_multiplier=0.0,
         max_grad_norm=bound,
         expected_units=2,
@@ -162,7 +162,7 @@ def test_a_user_is_clipped_with_all_that_is_theirs(make, batch, kind):
     units = [[sum(parts) for parts in zip(*own[u::2], strict=True)] for u in (0, 1)]
     norms = torch.stack([torch.nn.utils.get_total_norm(grads) for grads in units])
     bound = norms.mean().item()
-    step = DPSGD(
+    step = DPSGDStep(
         noise_multiplier=0.0,
         max_grad_norm=bound,
         expected_units=2,
@@ -201,7 +201,9 @@ def test_without_noise_and_clipping_a_run_equals_plain_training(
         precision="float32",
     )
     plain, private = make(kind, torch.float64), make(kind, torch.float64)
-    step = DPSGD(noise_multiplier=0.0, max_grad_norm=1e9, expected_units=4, sequence_length=LENGTH)
+    step = DPSGDStep(
+        noise_multiplier=0.0, max_grad_norm=1e9, expected_units=4, sequence_length=LENGTH
+    )
     secret = Secret.of_seed(0)
     train(plain, data, config=config, step=plain_but_private, secret=secret)
     train(private, data, config=config, step=step, secret=secret)
@@ -213,7 +215,9 @@ def test_without_noise_and_clipping_a_run_equals_plain_training(
 def test_nothing_of_opacus_stays_and_noise_reaches_all_that_learns(make, batch, kind):
     model = make(kind)
     before = set(model.state_dict())
-    step = DPSGD(noise_multiplier=1.0, max_grad_norm=1.0, expected_units=2, sequence_length=LENGTH)
+    step = DPSGDStep(
+        noise_multiplier=1.0, max_grad_norm=1.0, expected_units=2, sequence_length=LENGTH
+    )
     step(model, batch, None)
     assert set(model.state_dict()) == before
     assert not any(m._backward_hooks or m._forward_hooks for m in model.modules())

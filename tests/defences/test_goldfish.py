@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch.nn.functional import cross_entropy
 
 from vestige.data.encoded import EncodedCorpus
-from vestige.defences.goldfish import Goldfish
+from vestige.defences.goldfish import GoldfishStep
 from vestige.training.batches import IGNORED, Batch
 from vestige.training.loop import TrainingConfig, train
 from vestige.training.sequences import Sequences
@@ -48,7 +48,7 @@ def batch_of(rows: list[list[int]]) -> Batch:
 
 @given(ids, st.integers(1, 16), st.integers(0, 5))
 def test_the_hash_is_that_of_whole_numbers(read, context, seed):
-    goldfish = Goldfish(context=context, seed=seed)
+    goldfish = GoldfishStep(context=context, seed=seed)
     hashes = goldfish.hashes(torch.tensor([read, read[::-1]]))
     assert hashes.tolist() == [naive(read, context, seed), naive(read[::-1], context, seed)]
     assert hashes.min() >= 0
@@ -57,7 +57,7 @@ def test_the_hash_is_that_of_whole_numbers(read, context, seed):
 
 @given(ids, ids, ids, st.integers(1, 6))
 def test_what_is_dropped_depends_on_the_last_tokens_alone(before, other, common, context):
-    goldfish = Goldfish(k=3, context=context)
+    goldfish = GoldfishStep(k=3, context=context)
     one = goldfish.hashes(torch.tensor([before + common]))[0, len(before) + context - 1 :]
     two = goldfish.hashes(torch.tensor([other + common]))[0, len(other) + context - 1 :]
     assert one.equal(two)
@@ -67,7 +67,7 @@ def test_what_is_dropped_depends_on_the_last_tokens_alone(before, other, common,
 def test_one_token_in_k_is_left_out(k):
     read = torch.from_numpy(np.random.default_rng(0).integers(10_000, size=(200, 50)))
     batch = Batch(read, read.roll(-1, 1))
-    kept = Goldfish(k=k).drop(batch)
+    kept = GoldfishStep(k=k).drop(batch)
     share = kept.padding / read.numel()
     assert share == pytest.approx(1 / k, abs=4 * math.sqrt(1 / k * (1 - 1 / k) / read.numel()))
     assert (kept.targets == IGNORED).sum() == kept.padding
@@ -79,7 +79,7 @@ def test_one_token_in_k_is_left_out(k):
 def test_short_common_words_are_left_out_as_often():
     """Neighbouring small ids, as a frequent word has, fall into all buckets alike."""
     contexts = torch.tensor([[a, b, c] for a in range(15) for b in range(15) for c in range(15)])
-    hashes = Goldfish(context=3, seed=1).hashes(contexts)[:, -1]
+    hashes = GoldfishStep(context=3, seed=1).hashes(contexts)[:, -1]
     assert len(hashes.unique()) > 0.99 * len(hashes)
     counts = torch.bincount(hashes % 4, minlength=4)
     expected = len(hashes) / 4
@@ -94,7 +94,7 @@ def test_copies_of_a_document_lack_the_same_tokens_wherever_they_stand():
     tokens = np.concatenate(texts).astype(np.int32)
     sequences = Sequences.of(EncodedCorpus(tokens, offsets), length=32)
     cpu = torch.device("cpu")
-    goldfish = Goldfish(k=3)
+    goldfish = GoldfishStep(k=3)
     together = goldfish.drop(sequences.batch(np.array([0, 1, 2, 4]), 1, cpu))
     alone = goldfish.drop(sequences.batch(np.array([0]), 1, cpu))
     for row in (0, 2, 3):
@@ -104,7 +104,7 @@ def test_copies_of_a_document_lack_the_same_tokens_wherever_they_stand():
 
 def test_another_seed_leaves_others_out():
     batch = batch_of(np.random.default_rng(0).integers(99, size=(4, 20)).tolist())
-    dropped = [Goldfish(seed=seed).drop(batch).targets == IGNORED for seed in (0, 0, 1)]
+    dropped = [GoldfishStep(seed=seed).drop(batch).targets == IGNORED for seed in (0, 0, 1)]
     assert dropped[0].equal(dropped[1])
     assert not dropped[0].equal(dropped[2])
 
@@ -122,7 +122,7 @@ def test_the_gradient_is_that_of_the_tokens_kept(tiny_model, tiny_batch, archite
     assert 0 < len(losses) < batch.tokens
     expected = torch.autograd.grad(torch.stack(losses).mean(), list(model.parameters()))
 
-    returned, _ = Goldfish(k=3)(model, batch, None)
+    returned, _ = GoldfishStep(k=3)(model, batch, None)
 
     assert returned.item() == pytest.approx(torch.stack(losses).mean().item(), rel=1e-5)
     for parameter, gradient in zip(model.parameters(), expected, strict=True):
@@ -131,7 +131,7 @@ def test_the_gradient_is_that_of_the_tokens_kept(tiny_model, tiny_batch, archite
 
 def test_dropping_next_to_nothing_is_plain_training(tiny_model, tiny_data):
     """A k so large that no token of the data falls into the one bucket."""
-    plain, off, step = tiny_model(), tiny_model(), Goldfish(k=2**30, max_grad_norm=1.0)
+    plain, off, step = tiny_model(), tiny_model(), GoldfishStep(k=2**30, max_grad_norm=1.0)
     train(plain, tiny_data(), config=CONFIG)
     train(off, tiny_data(), config=CONFIG, step=step)
     for one, other in zip(plain.parameters(), off.parameters(), strict=True):
@@ -143,13 +143,13 @@ def test_a_model_never_learns_what_is_left_out(tiny_model):
     text = [2, 3, 4, 5, 6, 7]
     goldfish = next(
         goldfish
-        for goldfish in (Goldfish(k=3, seed=seed) for seed in range(100))
+        for goldfish in (GoldfishStep(k=3, seed=seed) for seed in range(100))
         if [h % 3 == 0 for h in naive([1, *text[:-1]], 13, goldfish.seed)] == [False] * 5 + [True]
     )
     read = torch.tensor([[1, *text[:-1]]])
     batch = Batch(read, torch.tensor([text]), lengths=torch.tensor([6]))
     chances = {}
-    for name, step in (("goldfish", goldfish), ("other", Goldfish(k=2**30))):
+    for name, step in (("goldfish", goldfish), ("other", GoldfishStep(k=2**30))):
         model = tiny_model()
         optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
         for _ in range(100):
@@ -166,14 +166,14 @@ def test_where_all_is_left_out_nothing_moves(tiny_model):
     seed = next(s for s in range(100) if naive([1, 2], 13, s)[0] % 2 == 0)
     model = tiny_model()
     batch = Batch(torch.tensor([[1]]), torch.tensor([[2]]), lengths=torch.tensor([1]))
-    assert Goldfish(k=2, seed=seed)(model, batch, None) == (0, None)
+    assert GoldfishStep(k=2, seed=seed)(model, batch, None) == (0, None)
     assert all(parameter.grad is None for parameter in model.parameters())
 
 
 def test_a_stream_keeps_its_state(tiny_model):
     model = tiny_model()
     read = torch.randint(2, 12, (2, 9))
-    goldfish = Goldfish(k=4)
+    goldfish = GoldfishStep(k=4)
     _, state = goldfish(model, Batch(read[:, :4], read[:, 1:5]), None)
     second = Batch(read[:, 4:8], read[:, 5:])
     loss, _ = goldfish(model, second, state)
@@ -186,4 +186,4 @@ def test_a_stream_keeps_its_state(tiny_model):
 @pytest.mark.parametrize("wrong", [{"k": 1}, {"context": 0}])
 def test_values_out_of_range_are_named(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):
-        Goldfish(**wrong)
+        GoldfishStep(**wrong)

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from vestige.defences.dp_fedavg import DPFedAvg
-from vestige.defences.dp_sgd import DPSGD
+from vestige.defences.dp_fedavg import DPFedAvgStep
+from vestige.defences.dp_sgd import DPSGDStep
 from vestige.errors import TrainingError
 from vestige.training.key_file import KEY
 from vestige.training.loop import TrainingConfig, train
@@ -34,13 +34,15 @@ class Killed(BaseException):
     """What no `except Exception` catches."""
 
 
-def dp_sgd(noise: float = 1.0, **settings) -> DPSGD:
+def dp_sgd(noise: float = 1.0, **settings) -> DPSGDStep:
     given = {"max_grad_norm": 0.3, "expected_units": 4, "sequence_length": 7}
-    return DPSGD(noise_multiplier=noise, **given | settings)
+    return DPSGDStep(noise_multiplier=noise, **given | settings)
 
 
-def dp_fedavg(noise: float = 1.0) -> DPFedAvg:
-    return DPFedAvg(noise_multiplier=noise, max_grad_norm=0.3, expected_units=2, local_batch_size=2)
+def dp_fedavg(noise: float = 1.0) -> DPFedAvgStep:
+    return DPFedAvgStep(
+        noise_multiplier=noise, max_grad_norm=0.3, expected_units=2, local_batch_size=2
+    )
 
 
 class Watching:

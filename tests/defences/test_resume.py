@@ -8,11 +8,11 @@ import pytest
 import torch
 from safetensors import safe_open
 
-from vestige.defences.adversarial import Adversarial
-from vestige.defences.dp_fedavg import DPFedAvg
-from vestige.defences.dp_sgd import DPSGD
-from vestige.defences.goldfish import Goldfish
-from vestige.defences.triplet import Triplet
+from vestige.defences.adversarial import AdversarialStep
+from vestige.defences.dp_fedavg import DPFedAvgStep
+from vestige.defences.dp_sgd import DPSGDStep
+from vestige.defences.goldfish import GoldfishStep
+from vestige.defences.triplet import TripletStep
 from vestige.errors import TrainingError
 from vestige.training.history import StopAtPerplexity
 from vestige.training.loop import TrainingConfig, batches_of, plain_step, train
@@ -45,22 +45,22 @@ class Dying:
 def step_of(defence: str, model, data, config) -> object:
     if defence == "adversarial":
         width = model.body(torch.tensor([[1]]))[0].shape[2]
-        return Adversarial(weight=0.5, width=width, users=3, seed=1, max_grad_norm=1.0)
+        return AdversarialStep(weight=0.5, width=width, users=3, seed=1, max_grad_norm=1.0)
     if defence == "triplet":
-        return Triplet(weight=0.1, auxiliary=batches_of(data, model, config))
+        return TripletStep(weight=0.1, auxiliary=batches_of(data, model, config))
     if defence == "triplet in batch":
-        return Triplet(weight=0.1)
+        return TripletStep(weight=0.1)
     if defence == "goldfish":
-        return Goldfish(k=3)
+        return GoldfishStep(k=3)
     if defence == "dp-fedavg":
-        return DPFedAvg(
+        return DPFedAvgStep(
             noise_multiplier=1.0,
             max_grad_norm=0.3,
             expected_units=config.batch_size,
             local_epochs=2,
             local_batch_size=2,
         )
-    return DPSGD(
+    return DPSGDStep(
         noise_multiplier=1.0,
         max_grad_norm=0.3,
         expected_units=config.batch_size,
@@ -187,7 +187,7 @@ def test_a_defence_as_it_is_can_be_trained_into_a_directory(
     step = step_of(defence, model, data, config)
     train(model, data, config=config, directory=tmp_path, step=step)
     written = json.loads((tmp_path / "training.json").read_text())["step"]
-    assert written == {"name": type(step).__name__, **step.settings}
+    assert written == {"name": step.identity, **step.settings}
     log = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
     names = {
         "adversarial": {"discriminator_accuracy", "kl_from_uniform"},

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn.functional import cross_entropy
 
-from vestige.defences.triplet import Triplet, triplet_loss
+from vestige.defences.triplet import TripletStep, triplet_loss
 from vestige.errors import TrainingError
 from vestige.training.batches import IGNORED
 from vestige.training.loop import TrainingConfig, train
@@ -61,7 +61,7 @@ def naive_term(states, others, users, owners) -> torch.Tensor:
 def test_paired_within_the_batch_the_gradient_is_that_of_both_terms(
     tiny_model, tiny_batch, architecture
 ):
-    model, batch, step = tiny_model(architecture), tiny_batch(7), Triplet(weight=0.3)
+    model, batch, step = tiny_model(architecture), tiny_batch(7), TripletStep(weight=0.3)
     torch.manual_seed(4)
     shift = int(torch.randint(1, 7, ()))
     partners = [(row - shift) % 7 for row in range(7)]
@@ -102,7 +102,7 @@ def test_paired_with_an_auxiliary_batch_the_gradient_is_that_of_both_terms(
     expected = torch.autograd.grad(loss + 0.3 * term, list(model.parameters()))
 
     torch.manual_seed(4)
-    returned, _ = Triplet(weight=0.3, auxiliary=auxiliary(draw))(model, batch, None)
+    returned, _ = TripletStep(weight=0.3, auxiliary=auxiliary(draw))(model, batch, None)
 
     for parameter, gradient in zip(model.parameters(), expected, strict=True):
         torch.testing.assert_close(parameter.grad, gradient, rtol=1e-4, atol=1e-6)
@@ -124,7 +124,7 @@ def test_with_weight_zero_it_is_plain_training_bit_for_bit(
 ):
     plain, off = tiny_model(architecture), tiny_model(architecture)
     others = auxiliary() if paired == "auxiliary" else None
-    step = Triplet(weight=0.0, auxiliary=others, max_grad_norm=1.0)
+    step = TripletStep(weight=0.0, auxiliary=others, max_grad_norm=1.0)
     train(plain, tiny_data(), config=CONFIG)
     train(off, tiny_data(), config=CONFIG, step=step)
     for one, other in zip(plain.parameters(), off.parameters(), strict=True):
@@ -144,7 +144,7 @@ def test_it_pulls_users_together_and_pushes_one_users_own_apart(tiny_model, tiny
     ratios = {}
     for weight in (0.0, 0.3):
         model = tiny_model()
-        train(model, tiny_data(36), config=config, step=Triplet(weight=weight))
+        train(model, tiny_data(36), config=config, step=TripletStep(weight=weight))
         others, own = distances(model)
         ratios[weight] = others / own
     assert ratios[0.3] < ratios[0.0]
@@ -153,7 +153,7 @@ def test_it_pulls_users_together_and_pushes_one_users_own_apart(tiny_model, tiny
 def test_a_row_alone_has_nobody_to_be_paired_with(tiny_model, tiny_batch):
     plain, paired, batch = tiny_model(), tiny_model(), tiny_batch(1)
     mean_loss(plain, batch).backward()
-    Triplet(weight=5.0)(paired, batch, None)
+    TripletStep(weight=5.0)(paired, batch, None)
     for one, other in zip(plain.parameters(), paired.parameters(), strict=True):
         torch.testing.assert_close(one.grad, other.grad)
 
@@ -161,21 +161,21 @@ def test_a_row_alone_has_nobody_to_be_paired_with(tiny_model, tiny_batch):
 def test_a_batch_without_tokens_moves_nothing(tiny_model, tiny_batch):
     model, batch = tiny_model(), tiny_batch(1)
     empty = type(batch)(batch.inputs[:0], batch.targets[:0], 0, batch.lengths[:0], batch.users[:0])
-    assert Triplet(weight=1.0)(model, empty, None) == (0, None)
+    assert TripletStep(weight=1.0)(model, empty, None) == (0, None)
     assert all(parameter.grad is None for parameter in model.parameters())
 
 
 def test_it_says_what_it_needs(tiny_model, tiny_batch, table):
     with pytest.raises(TrainingError, match=r"whose each document is.*--user"):
-        Triplet(weight=1.0)(tiny_model(), tiny_batch(users=False), None)
+        TripletStep(weight=1.0)(tiny_model(), tiny_batch(users=False), None)
     with pytest.raises(TrainingError, match=r"does not show what its head reads.*another defence"):
-        Triplet(weight=1.0)(table, tiny_batch(), None)
+        TripletStep(weight=1.0)(table, tiny_batch(), None)
     with pytest.raises(ValueError, match="weight"):
-        Triplet(weight=-0.1)
+        TripletStep(weight=-0.1)
 
 
 def test_an_auxiliary_batch_without_users_is_refused(tiny_model, tiny_batch, tiny_data):
     sequences = Sequences.of(tiny_data(users=False), length=7)
     nobodys = SequenceBatches(sequences, 4, "documents", 1, torch.device("cpu"))
     with pytest.raises(TrainingError, match=r"whose each document is.*--user"):
-        Triplet(weight=1.0, auxiliary=nobodys)(tiny_model(), tiny_batch(), None)
+        TripletStep(weight=1.0, auxiliary=nobodys)(tiny_model(), tiny_batch(), None)

@@ -9,8 +9,8 @@ import torch
 
 from vestige.data.encoded import EncodedCorpus
 from vestige.defences.accounting import epsilon_spent
-from vestige.defences.dp_fedavg import DPFedAvg
-from vestige.defences.dp_sgd import DPSGD
+from vestige.defences.dp_fedavg import DPFedAvgStep
+from vestige.defences.dp_sgd import DPSGDStep
 from vestige.defences.gaussian_dp import epsilon_of_mu
 from vestige.errors import TrainingError
 from vestige.training.config import TrainingConfig
@@ -75,7 +75,9 @@ def test_text_of_nobody_but_users_without_a_word_is_refused(draw):
 @pytest.mark.parametrize("federated", [False, True])
 def test_steps_that_draw_nobody_are_noise_alone_and_count(tiny_model, federated):
     shared = {"noise_multiplier": 1.0, "max_grad_norm": 1.0, "expected_units": 1}
-    step = DPFedAvg(**shared) if federated else DPSGD(**shared, sequence_length=3, unit="user")
+    step = (
+        DPFedAvgStep(**shared) if federated else DPSGDStep(**shared, sequence_length=3, unit="user")
+    )
     path = []
 
     class Nobody:

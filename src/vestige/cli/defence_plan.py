@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import lru_cache
 from pathlib import Path
 from statistics import fmean, median
@@ -14,8 +14,8 @@ from vestige.cli.terminal import progress
 if TYPE_CHECKING:
     from vestige.data.encoded import EncodedCorpus
     from vestige.defences.accounting import Accountant, PrivacySpent
-    from vestige.defences.choice import Defence
     from vestige.defences.privacy_statement import PrivacyStatement
+    from vestige.defences.registry import Defence
     from vestige.training.config import TrainingConfig
     from vestige.training.history import TrainingHistory
 
@@ -39,6 +39,7 @@ OWN = {
 }
 """The defences that each option is for: given with another it would do nothing."""
 
+_SIZES = ("physical_batch_size", "local_epochs", "local_batch_size", "local_learning_rate")
 ADAM_RATE = 1e-3
 SERVER_RATE = 1.0
 HARDLY = 0.1  # of all gradients, or updates
@@ -191,20 +192,19 @@ class AskedDefence:
         return PlannedDefence(self._defence(noise=noise), budget, steps, lots.units)
 
     def _defence(self, *, noise: float | None) -> "Defence":
-        from vestige.defences.choice import Defence
+        from vestige.defences.registry import NoDefence, defences
 
-        return Defence(
-            name=self.name,
-            weight=self.weight,
-            pairing=self.pairing or "auxiliary",
-            noise_multiplier=noise,
-            max_grad_norm=1.0 if self.clip is None else self.clip,
-            physical_batch_size=self.physical_batch_size,
-            k=self.goldfish_k or 4,
-            local_epochs=self.local_epochs or 1,
-            local_batch_size=self.local_batch_size or 8,
-            local_learning_rate=self.local_learning_rate or 1.0,
-        )
+        if self.name == NoDefence.name:
+            return NoDefence()
+        cls = defences()[self.name]
+        asked: dict[str, Any] = {
+            "noise_multiplier": noise,
+            "max_grad_norm": self.clip,
+            "k": self.goldfish_k,
+            **{name: getattr(self, name) for name in ("unit", "weight", "pairing", *_SIZES)},
+        }
+        known = {one.name for one in fields(cls)}  # type: ignore[arg-type]
+        return cls(**{n: v for n, v in asked.items() if n in known and v is not None})
 
 
 @dataclass(frozen=True)
@@ -259,10 +259,11 @@ class DefendedTraining:
 @lru_cache(maxsize=8)  # it takes a second, and is asked before, after and for the record
 def _spent(defence: "Defence", budget: Budget, steps: int) -> "PrivacySpent":
     from vestige.defences.accounting import privacy_spent
+    from vestige.defences.private import PrivateDefence
 
-    assert defence.noise_multiplier is not None
+    assert isinstance(defence, PrivateDefence)
     return privacy_spent(
-        noise_multiplier=defence.noise_multiplier,
+        noise_multiplier=defence.noise,
         max_grad_norm=defence.max_grad_norm,
         steps=steps,
         **asdict(budget),

@@ -97,6 +97,7 @@ def _train(
     record: dict[str, object],
 ) -> dict[str, object]:
     from vestige import results
+    from vestige.defences.registry import settings_of
     from vestige.training.precision import settled
 
     encoded = _encode(texts.division.training, model, out / DATA / "training")
@@ -114,7 +115,10 @@ def _train(
     if not (out / RUN).exists():  # else it was finished before, and knows what it cost
         alone = frequencies(encoded, held, len(model.vocabulary))
         trained = DefendedTraining(history, planned.defence.name, statement, alone)
-        settings = {**asdict(settled(config, model.device)), "defence": asdict(planned.defence)}
+        settings = {
+            **asdict(settled(config, model.device)),
+            "defence": settings_of(planned.defence),
+        }
         terms = {} if statement is None else {"privacy": statement.terms()}
         results.save(trained, out / RUN, run={**record, "configuration": settings, **terms})
     advice = None if statement is None else clip_advice(out / LOG)

@@ -307,6 +307,16 @@ def check_delta(delta: float, units: int | None = None) -> None:
         )
 
 
+def default_delta(units: int) -> float:
+    """The power of ten below a tenth of 1 / units.
+
+    Example:
+        >>> default_delta(3_000)
+        1e-05
+    """
+    return float(10.0 ** -math.ceil(math.log10(10 * units)))
+
+
 def _rdp(noise: float, rate: float, steps: int, delta: float) -> float:
     orders, spent = renyi_curve(noise, rate, steps)
     return renyi_epsilon(orders, spent, delta)

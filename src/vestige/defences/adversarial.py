@@ -15,7 +15,7 @@ A low accuracy of this discriminator proves nothing by itself: see `author_probe
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -60,7 +60,7 @@ class Discriminator(nn.Module):
         return linear(inner, two.weight.detach(), two.bias.detach())
 
 
-class Adversarial:
+class AdversarialStep:
     """A StepFn that hides the author from a discriminator which it trains along.
 
     Args:
@@ -76,6 +76,8 @@ class Adversarial:
     Raises:
         ValueError: a value is out of range.
     """
+
+    identity: ClassVar[str] = "Adversarial"
 
     def __init__(
         self,

@@ -18,7 +18,7 @@ whole update is clipped together, never layer by layer.
 The noise follows from a secret, as that of `dp_sgd` does.
 """
 
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -35,7 +35,7 @@ from vestige.training.secret import Secret
 from vestige.training.steps import descend, read
 
 
-class DPFedAvg:
+class DPFedAvgStep:
     """A StepFn; give it `TrainingConfig(batching="poisson-users")`: a step is a round.
 
     The gradient it leaves is minus the round's average update, so that SGD of rate 1 is the
@@ -53,6 +53,8 @@ class DPFedAvg:
     Raises:
         ValueError: a value is out of range.
     """
+
+    identity: ClassVar[str] = "DPFedAvg"
 
     def __init__(
         self,

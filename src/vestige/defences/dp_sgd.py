@@ -13,7 +13,7 @@ hands to the step, or one that the step draws for itself and nobody ever learns.
 """
 
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -29,7 +29,7 @@ from vestige.training.secret import Secret
 Unit = Literal["sequence", "user"]
 
 
-class DPSGD:
+class DPSGDStep:
     """A StepFn; give it batches by lot, such as `TrainingConfig(batching="poisson")`.
 
     Args:
@@ -43,6 +43,8 @@ class DPSGD:
     Raises:
         ValueError: a value is out of range.
     """
+
+    identity: ClassVar[str] = "DPSGD"
 
     def __init__(
         self,

@@ -11,7 +11,7 @@ is hashed piece by piece.
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -25,7 +25,7 @@ from vestige.training.steps import descend, detached, no_step, read
 
 
 @dataclass(frozen=True, kw_only=True)
-class Goldfish:
+class GoldfishStep:
     """A StepFn that leaves every k-th token out, by a hash of its context.
 
     Attributes:
@@ -38,6 +38,8 @@ class Goldfish:
     Raises:
         ValueError: a value is out of range.
     """
+
+    identity: ClassVar[str] = "Goldfish"
 
     k: int = 4
     context: int = 13

@@ -15,12 +15,13 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import ClassVar, Final, Literal, get_args
+from typing import ClassVar, Final
 
 from vestige import _validate
 from vestige.data.json_file import parse_object
 from vestige.defences.accounting import Accountant, Unit, check_mechanism
 from vestige.defences.composition import Mechanism
+from vestige.defences.registry import NoDefence, defences
 from vestige.errors import ModelError
 
 FORMAT = "vestige-privacy-1"
@@ -28,8 +29,6 @@ UNKNOWN: Final = "unknown"
 """Where nobody says what a model read, or of which text its vocabulary was made."""
 
 _ID = re.compile("[0-9a-f]{32}")
-
-_Defence = Literal["unknown", "none", "dp-sgd", "dp-fedavg", "adversarial", "triplet", "goldfish"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +63,7 @@ class LedgerEntry:
     }
 
     id: str
-    defence: _Defence
+    defence: str
     vocabulary: str = UNKNOWN
     unit: Unit | None = None
     sequence_length: int | None = None
@@ -79,7 +78,7 @@ class LedgerEntry:
     void: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        _validate.one_of(get_args(_Defence), defence=self.defence)
+        _validate.one_of((UNKNOWN, NoDefence.name, *defences()), defence=self.defence)
         if not (
             _ID.fullmatch(self.id) and _ID.fullmatch(self.vocabulary.replace(UNKNOWN, "0" * 32))
         ):

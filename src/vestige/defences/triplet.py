@@ -13,7 +13,7 @@ Differs from the paper: a mean over pairs in place of a sum, so that the weight 
 the batch's size. The loss has no lower bound; a weight near 1 collapses the hidden states.
 """
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -31,7 +31,7 @@ from vestige.training.steps import descend, detached, last_hidden, no_step
 Pairing = Literal["auxiliary", "in-batch"]
 
 
-class Triplet:
+class TripletStep:
     """A StepFn that blurs who wrote what.
 
     Args:
@@ -40,6 +40,8 @@ class Triplet:
         max_grad_norm: the norm that the gradient is cut to; None leaves it.
         precision: of the forward passes.
     """
+
+    identity: ClassVar[str] = "Triplet"
 
     def __init__(
         self,

@@ -7,7 +7,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from vestige.data.encoded import EncodedCorpus
 from vestige.errors import TrainingError
+from vestige.models.lstm import LSTMLanguageModel
 from vestige.models.protocols import LanguageModel, TwoParts
 from vestige.training.batches import Batch
 from vestige.training.steps import Reading, last_hidden, read, read_hidden
@@ -81,3 +83,31 @@ def users_of(batch: Batch) -> Tensor:
             remedy="Name the column with the users (--user), and batch by documents or users.",
         )
     return batch.users
+
+
+def require_users(data: EncodedCorpus, name: str) -> None:
+    """Raise TrainingError unless a text has several users, among whom a defence hides each."""
+    if data.users is None:
+        raise TrainingError(
+            f"The {name} defence needs to know whose each document is",
+            remedy="Name the column that holds the users when the corpus is read (--user).",
+        )
+    if len(data.names) < 2:
+        raise TrainingError(
+            f"The {name} defence hides users among one another, and the data has one only",
+            remedy="Give the text of several users, or take dp-sgd or goldfish.",
+        )
+
+
+def width(model: LanguageModel) -> int:
+    """Size of a model's last hidden state."""
+    if isinstance(model, LSTMLanguageModel):
+        return model.config.hidden_size
+    if isinstance(model, TwoParts):
+        first = torch.tensor([[model.first_token]], device=model.device)
+        with torch.no_grad():
+            return int(model.body(first)[0].shape[2])
+    raise TrainingError(
+        "The model does not show what its head reads, which this defence needs",
+        remedy="Take dp-sgd or goldfish.",
+    )

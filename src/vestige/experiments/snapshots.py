@@ -11,7 +11,7 @@ from vestige.data.corpus import Corpus
 from vestige.data.encoded import encode
 from vestige.data.file_lock import LOCK, discard
 from vestige.data.vocabulary import Vocabulary
-from vestige.defences.choice import Defence
+from vestige.defences.registry import Defence, NoDefence
 from vestige.errors import RunError
 from vestige.experiments.regularization.exposure_callback import Watch
 from vestige.models.checkpoints import load_model
@@ -21,7 +21,7 @@ from vestige.training.history import EpochRecord, StopAtPerplexity, best_epoch
 from vestige.training.presets import Shape, new_model
 from vestige.training.snapshot import snapshot
 
-UNDEFENDED = Defence()
+UNDEFENDED = NoDefence()
 
 
 @dataclass(frozen=True, kw_only=True)

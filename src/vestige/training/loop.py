@@ -366,8 +366,12 @@ def _never(records: Sequence[EpochRecord]) -> bool:
 
 
 def _described(function: object) -> object:
-    """What a step or stop is, with its settings where it says them."""
-    name = str(getattr(function, "__qualname__", type(function).__qualname__))
+    """What a step or stop is, with its settings where it says them.
+
+    An `identity` stands for the name of a class that was renamed, so that old trainings go on.
+    """
+    kind = getattr(function, "__qualname__", type(function).__qualname__)
+    name = str(getattr(function, "identity", kind))
     settings: dict[str, Any] | None = getattr(function, "settings", None)
     if settings is not None:
         return {"name": name, **settings}

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from vestige.defences.choice import Defence
+from vestige.defences.methods.dp_fedavg import DPFedAvg
 from vestige.experiments.provenance.audit_trials import Setting
 from vestige.experiments.provenance.audited_texts import AuditedText
 from vestige.experiments.provenance.null_audits import NullAudits
@@ -116,8 +116,7 @@ def private_training(noise: float, clip: float, *, users: int, rounds: int) -> P
     """DP-FedAvg with q = 0.04 of so many users."""
     drawn = max(1, round(0.04 * users))
     return PrivateTraining(
-        defence=Defence(
-            name="dp-fedavg",
+        defence=DPFedAvg(
             noise_multiplier=noise,
             max_grad_norm=clip,
             local_learning_rate=6.0,

@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vestige.data.encoded import encode
-from vestige.defences.choice import Defence
 from vestige.defences.composition import Mechanism
+from vestige.defences.methods.dp_fedavg import DPFedAvg
 from vestige.experiments.provenance.audit_rows import METHODS, audit_row
 from vestige.experiments.provenance.audit_trials import Asked, Trial
 from vestige.models.checkpoints import fingerprint
@@ -43,7 +43,7 @@ class PrivateTraining:
         delta: of the guarantee.
     """
 
-    defence: Defence
+    defence: DPFedAvg
     training: TrainingConfig
     delta: float = 1e-4
 

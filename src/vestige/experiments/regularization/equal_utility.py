@@ -20,7 +20,7 @@ import vl_convert
 from vestige.attacks.exposure.completion import complete
 from vestige.attacks.exposure.natural_canaries import real_canaries
 from vestige.data.encoded import encode
-from vestige.defences.choice import Defence
+from vestige.defences.registry import Defence, NoDefence
 from vestige.experiments.regularization.exposure_callback import at_level, level_folder, watched
 from vestige.experiments.regularization.user_texts import Users, UserText, read_users
 from vestige.experiments.settings import Plan
@@ -54,7 +54,7 @@ class Method:
 
     name: str
     batching: Batching
-    defence: Defence = Defence()  # noqa: RUF009 - it is frozen
+    defence: Defence = NoDefence()  # noqa: RUF009 - it is frozen
     dropout: float = 0.0
     optimizer: Literal["adam", "sgd"] | None = None
     learning_rate: float | None = None

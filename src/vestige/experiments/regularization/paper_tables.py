@@ -12,7 +12,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from vestige.defences.choice import Defence
+from vestige.defences.methods.adversarial import Adversarial
+from vestige.defences.methods.dp_sgd import DPSGD
+from vestige.defences.methods.goldfish import Goldfish
+from vestige.defences.methods.triplet import Triplet
 from vestige.experiments.regularization.equal_utility import (
     Fill,
     Method,
@@ -68,11 +71,11 @@ class Config:
     seeds: tuple[int, ...]
 
 
-_ADVERSARIAL = Defence(name="adversarial", weight=20.0)
-_TRIPLET = Defence(name="triplet", weight=0.1)
-_IN_BATCH = Defence(name="triplet", weight=0.1, pairing="in-batch")
-_GOLDFISH = Defence(name="goldfish", k=4)
-_NOISE = Defence(name="dp-sgd", noise_multiplier=0.01, max_grad_norm=0.5)
+_ADVERSARIAL = Adversarial(weight=20.0)
+_TRIPLET = Triplet(weight=0.1)
+_IN_BATCH = Triplet(weight=0.1, pairing="in-batch")
+_GOLDFISH = Goldfish(k=4)
+_NOISE = DPSGD(noise_multiplier=0.01, max_grad_norm=0.5)
 
 METHODS = (
     Method(name="unmitigated", batching="users"),

@@ -18,8 +18,8 @@ from vestige.data.canary import Canary
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import encode
 from vestige.defences.accounting import noise_for
-from vestige.defences.choice import Defence
 from vestige.defences.composition import Mechanism
+from vestige.defences.methods.dp_sgd import DPSGD
 from vestige.experiments.settings import Material, Plan, chosen_canaries, prepare
 from vestige.experiments.snapshots import Training
 from vestige.experiments.updates.canary_tables import Trial
@@ -113,7 +113,7 @@ def private_plan(
 
 def _budget(update: PrivateUpdate, material: Material, text: Corpus, epsilon: float) -> _Budget:
     """The noise with which all steps of the training spend at most epsilon."""
-    config = Defence(name="dp-sgd", noise_multiplier=1.0).suited(update.private)
+    config = DPSGD(noise_multiplier=1.0).suited(update.private)
     encoded = encode(text, material.vocabulary)
     sequences = Sequences.of(encoded, length=config.sequence_length)
     draw: Any = config.batching
@@ -132,7 +132,7 @@ def _private(
     update: PrivateUpdate, material: Material, name: str, text: Corpus, seed: int, noise: float
 ) -> Training:
     plain = material.training(name, text, seed=seed)
-    defence = Defence(name="dp-sgd", noise_multiplier=noise, max_grad_norm=update.max_grad_norm)
+    defence = DPSGD(noise_multiplier=noise, max_grad_norm=update.max_grad_norm)
     return replace(plain, config=replace(update.private, seed=seed), defence=defence)
 
 

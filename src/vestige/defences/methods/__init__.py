@@ -1,0 +1,1 @@
+"""The defences of `train`: one file each, found by `vestige.defences.registry`."""

@@ -1,0 +1,82 @@
+"""DP-SGD as a defence: see `vestige.defences.dp_sgd` for the step and its paper."""
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+
+from annotated_types import Ge
+
+from vestige.defences.private import PrivateDefence
+from vestige.defences.registry import Given, register, with_batches
+
+if TYPE_CHECKING:
+    from vestige.data.encoded import EncodedCorpus
+    from vestige.models.protocols import LanguageModel
+    from vestige.training.config import Batching, TrainingConfig
+    from vestige.training.steps import StepFn
+
+ADAM_RATE = 1e-3
+
+
+@register
+@dataclass(frozen=True, kw_only=True)
+class DPSGD(PrivateDefence):
+    """Clipped, noised gradients, with a guarantee of differential privacy.
+
+    Attributes:
+        unit: What the proof protects: a `sequence` (the default; of a document longer than
+            --sequence-length, each piece), or a `user` with all of theirs.
+        physical_batch_size: Sequences computed at once, where a batch does not fit in memory.
+
+    Example:
+        >>> DPSGD(epsilon=8, max_grad_norm=0.5).unit is None
+        True
+    """
+
+    name: ClassVar[str] = "dp-sgd"
+
+    unit: Literal["sequence", "user"] | None = None
+    physical_batch_size: Annotated[int | None, Ge(1)] = None
+
+    def suited(self, config: "TrainingConfig", given: Given | None = None) -> "TrainingConfig":
+        """See `Defence`: Adam in place of sgd, whose long steps carry more noise than text."""
+        usual: Batching = "poisson-users" if self.unit == "user" else "poisson"
+        chosen = given is not None and given.get("batching") is not None
+        if self.unit == "user" and given is not None and not chosen:
+            config = replace(config, batching=usual)
+        config = with_batches(self, config, given, usual)
+        self._check(config)
+        if given is None:
+            return config
+        drawn = "user" if config.batching == "poisson-users" else "sequence"
+        if drawn != (self.unit or "sequence"):
+            raise ValueError(
+                f"`unit` {self.unit or 'sequence'} must not come with `batching` "
+                f"{config.batching}, whose lots are drawn for a {drawn}"
+            )
+        if config.optimizer == "adam" or given.get("optimizer") is not None:
+            return config
+        rate = given.get("learning_rate") or ADAM_RATE
+        return replace(config, optimizer="adam", learning_rate=rate)  # type: ignore[arg-type]
+
+    def step(
+        self, model: "LanguageModel", data: "EncodedCorpus", config: "TrainingConfig"
+    ) -> "StepFn":
+        """The step; its unit is what the batches are drawn by."""
+        from vestige.defences.dp_sgd import DPSGDStep
+
+        self._check(config)
+        return DPSGDStep(
+            noise_multiplier=self.noise,
+            max_grad_norm=self.max_grad_norm,
+            expected_units=config.batch_size,
+            sequence_length=config.sequence_length,
+            unit="user" if config.batching == "poisson-users" else "sequence",
+            physical_batch_size=self.physical_batch_size,
+        )
+
+    def _check(self, config: "TrainingConfig") -> None:
+        if "poisson" not in config.batching:
+            raise ValueError(
+                "batching must be poisson or poisson-users with dp-sgd, whose guarantee counts on "
+                f"lots, got {config.batching!r}"
+            )

@@ -1,0 +1,252 @@
+"""Defences with a guarantee of differential privacy: common parameters, noise, budget."""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+from annotated_types import Ge
+
+from vestige._markers import Flag, Help, Metavar
+from vestige.defences.registry import Given
+
+if TYPE_CHECKING:
+    from vestige.data.encoded import EncodedCorpus
+    from vestige.defences.accounting import Accountant, PrivacySpent, Unit
+    from vestige.models.protocols import LanguageModel
+    from vestige.training.config import TrainingConfig
+    from vestige.training.secret import Secret
+    from vestige.training.steps import StepFn
+
+Epsilon = Annotated[
+    float | None,
+    Help(
+        "This training spends at most so much, over all epochs planned. What earlier trainings of "
+        "--from spent on the same records comes on top, and is told."
+    ),
+]
+Delta = Annotated[
+    float | None,
+    Help(
+        "Probability with which the guarantee may fail; at least 1e-12, and below 1 / sequences "
+        "(or users). Default: the power of ten below a tenth of that."
+    ),
+]
+NoiseMultiplier = Annotated[float | None, Help("Noise over clip, in place of --epsilon.")]
+Clip = Annotated[
+    float,
+    Flag("--clip"),
+    Help(
+        "The norm that a sequence's (or user's) gradient, or a user's update, is cut to. "
+        "`log.jsonl` says how many are: about half is a good start."
+    ),
+]
+AccountantName = Annotated[
+    str,  # not a Literal: that "gdp" is refused has a reason
+    Metavar("NAME"),
+    Help("Who counts epsilon: `prv`, `pld` or `rdp`, all of them bounds."),
+]
+NoiseSeed = Annotated[
+    int | None,
+    Ge(0),
+    Metavar("SEED"),
+    Help(
+        "Draw noise and batches from this seed, for tests that need the same bits twice. There is "
+        "then no guarantee: whoever knows or tries the seed subtracts the noise. Default: the "
+        "operating system's entropy."
+    ),
+]
+AcceptVocabulary = Annotated[
+    bool,
+    Help(
+        "Train with a vocabulary that was made of DATA all the same. It is released with the "
+        "model, without noise, and shows words that were said once."
+    ),
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrivateDefence(ABC):
+    """A defence with a guarantee, which takes noise: as much as epsilon asks for, or so much.
+
+    Attributes:
+        epsilon: budget of all planned epochs; None where the noise is given.
+        delta: probability with which the guarantee may fail; None: `accounting.default_delta`.
+        noise_multiplier: standard deviation of the noise over the clipping norm.
+        max_grad_norm: clipping norm of a unit's gradient or update.
+        accountant: "prv", "pld" or "rdp".
+        noise_seed_without_guarantee: seed of noise and batches, which voids the guarantee.
+        accept_private_vocabulary: train with a vocabulary of the private text.
+
+    Raises:
+        ValueError: a value is out of range, or not exactly one of epsilon and noise is given.
+    """
+
+    name: ClassVar[str]
+
+    epsilon: Epsilon = None
+    delta: Delta = None
+    noise_multiplier: NoiseMultiplier = None
+    max_grad_norm: Clip = 1.0
+    accountant: AccountantName = "prv"
+    noise_seed_without_guarantee: NoiseSeed = None
+    accept_private_vocabulary: AcceptVocabulary = False
+
+    def __post_init__(self) -> None:
+        if (self.epsilon is None) == (self.noise_multiplier is None):
+            raise ValueError(
+                f"`defence` {self.name} must come with one of `epsilon` and `noise_multiplier`, "
+                "got " + ("neither" if self.epsilon is None else "both")
+            )
+        if self.delta is not None or self.accountant != "prv":
+            from vestige.defences.accounting import check_accountant, check_delta
+
+            check_accountant(self.accountant)
+            if self.delta is not None:
+                check_delta(self.delta)
+        check_positive(epsilon=self.epsilon, max_grad_norm=self.max_grad_norm)
+        check_not_negative(noise_multiplier=self.noise_multiplier)
+
+    @abstractmethod
+    def suited(self, config: "TrainingConfig", given: Given | None = None) -> "TrainingConfig":
+        """See `Defence`: with Poisson sampling, which privacy is amplified by."""
+
+    @abstractmethod
+    def step(
+        self, model: "LanguageModel", data: "EncodedCorpus", config: "TrainingConfig"
+    ) -> "StepFn":
+        """See `Defence`; its noise must be known."""
+
+    @property
+    def noise(self) -> float:
+        """The noise multiplier.
+
+        Raises:
+            ValueError: only a budget is given, which `planned` turns into noise.
+        """
+        if self.noise_multiplier is None:
+            raise ValueError(
+                f"noise_multiplier must be given for a step of {self.name}, got epsilon alone: "
+                "ask `planned` for the defence with its noise"
+            )
+        return self.noise_multiplier
+
+    @property
+    def void(self) -> tuple[str, ...]:
+        """What voids the guarantee, in words."""
+        if self.noise_seed_without_guarantee is None:
+            return ()
+        return (
+            f"noise and lots come from a seed (--noise-seed-without-guarantee "
+            f"{self.noise_seed_without_guarantee}), and whoever knows or tries it subtracts them",
+        )
+
+    def secret(self) -> "Secret | None":
+        """The secret that noise and batches come from; None: a fresh one, which nobody knows."""
+        if self.noise_seed_without_guarantee is None:
+            return None
+        from vestige.training.secret import Secret
+
+        return Secret.of_seed(self.noise_seed_without_guarantee)
+
+    def planned(
+        self,
+        data: "EncodedCorpus",
+        config: "TrainingConfig",
+        progress: Callable[[int], None] | None = None,
+    ) -> "PrivacyPlan":
+        """The defence with the noise that keeps within epsilon over all epochs.
+
+        Args:
+            data: the text.
+            config: of the training, suited to the defence.
+            progress: called with how many noises have been tried.
+
+        Raises:
+            VestigeError: no noise does, or the data has too few sequences or users.
+        """
+        import torch
+
+        from vestige.defences.accounting import check_delta, default_delta, noise_for
+        from vestige.training.sequences import SequenceBatches, Sequences
+
+        sequences = Sequences.of(data, length=config.sequence_length)
+        draw: Any = config.batching
+        batches = SequenceBatches(sequences, config.batch_size, draw, 0, torch.device("cpu"))
+        delta = default_delta(batches.units) if self.delta is None else self.delta
+        check_delta(delta, batches.units)
+        noise, steps = self.noise_multiplier, config.epochs * len(batches)
+        accountant: Any = self.accountant
+        if noise is None:
+            assert self.epsilon is not None
+            noise = noise_for(
+                epsilon=self.epsilon,
+                delta=delta,
+                sample_rate=batches.sample_rate,
+                steps=steps,
+                accountant=accountant,
+                progress=progress,
+            )
+        return PrivacyPlan(
+            defence=replace(self, epsilon=None, noise_multiplier=noise, delta=delta),
+            sample_rate=batches.sample_rate,
+            unit=batches.unit,
+            units=batches.units,
+            steps=steps,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrivacyPlan:
+    """A private defence with its noise, and what its budget follows from.
+
+    Attributes:
+        defence: with noise multiplier and delta.
+        sample_rate: of the Poisson sampling.
+        unit: what is sampled and protected.
+        units: how many there are.
+        steps: of all epochs.
+    """
+
+    defence: PrivateDefence
+    sample_rate: float
+    unit: "Unit"
+    units: int
+    steps: int
+
+    def spent(self, steps: int) -> "PrivacySpent":
+        """The budget after so many steps, whatever interruptions lay between them."""
+        return _spent(self, steps)
+
+
+@lru_cache(maxsize=8)  # it takes a second, and is asked before, after and for the record
+def _spent(plan: PrivacyPlan, steps: int) -> "PrivacySpent":
+    from vestige.defences.accounting import privacy_spent
+
+    accountant: Accountant = plan.defence.accountant  # type: ignore[assignment]
+    assert plan.defence.delta is not None
+    return privacy_spent(
+        noise_multiplier=plan.defence.noise,
+        sample_rate=plan.sample_rate,
+        steps=steps,
+        delta=plan.defence.delta,
+        max_grad_norm=plan.defence.max_grad_norm,
+        unit=plan.unit,
+        accountant=accountant,
+    )
+
+
+def check_positive(**values: float | None) -> None:
+    """Raise ValueError unless every value that is given is positive and finite."""
+    for name, value in values.items():
+        if value is not None and not 0 < value < math.inf:
+            raise ValueError(f"`{name}` must be positive and finite, got {value}")
+
+
+def check_not_negative(**values: float | None) -> None:
+    """Raise ValueError unless every value that is given is at least 0 and finite."""
+    for name, value in values.items():
+        if value is not None and not 0 <= value < math.inf:
+            raise ValueError(f"`{name}` must be at least 0 and finite, got {value}")

@@ -1,0 +1,144 @@
+"""The defences that a training can have, by name.
+
+A defence is a frozen dataclass of its own parameters in a file of `vestige.defences.methods`,
+registered beside its definition. Another package adds one by an entry point of the group
+`vestige.defences` that names such a class. Neither this module nor a defence's file imports torch
+before a step is made, since the command line's help reads their fields.
+"""
+
+import importlib
+import pkgutil
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from functools import cache
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar, runtime_checkable
+
+if TYPE_CHECKING:
+    from vestige.data.encoded import EncodedCorpus
+    from vestige.models.protocols import LanguageModel
+    from vestige.training.config import Batching, TrainingConfig
+    from vestige.training.steps import StepFn
+
+GROUP = "vestige.defences"
+"""The entry points by which other packages add a defence."""
+
+Given = Mapping[str, object]
+"""Settings of a training that were asked for, by name; None stands for one that was not."""
+
+
+@runtime_checkable
+class Defence(Protocol):
+    """A defence: its parameters, the training that suits it, and the step that it becomes.
+
+    Attributes:
+        name: of it, on the command line and in records.
+    """
+
+    name: ClassVar[str]
+
+    def suited(self, config: "TrainingConfig", given: Given | None = None) -> "TrainingConfig":
+        """The training with batches, and perhaps an optimizer, that this defence can work with.
+
+        Args:
+            config: as preset and options have it.
+            given: what was asked for and must stay; None: all but the batches must.
+
+        Raises:
+            ValueError: what was asked for does not suit it.
+        """
+
+    def step(
+        self, model: "LanguageModel", data: "EncodedCorpus", config: "TrainingConfig"
+    ) -> "StepFn | None":
+        """How a batch becomes a gradient; None: as without a defence.
+
+        Raises:
+            ValueError: the batches do not suit it.
+            TrainingError: the data does not, or the model.
+        """
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoDefence:
+    """Undefended training."""
+
+    name: ClassVar[str] = "none"
+
+    def suited(self, config: "TrainingConfig", given: Given | None = None) -> "TrainingConfig":
+        """The training as it is."""
+        return config
+
+    def step(
+        self, model: "LanguageModel", data: "EncodedCorpus", config: "TrainingConfig"
+    ) -> "StepFn | None":
+        """No other than the loop's own."""
+        return None
+
+
+_REGISTERED: dict[str, type[Defence]] = {}
+Kind = TypeVar("Kind", bound=type[Defence])
+
+
+def register(cls: Kind) -> Kind:
+    """Add a defence under its name; a class decorator.
+
+    Raises:
+        ValueError: another one has that name.
+    """
+    if _REGISTERED.setdefault(cls.name, cls) is not cls or cls.name == NoDefence.name:
+        raise ValueError(f"name must be a new one, got {cls.name!r} of {_REGISTERED[cls.name]}")
+    return cls
+
+
+@cache
+def defences() -> Mapping[str, type[Defence]]:
+    """The class of every defence by name, those of other packages last.
+
+    Example:
+        >>> "dp-sgd" in defences()
+        True
+    """
+    from vestige.defences import methods
+
+    for module in pkgutil.iter_modules(methods.__path__, f"{methods.__name__}."):
+        importlib.import_module(module.name)
+    for entry in entry_points(group=GROUP):
+        added = entry.load()
+        if _REGISTERED.get(added.name) is not added:
+            register(added)
+    return dict(_REGISTERED)
+
+
+def is_private(name: str) -> bool:
+    """Whether a defence of this name comes with a guarantee of differential privacy."""
+    from vestige.defences.private import PrivateDefence
+
+    return issubclass(defences().get(name, NoDefence), PrivateDefence)
+
+
+def settings_of(defence: Defence) -> dict[str, Any]:
+    """A defence as a run directory records it: its name and its parameters."""
+    return {"name": defence.name, **asdict(defence)}  # type: ignore[call-overload]
+
+
+def with_batches(
+    defence: Defence, config: "TrainingConfig", given: Given | None, usual: "Batching"
+) -> "TrainingConfig":
+    """The training, with the usual batches of a defence where its own are a stream.
+
+    Args:
+        defence: reads documents one by one.
+        config: the training.
+        given: what was asked for.
+        usual: batches in place of a stream.
+
+    Raises:
+        ValueError: a stream was asked for.
+    """
+    if given is not None and given.get("batching") == "stream":
+        raise ValueError(
+            f"`batching` stream must not come with `defence` {defence.name}, which reads documents "
+            "one by one"
+        )
+    return replace(config, batching=usual) if config.batching == "stream" else config
