@@ -21,7 +21,7 @@ from vestige import _validate
 from vestige.data.json_file import parse_object
 from vestige.defences.accounting import Accountant, Unit, check_mechanism
 from vestige.defences.composition import Mechanism
-from vestige.defences.registry import NoDefence, defences
+from vestige.defences.registry import DEFENCES, NoDefence
 from vestige.errors import ModelError
 
 FORMAT = "vestige-privacy-1"
@@ -78,7 +78,7 @@ class LedgerEntry:
     void: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        _validate.one_of((UNKNOWN, NoDefence.name, *defences()), defence=self.defence)
+        _validate.one_of((UNKNOWN, NoDefence.name, *DEFENCES.names()), defence=self.defence)
         if not (
             _ID.fullmatch(self.id) and _ID.fullmatch(self.vocabulary.replace(UNKNOWN, "0" * 32))
         ):

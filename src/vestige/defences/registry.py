@@ -1,27 +1,22 @@
 """The defences that a training can have, by name.
 
 A defence is a frozen dataclass of its own parameters in a file of `vestige.defences.methods`,
-registered beside its definition. Another package adds one by an entry point of the group
-`vestige.defences` that names such a class. Neither this module nor a defence's file imports torch
-before a step is made, since the command line's help reads their fields.
+registered beside its definition. Another package adds one in a module that an entry point of the
+group `vestige.defences` names. Neither this module nor a defence's file imports torch before a step
+is made, since the command line's help reads their fields.
 """
 
-import importlib
-import pkgutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from functools import cache
-from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar, runtime_checkable
+
+from vestige.registry import Registry
 
 if TYPE_CHECKING:
     from vestige.data.encoded import EncodedCorpus
     from vestige.models.protocols import LanguageModel
     from vestige.training.config import Batching, TrainingConfig
     from vestige.training.steps import StepFn
-
-GROUP = "vestige.defences"
-"""The entry points by which other packages add a defence."""
 
 Given = Mapping[str, object]
 """Settings of a training that were asked for, by name; None stands for one that was not."""
@@ -76,7 +71,11 @@ class NoDefence:
         return None
 
 
-_REGISTERED: dict[str, type[Defence]] = {}
+DEFENCES = Registry[type[Defence]](
+    "defence", package="vestige.defences.methods", group="vestige.defences"
+)
+"""The class of every defence by name, those of other packages among them."""
+
 Kind = TypeVar("Kind", bound=type[Defence])
 
 
@@ -86,35 +85,18 @@ def register(cls: Kind) -> Kind:
     Raises:
         ValueError: another one has that name.
     """
-    if _REGISTERED.setdefault(cls.name, cls) is not cls or cls.name == NoDefence.name:
-        raise ValueError(f"name must be a new one, got {cls.name!r} of {_REGISTERED[cls.name]}")
+    DEFENCES.add(cls.name, cls)
     return cls
 
 
-@cache
-def defences() -> Mapping[str, type[Defence]]:
-    """The class of every defence by name, those of other packages last.
+def defences() -> dict[str, type[Defence]]:
+    """The classes by name.
 
     Example:
-        >>> "dp-sgd" in defences()
-        True
+        >>> sorted(defences())
+        ['adversarial', 'dp-fedavg', 'dp-sgd', 'goldfish', 'triplet']
     """
-    from vestige.defences import methods
-
-    for module in pkgutil.iter_modules(methods.__path__, f"{methods.__name__}."):
-        importlib.import_module(module.name)
-    for entry in entry_points(group=GROUP):
-        added = entry.load()
-        if _REGISTERED.get(added.name) is not added:
-            register(added)
-    return dict(_REGISTERED)
-
-
-def is_private(name: str) -> bool:
-    """Whether a defence of this name comes with a guarantee of differential privacy."""
-    from vestige.defences.private import PrivateDefence
-
-    return issubclass(defences().get(name, NoDefence), PrivateDefence)
+    return dict(zip(DEFENCES.names(), DEFENCES.values(), strict=True))
 
 
 def settings_of(defence: Defence) -> dict[str, Any]:
