@@ -76,7 +76,7 @@ class Result(ABC):
         return table(self)
 
     def __str__(self) -> str:
-        from vestige.reports.disclosure import disclose_facts
+        from vestige.reports.components.disclosure import disclose_facts
         from vestige.results import plain
 
         facts = disclose_facts(plain(self.summary()), show_secrets=False)

@@ -78,7 +78,7 @@ class Legacy:
             )
         except typer.TyperException as error:  # of usage: typer shows it, with what was given
             error.message = in_one_line(error.message)
-            error.show()
+            error.show()  # type: ignore[attr-defined]
             return 2
 
     def in_flags(self, message: str) -> str:

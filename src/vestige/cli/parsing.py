@@ -150,12 +150,12 @@ def _parameter(option: Option, groups: Mapping[str, Group], *, required: bool) -
     }
     if option.type is not bool:
         spelling |= {"converter": _reader(option), "n_tokens": 1}
-    type_ = list[option.type] if option.many else option.type  # type: ignore[name-defined]
+    type_: Any = list[option.type] if option.many else option.type  # type: ignore[name-defined]
     if option.many:
         spelling["consume_multiple"] = False
     kind = inspect.Parameter.KEYWORD_ONLY if option.flags else inspect.Parameter.POSITIONAL_ONLY
     # With an underscore: `from` is no name of a parameter.
-    hint = Annotated[type_ | None, Spelling(**spelling)]
+    hint: Any = Annotated[type_ | None, Spelling(**spelling)]
     return inspect.Parameter(f"{option.name}_", kind, default=None, annotation=hint)
 
 

@@ -7,7 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from vestige.reports.disclosure import disclose_facts, printable
+from vestige.reports.components.disclosure import disclose_facts, printable
 from vestige.reports.sections import section
 from vestige.result import Result
 from vestige.results import Run, new_file, plain
