@@ -76,3 +76,14 @@ class Help:
     """
 
     text: str
+
+
+class Only:
+    """Tasks that have the option, of a workflow with a parameter `task`.
+
+    Args:
+        *tasks: their names; an option without this marker belongs to all.
+    """
+
+    def __init__(self, *tasks: str) -> None:
+        self.tasks = tasks

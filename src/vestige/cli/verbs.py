@@ -13,7 +13,7 @@ from typing import Any
 
 from vestige.cli.parsing import HELP_FLAGS, require, show_help
 from vestige.cli.parsing import parse as parse_words
-from vestige.workflows.arguments import keywords, verb_of
+from vestige.workflows.arguments import COMMAND, keywords, verb_of
 from vestige.workflows.docstrings import docstring
 from vestige.workflows.parameters import Option, options_of
 
@@ -142,6 +142,7 @@ class Verb:
             return
         values = self._values(words)
         output = self._output(values)
+        COMMAND.set(("vestige", self.name, *words))
         if self.saves:
             from vestige.results import require_new
 
@@ -150,9 +151,7 @@ class Verb:
         if self.saves:
             from vestige import results
 
-            results.save(
-                found, output.out, run={**found.record, "command": ["vestige", self.name, *words]}
-            )
+            results.save(found, output.out, run=found.record)
         if output.json:
             from vestige.cli.terminal import show_json
 

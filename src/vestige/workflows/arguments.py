@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field, is_dataclass, replace
 from os import PathLike, fspath
 from typing import Any, TypeVar
@@ -16,6 +17,9 @@ from vestige.workflows.parameters import (
     options_of,
     parameters_of,
 )
+
+COMMAND: ContextVar[tuple[str, ...]] = ContextVar("COMMAND", default=())
+"""The command line that calls a workflow, for the record; empty in Python."""
 
 AnyResult = TypeVar("AnyResult", bound=Result)
 
@@ -129,7 +133,7 @@ class Call:
             data: `of_corpus` by role.
         """
         record: dict[str, object] = {
-            "command": [],
+            "command": list(COMMAND.get()),
             "verb": verb_of(self.workflow),
             "arguments": flat(self.workflow, self.arguments),
             "configuration": configuration,

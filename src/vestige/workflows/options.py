@@ -8,13 +8,37 @@ Example:
     >>> Layers = Annotated[int | None, Ge(1), Group("Model")]
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from annotated_types import Ge
+
+from vestige._markers import Flag, Group, Help, Kinds, Metavar, Only, PythonOnly
+
+__all__ = [
+    "DATA",
+    "CorpusLike",
+    "DataFormat",
+    "Device",
+    "Directory",
+    "Flag",
+    "Group",
+    "Help",
+    "IntentColumn",
+    "Kinds",
+    "Limit",
+    "Metavar",
+    "ModelLike",
+    "Only",
+    "PythonOnly",
+    "Seed",
+    "SourceColumn",
+    "TagsColumn",
+    "TextColumn",
+    "TokensColumn",
+    "UserColumn",
+]
 
 if TYPE_CHECKING:
     from vestige.data.corpus import Corpus
@@ -27,72 +51,6 @@ else:
     ModelLike = str
     CorpusLike = str
     """What a workflow takes for a corpus."""
-
-
-class Flag:
-    """The spelling of an option, where it is not the parameter's name; then its aliases.
-
-    On a positional parameter: an option of that spelling in place of an argument.
-
-    Args:
-        *names: such as "--from".
-    """
-
-    def __init__(self, *names: str) -> None:
-        self.names = names
-
-
-@dataclass(frozen=True)
-class Group:
-    """The panel of the help in which an option stands.
-
-    Attributes:
-        title: its heading.
-    """
-
-    title: str
-
-
-@dataclass(frozen=True)
-class Metavar:
-    """What stands for the value in help, such as DIR.
-
-    Attributes:
-        text: in capitals.
-    """
-
-    text: str
-
-
-@dataclass(frozen=True)
-class Kinds:
-    """A parameter whose value is one of several configuration classes, chosen by name.
-
-    On the command line the parameter is the name; the flags beside it are the fields of all
-    classes, and the help of each says which kinds have it.
-
-    Attributes:
-        registered: gives the class of each name; called only when options are needed.
-        nothing: the name that stands for None.
-    """
-
-    registered: Callable[[], Mapping[str, type]]
-    nothing: str = "none"
-
-
-class PythonOnly:
-    """A parameter that only Python can give: a callback, an object."""
-
-
-@dataclass(frozen=True)
-class Help:
-    """What help says of a shared option, where the docstring of the workflow does not.
-
-    Attributes:
-        text: a sentence or two.
-    """
-
-    text: str
 
 
 DATA = Group("Reading the data")
