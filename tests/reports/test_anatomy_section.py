@@ -7,8 +7,8 @@ import pytest
 
 from vestige.attacks.anatomy.memorization_result import Anatomy, measured
 from vestige.errors import RunError
-from vestige.reports.anatomy_charts import accuracy, fall, log_probabilities, ranks
-from vestige.reports.anatomy_words import ACCURACY, FALLS, RANKS, WORDS, describe_anatomy
+from vestige.reports.anatomy.charts import accuracy, fall, log_probabilities, ranks
+from vestige.reports.anatomy.words import ACCURACY, FALLS, RANKS, WORDS, describe_anatomy
 from vestige.reports.page import render
 from vestige.reports.sections import section
 

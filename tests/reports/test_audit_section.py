@@ -11,9 +11,9 @@ from tests.reports.made_audits import KNOWN, audit_of, uniform
 from vestige.attacks.membership.non_members import NonMembers, draw_groups
 from vestige.attacks.membership.user_membership import audit_users
 from vestige.errors import RunError
-from vestige.reports import audit_charts
-from vestige.reports.audit_section import LISTED
-from vestige.reports.audit_words import UNFAIR, AuditedRows, describe_need, differ
+from vestige.reports.audit import charts as audit_charts
+from vestige.reports.audit.section import LISTED
+from vestige.reports.audit.words import UNFAIR, AuditedRows, describe_need, differ
 from vestige.reports.page import render
 from vestige.reports.sections import section
 

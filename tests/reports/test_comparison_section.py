@@ -3,7 +3,7 @@ import re
 import pytest
 
 from vestige.errors import RunError
-from vestige.reports.comparison_section import UNKNOWN, terminal_table
+from vestige.reports.comparison.section import UNKNOWN, terminal_table
 from vestige.reports.page import render
 from vestige.reports.sections import section
 

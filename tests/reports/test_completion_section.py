@@ -7,7 +7,7 @@ import pytest
 from vestige.attacks.exposure.completion import Attempt, Completion
 from vestige.errors import RunError
 from vestige.metrics.intervals import clopper_pearson
-from vestige.reports.completion_section import COLUMNS, describe_completion
+from vestige.reports.completion import COLUMNS, describe_completion
 from vestige.reports.sections import section
 
 PHRASE = "Rosalind hides 4917 tulips"

@@ -5,7 +5,7 @@ import pytest
 from vestige.attacks.exposure.exposed_canary import ExposedCanary
 from vestige.attacks.exposure.exposure_result import CanaryExposure
 from vestige.errors import RunError
-from vestige.reports.exposure_section import COLUMNS, exposure_points
+from vestige.reports.exposure import COLUMNS, exposure_points
 from vestige.reports.sections import section
 
 SECRET = "Rosalind hides 4917 tulips"

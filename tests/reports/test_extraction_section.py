@@ -13,8 +13,8 @@ from vestige.attacks.extraction.secret_audit import AuditedGroup, SecretAudit
 from vestige.errors import RunError
 from vestige.experiments.tables import Table
 from vestige.metrics.extraction import counted_rank, estimated_rank
-from vestige.reports.extraction_charts import curves, heat_map
-from vestige.reports.extraction_listings import GROUPS
+from vestige.reports.extraction.charts import curves, heat_map
+from vestige.reports.extraction.tables import GROUPS
 from vestige.reports.page import render
 from vestige.reports.sections import section
 

@@ -2,7 +2,7 @@
 
 from vestige.attacks.update.differential_rank import DifferentialRank
 from vestige.attacks.update.sampled_rank import RankEstimate
-from vestige.reports.rank_words import describe_rank
+from vestige.reports.rank import describe_rank
 
 
 def ranked(lower, upper, estimate=None):

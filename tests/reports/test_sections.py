@@ -1,7 +1,7 @@
 import pytest
 
 from vestige.errors import RunError
-from vestige.reports.diff_words import verdict
+from vestige.reports.diff import verdict
 from vestige.reports.sections import KINDS, describe_rank, section
 
 

@@ -133,7 +133,7 @@ def command(
 
 
 def _show(found: "Anatomy") -> None:
-    from vestige.reports.anatomy_words import describe_anatomy, listings
+    from vestige.reports.anatomy.words import describe_anatomy, listings
 
     for listing in listings(list(found.rows()), found.summary()):
         show_table(listing.title, listing.columns, listing.rows)

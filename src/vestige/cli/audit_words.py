@@ -7,7 +7,7 @@ import typer
 from vestige.cli.terminal import say, show_table
 
 if TYPE_CHECKING:
-    from vestige.reports.audit_words import AuditedRows
+    from vestige.reports.audit.words import AuditedRows
     from vestige.results import Run
 
 MOST = 20
@@ -16,7 +16,7 @@ MOST = 20
 
 def show_audit(run: "Run", *, show_secrets: bool) -> None:
     """The answer, what to know before believing it, the users, and what was asked."""
-    from vestige.reports.audit_words import AuditedRows, describe, warnings
+    from vestige.reports.audit.words import AuditedRows, describe, warnings
 
     found, summary = AuditedRows.of(run.rows), run.summary
     for sentence in (*describe(found, summary), *warnings(found, summary)):
@@ -31,7 +31,7 @@ def show_audit(run: "Run", *, show_secrets: bool) -> None:
 
 
 def _show_users(found: "AuditedRows", show_secrets: bool) -> None:
-    from vestige.reports.audit_words import words_compared
+    from vestige.reports.audit.words import words_compared
     from vestige.reports.components.disclosure import disclose_names
 
     rows = found.audited[:MOST]

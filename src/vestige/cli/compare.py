@@ -178,7 +178,7 @@ def _save(found: "DefenceComparison", out: Path, run: dict[str, object]) -> None
 
 
 def _show(found: "DefenceComparison") -> None:
-    from vestige.reports.comparison_section import terminal_table
+    from vestige.reports.comparison.section import terminal_table
     from vestige.reports.components.disclosure import printable
 
     show_table("Defences compared", *terminal_table(found.rows()))

@@ -79,7 +79,7 @@ def command(
 
 
 def _show(result: "Completion", show_secrets: bool) -> None:
-    from vestige.reports.completion_section import COLUMNS, completion_table, describe_completion
+    from vestige.reports.completion import COLUMNS, completion_table, describe_completion
     from vestige.reports.components.disclosure import disclose
 
     table = completion_table(list(result.rows()), confidence=result.confidence)

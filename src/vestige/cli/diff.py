@@ -214,7 +214,7 @@ def _search(name: Search, **asked: int | None) -> "SeedAndExtend | Beams":
 
 
 def _show(found: "UpdateDiff", show_secrets: bool) -> None:
-    from vestige.reports.diff_words import EXTRAPOLATED, verdict
+    from vestige.reports.diff import EXTRAPOLATED, verdict
 
     summary = found.summary()
     phrases = [finding for finding in found.findings if not finding.run]
@@ -236,7 +236,7 @@ def _table(
 ) -> tuple[list[str], list[list[object]]]:
     """Columns and cells; what null searches say stands there where there were any."""
     from vestige.reports.components.disclosure import running_text
-    from vestige.reports.diff_words import reached
+    from vestige.reports.diff import reached
 
     nulls = found.nulls if found.findings else None
     columns, cells = ["score", "phrase"], []

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from vestige.attacks.extraction.extraction_result import Extraction
     from vestige.attacks.extraction.secret_audit import SecretAudit
     from vestige.models.white_box import IntentSlotNetwork
-    from vestige.reports.extraction_listings import Listing
+    from vestige.reports.components.table import Table
 
 QUESTION = ("prefix", "slots", "suffix", "pattern", "intent", "slot", "candidates", "truth")
 """Parameters that --manifest answers."""
@@ -212,8 +212,8 @@ def _save(
 
 def _show(found: "Extraction | SecretAudit", top: int, show_secrets: bool) -> None:
     from vestige.attacks.extraction.secret_audit import SecretAudit
-    from vestige.reports.extraction_listings import group_listing, guess_listing, trial_listing
-    from vestige.reports.extraction_words import describe_audit, describe_extraction, entries
+    from vestige.reports.extraction.tables import group_listing, guess_listing, trial_listing
+    from vestige.reports.extraction.words import describe_audit, describe_extraction, entries
 
     summary = found.summary()
     rows = entries(list(found.rows()), summary)
@@ -231,5 +231,5 @@ def _show(found: "Extraction | SecretAudit", top: int, show_secrets: bool) -> No
         say("Guesses are blocks: --show-secrets shows them")
 
 
-def _show_listing(listing: "Listing") -> None:
+def _show_listing(listing: "Table") -> None:
     show_table(listing.title, listing.columns, listing.rows)

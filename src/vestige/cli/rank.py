@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 def _show(ranked: "DifferentialRank", output: Output) -> None:
     from vestige.cli.terminal import show_table
     from vestige.reports.components.disclosure import disclose
-    from vestige.reports.rank_words import describe_rank
+    from vestige.reports.rank import describe_rank
 
     pieces = disclose([p.piece for p in ranked.positions], show_secrets=output.show_secrets)
     columns = ["token", "before", "after", "gain", "sum"]

@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from vestige.reports.components import charts
 from vestige.reports.components.disclosure import are_words, disclose, running_text
-from vestige.reports.diff_words import reached, verdict
+from vestige.reports.diff import reached, verdict
 
 
 @dataclass(frozen=True)

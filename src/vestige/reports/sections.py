@@ -12,10 +12,10 @@ from typing import Any
 from markupsafe import Markup
 
 from vestige.errors import RunError
-from vestige.reports.anatomy_section import anatomy_parts
-from vestige.reports.audit_section import audited_parts
-from vestige.reports.comparison_section import Comparison, comparison_view
-from vestige.reports.completion_section import completion_parts, completion_points
+from vestige.reports.anatomy.section import anatomy_parts
+from vestige.reports.audit.section import audited_parts
+from vestige.reports.comparison.section import Comparison, comparison_view
+from vestige.reports.completion import completion_parts, completion_points
 from vestige.reports.components import charts
 from vestige.reports.components.disclosure import (
     IDS,
@@ -27,8 +27,8 @@ from vestige.reports.components.disclosure import (
 )
 from vestige.reports.components.numbers import whole
 from vestige.reports.diff_section import Phrase, diff_parts
-from vestige.reports.exposure_section import exposure_parts, exposure_points, overall
-from vestige.reports.extraction_section import (
+from vestige.reports.exposure import exposure_parts, exposure_points, overall
+from vestige.reports.extraction.section import (
     Exhibit,
     audit_parts,
     extraction_parts,
@@ -36,8 +36,8 @@ from vestige.reports.extraction_section import (
     together,
 )
 from vestige.reports.limits import limits_of
-from vestige.reports.rank_words import describe_rank
-from vestige.reports.training_section import curve, training_parts
+from vestige.reports.rank import describe_rank
+from vestige.reports.training import curve, training_parts
 from vestige.results import Run
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from vestige.attacks.update import model_pair
 from vestige.attacks.update.differential_rank import differential_rank, most_continuations
 from vestige.errors import IncompatibleModels
-from vestige.reports.rank_words import describe_rank
+from vestige.reports.rank import describe_rank
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -7,10 +7,10 @@ arXiv:1811.00513, Figures 5, 6 and 7.
 from collections.abc import Sequence
 from typing import Any
 
-from vestige.reports import anatomy_charts
-from vestige.reports.anatomy_words import Row, describe_anatomy, listings, method
-from vestige.reports.audit_charts import at_two_widths
-from vestige.reports.extraction_section import Exhibit
+from vestige.reports.anatomy import charts as anatomy_charts
+from vestige.reports.anatomy.words import Row, describe_anatomy, listings, method
+from vestige.reports.audit.charts import at_two_widths
+from vestige.reports.extraction.section import Exhibit
 
 _LINES = "Filled or solid: seen text; dashed: unseen text."
 

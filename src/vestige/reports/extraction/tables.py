@@ -4,7 +4,6 @@ Words of secrets become blocks here, one a word, unless secrets are wanted.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from math import ceil, exp
 from statistics import fmean
 from typing import Any
@@ -13,6 +12,7 @@ from vestige.metrics.extraction import share_interval
 from vestige.metrics.rates import rate
 from vestige.reports.components.disclosure import disclose, printable
 from vestige.reports.components.numbers import NOTHING, decimal, ends, percent, whole
+from vestige.reports.components.table import Table
 
 Row = Mapping[str, Any]
 GROUPS = (
@@ -40,24 +40,7 @@ LISTED = 100
 """Secrets that the page lists one by one."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Listing:
-    """A table with its title.
-
-    Attributes:
-        title: of it.
-        columns: their names.
-        texts: how many of the first columns hold words; the others stand right.
-        rows: cells in the columns' order.
-    """
-
-    title: str
-    columns: tuple[str, ...]
-    texts: int
-    rows: tuple[tuple[str, ...], ...]
-
-
-def group_listing(rows: Sequence[Row]) -> Listing:
+def group_listing(rows: Sequence[Row]) -> Table:
     """A row for each pattern and number of copies, controls last.
 
     Args:
@@ -72,7 +55,7 @@ def group_listing(rows: Sequence[Row]) -> Listing:
     return _listing("Planted, and never said", GROUPS, cells, texts=3, named=several)
 
 
-def trial_listing(rows: Sequence[Row], *, show_secrets: bool) -> Listing:
+def trial_listing(rows: Sequence[Row], *, show_secrets: bool) -> Table:
     """A row for each secret, as many as are listed.
 
     Args:
@@ -87,7 +70,7 @@ def trial_listing(rows: Sequence[Row], *, show_secrets: bool) -> Listing:
     return _listing(title, TRIALS, cells, texts=4, named=several)
 
 
-def guess_listing(row: Row, *, show_secrets: bool, most: int | None = None) -> Listing:
+def guess_listing(row: Row, *, show_secrets: bool, most: int | None = None) -> Table:
     """The best guesses of one trial with what they lose, best first."""
     weights = guess_shares(row)
     cells = [
@@ -100,7 +83,7 @@ def guess_listing(row: Row, *, show_secrets: bool, most: int | None = None) -> L
         for guess, loss, weight in zip(row["guesses"], row["losses"], weights, strict=True)
     ][:most]
     known = len(GUESSES) if row["truth"] is not None else len(GUESSES) - 1
-    return Listing(
+    return Table(
         title="The best guesses",
         columns=GUESSES[:known],
         texts=1,
@@ -122,14 +105,14 @@ def said(copies: int | None) -> str:
 
 def _listing(
     title: str, columns: Sequence[str], cells: Sequence[Sequence[str]], *, texts: int, named: bool
-) -> Listing:
+) -> Table:
     """Without columns that are empty, and without the model's number where there is one model."""
     kept = [
         place
         for place in range(0 if named else 1, len(columns))
         if any(row[place] != "" for row in cells)
     ]
-    return Listing(
+    return Table(
         title=title,
         columns=tuple(columns[place] for place in kept),
         texts=sum(place < texts for place in kept),

@@ -10,7 +10,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from vestige.reports import comparison_charts as charts
+from vestige.reports.comparison import charts
 from vestige.reports.components.disclosure import printable
 
 Row = Mapping[str, Any]

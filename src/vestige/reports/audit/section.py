@@ -5,8 +5,8 @@ from typing import Any
 
 from markupsafe import Markup
 
-from vestige.reports import audit_charts
-from vestige.reports.audit_words import (
+from vestige.reports.audit import charts as audit_charts
+from vestige.reports.audit.words import (
     METHOD,
     AuditedRows,
     describe,
@@ -19,8 +19,8 @@ from vestige.reports.audit_words import (
 )
 from vestige.reports.components.disclosure import disclose_names
 from vestige.reports.components.numbers import NOTHING, decimal, percent, whole
-from vestige.reports.extraction_listings import Listing
-from vestige.reports.extraction_section import Exhibit
+from vestige.reports.components.table import Table
+from vestige.reports.extraction.section import Exhibit
 
 Row = Mapping[str, Any]
 Figure = tuple[Markup, str]
@@ -80,12 +80,12 @@ def audited_parts(rows: Sequence[Row], summary: Row, *, show_secrets: bool) -> d
     }
 
 
-def user_listing(found: AuditedRows, *, show_secrets: bool) -> Listing:
+def user_listing(found: AuditedRows, *, show_secrets: bool) -> Table:
     """The most exposed users, one a row."""
     shown = found.audited[:LISTED]
     names = disclose_names([str(row["user"]) for row in shown], show_secrets=show_secrets)
     left = len(found.audited) - len(shown)
-    return Listing(
+    return Table(
         title="The most exposed users" + (f" ({left:,} more are not listed)" if left else ""),
         columns=COLUMNS,
         texts=2,

@@ -8,7 +8,7 @@ from math import exp
 from typing import Any
 
 from vestige.reports.components.numbers import NOTHING, decimal, ends, listed, percent, whole
-from vestige.reports.extraction_listings import Listing
+from vestige.reports.components.table import Table
 
 Row = Mapping[str, Any]
 WORDS = (
@@ -126,7 +126,7 @@ def _shared(summary: Row) -> list[str]:
     ]
 
 
-def listings(rows: Sequence[Row], summary: Row) -> tuple[Listing, ...]:
+def listings(rows: Sequence[Row], summary: Row) -> tuple[Table, ...]:
     """The tables behind the three figures."""
     numbers = Numbers(rows)
     found = [_words(numbers), _ranks(numbers)]
@@ -164,7 +164,7 @@ def method(summary: Row) -> str:
     return " ".join(sentences)
 
 
-def _words(numbers: Numbers) -> Listing:
+def _words(numbers: Numbers) -> Table:
     cells = []
     for words in _GROUPS:
         share, seen, unseen = (
@@ -175,10 +175,10 @@ def _words(numbers: Numbers) -> Listing:
         means = (decimal(seen["value"]), decimal(unseen["value"]))
         times = _ratio(numbers("means", "gap", words, "log_rank"))
         cells.append((words, percent(share["value"]), *means, *_cells(gap), *_cells(null), *times))
-    return Listing(title="Log-probabilities", columns=WORDS, texts=1, rows=tuple(cells))
+    return Table(title="Log-probabilities", columns=WORDS, texts=1, rows=tuple(cells))
 
 
-def _ranks(numbers: Numbers) -> Listing:
+def _ranks(numbers: Numbers) -> Table:
     cells = []
     for row in numbers.rows:
         if (row["figure"], row["text"], row["measure"]) != ("ranks", "seen", "rank"):
@@ -191,10 +191,10 @@ def _ranks(numbers: Numbers) -> Listing:
         means = (*_cells(row, 0), *_cells(unseen, 0))
         places = f"{whole(start)} to {whole(row['stop'])}"
         cells.append((places, whole(row["n"]), *means, *_ratio(gap), *_ratio(null)))
-    return Listing(title="Ranks by frequency", columns=RANKS, texts=1, rows=tuple(cells))
+    return Table(title="Ranks by frequency", columns=RANKS, texts=1, rows=tuple(cells))
 
 
-def _accuracy(numbers: Numbers) -> Listing:
+def _accuracy(numbers: Numbers) -> Table:
     cells = []
     for silent in numbers.silent():
         frequent, rest, *others = (
@@ -204,10 +204,10 @@ def _accuracy(numbers: Numbers) -> Listing:
         )
         unseen = [percent(one["value"]) for one in others]
         cells.append((percent(silent), *_shares(frequent), *_shares(rest), *unseen))
-    return Listing(title="Accuracy with silent units", columns=ACCURACY, texts=1, rows=tuple(cells))
+    return Table(title="Accuracy with silent units", columns=ACCURACY, texts=1, rows=tuple(cells))
 
 
-def _falls(numbers: Numbers) -> Listing:
+def _falls(numbers: Numbers) -> Table:
     cells = []
     for silent in numbers.silent()[1:]:
         falls = [
@@ -217,7 +217,7 @@ def _falls(numbers: Numbers) -> Listing:
         ]
         cells.append((percent(silent), *(cell for fall in falls for cell in fall)))
     title = "Ranks with silent units, times those of the whole model"
-    return Listing(title=title, columns=FALLS, texts=1, rows=tuple(cells))
+    return Table(title=title, columns=FALLS, texts=1, rows=tuple(cells))
 
 
 def _cells(row: Row, digits: int = 2) -> tuple[str, str]:

@@ -10,14 +10,14 @@ import altair as alt
 
 from vestige.reports.components.charts import ACCENT, QUIET, to_svg
 from vestige.reports.components.disclosure import printable
-from vestige.reports.extraction_listings import Listing
+from vestige.reports.components.table import Table
 
 Row = Mapping[str, Any]
 
 
 def training_parts(
     rows: Sequence[Row], summary: Row, terms: Mapping[str, Any]
-) -> tuple[str, tuple[str, ...], tuple[Listing, ...]]:
+) -> tuple[str, tuple[str, ...], tuple[Table, ...]]:
     """The lede, warnings and tables of a training's section.
 
     Args:
@@ -33,13 +33,13 @@ def training_parts(
     if said and summary.get("vocabulary_made_of") != "other":
         warnings.append(said.get("vocabulary", ""))
     warnings += [_frequencies(summary)]
-    promise = Listing(
+    promise = Table(
         title="What it promises, and what it does not",
         columns=("", ""),
         texts=2,
         rows=tuple(said.items()),
     )
-    curve = Listing(
+    curve = Table(
         title="Perplexity",
         columns=("epoch", "step", "training", "validation"),
         texts=0,

@@ -9,7 +9,7 @@ from typing import Any
 
 from vestige.metrics.extraction import null_probability
 from vestige.reports.components.numbers import chance, decimal, percent, whole
-from vestige.reports.extraction_listings import median_rank
+from vestige.reports.extraction.tables import median_rank
 
 Row = Mapping[str, Any]
 _OBJECTIVES = {

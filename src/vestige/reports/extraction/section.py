@@ -7,17 +7,18 @@ from typing import Any
 
 from markupsafe import Markup
 
-from vestige.reports import extraction_charts, rank_charts
 from vestige.reports.components.disclosure import printable
-from vestige.reports.extraction_listings import (
-    Listing,
+from vestige.reports.components.table import Table
+from vestige.reports.extraction import charts as extraction_charts
+from vestige.reports.extraction import rank_charts
+from vestige.reports.extraction.tables import (
     group_listing,
     guess_listing,
     guess_shares,
     said,
     trial_listing,
 )
-from vestige.reports.extraction_words import (
+from vestige.reports.extraction.words import (
     describe_audit,
     describe_extraction,
     describe_method,
@@ -43,7 +44,7 @@ class Exhibit:
     because: str = ""
     warnings: tuple[str, ...] = ()
     figures: tuple[tuple[Markup, str], ...] = ()
-    listings: tuple[Listing, ...] = ()
+    listings: tuple[Table, ...] = ()
     method: str = ""
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import altair as alt
 
-from vestige.reports.audit_charts import BROAD
+from vestige.reports.audit.charts import BROAD
 from vestige.reports.components.charts import ACCENT, INK, in_our_manner
 
 Row = Mapping[str, Any]
