@@ -26,11 +26,11 @@ import torch
 from vestige.attacks.extraction.secret_audit import SecretAudit, audit_secrets
 from vestige.data.secret_canaries import SecretCanary, secret_canaries
 from vestige.data.secret_pattern import paper_pattern
-from vestige.experiments.nlu.trials import LAST, Learner, Trial, run_trial
+from vestige.experiments.nlu.planted_models import LAST, Learner, PlantedModel
 from vestige.experiments.nlu.utterance_texts import UtteranceText
+from vestige.experiments.runner import make_trial
 from vestige.metrics.intervals import clopper_pearson
 from vestige.models.bilstm_crf import IntentSlotModel
-from vestige.models.checkpoints import load_intent_slot
 from vestige.training.config import TrainingConfig
 
 TEXT = UtteranceText(dataset="orders", training=200, validation=40)
@@ -45,20 +45,19 @@ FRESH = 10_000
 """Seeds of secrets that nobody said begin here."""
 
 
-def trial(root: Path, patterns: Sequence[str], copies: int, seed: int) -> Trial:
+def trial(root: Path, patterns: Sequence[str], copies: int, seed: int) -> PlantedModel:
     """A training on text that says a secret of each pattern so often."""
     name = f"{'-'.join(patterns)}-{copies}-{seed}".replace(":", "")
-    return Trial(
+    return PlantedModel(
         directory=root / name, data=None, text=TEXT, patterns=tuple(patterns), copies=copies,
         learner=LEARNER, seed=seed,
     )  # fmt: skip
 
 
-def trained(one: Trial) -> IntentSlotModel:
+def trained(one: PlantedModel) -> IntentSlotModel:
     """Its model."""
-    model = load_intent_slot(run_trial(one) / LAST, device="cpu")
-    assert isinstance(model, IntentSlotModel)
-    return model
+    make_trial(one)
+    return one.model(LAST)
 
 
 def drawn(

@@ -1,17 +1,31 @@
-"""From the tables of a paper to run directories: train what is missing, fill, save."""
+"""From the tables of a paper to run directories: make the trials, fill the tables, save."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, is_dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from vestige import _validate, results
 from vestige.data.atomic_write import write_text
-from vestige.experiments.settings import Plan
-from vestige.experiments.snapshots import train_all
+from vestige.experiments.runner import MapFn, Trial, run_trials
 from vestige.experiments.tables import Table, load_table, markdown, read_table
 
 Rows = Sequence[Mapping[str, Any]]
+Say = Callable[[str], None]
+Scale = TypeVar("Scale")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """How a table comes to be.
+
+    Attributes:
+        trials: made first.
+        rows: then fills the table.
+    """
+
+    trials: Sequence[Trial] = ()
+    rows: Callable[[], Iterable[Mapping[str, Any]]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,9 +36,9 @@ class Part:
         title: what it shows.
         note: how it was made.
         columns: that are printed; empty: all that hold no list.
-        folder: of its snapshots; two parts of the same settings may share one.
+        folder: of its trials; parts that have trials in common share one.
         settings: the configuration that it depends on.
-        plan: (directory for snapshots, folder of corpora) -> trainings and rows.
+        plan: (directory for trials, folder of corpora) -> trials and rows.
         remark: what the rows say, added to the note.
         draw: an SVG of the rows, saved beside the table.
     """
@@ -39,29 +53,47 @@ class Part:
     draw: Callable[[Rows], str] | None = None
 
 
+def run_paper(
+    parts_of: Callable[[Scale], Mapping[str, Part]],
+    scale: Scale,
+    directory: Path,
+    *,
+    data: Path | None = None,
+    tables: Sequence[str] = (),
+    record: Mapping[str, object] | None = None,
+    map_fn: MapFn = map,
+    say: Say = lambda line: None,
+) -> list[Table]:
+    """Compute tables and figures of a paper; what is there already is found again.
+
+    Args:
+        parts_of: the paper's tables at a scale, by name.
+        scale: the paper's SMOKE, SMALL or FULL.
+        directory: where trials, run directories and `tables.md` are kept.
+        data: the folder of corpora; SMOKE needs none.
+        tables: names of `parts_of`; none: all.
+        record: what the run directories say besides the configuration, such as the command.
+        map_fn: `map`, or one over processes, for trials that do not wait for one another.
+        say: told in a line what is being done.
+
+    Raises:
+        ValueError: there is no table of a name.
+        RunError: the directory holds a table or trial of another configuration.
+    """
+    parts = choose(parts_of(scale), tables)
+    return reproduce(parts, directory, data=data, run=record or {}, map_fn=map_fn, say=say)
+
+
 def reproduce(
     parts: Mapping[str, Part],
     directory: Path,
     *,
     data: Path | None,
     run: Mapping[str, object],
-    map_fn: Callable[..., Iterable[Path]] = map,
-    say: Callable[[str], None] = lambda line: None,
+    map_fn: MapFn = map,
+    say: Say = lambda line: None,
 ) -> list[Table]:
-    """Fill tables; what is there already is found again.
-
-    Args:
-        parts: tables by name.
-        directory: holds a folder of snapshots for each table, `results` with a run directory
-            for each, and `tables.md`.
-        data: the folder of corpora.
-        run: what the run directories record besides the configuration.
-        map_fn: `map`, or one over processes, for trainings that do not wait for one another.
-        say: told in a line what is being done.
-
-    Raises:
-        RunError: the directory holds a table or training of another configuration.
-    """
+    """Fill tables; see `run_paper` for the arguments."""
     saved = directory / "results"
     asked = {name: {"settings": _settings(part.settings)} for name, part in parts.items()}
     done = {name: load_table(saved / name, configuration=asked[name]) for name in parts}
@@ -70,8 +102,8 @@ def reproduce(
         for name, part in parts.items()
         if done[name] is None
     }
-    trainings = [training for plan in plans.values() for training in plan.trainings]
-    train_all(trainings, map_fn=map_fn, say=say)
+    trials = [trial for plan in plans.values() for trial in plan.trials]
+    run_trials(trials, map_fn=map_fn, say=say)
     for name, plan in plans.items():
         say(f"filling {name}")
         part, rows = parts[name], list(plan.rows())

@@ -164,10 +164,10 @@ def make_trial(trial: Trial) -> Path:
     with alone(trial.directory):
         if trial.kept:
             return trial.directory
-        if (trial.directory / RECORD).exists():  # it was damaged: nothing of it is to be trusted
-            _remove(trial.directory / RECORD)
-            for name in trial.outputs:
-                _remove(trial.directory / name)
+        if (trial.directory / RECORD).exists():  # damaged: nothing there is to be trusted
+            for place in trial.directory.iterdir():
+                if place.name != LOCK:
+                    _remove(place)
         result = json.loads(to_json(trial.make()))
         body = {"identity": trial.identity, "result": result, "files": trial._files()}
         write_text(trial.directory / RECORD, to_json({**body, "sha256": _digest(body)}) + "\n")
@@ -248,7 +248,7 @@ def _sha256(file: Path) -> str:
 
 
 def _remove(path: Path) -> None:
-    if path.is_dir():
+    if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)

@@ -13,9 +13,9 @@ from vestige.attacks.exposure.sequence_scores import sequence_log_probs
 from vestige.data.encoded import encode
 from vestige.errors import DataError
 from vestige.experiments.regularization import paper_tables as regularization
-from vestige.experiments.regularization.equal_utility import Trained
-from vestige.experiments.regularization.exposure_callback import at_level, level_folder, watched
-from vestige.experiments.regularization.paper_tables import METHODS, PAPER_TABLE1, SMOKE
+from vestige.experiments.regularization.equal_utility import Comparison
+from vestige.experiments.regularization.exposure_callback import at_level, watched
+from vestige.experiments.regularization.paper_tables import METHODS, SMOKE
 from vestige.experiments.regularization.user_texts import read_users
 from vestige.models.checkpoints import load_model
 from vestige.training.evaluate import evaluate_documents
@@ -33,8 +33,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def trained(made: Path) -> Trained:
-    return Trained(SMOKE, read_users(SMOKE.text, None), made / "trainings")
+def trained(made: Path) -> Comparison:
+    return Comparison(SMOKE, read_users(SMOKE.text, None), made / "trainings")
 
 
 def test_every_figure_is_a_run_and_stands_in_the_page(made: Path) -> None:
@@ -46,17 +46,17 @@ def test_every_figure_is_a_run_and_stands_in_the_page(made: Path) -> None:
     assert (made / "figure2.svg").read_text().startswith("<svg")
 
 
-def test_a_training_ends_where_it_reached_the_last_level(trained: Trained) -> None:
+def test_a_training_ends_where_it_reached_the_last_level(trained: Comparison) -> None:
     for method in METHODS:
         for seed in SMOKE.seeds:
-            seen = watched(trained.folder(method, seed))
+            seen = watched(trained.trainings[method.name, seed].directory)
             *before, last = [one["perplexity"] for one in seen]
             assert last <= SMOKE.levels[-1] < min(before, default=float("inf"))
 
 
-def test_a_level_keeps_the_model_that_first_reached_it(trained: Trained) -> None:
+def test_a_level_keeps_the_model_that_first_reached_it(trained: Comparison) -> None:
     level, method = SMOKE.levels[0], METHODS[0]
-    folder = level_folder(trained.folder(method, 0), level)
+    folder = trained.trainings[method.name, 0].level_folder(level)
     measures = json.loads((folder / "measures.json").read_text())
     test = encode(trained.users.test, trained.users.vocabulary)
     scores = evaluate_documents(load_model(folder), test, sequence_length=12)
@@ -66,10 +66,10 @@ def test_a_level_keeps_the_model_that_first_reached_it(trained: Trained) -> None
     )
 
 
-def test_exposure_is_what_the_definition_says(trained: Trained) -> None:
+def test_exposure_is_what_the_definition_says(trained: Comparison) -> None:
     """Recounted for the canaries of four copies, with references drawn anew."""
     level = SMOKE.levels[-1]
-    folder = level_folder(trained.folder(METHODS[0], 0), level)
+    folder = trained.trainings[METHODS[0].name, 0].level_folder(level)
     noted = json.loads((folder / "measures.json").read_text())["exposure"]["canary"]["4"]
     model, canaries = load_model(folder), trained.users.canaries
     words = [i for i, word in enumerate(model.vocabulary.words) if word.isalpha() and len(word) > 2]
@@ -124,8 +124,3 @@ def test_unknown_figures_and_missing_corpora_are_refused(tmp_path: Path) -> None
         regularization.run(SMOKE, tmp_path, tables=["figure9"])
     with pytest.raises(DataError, match="needs a folder of corpora"):
         regularization.run(regularization.SMALL, tmp_path)
-
-
-def test_the_papers_perplexities_are_all_there() -> None:
-    assert len(PAPER_TABLE1) == 12
-    assert PAPER_TABLE1["avocado", "low", "unmitigated"] == (36.8, 51.3)

@@ -7,15 +7,16 @@ from vestige.attacks.update.null_searches import NullScores
 from vestige.attacks.update.update_diff import Finding, UpdateDiff, update_diff
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
+from vestige.experiments.runner import run_trials
 from vestige.experiments.updates.subwords import (
     ADAPTED,
     ADAPTER,
     FIRST,
     SECRETS,
-    Snapshots,
     Subwords,
     Texts,
     judged,
+    repetition,
     texts,
 )
 
@@ -79,13 +80,14 @@ def test_a_diff_is_judged_by_hand() -> None:
 
 
 def test_an_adapter_learns_the_update_beside_the_snapshot_before_it(tmp_path: Path) -> None:
-    read = texts(SMALL, None, 0)
-    models = Snapshots(config=SMALL, directory=tmp_path, texts=read, seed=0)
-    before, later = models.before(), models.adapted()
+    made = repetition(SMALL, tmp_path, None, seed=0, other=1)
+    run_trials([made.another, made.after["LoRA"]])
+    assert not made.after["all weights"].kept
+    before, later, read = made.before.model(), made.after["LoRA"].model(), made.texts
     zero_at_first = ("lora_B", "lora_embedding_A")
     learnt = [
         n for n, p in later.named_parameters() if any(z in n for z in zero_at_first) and p.any()
     ]
     assert {layer for layer in ADAPTED if any(layer in name for name in learnt)} == set(ADAPTED)
-    diff = update_diff(before, later, nulls=[models.before(1)])
+    diff = update_diff(before, later, nulls=[made.another.model()])
     assert judged(diff, read)["secret_tokens"] == sum(map(len, read.secrets))

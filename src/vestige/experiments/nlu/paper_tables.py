@@ -8,90 +8,31 @@ stopping is the best epoch of the same training; our attack, the trivial one, th
 and models that never saw a secret stand beside.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-from vestige.experiments.nlu.secret_extractions import extract_all
-from vestige.experiments.nlu.table_rows import Line, Lines, utility_rows
-from vestige.experiments.nlu.trial_plans import Config, Dataset, Trials
-from vestige.experiments.nlu.trials import Learner, train_trials
+from vestige.experiments.nlu.planted_models import Learner
+from vestige.experiments.nlu.table_rows import Dataset, Line, Lines, Scale, utility_rows
 from vestige.experiments.nlu.utterance_texts import UtteranceText
-from vestige.experiments.reproduction import Part, choose, reproduce
-from vestige.experiments.settings import Plan
-from vestige.experiments.tables import Table
+from vestige.experiments.paper_numbers import Numbers, paper_numbers
+from vestige.experiments.reproduction import Part, Plan, run_paper
 from vestige.training.config import TrainingConfig
 
-PAPER_BEST = {  # (canary, unknown words, copies): accuracy, Hamming distance per token
-    ("color", 4, 10): (0.40, 0.30),
-    ("color", 6, 100): (0.30, 0.45),
-    ("color", 8, 100): (0.10, 0.60),
-    ("color", 8, 1000): (0.10, 0.48),
-    ("color", 10, 500): (0.00, 0.59),
-    ("color", 10, 1000): (0.00, 0.59),
-    ("pin", 4, 500): (0.40, 0.27),
-    ("pin", 4, 1000): (0.50, 0.18),
-    ("pin", 6, 100): (0.10, 0.45),
-    ("pin", 6, 1000): (0.10, 0.43),
-    ("pin", 8, 100): (0.00, 0.61),
-    ("pin", 8, 1000): (0.00, 0.57),
-    ("pin", 10, 100): (0.10, 0.43),
-    ("call", 4, 10): (0.30, 0.40),
-    ("call", 6, 100): (0.20, 0.50),
-    ("call", 8, 100): (0.00, 0.60),
-    ("call", 8, 1000): (0.00, 0.58),
-    ("call", 10, 500): (0.00, 0.59),
-    ("call", 10, 2000): (0.00, 0.59),
+PAPER: dict[str, Numbers] = {
+    "table2": paper_numbers("nlu", "table2", key=3),
+    "table3": paper_numbers("nlu", "table3", key=3),
+    "table4": paper_numbers("nlu", "table4", key=3),
+    "utility": paper_numbers("nlu", "utility", key=1),
 }
-PAPER_ONCE = {  # (canary, unknown words, 1)
-    ("color", 4, 1): (0.33, 0.43),
-    ("pin", 4, 1): (0.10, 0.60),
-    ("call", 4, 1): (0.10, 0.58),
-    ("call", 10, 1): (0.00, 0.68),
-    ("call", 7, 1): (0.10, 0.70),
-}
-_PAPER_DEFENCES = {  # (copies, defence): Hamming distance per token of color, pin and call
-    (10, "none"): (0.30, 0.33, 0.40),
-    (10, "D"): (0.85, 0.80, 0.76),
-    (10, "ES"): (0.80, 0.93, 0.95),
-    (10, "CE"): (0.65, 0.75, 0.90),
-    (10, "D+ES"): (0.98, 0.90, 0.95),
-    (10, "ES+CE"): (0.90, 0.83, 0.90),
-    (10, "D+ES+CE"): (0.90, 0.90, 0.90),
-    (500, "none"): (0.39, 0.27, 0.38),
-    (500, "D"): (0.65, 0.54, 0.83),
-    (500, "ES"): (0.85, 1.00, 0.75),
-    (500, "CE"): (0.58, 0.93, 0.68),
-    (500, "D+ES"): (0.85, 0.93, 0.98),
-    (500, "ES+CE"): (0.93, 0.98, 0.78),
-    (500, "D+ES+CE"): (0.95, 0.88, 1.00),
-    (1000, "none"): (0.35, 0.18, 0.48),
-    (1000, "D"): (0.35, 0.78, 0.58),
-    (1000, "ES"): (0.90, 0.83, 0.85),
-    (1000, "CE"): (0.70, 0.68, 0.78),
-    (1000, "D+ES"): (0.88, 0.98, 0.90),
-    (1000, "ES+CE"): (0.88, 1.00, 0.95),
-    (1000, "D+ES+CE"): (0.95, 0.93, 0.95),
-}
-PAPER_DEFENDED = {
-    (copies, defence, canary): (None, hamming)
-    for (copies, defence), row in _PAPER_DEFENCES.items()
-    for canary, hamming in zip(("color", "pin", "call"), row, strict=True)
-}
+"""The paper's accuracies and Hamming distances per token; what others reach without secrets."""
+
 SHOWN = (
     *("attack", "trials", "accuracy", "accuracy_low", "accuracy_high"),
     *("hamming", "hamming_low", "hamming_high"),
     *("median_rank", "median_rank_known", "exposure", "ranks_bounded"),
     *("paper_accuracy", "paper_hamming"),
 )
-KNOWN = {  # who, intent accuracy, slot F1
-    "snips": ("slot-gated LSTM (Goo et al. 2018)", 0.970, 0.888),
-    "atis": ("slot-gated LSTM (Goo et al. 2018)", 0.941, 0.952),
-    "nlu-evaluation": ("Rasa (Liu et al. 2019), F1 of both", 0.863, 0.768),
-}
-
 _LEARNER = Learner(
     vectors="glove-6b-50d",
     hidden_size=64,
@@ -101,7 +42,7 @@ _LEARNER = Learner(
 )
 _WHOLE = replace(_LEARNER, hidden_size=128, training=replace(_LEARNER.training, learning_rate=1e-3))
 _SNIPS = UtteranceText(dataset="snips", training=2500, validation=300)
-SMALL = Config(
+SMALL = Scale(
     text=_SNIPS,
     learner=_LEARNER,
     trials=10,
@@ -142,7 +83,7 @@ FULL = replace(
     references=30,
 )
 _ORDERS = UtteranceText(dataset="orders", training=120, validation=30)
-SMOKE = Config(
+SMOKE = Scale(
     text=_ORDERS,
     learner=Learner(
         vectors=None,
@@ -165,39 +106,10 @@ SMOKE = Config(
 )
 
 
-@dataclass(frozen=True)
-class _Filling:
-    """How a table is filled: train what is missing, attack what was not, read the rows."""
-
-    lines: Lines
-    map_fn: Callable[..., Iterable[Path]]
-    say: Callable[[str], None]
-
-    def plan(self, lines: Iterable[Line], *, utility: bool = False) -> Plan:
-        """The plan of a table of such lines."""
-        return Plan(trainings=(), rows=partial(self._rows, list(lines), utility))
-
-    def whole(self) -> Plan:
-        """The plan of the table of whole corpora."""
-        return Plan(trainings=(), rows=self._utility)
-
-    def _rows(self, lines: Sequence[Line], utility: bool) -> Iterator[Mapping[str, Any]]:
-        trials = (trial for line in lines for trial in line.cell.trials)
-        train_trials(trials, map_fn=self.map_fn, say=self.say)
-        extract_all([line.cell for line in lines], map_fn=self.map_fn, say=self.say)
-        return (line.row(utility=utility) for line in lines)
-
-    def _utility(self) -> Iterator[Mapping[str, Any]]:
-        trials = self.lines.trials.complete()
-        train_trials(trials, map_fn=self.map_fn, say=self.say)
-        return utility_rows(trials, KNOWN)
-
-
-def parts_of(config: Config, filling: _Filling) -> dict[str, Part]:
+def parts_of(scale: Scale) -> dict[str, Part]:
     """The tables of the paper at one scale, by name."""
-    lines = filling.lines
     made = (
-        f"{config.text.dataset}, {config.text.training or 'all'} utterances; each trial is a "
+        f"{scale.text.dataset}, {scale.text.training or 'all'} utterances; each trial is a "
         "model of its own with all three canaries. `paper` is the paper's attack from zero, "
         "`embedding` its trivial one, `auto` ours (exact search of four words, else coordinate "
         "descent with restarts); intervals are Clopper and Pearson's for accuracies and Student's "
@@ -207,13 +119,13 @@ def parts_of(config: Config, filling: _Filling) -> dict[str, Part]:
         "`search failed` counts truths of less loss than the guess."
     )
 
-    def part(title: str, plan: Plan, *names: str, note: str = made) -> Part:
+    def part(title: str, name: str, *names: str, note: str = made) -> Part:
         return Part(
             title=title,
             note=note,
-            folder="trials",
-            settings=config,
-            plan=lambda directory, data: plan,
+            folder=".",
+            settings=scale,
+            plan=partial(_plan, scale, name),
             columns=(*names, *SHOWN) if names else (),
         )
 
@@ -221,59 +133,48 @@ def parts_of(config: Config, filling: _Filling) -> dict[str, Part]:
     return {
         "utility": part(
             "Utility of the undefended model",
-            filling.whole(),
+            "utility",
             note="Whole corpora, test parts; `known` is what such models are known to reach.",
         ),
         "table2": part(
-            "Tables 2 and 5, Figure 2: accuracy and Hamming distance per token",
-            filling.plan(lines.by_copies(PAPER_BEST)),
-            *said,
+            "Tables 2 and 5, Figure 2: accuracy and Hamming distance per token", "table2", *said
         ),
         "table3": part(
             "Table 3: defences, under the paper's attack and under ours",
-            filling.plan(lines.defended(PAPER_DEFENDED), utility=True),
+            "table3",
             *("copies", "defence", "canary", "intent_accuracy", "slot_f1"),
         ),
-        "table4": part("Table 4: said once", filling.plan(lines.once(PAPER_ONCE)), *said),
-        "figures3-5": part(
-            "Figures 3 to 5: other corpora", filling.plan(lines.elsewhere({})), "dataset", *said
-        ),
-        "null": part(
-            "The null: models that never saw a secret",
-            filling.plan(lines.null()),
-            *("canary", "length"),
-        ),
+        "table4": part("Table 4: said once", "table4", *said),
+        "figures3-5": part("Figures 3 to 5: other corpora", "figures3-5", "dataset", *said),
+        "null": part("The null: models that never saw a secret", "null", *("canary", "length")),
         "apart": part(
             "A canary alone in a model, and with two others",
-            filling.plan(lines.apart()),
+            "apart",
             *("canary", "copies", "planted"),
         ),
     }
 
 
-def run(
-    config: Config,
-    directory: Path,
-    *,
-    data: Path | None = None,
-    tables: Sequence[str] = (),
-    record: Mapping[str, object] | None = None,
-    map_fn: Callable[..., Iterable[Path]] = map,
-    say: Callable[[str], None] = lambda line: None,
-) -> list[Table]:
-    """Compute tables and figures of the paper; what is there already is found again.
+def _plan(scale: Scale, name: str, directory: Path, data: Path | None) -> Plan:
+    """The models and attacks of one table."""
+    lines = Lines(scale, directory, data)
+    if name == "utility":
+        models = lines.complete()
+        return Plan(trials=models, rows=lambda: utility_rows(models, PAPER[name]))
+    found: list[Line] = list(
+        {
+            "table2": lambda: lines.by_copies(PAPER["table2"]),
+            "table3": lambda: lines.defended(PAPER["table3"]),
+            "table4": lambda: lines.once(PAPER["table4"]),
+            "figures3-5": lines.elsewhere,
+            "null": lines.null,
+            "apart": lines.apart,
+        }[name]()
+    )
+    return Plan(
+        trials=[line.extraction for line in found], rows=lambda: (line.row() for line in found)
+    )
 
-    Args:
-        config: SMOKE, SMALL or FULL.
-        directory: where trials, extractions, run directories and `tables.md` are kept.
-        data: the folder of corpora; SMOKE needs none.
-        tables: some of "utility", "table2", "table3", "table4", "figures3-5", "null", "apart";
-            none: all.
-        record: what the run directories say besides the configuration, such as the command.
-        map_fn: `map`, or one over processes.
-        say: told in a line what is being done.
-    """
-    trials = Trials(config, directory / "trials", data)
-    filling = _Filling(Lines(trials, directory / "extractions"), map_fn, say)
-    parts = choose(parts_of(config, filling), tables)
-    return reproduce(parts, directory, data=data, run=record or {}, map_fn=map_fn, say=say)
+
+run = partial(run_paper, parts_of)
+"""Fill these tables at a scale; see `reproduction.run_paper`."""

@@ -24,8 +24,7 @@ from vestige.experiments.provenance.audit_plans import (
 from vestige.experiments.provenance.audit_tables import Filling, Rows
 from vestige.experiments.provenance.audited_texts import AuditedText
 from vestige.experiments.provenance.null_audits import NullAudits
-from vestige.experiments.reproduction import Part, choose, reproduce
-from vestige.experiments.settings import Plan
+from vestige.experiments.reproduction import Part, Plan, choose, reproduce
 from vestige.experiments.tables import Table
 
 
@@ -153,7 +152,7 @@ def parts_of(config: Config, filling: Filling) -> dict[str, Part]:
             note=note,
             folder="trials",
             settings=config,
-            plan=lambda directory, data: Plan(trainings=(), rows=fill),
+            plan=lambda directory, data: Plan(rows=fill),
             columns=(*names, *SHOWN) if names else (),
         )
 

@@ -1,33 +1,34 @@
-"""Defences compared where they predict equally well: one training each, many seeds, read at levels.
+"""Defences compared at equal utility: one training each, many seeds, read at perplexities.
 
 A defence that learns less also remembers less. Exposure is therefore read where the perplexity on
 test text is the same, and beside it stands how many steps that took and how often a canary was
 read: a gain may be fewer presentations and nothing else.
 """
 
-import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
+from itertools import product
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import altair as alt
 import numpy as np
 import vl_convert
+from numpy.typing import NDArray
 
 from vestige.attacks.exposure.completion import complete
 from vestige.attacks.exposure.natural_canaries import real_canaries
 from vestige.data.encoded import encode
 from vestige.defences.registry import Defence, NoDefence
-from vestige.experiments.regularization.exposure_callback import at_level, level_folder, watched
+from vestige.experiments.paper_numbers import Numbers
+from vestige.experiments.regularization.exposure_callback import MeasuredTraining
 from vestige.experiments.regularization.user_texts import Users, UserText, read_users
-from vestige.experiments.settings import Plan
-from vestige.experiments.snapshots import Training, is_finished
+from vestige.experiments.reproduction import Plan
 from vestige.metrics.clustered import rate_of_trainings
 from vestige.metrics.intervals import Interval, mean_interval
-from vestige.metrics.subgroup import subgroup_gap
+from vestige.metrics.subgroup import SubgroupGap, subgroup_gap
 from vestige.models.checkpoints import load_model
 from vestige.models.lstm import LSTMConfig
 from vestige.training.config import Batching, TrainingConfig
@@ -61,225 +62,230 @@ class Method:
     control: str = PLAIN
 
 
-class Config(Protocol):
-    """What is compared, at which scale; see `regularization.Config`."""
+@dataclass(frozen=True, kw_only=True)
+class Scale:
+    """What is computed, at one scale.
 
-    @property
-    def text(self) -> UserText: ...
-    @property
-    def shape(self) -> LSTMConfig: ...
-    @property
-    def training(self) -> TrainingConfig: ...
-    @property
-    def methods(self) -> tuple[Method, ...]: ...
-    @property
-    def levels(self) -> tuple[float, ...]: ...
-    @property
-    def seeds(self) -> tuple[int, ...]: ...
+    Attributes:
+        text: whose.
+        shape: of the model.
+        training: how it learns; the method decides on batches and step.
+        methods: the trainings that are compared.
+        levels: test perplexities at which they are, falling.
+        seeds: of weights and order; each seed is shared by all methods.
+    """
 
-
-class Fill(Protocol):
-    """Turns finished trainings into the rows of a table."""
-
-    def __call__(self, trained: "Trained") -> Iterator[Row]: ...
+    text: UserText
+    shape: LSTMConfig
+    training: TrainingConfig
+    methods: tuple[Method, ...]
+    levels: tuple[float, ...]
+    seeds: tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Trained:
-    """The trainings of a comparison.
+class Comparison:
+    """The trainings of a comparison: every method with every seed.
 
     Attributes:
-        config: what they are.
+        scale: what they are.
         users: whose texts.
         directory: each method and seed has a folder in it.
     """
 
-    config: Config
+    scale: Scale
     users: Users
     directory: Path
 
-    def folder(self, method: Method, seed: int) -> Path:
-        """Where a training lies."""
-        return self.directory / method.name.replace(",", "").replace(" ", "-") / str(seed)
+    @cached_property
+    def trainings(self) -> dict[tuple[str, int], MeasuredTraining]:
+        """By method and seed."""
+        every = product(self.scale.seeds, self.scale.methods)
+        return {(method.name, seed): self._training(method, seed) for seed, method in every}
 
-    def measures(self, method: Method, seed: int, level: float) -> Row | None:
-        """What was measured when a training reached a level; None where it never did."""
-        file = level_folder(self.folder(method, seed), level) / "measures.json"
-        return json.loads(file.read_text("utf-8")) if file.is_file() else None
+    @cached_property
+    def test_users(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """(d,) the user of each test document, and (u,) each user's training documents."""
+        encoded = encode(self.users.original, self.users.vocabulary)
+        test = encode(self.users.test, self.users.vocabulary)
+        assert encoded.users is not None
+        assert test.users is not None
+        place = np.array([encoded.names.index(name) for name in test.names])
+        return place[test.users], np.bincount(encoded.users, minlength=len(encoded.names))
 
-    def at(self, method: Method, seed: int, level: float) -> Row | None:
-        """Exposures interpolated at a level; None where the training never reached it."""
-        return at_level(watched(self.folder(method, seed)), level)
+    @property
+    def plain(self) -> Method:
+        """The undefended method."""
+        return next(method for method in self.scale.methods if method.name == PLAIN)
 
-    def method(self, name: str) -> Method:
-        """The method of a name."""
-        return next(method for method in self.config.methods if method.name == name)
+    def control(self, of: Method) -> Method:
+        """The undefended method whose batches are of the same kind."""
+        return next(method for method in self.scale.methods if method.name == of.control)
+
+    def of(self, method: Method) -> list[MeasuredTraining]:
+        """The trainings of a method, in the order of the seeds."""
+        return [self.trainings[method.name, seed] for seed in self.scale.seeds]
+
+    def _training(self, method: Method, seed: int) -> MeasuredTraining:
+        usual, users = self.scale.training, self.users
+        folder = self.directory / method.name.replace(",", "").replace(" ", "-")
+        return MeasuredTraining(
+            directory=folder / str(seed),
+            corpus=users.planted,
+            vocabulary=users.vocabulary,
+            config=replace(
+                usual,
+                seed=seed,
+                batching=method.batching,
+                optimizer=method.optimizer or usual.optimizer,
+                learning_rate=method.learning_rate or usual.learning_rate,
+            ),
+            shape=replace(self.scale.shape, dropout_in=method.dropout, dropout_out=method.dropout),
+            test=users.test,
+            defence=method.defence,
+            levels=self.scale.levels,
+            canaries=users.canaries,
+            original=users.original,
+        )
 
 
-def plan_of(config: Config, directory: Path, data: Path | None, *, fill: Fill) -> Plan:
+def plan_of(
+    scale: Scale, directory: Path, data: Path | None, *, fill: Callable[[Comparison], Iterator[Row]]
+) -> Plan:
     """Every method with every seed, and what then fills a table."""
-    trained = Trained(config, read_users(config.text, data), directory)
-    trainings = [
-        _training(trained, method, seed) for seed in config.seeds for method in config.methods
-    ]
-    return Plan(trainings=tuple(trainings), rows=partial(fill, trained))
+    made = Comparison(scale, read_users(scale.text, data), directory)
+    return Plan(trials=list(made.trainings.values()), rows=partial(fill, made))
 
 
-def _training(trained: Trained, method: Method, seed: int) -> Training:
-    config, users = trained.config, trained.users
-    dropout, usual = method.dropout, config.training
-    return Training(
-        directory=trained.folder(method, seed),
-        corpus=users.planted,
-        vocabulary=users.vocabulary,
-        config=replace(
-            usual,
-            seed=seed,
-            batching=method.batching,
-            optimizer=method.optimizer or usual.optimizer,
-            learning_rate=method.learning_rate or usual.learning_rate,
-        ),
-        start=replace(config.shape, dropout_in=dropout, dropout_out=dropout),
-        validation=users.test,
-        defence=method.defence,
-        levels=config.levels,
-        canaries=users.canaries,
-        probed=users.original,
-    )
-
-
-def exposure_rows(trained: Trained) -> Iterator[Row]:
+def exposure_rows(made: Comparison) -> Iterator[Row]:
     """A row for each level, method and number of copies: means over seeds, with intervals."""
-    config = trained.config
-    for level in config.levels:
-        for method in config.methods:
-            own = {seed: trained.at(method, seed, level) for seed in config.seeds}
-            control = trained.method(method.control)
-            plain = {seed: trained.at(control, seed, level) for seed in config.seeds}
-            reached = [seed for seed in config.seeds if own[seed] is not None]
-            if not reached:
-                yield {"level": level, "training": method.name, "seeds": 0}
-                continue
-            found = {seed: own[seed] or {} for seed in reached}
-            for copies in sorted(found[reached[0]]["exposure"]["canary"], key=int):
-                means = {s: f["exposure"]["canary"][copies] for s, f in found.items()}
-                shuffled = [f["exposure"]["shuffled"][copies] for f in found.values()]
-                against = [
-                    means[s] - other["exposure"]["canary"][copies]
-                    for s in reached
-                    if (other := plain[s]) is not None and method.name != control.name
-                ]
-                yield {
-                    "level": level,
-                    "training": method.name,
-                    "copies": int(copies),
-                    "seeds": len(reached),
-                    "exposure": fmean(means.values()),
-                    **_ends("exposure", mean_interval(list(means.values()))),
-                    "shuffled": fmean(shuffled),
-                    "at_ceiling": fmean(
-                        f["exposure"]["at_ceiling"][copies] for f in found.values()
-                    ),
-                    "against_control": fmean(against) if against else None,
-                    **_ends("against_control", mean_interval(against)),
-                    "steps": fmean(f["step"] for f in found.values()),
-                    "presentations": fmean(f["epoch"] for f in found.values()) * int(copies),
-                }
+    for level, method in product(made.scale.levels, made.scale.methods):
+        own = _at(made, method, level)
+        if not own:
+            yield {"level": level, "training": method.name, "seeds": 0}
+            continue
+        control = {} if method.name == method.control else _at(made, made.control(method), level)
+        for copies in sorted(next(iter(own.values()))["exposure"]["canary"], key=int):
+            row = {"level": level, "training": method.name, "copies": int(copies)}
+            yield row | _exposures(own, control, copies)
 
 
-def completion_rows(trained: Trained) -> Iterator[Row]:
+def _at(made: Comparison, method: Method, level: float) -> dict[int, Row]:
+    """Exposures at a level, by the seed of those trainings that reached it."""
+    found = {one.config.seed: one.exposures_at(level) for one in made.of(method)}
+    return {seed: one for seed, one in found.items() if one is not None}
+
+
+def _exposures(own: Mapping[int, Row], control: Mapping[int, Row], copies: str) -> Row:
+    """Exposure of the canaries of so many copies, and against the control of the same seed."""
+    means = {seed: one["exposure"]["canary"][copies] for seed, one in own.items()}
+    against = [
+        mean - control[seed]["exposure"]["canary"][copies]
+        for seed, mean in means.items()
+        if seed in control
+    ]
+    return {
+        "seeds": len(own),
+        "exposure": fmean(means.values()),
+        **_ends("exposure", mean_interval(list(means.values()))),
+        "shuffled": fmean(one["exposure"]["shuffled"][copies] for one in own.values()),
+        "at_ceiling": fmean(one["exposure"]["at_ceiling"][copies] for one in own.values()),
+        "against_control": fmean(against) if against else None,
+        **_ends("against_control", mean_interval(against)),
+        "steps": fmean(one["step"] for one in own.values()),
+        "presentations": fmean(one["epoch"] for one in own.values()) * int(copies),
+    }
+
+
+def completion_rows(made: Comparison) -> Iterator[Row]:
     """A row for each level and method: planted canaries and real texts, over seeds."""
-    config, users = trained.config, trained.users
-    most = str(max(config.text.repetitions))
-    for level in config.levels:
-        real = {seed: _real(trained, seed, level) for seed in config.seeds}
-        for method in config.methods:
-            found = [trained.measures(method, seed, level) for seed in config.seeds]
-            planted = [one["completed"][most] for one in found if one is not None]
-            every = [_together(one["completed"].values()) for one in found if one is not None]
-            never = [one["completion"] for one in found if one is not None]
+    most = str(max(made.scale.text.repetitions))
+    for level in made.scale.levels:
+        real = {one.config.seed: _real(made, one, level) for one in made.of(made.plain)}
+        for method in made.scale.methods:
+            reached = [(one, one.measures(level)) for one in made.of(method)]
+            found = [measured for _, measured in reached if measured is not None]
             texts = [
-                _completed(level_folder(trained.folder(method, seed), level), real[seed])
-                for seed, one in zip(config.seeds, found, strict=True)
-                if one is not None and real[seed]
+                _completed(one.level_folder(level), real[one.config.seed])
+                for one, measured in reached
+                if measured is not None and real[one.config.seed]
             ]
             yield {
                 "level": level,
                 "training": method.name,
-                "seeds": len(planted),
-                "canaries": len(users.canaries) - config.text.controls,
-                **_share("synthetic", every),
-                **_share(f"of_{most}_copies", planted),
+                "seeds": len(found),
+                "canaries": len(made.users.canaries) - made.scale.text.controls,
+                **_share("synthetic", [_together(one["completed"].values()) for one in found]),
+                **_share(f"of_{most}_copies", [one["completed"][most] for one in found]),
                 **_share("real", texts),
-                "never_planted": fmean(n["control_rate"] for n in never) if never else None,
-                "other_order": fmean(n["shuffled_rate"] for n in never) if never else None,
+                "never_planted": _mean(one["completion"]["control_rate"] for one in found),
+                "other_order": _mean(one["completion"]["shuffled_rate"] for one in found),
             }
 
 
-def subgroup_rows(trained: Trained, *, paper: Mapping[str, float]) -> Iterator[Row]:
+def subgroup_rows(made: Comparison, *, paper: Numbers) -> Iterator[Row]:
     """A row for each method: utility lost by the users with most and with fewest documents."""
-    config, level = trained.config, trained.config.levels[-1]
-    encoded = encode(trained.users.original, trained.users.vocabulary)
-    test = encode(trained.users.test, trained.users.vocabulary)
-    assert encoded.users is not None
-    assert test.users is not None
-    place = np.array([encoded.names.index(name) for name in test.names])[test.users]
-    samples = np.bincount(encoded.users, minlength=len(encoded.names))
-    for method in config.methods:
+    level = made.scale.levels[-1]
+    for method in made.scale.methods:
         if method.name == PLAIN:
             continue
-        gaps = []
-        for seed in config.seeds:
-            own = trained.measures(method, seed, level)
-            plain = trained.measures(trained.method(PLAIN), seed, level)
-            if own is not None and plain is not None:
-                gaps.append(
-                    subgroup_gap(
-                        plain["loss"],
-                        own["loss"],
-                        tokens=own["tokens"],
-                        users=place,
-                        samples=samples,
-                        k=5 if config.text.users >= 20 else 2,
-                    )
-                )
+        gaps = [
+            _gap(made, plain, own)
+            for one, undefended in zip(made.of(method), made.of(made.plain), strict=True)
+            if (own := one.measures(level)) and (plain := undefended.measures(level))
+        ]
         row: Row = {"level": level, "training": method.name, "seeds": len(gaps)}
         if gaps:
             for name in ("top", "low", "gap"):
                 values = [float(getattr(gap, name)) for gap in gaps]
                 row |= {name: fmean(values), **_ends(name, mean_interval(values))}
-            known = [gap.correlation for gap in gaps if gap.correlation is not None]
-            row["rank_correlation"] = fmean(known) if known else None
-        yield {**row, "paper_gap": paper.get(method.name)}
+            row["rank_correlation"] = _mean(
+                gap.correlation for gap in gaps if gap.correlation is not None
+            )
+        yield {**row, "paper_gap": paper.get((method.name,), {}).get("gap")}
 
 
-def training_rows(
-    trained: Trained, *, paper: Mapping[tuple[str, str, str], tuple[float, float]]
-) -> Iterator[Row]:
+def _gap(made: Comparison, plain: Row, own: Row) -> SubgroupGap:
+    users, samples = made.test_users
+    return subgroup_gap(
+        plain["loss"],
+        own["loss"],
+        tokens=own["tokens"],
+        users=users,
+        samples=samples,
+        k=5 if made.scale.text.users >= 20 else 2,
+    )
+
+
+def training_rows(made: Comparison, *, paper: Numbers) -> Iterator[Row]:
     """A row for each level and method: perplexities, steps, the fresh discriminator, seconds."""
-    config = trained.config
-    names = dict(zip(config.levels, ("high", "low"), strict=False))
-    for level in config.levels:
-        for method in config.methods:
-            found = [trained.measures(method, seed, level) for seed in config.seeds]
-            reached = [one for one in found if one is not None]
-            figures = paper.get(("avocado", names.get(level, ""), method.name), (None, None))
-            row: Row = {"level": level, "training": method.name, "seeds": len(reached)}
-            columns = {
-                "perplexity": "test_perplexity",
-                "training_perplexity": "training_perplexity",
-                "accuracy": "test_accuracy",
-                "step": "steps",
-                "epoch": "epochs",
-                "probe_accuracy": "author_probe",
-                "probe_chance": "chance",
-                "probe_bag_of_words": "bag_of_words",
-            }
-            for name, column in columns.items():
-                values = [one[name] for one in reached if one.get(name) is not None]
-                row[column] = fmean(values) if values else None
-            row["seconds"] = fmean(_seconds(trained, method))
-            yield {**row, "paper_training": figures[0], "paper_test": figures[1]}
+    columns = {
+        "perplexity": "test_perplexity",
+        "training_perplexity": "training_perplexity",
+        "accuracy": "test_accuracy",
+        "step": "steps",
+        "epoch": "epochs",
+        "probe_accuracy": "author_probe",
+        "probe_chance": "chance",
+        "probe_bag_of_words": "bag_of_words",
+    }
+    names = dict(zip(made.scale.levels, ("high", "low"), strict=False))
+    for level, method in product(made.scale.levels, made.scale.methods):
+        found = [one.measures(level) for one in made.of(method)]
+        reached = [one for one in found if one is not None]
+        known = paper.get(("avocado", names.get(level), method.name), {})
+        yield {
+            "level": level,
+            "training": method.name,
+            "seeds": len(reached),
+            **{
+                column: _mean(one[name] for one in reached if one.get(name) is not None)
+                for name, column in columns.items()
+            },
+            "seconds": fmean(one.result()["seconds"] for one in made.of(method)),
+            "paper_training": known.get("paper_training"),
+            "paper_test": known.get("paper_test"),
+        }
 
 
 def exposure_chart(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -306,16 +312,14 @@ def exposure_chart(rows: Sequence[Mapping[str, Any]]) -> str:
     return svg
 
 
-def _real(trained: Trained, seed: int, level: float) -> Sequence[Any]:
-    """Each user's most perplexing training text under the undefended model of a seed."""
-    folder = level_folder(trained.folder(trained.method(PLAIN), seed), level)
-    if not (folder / "measures.json").is_file():
+def _real(made: Comparison, undefended: MeasuredTraining, level: float) -> Sequence[Any]:
+    """Each user's most perplexing training text under an undefended model."""
+    if undefended.measures(level) is None:
         return ()
-    users = trained.users
+    users, length = made.users, undefended.config.sequence_length
     data = encode(users.original, users.vocabulary)
-    scores = score_documents(
-        load_model(folder), data, sequence_length=trained.config.training.sequence_length
-    )
+    model = load_model(undefended.level_folder(level))
+    scores = score_documents(model, data, sequence_length=length)
     return real_canaries(data, users.vocabulary, loss=scores.loss, tokens=scores.tokens)
 
 
@@ -347,12 +351,7 @@ def _ends(name: str, interval: Interval | None) -> Row:
     return {f"{name}_low": low, f"{name}_high": high}
 
 
-def _seconds(trained: Trained, method: Method) -> list[float]:
-    """Of learning, for each finished training of a method."""
-    folders = [trained.folder(method, seed) for seed in trained.config.seeds]
-    histories = [
-        json.loads((folder / "history.json").read_text("utf-8"))
-        for folder in folders
-        if is_finished(folder)
-    ]
-    return [sum(record["seconds"] for record in history) for history in histories]
+def _mean(values: Iterable[float]) -> float | None:
+    """The mean; None of no values."""
+    values = list(values)
+    return fmean(values) if values else None

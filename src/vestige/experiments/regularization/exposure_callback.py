@@ -1,7 +1,7 @@
-"""A training watched: exposure at every evaluation, and all measures when it reaches a perplexity.
+"""Trainings whose exposure is measured on the way: at every evaluation, and all at perplexities.
 
-What is seen is written beside the training's checkpoints, a file for each step or level, so that an
-interrupted training writes the same again and a finished one can be asked.
+What is measured is written beside the training's checkpoints, a file for each step or level, so
+that an interrupted training writes the same again and a finished one can be read.
 """
 
 import json
@@ -22,30 +22,104 @@ from vestige.attacks.exposure.reference_space import space_words
 from vestige.attacks.exposure.sequence_scores import sequence_log_probs
 from vestige.data.atomic_write import write_text
 from vestige.data.canary import Canary
-from vestige.data.encoded import EncodedCorpus
+from vestige.data.corpus import Corpus
+from vestige.data.encoded import EncodedCorpus, encode
 from vestige.data.shuffled_controls import shuffled
 from vestige.data.vocabulary import Vocabulary
 from vestige.defences.author_probe import probe_authors
+from vestige.defences.registry import Defence
+from vestige.experiments.runner import Trial
 from vestige.metrics.exposure import sampled_exposure
 from vestige.models.checkpoints import save_model
-from vestige.models.protocols import LanguageModel
+from vestige.models.protocols import LanguageModel, choose_device
+from vestige.training.config import TrainingConfig
 from vestige.training.evaluate import score_documents
-from vestige.training.history import EpochRecord
+from vestige.training.history import EpochRecord, StopAtPerplexity
+from vestige.training.presets import Shape, new_model
+from vestige.training.snapshot import snapshot
 
 REFERENCES = 2**12
 FAR = 1.25
 
 
 @dataclass(frozen=True, kw_only=True)
-class Watch:
-    """An `ObserveFn` that writes what it sees.
+class MeasuredTraining(Trial):
+    """A training that is measured where it reaches perplexities, and ends at the last of them.
+
+    Attributes:
+        corpus: what it learns.
+        vocabulary: what the ids mean.
+        config: how it learns; its seed draws fresh weights too.
+        shape: of the model.
+        test: decides which perplexity is reached.
+        defence: under which it learns.
+        levels: perplexities on the test text, falling.
+        canaries: whose exposure is measured.
+        original: the corpus without canaries; a fresh discriminator tells its authors at the end.
+    """
+
+    outputs = ("model", "levels", "watched")
+    corpus: Corpus
+    vocabulary: Vocabulary
+    config: TrainingConfig
+    shape: Shape
+    test: Corpus
+    defence: Defence
+    levels: tuple[float, ...]
+    canaries: tuple[Canary, ...]
+    original: Corpus
+
+    def make(self) -> dict[str, object]:
+        """Train, or go on; seconds of learning."""
+        callback = ExposureCallback(
+            directory=self.directory,
+            canaries=self.canaries,
+            levels=self.levels,
+            validation=encode(self.test, self.vocabulary),
+            probed=encode(self.original, self.vocabulary),
+            sequence_length=self.config.sequence_length,
+        )
+        snapshot(
+            self.directory,
+            self.corpus,
+            start=self._fresh,
+            vocabulary=self.vocabulary,
+            config=self.config,
+            validation=self.test,
+            defence=self.defence,
+            stop=StopAtPerplexity(self.levels[-1]),
+            observe=callback,
+        )
+        history = json.loads((self.directory / "history.json").read_text("utf-8"))
+        return {"seconds": sum(record["seconds"] for record in history)}
+
+    def measures(self, level: float) -> dict[str, Any] | None:
+        """What was measured when the training reached a level; None where it never did."""
+        file = self.level_folder(level) / "measures.json"
+        return json.loads(file.read_text("utf-8")) if file.is_file() else None
+
+    def exposures_at(self, level: float) -> dict[str, Any] | None:
+        """Exposures interpolated at a level; None where the training never reached it."""
+        return at_level(watched(self.directory), level)
+
+    def level_folder(self, level: float) -> Path:
+        """Where the model of a level is kept, with `measures.json`."""
+        return level_folder(self.directory, level)
+
+    def _fresh(self) -> LanguageModel:
+        return new_model(self.vocabulary, self.shape, seed=self.config.seed).to(choose_device())
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExposureCallback:
+    """An `ObserveFn` that writes what it measures.
 
     Attributes:
         directory: of the training; `watched` and `levels` are made in it.
         canaries: with ids, all of one length, planted ones and controls.
         levels: validation perplexities, falling.
         validation: on which they are measured.
-        probed: documents of users on which authors are told at the last level; None: they are not.
+        probed: documents of users whose authors are told at the last level.
         sequence_length: in which documents are read.
         references: random sequences of the canaries' own kind of words.
         seed: of the references.
@@ -55,7 +129,7 @@ class Watch:
     canaries: tuple[Canary, ...]
     levels: tuple[float, ...]
     validation: EncodedCorpus
-    probed: EncodedCorpus | None
+    probed: EncodedCorpus
     sequence_length: int
     references: int = REFERENCES
     seed: int = 0
@@ -120,7 +194,7 @@ class Watch:
         }
 
     def _probe(self, model: LanguageModel, level: float) -> dict[str, Any]:
-        if self.probed is None or level != self.levels[-1]:
+        if level != self.levels[-1]:
             return {}
         length = self.sequence_length
         return dict(probe_authors(model, self.probed, sequence_length=length, seed=0).summary())

@@ -7,18 +7,17 @@ every canary its words in another order, every number five seeds; exposure is re
 perplexities are equal, not near each other; the goldfish loss stands beside the paper's defences.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 from vestige.defences.methods.adversarial import Adversarial
 from vestige.defences.methods.dp_sgd import DPSGD
 from vestige.defences.methods.goldfish import Goldfish
 from vestige.defences.methods.triplet import Triplet
+from vestige.experiments.paper_numbers import paper_numbers
 from vestige.experiments.regularization.equal_utility import (
-    Fill,
     Method,
+    Scale,
     completion_rows,
     exposure_chart,
     exposure_rows,
@@ -27,49 +26,12 @@ from vestige.experiments.regularization.equal_utility import (
     training_rows,
 )
 from vestige.experiments.regularization.user_texts import UserText
-from vestige.experiments.reproduction import Part, choose, reproduce
-from vestige.experiments.tables import Table
+from vestige.experiments.reproduction import Part, run_paper
 from vestige.models.lstm import LSTMConfig
 from vestige.training.config import TrainingConfig
 
-PAPER_TABLE1 = {  # (dataset, level, training): perplexity on training and on test text
-    ("avocado", "high", "unmitigated"): (93.5, 103.5),
-    ("avocado", "high", "dp"): (94.2, 93.5),
-    ("avocado", "high", "adversarial"): (104.7, 96.6),
-    ("avocado", "high", "triplet"): (101.4, 96.5),
-    ("avocado", "low", "unmitigated"): (36.8, 51.3),
-    ("avocado", "low", "dp"): (63.8, 69.8),
-    ("avocado", "low", "adversarial"): (56.7, 69.1),
-    ("avocado", "low", "triplet"): (54.8, 69.1),
-    ("reddit", "high", "unmitigated"): (107.5, 97.3),
-    ("reddit", "high", "dp"): (110.3, 97.4),
-    ("reddit", "high", "adversarial"): (106.7, 98.2),
-    ("reddit", "high", "triplet"): (106.4, 97.6),
-}
-PAPER_OVERHEAD = {"dp": 16.44, "triplet": 1.80, "adversarial": 1.06}
-PAPER_GAP = {"dp": 29.0, "triplet": 7.0, "adversarial": 7.0}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Config:
-    """What is computed, at one scale.
-
-    Attributes:
-        text: whose.
-        shape: of the model.
-        training: how it learns; the method decides on batches and step.
-        methods: the trainings that are compared.
-        levels: test perplexities at which they are, falling.
-        seeds: of weights and order; each seed is shared by all methods.
-    """
-
-    text: UserText
-    shape: LSTMConfig
-    training: TrainingConfig
-    methods: tuple[Method, ...]
-    levels: tuple[float, ...]
-    seeds: tuple[int, ...]
-
+PAPER_TABLE1 = paper_numbers("regularization", "table1", key=3)
+PAPER_GAPS = paper_numbers("regularization", "figure3c", key=1)
 
 _ADVERSARIAL = Adversarial(weight=20.0)
 _TRIPLET = Triplet(weight=0.1)
@@ -120,7 +82,7 @@ _TRAINING = TrainingConfig(
     evaluate_every=80,
     checkpoint_every=300,
 )
-SMALL = Config(
+SMALL = Scale(
     text=_REDDIT,
     shape=_LSTM,
     training=_TRAINING,
@@ -135,7 +97,7 @@ FULL = replace(
     training=replace(_TRAINING, batch_size=100, learning_rate=1e-3, precision="auto"),
     levels=(150.0, 110.0),
 )
-SMOKE = Config(
+SMOKE = Scale(
     text=UserText(
         dataset="grammar",
         users=10,
@@ -161,20 +123,22 @@ SMOKE = Config(
 )
 
 
-def parts_of(config: Config) -> dict[str, Part]:
+def parts_of(scale: Scale) -> dict[str, Part]:
     """The figures and the table of the paper at one scale, by name."""
-    seeds = ", ".join(map(str, config.seeds))
+    seeds = ", ".join(map(str, scale.seeds))
     made = (
-        f"{config.text.users} users of {config.text.dataset}, canaries of five random words, "
-        f"{', '.join(map(str, config.text.repetitions))} copies of one each a user; seeds {seeds}."
+        f"{scale.text.users} users of {scale.text.dataset}, canaries of five random words, "
+        f"{', '.join(map(str, scale.text.repetitions))} copies of one each a user; seeds {seeds}."
     )
-    fills: dict[str, Fill] = {
-        "figure2": exposure_rows,
-        "figure3ab": completion_rows,
-        "figure3c": partial(subgroup_rows, paper=PAPER_GAP),
-        "table1": partial(training_rows, paper=PAPER_TABLE1),
+    plans = {
+        name: partial(plan_of, scale, fill=fill)
+        for name, fill in (
+            ("figure2", exposure_rows),
+            ("figure3ab", completion_rows),
+            ("figure3c", partial(subgroup_rows, paper=PAPER_GAPS)),
+            ("table1", partial(training_rows, paper=PAPER_TABLE1)),
+        )
     }
-    plans = {name: partial(plan_of, config, fill=fill) for name, fill in fills.items()}
     return {
         "figure2": Part(
             title="Figure 2: exposure at equal test perplexity",
@@ -185,7 +149,7 @@ def parts_of(config: Config) -> dict[str, Part]:
             "undefended training in the same kind of batches, paired by seed. `presentations` are "
             "how often the canary was read. The chart is figure2.svg.",
             folder="trainings",
-            settings=config,
+            settings=scale,
             plan=plans["figure2"],
             draw=exposure_chart,
         ),
@@ -196,7 +160,7 @@ def parts_of(config: Config) -> dict[str, Part]:
             "from the first token at the first evaluation at or below the level, over seeds, with "
             "Korn and Graubard's interval for trainings as clusters.",
             folder="trainings",
-            settings=config,
+            settings=scale,
             plan=plans["figure3ab"],
         ),
         "figure3c": Part(
@@ -205,7 +169,7 @@ def parts_of(config: Config) -> dict[str, Part]:
             "of the same seed, at the lower level; top and low are the five users with most and "
             "with fewest training documents; intervals over seeds.",
             folder="trainings",
-            settings=config,
+            settings=scale,
             plan=plans["figure3c"],
         ),
         "table1": Part(
@@ -215,32 +179,11 @@ def parts_of(config: Config) -> dict[str, Part]:
             "measured by benchmarks/regularizers.py and benchmarks/dp_sgd.py; `seconds` here were "
             "taken with two trainings side by side.",
             folder="trainings",
-            settings=config,
+            settings=scale,
             plan=plans["table1"],
         ),
     }
 
 
-def run(
-    config: Config,
-    directory: Path,
-    *,
-    data: Path | None = None,
-    tables: Sequence[str] = (),
-    record: Mapping[str, object] | None = None,
-    map_fn: Callable[..., Iterable[Path]] = map,
-    say: Callable[[str], None] = lambda line: None,
-) -> list[Table]:
-    """Compute figures and tables of the paper; trainings and tables that are there are found again.
-
-    Args:
-        config: SMOKE, SMALL or FULL.
-        directory: where trainings, run directories and `tables.md` are kept.
-        data: the folder of corpora; SMOKE needs none.
-        tables: some of "figure2", "figure3ab", "figure3c", "table1"; none: all.
-        record: what the run directories say besides the configuration, such as the command.
-        map_fn: `map`, or one over processes.
-        say: told in a line what is being done.
-    """
-    parts = choose(parts_of(config), tables)
-    return reproduce(parts, directory, data=data, run=record or {}, map_fn=map_fn, say=say)
+run = partial(run_paper, parts_of)
+"""Fill these tables at a scale; see `reproduction.run_paper`."""

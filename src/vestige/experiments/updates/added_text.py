@@ -1,6 +1,6 @@
-"""Tables of real text: what does a model give away about a newsgroup that was added to Reddit?"""
+"""Tables of real text: phrases of a newsgroup that was added to Reddit."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,10 +13,17 @@ from vestige.attacks.update.token_scores import token_score
 from vestige.attacks.update.update_diff import Beams, Finding, update_diff
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import EncodedCorpus, encode
-from vestige.experiments.settings import Plan, Setting, prepare
+from vestige.experiments.paper_numbers import Numbers
+from vestige.experiments.reproduction import Plan
 from vestige.experiments.texts import random_parts, read_text
-from vestige.experiments.updates.canary_tables import extended
 from vestige.experiments.updates.exposures import gains
+from vestige.experiments.updates.settings import (
+    Material,
+    Setting,
+    Snapshot,
+    extended,
+    prepare,
+)
 from vestige.experiments.updates.topics import Topic, occurrences_of, topic_of
 from vestige.models.protocols import LanguageModel
 
@@ -70,11 +77,7 @@ class Persistence:
 
 
 def addition_plan(
-    additions: Sequence[Addition],
-    directory: Path,
-    data: Path | None,
-    *,
-    paper: Mapping[tuple[str, str, str], Mapping[str, float]],
+    additions: Sequence[Addition], directory: Path, data: Path | None, *, paper: Numbers
 ) -> Plan:
     """Tables 3 and 4: a row for each phrase found, and for each of the paper's.
 
@@ -86,50 +89,66 @@ def addition_plan(
         additions: settings and texts.
         directory: where each setting keeps its snapshots.
         data: the folder of corpora.
-        paper: its phrases and scores, of (added text, model, "group" or "vanilla").
+        paper: its score by added text, model, "group" or "vanilla", and phrase.
     """
-    trainings, updates = [], []
-    for addition in additions:
-        texts = {name: _text_of(name, addition.words, data) for name in addition.added}
-        material = prepare(addition.setting, directory, data, read_too=tuple(texts.values()))
-        trainings.append(material.training("original", material.original, seed=0))
-        trainings.append(material.training("original-again", material.original, seed=1))
-        for name, text in texts.items():
-            whole = Corpus.concatenate([material.original, text])
-            trainings.append(material.training(f"with-{name}", whole, seed=100))
-            updates.append((addition, material, name, text))
+    updates = [one for of in additions for one in _added(of, directory, data)]
 
     def rows() -> Iterator[Row]:
-        for addition, material, name, text in updates:
-            added, original = (encode(t, material.vocabulary) for t in (text, material.original))
-            topic = topic_of(added, original, material.vocabulary, bound=addition.bound)
-            common = {
-                "added": name,
-                **material.learnt("original", f"with-{name}"),
-                "topic_share_added": topic.share(added, length=addition.length),
-                "topic_share_original": topic.share(original, length=addition.length),
-            }
-            before = material.model("original")
-            for source, after in (("ours", f"with-{name}"), ("null", "original-again")):
-                for row in _found(before, material.model(after), addition):
-                    judged = _judged(row["tokens"], topic, added, original)
-                    yield {**common, "source": source, **row, **judged}
-            for search in ("group", "vanilla"):
-                phrases = paper.get((name, addition.setting.model, search), {})
-                for phrase, score in phrases.items():
-                    tokens = material.vocabulary.encode(phrase)
-                    row = {"source": "paper", "search": search, "phrase": phrase, "score": score}
-                    yield {**common, **row, **_judged(tokens, topic, added, original)}
+        for update in updates:
+            yield from update.rows(paper)
 
-    return Plan(trainings=tuple(trainings), rows=rows)
+    return Plan(trials=[one for update in updates for one in update.snapshots], rows=rows)
+
+
+@dataclass(frozen=True)
+class _Added:
+    """One text added to another: the original, the original again, and with the text."""
+
+    addition: Addition
+    material: Material
+    name: str
+    text: Corpus
+    snapshots: tuple[Snapshot, Snapshot, Snapshot]
+
+    def rows(self, paper: Numbers) -> Iterator[Row]:
+        """Phrases found in the update and in the null pair, and the paper's."""
+        before, again, after = self.snapshots
+        vocabulary, length = self.material.vocabulary, self.addition.length
+        added, original = (encode(t, vocabulary) for t in (self.text, self.material.original))
+        topic = topic_of(added, original, vocabulary, bound=self.addition.bound)
+        common = {
+            "added": self.name,
+            **self.material.learnt(before, after),
+            "topic_share_added": topic.share(added, length=length),
+            "topic_share_original": topic.share(original, length=length),
+        }
+        first = before.model()
+        for source, later in (("ours", after), ("null", again)):
+            for row in _found(first, later.model(), self.addition):
+                judged = _judged(row["tokens"], topic, added, original)
+                yield {**common, "source": source, **row, **judged}
+        for (name, model, search, phrase), known in paper.items():
+            if (name, model) == (self.name, self.addition.setting.model):
+                row = {"source": "paper", "search": search, "phrase": phrase, **known}
+                judged = _judged(vocabulary.encode(str(phrase)), topic, added, original)
+                yield {**common, **row, **judged}
+
+
+def _added(addition: Addition, directory: Path, data: Path | None) -> Iterator[_Added]:
+    texts = {name: _text_of(name, addition.words, data) for name in addition.added}
+    material = prepare(addition.setting, directory, data, read_too=tuple(texts.values()))
+    before, again = (
+        material.snapshot(name, material.original, seed=seed)
+        for seed, name in enumerate(("original", "original-again"))
+    )
+    for name, text in texts.items():
+        whole = Corpus.concatenate([material.original, text])
+        after = material.snapshot(f"with-{name}", whole, seed=100)
+        yield _Added(addition, material, name, text, (before, again, after))
 
 
 def persistence_plan(
-    persistence: Persistence,
-    directory: Path,
-    data: Path | None,
-    *,
-    paper: Mapping[str, Mapping[tuple[str, int], float]],
+    persistence: Persistence, directory: Path, data: Path | None, *, paper: Numbers
 ) -> Plan:
     """Table 5: a row for each phrase, a column for each update.
 
@@ -137,36 +156,34 @@ def persistence_plan(
         persistence: which updates.
         directory: where the setting keeps its snapshots.
         data: the folder of corpora.
-        paper: its scores by phrase and (update, extra percent).
+        paper: its scores by phrase, named as our columns.
     """
     added, _ = read_text(persistence.added, data)
     percents = (*persistence.retrained, *persistence.continued)
-    material, extra = extended(persistence.setting, directory, data, percents, read_too=(added,))
-    trainings = [material.training("original", material.original, seed=0)]
-    names: dict[tuple[str, int], str] = {}
+    material = extended(persistence.setting, directory, data, percents, read_too=(added,))
+    original = material.snapshot("original", material.original, seed=0)
+    updates: dict[str, Snapshot] = {}
     for percent in persistence.retrained:
-        text = Corpus.concatenate([material.original, *extra(percent), added])
-        name = names["re-training", percent] = f"retrained-{percent}"
-        trainings.append(material.training(name, text, seed=100 + percent))
+        text = Corpus.concatenate([material.original, *material.extra(percent), added])
+        after = material.snapshot(f"retrained-{percent}", text, seed=100 + percent)
+        updates[f"re-training {percent} %"] = after
     for percent in persistence.continued:
-        text = Corpus.concatenate([*extra(percent), added])
-        name = names["continued", percent] = f"continued-{percent}"
-        trainings.append(material.training(name, text, seed=300 + percent, start="original"))
+        text = Corpus.concatenate([*material.extra(percent), added])
+        name = f"continued-{percent}"
+        after = material.snapshot(name, text, seed=300 + percent, start=original)
+        updates[f"continued {percent} %"] = after
 
     def rows() -> Iterator[Row]:
-        before = material.model("original")
-        pairs = {
-            update: ModelPair(before, material.model(name), token_score("relative"))
-            for update, name in names.items()
-        }
+        before, score = original.model(), token_score("relative")
+        pairs = {name: ModelPair(before, one.model(), score) for name, one in updates.items()}
         for finding in _followed(pairs.values(), persistence):
-            ours = {key: sum(gains(pair, finding.tokens)) for key, pair in pairs.items()}
-            yield {"source": "ours", "phrase": finding.phrase, **_columns(ours)}
-        for phrase, theirs in paper.items():
-            shown = {key: score for key, score in theirs.items() if key in names}
-            yield {"source": "paper", "phrase": phrase, **_columns(shown)}
+            ours = {name: sum(gains(pair, finding.tokens)) for name, pair in pairs.items()}
+            yield {"source": "ours", "phrase": finding.phrase, **ours}
+        for (phrase,), known in paper.items():
+            theirs = {name: known[name] for name in pairs if known.get(name) is not None}
+            yield {"source": "paper", "phrase": phrase, **theirs}
 
-    return Plan(trainings=tuple(trainings), rows=rows)
+    return Plan(trials=[original, *updates.values()], rows=rows)
 
 
 def on_topic_counts(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -248,7 +265,7 @@ def _judged(
 
 
 @torch.no_grad()
-def _followed(pairs: Any, persistence: Persistence) -> list[Finding]:
+def _followed(pairs: Iterable[ModelPair], persistence: Persistence) -> list[Finding]:
     """The best of each group in every pair, highest first, each phrase once."""
     best: dict[tuple[int, ...], Finding] = {}
     for pair in pairs:
@@ -259,7 +276,3 @@ def _followed(pairs: Any, persistence: Persistence) -> list[Finding]:
             if known is None or known.score < finding.score:
                 best[finding.tokens] = finding
     return sorted(best.values(), key=lambda finding: -finding.score)[: persistence.shown]
-
-
-def _columns(scores: Mapping[tuple[str, int], float]) -> Row:
-    return {f"{update} {percent} %": score for (update, percent), score in scores.items()}

@@ -1,28 +1,34 @@
 """Tables of canaries: planted in one dataset after another, and in updates of several kinds."""
 
-import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+import altair as alt
+import vl_convert
+
 from vestige.data.canaries import frequency_canaries
 from vestige.data.canary import Canary
 from vestige.data.corpus import Corpus
-from vestige.experiments.settings import Material, Plan, Setting, chosen_canaries, prepare
-from vestige.experiments.snapshots import Training
+from vestige.experiments.paper_numbers import Numbers
+from vestige.experiments.reproduction import Plan
 from vestige.experiments.tables import cell
 from vestige.experiments.updates.exposures import exposures, scores_of, token_profile
+from vestige.experiments.updates.settings import Material, Setting, Snapshot, extended, prepare
 from vestige.metrics.intervals import mean_interval
+from vestige.models.protocols import LanguageModel
 
 Row = dict[str, Any]
 
 _APART = 1_000  # between the seeds of two trainings
+FREQUENCIES = ("1:1M", "1:100K")
+"""How often a canary's tokens stand in the paper's updates of Table 2, rarer first."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Trial:
+class CanaryCopies:
     """Canaries of each pattern in one dataset, a model for each number of copies.
 
     Attributes:
@@ -64,77 +70,182 @@ class Extension:
 
 
 @dataclass(frozen=True)
-class _Planted:
-    """One updated model of a trial, trained as often as the trial says."""
+class _Update:
+    """The models before and after an update, once for each training, and its canaries."""
 
-    material: Material
-    copies: int
+    pairs: Sequence[tuple[Snapshot, Snapshot]]
     canaries: tuple[Canary, ...]
-    budget: int
-    trainings: int
 
-    def names(self, number: int = 0) -> tuple[str, str]:
-        """The snapshots before and after the update in one of its trainings."""
-        return _name(0, number), _name(self.copies, number)
+    @property
+    def snapshots(self) -> list[Snapshot]:
+        return [snapshot for pair in self.pairs for snapshot in pair]
 
-    def scores(self, number: int) -> dict[str, float]:
-        """The score of each phrase in one of the trainings."""
-        before, after = map(self.material.model, self.names(number))
-        return scores_of(before, after, self.canaries)
+    def models(self, number: int = 0) -> tuple[LanguageModel, LanguageModel]:
+        """The two models of one training."""
+        before, after = self.pairs[number]
+        return before.model(), after.model()
+
+    def later_scores(self) -> list[dict[str, float]]:
+        """The score of each phrase in every training but the first."""
+        return [scores_of(*self.models(n), self.canaries) for n in range(1, len(self.pairs))]
 
 
-def trial_plan(
-    trials: Iterable[Trial],
-    directory: Path,
-    data: Path | None,
-    *,
-    paper: Mapping[tuple[str, str, str, int], float],
-) -> Plan:
+def copies_plan(of: CanaryCopies, directory: Path, data: Path | None, *, paper: Numbers) -> Plan:
     """Table 1: a row for each canary, with its ranks in the first training.
 
     The model before has seed 0, that of k copies 100 + k, a later training 1,000 more each.
 
     Args:
-        trials: the datasets.
-        directory: where each keeps its snapshots.
+        of: the canaries.
+        directory: where the setting keeps its snapshots.
         data: the folder of corpora.
         paper: its score of (dataset, model, pattern, copies).
     """
-    trainings: list[Training] = []
-    updates: list[_Planted] = []
-    for trial in trials:
-        material = prepare(trial.setting, directory, data)
-        numbers = range(trial.trainings)
-        trainings += (_training(material, 0, number, material.original) for number in numbers)
-        for copies in trial.copies:
-            made = chosen_canaries(material, trial.phrases, trial.controls, copies=copies)
-            for number in numbers:
-                seed = copies + _APART * number
-                text, canaries = material.planted(material.original, made, seed=seed)
-                trainings.append(_training(material, copies, number, text))
-            updates.append(_Planted(material, copies, canaries, trial.budget, trial.trainings))
+    material = prepare(of.setting, directory, data)
+    updates = [_planted(of, material, copies) for copies in of.copies]
 
     def rows() -> Iterator[Row]:
         for update in updates:
-            before, after = map(update.material.model, update.names())
-            learnt = update.material.learnt(*update.names())
-            later = [update.scores(number) for number in range(1, update.trainings)]
-            for row in exposures(before, after, update.canaries, budget=update.budget):
+            learnt = material.learnt(*update.pairs[0])
+            later = update.later_scores()
+            for row in exposures(*update.models(), update.canaries, budget=of.budget):
                 key = (learnt["dataset"], learnt["model"], row["pattern"], row["copies"])
                 ranks = {"rank": _span(row, "rank"), "prefix_rank": _span(row, "prefix_rank")}
                 over = _over_trainings([row["score"], *(s[row["phrase"]] for s in later)])
-                yield {**learnt, **row, **ranks, **over, "paper_score": paper.get(key)}
+                known = paper.get(key, {}).get("score")
+                yield {**learnt, **row, **ranks, **over, "paper_score": known}
 
-    return Plan(trainings=tuple(trainings), rows=rows)
-
-
-def _training(material: Material, copies: int, number: int, text: Corpus) -> Training:
-    seed = (100 + copies if copies else 0) + _APART * number
-    return material.training(_name(copies, number), text, seed=seed)
+    return Plan(trials=[s for update in updates for s in update.snapshots], rows=rows)
 
 
-def _name(copies: int, number: int) -> str:
-    return f"copies-{copies}" + (f"-again-{number}" if number else "")
+def profile_plan(
+    of: CanaryCopies, directory: Path, data: Path | None, *, patterns: tuple[str, ...]
+) -> Plan:
+    """Figure 1: a row for each token of canaries of some patterns, from Table 1's snapshots."""
+    material = prepare(of.setting, directory, data)
+    updates = [_planted(replace(of, trainings=1), material, copies) for copies in of.copies]
+
+    def rows() -> Iterator[Row]:
+        for update in updates:
+            pair = update.models()
+            for canary in update.canaries:
+                if canary.planted and canary.pattern in patterns:
+                    for row in token_profile(*pair, canary):
+                        yield {"dataset": of.setting.dataset, **row}
+
+    return Plan(trials=[s for update in updates for s in update.snapshots], rows=rows)
+
+
+def profile_chart(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Figure 1 as SVG: gain by position, a line for each canary and number of copies.
+
+    Args:
+        rows: with pattern, copies, position (from 1) and gain. All-low canaries are dashed, as in
+            the paper.
+    """
+    kept = ("pattern", "copies", "position", "gain")
+    values = [{name: row[name] for name in kept} for row in rows]
+    patterns = list(dict.fromkeys(row["pattern"] for row in values))
+    dashes = [[6, 4] if pattern == "all-low" else [1, 0] for pattern in patterns]
+    dash = alt.Scale(domain=patterns, range=dashes)
+    chart = alt.Chart(alt.InlineData(values=values)).mark_line(point=True)
+    chart = chart.encode(
+        x=alt.X("position:O", title="token", axis=alt.Axis(labelAngle=0)),
+        y=alt.Y("gain:Q", title="differential score given the prefix"),
+        color=alt.Color("copies:O", title="copies"),
+        strokeDash=alt.StrokeDash("pattern:N", title="pattern", scale=dash),
+    )
+    spec = chart.properties(width=420, height=280).to_dict()
+    svg: str = vl_convert.vegalite_to_svg(spec, allowed_base_urls=[])
+    return svg
+
+
+def extension_plan(
+    extension: Extension, directory: Path, data: Path | None, *, paper: Numbers
+) -> Plan:
+    """Table 2: a row for each update and number of copies.
+
+    Args:
+        extension: which updates.
+        directory: where the setting keeps its snapshots.
+        data: the folder of corpora.
+        paper: its score of (update, extra percent, one of `FREQUENCIES`).
+    """
+    percents = (*extension.retrained, *extension.continued)
+    material = extended(extension.setting, directory, data, percents)
+    original = material.snapshot("original", material.original, seed=0)
+    updates = _updates_of(extension, material, original)
+
+    def rows() -> Iterator[Row]:
+        for (update, percent), (after, canaries) in updates.items():
+            models = original.model(), after.model()
+            found = list(exposures(*models, canaries, budget=None))
+            for copies, frequency in zip(extension.copies, FREQUENCIES, strict=True):
+                known = paper.get((update, percent, frequency), {})
+                yield {
+                    "update": update,
+                    "extra_percent": percent,
+                    "copies": copies,
+                    **_over_phrases([row for row in found if row["copies"] == copies]),
+                    "paper_score": known.get("score"),
+                    **material.learnt(original, after),
+                }
+
+    return Plan(trials=[original, *(after for after, _ in updates.values())], rows=rows)
+
+
+def planted_text(
+    of: CanaryCopies, material: Material, copies: int, *, seed: int
+) -> tuple[Corpus, tuple[Canary, ...]]:
+    """The text before the update with so many copies of each canary, and all canaries."""
+    made = material.canaries(of.phrases, of.controls, copies=copies)
+    return material.planted(material.original, made, seed=seed)
+
+
+def _planted(of: CanaryCopies, material: Material, copies: int) -> _Update:
+    """The update with so many copies: the text without canaries, and with them."""
+    pairs = []
+    for number in range(of.trainings):
+        text, canaries = planted_text(of, material, copies, seed=copies + _APART * number)
+        again = f"-again-{number}" if number else ""
+        before = material.snapshot(f"copies-0{again}", material.original, seed=_APART * number)
+        seed = 100 + copies + _APART * number
+        pairs.append((before, material.snapshot(f"copies-{copies}{again}", text, seed=seed)))
+    return _Update(pairs, canaries)
+
+
+def _updates_of(
+    extension: Extension, material: Material, original: Snapshot
+) -> dict[tuple[str, int], tuple[Snapshot, tuple[Canary, ...]]]:
+    """The snapshot after each kind of update, by kind and extra percent, with its canaries."""
+    made = _mixed(material, extension)
+    updates = {}
+    for percent in extension.retrained:
+        whole = Corpus.concatenate([material.original, *material.extra(percent)])
+        text, canaries = material.planted(whole, made, seed=percent)
+        after = material.snapshot(f"retrained-{percent}", text, seed=100 + percent)
+        updates["re-training", percent] = after, canaries
+    for percent in extension.continued:
+        part = Corpus.concatenate(material.extra(percent))
+        text, canaries = material.planted(part, made, seed=percent)
+        after = material.snapshot(f"continued-{percent}", text, seed=300 + percent, start=original)
+        updates["continued", percent] = after, canaries
+    if (stage := extension.two_stage) is not None:
+        first, canaries = updates["continued", stage]
+        name, last = f"two-stage-{stage}", material.extras[-1]
+        after = material.snapshot(name, last, seed=500 + stage, start=first)
+        updates["two-stage", stage] = after, canaries
+    return updates
+
+
+def _mixed(material: Material, extension: Extension) -> tuple[Canary, ...]:
+    number = extension.phrases * len(extension.copies)
+    made = frequency_canaries(
+        material.original, material.vocabulary, patterns=["mixed"] * number, copies=1, seed=0
+    )
+    copies = [k for k in extension.copies for _ in range(extension.phrases)]
+    planted = [replace(c, copies=k) for c, k in zip(made[:number], copies, strict=True)]
+    return (*planted, *made[number:])
 
 
 def _over_trainings(scores: list[float]) -> Row:
@@ -146,132 +257,6 @@ def _over_trainings(scores: list[float]) -> Row:
         "mean_score": fmean(scores),
         "interval": None if ends is None else f"{cell(ends.low)} to {cell(ends.high)}",
     }
-
-
-def profile_plan(
-    trial: Trial, directory: Path, data: Path | None, *, patterns: tuple[str, ...]
-) -> Plan:
-    """Figure 1: a row for each token of some canaries of a trial, whose snapshots it shares."""
-    material = prepare(trial.setting, directory, data)
-    trainings = trial_plan([trial], directory, data, paper={}).trainings
-    before = "copies-0"
-
-    def rows() -> Iterator[Row]:
-        for copies in trial.copies:
-            made = chosen_canaries(material, trial.phrases, trial.controls, copies=copies)
-            _, canaries = material.planted(material.original, made, seed=copies)
-            pair = material.model(before), material.model(f"copies-{copies}")
-            for canary in canaries:
-                if canary.planted and canary.pattern in patterns:
-                    for row in token_profile(*pair, canary):
-                        yield {"dataset": trial.setting.dataset, **row}
-
-    return Plan(trainings=trainings, rows=rows)
-
-
-def extension_plan(
-    extension: Extension,
-    directory: Path,
-    data: Path | None,
-    *,
-    paper: Mapping[tuple[str, int, int], float],
-) -> Plan:
-    """Table 2: a row for each update and number of copies.
-
-    Args:
-        extension: which updates.
-        directory: where the setting keeps its snapshots.
-        data: the folder of corpora.
-        paper: its score of (update, extra percent, which of its two frequencies).
-    """
-    material, extra = extended(
-        extension.setting, directory, data, (*extension.retrained, *extension.continued)
-    )
-    made = _mixed(material, extension)
-    trainings = [material.training("original", material.original, seed=0)]
-    updates: list[tuple[str, int, str, tuple[Canary, ...]]] = []
-    for percent in extension.retrained:
-        name = f"retrained-{percent}"
-        whole = Corpus.concatenate([material.original, *extra(percent)])
-        text, canaries = material.planted(whole, made, seed=percent)
-        trainings.append(material.training(name, text, seed=100 + percent))
-        updates.append(("re-training", percent, name, canaries))
-    for percent in extension.continued:
-        name = f"continued-{percent}"
-        text, canaries = material.planted(Corpus.concatenate(extra(percent)), made, seed=percent)
-        trainings.append(material.training(name, text, seed=300 + percent, start="original"))
-        updates.append(("continued", percent, name, canaries))
-    if extension.two_stage is not None:
-        percent = extension.two_stage
-        # The first stage is the continued training with as much text: the last row so far has
-        # the ids of all canaries, which do not depend on where they are planted.
-        canaries = updates[-1][3]
-        first, name = f"continued-{percent}", f"two-stage-{percent}"
-        later = material.training(name, material.extras[-1], seed=500 + percent, start=first)
-        trainings.append(later)
-        updates.append(("two-stage", percent, name, canaries))
-
-    def rows() -> Iterator[Row]:
-        before = material.model("original")
-        for update, percent, name, canaries in updates:
-            learnt = material.learnt("original", name)
-            found = list(exposures(before, material.model(name), canaries, budget=None))
-            for place, copies in enumerate(extension.copies):
-                chosen = [row for row in found if row["copies"] == copies]
-                yield {
-                    "update": update,
-                    "extra_percent": percent,
-                    "copies": copies,
-                    **_over_phrases(chosen),
-                    "paper_score": paper.get((update, percent, place)),
-                    **learnt,
-                }
-
-    return Plan(trainings=tuple(trainings), rows=rows)
-
-
-def extended(
-    setting: Setting,
-    directory: Path,
-    data: Path | None,
-    percents: Iterable[int],
-    *,
-    read_too: tuple[Corpus, ...] = (),
-) -> tuple[Material, "Extra"]:
-    """A setting with extra texts, each holding the smaller ones, and as large a text for later.
-
-    Returns:
-        the material, whose last extra part is for later and as large as the largest extra,
-        and the extra text of a percentage, as parts.
-    """
-    if setting.words is None:
-        raise ValueError(f"words must be given where text is added, got {setting}")
-    levels = sorted({0, *percents})
-    steps = [b - a for a, b in itertools.pairwise(levels)]
-    sizes = [round(setting.words * step / 100) for step in (*steps, levels[-1])]
-    material = prepare(setting, directory, data, extra_words=sizes, read_too=read_too)
-    return material, Extra(material, tuple(levels))
-
-
-@dataclass(frozen=True)
-class Extra:
-    """Called with a percentage, gives the parts of the extra text of that size."""
-
-    material: Material
-    levels: tuple[int, ...]
-
-    def __call__(self, percent: int) -> tuple[Corpus, ...]:
-        return self.material.extras[: self.levels.index(percent)]
-
-
-def _mixed(material: Material, extension: Extension) -> tuple[Canary, ...]:
-    number = extension.phrases * len(extension.copies)
-    made = frequency_canaries(
-        material.original, material.vocabulary, patterns=["mixed"] * number, copies=1, seed=0
-    )
-    copies = [k for k in extension.copies for _ in range(extension.phrases)]
-    planted = [replace(c, copies=k) for c, k in zip(made[:number], copies, strict=True)]
-    return (*planted, *made[number:])
 
 
 def _over_phrases(rows: list[Row]) -> Row:

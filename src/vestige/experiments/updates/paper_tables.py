@@ -6,16 +6,14 @@ for WikiText-103; all patterns are planted in one updated model (they share no w
 is trained from fixed seeds. The notes of the tables say what else differs.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 
 from vestige.attacks.update.seed_and_extend import SeedAndExtend
 from vestige.attacks.update.update_diff import Beams
-from vestige.experiments.reproduction import Part, choose, reproduce
-from vestige.experiments.settings import Setting, preset_setting
-from vestige.experiments.tables import Table
+from vestige.experiments.paper_numbers import paper_numbers
+from vestige.experiments.reproduction import Part, run_paper
 from vestige.experiments.texts import NEWSGROUPS
 from vestige.experiments.updates.added_text import (
     Addition,
@@ -25,31 +23,33 @@ from vestige.experiments.updates.added_text import (
     persistence_plan,
 )
 from vestige.experiments.updates.canary_tables import (
+    CanaryCopies,
     Extension,
-    Trial,
+    copies_plan,
     extension_plan,
+    profile_chart,
     profile_plan,
-    trial_plan,
-)
-from vestige.experiments.updates.paper_numbers import (
-    HOCKEY,
-    PAPER_RQ5,
-    PAPER_TABLE1,
-    PAPER_TABLE2,
-    PAPER_TABLE5,
-    PAPER_TABLES34,
-    POLITICS,
 )
 from vestige.experiments.updates.private_updates import PrivateUpdate, private_plan
-from vestige.experiments.updates.profiles import profile_chart
+from vestige.experiments.updates.settings import Setting, preset_setting
 from vestige.experiments.updates.subwords import Subwords, subword_plan
 from vestige.models.lstm import LSTMConfig
 from vestige.models.transformer import TransformerConfig
 from vestige.training.config import TrainingConfig
 
+HOCKEY, POLITICS = NEWSGROUPS
+PAPER = {
+    "table1": paper_numbers("updates", "table1", key=4),
+    "table2": paper_numbers("updates", "table2", key=3),
+    "tables3-4": paper_numbers("updates", "tables34", key=4),
+    "table5": paper_numbers("updates", "table5", key=1),
+    "rq5": paper_numbers("updates", "rq5", key=1),
+}
+"""The paper's numbers; WikiText-103 stands under the name of our text, WikiText-2."""
+
 
 @dataclass(frozen=True, kw_only=True)
-class Config:
+class Scale:
     """What is computed, at one scale.
 
     Attributes:
@@ -62,16 +62,16 @@ class Config:
         rq5: one canary in private updates.
     """
 
-    table1: Mapping[str, Trial]
+    table1: Mapping[str, CanaryCopies]
     table2: Extension
     tables34: tuple[Addition, ...]
     table5: Persistence
-    figure1: Trial
+    figure1: CanaryCopies
     subwords: Subwords
     rq5: PrivateUpdate
 
 
-_PTB = Trial(
+_PTB = CanaryCopies(
     setting=preset_setting("ptb", "ptb", "ptb-lstm"),
     copies=(10, 50, 100),
     phrases={
@@ -104,19 +104,19 @@ _REDDIT_TRANSFORMER = preset_setting("reddit-transformer", "reddit", "reddit-tra
 _WIKITEXT = preset_setting("wikitext2", "wikitext2", "wikitext-lstm")
 _THIRD = 6_800_000  # words of D_orig, D_extra and D'_extra each: together nearly all of Reddit
 
-FULL = Config(
+FULL = Scale(
     table1={
         "table1": _PTB,
-        "table1-reddit-rnn": Trial(setting=_REDDIT, copies=(5, 50, 500)),
-        "table1-reddit-transformer": Trial(setting=_REDDIT_TRANSFORMER, copies=(5, 50, 500)),
-        "table1-wikitext": Trial(setting=_WIKITEXT, copies=(20, 100)),
+        "table1-reddit-rnn": CanaryCopies(setting=_REDDIT, copies=(5, 50, 500)),
+        "table1-reddit-transformer": CanaryCopies(setting=_REDDIT_TRANSFORMER, copies=(5, 50, 500)),
+        "table1-wikitext": CanaryCopies(setting=_WIKITEXT, copies=(20, 100)),
     },
     table2=Extension(setting=replace(_REDDIT, words=_THIRD), copies=(2, 20), phrases=4),
     tables34=tuple(
         Addition(setting=setting, added=NEWSGROUPS) for setting in (_REDDIT, _REDDIT_TRANSFORMER)
     ),
     table5=Persistence(setting=replace(_REDDIT, words=_THIRD), added=POLITICS),
-    figure1=Trial(setting=_REDDIT, copies=(5, 50, 500)),
+    figure1=CanaryCopies(setting=_REDDIT, copies=(5, 50, 500)),
     subwords=Subwords(earlier=POLITICS, update=HOCKEY),
     rq5=_RQ5,
 )
@@ -150,16 +150,16 @@ _PART_WIKITEXT = replace(
     dataset="wikitext2",
     shape=LSTMConfig(layers=2, embedding_size=96, hidden_size=96),
 )
-SMALL = Config(
+SMALL = Scale(
     table1={
         "table1": _PTB,
-        "table1-reddit-rnn": Trial(
+        "table1-reddit-rnn": CanaryCopies(
             setting=_PART_LSTM, copies=(5, 50, 500), budget=2_000, trainings=3
         ),
-        "table1-reddit-transformer": Trial(
+        "table1-reddit-transformer": CanaryCopies(
             setting=_PART_TRANSFORMER, copies=(5, 50, 500), budget=2_000
         ),
-        "table1-wikitext": Trial(setting=_PART_WIKITEXT, copies=(20, 100), budget=2_000),
+        "table1-wikitext": CanaryCopies(setting=_PART_WIKITEXT, copies=(20, 100), budget=2_000),
     },
     table2=Extension(setting=_LAPTOP, copies=(10, 50), phrases=4),
     tables34=tuple(
@@ -180,7 +180,7 @@ _TINY = Setting(
     training=TrainingConfig(seed=0, epochs=2, batch_size=10, sequence_length=10),
     vocabulary_size=260,
 )
-_TINY_TRIAL = Trial(setting=_TINY, copies=(5, 20), budget=200)
+_TINY_COPIES = CanaryCopies(setting=_TINY, copies=(5, 20), budget=200)
 _TINY_PART = replace(_TINY, name="grammar-part", words=2_000)
 _TINY_DEEP = replace(
     _TINY_PART,
@@ -193,12 +193,14 @@ _TINY_TRANSFORMER = replace(
     model="transformer",
     shape=TransformerConfig(layers=1, heads=2, hidden_size=24, feed_forward=48),
 )
-SMOKE = Config(
+SMOKE = Scale(
     table1={
-        "table1": _TINY_TRIAL,
-        "table1-reddit-rnn": replace(_TINY_TRIAL, setting=_TINY_PART, copies=(5,), trainings=2),
-        "table1-reddit-transformer": Trial(setting=_TINY_TRANSFORMER, copies=(5,), budget=200),
-        "table1-wikitext": replace(_TINY_TRIAL, setting=_TINY_DEEP, copies=(5,)),
+        "table1": _TINY_COPIES,
+        "table1-reddit-rnn": replace(_TINY_COPIES, setting=_TINY_PART, copies=(5,), trainings=2),
+        "table1-reddit-transformer": CanaryCopies(
+            setting=_TINY_TRANSFORMER, copies=(5,), budget=200
+        ),
+        "table1-wikitext": replace(_TINY_COPIES, setting=_TINY_DEEP, copies=(5,)),
     },
     table2=Extension(
         setting=_TINY_PART,
@@ -213,7 +215,7 @@ SMOKE = Config(
         Addition(setting=_TINY_TRANSFORMER, added=("grammar-topic",), words=1_000, shown=5),
     ),
     table5=Persistence(setting=_TINY_PART, added="grammar-topic", retrained=(0,), continued=(0,)),
-    figure1=_TINY_TRIAL,
+    figure1=_TINY_COPIES,
     subwords=Subwords(
         earlier="grammar",
         update="grammar-topic",
@@ -230,7 +232,7 @@ SMOKE = Config(
         searches=(SeedAndExtend(seeds=50, max_tokens=8), Beams(length=3, floor=10)),
     ),
     rq5=PrivateUpdate(
-        trial=_TINY_TRIAL,
+        trial=_TINY_COPIES,
         private=replace(_LOTS, epochs=2, batch_size=100, sequence_length=10),
         copies=20,
     ),
@@ -244,12 +246,12 @@ _COLUMNS1 = (
 )  # fmt: skip
 
 
-def _canaries(trial: Trial) -> Part:
+def _canaries(of: CanaryCopies) -> Part:
     """One text and model of Table 1."""
-    words = trial.setting.words
+    words = of.setting.words
     amount = "the whole text" if words is None else f"{words:,} words of the text"
     return Part(
-        title=f"Table 1, {trial.setting.name}: canaries by pattern and number of copies",
+        title=f"Table 1, {of.setting.name}: canaries by pattern and number of copies",
         note="DS of canaries of five words. `beam rank` leaves out phrases that share two "
         "adjacent words with another canary of the same model; `canaries above` counts those; "
         "only where it is `in beam` did the search find the canary itself. "
@@ -257,32 +259,32 @@ def _canaries(trial: Trial) -> Part:
         "first two words, exact but for ties. `control` is the DS of a phrase made alike and "
         "never planted. Seeds: 0 before, 100 + copies after, and 1,000 more for each further "
         "training; the columns are the first's but for `mean score` and its 95 % `interval` "
-        f"(Student's t) over {trial.trainings} trainings. The paper's perplexities: Penn "
+        f"(Student's t) over {of.trainings} trainings. The paper's perplexities: Penn "
         "Treebank 120.90, Reddit 79.63 (rnn) and 69.29 (transformer), WikiText-103 48.59. "
-        f"Learnt from {amount}, with a vocabulary of {trial.setting.vocabulary_size:,}.",
+        f"Learnt from {amount}, with a vocabulary of {of.setting.vocabulary_size:,}.",
         columns=_COLUMNS1,
         folder="table1",
-        settings=(trial,),
-        plan=partial(trial_plan, (trial,), paper=PAPER_TABLE1),
+        settings=(of,),
+        plan=partial(copies_plan, of, paper=PAPER["table1"]),
     )
 
 
-def parts_of(config: Config) -> dict[str, Part]:
+def parts_of(scale: Scale) -> dict[str, Part]:
     """The tables of the paper at one scale, by name."""
     return {
-        **{name: _canaries(trial) for name, trial in config.table1.items()},
+        **{name: _canaries(of) for name, of in scale.table1.items()},
         "table2": Part(
             title="Table 2: mixed canaries by kind of update",
             note="DS, mean over canaries planted together, with the lowest and the highest. The "
             "paper's frequencies are 1:1M and 1:100K; ours are the copies given, in "
-            f"{config.table2.setting.words:,} words before the update. One training each, seeds "
+            f"{scale.table2.setting.words:,} words before the update. One training each, seeds "
             "0, 100 (re-training), 300 (continued) and 500 (second stage) plus the percentage.",
             columns=("update", "extra_percent", "copies", "score", "score_low", "score_high",
                      "paper_score", "beam_ranks", "control_score", "epoch_after",
                      "perplexity_before", "perplexity_after"),
             folder="table2",
-            settings=config.table2,
-            plan=partial(extension_plan, config.table2, paper=PAPER_TABLE2),
+            settings=scale.table2,
+            plan=partial(extension_plan, scale.table2, paper=PAPER["table2"]),
         ),
         "tables3-4": Part(
             title="Tables 3 and 4: a newsgroup added to Reddit",
@@ -296,8 +298,8 @@ def parts_of(config: Config) -> dict[str, Part]:
             columns=("added", "model", "source", "search", "group", "phrase", "score", "on_topic",
                      "in_added", "in_original", "perplexity_before", "perplexity_after"),
             folder="tables3-4",
-            settings=config.tables34,
-            plan=partial(addition_plan, config.tables34, paper=PAPER_TABLES34),
+            settings=scale.tables34,
+            plan=partial(addition_plan, scale.tables34, paper=PAPER["tables3-4"]),
             remark=on_topic_counts,
         ),
         "table5": Part(
@@ -305,16 +307,16 @@ def parts_of(config: Config) -> dict[str, Part]:
             note="Relative DS of the best phrases of group beam searches on all pairs; the "
             "paper's own phrases below. Seeds as in Table 2.",
             folder="table5",
-            settings=config.table5,
-            plan=partial(persistence_plan, config.table5, paper=PAPER_TABLE5),
+            settings=scale.table5,
+            plan=partial(persistence_plan, scale.table5, paper=PAPER["table5"]),
         ),
         "figure1": Part(
             title="Figure 1: gain of each token of a canary, given those before it",
             note="The chart is figure1.svg. The paper has no numbers beside its curves.",
             columns=("dataset", "pattern", "copies", "position", "piece", "gain"),
             folder="table1",
-            settings=config.figure1,
-            plan=partial(profile_plan, config.figure1, patterns=("all-low", "high-to-low")),
+            settings=scale.figure1,
+            plan=partial(profile_plan, scale.figure1, patterns=("all-low", "high-to-low")),
             draw=profile_chart,
         ),
         "subwords": Part(
@@ -326,8 +328,8 @@ def parts_of(config: Config) -> dict[str, Part]:
             "than any of one null search, the same earlier text learnt from another seed: a cut, "
             "which every other clean update exceeds, and no verdict.",
             folder="subwords",
-            settings=config.subwords,
-            plan=partial(subword_plan, config.subwords),
+            settings=scale.subwords,
+            plan=partial(subword_plan, scale.subwords),
         ),
         "rq5": Part(
             title="RQ5: an all-low canary in updates with sequence-level differential privacy",
@@ -337,32 +339,11 @@ def parts_of(config: Config) -> dict[str, Part]:
             "the epoch are not covered. The undefended pair is Table 1's, and its other canaries "
             "are planted in every updated model. Seeds: 0 before, 100 + copies after.",
             folder="table1",
-            settings=config.rq5,
-            plan=partial(private_plan, config.rq5, paper=PAPER_RQ5),
+            settings=scale.rq5,
+            plan=partial(private_plan, scale.rq5, paper=PAPER["rq5"]),
         ),
     }  # fmt: skip
 
 
-def run(
-    config: Config,
-    directory: Path,
-    *,
-    data: Path | None = None,
-    tables: Sequence[str] = (),
-    record: Mapping[str, object] | None = None,
-    map_fn: Callable[..., Iterable[Path]] = map,
-    say: Callable[[str], None] = lambda line: None,
-) -> list[Table]:
-    """Compute tables of the paper; trainings and tables that are there are found again.
-
-    Args:
-        config: SMOKE, SMALL or FULL.
-        directory: where snapshots, run directories and `tables.md` are kept.
-        data: the folder of corpora; SMOKE needs none.
-        tables: names of `parts_of`; none: all.
-        record: what the run directories say besides the configuration, such as the command.
-        map_fn: `map`, or one over processes.
-        say: told in a line what is being done.
-    """
-    parts = choose(parts_of(config), tables)
-    return reproduce(parts, directory, data=data, run=record or {}, map_fn=map_fn, say=say)
+run = partial(run_paper, parts_of)
+"""Fill these tables at a scale; see `reproduction.run_paper`."""

@@ -1,11 +1,11 @@
-"""Does an update give whole secrets away when the tokens are pieces of words?
+"""Whole secrets in updates of models of word pieces, which is ours and not the paper's.
 
-Ours, not the paper's: a small GPT-2 over byte-level BPE learns e-mail and is continued on other
-e-mail that holds three secrets. Every search and score is asked for the secrets; a snapshot of
-the same data with another seed shows what each finds where there is nothing to find.
+A small GPT-2 over byte-level BPE learns e-mail and is continued on other e-mail that holds three
+secrets. Every search and score is tried; a snapshot of the same data with another seed shows what
+each finds where there is nothing to find.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -18,9 +18,11 @@ from vestige.attacks.update.update_diff import Beams, UpdateDiff, null_scores, u
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
 from vestige.data.vocabulary import Vocabulary
-from vestige.experiments.settings import Plan
+from vestige.experiments.reproduction import Plan
+from vestige.experiments.runner import Trial
 from vestige.experiments.texts import NEWSGROUPS, read_text
 from vestige.metrics.reconstruction import Gram, is_verbatim, ngrams, tokens_found
+from vestige.models.checkpoints import load_model
 from vestige.models.protocols import LanguageModel
 from vestige.training.config import TrainingConfig
 from vestige.training.snapshot import snapshot
@@ -192,50 +194,102 @@ def adapter_on(model: LanguageModel, rank: int, seed: int) -> LanguageModel:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Snapshots:
-    """The snapshots of one repetition; those that are there already are found again.
+class SubwordModel(Trial):
+    """A GPT-2 that has learnt a corpus, or an adapter on one.
 
     Attributes:
-        config: what is trained.
-        directory: where, a folder for each snapshot.
-        texts: what they read.
-        seed: of the repetition.
+        corpus: what it learns.
+        vocabulary: what the ids mean.
+        config: how it learns.
+        start: the hidden size of fresh weights, or the model to continue.
+        adapter: rank and seed of a LoRA adapter in place of all weights.
     """
 
-    config: Subwords
-    directory: Path
-    texts: Texts
-    seed: int
+    outputs = ("model",)
+    corpus: Corpus
+    vocabulary: Vocabulary
+    config: TrainingConfig
+    start: "int | SubwordModel"
+    adapter: tuple[int, int] | None = None
 
-    def before(self, seed: int | None = None) -> LanguageModel:
-        """The snapshot before the update, of this or of another seed."""
-        seed = self.seed if seed is None else seed
-        read, config = self.texts, self.config
-        return snapshot(
-            self.directory / f"before-{seed}",
-            read.earlier,
-            start=lambda: gpt2(read.vocabulary, config.width, seed),
+    def make(self) -> dict[str, object]:
+        """Train, or go on."""
+        snapshot(
+            self.directory,
+            self.corpus,
+            start=self._started,
+            vocabulary=self.vocabulary,
+            config=self.config,
+        )
+        return {}
+
+    def model(self) -> LanguageModel:
+        """The finished model."""
+        return load_model(self.directory)
+
+    def _started(self) -> LanguageModel:
+        if isinstance(self.start, int):
+            return gpt2(self.vocabulary, self.start, self.config.seed)
+        model = self.start.model()
+        return model if self.adapter is None else adapter_on(model, *self.adapter)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Repetition:
+    """The models of one repetition.
+
+    Attributes:
+        texts: what they read.
+        before: the model before the update.
+        another: the same from another seed.
+        after: all weights continued on the update, and a LoRA adapter, by name.
+    """
+
+    texts: Texts
+    before: SubwordModel
+    another: SubwordModel
+    after: Mapping[str, SubwordModel]
+
+    @property
+    def models(self) -> tuple[SubwordModel, ...]:
+        """All of them."""
+        return (self.another, self.before, *self.after.values())
+
+
+def repetition(
+    config: Subwords, directory: Path, data: Path | None, *, seed: int, other: int
+) -> Repetition:
+    """One repetition, a folder for each model; `other` is the seed of its null."""
+    read = texts(config, data, seed)
+
+    def before(seed: int) -> SubwordModel:
+        return SubwordModel(
+            directory=directory / f"before-{seed}",
+            corpus=read.earlier,
             vocabulary=read.vocabulary,
             config=replace(config.first, seed=seed),
+            start=config.width,
         )
 
-    def after(self) -> LanguageModel:
-        """All weights continued on the update."""
-        return self._continued("after", self.before(), self.config.second)
-
-    def adapted(self) -> LanguageModel:
-        """A LoRA adapter on the snapshot before the update."""
-        start = adapter_on(self.before(), self.config.lora_rank, self.seed)
-        return self._continued("lora", start, self.config.adapter)
-
-    def _continued(self, name: str, start: LanguageModel, config: TrainingConfig) -> LanguageModel:
-        return snapshot(
-            self.directory / f"{name}-{self.seed}",
-            self.texts.update,
-            start=start,
-            vocabulary=self.texts.vocabulary,
-            config=replace(config, seed=100 + self.seed),
+    def after(name: str, training: TrainingConfig, rank: int | None = None) -> SubwordModel:
+        return SubwordModel(
+            directory=directory / f"{name}-{seed}",
+            corpus=read.update,
+            vocabulary=read.vocabulary,
+            config=replace(training, seed=100 + seed),
+            start=before(seed),
+            adapter=None if rank is None else (rank, seed),
         )
+
+    return Repetition(
+        texts=read,
+        before=before(seed),
+        another=before(other),
+        after={
+            "all weights": after("after", config.second),
+            "LoRA": after("lora", config.adapter, config.lora_rank),
+        },
+    )
 
 
 def judged(diff: UpdateDiff, read: Texts) -> dict[str, object]:
@@ -266,27 +320,25 @@ def subword_plan(config: Subwords, directory: Path, data: Path | None) -> Plan:
         directory: where the snapshots are kept.
         data: the folder of corpora.
     """
+    others = (*config.seeds[1:], config.seeds[0])
+    repetitions = {
+        seed: repetition(config, directory, data, seed=seed, other=other)
+        for seed, other in zip(config.seeds, others, strict=True)
+    }
 
     def rows() -> Iterator[dict[str, object]]:
-        for position, seed in enumerate(config.seeds):
-            read = texts(config, data, seed)
-            models = Snapshots(config=config, directory=directory, texts=read, seed=seed)
-            another = models.before(config.seeds[(position + 1) % len(config.seeds)])
-            before = models.before()
-            after = {"all weights": models.after(), "LoRA": models.adapted()}
+        for seed, made in repetitions.items():
+            another, before = made.another.model(), made.before.model()
+            after = {name: one.model() for name, one in made.after.items()}
             for search, (name, score) in product(config.searches, SCORES.items()):
                 nulls = null_scores(before, [another], search=search, score=score)
                 for update, later in after.items():
                     diff = update_diff(before, later, nulls=nulls, search=search, score=score)
-                    yield {
-                        "seed": seed,
-                        "update": update,
-                        "search": diff.search,
-                        "score": name,
-                        **judged(diff, read),
-                    }
+                    named = {"seed": seed, "update": update, "search": diff.search, "score": name}
+                    yield {**named, **judged(diff, made.texts)}
 
-    return Plan(trainings=(), rows=rows)
+    trials = [one for made in repetitions.values() for one in made.models]
+    return Plan(trials=trials, rows=rows)
 
 
 def _first_tokens(corpus: Corpus, vocabulary: Vocabulary, tokens: int) -> Corpus:

@@ -1,26 +1,25 @@
-"""One trial: secrets are planted in a corpus, and an intent-and-slot model learns it.
+"""Intent-and-slot models that have learnt a corpus with planted secrets.
 
 The undefended model has the weights of its last epoch. Early stopping needs no training of its
 own: it is the same training, and its model has the weights of the best epoch before its patience
 was at an end.
 """
 
-import json
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
-from vestige.data.atomic_write import write_text
 from vestige.data.secret_canaries import SecretCanary, secret_canaries
 from vestige.data.secret_manifest import plant_secrets
 from vestige.data.secret_pattern import SecretPattern, paper_pattern
 from vestige.data.utterances import Utterances
-from vestige.errors import RunError
 from vestige.experiments.nlu.utterance_texts import Parts, UtteranceText, read_parts
-from vestige.models.checkpoints import save_model
+from vestige.experiments.runner import Trial
+from vestige.models.bilstm_crf import IntentSlotModel
+from vestige.models.checkpoints import load_intent_slot, save_model
 from vestige.training import checkpoint
 from vestige.training.config import TrainingConfig
 from vestige.training.history import EarlyStopping, EpochRecord, best_epoch
@@ -33,7 +32,7 @@ from vestige.training.new_utterance_model import (
 )
 from vestige.training.utterances import UtteranceTask, evaluate_utterances
 
-LAST, BEST, SCORES = "last", "best", "scores.json"
+LAST, BEST = "last", "best"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,11 +57,10 @@ class Learner:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Trial:
-    """One model, that can be trained in another process.
+class PlantedModel(Trial):
+    """One training on a corpus with secrets; its models are `LAST` and `BEST`.
 
     Attributes:
-        directory: its own.
         data: the folder of corpora.
         text: what it learns besides the secrets.
         patterns: names and lengths of the secrets, such as "pin:4".
@@ -71,8 +69,8 @@ class Trial:
         seed: of secrets, places, weights and order.
     """
 
-    directory: Path
-    data: Path | None
+    outputs = (LAST, BEST)
+    data: Path | None = field(compare=False)
     text: UtteranceText
     patterns: tuple[str, ...]
     copies: int
@@ -92,79 +90,62 @@ class Trial:
         """The secret of a pattern."""
         return self.canaries[2 * self.patterns.index(pattern)]
 
-    @property
-    def identity(self) -> dict[str, Any]:
-        """What decides its models."""
-        asked = asdict(self)
-        return {name: asked[name] for name in asked if name not in ("directory", "data")}
+    def model(self, weights: str) -> IntentSlotModel:
+        """The finished model with the weights of its last or of its best epoch."""
+        model = load_intent_slot(self.directory / weights, device="cpu")
+        if not isinstance(model, IntentSlotModel):
+            raise TypeError(f"{self.directory} must hold a bi-LSTM, got {type(model).__name__}")
+        return model
 
+    def make(self) -> dict[str, object]:
+        """Plant, train, and score both models on the test part."""
+        parts = read_parts(self.text, self.data)
+        training, validation = self._planted(parts)
+        model = self._fresh(parts)
+        config = replace(self.learner.training, seed=self.seed, keep="last")
+        early = _Early(EarlyStopping(self.learner.patience))
+        learn(
+            model,
+            UtteranceTask(model.encode(training), validation),
+            config=config,
+            observe=early,
+        )
+        found: dict[str, object] = {"history": [record.row() for record in early.records]}
+        for name, epoch in ((LAST, len(early.records)), (BEST, early.epoch)):
+            if name == BEST:
+                checkpoint.restore(model, early.weights)
+            save_model(model, self.directory / name)
+            found[name] = asdict(evaluate_utterances(model, parts.test)) | {"epoch": epoch}
+        return found
 
-def train_trials(
-    trials: Iterable[Trial],
-    *,
-    map_fn: Callable[..., Iterable[Path]] = map,
-    say: Callable[[str], None] = lambda line: None,
-) -> None:
-    """Run those trials that are not finished.
+    def _fresh(self, parts: Parts) -> IntentSlotModel:
+        """The untrained model; copies of secrets must not move a word's id."""
+        patterns = [canary.parsed for canary in self.canaries]
+        words = {word for pattern in patterns for word in known_words(pattern)}
+        vectors = None
+        if self.learner.vectors is not None:  # a model with them knows words it has not learnt
+            unheard = words_of(parts.test)
+            known = unheard | words | words_of(parts.training, parts.validation)
+            vectors = vectors_for(known, self.learner.vectors)
+            words |= with_vectors(unheard, vectors)
+        return new_intent_slot_model(
+            parts.training + parts.validation,
+            vectors=vectors,
+            words=words,
+            intents=[pattern.intent for pattern in patterns],
+            tags=[tag for pattern in patterns for tag in pattern.tags],
+            seed=self.seed,
+            **shape(self.learner),
+        )
 
-    Raises:
-        RunError: a finished one was another trial.
-    """
-    missing = {}
-    for trial in trials:
-        if not (trial.directory / SCORES).is_file():
-            missing[trial.directory] = trial
-        elif scores(trial)["trial"] != json.loads(json.dumps(trial.identity)):
-            raise RunError(
-                f"{trial.directory} holds a trial of another configuration",
-                remedy="Choose another --out for another scale, or remove that trial.",
-            )
-    for done, directory in enumerate(map_fn(run_trial, list(missing.values())), 1):
-        say(f"trained {directory.name} ({done} of {len(missing)})")
-
-
-def scores(trial: Trial) -> dict[str, Any]:
-    """What a finished trial's models scored on the test part, by "last" and "best"."""
-    found: dict[str, Any] = json.loads((trial.directory / SCORES).read_text("utf-8"))
-    return found
-
-
-def run_trial(trial: Trial) -> Path:
-    """Plant, train, score, save; the file of scores is the last thing written."""
-    parts = read_parts(trial.text, trial.data)
-    training, validation = _planted(trial, parts)
-    patterns = [canary.parsed for canary in trial.canaries]
-    words = {word for pattern in patterns for word in known_words(pattern)}
-    vectors = None
-    if trial.learner.vectors is not None:  # with them a model knows words that it was never told
-        unheard = words_of(parts.test)
-        known = unheard | words | words_of(parts.training, parts.validation)
-        vectors = vectors_for(known, trial.learner.vectors)
-        words |= with_vectors(unheard, vectors)
-    model = new_intent_slot_model(
-        parts.training + parts.validation,  # as it was: copies must not move a word's id
-        vectors=vectors,
-        words=words,
-        intents=[pattern.intent for pattern in patterns],
-        tags=[tag for pattern in patterns for tag in pattern.tags],
-        seed=trial.seed,
-        **shape(trial.learner),
-    )
-    config = TrainingConfig(
-        **{**asdict(trial.learner.training), "seed": trial.seed, "keep": "last"}
-    )
-    early = _Early(EarlyStopping(trial.learner.patience))
-    lesson = UtteranceTask(model.encode(training), validation)
-    learn(model, lesson, config=config, observe=early)
-    found: dict[str, Any] = {"trial": trial.identity}
-    for name, epoch in ((LAST, len(early.records)), (BEST, early.epoch)):
-        if name == BEST:
-            checkpoint.restore(model, early.weights)
-        save_model(model, trial.directory / name)
-        found[name] = asdict(evaluate_utterances(model, parts.test)) | {"epoch": epoch}
-    found["history"] = [record.row() for record in early.records]
-    write_text(trial.directory / SCORES, json.dumps(found, indent=1))
-    return trial.directory
+    def _planted(self, parts: Parts) -> tuple[Utterances, Utterances]:
+        """Training and validation utterances with the secrets in them."""
+        if not self.copies:
+            return parts.training, parts.validation
+        training, validation, _ = plant_secrets(
+            parts.training, parts.validation, self.canaries, seed=self.seed
+        )
+        return training, validation
 
 
 def known_words(pattern: SecretPattern) -> list[str]:
@@ -181,15 +162,6 @@ def shape(learner: Learner) -> dict[str, Any]:
         "hidden_dropout": 0.1 if learner.dropout else 0.0,
         "char_filters": 30 if learner.characters else 0,
     }
-
-
-def _planted(trial: Trial, parts: Parts) -> tuple[Utterances, Utterances]:
-    if not trial.copies:
-        return parts.training, parts.validation
-    training, validation, _ = plant_secrets(
-        parts.training, parts.validation, trial.canaries, seed=trial.seed
-    )
-    return training, validation
 
 
 class _Early:
