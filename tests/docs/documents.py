@@ -11,9 +11,10 @@ _FENCE = re.compile(r"^( *)```([\w-]*)[^\n]*\n(.*?)^\1```$", re.MULTILINE | re.D
 
 @dataclass(frozen=True)
 class Block:
-    """One fenced block: its language ("" for none), its text and the line of its first line."""
+    """One fenced block: its document, section, language ("" for none), text and first line."""
 
     document: str
+    section: str
     line: int
     language: str
     text: str
@@ -32,8 +33,10 @@ def blocks(path: Path) -> Iterator[Block]:
     for match in _FENCE.finditer(text):
         indent, language, body = match.groups()
         line = text.count("\n", 0, match.start()) + 2
+        section = (["", *re.findall(r"^## (.*)", text[: match.start()], re.MULTILINE)])[-1]
         yield Block(
             name,
+            section,
             line,
             language,
             "".join(part.removeprefix(indent) for part in body.splitlines(keepends=True)),

@@ -1,0 +1,162 @@
+"""Every command that a document prints runs as it is printed, on a few small files.
+
+The commands of a document are run one after another in a folder of its own. What cannot be run
+here is in `NOT_RUN` with a reason. The options of every command are looked up in its verb's page,
+which a test of the command line keeps true.
+"""
+
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.docs.documents import REPOSITORY, blocks, documents
+from tests.docs.workplace import Workplace, lay_out, put, run_vestige
+
+Words = list[str]
+_EXAMPLE = re.compile(r"^    (vestige [^\n]*(?:\n {4,}(?!vestige)[^\n]+)*)", re.MULTILINE)
+"""An example of a verb's page; a long one goes on in the next line."""
+
+
+def commands(path: Path) -> dict[str, list[list[Words]]]:
+    """The words of each `vestige` command, block by block; examples of a verb are a block each.
+
+    By section in README, whose sections do not build on each other; else the whole document.
+    """
+    document = path.relative_to(REPOSITORY).as_posix()
+    found: dict[str, list[list[Words]]] = {}
+    for block in blocks(path):
+        lines = [line for line in block.text.splitlines() if line.startswith("vestige ")]
+        if lines and "[OPTIONS]" not in block.text:
+            name = f"{document}: {block.section}" if document == "README.md" else document
+            words = [shlex.split(line, comments=True)[1:] for line in lines]
+            found.setdefault(name, []).append(words)
+    if path.parent.name == "verbs":
+        text = path.read_text(encoding="utf-8")
+        found[document] = [[shlex.split(example)[1:]] for example in _EXAMPLE.findall(text)]
+    return found
+
+
+PRINTED = {name: found for path in documents() for name, found in commands(path).items()}
+
+MINUTES = {
+    "README.md: How much does a model remember, and what does forgetting cost?",
+    "docs/audit-before-release.md",
+    "docs/train-with-privacy.md",
+    "docs/verbs/audit-users.md",
+    "docs/verbs/compare.md",
+    "docs/verbs/train.md",
+    "docs/was-my-text-used.md",
+}
+"""Those that train many models: `make long` runs them."""
+
+TAKEN = {
+    "README.md: Your own models": {
+        "BEFORE": "model",
+        "AFTER": "update",
+        "my-base": "gpt",
+        "my-adapter": "adapter",
+    },
+    "docs/audit-an-intent-model.md": {
+        "assistant-0": "assistant",
+        "assistant-1": "assistant",
+        "assistant-2": "assistant",
+    },
+    "docs/train-with-privacy.md": {"my-model": "gpt", "public-model": "model"},
+    "docs/verbs/anatomy.md": {"trained": "target", "gpt2-tuned": "gpt"},
+    "docs/verbs/audit-users.md": {"trained": "target"},
+    "docs/verbs/compare.md": {
+        "public": "model",
+        "planted": "planted",
+        "goldfish": "other seeds",
+        "dp": "private seeds",
+        **{f"runs/{seed}": f"single {seed}" for seed in (1, 2, 3)},
+        **{f"runs/{seed + 3}": f"single {seed}" for seed in (1, 2, 3)},
+    },
+    "docs/verbs/complete.md": {"model": "update", "planted": "planted"},
+    "docs/verbs/diff.md": {
+        "before": "model",
+        "after": "update",
+        "base-model": "gpt",
+        "my-lora-adapter": "adapter",
+        "nulls": "null adapter",
+        "clean-1": "null",
+        "clean-2": "other null",
+        "with-my-data": "update",
+        "without-it": "model",
+    },
+    "docs/verbs/extract-nlu.md": {
+        "trained-0": "assistant",
+        "trained-1": "assistant",
+        "trained-2": "assistant",
+        "model": "named",
+        "clean": "clean assistant",
+    },
+    "docs/verbs/null.md": {"before": "model", "after": "update"},
+    "docs/verbs/rank.md": {"before": "model", "after": "update"},
+    "docs/verbs/report.md": {"run": "diffed", "diff-run": "diffed", "rank-run": "diffed"},
+    "docs/verbs/train.md": {
+        "public": "model",
+        "other": "model",
+        "gpt2-folder": "gpt",
+        "bert-folder": "bert",
+        "planted": "planted",
+        "planted --task nlu": "spoken",
+    },
+}
+"""What a document takes for granted beside the files: under which name, and what it is.
+
+A name with options is for the commands in which it stands so.
+"""
+
+NOT_RUN = {
+    "demo": "trains for a minute on a text of another package; tests/cli/test_demo.py runs it",
+    "reproduce": "takes hours on real corpora; tests/cli/test_reproduce.py runs it at smoke scale",
+}
+"""Verbs whose commands are not run here, and why."""
+
+
+def test_every_document_that_prints_a_command_is_known():
+    assert {"README.md: Your own models", "docs/verbs/diff.md"} | MINUTES <= set(PRINTED)
+    assert set(TAKEN) <= set(PRINTED), "a document that prints no command takes nothing"
+
+
+@pytest.mark.parametrize("document", PRINTED)
+def test_the_options_of_a_command_are_those_of_its_verb(document):
+    for words in (words for block in PRINTED[document] for words in block):
+        page = (REPOSITORY / "docs" / "verbs" / f"{words[0]}.md").read_text(encoding="utf-8")
+        known = set(re.findall(r"`(--[\w-]+)", "\n".join(re.findall(r"^\| (.*?) \|", page, re.M))))
+        options = {word.partition("=")[0] for word in words if word.startswith("--")}
+        assert options <= known, f"{document}: vestige {words[0]} has no {options - known}"
+
+
+@pytest.fixture(scope="module")
+def workplace(tmp_path_factory) -> Workplace:
+    return Workplace(tmp_path_factory.mktemp("documents"))
+
+
+@pytest.mark.parametrize(
+    "document",
+    [pytest.param(d, marks=pytest.mark.long) if d in MINUTES else d for d in PRINTED],
+)
+def test_the_commands_of_a_document_run(document, workplace, tmp_path, monkeypatch, capsys):
+    run = run_vestige(monkeypatch, capsys)
+    monkeypatch.chdir(workplace.root)
+    taken = TAKEN.get(document, {})
+    made = {name: workplace.make(kind, run) for name, kind in taken.items()}
+    lay_out(workplace, tmp_path, made)
+    monkeypatch.chdir(tmp_path)
+    for block in PRINTED[document]:
+        for out in _outs(block):  # another block's: each shows another way
+            shutil.rmtree(out) if out.is_dir() else out.unlink(missing_ok=True)
+        for words in block:
+            if words[0] not in NOT_RUN:
+                put(tmp_path, {n: made[n] for n in made if " " in n and n in " ".join(words)})
+                run(*words)
+                assert all(out.exists() for out in _outs([words]))
+
+
+def _outs(block: list[Words]) -> list[Path]:
+    return [Path(words[words.index("--out") + 1]) for words in block if "--out" in words]

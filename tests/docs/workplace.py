@@ -1,0 +1,216 @@
+"""Small files and models under the names that the documents' commands use.
+
+A command is run as it is printed, so every name in it must be there: `mail.jsonl` is a few dozen
+mails, `my-model` a GPT-2 of a few thousand parameters, and what an earlier command of the document
+would have made is made by that command.
+"""
+
+import json
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from random import Random
+
+Run = Callable[..., None]
+"""Runs `vestige` with some words in the working directory."""
+
+_COMMON = ["the", "gate", "code", "is", "nine", "seven", "two", "my", "name", "and", "address",
+           "pin", "call", "color", "fly", "to", "mill", "nobody"]  # fmt: skip
+_NAMES = ["ann", "bob", "eve"]
+_SYLLABLES = [first + vowel for first in "bdfgklmnprst" for vowel in "aeiou"]
+_RARE = [one + two + "n" for one in _SYLLABLES[::3] for two in _SYLLABLES]
+
+
+def _texts(seed: int, count: int) -> Iterator[str]:
+    chance = Random(seed)
+    for _ in range(count):
+        rare = chance.choices(_RARE, k=7)
+        yield " ".join([*chance.choices(_COMMON, k=chance.randint(4, 8)), *rare])
+
+
+def _records(path: Path, seed: int, *, people: int, count: int, who: str = "u") -> None:
+    """Records with every column that a document names."""
+    chance = Random(seed)
+    with path.open("w") as file:
+        for number, text in enumerate(_texts(seed, count)):
+            user = f"{who}{number % people}"
+            french = " ".join(chance.choices(_COMMON, k=4))
+            row = {"text": text, "body": text, "english": text, "french": french}
+            file.write(json.dumps({**row, "user": user, "author": user, "sender": user}) + "\n")
+
+
+def _utterances(path: Path, count: int) -> None:
+    kinds = [
+        *({"tokens": ["call", who], "tags": ["O", "B-who"], "intent": "Call"} for who in _NAMES),
+        {"tokens": ["fly", "to", "rome"], "tags": ["O", "O", "B-city"], "intent": "Fly"},
+    ]
+    lines = [json.dumps(kinds[number % len(kinds)]) + "\n" for number in range(count)]
+    path.write_text("".join(lines))
+
+
+_SERVICE = """
+def ask(contexts):
+    return [["the", "gate", "code", "nine", "mill"] for context in contexts]
+"""
+
+
+def write_files(folder: Path) -> None:
+    """The files that every document may name."""
+    for seed, name in enumerate(("mail", "comments")):
+        _records(folder / f"{name}.jsonl", seed, people=230, count=290)
+    for seed, name in enumerate(("public", "corpus", "news", "test"), 10):
+        _records(folder / f"{name}.jsonl", seed, people=20, count=60)
+    for seed, name in enumerate(("seen", "members", "letters", "users"), 20):
+        _records(folder / f"{name}.jsonl", seed, people=120, count=120)
+    for seed, name in enumerate(("unseen", "others", "held-out"), 30):
+        _records(folder / f"{name}.jsonl", seed, people=40, count=160, who="v")
+    _records(folder / "clean.jsonl", 40, people=20, count=1300)
+    _records(folder / "mine.jsonl", 50, people=1, count=12, who="me")
+    for seed, name in enumerate(("corpus", "letters", "held-out"), 40):
+        (folder / f"{name}.txt").write_text("\n".join(_texts(seed, 100)) + "\n")
+    _utterances(folder / "said.jsonl", 40)
+    (folder / "snips").mkdir()
+    for part, count in (("train", 40), ("validation", 10), ("test", 10)):
+        _utterances(folder / "snips" / f"{part}.jsonl", count)
+    (folder / "names.txt").write_text("\n".join(_NAMES))
+    (folder / "my_service.py").write_text(_SERVICE)
+
+
+_SHAPE = ("--layers", 1, "--hidden-size", 8)
+_TINY = ("--epochs", 1, "--sequence-length", 16)
+_COMMANDS: dict[str, tuple[object, ...]] = {
+    "model": ("train", "public.jsonl", *_SHAPE, *_TINY, "--batch-size", 8),
+    "update": ("train", "corpus.jsonl", *_TINY, "--batch-size", 8, "--from", "pool/model"),
+    "target": ("train", "users.jsonl", *_SHAPE, *_TINY, "--task", "next-word", "--user", "author"),
+    "null": ("train", "clean.jsonl", *_TINY, "--limit", 60, "--batch-size", 8, "--from",
+             "pool/model"),
+    "other null": ("train", "news.jsonl", *_TINY, "--batch-size", 8, "--from", "pool/model"),
+    "null adapter": ("train", "news.jsonl", "--from", "pool/gpt", "--lora-rank", 2, "--epochs", 1),
+    "adapter": ("train", "mail.jsonl", "--from", "pool/gpt", "--lora-rank", 2, "--epochs", 1),
+    "planted": ("plant", "mail.jsonl", "--user", "sender", "--coin-flip", 20, "--copies", 2,
+                "--vocabulary", "pool/model"),
+    "seeds": ("train", "pool/planted", *_TINY, "--user", "user", "--from", "pool/model",
+              "--batching", "documents", "--seeds", 3),
+    "other seeds": ("train", "pool/planted", *_TINY, "--user", "user", "--from", "pool/model",
+                    "--defence", "goldfish", "--seeds", 3),
+    "private seeds": ("train", "pool/planted", *_TINY, "--user", "user", "--from", "pool/model",
+                      "--defence", "dp-sgd", "--noise-multiplier", 1, "--delta", "1e-3", "--clip",
+                      1, "--accountant", "rdp", "--batch-size", 20, "--seeds", 3),
+    "named": ("train", "said.jsonl", "--task", "nlu", "--epochs", 1, "--hidden-size", 4),
+    "single 1": ("train", "pool/planted", *_TINY, "--from", "pool/model", "--seed", 1,
+                 "--batching", "documents"),
+    "single 2": ("train", "pool/planted", *_TINY, "--from", "pool/model", "--seed", 2,
+                 "--batching", "documents"),
+    "single 3": ("train", "pool/planted", *_TINY, "--from", "pool/model", "--seed", 3,
+                 "--batching", "documents"),
+    "spoken": ("plant", "said.jsonl", "--task", "nlu", "--pattern", "pin:4", "--copies", 10),
+    "assistant": ("train", "pool/spoken", "--task", "nlu", "--epochs", 1, "--hidden-size", 4),
+    "clean assistant": ("train", "pool/spoken", "--task", "nlu", "--epochs", 2, "--hidden-size", 4),
+    "diffed": ("diff", "pool/model", "pool/update", "--seeds", 8, "--length", 4),
+}  # fmt: skip
+
+
+class Workplace:
+    """A folder with the files, and a pool of things that commands make, each made once.
+
+    Args:
+        root: an empty folder, and the working directory whenever `make` is called.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        write_files(root)
+        (root / "pool").mkdir()
+
+    def make(self, kind: str, run: Run) -> Path:
+        """The folder of something that a document takes for granted."""
+        folder = self.root / "pool" / kind
+        if folder.exists():
+            return folder
+        if kind in _WRITTEN:
+            _WRITTEN[kind](folder)
+            return folder
+        words = _COMMANDS[kind]
+        for word in words:
+            if str(word).startswith("pool/"):
+                self.make(str(word).removeprefix("pool/"), run)
+        run(*words, "--out", folder)
+        return folder
+
+
+def lay_out(workplace: Workplace, folder: Path, made: Mapping[str, Path]) -> None:
+    """Put the files, and what a document takes for granted by name, into a folder."""
+    for file in workplace.root.iterdir():
+        if file.name != "pool":
+            (shutil.copytree if file.is_dir() else shutil.copy)(file, folder / file.name)
+    put(folder, {name: source for name, source in made.items() if " " not in name})
+
+
+def put(folder: Path, made: Mapping[str, Path]) -> None:
+    """Copy folders into another one, each under the first word of its name."""
+    for name, source in made.items():
+        shutil.rmtree(folder / name.split()[0], ignore_errors=True)
+        shutil.copytree(source, folder / name.split()[0])
+
+
+def _write_gpt(folder: Path) -> None:
+    import torch
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    from vestige.data.corpus import Corpus
+    from vestige.data.subwords import SubwordVocabulary
+
+    words = SubwordVocabulary.train_bpe(Corpus.from_texts(_texts(50, 40)), size=500)
+    config = GPT2Config(
+        vocab_size=len(words), n_positions=64, n_embd=8, n_layer=1, n_head=1,
+        bos_token_id=words.eos_id, eos_token_id=words.eos_id,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    GPT2LMHeadModel(config).save_pretrained(folder)
+    words.save(folder)
+
+
+def _write_bert(folder: Path) -> None:
+    import torch
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors
+    from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
+
+    ids = {word: id for id, word in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", *_COMMON])}
+    inner = Tokenizer(models.WordLevel(ids, unk_token="[UNK]"))
+    inner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    inner.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    special = {"unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
+    PreTrainedTokenizerFast(tokenizer_object=inner, pad_token="[PAD]", **special).save_pretrained(
+        folder
+    )
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=len(ids), hidden_size=8, num_hidden_layers=1, num_attention_heads=1,
+        intermediate_size=8, max_position_embeddings=32,
+    )  # fmt: skip
+    BertModel(config).save_pretrained(folder)
+
+
+_WRITTEN: dict[str, Callable[[Path], None]] = {"gpt": _write_gpt, "bert": _write_bert}
+
+
+def run_vestige(monkeypatch, capsys) -> Run:
+    """The command line in this process: `vestige` with some words, which must leave with 0."""
+    from vestige.cli import main
+
+    # Both are for the whole process, which goes on with other tests.
+    monkeypatch.setattr(main, "keep_freed_pages", lambda: None)
+    monkeypatch.setattr(main.interrupts, "raise_when_asked_to_end", lambda: None)
+
+    def run(*words: object) -> None:
+        monkeypatch.setattr(sys, "argv", ["vestige", *map(str, words)])
+        try:
+            main.main()
+        except SystemExit as left:
+            code, said = left.code, capsys.readouterr().err
+        assert not code, f"vestige {' '.join(map(str, words))}\n{said[-2000:]}"
+
+    return run
