@@ -42,7 +42,7 @@ def _records(path: Path, seed: int, *, people: int, count: int, who: str = "u") 
 
 def _utterances(path: Path, count: int) -> None:
     kinds = [
-        *({"tokens": ["call", who], "tags": ["O", "B-who"], "intent": "Call"} for who in _NAMES),
+        *({"tokens": ["call", who], "tags": ["O", "B-canary"], "intent": "Call"} for who in _NAMES),
         {"tokens": ["fly", "to", "rome"], "tags": ["O", "O", "B-city"], "intent": "Fly"},
     ]
     lines = [json.dumps(kinds[number % len(kinds)]) + "\n" for number in range(count)]

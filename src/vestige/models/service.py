@@ -179,7 +179,7 @@ class ServiceModel:
 
         Raises:
             ModelError: the callable's answers are no lists of words, one for each context; the
-            answers before the one that is named are kept.
+                answers before the one that is named are kept.
         """
         for context in contexts:
             if not isinstance(context, Context):
