@@ -7,6 +7,7 @@ PYTHON ?= python3.11 python3.12 python3.13 python3.14 python3 python
 VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.vestige-ready
+DOCS_READY := $(VENV)/.vestige-docs-ready
 
 # Tests run tiny models: threads would only wait for each other.
 TEST_THREADS ?= 1
@@ -51,11 +52,13 @@ lint: $(READY)
 bench: $(READY)
 	@set -e; for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file; done
 
-docs: $(READY)
+# The verbs' pages from the verbs, then the site from all pages and docstrings: open site/index.html.
+docs: $(READY) $(DOCS_READY)
 	$(BIN)/python -m vestige.cli.docs docs
+	PATH="$(abspath $(BIN)):$$PATH" NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 clean:
-	rm -rf demo runs .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf demo runs site .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -path ./$(VENV) -prune -o -name __pycache__ -type d -print | xargs rm -rf
 
 # torch first, by its exact pin, then the rest under the same constraints: see constraints.txt.
@@ -63,6 +66,10 @@ $(READY): pyproject.toml constraints.txt | $(BIN)/python
 	$(BIN)/python -m pip install --quiet "$$(grep '^torch==' constraints.txt)"
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[cluster,demo,gguf,nlu,dev]"
 	touch $(READY)
+
+$(DOCS_READY): $(READY)
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[docs]"
+	touch $(DOCS_READY)
 
 $(BIN)/python:
 	@for python in $(PYTHON); do \

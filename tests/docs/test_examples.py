@@ -5,6 +5,8 @@ import doctest
 import pytest
 
 from tests.docs.documents import REPOSITORY, Block, blocks, documents
+from vestige.attacks.update.token_scores import SCORES
+from vestige.defences.registry import DEFENCES
 
 SESSIONS = {
     path.relative_to(REPOSITORY).as_posix(): sessions
@@ -15,6 +17,14 @@ SESSIONS = {
 
 def test_there_are_sessions():
     assert "docs/api/data.md" in SESSIONS
+
+
+@pytest.fixture(autouse=True)
+def registries_stay(monkeypatch):
+    """What a session registers is gone after it."""
+    for registry in (SCORES, DEFENCES):
+        assert registry.names()
+        monkeypatch.setattr(registry, "_found", dict(registry._found))
 
 
 @pytest.mark.parametrize("document", SESSIONS)

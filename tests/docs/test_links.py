@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import vestige
 from tests.docs.documents import REPOSITORY, documents, without_code
 
 _LINK = re.compile(r"!?\[[^\]]*\]\(\s*<?([^)\s>]+)>?[^)]*\)|(?:src|href)=\"([^\"]+)\"")
@@ -55,3 +56,18 @@ def test_the_site_links_only_to_what_it_holds(path, target):
     if (REPOSITORY / "docs") in path.parents:
         file = target.partition("#")[0]
         assert (path.parent / file).resolve().is_relative_to(REPOSITORY / "docs")
+
+
+def test_every_page_stands_in_the_sites_table_of_contents():
+    listed = re.findall(
+        r"^ *- .*?: (\S+\.(?:md|ipynb))$", (REPOSITORY / "mkdocs.yml").read_text(), re.M
+    )
+    docs = REPOSITORY / "docs"
+    pages = [path for path in docs.rglob("*") if path.suffix in (".md", ".ipynb")]
+    assert sorted(listed) == sorted(path.relative_to(docs).as_posix() for path in pages)
+
+
+def test_every_public_name_has_a_place_on_an_api_page():
+    pages = "\n".join(path.read_text() for path in (REPOSITORY / "docs" / "api").glob("*.md"))
+    shown = re.findall(r"^::: vestige\.(\w+)$|^        - (\w+)$", pages, re.M)
+    assert {a or b for a, b in shown} - {"errors"} == set(vestige.__all__)
