@@ -35,8 +35,22 @@ def models(path: str) -> None:
     assert seen
 
 
+def verbs(monitor: vg.Monitor) -> None:
+    assert_type(vg.rank("before", "after", "the gate", monitor=monitor), vg.DifferentialRank)
+
+
+def defences() -> None:
+    assert_type(vg.DPSGD(epsilon=8).epsilon, float | None)
+    assert_type(vg.DPFedAvg(epsilon=8).epsilon, float | None)
+    assert_type(vg.Goldfish().k, int)
+    assert_type(vg.Adversarial(), vg.Adversarial)
+    assert_type(vg.Triplet(), vg.Triplet)
+
+
 def returned(run: vg.Run, rank: vg.DifferentialRank) -> None:
     assert_type(run.result, str)
+    result: vg.Result = rank
+    result.save(run.directory)
     assert_type(rank.summary()["rank"], object)
 
 

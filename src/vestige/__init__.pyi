@@ -4,6 +4,9 @@ This file is the list. Type checkers and editors read it, and `__init__.py` load
 comes from the module that stands here, when it is first used.
 """
 
+# Verbs: each is a command of the same name.
+from .workflows.rank import rank as rank
+
 # What verbs take: text, with its canaries.
 from .data.canary import Canary as Canary
 from .data.corpus import Corpus as Corpus
@@ -32,8 +35,17 @@ from .models.top_k import TopK as TopK
 from .models.top_k import narrow as narrow
 from .models.white_box import WhiteBox as WhiteBox
 
+# What verbs take: defences, and a reader of progress.
+from .defences.methods.adversarial import Adversarial as Adversarial
+from .defences.methods.dp_fedavg import DPFedAvg as DPFedAvg
+from .defences.methods.dp_sgd import DPSGD as DPSGD
+from .defences.methods.goldfish import Goldfish as Goldfish
+from .defences.methods.triplet import Triplet as Triplet
+from .monitor import Monitor as Monitor
+
 # What verbs return.
 from .attacks.update.differential_rank import DifferentialRank as DifferentialRank
+from .result import Result as Result
 from .results import Run as Run
 
 # What goes wrong.
