@@ -10,7 +10,7 @@ Example:
 
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 from annotated_types import Ge
 
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from vestige.data.corpus import Corpus
     from vestige.models.protocols import LanguageModel
 
-    ModelLike = str | PathLike[str] | LanguageModel
-    CorpusLike = str | PathLike[str] | Corpus
+    ModelLike: TypeAlias = str | PathLike[str] | LanguageModel
+    CorpusLike: TypeAlias = str | PathLike[str] | Corpus
 else:
     # What a command line or a configuration file can give, found without importing torch.
     ModelLike = str
