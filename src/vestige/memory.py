@@ -1,4 +1,4 @@
-"""How much memory is there, and who keeps what was freed?
+"""Available memory, and what the allocator keeps of freed memory.
 
 Whoever can name a size can ask for more than a machine has: what a size comes to is compared with
 what is free before anything of that size is made.

@@ -1,8 +1,8 @@
-r"""How far may a rate lie from the true one, where several models answered the same questions?
+r"""Confidence intervals of a rate whose trials are clustered, as canaries are by trained model.
 
 Korn and Graubard (1998), "Confidence Intervals for Proportions with Small Expected Number of
 Positive Counts Estimated from Survey Data", Survey Methodology 24(2). Canaries of one trained model
-stand and fall together, so that what was drawn independently is the training. Clopper and Pearson's
+succeed and fail together: the independent unit is the training. Clopper and Pearson's
 interval is taken at the number of independent trials that the spread between trainings leaves,
 
 .. math:: n^* = \min\left(n, \frac{p(1-p)}{v}\right)
@@ -10,8 +10,8 @@ interval is taken at the number of independent trials that the spread between tr
     v = \frac{k}{k-1}\,\frac{\sum_j (x_j - p\,n_j)^2}{n^2},
 
 with x of n trials in each of k trainings and t the quantiles of Student's distribution: few
-trainings say little of their own spread. Where nothing or everything happened there is no spread to
-be seen, and n stands for the first factor.
+trainings estimate their spread badly. At a rate of 0 or 1 no spread is observed, and n stands for
+the first factor.
 """
 
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ def clustered_rate(
         confidence: how often the interval covers the true rate, in (0, 1).
 
     Returns:
-        two fractions; None with fewer than two clusters, whose spread nobody knows, or no trial.
+        two fractions; None with fewer than two clusters, whose spread is unknown, or no trial.
 
     Raises:
         ValueError: the counts do not fit each other, or confidence is out of range.

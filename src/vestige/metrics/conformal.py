@@ -1,12 +1,10 @@
-r"""How likely would someone who was not in the training data score at least as high?
+r"""Conformal p-values for membership, and the false-discovery rate among many of them.
 
-A conformal p-value compares one score with those of others who are known to be out (Vovk,
-Gammerman and Shafer 2005, "Algorithmic Learning in a Random World", section 2.2):
+A conformal p-value compares one score with those of known non-members (Vovk, Gammerman and Shafer 2005, "Algorithmic Learning in a Random World", section 2.2):
 
 .. math:: p = \frac{1 + \#\{i : c_i \ge s\}}{n + 1}
 
-If the one tested is out, too, and could have stood anywhere among the others, p is at most alpha
-with a chance of at most alpha. Many p-values against one set of others are positively dependent,
+If the tested user is a non-member exchangeable with the others, P(p <= alpha) <= alpha. Many p-values against one set of others are positively dependent,
 and the Benjamini-Hochberg procedure still keeps its promise (Bates, Candès, Lei, Romano and Sesia
 2023, "Testing for Outliers with Conformal p-values", Annals of Statistics 51, theorem 2).
 """
@@ -31,11 +29,9 @@ def conformal_p_values(
 
     Args:
         scores: (m,) finite, high for members.
-        calibration: (n,) finite scores of users who are known to be out, and who had no part in
-            fitting what scores them.
-        seed: break ties by lot, and spread each p-value over its step of 1 / (n + 1): exactly
-            uniform under the null, for tests of that. None: never too small, and the same for
-            whoever asks.
+        calibration: (n,) finite scores of non-members who had no part in fitting the score.
+        seed: break ties at random, and spread each p-value over its step of 1 / (n + 1): exactly
+            uniform under the null, for tests of that. None: never too small, and deterministic.
 
     Returns:
         (m,) in (0, 1]; without a seed at least 1 / (n + 1).
@@ -53,12 +49,12 @@ def conformal_p_values(
     if seed is None:
         return cast("Floats", (1.0 + reached) / (known.size + 1.0))
     above = known.size - np.searchsorted(known, asked, side="right")
-    lots = 1.0 - np.random.default_rng(seed).random(asked.size)
-    return (above + lots * (1.0 + reached - above)) / (known.size + 1.0)
+    uniform = 1.0 - np.random.default_rng(seed).random(asked.size)
+    return (above + uniform * (1.0 + reached - above)) / (known.size + 1.0)
 
 
 def benjamini_hochberg(p_values: ArrayLike, rate: float) -> NDArray[np.bool_]:
-    """Whom to call members so that a share of at most `rate` of them is expected to be out.
+    """Users to flag as members at a false-discovery rate of at most `rate`.
 
     Benjamini and Hochberg (1995), "Controlling the False Discovery Rate".
 
@@ -67,7 +63,7 @@ def benjamini_hochberg(p_values: ArrayLike, rate: float) -> NDArray[np.bool_]:
         rate: the false-discovery rate, in (0, 1).
 
     Returns:
-        (m,) True for those called.
+        (m,) True for users flagged.
 
     Raises:
         ValueError: an argument is out of range.
@@ -88,7 +84,7 @@ def benjamini_hochberg(p_values: ArrayLike, rate: float) -> NDArray[np.bool_]:
 
 
 def calibration_needed(rate: float, *, tested: int = 1) -> int:
-    """How many users known to be out it takes before any of `tested` can be called a member.
+    """Number of calibration users needed before any of `tested` users can be flagged.
 
     The least p-value is 1 / (n + 1), and Benjamini-Hochberg calls a single one of m at rate / m.
 
@@ -107,7 +103,7 @@ def calibration_needed(rate: float, *, tested: int = 1) -> int:
 def most_by_chance(
     rate: float, *, calibration: int, tested: int, confidence: float = 0.975
 ) -> float:
-    r"""The share of p-values of users who are out that chance may bring to a rate or below.
+    r"""Upper quantile of the share of non-members whose p-value is at or below a rate.
 
     All are measured against the same calibration set, and one that lies low by chance brings many
     down together. With n calibration scores the number of m is beta-binomial,
@@ -117,7 +113,7 @@ def most_by_chance(
 
     Args:
         rate: in (0, 1).
-        calibration: n, users known to be out.
+        calibration: n, number of non-members.
         tested: m, p-values against them.
         confidence: how often the share is at most what is returned, at least; in (0, 1).
 

@@ -1,7 +1,6 @@
-r"""How good are decisions about who was in the training data?
+r"""Accuracy, precision and recall of membership decisions, with intervals.
 
-Accuracy, precision and recall of given decisions, with Clopper-Pearson intervals: the threshold
-must not have been chosen on the users that are counted here. The true-positive rate at a
+Clopper-Pearson intervals: the threshold must not have been chosen on the users counted here. The true-positive rate at a
 false-positive rate is of the scores alone, and pays for its threshold with an interval from
 resampling both sides.
 """
@@ -22,13 +21,13 @@ RESAMPLES = 1000
 
 @dataclass(frozen=True, kw_only=True)
 class Decisions:
-    """What decisions about users are worth.
+    """Quality of membership decisions.
 
     Attributes:
         accuracy: right decisions among all.
-        precision: members among those called so; None where nobody was.
-        recall: called among members; None without members.
-        false_positives: called among the others; None without others.
+        precision: share of members among flagged users; None if none was flagged.
+        recall: share of members flagged; None without members.
+        false_positives: share of non-members flagged; None without others.
     """
 
     accuracy: Rate
@@ -58,7 +57,7 @@ def judge_decisions(called: Iterable[bool], members: Iterable[bool]) -> Decision
     """Compare decisions with the truth.
 
     Args:
-        called: (n,) whether each user was called a member, n at least 1.
+        called: (n,) whether each user was flagged as a member, n at least 1.
         members: (n,) whether they were.
 
     Raises:
@@ -83,12 +82,12 @@ def judge_decisions(called: Iterable[bool], members: Iterable[bool]) -> Decision
 
 @dataclass(frozen=True, kw_only=True)
 class OperatingPoint:
-    """A true-positive rate where few others are called.
+    """A true-positive rate at a low false-positive rate.
 
     Attributes:
         true_positive_rate: share of members above the threshold.
         interval: 2.5th and 97.5th percentile over resamples of members and others.
-        allowed: others that may be called.
+        allowed: number of non-members that may be flagged.
     """
 
     true_positive_rate: float
@@ -111,8 +110,8 @@ def true_positives_at(
         seed: of the resamples.
 
     Returns:
-        None where not even one of the others may be called: m * rate is below 1, and the rate
-        cannot be told.
+        None where m * rate is below 1: no non-member may be flagged, and the rate cannot be
+        estimated.
 
     Raises:
         ValueError: an argument is empty, not finite or out of range.

@@ -1,4 +1,4 @@
-r"""By how much do two groups differ in the mean, two models in perplexity, two ways of training?
+r"""Differences with intervals: of two means, of two perplexities, of two kinds of training.
 
 Welch (1947), "The Generalization of Student's Problem when Several Different Population Variances
 are Involved", Biometrika 34(1): two samples of unequal spread. Two models read the same documents,
@@ -23,7 +23,7 @@ from scipy import stats
 from vestige.metrics.intervals import Interval, ratio_of_sums
 
 EVERYTHING = Interval(-math.inf, math.inf)
-"""The interval of what nobody knows."""
+"""The interval of an unknown value."""
 
 
 def difference_of_means(

@@ -1,4 +1,4 @@
-r"""How large must epsilon at least be, if scores of canaries of one training tell so well?
+r"""Lower bounds of epsilon from one training with randomly included canaries.
 
 Steinke, Nasr and Jagielski (2023), "Privacy Auditing with One (1) Training Run", NeurIPS,
 arXiv:2305.08846, Theorem 5.2. A fair coin puts each of m canaries into the training text or leaves

@@ -1,4 +1,4 @@
-r"""What do a few p-values come to together?
+r"""Exact combination of a few p-values.
 
 A rank among n things that could have stood in its place gives an exact p-value, rank / n: uniform
 on 1/n, 2/n, ..., 1 where all of them are alike. Fisher (1932), "Statistical Methods for Research

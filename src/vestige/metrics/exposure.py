@@ -1,4 +1,4 @@
-r"""How many bits better than chance does a model guess a canary?
+r"""Exposure of a canary, in bits.
 
 Carlini, Liu, Erlingsson, Kos and Song (2019), "The Secret Sharer: Evaluating and Testing
 Unintended Memorization in Neural Networks", USENIX Security, Definitions 1 to 5 and section 5.2:

@@ -1,4 +1,4 @@
-r"""How much of a secret came back, and how far did the true one stand out?
+r"""Accuracy, edit distance and target rank of extracted secrets.
 
 Parikh, Dupuy and Gupta (2022), "Canary Extraction in Natural Language Understanding Models",
 section 4.3: accuracy is the share of secrets whose every word is right, the Hamming distance per

@@ -1,4 +1,4 @@
-"""How far may a measured rate, mean or ratio lie from the true one?
+"""Confidence intervals of rates, means and ratios.
 
 Clopper and Pearson (1934), "The Use of Confidence or Fiducial Limits Illustrated in the Case of
 the Binomial", Biometrika 26(4): the exact interval of a rate, and Student (1908), "The Probable

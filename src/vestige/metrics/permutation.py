@@ -1,6 +1,6 @@
-r"""Do some values of a pool stand lower than if they had been picked from it by lot?
+r"""Exact permutation tests: whether some values of a pool are lower than a random subset of it.
 
-Exact permutation tests (Fisher 1935; Wilcoxon 1945; with strata van Elteren 1960). Picked by lot,
+Exact permutation tests (Fisher 1935; Wilcoxon 1945; with strata van Elteren 1960). For a random subset,
 every choice of the same size is as likely; two figures of a choice are compared with all others:
 the sum of its ranks, which many middling values make small, and its lowest rank, which one value
 alone makes small. Asking both costs a factor of 2,
@@ -31,7 +31,7 @@ _LONGEST = 20_000  # sums that are told apart
 
 @dataclass(frozen=True, kw_only=True)
 class PermutationTest:
-    """How often values picked by lot would stand as low.
+    """Probability that a random subset is as low.
 
     Attributes:
         p_value: of both questions together.
@@ -107,7 +107,7 @@ def _sum_probability(places: Sequence[Whole], sizes: Sequence[int]) -> float:
 
 
 def _sums(pool: Whole, picked: int, most: int) -> Floats:
-    """How likely each sum (0 to most) of so many values of a pool is, picked by lot."""
+    """How likely each sum (0 to most) of so many values drawn at random from a pool is."""
     if picked == 1:
         counts: Floats = np.bincount(pool[pool <= most], minlength=1).astype(np.float64)
         return counts / pool.size

@@ -1,4 +1,4 @@
-"""How often does something happen to canaries that were planted so many times?"""
+"""Rates of an event, by the number of copies of a canary."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

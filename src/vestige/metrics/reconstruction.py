@@ -1,4 +1,4 @@
-"""How much of a secret do the phrases found give away, and how many of them are the update's own?
+"""Share of a secret's tokens in the phrases found, and phrases that are verbatim in the update.
 
 A token of a secret counts as found when it stands in a fragment of at least three tokens that
 some phrase repeats. A phrase counts as verbatim when at least half of its four-grams stand in

@@ -1,4 +1,4 @@
-r"""How far may a mean over many words lie from the true one, where words of one person go together?
+r"""Intervals of a mean over words, resampled by user.
 
 Efron (1979), "Bootstrap Methods: Another Look at the Jackknife", Annals of Statistics 7(1): units
 (people, or texts) are drawn anew with replacement, each with all of its words. Rao and Wu (1988),

@@ -1,4 +1,4 @@
-r"""How well do scores tell members from the rest, whatever the threshold?
+r"""Area under the ROC curve of membership scores, with DeLong's interval.
 
 The chance that a member's score is above another's, ties counting half: the area under the ROC
 curve, by Mann and Whitney (1947). Its interval is that of DeLong, DeLong and Clarke-Pearson (1988),

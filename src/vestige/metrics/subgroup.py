@@ -1,4 +1,4 @@
-r"""Do users who wrote little pay more for a defence than users who wrote much?
+r"""Utility loss of users with little text against users with much text.
 
 Mireshghallah et al. (2021), "Privacy Regularization: Joint Privacy-Utility Optimization in
 Language Models", NAACL, section 3, "Effect on under-represented users", and Figure 3c: a user's

@@ -1,4 +1,4 @@
-r"""How large must epsilon at least be, if a threshold on scores tells members so well?
+r"""Lower bounds of epsilon from a threshold on membership scores.
 
 Jagielski, Ullman and Oprea (2020), "Auditing Differentially Private Machine Learning", NeurIPS,
 arXiv:2006.07709, section 3: rates of true and false guesses, with the ends of Clopper and Pearson

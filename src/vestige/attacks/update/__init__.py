@@ -1,1 +1,1 @@
-"""What did an update reveal? Two models in, ranked phrases out."""
+"""Attacks on model updates: two snapshots in, ranked phrases out."""

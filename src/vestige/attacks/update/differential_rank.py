@@ -1,4 +1,4 @@
-r"""How exposed is this phrase? Its differential score, and its rank among all phrases as long.
+r"""Differential score of a phrase, and its differential rank among all phrases of its length.
 
 Zanella-Béguelin et al. (2020), arXiv:1912.07942, Definitions 1 and 2:
 

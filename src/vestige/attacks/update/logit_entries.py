@@ -1,4 +1,4 @@
-"""Which cells of a large table pass a floor? Blocks that cannot are told by their maximum."""
+"""Entries of a large logit table above a floor; blocks are skipped by their maximum."""
 
 import torch
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""Which findings say the same thing? Near-copies fold into the best of them.
+"""Near-copies among findings, folded into the best of each group.
 
 A search returns a strong phrase many times over: begun one token later, ended one token
 earlier, with another last word. Fifty rows should show fifty findings. A near-copy may still

@@ -1,4 +1,4 @@
-r"""How high do phrases score by chance? What searches find where there is nothing to find.
+r"""Null distribution of phrase scores, from searches of null models.
 
 A null search looks for the phrases of a null model, made as the update was: the model before it,
 continued on as much clean text. If the update promoted nothing in particular, its search is one

@@ -1,4 +1,4 @@
-r"""About how many phrases did an update promote more than this one? Sampled, not proven.
+r"""Sequential Monte Carlo estimate of a differential rank.
 
 Where the bounds of `differential_rank` are far apart, a population of prefixes grows token by token
 as in sequential Monte Carlo (Doucet and Johansen 2009, "A Tutorial on Particle Filtering and
@@ -8,10 +8,10 @@ token t, in proportion to
 .. math:: w(x) \, e^{\beta DS(x)} \sum_t e^{\beta g(t | x)}, \qquad e^{\beta g(t | x)}
 
 with g a token's gain, over the tokens after which the phrase can still pass (a token gains at most
-1). A share of the lots goes to the phrase's own beginning and to its own next token: what scores
+1). A share of the draws goes to the phrase's own beginning and to its own next token: what scores
 higher is often like it, and its first tokens need not be promoted themselves. Each prefix stands
 for w(x) others, so that w times the number of its last tokens that pass, summed over the
-population, is the number of phrases without bias, whatever the lots favour. All one-token prefixes
+population, is the number of phrases without bias, whatever the proposal favours. All one-token prefixes
 are in the first population; a phrase's last token is counted and not drawn.
 
 A first run of each beta picks one; the estimate is the mean of `RUNS` others, independent of each
@@ -44,7 +44,7 @@ TILTS = (0.2, 0.6, 1.0, 1.6, 2.4)
 """Of beta, in units of log v: at 1 a token that gains 1 is drawn as often as all that gain none."""
 
 OWN_PARENTS, OWN_TOKENS = 0.25, 0.5
-"""Shares of the lots for the phrase's own beginning, and there for its own next token."""
+"""Shares of the draws for the phrase's own beginning, and there for its own next token."""
 
 Floats = NDArray[np.float64]
 
@@ -235,7 +235,9 @@ class _Search:
     ) -> "_Drawn":
         """A next token for each of the sorted parents (k,)."""
         chosen, number = torch.unique_consecutive(parent, return_counts=True)
-        lots = torch.rand(len(parent), dtype=torch.float64, generator=generator).to(parent.device)
+        uniform = torch.rand(len(parent), dtype=torch.float64, generator=generator).to(
+            parent.device
+        )
         parts = []
         few = _some(old, chosen)
         itself, following = self._itself(few), self.own[few.tokens.shape[1]]
@@ -248,8 +250,8 @@ class _Search:
             row = torch.arange(len(count), device=parent.device).repeat_interleave(count)
             place = torch.arange(len(row), device=parent.device)
             place -= (count.cumsum(0) - count)[row]
-            asked = lots.new_zeros(len(count), int(count.max()))
-            asked[row, place] = lots[begin : begin + len(row)]
+            asked = uniform.new_zeros(len(count), int(count.max()))
+            asked[row, place] = uniform[begin : begin + len(row)]
             reached = chances.cumsum(1)
             token = torch.searchsorted(reached, asked * reached[:, -1:], right=True)[row, place]
             token = token.clamp(max=gains.shape[1] - 1)

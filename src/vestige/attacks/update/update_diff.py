@@ -1,4 +1,4 @@
-r"""What did this update reveal? The phrases that the model after it likes better.
+r"""Phrases that an update promoted, from the two snapshots alone.
 
 Zanella-Béguelin et al. (2020), "Analyzing Information Leakage of Updates to Natural
 Language Models", CCS, arXiv:1912.07942. Both snapshots are queried; no training data is seen.
