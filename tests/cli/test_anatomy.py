@@ -140,7 +140,7 @@ CASES = {
     "pairs without sources": (f"P/pairs {BOTH}", "no sources", "--source"),
     "frequent 0": (f"P/model {BOTH} --frequent 0", "frequent must lie in", "Change"),
     "frequent all": (f"P/model {BOTH} --frequent 1", "frequent must lie in", "Change"),
-    "frequent no number": (f"P/model {BOTH} --frequent most", "--frequent", "valid number"),
+    "frequent no number": (f"P/model {BOTH} --frequent most", "--frequent", "must be a number"),
     "no bins": (f"P/model {BOTH} --bins 0", "--bins", "--help"),
     "orders negative": (f"P/model {BOTH} --orders -1", "--orders", "--help"),
     "no words to ask": (f"P/model {BOTH} --ablation-words 0", "--ablation-words", "--help"),

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from vestige import results
-from vestige.cli.trainings import named
 from vestige.data.canary import Canary
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import encode
@@ -16,6 +15,7 @@ from vestige.data.manifest import plant
 from vestige.data.vocabulary import WordVocabulary
 from vestige.models.checkpoints import save_model
 from vestige.models.table import TableModel
+from vestige.workflows.trained_models import named
 
 WORDS = ("red", "blue", "green", "gate", "mill", "code", "lamp", "door")
 PLANTED = {"red mill lamp": 5, "blue code door": 5, "green gate red": 1, "lamp door mill": 1}

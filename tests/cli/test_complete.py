@@ -9,12 +9,12 @@ import torch
 
 from vestige import results
 from vestige.attacks.exposure.completion import complete
-from vestige.cli.manifests import load_canaries
 from vestige.data.manifest import Manifest
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import DataError, IncompatibleModels
 from vestige.models.checkpoints import load_model, save_model
 from vestige.models.table import TableModel
+from vestige.workflows.manifests import load_canaries
 
 LINES = [
     "the gate opens at nine and the code of it is new",
@@ -146,7 +146,7 @@ def test_its_page_shows_the_table_and_no_phrase(shell, planting, tmp_path):
 CASES = {
     "prefix as long as the canary": ("P/model --manifest P/planted --prefix 4", "got 4", "Change"),
     "prefix 0": ("P/model --manifest P/planted --prefix 0", "--prefix", "--help"),
-    "prefix no number": ("P/model --manifest P/planted --prefix all", "--prefix", "integer"),
+    "prefix no number": ("P/model --manifest P/planted --prefix all", "--prefix", "whole number"),
     "beam 0": ("P/model --manifest P/planted --beam 0", "--beam", "--help"),
     "no manifest given": ("P/model", "--manifest", "--help"),
     "manifest nowhere": ("P/model --manifest P/nowhere.json", "nowhere.json", "vestige plant"),

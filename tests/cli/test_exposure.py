@@ -10,11 +10,11 @@ import torch
 
 from vestige import results
 from vestige.attacks.exposure.canary_exposure import canary_exposure
-from vestige.cli.manifests import load_canaries
 from vestige.data.manifest import Manifest
 from vestige.data.vocabulary import WordVocabulary
 from vestige.models.checkpoints import load_model, save_model
 from vestige.models.table import TableModel
+from vestige.workflows.manifests import load_canaries
 
 LINES = [
     "the gate opens at nine and the code of it is new",
@@ -148,7 +148,7 @@ CASES = {
     "no controls": ("P/model --manifest P/no-controls.json", "no-controls.json", "vestige plant"),
     "nothing planted": ("P/model --manifest P/no-canaries.json", "no-canaries.json", "plant"),
     "too few references": ("P/model --manifest P/planted --references 99", "99", "at least 100"),
-    "references no number": ("P/model --manifest P/planted --references all", "--ref", "integer"),
+    "references no number": ("P/model --manifest P/planted --references all", "--ref", "whole"),
     "budget of 0": ("P/model --manifest P/planted --exact 0", "--exact", "--help"),
     "candidates nowhere": (
         "P/model --manifest P/planted --candidates P/nowhere.txt",

@@ -8,10 +8,10 @@ import pytest
 from vestige import results
 from vestige.attacks.extraction.objective import Objective
 from vestige.attacks.extraction.secret_attacks import ATTACKS
-from vestige.cli import extraction_options
 from vestige.data.loaders.utterances import write_utterances
 from vestige.data.secret_manifest import SecretManifest
 from vestige.data.utterances import Utterance, Utterances
+from vestige.workflows import extract_nlu
 
 SPACE = 100
 
@@ -161,8 +161,8 @@ def test_every_attack_has_its_name(extract, attack, secret):
 
 
 def test_the_options_name_all_attacks_and_objectives():
-    assert get_args(extraction_options.Attack) == tuple(ATTACKS)
-    assert get_args(extraction_options.Objective) == get_args(Objective)
+    assert get_args(extract_nlu.AttackName) == tuple(ATTACKS)
+    assert get_args(extract_nlu.ObjectiveName) == get_args(Objective)
 
 
 def test_what_exceeds_the_budget_is_ranked_by_a_sample_or_not_at_all(extract, secret):

@@ -52,7 +52,7 @@ CASES = {
     "exact beyond the budget": (f"{ASKED} --attack exact --budget 99", "budget of 99"),
     "no budget": (f"{ASKED} --budget 0", "--budget"),
     "too many guesses": (f"{ASKED} --top 11", "--top"),
-    "an unknown attack": (f"{ASKED} --attack magic", "'magic' is not one of"),
+    "an unknown attack": (f"{ASKED} --attack magic", "--attack must be one of auto, exact"),
     "an unknown device": (f"{ASKED} --device abacus", "abacus"),
     "no model": ("W/none --pattern pin:2", "none does not exist"),
     "a file for a model": ("W/letter --pattern pin:2", "letter is a file"),

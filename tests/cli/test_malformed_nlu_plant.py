@@ -64,7 +64,7 @@ CASES = {
     "users": ("W/songs.jsonl --pattern pin:4 --per-user", "--per-user must be left out"),
     "coins": ("W/songs.jsonl --pattern pin:4 --coin-flip 9", "option of --task text"),
     "a text column": ("W/songs.jsonl --pattern pin:4 --text t", "--text must be left out"),
-    "an unknown task": ("W/songs.jsonl --pattern pin:4 --task speech", "'speech' is not one of"),
+    "an unknown task": ("W/songs.jsonl --pattern pin:4 --task speech", "must be one of text, nlu"),
     "an intent for text": ("W/songs.jsonl --task text --intent A", "--intent must be left out"),
     "a share for text": ("W/songs.jsonl --task text --hold-out 0", "option of --task nlu"),
     "a secret pattern for text": (

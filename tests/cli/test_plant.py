@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from vestige.cli.planted_listing import LISTED
+from vestige.cli.plant import LISTED
 from vestige.data.loaders import read_corpus
 from vestige.data.manifest import Manifest
 

@@ -5,8 +5,8 @@ again here.
 """
 
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -62,14 +62,17 @@ class Output:
     """Where a result goes.
 
     Attributes:
-        out: its run directory, or where the workflow has written.
+        out: its run directory, or where the workflow has written; the working directory where
+            nothing is written.
         json: print the summary as JSON.
         show_secrets: show texts in the clear.
+        more: values of the options that this verb alone adds, by name.
     """
 
     out: Path
     json: bool
     show_secrets: bool
+    more: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -81,11 +84,15 @@ class Verb:
         show: prints its result for a reader.
         outputs: the options that the command line adds. Where the workflow has a parameter `out`
             it writes by itself, and what it returns is not saved.
+        save: writes the result into its directory, where a run directory alone will not do.
+        summary_of: what `--json` prints, the result's summary unless given.
     """
 
     workflow: Callable[..., Any]
     show: Callable[[Any, Output], None]
     outputs: tuple[Option, ...] = (OUT, JSON, SHOW_SECRETS)
+    save: Callable[[Any, Path], None] | None = None
+    summary_of: Callable[[Any, Output], Mapping[str, object]] | None = None
 
     @cached_property
     def name(self) -> str:
@@ -95,7 +102,7 @@ class Verb:
     @cached_property
     def saves(self) -> bool:
         """Whether the result is written here, and not by the workflow."""
-        return OUT in self.outputs
+        return any(option.name == OUT.name for option in self.outputs)
 
     @cached_property
     def options(self) -> tuple[Option, ...]:
@@ -141,24 +148,24 @@ class Verb:
             show_help(self.options, usage=self.usage, text=text)
             return
         values = self._values(words)
+        saved = self.saves and values.get(OUT.name) is not None
         output = self._output(values)
         COMMAND.set(("vestige", self.name, *words))
-        if self.saves:
+        if saved:
             from vestige.results import require_new
 
             require_new(output.out)
         found = self._call(values)
-        if self.saves:
-            from vestige import results
-
-            results.save(found, output.out, run=found.record)
+        if saved:
+            self._save(found, output.out)
         if output.json:
             from vestige.cli.terminal import show_json
 
-            show_json(found.summary(), show_secrets=output.show_secrets)
+            summary = self.summary_of(found, output) if self.summary_of else found.summary()
+            show_json(summary, show_secrets=output.show_secrets)
             return
         self.show(found, output)
-        if self.saves:
+        if saved and self.save is None:
             from vestige.cli.terminal import say
 
             out = output.out
@@ -167,6 +174,14 @@ class Verb:
     def in_flags(self, message: str) -> str:
         """A message of the library, with parameters in backticks as the options they are."""
         return self._named(message, quote="")
+
+    def _save(self, found: Any, out: Path) -> None:
+        from vestige import results
+
+        if self.save is None:
+            results.save(found, out, run=found.record)
+        else:
+            self.save(found, out)
 
     def _values(self, words: Sequence[str]) -> dict[str, Any]:
         values = parse_words(self.options, words)
@@ -184,6 +199,7 @@ class Verb:
             out=added.get("out") or values.get("out") or Path(),
             json=added.get("json", False),
             show_secrets=added.get("show_secrets", False),
+            more=added,
         )
 
     def _call(self, values: dict[str, Any]) -> Any:
@@ -193,7 +209,7 @@ class Verb:
 
     @cached_property
     def _flags(self) -> dict[str, str]:
-        return {option.parameter: option.shown for option in options_of(self.workflow)}
+        return {one.parameter: one.shown.rstrip(".") for one in options_of(self.workflow)}
 
     def _named(self, text: str, *, but: Sequence[str] = (), quote: str = "`") -> str:
         """Text in which a parameter in backticks is its option; other words in them stay."""

@@ -27,12 +27,13 @@ from vestige.defences.verdict import FEWEST, Estimate, Measured
 from vestige.metrics.differences import EVERYTHING, crossed_difference, difference_of_means, widened
 from vestige.metrics.intervals import Interval
 from vestige.metrics.subgroup import SubgroupGap, subgroup_gap
+from vestige.result import Result
 
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)
-class DefenceComparison:
+class DefenceComparison(Result):
     """Trainings under several defences, side by side.
 
     Attributes:

@@ -1,6 +1,7 @@
 """Where `plant` and `train` get labelled utterances from, and which of them validate."""
 
 from dataclasses import dataclass
+from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ class Sources:
     """Where the utterances are; None where an option was not given.
 
     Attributes:
-        data: DATA.
+        data: DATA: a path, or utterances that are loaded.
         format: how it is to be read.
         columns: of words, tags and intents, in tables.
         limit: how many utterances of each part to read.
@@ -28,7 +29,7 @@ class Sources:
         hold_out: which share of DATA validates.
     """
 
-    data: str
+    data: "str | PathLike[str] | Utterances"
     format: str = "auto"
     columns: tuple[str, str, str] = ("tokens", "tags", "intent")
     limit: int | None = None
@@ -36,7 +37,7 @@ class Sources:
     hold_out: float | None = None
 
 
-def secrets_of(source: str) -> "SecretManifest | None":
+def secrets_of(source: object) -> "SecretManifest | None":
     """The manifest of a directory of `vestige plant --task nlu`; None where DATA is another.
 
     Raises:
@@ -46,6 +47,8 @@ def secrets_of(source: str) -> "SecretManifest | None":
     from vestige.data.checksum import format_of
     from vestige.data.secret_manifest import FORMAT, SecretManifest
 
+    if not isinstance(source, str | PathLike):
+        return None
     file = Path(source) / MANIFEST
     if not file.is_file():
         return None
@@ -94,8 +97,10 @@ def read_parts(
     return train, validation, found.test
 
 
-def read(source: str | Path, **options: Any) -> "UtteranceSplits":
-    """See `read_utterances`, which is imported only now."""
-    from vestige.data.loaders.utterances import read_utterances
+def read(source: "str | PathLike[str] | Utterances", **options: Any) -> "UtteranceSplits":
+    """Utterances that are loaded as a training part, or see `read_utterances`."""
+    from vestige.data.loaders.utterances import UtteranceSplits, read_utterances
 
-    return read_utterances(source, **options)
+    if isinstance(source, str | PathLike):
+        return read_utterances(fspath(source), **options)
+    return UtteranceSplits(train=source, validation=None, test=None)

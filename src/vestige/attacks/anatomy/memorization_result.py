@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Literal
 
+from vestige.result import Result
+
 Figure = Literal["log-probabilities", "means", "ranks", "ablation"]
 """log-probabilities: Figure 5. means: of its panels. ranks: Figure 6. ablation: Figure 7."""
 
@@ -92,7 +94,7 @@ def measured(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Anatomy:
+class Anatomy(Result):
     """Where a model's memory sits.
 
     Attributes:

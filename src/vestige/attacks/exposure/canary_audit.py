@@ -28,6 +28,7 @@ from vestige.metrics.separation import Separation, separation
 from vestige.metrics.threshold_epsilon import threshold_epsilon
 from vestige.models.checkpoints import check_compatible
 from vestige.models.protocols import NextToken
+from vestige.result import Result
 
 Verdict = Literal["consistent", "violated", "violated if independent", "underpowered"]
 """What an audit says about a claim.
@@ -40,7 +41,7 @@ Verdict = Literal["consistent", "violated", "violated if independent", "underpow
 
 
 @dataclass(frozen=True, kw_only=True)
-class CanaryAudit:
+class CanaryAudit(Result):
     """What coin-flip canaries prove about a training.
 
     Attributes:

@@ -24,6 +24,7 @@ from vestige.data.canary import Canary
 from vestige.data.shuffled_controls import shuffled
 from vestige.metrics.rates import Rate, rate, rates_by
 from vestige.models.protocols import NextToken
+from vestige.result import Result
 
 CANARY, CONTROL, SHUFFLED = "canary", "control", "shuffled"
 """Planted; made alike and never planted; a planted one's tokens in another order."""
@@ -72,7 +73,7 @@ class Attempt:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Completion:
+class Completion(Result):
     """Which canaries a model completes.
 
     Attributes:

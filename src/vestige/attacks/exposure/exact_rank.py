@@ -30,12 +30,13 @@ from vestige.attacks.update.beam_search import Progress
 from vestige.attacks.update.differential_rank import TIE
 from vestige.models.largest import ROUNDED, largest
 from vestige.models.protocols import NextToken, State
+from vestige.result import Result
 
 _LARGEST = 700.0  # e^700 is still a float
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExactRank:
+class ExactRank(Result):
     """The rank of one sequence by likelihood, or proven bounds of it; 1 is the likeliest.
 
     Attributes:

@@ -15,10 +15,11 @@ from vestige.attacks.exposure.exposed_canary import ExposedCanary, Group
 from vestige.attacks.exposure.exposure_tests import Evidence
 from vestige.attacks.exposure.exposure_words import resolution, verdict
 from vestige.metrics.exposure import CHANCE
+from vestige.result import Result
 
 
 @dataclass(frozen=True, kw_only=True)
-class CanaryExposure:
+class CanaryExposure(Result):
     """How well a model knows what was planted in its training text.
 
     Attributes:

@@ -16,6 +16,7 @@ from vestige.metrics.extraction import (
 )
 from vestige.metrics.intervals import Interval
 from vestige.metrics.rates import Rate, rate
+from vestige.result import Result
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +83,7 @@ class ExtractedSecret:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Extraction:
+class Extraction(Result):
     """What an attack made of some trials.
 
     Attributes:

@@ -36,6 +36,7 @@ from vestige.metrics.extraction import baseline_accuracy, baseline_hamming
 from vestige.metrics.intervals import Interval
 from vestige.metrics.permutation import PermutationTest, permutation_test
 from vestige.models.white_box import WhiteBox
+from vestige.result import Result
 
 LEVEL = 0.01
 """What chance brings no more often than this is not taken for chance."""
@@ -65,7 +66,7 @@ class AuditedGroup:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SecretAudit:
+class SecretAudit(Result):
     """What an attack made of the canaries of a manifest.
 
     Attributes:

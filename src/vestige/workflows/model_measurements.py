@@ -1,12 +1,15 @@
-"""Every training of `vestige compare` is asked the same; what the data do not allow is a note."""
+"""Measurements of trained models on one set of canaries and one test text.
+
+What the data do not allow is a note, and no error.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from vestige.cli.terminal import Progress
-from vestige.cli.trainings import Training, by_frequencies
 from vestige.errors import VestigeError
+from vestige.monitor import Step
+from vestige.workflows.trained_models import TrainedModel, by_frequencies
 
 if TYPE_CHECKING:
     from vestige.attacks.exposure.canary_audit import CanaryAudit
@@ -17,24 +20,24 @@ if TYPE_CHECKING:
 
 COIN_FLIP = "coin-flip"
 DELTA = 1e-5
-"""Of the measured ε of a training that claims none."""
+"""δ of the measured ε of a training that claims none."""
 
 PIECE = 64
 """Tokens of the test text that are read at once, where a model reads so many."""
 
 PARTS = 3
-"""Of the work on a training: the canaries' exposure, their completion, and the rest."""
+"""Parts of the progress on a model: exposure, completion, and the rest."""
 
 
-def measure(
-    trainings: Sequence[Training],
+def measure_models(
+    trainings: Sequence[TrainedModel],
     *,
     canaries: "Sequence[Canary]",
     test: "EncodedCorpus | None",
     seed: int,
-    progress: Progress,
+    progress: Step,
 ) -> "tuple[list[MeasuredTraining], list[str]]":
-    """Ask every training the same.
+    """Exposure, completion, measured ε, utility and cost of every model.
 
     Args:
         trainings: whose models share a vocabulary.
@@ -44,7 +47,7 @@ def measure(
         progress: told (trainings done, all).
 
     Returns:
-        (what was measured, what could not be, and why).
+        (measurements in the same order; notes).
     """
     found, notes, names = [], list[str](), list[str]()
     for place, one in enumerate(trainings):
@@ -69,7 +72,7 @@ def measure(
 
 
 def _measured(
-    one: Training,
+    one: TrainedModel,
     canaries: "Sequence[Canary]",
     test: "EncodedCorpus | None",
     seed: int,
@@ -87,7 +90,7 @@ def _measured(
     )
     from vestige.training.evaluate import score_documents
 
-    def part(number: int) -> Progress:
+    def part(number: int) -> Step:
         return lambda done, total: bar((number + done / max(total, 1)) / PARTS)
 
     notes: list[str] = []
@@ -109,7 +112,7 @@ def _measured(
     scores = None if test is None else score_documents(one.model, test, sequence_length=length)
     bar(1.0)
     if not one.summary:
-        notes.append(f"Cost of {one.name}: {one.path} has no run/summary.json of a training.")
+        notes.append(f"Cost of {one.name}: {one.where} has no run/summary.json of a training.")
     measured = MeasuredTraining(
         name=one.name,
         frequency_perplexity=None if test is None else by_frequencies(one, test),
@@ -127,7 +130,7 @@ def _measured(
 def _audit(
     model: "LanguageModel", canaries: "Sequence[Canary]", claim: "Guarantee | None"
 ) -> "CanaryAudit | None":
-    """Bounds from canaries that were planted by the fall of a coin, where there are any."""
+    """Lower bounds of ε from coin-flip canaries; None where there are none."""
     from vestige.attacks.exposure.canary_audit import audit_canaries
 
     flipped = [canary for canary in canaries if canary.pattern == COIN_FLIP]
@@ -145,7 +148,7 @@ def _audit(
 
 @contextmanager
 def _noted(what: str, notes: list[str]) -> Iterator[None]:
-    """What the data do not allow is a note, not an end to the comparison."""
+    """Turn an error about the data into a note."""
     try:
         yield
     except VestigeError as error:

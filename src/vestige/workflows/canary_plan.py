@@ -1,0 +1,157 @@
+"""Canaries for a corpus, by the settings of `vestige plant`."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from vestige.data.canary import Canary
+    from vestige.data.corpus import Corpus
+    from vestige.data.vocabulary import Vocabulary, WordVocabulary
+
+COPIES, CONTROLS, USER_CONTROLS, LENGTH = 10, 1, 100, 5
+"""Defaults of `copies`, of `controls`, of it with `per_user`, and of `length`."""
+
+RANDOM = "random"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CanaryPlan:
+    """Canaries of running text; None stands for a default.
+
+    Raises:
+        ValueError: two settings do not go together.
+    """
+
+    phrase: Sequence[str] = ()
+    pattern: Sequence[str] = ()
+    copies: int | None = None
+    controls: int | None = None
+    per_user: bool = False
+    repetitions: Sequence[int] | None = None
+    coin_flip: int | None = None
+    length: int = LENGTH
+    seed: int
+
+    def __post_init__(self) -> None:
+        _check_patterns(self.pattern)
+        regular = [pattern for pattern in self.pattern if pattern != RANDOM]
+        clashes = {
+            "`phrase` and `pattern`": bool(self.phrase and self.pattern),
+            "`phrase` and `per_user`": bool(self.phrase and self.per_user),
+            "`phrase` and `coin_flip`": bool(self.phrase and self.coin_flip),
+            "`coin_flip` and `pattern`": bool(self.coin_flip and self.pattern),
+            "`pattern` random and the others": bool(regular and len(regular) < len(self.pattern)),
+            "`per_user` and `pattern` other than random": bool(self.per_user and regular),
+        }
+        for both in (both for both, clash in clashes.items() if clash):
+            raise ValueError(f"{both} must not be given together: plant them in turn")
+        if self.per_user and self.copies is not None and not self.coin_flip:
+            raise ValueError("`copies` must not be given with `per_user`: name the `repetitions`")
+        if self.repetitions is not None and not self.per_user:
+            raise ValueError("`repetitions` must be given with `per_user`, which needs users")
+        if self.coin_flip and self.controls is not None and not self.per_user:
+            raise ValueError(
+                "`controls` must not be given with `coin_flip`: tails are the controls"
+            )
+
+    def make(self, corpus: "Corpus", vocabulary: "Vocabulary | None") -> tuple["Canary", ...]:
+        """The canaries, with their controls.
+
+        Args:
+            corpus: where they will be planted.
+            vocabulary: whose words they consist of; None takes the corpus's commonest.
+
+        Raises:
+            ValueError: a number is out of range.
+            DataError: the corpus lacks what they need, such as words or users.
+        """
+        from vestige.data.canaries import given_canaries
+        from vestige.data.vocabulary import WordVocabulary
+
+        if self.phrase:
+            return given_canaries(
+                self.phrase,
+                corpus,
+                vocabulary,
+                copies=self.copies or COPIES,
+                controls=self.controls or CONTROLS,
+                seed=self.seed,
+            )
+        words = vocabulary if isinstance(vocabulary, WordVocabulary) else None
+        if self.per_user or self.coin_flip:
+            return self._of_users(corpus, words)
+        return self._of_patterns(corpus, words)
+
+    def _of_patterns(
+        self, corpus: "Corpus", words: "WordVocabulary | None"
+    ) -> tuple["Canary", ...]:
+        from vestige.data.canaries import PATTERNS, frequency_canaries, random_canaries
+
+        shared = {
+            "copies": self.copies or COPIES,
+            "controls": self.controls or CONTROLS,
+            "length": self.length,
+            "seed": self.seed,
+        }
+        if RANDOM in self.pattern:
+            return random_canaries(corpus, words, number=len(self.pattern), **shared)
+        return frequency_canaries(corpus, words, patterns=self.pattern or PATTERNS, **shared)
+
+    def _of_users(self, corpus: "Corpus", words: "WordVocabulary | None") -> tuple["Canary", ...]:
+        """Canaries of their own for every user, canaries planted by coin flips, or both."""
+        from vestige.data.user_canaries import MANY_USERS, coin_flip_canaries, user_canaries
+
+        made: tuple[Canary, ...] = ()
+        if self.per_user:
+            made = user_canaries(
+                corpus,
+                words,
+                repetitions=self.repetitions or MANY_USERS,
+                controls=self.controls or USER_CONTROLS,
+                length=self.length,
+                seed=self.seed,
+            )
+        if self.coin_flip:
+            made += coin_flip_canaries(
+                corpus,
+                words,
+                number=self.coin_flip,
+                copies=self.copies or 1,
+                length=self.length,
+                seed=self.seed,
+            )
+        return made
+
+
+def repetitions_of(given: str | Sequence[int] | None) -> tuple[int, ...] | None:
+    """Whole numbers, such as "1,2,5" or (1, 2, 5); None where nothing was given.
+
+    Raises:
+        ValueError: it is no list of whole numbers from 1 on.
+
+    Example:
+        >>> repetitions_of("1,2, 20")
+        (1, 2, 20)
+    """
+    if given is None:
+        return None
+    entries = given.split(",") if isinstance(given, str) else [str(one) for one in given]
+    entries = [entry.strip() for entry in entries]
+    if not entries or not all(entry.isdecimal() and int(entry) > 0 for entry in entries):
+        raise ValueError(
+            f"`repetitions` must be whole numbers from 1 on with commas between, got {given!r}"
+        )
+    return tuple(map(int, entries))
+
+
+def _check_patterns(patterns: Sequence[str]) -> None:
+    from vestige.data.canaries import PATTERNS
+
+    for number, pattern in enumerate(patterns, 1):
+        if pattern not in (*PATTERNS, RANDOM):
+            names = ", ".join(map(repr, (*PATTERNS, RANDOM)))
+            raise ValueError(
+                f"`pattern` number {number} is not one of {names}; a phrase of your own is a "
+                "`phrase`"
+            )

@@ -1,0 +1,110 @@
+"""Exposure of planted canaries: `vestige exposure`."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from annotated_types import Ge
+
+from vestige.errors import DataError
+from vestige.monitor import SILENT, Monitor
+from vestige.workflows import provenance
+from vestige.workflows.arguments import Call
+from vestige.workflows.inputs import Lines, ManifestLike, open_model, read_lines, shown
+from vestige.workflows.manifests import load_canaries
+from vestige.workflows.options import Device, Flag, Metavar, ModelLike, Seed
+from vestige.workflows.training_runs import useless_model
+
+if TYPE_CHECKING:
+    from vestige.attacks.exposure.exposure_result import CanaryExposure
+
+
+def exposure(
+    model: ModelLike,
+    manifest: Annotated[ManifestLike, Flag("--manifest"), Metavar("PATH")],
+    *,
+    references: Annotated[int, Ge(1)] = 2**14,
+    candidates: Annotated[Lines | None, Metavar("FILE")] = None,
+    exact: Annotated[int | None, Ge(1), Metavar("BUDGET")] = None,
+    seed: Seed = 0,
+    device: Device = "auto",
+    monitor: Monitor = SILENT,
+) -> "CanaryExposure":
+    """Exposure of the canaries of a manifest under a model.
+
+    Exposure counts bits: a canary of 10 bits is likelier than all but one in 2^10 phrases that
+    could have stood in its place. Half of those that were never planted reach 1 bit, by chance.
+    Each planted canary is also ranked among the orders of its own words, so that memory of the
+    sequence is told from words that are merely frequent, and beside all of them stand the
+    controls. Ranks give exact p-values, also of one or a few canaries.
+
+    `--references` resolve no more than log2 of their number: of a canary that is likelier than
+    all of them only a bound is known (≥). `--exact` counts on, where the canary is likely enough.
+
+    Args:
+        model: A model or training directory.
+        manifest: A manifest.json, or the DIR of `vestige plant`.
+        references: Phrases to compare with; a space of no more is taken whole.
+        candidates: Compare with the lines of this file: all that a template could have said.
+        exact: Find exact ranks, reading at most so many prefixes for each planted canary.
+
+    Examples:
+        vestige plant mail.jsonl --text body --out planted --copies 10 --controls 20
+
+        vestige train planted/corpus.jsonl --out trained
+
+        vestige exposure trained --manifest planted --out run
+
+        vestige exposure trained --manifest planted --out run --exact 20000 --json
+    """
+    call = Call.of(exposure, locals())
+    from vestige.attacks.exposure.canary_exposure import canary_exposure
+
+    warning = useless_model(model)
+    listed = _phrases(candidates)
+    loaded = open_model(model, device=device)
+    sealed, canaries = load_canaries(manifest, loaded, monitor)
+    with monitor.progress("scoring") as step, _naming(manifest, candidates):
+        found = canary_exposure(
+            loaded,
+            canaries,
+            seed=seed,
+            references=references,
+            candidates=listed,
+            exact_budget=exact,
+            progress=step,
+        )
+    if warning is not None:
+        monitor.log(warning)
+    return call.record(
+        found,
+        configuration={
+            "manifest": shown(manifest),
+            "references": references,
+            "candidates": None if candidates is None else shown(candidates),
+            "exact": exact,
+        },
+        seed=seed,
+        models={"model": provenance.of_model(model, loaded)},
+        data={"manifest": sealed.sha256, "planted": sealed.planted},
+    )
+
+
+def _phrases(candidates: "Lines | None") -> "Sequence[str] | None":
+    if isinstance(candidates, str | PathLike):
+        return read_lines(Path(candidates), one="phrase")
+    return candidates
+
+
+@contextmanager
+def _naming(*given: object) -> Iterator[None]:
+    """Name the files in an error about what stands in them."""
+    try:
+        yield
+    except DataError as error:
+        names = " with ".join(str(one) for one in given if isinstance(one, str | PathLike))
+        raise DataError(
+            f"{names}: {error.problem}" if names else error.problem, remedy=error.remedy
+        ) from error

@@ -1,0 +1,138 @@
+"""Arguments of a workflow: a path is read, an object that is loaded stands for itself."""
+
+from collections.abc import Sequence
+from os import PathLike, fspath
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from vestige.workflows.sources import read_source
+
+if TYPE_CHECKING:
+    from vestige.data.corpus import Corpus
+    from vestige.data.manifest import Manifest
+    from vestige.data.secret_manifest import SecretManifest
+    from vestige.data.utterances import Utterances
+    from vestige.data.vocabulary import Vocabulary
+    from vestige.models.protocols import LanguageModel
+    from vestige.models.white_box import IntentSlotNetwork
+
+    IntentSlotLike = str | PathLike[str] | IntentSlotNetwork
+    IntentSlotModels = IntentSlotLike | Sequence[IntentSlotLike]
+    ManifestLike = str | PathLike[str] | Manifest
+    SecretManifestLike = str | PathLike[str] | SecretManifest
+    TextLike = str | PathLike[str] | Corpus | Utterances
+    VocabularyLike = str | PathLike[str] | LanguageModel | Vocabulary
+    Lines = str | PathLike[str] | Sequence[str]
+    Several = str | Sequence[str]
+else:  # as a command line gives them
+    IntentSlotLike = TextLike = str
+    IntentSlotModels = Sequence[str]
+    ManifestLike = SecretManifestLike = VocabularyLike = Path
+    Lines = Path
+    """A file with one entry a line, or the entries."""
+    Several = Sequence[str]
+    """One text, or several."""
+
+LARGEST_LIST = 2**28
+"""Bytes of a file with a word or a phrase on each line."""
+
+
+def open_model(model: "str | PathLike[str] | LanguageModel", *, device: str) -> "LanguageModel":
+    """A language model in evaluation mode.
+
+    Args:
+        model: a path, a hub name, or a loaded model, which stays on its device.
+        device: where a path is loaded to.
+
+    Raises:
+        ModelError: it cannot be read, or predicts no next words.
+    """
+    from vestige.models.checkpoints import load_model
+
+    if isinstance(model, str | PathLike):
+        return load_model(fspath(model), device=device)
+    return model.eval()
+
+
+def open_generator(model: "str | PathLike[str] | LanguageModel", *, device: str) -> Any:
+    """A model of next words, of translation or of dialogue, in evaluation mode.
+
+    Args:
+        model: a path, a hub name, or a loaded model, which stays on its device.
+        device: where a path is loaded to.
+
+    Raises:
+        ModelError: it cannot be read, or generates no text.
+    """
+    from vestige.errors import AccessDenied, ModelError
+    from vestige.models.checkpoints import load_seq2seq
+
+    try:
+        return open_model(model, device=device)
+    except AccessDenied as refused:
+        try:
+            return load_seq2seq(str(model), device=device)
+        except ModelError:
+            raise refused from None
+
+
+def open_intent_slot(
+    model: "str | PathLike[str] | IntentSlotNetwork", *, device: str
+) -> "IntentSlotNetwork":
+    """An intent-and-slot model in evaluation mode.
+
+    Args:
+        model: a path, or a loaded model, which stays on its device.
+        device: where a path is loaded to.
+
+    Raises:
+        ModelError: it cannot be read, or has no intents.
+    """
+    from vestige.models.checkpoints import load_intent_slot
+
+    if isinstance(model, str | PathLike):
+        return load_intent_slot(fspath(model), device=device)
+    return model.eval()
+
+
+def open_corpus(data: "str | PathLike[str] | Corpus", **columns: Any) -> "Corpus":
+    """A corpus; `columns` are the settings of `read_source`, which reads a path.
+
+    Raises:
+        DataError: it cannot be read, or holds labelled utterances.
+    """
+    return read_source(fspath(data), **columns) if isinstance(data, str | PathLike) else data
+
+
+def several(given: str | Sequence[str]) -> tuple[str, ...]:
+    """One text or several as a tuple."""
+    return (given,) if isinstance(given, str) else tuple(given)
+
+
+def shown(given: object) -> str:
+    """A path, or the class of what else was given, for provenance."""
+    return fspath(given) if isinstance(given, str | PathLike) else f"<{type(given).__name__}>"
+
+
+def read_lines(file: Path, *, one: str) -> list[str]:
+    """The lines of a UTF-8 file.
+
+    Args:
+        file: where they are.
+        one: what stands on each line, "word" or "phrase".
+
+    Raises:
+        DataError: it cannot be read, is too large, or is not UTF-8.
+    """
+    from vestige.data.regular_file import read_bytes
+    from vestige.errors import DataError
+
+    remedy = f"Give a file with a {one} on each line."
+    content = read_bytes(file, limit=LARGEST_LIST, error=DataError, remedy=remedy)
+    try:
+        return content.decode("utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{file} is not UTF-8: {error.reason} at byte {error.start}",
+            remedy=f"Convert it with iconv, a {one} on each line.",
+        ) from error

@@ -1,0 +1,118 @@
+"""Manifests of planted canaries, and the canaries as a model reads them."""
+
+from dataclasses import replace
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vestige.monitor import SILENT, Monitor
+from vestige.workflows.sources import MANIFEST
+
+if TYPE_CHECKING:
+    from vestige.data.canary import Canary
+    from vestige.data.manifest import Manifest
+    from vestige.data.secret_manifest import SecretManifest
+    from vestige.data.vocabulary import Vocabulary
+    from vestige.models.protocols import NextToken
+
+
+def manifest_file(path: "str | PathLike[str]") -> Path:
+    """The manifest that a path names: the file itself, or the one in a planted directory."""
+    return Path(path) / MANIFEST if Path(path).is_dir() else Path(path)
+
+
+def load_canaries(
+    manifest: "str | PathLike[str] | Manifest", model: "NextToken", monitor: Monitor = SILENT
+) -> "tuple[Manifest, tuple[Canary, ...]]":
+    """A manifest, and its canaries with the ids of a model's vocabulary.
+
+    Controls with words that the vocabulary lacks are left out and counted in the log: which words
+    a vocabulary keeps is decided later than which words a control has.
+
+    Args:
+        manifest: a `Manifest`, its file, or the directory of `vestige plant` that holds one.
+        model: its vocabulary encodes the canaries.
+        monitor: told how many controls are left out.
+
+    Raises:
+        ManifestError: it is missing, malformed, was changed, or holds no canary.
+        IncompatibleModels: it was planted for another vocabulary.
+        DataError: a planted canary, or every control, has words that the vocabulary lacks.
+    """
+    from vestige.data.manifest import Manifest
+    from vestige.errors import IncompatibleModels, ManifestError
+
+    if isinstance(manifest, Manifest):
+        where, sealed = "the manifest", manifest
+    else:
+        file = manifest_file(manifest)
+        where, sealed = str(file), Manifest.load(file)
+    vocabulary = model.vocabulary
+    if not sealed.canaries:
+        raise ManifestError(
+            f"{where} holds no canaries", remedy="Give a manifest that `vestige plant` wrote."
+        )
+    if sealed.vocabulary not in (None, vocabulary.fingerprint()):
+        raise IncompatibleModels(
+            f"{where} is the manifest of another model: its canaries were planted for another "
+            "vocabulary than this model's",
+            remedy="Give the manifest of the corpus that this model was trained on.",
+        )
+    controls = [canary for canary in sealed.canaries if canary.control]
+    lost = {c.phrase for c in controls if not _is_readable(c, vocabulary)}
+    if len(lost) == len(controls):
+        lost = set()  # the first of them is then refused, by its number
+    if lost:
+        monitor.log(
+            f"{len(lost)} of {len(controls)} controls have words that the model lacks: left out"
+        )
+    read = [
+        _read(where, number, canary, vocabulary)
+        for number, canary in enumerate(sealed.canaries, 1)
+        if canary.phrase not in lost
+    ]
+    return sealed, tuple(read)
+
+
+def load_secrets(manifest: "str | PathLike[str] | SecretManifest") -> "SecretManifest":
+    """A manifest of secrets in labelled utterances.
+
+    Args:
+        manifest: a `SecretManifest`, its file, or the directory of `vestige plant --task nlu`.
+
+    Raises:
+        ManifestError: it is missing, malformed, was changed, or is one of running text.
+    """
+    from vestige.data.checksum import format_of
+    from vestige.data.secret_manifest import FORMAT, SecretManifest
+    from vestige.errors import ManifestError
+
+    if isinstance(manifest, SecretManifest):
+        return manifest
+    file = manifest_file(manifest)
+    if file.is_file() and format_of(file) not in (FORMAT, None):
+        raise ManifestError(
+            f"{file} tells of canaries in running text, not in labelled utterances",
+            remedy="Plant with `vestige plant --task nlu`, or measure a language model with "
+            "`vestige exposure`.",
+        )
+    return SecretManifest.load(file)
+
+
+def _is_readable(canary: "Canary", vocabulary: "Vocabulary") -> bool:
+    ids = vocabulary.encode(canary.phrase)
+    return bool(ids) and vocabulary.unk_id not in ids
+
+
+def _read(where: str, number: int, canary: "Canary", vocabulary: "Vocabulary") -> "Canary":
+    from vestige.errors import DataError
+
+    ids = tuple(vocabulary.encode(canary.phrase))
+    unknown = sum(token == vocabulary.unk_id for token in ids)
+    if unknown or not ids:  # the phrase itself is a secret
+        raise DataError(
+            f"canary {number} of {where} cannot be read: the model's vocabulary lacks {unknown} "
+            f"of its {len(ids)} tokens",
+            remedy="Plant with --vocabulary MODEL, or give the model trained on this planting.",
+        )
+    return replace(canary, ids=ids)
