@@ -110,7 +110,6 @@ def compare(
         tolerance=tolerance,
         notes=[*notes, *told, *why, *more],
     )
-    of_test = {} if corpus is None else {"test": provenance.of_corpus(test, corpus)}
     return call.record(
         found,
         configuration={
@@ -124,7 +123,7 @@ def compare(
             name: provenance.of_model(one.source, one.model)
             for name, one in labelled(trainings).items()
         },
-        data={**sealed, **of_test},
+        data=sealed if corpus is None else {**sealed, "test": provenance.of_corpus(test, corpus)},
     )
 
 

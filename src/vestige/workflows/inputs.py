@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from os import PathLike, fspath
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from vestige.workflows.sources import read_source
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from vestige.models.protocols import LanguageModel
     from vestige.models.white_box import IntentSlotNetwork
 
-    IntentSlotLike = str | PathLike[str] | IntentSlotNetwork
-    IntentSlotModels = IntentSlotLike | Sequence[IntentSlotLike]
-    ManifestLike = str | PathLike[str] | Manifest
-    SecretManifestLike = str | PathLike[str] | SecretManifest
-    TextLike = str | PathLike[str] | Corpus | Utterances
-    VocabularyLike = str | PathLike[str] | LanguageModel | Vocabulary
-    Lines = str | PathLike[str] | Sequence[str]
-    Several = str | Sequence[str]
+    IntentSlotLike: TypeAlias = str | PathLike[str] | IntentSlotNetwork
+    IntentSlotModels: TypeAlias = IntentSlotLike | Sequence[IntentSlotLike]
+    ManifestLike: TypeAlias = str | PathLike[str] | Manifest
+    SecretManifestLike: TypeAlias = str | PathLike[str] | SecretManifest
+    TextLike: TypeAlias = str | PathLike[str] | Corpus | Utterances
+    VocabularyLike: TypeAlias = str | PathLike[str] | LanguageModel | Vocabulary
+    Lines: TypeAlias = str | PathLike[str] | Sequence[str]
+    Several: TypeAlias = str | Sequence[str]
 else:  # as a command line gives them
     IntentSlotLike = TextLike = str
     IntentSlotModels = Sequence[str]

@@ -1,15 +1,22 @@
-"""Options that only one task of a verb has, declared beside the option."""
+"""Options that only some tasks of a verb have, declared beside the option (`Only`)."""
 
-import inspect
-from collections.abc import Callable, Mapping
-from typing import get_args
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import is_dataclass
+from typing import Any
+
+from vestige._markers import Only
+from vestige.workflows.parameters import Parameter, parameters_of
+
+__all__ = ["Only", "refuse_others"]
 
 
-class Only:
-    """Marks a parameter of a workflow that only some tasks have.
+def refuse_others(workflow: Callable[..., object], arguments: Mapping[str, object]) -> None:
+    """Raise ValueError where an argument belongs to another task than `task`.
 
     Args:
-        *tasks: their names.
+        workflow: has a parameter `task`, and others, or fields of configuration classes, with the
+            marker `Only`.
+        arguments: of the call, by name.
 
     Example:
         >>> from typing import Annotated
@@ -18,23 +25,22 @@ class Only:
         Traceback (most recent call last):
         ValueError: `slot` must be left out with `task` text: it is an option of `task` nlu
     """
-
-    def __init__(self, *tasks: str) -> None:
-        self.tasks = tasks
-
-
-def refuse_others(workflow: Callable[..., object], arguments: Mapping[str, object]) -> None:
-    """Raise ValueError where an argument belongs to another task than `task`.
-
-    Args:
-        workflow: has a parameter `task`, and others with the marker `Only`.
-        arguments: of the call, by name.
-    """
     task = arguments["task"]
-    for name, parameter in inspect.signature(workflow).parameters.items():
-        for only in (one for one in get_args(parameter.annotation) if isinstance(one, Only)):
-            if task not in only.tasks and arguments.get(name) != parameter.default:
-                raise ValueError(
-                    f"`{name}` must be left out with `task` {task}: it is an option of `task` "
-                    f"{' or '.join(only.tasks)}"
-                )
+    for each, value in _given(parameters_of(workflow), arguments):
+        only = each.marker(Only)
+        if only is not None and task not in only.tasks and value != each.default:
+            raise ValueError(
+                f"`{each.name}` must be left out with `task` {task}: it is an option of `task` "
+                f"{' or '.join(only.tasks)}"
+            )
+
+
+def _given(
+    declared: Mapping[str, Parameter], values: Mapping[str, object]
+) -> Iterator[tuple[Parameter, object]]:
+    """Every parameter, and every field of a configuration class, with its value."""
+    for name, each in declared.items():
+        value: Any = values.get(name, each.default)
+        yield each, value
+        if isinstance(each.type, type) and is_dataclass(each.type):
+            yield from _given(parameters_of(each.type), vars(value))

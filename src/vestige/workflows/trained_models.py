@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from os import PathLike, fspath
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from vestige.errors import DataError, IncompatibleModels
 from vestige.workflows.inputs import open_model, shown
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from vestige.models.protocols import LanguageModel
     from vestige.results import Run
 
-    Trained = str | PathLike[str] | LanguageModel
-    TrainedModels = Sequence[str] | Mapping[str, Trained | Sequence[Trained]]
+    Trained: TypeAlias = str | PathLike[str] | LanguageModel
+    TrainedModels: TypeAlias = Sequence[str] | Mapping[str, Trained | Sequence[Trained]]
 else:
     TrainedModels = Sequence[str]
     """NAME=PATH or paths; or, in Python, paths and loaded models by name."""
