@@ -66,17 +66,19 @@ def stamps(directory: Path) -> dict[Path, int]:
     return {file: file.stat().st_mtime_ns for file in directory.rglob("*") if file.is_file()}
 
 
-def test_what_a_trial_needs_is_made_first_and_nothing_twice(tmp_path: Path, total: Sum) -> None:
-    said: list[str] = []
-    run_trials([total, total], say=said.append)
-    assert [line.split("/")[-1] for line in said if line.startswith("finished")] == [
+def test_what_a_trial_needs_is_made_first_and_nothing_twice(
+    tmp_path: Path, total: Sum, listener
+) -> None:
+    run_trials([total, total], monitor=listener)
+    assert [line.split("/")[-1] for line in listener.lines] == [
         *("squares-3 (1 of 3)", "squares-4 (2 of 3)", "sum (3 of 3)")
     ]
+    assert listener.steps == [(1, 3), (2, 3), (3, 3)]
     assert total.result()["sum"] == 2**2 + 3**2
     made = stamps(tmp_path)
-    said.clear()
-    run_trials([total], say=said.append)
-    assert (stamps(tmp_path), said) == (made, [])
+    run_trials([total], monitor=listener)
+    assert stamps(tmp_path) == made
+    assert len(listener.lines) == 3
 
 
 def test_what_a_finished_trial_was_made_from_is_not_made_again(total: Sum) -> None:
@@ -139,13 +141,15 @@ def test_a_trial_of_another_description_is_refused(squares: list[Squares], total
         lambda trial: (trial.directory / "squares" / "003").write_text("9"),
     ],
 )
-def test_a_damaged_trial_is_told_of_and_made_again(squares: list[Squares], damage) -> None:
-    trial, said = squares[0], []
+def test_a_damaged_trial_is_told_of_and_made_again(
+    squares: list[Squares], damage, listener
+) -> None:
+    trial = squares[0]
     run_trials([trial])
     damage(trial)
     assert not trial.kept
-    run_trials([trial], say=said.append)
-    assert said[0] == f"{trial.directory} is damaged: its trial is made again"
+    run_trials([trial], monitor=listener)
+    assert listener.lines[0] == f"{trial.directory} is damaged: its trial is made again"
     assert trial.result() == {"resumed_from": 0, "largest": 4}
 
 

@@ -92,6 +92,7 @@ def command(
 
         vestige reproduce updates --scale small --table table1 --data corpora --out small
     """
+    from vestige.cli.monitor import Terminal
     from vestige.cli.provenance import record
     from vestige.experiments.tables import cell
     from vestige.parallel import map_processes
@@ -105,7 +106,7 @@ def command(
         tables=table or (),
         record=record(context, {"scale": scale}),
         map_fn=map if processes == 1 else partial(map_processes, processes=processes),
-        say=say,
+        monitor=Terminal(),
     )
     if json:
         show_json({made.name: made.summary() for made in tables})

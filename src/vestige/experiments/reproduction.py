@@ -9,9 +9,9 @@ from vestige import _validate, results
 from vestige.data.atomic_write import write_text
 from vestige.experiments.runner import MapFn, Trial, run_trials
 from vestige.experiments.tables import Table, load_table, markdown, read_table
+from vestige.monitor import SILENT, Monitor
 
 Rows = Sequence[Mapping[str, Any]]
-Say = Callable[[str], None]
 Scale = TypeVar("Scale")
 
 
@@ -62,7 +62,7 @@ def run_paper(
     tables: Sequence[str] = (),
     record: Mapping[str, object] | None = None,
     map_fn: MapFn = map,
-    say: Say = lambda line: None,
+    monitor: Monitor = SILENT,
 ) -> list[Table]:
     """Compute tables and figures of a paper; what is there already is found again.
 
@@ -74,14 +74,14 @@ def run_paper(
         tables: names of `parts_of`; none: all.
         record: what the run directories say besides the configuration, such as the command.
         map_fn: `map`, or one over processes, for trials that do not wait for one another.
-        say: told in a line what is being done.
+        monitor: told what is being done.
 
     Raises:
         ValueError: there is no table of a name.
         RunError: the directory holds a table or trial of another configuration.
     """
     parts = choose(parts_of(scale), tables)
-    return reproduce(parts, directory, data=data, run=record or {}, map_fn=map_fn, say=say)
+    return reproduce(parts, directory, data=data, run=record or {}, map_fn=map_fn, monitor=monitor)
 
 
 def reproduce(
@@ -91,7 +91,7 @@ def reproduce(
     data: Path | None,
     run: Mapping[str, object],
     map_fn: MapFn = map,
-    say: Say = lambda line: None,
+    monitor: Monitor = SILENT,
 ) -> list[Table]:
     """Fill tables; see `run_paper` for the arguments."""
     saved = directory / "results"
@@ -103,9 +103,9 @@ def reproduce(
         if done[name] is None
     }
     trials = [trial for plan in plans.values() for trial in plan.trials]
-    run_trials(trials, map_fn=map_fn, say=say)
+    run_trials(trials, map_fn=map_fn, monitor=monitor)
     for name, plan in plans.items():
-        say(f"filling {name}")
+        monitor.log(f"filling {name}")
         part, rows = parts[name], list(plan.rows())
         if part.draw is not None:
             write_text(directory / f"{name}.svg", part.draw(rows))

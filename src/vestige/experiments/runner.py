@@ -21,6 +21,7 @@ from vestige.data.atomic_write import write_text
 from vestige.data.file_lock import LOCK, alone, discard
 from vestige.data.json_file import read_object
 from vestige.errors import RunError
+from vestige.monitor import SILENT, Monitor
 from vestige.results import to_json
 
 FORMAT, RECORD = 1, "trial.json"
@@ -93,8 +94,8 @@ class Trial(ABC):
             )
         return dict(record["result"])
 
-    def _record(self, say: Callable[[str], None] = lambda line: None) -> dict[str, Any] | None:
-        """What is kept; None where nothing is, or nothing that is whole, which is said."""
+    def _record(self, monitor: Monitor = SILENT) -> dict[str, Any] | None:
+        """What is kept; None where nothing is, or nothing that is whole, which is logged."""
         if not (self.directory / RECORD).exists():
             return None
         try:
@@ -110,7 +111,7 @@ class Trial(ABC):
                 )
             if record["files"] == self._files():
                 return record
-        say(f"{self.directory} is damaged: its trial is made again")
+        monitor.log(f"{self.directory} is damaged: its trial is made again")
         return None
 
     def _files(self) -> dict[str, str]:
@@ -126,14 +127,14 @@ def run_trials(
     trials: Iterable[Trial],
     *,
     map_fn: MapFn = map,
-    say: Callable[[str], None] = lambda line: None,
+    monitor: Monitor = SILENT,
 ) -> None:
     """Make those trials that are not kept, each after those that it needs.
 
     Args:
         trials: which; one that comes twice is made once.
         map_fn: what maps a function over trials that do not wait for one another.
-        say: told in a line what is to be made, what has been, and what was damaged.
+        monitor: told how many are made, where each was, and what was damaged.
 
     Raises:
         RunError: a directory holds a trial of another description, or another process makes it.
@@ -141,15 +142,16 @@ def run_trials(
     """
     waiting: dict[Path, Trial] = {}
     for trial in trials:
-        _add_missing(trial, waiting, say)
+        _add_missing(trial, waiting, monitor)
     total = len(waiting)
-    while waiting:
-        held = set(waiting)
-        ready = [t for t in waiting.values() if not any(n.directory in held for n in t.needed)]
-        say(f"{len(waiting)} trials to go, the first in {ready[0].directory}")
-        for directory in map_fn(make_trial, ready):
-            del waiting[directory]
-            say(f"finished {directory} ({total - len(waiting)} of {total})")
+    with monitor.progress("trials") as step:
+        while waiting:
+            held = set(waiting)
+            ready = [t for t in waiting.values() if not any(n.directory in held for n in t.needed)]
+            for directory in map_fn(make_trial, ready):
+                del waiting[directory]
+                monitor.log(f"finished {directory} ({total - len(waiting)} of {total})")
+                step(total - len(waiting), total)
 
 
 def make_trial(trial: Trial) -> Path:
@@ -174,17 +176,17 @@ def make_trial(trial: Trial) -> Path:
     return trial.directory
 
 
-def _add_missing(trial: Trial, waiting: dict[Path, Trial], say: Callable[[str], None]) -> None:
+def _add_missing(trial: Trial, waiting: dict[Path, Trial], monitor: Monitor) -> None:
     known = waiting.get(trial.directory)
     if known is not None and known.key != trial.key:
         raise ValueError(f"trials must have directories of their own, got two in {trial.directory}")
     if known is not None:
         return
-    if trial._record(say) is not None:
+    if trial._record(monitor) is not None:
         discard(trial.directory / LOCK)
         return
     for needed in trial.needed:
-        _add_missing(needed, waiting, say)
+        _add_missing(needed, waiting, monitor)
     waiting[trial.directory] = trial
 
 

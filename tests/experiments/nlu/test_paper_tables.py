@@ -143,12 +143,11 @@ def test_every_defence_of_the_paper_has_its_row(lines):
 
 
 @pytest.mark.slow
-def test_a_table_is_filled_once_and_found_again(home, models):
-    told = []
-    tables = run(SMOKE, home, tables=["table2", "utility"], say=told.append)
+def test_a_table_is_filled_once_and_found_again(home, models, listener):
+    tables = run(SMOKE, home, tables=["table2", "utility"], monitor=listener)
     assert {table.name: len(table.entries) for table in tables} == {"table2": 9, "utility": 1}
     assert "nan" not in (home / "tables.md").read_text("utf-8").lower()
-    assert run(SMOKE, home, tables=["table2"], say=told.append)[0] == next(
+    assert run(SMOKE, home, tables=["table2"], monitor=listener)[0] == next(
         table for table in tables if table.name == "table2"
     )
-    assert told.count("filling table2") == 1
+    assert listener.lines.count("filling table2") == 1

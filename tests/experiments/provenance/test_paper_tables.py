@@ -54,11 +54,12 @@ def test_privacy_is_stated_beside_the_private_model_only(tables: dict[str, Table
     assert all(row["delta"] == 1e-4 for row in tables["private"].entries if row["epsilon"])
 
 
-def test_nothing_is_trained_or_asked_twice(directory: Path, tables: dict[str, Table]) -> None:
-    said: list[str] = []
+def test_nothing_is_trained_or_asked_twice(
+    directory: Path, tables: dict[str, Table], listener
+) -> None:
     kept = sorted((directory / "trials").rglob("*.npz"))
-    again = run(SMOKE, directory, say=said.append)
-    assert not [line for line in said if "trained" in line]
+    again = run(SMOKE, directory, monitor=listener)
+    assert not [line for line in listener.lines if "trained" in line]
     assert sorted((directory / "trials").rglob("*.npz")) == kept
     assert [len(table.entries) for table in again] == [len(tables[t.name].entries) for t in again]
 

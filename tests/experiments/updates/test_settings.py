@@ -82,12 +82,12 @@ def test_a_training_of_an_earlier_version_is_taken_over(chain: list[Snapshot]) -
         run_trials([replace(first, config=replace(first.config, epochs=1))])
 
 
-def test_a_model_that_was_cut_off_is_trained_again(chain: list[Snapshot]) -> None:
-    first, said = chain[1], []
+def test_a_model_that_was_cut_off_is_trained_again(chain: list[Snapshot], listener) -> None:
+    first = chain[1]
     run_trials([first])
     weights = first.directory / "model" / "model.safetensors"
     whole = weights.read_bytes()
     weights.write_bytes(whole[:100])
-    run_trials([first], say=said.append)
-    assert "is damaged" in said[0]
+    run_trials([first], monitor=listener)
+    assert "is damaged" in listener.lines[0]
     assert weights.read_bytes() == whole

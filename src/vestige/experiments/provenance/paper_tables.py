@@ -26,6 +26,7 @@ from vestige.experiments.provenance.audited_texts import AuditedText
 from vestige.experiments.provenance.null_audits import NullAudits
 from vestige.experiments.reproduction import Part, Plan, choose, reproduce
 from vestige.experiments.tables import Table
+from vestige.monitor import SILENT, Monitor
 
 
 def _config(*, wide: bool) -> Config:
@@ -218,7 +219,7 @@ def run(
     tables: Sequence[str] = (),
     record: Mapping[str, object] | None = None,
     map_fn: Callable[..., Iterable[Any]] = map,
-    say: Callable[[str], None] = lambda line: None,
+    monitor: Monitor = SILENT,
 ) -> list[Table]:
     """Compute tables and figures of the paper; what is there already is found again.
 
@@ -229,8 +230,8 @@ def run(
         tables: some of the names of `parts_of`; none: all.
         record: what the run directories say besides the configuration, such as the command.
         map_fn: `map`, or one over processes.
-        say: told in a line what is being done.
+        monitor: told what is being done.
     """
-    filling = Filling(config, directory / "trials", data, map_fn, say)
+    filling = Filling(config, directory / "trials", data, map_fn, monitor.log)
     parts = choose(parts_of(config, filling), tables)
-    return reproduce(parts, directory, data=data, run=record or {}, map_fn=map_fn, say=say)
+    return reproduce(parts, directory, data=data, run=record or {}, map_fn=map_fn, monitor=monitor)
