@@ -57,6 +57,21 @@ def test_a_whole_fine_tune_is_a_hugging_face_folder(shell, workspace, base, tmp_
     assert json.loads(ranked.stdout)["rank_lower"] >= 0
 
 
+def test_an_adapter_is_not_continued_and_nothing_is_begun(shell, workspace, base, tmp_path):
+    adapter, words = tmp_path / "adapter", ["--sequence-length", 8, "--epochs", 1]
+    made = shell("train", workspace / "corpus.txt", "--from", base, "--lora-rank", 2, *words,
+                 "--out", adapter)  # fmt: skip
+    assert made.exit_code == 0, (made.stderr, made.exception)
+    private = ["--defence", "dp-sgd", "--noise-multiplier", 1, "--accountant", "rdp"]
+    for more in ([], ["--lora-rank", 2], private):
+        again = ["--from", adapter, *words, *more, "--out", tmp_path / "again"]
+        done = shell("train", workspace / "corpus.txt", *again)
+        assert done.exit_code == 2
+        assert "--from must name a model whose weights can be trained" in done.stderr
+        assert "Will promise" not in done.stderr
+        assert not (tmp_path / "again").exists()
+
+
 def test_an_adapter_is_trained_in_private(shell, workspace, base, tmp_path):
     words = ["--from", base, "--lora-rank", 2, "--sequence-length", 8, "--epochs", 1]
     words += ["--defence", "dp-sgd", "--noise-multiplier", 1, "--accountant", "rdp"]

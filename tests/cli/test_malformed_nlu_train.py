@@ -82,7 +82,7 @@ CASES = {
     "vectors for text": (f"{TEXT} --vectors glove-6b-50d", "--vectors must be left out with"),
     "early stopping for text": (f"{TEXT} --early-stopping", "option of --task nlu"),
     "tags for text": (f"{TEXT} --tags-column tags", "--tags-column must be left out"),
-    "an unknown task": ("W/songs.jsonl --task speech", "speech"),
+    "an unknown task": ("W/songs.jsonl --task speech", "--task must be one of"),
     # --from
     "from nowhere": (f"{FROM}/none", "none"),
     "from a language model": (f"{FROM}/language", "is a language model, and has no intents"),

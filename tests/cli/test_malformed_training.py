@@ -29,14 +29,14 @@ FAR = "--epochs 1000 --batch-size 20 --epsilon 1e-6 --accountant rdp"
 # The words after `vestige train`, D/ standing for the directory, and what the message must name.
 CASES = {
     # options of another defence
-    "epsilon alone": (f"{NEW} --epsilon 8", "--epsilon", "--defence dp-sgd"),
-    "delta alone": (f"{NEW} --delta 1e-5", "--delta", "--defence dp-sgd"),
-    "clip alone": (f"{NEW} --clip 2", "--clip", "--defence dp-sgd"),
+    "epsilon alone": (f"{NEW} --epsilon 8", "--epsilon", "--defence dp-fedavg or dp-sgd"),
+    "delta alone": (f"{NEW} --delta 1e-5", "--delta", "--defence dp-fedavg or dp-sgd"),
+    "clip alone": (f"{NEW} --clip 2", "--clip", "--defence dp-fedavg or dp-sgd"),
     "unit alone": (f"{NEW} --unit user", "--unit", "--defence dp-sgd"),
     "noise with goldfish": (
         f"{NEW} --defence goldfish --noise-multiplier 1",
         "--noise-multiplier",
-        "--defence dp-sgd or dp-fedavg, got goldfish",
+        "--defence dp-fedavg or dp-sgd, got goldfish",
     ),
     "accountant with adversarial": (f"{HIDDEN} --accountant rdp", "--accountant", "dp-sgd"),
     "physical batches alone": (f"{NEW} --physical-batch-size 2", "--physical-batch-size", "dp-sgd"),
@@ -44,7 +44,7 @@ CASES = {
     "weight with dp-sgd": (f"{PRIVATE} --weight 1", "--weight", "adversarial"),
     "pairing with dp-sgd": (f"{PRIVATE} --pairing in-batch", "--pairing", "triplet"),
     "goldfish k alone": (f"{NEW} --goldfish-k 3", "--goldfish-k", "goldfish"),
-    "unknown defence": (f"{NEW} --defence hope", "hope", "goldfish"),
+    "unknown defence": (f"{NEW} --defence hope", "--defence must be one of", "goldfish"),
     # a budget
     "no budget": (DP, "--epsilon", "neither"),
     "two budgets": (f"{PRIVATE} --noise-multiplier 1", "--noise-multiplier", "both"),
@@ -52,7 +52,7 @@ CASES = {
     "epsilon negative": (f"{DP} --epsilon -3", "--epsilon", "positive"),
     "epsilon not a number": (f"{DP} --epsilon nan", "--epsilon", "finite"),
     "epsilon infinite": (f"{DP} --epsilon inf", "--epsilon", "finite"),
-    "epsilon a word": (f"{DP} --epsilon little", "--epsilon", "valid number"),
+    "epsilon a word": (f"{DP} --epsilon little", "--epsilon", "must be a number"),
     "epsilon out of reach": (f"{DP} {FAR}", "cannot be reached in 1000 steps", "fewer epochs"),
     "noise negative": (f"{DP} --noise-multiplier -1", "--noise-multiplier", "at least 0"),
     "noise infinite": (f"{DP} --noise-multiplier inf", "--noise-multiplier", "finite"),
@@ -96,7 +96,7 @@ CASES = {
     "cap of zero": (
         f"{NEW} --max-documents-per-user 0",
         "--max-documents-per-user",
-        "than or equal to 1",
+        "at least 1",
     ),
     "cap of nobody": (
         f"{NOBODYS} --max-documents-per-user 2",
@@ -110,11 +110,11 @@ CASES = {
         "--validation, or a larger --hold-out",
     ),
     "more than all users": (f"{PRIVATE} --unit user", "3 users", "smaller batch_size"),
-    "unknown unit": (f"{PRIVATE} --unit household", "household", "user"),
+    "unknown unit": (f"{PRIVATE} --unit household", "--unit must be one of", "user"),
     "physical batches of zero": (
         f"{PRIVATE} --physical-batch-size 0",
         "--physical-batch-size",
-        "equal to 1",
+        "at least 1",
     ),
     # users who learn by themselves
     "fedavg of nobody": (
@@ -137,11 +137,11 @@ CASES = {
     ),
     "local batches alone": (f"{NEW} --local-batch-size 2", "--local-batch-size", "dp-fedavg"),
     "local rate alone": (f"{NEW} --local-learning-rate 2", "--local-learning-rate", "dp-fedavg"),
-    "local epochs of zero": (f"{AVERAGED} --local-epochs 0", "--local-epochs", "equal to 1"),
+    "local epochs of zero": (f"{AVERAGED} --local-epochs 0", "--local-epochs", "at least 1"),
     "local batches of zero": (
         f"{AVERAGED} --local-batch-size 0",
         "--local-batch-size",
-        "equal to 1",
+        "at least 1",
     ),
     "local rate of zero": (
         f"{AVERAGED} --local-learning-rate 0",
@@ -154,7 +154,7 @@ CASES = {
         "finite",
     ),
     "users' batches of nobody": (f"{NOBODYS} --batching users", "whose each document", "--user"),
-    "unknown batching": (f"{NEW} --batching sideways", "sideways", "poisson"),
+    "unknown batching": (f"{NEW} --batching sideways", "--batching must be one of", "poisson"),
     # the regularizers and the goldfish
     "adversarial without users": (f"{NOBODYS} --defence adversarial", "adversarial", "--user"),
     "adversarial with one user": (f"{ANNS} --defence adversarial", "one only", "goldfish"),
@@ -168,8 +168,12 @@ CASES = {
     "weight negative": (f"{HIDDEN} --weight -1", "--weight", "at least 0"),
     "weight not a number": (f"{HIDDEN} --weight nan", "--weight", "finite"),
     "weight infinite": (f"{HIDDEN} --weight inf", "--weight", "finite"),
-    "unknown pairing": (f"{NEW} --defence triplet --pairing across", "across", "in-batch"),
-    "goldfish k of one": (f"{NEW} --defence goldfish --goldfish-k 1", "--goldfish-k", "equal to 2"),
+    "unknown pairing": (
+        f"{NEW} --defence triplet --pairing across",
+        "--pairing must be one of",
+        "in-batch",
+    ),
+    "goldfish k of one": (f"{NEW} --defence goldfish --goldfish-k 1", "--goldfish-k", "at least 2"),
     # when to look and to stop
     "perplexity below one": (f"{NEW} --stop-at-perplexity 0.5", "--stop-at-perplexity", "above 1"),
     "perplexity not a number": (f"{NEW} --stop-at-perplexity nan", "--stop-at-perp", "finite"),
@@ -179,7 +183,7 @@ CASES = {
         "--stop-at-perplexity",
         "--validation",
     ),
-    "look after no steps": (f"{NEW} --evaluate-every 0", "--evaluate-every", "equal to 1"),
+    "look after no steps": (f"{NEW} --evaluate-every 0", "--evaluate-every", "at least 1"),
     "learning rate infinite": (f"{NEW} --learning-rate inf", "--learning-rate", "finite"),
     "longer than a transformer reads": (
         f"{NEW} --architecture transformer --hidden-size 12 --sequence-length 999",

@@ -192,7 +192,6 @@ def test_several_seeds_are_several_trainings_that_hold_out_the_same_text(
 @pytest.mark.parametrize(
     ("words", "names"),
     [
-        (["--seeds", 2, "--json"], "--json must not be given with --seeds"),
         (["--seeds", 0], "--seeds"),
         (["--seeds", 2, "--task", "nlu"], "--seeds"),
     ],

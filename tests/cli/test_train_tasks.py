@@ -205,7 +205,7 @@ CASES = {
         "--accept-private-vocabulary",
         "cannot be had from a gru",
     ),
-    "an unknown task": ("W/pairs.jsonl --task speech", "speech"),
+    "an unknown task": ("W/pairs.jsonl --task speech", "--task must be one of"),
 }
 
 

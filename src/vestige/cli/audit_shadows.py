@@ -178,8 +178,8 @@ def _own_shape(target: Target) -> "ShadowConfig | None":
 def _recorded(target: Target) -> "TrainingConfig | None":
     """How `vestige train` taught the target, up to the epoch that it kept; None where unknown."""
     from vestige import results
-    from vestige.cli.training_directory import RUN
     from vestige.training.config import TrainingConfig
+    from vestige.workflows.training_directory import RUN
 
     try:
         run = results.load(Path(target.path) / RUN)

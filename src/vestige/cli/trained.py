@@ -44,7 +44,7 @@ def frequencies(
 def trained_summary(model: str | Path) -> Mapping[str, Any]:
     """What a training says of itself; nothing where the model is none of `vestige train`."""
     from vestige import results
-    from vestige.cli.training_directory import RUN
+    from vestige.workflows.training_directory import RUN
 
     run = Path(model) / RUN
     return results.load(run).summary if (run / "summary.json").is_file() else {}

@@ -2,7 +2,8 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
@@ -103,9 +104,11 @@ class PrivateDefence(ABC):
         if self.delta is not None or self.accountant != "prv":
             from vestige.defences.accounting import check_accountant, check_delta
 
-            check_accountant(self.accountant)
+            with in_backticks("accountant"):
+                check_accountant(self.accountant)
             if self.delta is not None:
-                check_delta(self.delta)
+                with in_backticks("delta"):
+                    check_delta(self.delta)
         check_positive(epsilon=self.epsilon, max_grad_norm=self.max_grad_norm)
         check_not_negative(noise_multiplier=self.noise_multiplier)
 
@@ -118,6 +121,11 @@ class PrivateDefence(ABC):
         self, model: "LanguageModel", data: "EncodedCorpus", config: "TrainingConfig"
     ) -> "StepFn":
         """See `Defence`; its noise must be known."""
+
+    @property
+    @abstractmethod
+    def protected(self) -> "Unit":
+        """What the guarantee is for, unless the batches say otherwise."""
 
     @property
     def noise(self) -> float:
@@ -176,7 +184,8 @@ class PrivateDefence(ABC):
         draw: Any = config.batching
         batches = SequenceBatches(sequences, config.batch_size, draw, 0, torch.device("cpu"))
         delta = default_delta(batches.units) if self.delta is None else self.delta
-        check_delta(delta, batches.units)
+        with in_backticks("delta"):
+            check_delta(delta, batches.units)
         noise, steps = self.noise_multiplier, config.epochs * len(batches)
         accountant: Any = self.accountant
         if noise is None:
@@ -236,6 +245,15 @@ def _spent(plan: PrivacyPlan, steps: int) -> "PrivacySpent":
         unit=plan.unit,
         accountant=accountant,
     )
+
+
+@contextmanager
+def in_backticks(name: str) -> Iterator[None]:
+    """What a function says of its argument, said of the parameter of that name."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"`{name}`{str(error).removeprefix(name)}") from error
 
 
 def check_positive(**values: float | None) -> None:

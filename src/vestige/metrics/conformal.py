@@ -1,12 +1,14 @@
 r"""Conformal p-values for membership, and the false-discovery rate among many of them.
 
-A conformal p-value compares one score with those of known non-members (Vovk, Gammerman and Shafer 2005, "Algorithmic Learning in a Random World", section 2.2):
+A conformal p-value compares one score with those of known non-members (Vovk, Gammerman and Shafer
+2005, "Algorithmic Learning in a Random World", section 2.2):
 
 .. math:: p = \frac{1 + \#\{i : c_i \ge s\}}{n + 1}
 
-If the tested user is a non-member exchangeable with the others, P(p <= alpha) <= alpha. Many p-values against one set of others are positively dependent,
-and the Benjamini-Hochberg procedure still keeps its promise (Bates, Candès, Lei, Romano and Sesia
-2023, "Testing for Outliers with Conformal p-values", Annals of Statistics 51, theorem 2).
+If the tested user is a non-member exchangeable with the others, P(p <= alpha) <= alpha. Many
+p-values against one set of others are positively dependent, and the Benjamini-Hochberg procedure
+still keeps its promise (Bates, Candès, Lei, Romano and Sesia 2023, "Testing for Outliers with
+Conformal p-values", Annals of Statistics 51, theorem 2).
 """
 
 import math

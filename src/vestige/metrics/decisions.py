@@ -1,8 +1,8 @@
 r"""Accuracy, precision and recall of membership decisions, with intervals.
 
-Clopper-Pearson intervals: the threshold must not have been chosen on the users counted here. The true-positive rate at a
-false-positive rate is of the scores alone, and pays for its threshold with an interval from
-resampling both sides.
+Clopper-Pearson intervals: the threshold must not have been chosen on the users counted here. The
+true-positive rate at a false-positive rate is of the scores alone, and pays for its threshold with
+an interval from resampling both sides.
 """
 
 from collections.abc import Iterable

@@ -1,9 +1,9 @@
 r"""Exact permutation tests: whether some values of a pool are lower than a random subset of it.
 
-Exact permutation tests (Fisher 1935; Wilcoxon 1945; with strata van Elteren 1960). For a random subset,
-every choice of the same size is as likely; two figures of a choice are compared with all others:
-the sum of its ranks, which many middling values make small, and its lowest rank, which one value
-alone makes small. Asking both costs a factor of 2,
+Exact permutation tests (Fisher 1935; Wilcoxon 1945; with strata van Elteren 1960). For a random
+subset, every choice of the same size is as likely; two figures of a choice are compared with all
+others: the sum of its ranks, which many middling values make small, and its lowest rank, which one
+value alone makes small. Asking both costs a factor of 2,
 
 .. math:: p = \min(1, 2 \min(p_{sum}, p_{first})),
 

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vestige.metrics.intervals import Interval, ratio_of_sums
+from vestige.result import Result
 from vestige.training.evaluate import DocumentScores
 from vestige.training.history import TrainingHistory
 from vestige.training.translations import Bleu
@@ -92,7 +93,7 @@ def with_intervals(
 
 
 @dataclass(frozen=True, kw_only=True)
-class PairTraining:
+class PairTraining(Result):
     """A finished training of a sequence-to-sequence model, as a run directory holds it.
 
     Attributes:

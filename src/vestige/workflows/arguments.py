@@ -17,6 +17,7 @@ from vestige.workflows.parameters import (
     options_of,
     parameters_of,
 )
+from vestige.workflows.task_options import check_task
 
 COMMAND: ContextVar[tuple[str, ...]] = ContextVar("COMMAND", default=())
 """The command line that calls a workflow, for the record; empty in Python."""
@@ -32,9 +33,12 @@ def keywords(workflow: Callable[..., object], values: Mapping[str, Any]) -> dict
         values: by `Option.name`; an option that is left out has its default.
 
     Raises:
-        ValueError: an option belongs to another kind than the chosen one, or lacks.
+        ValueError: an option belongs to another task or kind than the chosen one, or lacks.
     """
     options = {option.name: option for option in options_of(workflow)}
+    if "task" in options:
+        for name in values:
+            check_task(options[name], values.get("task", options["task"].default))
     tree: dict[str, Any] = {}
     for name, value in values.items():
         *parents, last = options[name].path

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 from vestige.monitor import Monitor
 from vestige.workflows.docstrings import docstring
-from vestige.workflows.options import Flag, Group, Help, Kinds, Metavar, PythonOnly
+from vestige.workflows.options import Flag, Group, Help, Kinds, Metavar, Only, PythonOnly
 
 REQUIRED = inspect.Parameter.empty
 """The default of what must be given."""
@@ -38,6 +38,7 @@ class Option:
         group: the panel of the help, "" for the common one.
         bounds: of `annotated_types`.
         kinds: the names among which the option exists, none where it always does.
+        tasks: likewise, the values of the parameter `task`.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Option:
     group: str = ""
     bounds: tuple[Any, ...] = ()
     kinds: tuple[str, ...] = ()
+    tasks: tuple[str, ...] = ()
 
     @property
     def parameter(self) -> str:
@@ -99,6 +101,12 @@ class Parameter:
     def marker(self, kind: type) -> Any:
         """The first marker of a kind, or None."""
         return next((marker for marker in self.markers if isinstance(marker, kind)), None)
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """The tasks that have it, none where all do."""
+        found = self.marker(Only)
+        return found.tasks if found else ()
 
     @property
     def kinds(self) -> Mapping[str, type]:
@@ -173,7 +181,9 @@ def options_of(workflow: Callable[..., object]) -> tuple[Option, ...]:
         TypeError: two have one name.
     """
     found = [
-        option for each in parameters_of(workflow).values() for option in _options(each, (), "")
+        replace(option, tasks=option.tasks or each.tasks)
+        for each in parameters_of(workflow).values()
+        for option in _options(each, (), "")
     ]
     names = [option.name for option in found]
     if twice := sorted({name for name in names if names.count(name) > 1}):
@@ -249,6 +259,7 @@ def _option(each: Parameter, path: tuple[str, ...], group: str) -> Option:
         flags=flags,
         metavar=metavar.text if metavar else None if flags else plain.upper(),
         group=group,
+        tasks=each.tasks,
         bounds=tuple(marker for marker in each.markers if _is_bound(marker)),
     )
 

@@ -11,8 +11,8 @@ with g a token's gain, over the tokens after which the phrase can still pass (a 
 1). A share of the draws goes to the phrase's own beginning and to its own next token: what scores
 higher is often like it, and its first tokens need not be promoted themselves. Each prefix stands
 for w(x) others, so that w times the number of its last tokens that pass, summed over the
-population, is the number of phrases without bias, whatever the proposal favours. All one-token prefixes
-are in the first population; a phrase's last token is counted and not drawn.
+population, is the number of phrases without bias, whatever the proposal favours. All one-token
+prefixes are in the first population; a phrase's last token is counted and not drawn.
 
 A first run of each beta picks one; the estimate is the mean of `RUNS` others, independent of each
 other, and the interval log-normal with Student's t over these. Where few of them carry the whole

@@ -10,6 +10,7 @@ from vestige.defences.registry import Given, register, with_batches
 
 if TYPE_CHECKING:
     from vestige.data.encoded import EncodedCorpus
+    from vestige.defences.accounting import Unit
     from vestige.models.protocols import LanguageModel
     from vestige.training.config import TrainingConfig
     from vestige.training.steps import StepFn
@@ -39,6 +40,11 @@ class DPFedAvg(PrivateDefence):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_positive(local_learning_rate=self.local_learning_rate)
+
+    @property
+    def protected(self) -> "Unit":
+        """A user."""
+        return "user"
 
     def suited(self, config: "TrainingConfig", given: Given | None = None) -> "TrainingConfig":
         """See `Defence`: the server moves by the users' average unless Adam is asked for."""

@@ -10,6 +10,7 @@ from vestige.defences.registry import Given, register, with_batches
 
 if TYPE_CHECKING:
     from vestige.data.encoded import EncodedCorpus
+    from vestige.defences.accounting import Unit
     from vestige.models.protocols import LanguageModel
     from vestige.training.config import Batching, TrainingConfig
     from vestige.training.steps import StepFn
@@ -37,6 +38,11 @@ class DPSGD(PrivateDefence):
     unit: Literal["sequence", "user"] | None = None
     physical_batch_size: Annotated[int | None, Ge(1)] = None
 
+    @property
+    def protected(self) -> "Unit":
+        """A sequence, unless it is said to be a user."""
+        return self.unit or "sequence"
+
     def suited(self, config: "TrainingConfig", given: Given | None = None) -> "TrainingConfig":
         """See `Defence`: Adam in place of sgd, whose long steps carry more noise than text."""
         usual: Batching = "poisson-users" if self.unit == "user" else "poisson"
@@ -48,9 +54,9 @@ class DPSGD(PrivateDefence):
         if given is None:
             return config
         drawn = "user" if config.batching == "poisson-users" else "sequence"
-        if drawn != (self.unit or "sequence"):
+        if drawn != self.protected:
             raise ValueError(
-                f"`unit` {self.unit or 'sequence'} must not come with `batching` "
+                f"`unit` {self.protected} must not come with `batching` "
                 f"{config.batching}, whose lots are drawn for a {drawn}"
             )
         if config.optimizer == "adam" or given.get("optimizer") is not None:

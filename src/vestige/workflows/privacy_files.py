@@ -9,10 +9,11 @@ import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vestige.cli.training_directory import IDENTITY, LEDGER, RECORDS
+from vestige.workflows.training_directory import IDENTITY, LEDGER, RECORDS
 
 if TYPE_CHECKING:
     from vestige.data.read_records import ReadRecords
@@ -46,8 +47,11 @@ def new_id() -> str:
     return secrets.token_hex(16)
 
 
-def lineage_of(model: str | Path) -> Lineage:
+def lineage_of(model: object) -> Lineage:
     """What the folder of a model, or the directory of its training, says of its trainings.
+
+    Args:
+        model: its path; of a loaded model nothing is known.
 
     Raises:
         ModelError: its ledger is damaged.
@@ -56,10 +60,13 @@ def lineage_of(model: str | Path) -> Lineage:
     from vestige.defences.privacy_ledger import UNKNOWN, LedgerEntry, from_json
     from vestige.models.folders import model_folder
 
-    folder = model_folder(model)
+    unknown = Lineage((LedgerEntry(id=new_id(), defence=UNKNOWN),))
+    if not isinstance(model, str | PathLike):
+        return unknown
+    folder = model_folder(fspath(model))
     file = folder / LEDGER
     if not file.is_file():
-        return Lineage((LedgerEntry(id=new_id(), defence=UNKNOWN),))
+        return unknown
     ledger = from_json(_content(file), where=file)
     return Lineage(ledger, _read(folder.parent if folder.name == MODEL else folder))
 

@@ -1,4 +1,4 @@
-"""The directory of `vestige train`: whose it is before the first step, and after a failure."""
+"""The directory of a training: held by one process, and checked before anything is written."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +15,7 @@ LEDGER, RECORDS = "privacy.json", "records"
 def claimed(out: Path, resume: bool) -> Iterator[None]:
     """The directory, for one process alone, from before the text is read until the run is saved.
 
-    A training that could not begin leaves nothing behind where nothing was.
+    The directory is removed again if set-up fails.
 
     Raises:
         RunError: it is not a place for this training, or another process writes there.

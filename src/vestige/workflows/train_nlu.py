@@ -1,0 +1,94 @@
+"""Training of an intent-and-slot model from labelled utterances."""
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from vestige.workflows.privacy_plan import Lineages, entry_of
+from vestige.workflows.train import Trained, TrainingRequest
+from vestige.workflows.training_directory import RUN, claimed
+from vestige.workflows.training_plan import provenance_of
+from vestige.workflows.training_run import finished, learn, save
+from vestige.workflows.utterance_plan import Parts, prepare, read_parts, stop_of
+
+if TYPE_CHECKING:
+    from vestige.models.white_box import IntentSlotNetwork
+    from vestige.training.config import TrainingConfig
+    from vestige.training.history import TrainingHistory
+
+UNUSED = ("sequence_length", "batching", "evaluate_every")
+"""Settings that a training of utterances does not look at."""
+
+
+def run(request: TrainingRequest) -> Trained:
+    """Read, train, score, save, and tell what came of it."""
+    from vestige.data.read_records import ReadRecords
+    from vestige.training.utterances import UtteranceTask
+
+    request.nlu.check(request.model, request.start)
+    with claimed(request.out, request.resume):
+        parts = read_parts(request)
+        stop = stop_of(request, validated=len(parts.validation) > 0)
+        model, config = prepare(request, parts)
+        provenance = _provenance(request, model, parts)
+        own = ReadRecords.of_texts(
+            [one.text for one in parts.training], [one.text for one in parts.validation]
+        )
+        lineages = Lineages.of(request, own)
+        held = parts.validation if len(parts.validation) else None
+        history = learn(
+            request,
+            model,
+            UtteranceTask(model.encode(parts.training), held),
+            entry=entry_of(request, None, config, lineages),
+            lineages=lineages,
+            config=config,
+            stop=stop,
+        )
+        if not (request.out / RUN).exists():  # else it was finished before, and knows what it cost
+            _save(request, parts, model, config, history, provenance)
+    found = finished(request, history)
+    _log_kept(found.saved, request)
+    return found
+
+
+def _provenance(
+    request: TrainingRequest, model: "IntentSlotNetwork", parts: Parts
+) -> dict[str, Any]:
+    other = request.data if request.validation is None else request.validation
+    read = {
+        "training": (request.data, parts.training),
+        "validation": (other, parts.validation),
+        "test": (request.data, parts.test),
+    }
+    there = {role: one for role, one in read.items() if len(one[1])}
+    found = provenance_of(request, model, there)
+    if parts.planted is not None:
+        found["data"]["planted"] = {"sha256": parts.planted.sha256}
+    return found
+
+
+def _save(
+    request: TrainingRequest,
+    parts: Parts,
+    model: "IntentSlotNetwork",
+    config: "TrainingConfig",
+    history: "TrainingHistory",
+    provenance: dict[str, Any],
+) -> None:
+    from vestige.training.precision import settled
+    from vestige.training.scored_utterances import IntentSlotTraining, score_with_intervals
+
+    habits = request.nlu.habits
+    scored = score_with_intervals(model, parts.test) if len(parts.test) else None
+    trained = IntentSlotTraining(history=history, habits=habits, test=scored)
+    used = asdict(settled(config, model.device))
+    settings = {name: value for name, value in used.items() if name not in UNUSED}
+    save(request, trained, {**settings, **habits}, provenance)
+
+
+def _log_kept(summary: dict[str, Any], request: TrainingRequest) -> None:
+    log, loss = request.monitor.log, summary.get("loss")
+    if summary["stopped"]:
+        log(f"Stopped after {summary['steps']:,} steps: no better epoch came for long enough")
+    shown = "" if loss is None else f", validation loss {loss:.3g} nats an utterance"
+    log(f"Epoch {summary['epoch']:.3g} kept{shown}")

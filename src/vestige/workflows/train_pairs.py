@@ -1,0 +1,160 @@
+"""Training of a model that predicts texts from their sources: a translation, or an answer."""
+
+from dataclasses import asdict, replace
+from os import PathLike, fspath
+from typing import TYPE_CHECKING, Any
+
+from vestige.workflows.privacy_plan import Lineages, entry_of
+from vestige.workflows.train import Trained, TrainingRequest
+from vestige.workflows.training_data import read_texts, stop_of
+from vestige.workflows.training_directory import RUN, claimed
+from vestige.workflows.training_plan import provenance_of
+from vestige.workflows.training_run import finished, learn, log_kept, save
+
+if TYPE_CHECKING:
+    from vestige.data.corpus import Corpus
+    from vestige.data.vocabulary import Vocabulary
+    from vestige.models.seq2seq import Seq2SeqModel
+    from vestige.training.config import TrainingConfig
+    from vestige.training.pairs import PairTask
+    from vestige.training.presets import PairPreset
+    from vestige.training.scored_texts import ScoredTexts
+
+
+def run(request: TrainingRequest) -> Trained:
+    """Read, train, score, save, and tell what came of it."""
+    from vestige.data.read_records import ReadRecords
+
+    stop = stop_of(request)
+    if request.model.architecture == "transformer":
+        raise ValueError(
+            f"`architecture` must be lstm or gru with `task` {request.task}, got transformer"
+        )
+    request.model.check_start(request.start)
+    with claimed(request.out, request.resume):
+        columns: dict[str, Any] = {"user": request.user, "source_column": request.source}
+        texts = read_texts(request, stop, **columns)
+        training, held = texts.division.training, texts.held
+        model, config = _prepare(request, texts.division.within_cap)
+        provenance = _provenance(request, model, training, held)
+        lesson = _lesson(request, model, training, held)
+        lineages = Lineages.of(request, ReadRecords.of(training, held))
+        history = learn(
+            request,
+            model,
+            lesson,
+            entry=entry_of(request, None, config, lineages),
+            lineages=lineages,
+            config=config,
+            stop=stop,
+        )
+        if not (request.out / RUN).exists():  # else it was finished before, and knows what it cost
+            from vestige.training.precision import settled
+            from vestige.training.scored_texts import PairTraining
+
+            shape = {"cell": model.config.cell, "attention": model.config.attention}
+            scored = _scored(model, lesson, config)
+            trained = PairTraining(
+                history=history, task=request.task, settings=shape, validation=scored
+            )
+            used = asdict(settled(config, model.device))
+            save(request, trained, used, provenance, division=texts.division.summary())
+        found = finished(request, history)
+        log_kept(found.saved, len(model.vocabulary), stop, request.monitor)
+    return found
+
+
+def _prepare(request: TrainingRequest, corpus: "Corpus") -> "tuple[Seq2SeqModel, TrainingConfig]":
+    """The model to train, on its device, and the configuration."""
+    from copy import deepcopy
+
+    from vestige.models.checkpoints import load_seq2seq
+    from vestige.models.protocols import choose_device
+    from vestige.training.presets import new_seq2seq, pair_preset
+
+    plan, start = pair_preset(request.task), request.start
+    config = replace(plan.training, seed=request.seed, **request.training.chosen)
+    if isinstance(start, str | PathLike):
+        return load_seq2seq(fspath(start), device=request.device), config
+    if start is not None:
+        return deepcopy(start), config
+    where = choose_device(request.device)
+    shape: dict[str, Any] = dict(request.model.shape)
+    if "hidden_size" in shape:
+        shape.setdefault("embedding_size", shape["hidden_size"])
+    if request.model.architecture is not None:
+        shape["cell"] = request.model.architecture
+    settings = replace(plan.model, **shape)
+    vocabularies = _vocabularies(request, plan, corpus)
+    return new_seq2seq(*vocabularies, settings, seed=request.seed).to(where), config
+
+
+def _vocabularies(
+    request: TrainingRequest, plan: "PairPreset", corpus: "Corpus"
+) -> "tuple[Vocabulary, Vocabulary]":
+    """Vocabularies of sources and of targets."""
+    from vestige.data.encoded_pairs import sources_of
+    from vestige.models.checkpoints import SOURCE
+    from vestige.models.folders import model_folder
+    from vestige.training.vocabularies import borrow, learn_vocabulary
+
+    asked = request.model
+    if isinstance(asked.vocabulary, str | PathLike):
+        folder = model_folder(fspath(asked.vocabulary))
+        if folder.is_dir() and not (folder / SOURCE).is_dir():
+            raise ValueError(
+                "`vocabulary` must be a model of `task` translation or dialogue, which has one for "
+                f"sources too, got {asked.vocabulary}"
+            )
+        return borrow(folder / SOURCE), borrow(folder)
+    if asked.vocabulary is not None:
+        other: Any = asked.vocabulary
+        return other.source_vocabulary, other.vocabulary
+    source, target = (
+        learn_vocabulary(part, asked.tokenizer, size=asked.vocab_size, usual=plan.vocabulary_size)
+        for part in (sources_of(corpus), corpus)
+    )
+    return source, target
+
+
+def _lesson(
+    request: TrainingRequest, model: "Seq2SeqModel", training: "Corpus", held: "Corpus"
+) -> "PairTask":
+    from vestige.data.encoded_pairs import encode_pairs
+    from vestige.training.pairs import PairTask
+
+    both = (model.source_vocabulary, model.vocabulary)
+    return PairTask(
+        encode_pairs(training, *both),
+        encode_pairs(held, *both) if len(held) else None,
+        tuple(held) if request.task == "translation" and len(held) else None,
+    )
+
+
+def _provenance(
+    request: TrainingRequest, model: "Seq2SeqModel", training: "Corpus", held: "Corpus"
+) -> dict[str, Any]:
+    other = request.data if request.validation is None else request.validation
+    read: dict[str, tuple[object, Corpus]] = {"training": (request.data, training)}
+    if len(held):
+        read["validation"] = (other, held)
+    found = provenance_of(request, model, read)
+    found["models"]["trained"] |= {"source_vocabulary": model.source_vocabulary.fingerprint()}
+    return found
+
+
+def _scored(
+    model: "Seq2SeqModel", lesson: "PairTask", config: "TrainingConfig"
+) -> "ScoredTexts | None":
+    from vestige.training.pairs import score_pairs
+    from vestige.training.scored_texts import with_intervals
+    from vestige.training.translations import bleu
+
+    held, length = lesson.validation, config.sequence_length
+    if held is None:
+        return None
+    found = None
+    if lesson.references is not None:
+        found = bleu(model, held.sources, lesson.references, length=length, seed=config.seed)
+    scores = score_pairs(model, held, length=length)
+    return with_intervals(scores, held.targets.users, bleu=found)

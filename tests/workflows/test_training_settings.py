@@ -1,0 +1,46 @@
+"""Configuration classes of `train`: what they give to a training, and where each option belongs."""
+
+import subprocess
+import sys
+from dataclasses import fields
+
+import pytest
+
+from vestige.training.config import TrainingConfig
+from vestige.workflows.parameters import options_of
+from vestige.workflows.train import train
+from vestige.workflows.training_settings import ModelSettings, TrainingSettings
+
+
+def test_only_what_was_asked_for_is_chosen():
+    asked = TrainingSettings(epochs=3, momentum=0.0, stop_at_perplexity=9.0)
+    assert asked.chosen == {"epochs": 3, "momentum": 0.0}
+    assert asked.given["batch_size"] is None
+    assert "stop_at_perplexity" not in asked.given
+
+
+def test_every_setting_is_one_of_the_configuration():
+    names = {field.name for field in fields(TrainingConfig)}
+    assert set(TrainingSettings().given) <= names
+
+
+def test_a_shape_has_the_sizes_that_were_asked_for():
+    assert ModelSettings(layers=2, hidden_size=8).shape == {"layers": 2, "hidden_size": 8}
+    assert ModelSettings().shape == {}
+
+
+def test_every_option_has_help_and_one_place():
+    options = options_of(train)
+    assert all(option.help for option in options), [o.name for o in options if not o.help]
+    assert len({option.shown for option in options}) == len(options)
+
+
+@pytest.mark.parametrize("module", ["vestige.workflows.train", "vestige.defences.registry"])
+def test_options_are_known_without_torch(module):
+    code = (
+        f"import sys, {module}; from vestige.workflows.parameters import options_of; "
+        "from vestige.workflows.train import train; options_of(train); "
+        "print(sorted({'torch', 'numpy', 'pyarrow', 'opacus'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
