@@ -1,4 +1,4 @@
-"""Every command that a document prints runs as it is printed, on a few small files.
+"""Every command and program that a document prints runs as it is printed, on a few small files.
 
 The commands of a document are run one after another in a folder of its own. What cannot be run
 here is in `NOT_RUN` with a reason. The options of every command are looked up in its verb's page,
@@ -8,6 +8,7 @@ which a test of the command line keeps true.
 import re
 import shlex
 import shutil
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -23,14 +24,18 @@ _EXAMPLE = re.compile(r"^    (vestige [^\n]*(?:\n {4,}(?!vestige)[^\n]+)*)", re.
 def commands(path: Path) -> dict[str, list[list[Words]]]:
     """The words of each `vestige` command, block by block; examples of a verb are a block each.
 
+    A block of Python is one command of two words: `python` and its source.
+
     By section in README, whose sections do not build on each other; else the whole document.
     """
     document = path.relative_to(REPOSITORY).as_posix()
     found: dict[str, list[list[Words]]] = {}
     for block in blocks(path):
+        name = f"{document}: {block.section}" if document == "README.md" else document
+        if block.language == "python":
+            found.setdefault(name, []).append([["python", block.text]])
         lines = [line for line in block.text.splitlines() if line.startswith("vestige ")]
         if lines and "[OPTIONS]" not in block.text:
-            name = f"{document}: {block.section}" if document == "README.md" else document
             words = [shlex.split(line, comments=True)[1:] for line in lines]
             found.setdefault(name, []).append(words)
     if path.parent.name == "verbs":
@@ -47,18 +52,21 @@ MINUTES = {
     "docs/train-with-privacy.md",
     "docs/verbs/audit-users.md",
     "docs/verbs/compare.md",
+    "docs/verbs/exposure.md",
     "docs/verbs/train.md",
     "docs/was-my-text-used.md",
 }
 """Those that train many models: `make long` runs them."""
 
 TAKEN = {
+    "README.md: In Python": {"base": "model", "adapter": "update"},
     "README.md: Your own models": {
         "BEFORE": "model",
         "AFTER": "update",
-        "my-base": "gpt",
-        "my-adapter": "adapter",
+        "my-base": "model",
+        "my-adapter": "update",
     },
+    "docs/index.md": {"before": "model", "after": "update"},
     "docs/audit-an-intent-model.md": {
         "assistant-0": "assistant",
         "assistant-1": "assistant",
@@ -125,7 +133,8 @@ def test_every_document_that_prints_a_command_is_known():
 
 @pytest.mark.parametrize("document", PRINTED)
 def test_the_options_of_a_command_are_those_of_its_verb(document):
-    for words in (words for block in PRINTED[document] for words in block):
+    printed = [words for block in PRINTED[document] for words in block]
+    for words in (words for words in printed if words[0] != "python"):
         page = (REPOSITORY / "docs" / "verbs" / f"{words[0]}.md").read_text(encoding="utf-8")
         known = set(re.findall(r"`(--[\w-]+)", "\n".join(re.findall(r"^\| (.*?) \|", page, re.M))))
         options = {word.partition("=")[0] for word in words if word.startswith("--")}
@@ -152,7 +161,9 @@ def test_the_commands_of_a_document_run(document, workplace, tmp_path, monkeypat
         for out in _outs(block):  # another block's: each shows another way
             shutil.rmtree(out) if out.is_dir() else out.unlink(missing_ok=True)
         for words in block:
-            if words[0] not in NOT_RUN:
+            if words[0] == "python":
+                exec(compile(words[1], document, "exec"), {})
+            elif words[0] not in NOT_RUN:
                 put(tmp_path, {n: made[n] for n in made if " " in n and n in " ".join(words)})
                 run(*words)
                 assert all(out.exists() for out in _outs([words]))
@@ -160,3 +171,13 @@ def test_the_commands_of_a_document_run(document, workplace, tmp_path, monkeypat
 
 def _outs(block: list[Words]) -> list[Path]:
     return [Path(words[words.index("--out") + 1]) for words in block if "--out" in words]
+
+
+def test_what_make_and_pip_are_asked_for_is_there():
+    makefile = (REPOSITORY / "Makefile").read_text(encoding="utf-8")
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    printed = "\n".join(path.read_text(encoding="utf-8") for path in documents())
+    targets = set(re.findall(r"^make ([a-z]+)", printed, re.MULTILINE))
+    assert {"demo", "test", "docs"} <= targets <= set(re.findall(r"^([a-z]+):", makefile, re.M))
+    extras = set(re.findall(r"pip install \"(?:vestige|\.)\[(\w+)\]", printed))
+    assert {"demo"} <= extras <= set(project["optional-dependencies"])
