@@ -48,6 +48,7 @@ PRINTED = {name: found for path in documents() for name, found in commands(path)
 
 MINUTES = {
     "README.md: How much does a model remember, and what does forgetting cost?",
+    "docs/audit-an-intent-model.md",
     "docs/audit-before-release.md",
     "docs/train-with-privacy.md",
     "docs/verbs/audit-users.md",
