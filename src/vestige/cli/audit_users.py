@@ -17,7 +17,6 @@ from vestige.cli.audit_texts import AuditTexts, TextSources
 from vestige.cli.audit_words import show_audit
 from vestige.cli.tasks import given
 from vestige.cli.terminal import say, show_json
-from vestige.cli.trained import trained_summary, usefulness
 from vestige.errors import RunError
 
 if TYPE_CHECKING:
@@ -126,7 +125,8 @@ def command(
         texts=texts, reference=reference, format=format, text=text, user=user, source=source,
         limit=limit, person=person, artificial=artificial,
     )  # fmt: skip
-    if not is_callable(model) and (warning := usefulness(trained_summary(model), who="The model")):
+    warning = None if is_callable(model) else useless_model(model)
+    if warning is not None:
         say(warning)
     words = {"size": vocabulary_size, "tokenizer": tokenizer}
     target, parts = _load(model, sources, task, words, device, seed, show_secrets)
