@@ -18,6 +18,7 @@ from vestige.cli.audit_words import show_audit
 from vestige.cli.tasks import given
 from vestige.cli.terminal import say, show_json
 from vestige.errors import RunError
+from vestige.workflows.training_runs import useless_model
 
 if TYPE_CHECKING:
     from vestige.training.shadow_jobs import Task
