@@ -8,7 +8,7 @@ Example:
     >>> Layers = Annotated[int | None, Ge(1), Group("Model")]
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 
@@ -87,3 +87,14 @@ class Only:
 
     def __init__(self, *tasks: str) -> None:
         self.tasks = tasks
+
+
+@dataclass(frozen=True)
+class Choices:
+    """Words that an option accepts, where a registry knows them and no `Literal` can.
+
+    Attributes:
+        names: gives them; called only when options are needed.
+    """
+
+    names: Callable[[], Sequence[str]]

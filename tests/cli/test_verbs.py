@@ -1,12 +1,13 @@
 """From a signature to a verb: what is parsed, shown, refused, and repeated from a file."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from tests.workflows.example import refit
 from vestige.cli.usage import UsageError
-from vestige.cli.verbs import Verb
+from vestige.cli.verbs import OUT, Verb
 from vestige.errors import DataError
 
 
@@ -74,6 +75,28 @@ def test_help_is_the_docstring_with_flags(verb, capsys):
     panels = ["Arguments", "Options", "Training", "Defence", "Reading the data", "Output"]
     places = [said.index(f"╭─ {title} ") for title in panels]
     assert places == sorted(places)
+
+
+TOP = replace(OUT, name="top", flags=("--top",), type=int, default=5)
+
+
+def test_an_output_that_is_optional_is_written_only_where_it_is_named(tmp_path, capsys):
+    shown = []
+    outputs = (replace(OUT, default=None), TOP)
+    verb = Verb(refit, show=lambda found, output: shown.append(output.more["top"]), outputs=outputs)
+    verb(["d"])
+    assert list(tmp_path.iterdir()) == []
+    assert capsys.readouterr().err == ""
+    verb(["d", "--top", "7", "--out", f"{tmp_path}/run"])
+    assert (tmp_path / "run" / "run.json").is_file()
+    assert "vestige report" in capsys.readouterr().err
+    assert shown == [5, 7]
+
+
+def test_a_verb_may_save_in_its_own_way(tmp_path):
+    verb = Verb(refit, show=lambda *_: None, save=lambda found, out: found.save(out / "run"))
+    verb(["d", "--out", f"{tmp_path}/here"])
+    assert (tmp_path / "here" / "run" / "run.json").is_file()
 
 
 def test_parameters_in_a_message_become_options(verb):

@@ -3,6 +3,7 @@ from typing import Annotated
 import pytest
 
 from tests.workflows.example import Averaged, Clipped, Trained, Training, refit
+from vestige._markers import Choices
 from vestige.workflows.arguments import keywords
 from vestige.workflows.options import Flag
 from vestige.workflows.parameters import REQUIRED, options_of
@@ -98,3 +99,11 @@ def test_two_options_of_one_name_are_a_bug():
 
     with pytest.raises(TypeError, match="twice has several options x"):
         options_of(twice)
+
+
+def test_a_registry_names_the_choices_of_an_option():
+    def fit(*, score: Annotated[str, Choices(lambda: ("relative", "smoothed"))] = "smoothed"):
+        pass
+
+    [option] = options_of(fit)
+    assert option.choices == ("relative", "smoothed")

@@ -11,6 +11,7 @@ from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from functools import cache
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from vestige._markers import Choices
 from vestige.monitor import Monitor
 from vestige.workflows.docstrings import docstring
 from vestige.workflows.options import Flag, Group, Help, Kinds, Metavar, Only, PythonOnly
@@ -246,13 +247,13 @@ def _together(options: list[Option]) -> Option:
 
 
 def _option(each: Parameter, path: tuple[str, ...], group: str) -> Option:
-    spelt, metavar = each.marker(Flag), each.marker(Metavar)
+    spelt, metavar, among = each.marker(Flag), each.marker(Metavar), each.marker(Choices)
     plain = each.name.rstrip("_")
     flags = spelt.names if spelt else () if each.by_place else (f"--{plain.replace('_', '-')}",)
     return Option(
         name=flags[0].strip("-").replace("-", "_") if flags else plain,
         path=path,
-        type=each.type,
+        type=Literal[tuple(among.names())] if among else each.type,
         many=each.many,
         default=each.default,
         help=each.help,
