@@ -16,13 +16,13 @@ from unittest.mock import patch
 
 import numpy as np
 import torch
-from typer.testing import CliRunner
 
+sys.path.insert(0, str(Path(__file__).parents[2]))
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
 from every_verb import COMMANDS, OUT, prepare
 
-from vestige.cli.main import app
+from tests.cli.shell import invoke
 from vestige.data.corpus import Corpus
 from vestige.data.vocabulary import WordVocabulary
 from vestige.models.checkpoints import save_model
@@ -56,7 +56,7 @@ TRAININGS = {
 
 
 def run(words: Sequence[str], *, interrupted: bool = False) -> None:
-    done = CliRunner().invoke(app, list(words))
+    done = invoke(words)
     assert done.exit_code == (130 if interrupted else 0), (words, done.stderr, done.exception)
 
 

@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
-from typer.testing import CliRunner
 
+from tests.cli.shell import invoke
 from vestige import results
-from vestige.cli.main import app
 from vestige.data.encoded import load_encoded
 from vestige.data.manifest import Manifest
 from vestige.data.secret_manifest import SecretManifest
@@ -40,10 +39,6 @@ TRAININGS = module(HERE / "make.py").TRAININGS
 AUDIT = module(BENCHMARKS / "every_verb.py").COMMANDS["audit-users"][:-1]
 
 
-def shell(*words):
-    return CliRunner().invoke(app, [str(word) for word in words])
-
-
 @pytest.fixture(scope="module", params=ARCHIVES, ids=lambda path: path.name)
 def old(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("old")
@@ -57,7 +52,7 @@ def test_a_run_directory_loads_and_becomes_a_page(old, name, tmp_path):
     run = results.load(old / name)
     assert run.summary
     assert run.rows
-    done = shell("report", old / name, "--show-secrets", "--out", tmp_path / "page.html")
+    done = invoke(["report", old / name, "--show-secrets", "--out", tmp_path / "page.html"])
     assert done.exit_code == 0, done.stderr
     assert "<article" in (tmp_path / "page.html").read_text("utf-8")
 
@@ -105,12 +100,12 @@ def test_an_unfinished_training_goes_on_to_where_it_would_have_come(
     """A private one has chance of its own; another ends where one without a break does."""
     shutil.copytree(old, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
-    resumed = shell(*TRAININGS[name], "--out", f"unfinished/{name}", "--resume")
+    resumed = invoke([*TRAININGS[name], "--out", f"unfinished/{name}", "--resume"])
     assert resumed.exit_code == 0, resumed.stderr
     if name in PRIVATE:
         assert (tmp_path / "unfinished" / name / "run" / "run.json").is_file()
         return
-    straight = shell(*TRAININGS[name], "--out", "straight")
+    straight = invoke([*TRAININGS[name], "--out", "straight"])
     assert straight.exit_code == 0, straight.stderr
     weights, expected = (
         load_file(tmp_path / out / "model" / "model.safetensors")
@@ -128,7 +123,7 @@ def test_an_audit_goes_on_with_what_was_kept(old, tmp_path, monkeypatch):
     shutil.rmtree("run-audit-users/run")
     shadow = next(Path("run-audit-users/shadows").glob("*/shadow.json"))
     trained = shadow.stat().st_mtime_ns
-    done = shell(*AUDIT, "run-audit-users")
+    done = invoke([*AUDIT, "run-audit-users"])
     assert done.exit_code == 0, done.stderr
     assert shadow.stat().st_mtime_ns == trained
     after = results.load("run-audit-users/run")

@@ -81,7 +81,7 @@ def _texts(out: Path, seed: int) -> "tuple[Corpus, Corpus]":
     """What the model reads first, and the update with the secret in it."""
     from vestige.data.canaries import given_canaries
     from vestige.data.corpus_file import write_corpus
-    from vestige.data.loaders import read_federalist
+    from vestige.data.loaders.federalist import read_federalist
     from vestige.data.manifest import plant
 
     original = read_federalist(["Hamilton", "Jay"], documents="sentence")

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vestige.data.loaders.plain_text import existing
+from vestige.data.text_file import existing
 from vestige.errors import DataError
 
 MAGIC, VERSION = 793712314, 12

@@ -183,3 +183,23 @@ def _fault_of_tags(tags: Sequence[str]) -> str | None:
             return f"tag {number} is {tag!r} without a B-{name} or {tag} before it"
         before = tag
     return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class UtteranceSplits:
+    """What a corpus calls its parts.
+
+    Attributes:
+        train: the part to train on; all there is, where the corpus has no parts.
+        validation: the part to stop and choose by, or None.
+        test: the part to report on, or None.
+    """
+
+    train: Utterances
+    validation: Utterances | None = None
+    test: Utterances | None = None
+
+    def parts(self) -> dict[str, Utterances]:
+        """The parts that there are, by name, in order."""
+        parts = {"train": self.train, "validation": self.validation, "test": self.test}
+        return {name: part for name, part in parts.items() if part is not None}

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from vestige.data.loaders.plain_text import raw_lines
+from vestige.data.text_file import raw_lines
 from vestige.errors import DataError
 
 _REMEDY = "Fetch or write the file again; a line is a word and its numbers with blanks between."

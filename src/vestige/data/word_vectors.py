@@ -16,7 +16,7 @@ import pyarrow.parquet
 from numpy.typing import NDArray
 
 from vestige.data.fasttext_model import read_fasttext_model
-from vestige.data.loaders.plain_text import ending, existing
+from vestige.data.text_file import ending, existing
 from vestige.data.vector_text import read_vector_text
 from vestige.errors import DataError
 

@@ -7,7 +7,7 @@ wndb(5): `index.*` names the meanings of a word, commonest first, `data.*` the w
 from collections.abc import Iterator
 from pathlib import Path
 
-from vestige.data.loaders.plain_text import lines
+from vestige.data.text_file import lines
 from vestige.errors import DataError
 
 PARTS = ("noun", "verb", "adj", "adv")

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 from vestige.workflows.sources import MANIFEST
 
 if TYPE_CHECKING:
-    from vestige.data.loaders.utterances import UtteranceSplits
     from vestige.data.secret_manifest import SecretManifest
-    from vestige.data.utterances import Utterances
+    from vestige.data.utterances import Utterances, UtteranceSplits
 
 HOLD_OUT = 0.1
 """What stands for `--hold-out` where nobody says which utterances validate."""

@@ -2,7 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from vestige.data.loaders import read_cornell, read_corpus
+from vestige.data.loaders import read_corpus
+from vestige.data.loaders.cornell import read_cornell
 from vestige.errors import DataError
 
 SEP = " +++$+++ "

@@ -3,7 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from vestige.data.loaders import federalist, read_federalist
+from vestige.data.loaders import federalist
+from vestige.data.loaders.federalist import read_federalist
 from vestige.errors import DataError
 
 

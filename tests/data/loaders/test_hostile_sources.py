@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from vestige.data.loaders import plain_text, read_corpus, tables
+from vestige.data import text_file
+from vestige.data.loaders import read_corpus, tables
 from vestige.errors import DataError
 
 ENDINGS = (".txt", ".jsonl", ".csv", ".parquet")
@@ -32,7 +33,7 @@ def test_what_is_no_file_is_never_opened(ending: str, tmp_path: Path) -> None:
 def test_a_line_without_an_end_is_named(
     ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plain_text, "LONGEST_LINE", 1000)
+    monkeypatch.setattr(text_file, "LONGEST_LINE", 1000)
     monkeypatch.setattr(tables, "_BLOCK", 500)
     first = {".jso": b'{"text": "a"}\n', ".csv": b"text\n"}.get(ending[:4], b"a\n")
     start = b'{"text": "' if ".json" in ending else b'"' if ".csv" in ending else b""
@@ -46,7 +47,7 @@ def test_a_line_without_an_end_is_named(
 def test_a_small_file_that_holds_more_than_memory_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (plain_text, tables):
+    for module in (text_file, tables):
         monkeypatch.setattr(module, "free_memory", lambda: 10**6)
     (tmp_path / "bomb.txt.gz").write_bytes(gzip.compress(b"hot tea\n" * 10**6))
     text = pa.DictionaryArray.from_arrays(pa.array([0] * 10**4, pa.int32()), ["x" * 10**4])

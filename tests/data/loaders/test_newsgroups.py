@@ -2,8 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from vestige.data.loaders import read_newsgroups
-from vestige.data.loaders.newsgroups import own_words
+from vestige.data.loaders.newsgroups import own_words, read_newsgroups
 from vestige.errors import DataError
 
 MESSAGE = """Path: a!b

@@ -2,7 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from vestige.data.loaders import read_corpus, read_pairs
+from vestige.data.loaders import read_corpus
+from vestige.data.loaders.pairs import read_pairs
 from vestige.errors import DataError
 
 

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from vestige.data.loaders import read_penn_treebank
+from vestige.data.loaders.penn_treebank import read_penn_treebank
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import DataError
 

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from vestige.data.loaders import read_plain_text
+from vestige.data.loaders.plain_text import read_plain_text
 from vestige.errors import DataError
 
 

@@ -1,11 +1,15 @@
 import gzip
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from datasets import Dataset
 
-from vestige.data.loaders import FORMATS, read_corpus
+from vestige.data.loaders import read_corpus
+from vestige.data.loaders.registry import CORPUS_FORMATS
 from vestige.errors import DataError
 
 COMMENT = json.dumps({"author": "ann", "subreddit": "s", "body": "hi"}) + "\n"
@@ -111,7 +115,7 @@ def test_an_unknown_ending_is_named(tmp_path: Path) -> None:
     (tmp_path / "a.docx").write_bytes(b"PK")
     with pytest.raises(DataError, match="says nothing about its format") as caught:
         read_corpus(tmp_path / "a.docx")
-    assert all(name in caught.value.remedy for name in FORMATS[1:])
+    assert all(name in caught.value.remedy for name in CORPUS_FORMATS.names())
 
 
 @pytest.mark.parametrize("names", [[], ["a.docx"], [".hidden.txt"]])
@@ -122,3 +126,32 @@ def test_a_folder_without_fitting_files_is_named(names: list[str], tmp_path: Pat
         read_corpus(tmp_path)
     with pytest.raises(DataError, match=r"holds no file whose name ends in \.txt"):
         read_corpus(tmp_path, format="text")
+
+
+def test_a_format_of_another_package_is_found(tmp_path: Path) -> None:
+    """It registers through its entry point, is recognised and can be named."""
+    about = tmp_path / "guest-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Name: guest\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text("[vestige.formats]\nletters = guest_letters\n")
+    (tmp_path / "guest_letters.py").write_text(
+        "from vestige.data.corpus import Corpus\n"
+        "from vestige.data.loaders.registry import CORPUS_FORMATS, CorpusFormat\n"
+        "def read(source, options):\n"
+        "    return Corpus.from_texts(open(source).read().split('--'))\n"
+        "CORPUS_FORMATS.add('letters', CorpusFormat(\n"
+        "    read=read, recognised=lambda source, _: source.endswith('.letters')))\n"
+    )
+    (tmp_path / "a.letters").write_text("one--two")
+    code = (
+        "from vestige.data.loaders import read_corpus\n"
+        "for format in ('auto', 'letters'):\n"
+        "    assert list(read_corpus('a.letters', format=format)) == ['one', 'two']\n"
+    )
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    subprocess.run(
+        [sys.executable, "-c", code],
+        check=True,
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": path},
+    )

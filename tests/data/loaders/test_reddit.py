@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from vestige.data.loaders import read_reddit
+from vestige.data.loaders.reddit import read_reddit
 from vestige.errors import DataError
 
 ROW = {"id": "x", "author": "ann", "subreddit": "College", "thread": "t", "created": 1}

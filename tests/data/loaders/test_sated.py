@@ -3,7 +3,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from vestige.data.loaders import read_corpus, read_sated
+from vestige.data.loaders import read_corpus
+from vestige.data.loaders.sated import read_sated
 from vestige.errors import DataError
 
 EN = "it &apos;s here .\nthank you .\nwell &amp; good\n"

@@ -8,7 +8,9 @@ import pyarrow.parquet
 import pytest
 from datasets import Dataset, DatasetDict
 
-from vestige.data.loaders import read_corpus, read_hub, read_table, tables
+from vestige.data.loaders import read_corpus, tables
+from vestige.data.loaders.hub import read_hub
+from vestige.data.loaders.tables import read_table
 from vestige.errors import DataError
 
 ROWS = [

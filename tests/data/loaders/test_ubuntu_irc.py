@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from vestige.data.loaders import read_corpus, read_ubuntu_irc
+from vestige.data.loaders import read_corpus
+from vestige.data.loaders.ubuntu_irc import read_ubuntu_irc
 from vestige.errors import DataError
 
 SAID = [

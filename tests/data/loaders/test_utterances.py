@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from vestige.data.loaders.utterances import UtteranceSplits, read_utterances, write_utterances
-from vestige.data.utterances import Utterance, Utterances
+from vestige.data.loaders.utterances import read_utterances, write_utterances
+from vestige.data.utterances import Utterance, Utterances, UtteranceSplits
 from vestige.errors import DataError
 
 SAID = [

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from vestige.data.loaders import read_wikitext
+from vestige.data.loaders.wikitext import read_wikitext
 from vestige.errors import DataError
 
 TEXT = """ \n = First thing = \n \n It is . \n \n = = Part = = \n \n More .

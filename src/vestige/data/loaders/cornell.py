@@ -14,7 +14,8 @@ from itertools import pairwise
 from pathlib import Path
 
 from vestige.data.corpus import Corpus
-from vestige.data.loaders.plain_text import not_empty, raw_lines
+from vestige.data.loaders.registry import CORPUS_FORMATS, CorpusFormat
+from vestige.data.text_file import ending, not_empty, raw_lines
 from vestige.errors import DataError
 
 LINES = "movie_lines"
@@ -150,3 +151,18 @@ def _decoded(line: bytes) -> str:
         except UnicodeDecodeError:
             continue
     return line.decode("latin-1")
+
+
+def _recognised(path: Path) -> bool:
+    if path.is_dir():
+        return any(path.glob(f"{LINES}*.txt"))
+    return path.exists() and ending(path) == ".txt" and path.name.startswith(LINES)
+
+
+CORPUS_FORMATS.add(
+    "cornell",
+    CorpusFormat(
+        read=lambda source, _: read_cornell(source),
+        recognised=lambda source, _: _recognised(Path(source)),
+    ),
+)

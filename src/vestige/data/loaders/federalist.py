@@ -16,7 +16,8 @@ from typing import Any, Literal, get_args
 
 from vestige import _validate
 from vestige.data.corpus import Corpus
-from vestige.data.loaders.plain_text import not_empty
+from vestige.data.loaders.registry import CORPUS_FORMATS, CorpusFormat, ReadOptions
+from vestige.data.text_file import not_empty
 from vestige.errors import DataError, reason
 
 AUTHORS = ("Hamilton", "Jay", "Madison", "Hamilton & Madison")
@@ -97,3 +98,19 @@ def _paragraphs(paper: str) -> Iterator[str]:
         text = re.sub(r"\s?\[\d+\]", "", text)
         if text:
             yield text
+
+
+def _read(source: str, _: ReadOptions) -> Corpus:
+    named = source.partition(":")[2]
+    return read_federalist([name.strip() for name in named.split(",")] if named else AUTHORS)
+
+
+CORPUS_FORMATS.add(
+    "federalist",
+    CorpusFormat(
+        read=_read,
+        recognised=lambda source, _: (
+            source.partition(":")[0] == "federalist" and not Path(source).exists()
+        ),
+    ),
+)

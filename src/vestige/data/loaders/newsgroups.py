@@ -9,7 +9,8 @@ from email.utils import parseaddr
 from pathlib import Path
 
 from vestige.data.corpus import Corpus
-from vestige.data.loaders.plain_text import not_empty
+from vestige.data.loaders.registry import CORPUS_FORMATS, MESSAGES, CorpusFormat
+from vestige.data.text_file import not_empty
 from vestige.errors import DataError
 
 _QUOTE = re.compile(
@@ -118,3 +119,19 @@ def _writer(headers: str) -> str:
     line = re.search(r"^From:(.*)$", headers, re.MULTILINE | re.IGNORECASE)
     name, address = parseaddr(line[1]) if line else ("", "")
     return (address or name).lower()
+
+
+def _recognised(path: Path) -> bool:
+    files = sorted(path.rglob("*")) if path.is_dir() else []
+    first = next((file for file in files if file.is_file()), None)
+    return first is not None and is_message(first)
+
+
+CORPUS_FORMATS.add(
+    "newsgroups",
+    CorpusFormat(
+        read=lambda source, _: read_newsgroups(source),
+        recognised=lambda source, _: _recognised(Path(source)),
+        stage=MESSAGES,
+    ),
+)

@@ -10,9 +10,12 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from vestige.data.loaders.tables import rows
+from vestige.data.loaders.registry import ROWS, UTTERANCE_FORMATS, UtteranceColumns, UtteranceFormat
+from vestige.data.loaders.tables import SUFFIXES, rows
+from vestige.data.loaders.utterance_parts import named_parts, only_table
 from vestige.data.loaders.utterance_rows import from_pieces, gathered
-from vestige.data.utterances import Utterance, Utterances
+from vestige.data.text_file import ending, fitting, lines
+from vestige.data.utterances import Utterance, Utterances, UtteranceSplits
 from vestige.errors import DataError
 
 COLUMNS = ("scenario", "intent", "answer_annotation")
@@ -62,3 +65,22 @@ def _outside(text: str, where: str) -> str:
             remedy="Write every slot as [name : words], and no other brackets.",
         )
     return text
+
+
+def _splits(path: Path, _: UtteranceColumns) -> UtteranceSplits:
+    return UtteranceSplits(train=read_nlu_evaluation(only_table(path)))
+
+
+def _recognised(path: Path) -> bool:
+    if path.is_dir():
+        found = fitting(path, SUFFIXES)
+        return len(found) == 1 and not named_parts(found) and _recognised(found[0])
+    if ending(path) not in (".csv", ".tsv"):
+        return False
+    header = next(lines(path), "")
+    return all(column in header for column in COLUMNS)
+
+
+UTTERANCE_FORMATS.add(
+    "nlu-evaluation", UtteranceFormat(read=_splits, recognised=_recognised, stage=ROWS)
+)

@@ -7,8 +7,8 @@ say who speaks.
 from pathlib import Path
 
 from vestige.data.corpus import Corpus
-from vestige.data.loaders.parallel_lines import parallel_lines
-from vestige.data.loaders.plain_text import not_empty
+from vestige.data.loaders.registry import CORPUS_FORMATS, CorpusFormat
+from vestige.data.text_file import ending, not_empty, parallel_lines
 from vestige.errors import DataError
 
 ENDINGS = (".enc", ".dec")
@@ -51,3 +51,18 @@ def _halves(file: Path) -> list[Path]:
             remedy="Put NAME.enc and NAME.dec into one folder, line n answering line n.",
         )
     return halves
+
+
+def _recognised(path: Path) -> bool:
+    if path.is_dir():
+        return any(entry.name.endswith(ENDINGS) for entry in path.glob("[!.]*"))
+    return path.exists() and ending(path) in ENDINGS
+
+
+CORPUS_FORMATS.add(
+    "pairs",
+    CorpusFormat(
+        read=lambda source, _: read_pairs(source),
+        recognised=lambda source, _: _recognised(Path(source)),
+    ),
+)

@@ -6,9 +6,11 @@ ATIS and Snips in this form; much later work reads it.
 
 from pathlib import Path
 
-from vestige.data.loaders.parallel_lines import parallel_lines
+from vestige.data.loaders.registry import UTTERANCE_FORMATS, UtteranceColumns, UtteranceFormat
+from vestige.data.loaders.utterance_parts import named_parts, read_parts, require_folder
 from vestige.data.loaders.utterance_rows import checked, gathered
-from vestige.data.utterances import Utterances
+from vestige.data.text_file import parallel_lines
+from vestige.data.utterances import Utterances, UtteranceSplits
 from vestige.errors import DataError
 
 FILES = ("seq.in", "seq.out", "label")
@@ -41,3 +43,27 @@ def read_parallel_tags(folder: str | Path) -> Utterances:
         for number, (tokens, tags, intent) in enumerate(utterances, start=1)
     )
     return gathered(rows, folder)
+
+
+def _holds(folder: Path) -> bool:
+    return any((folder / name).is_file() for name in FILES)
+
+
+def _folders(path: Path) -> list[Path]:
+    return [entry for entry in sorted(path.iterdir()) if entry.is_dir()]
+
+
+def _read(path: Path, _: UtteranceColumns) -> UtteranceSplits:
+    folder = require_folder(path)
+    if _holds(folder):
+        return UtteranceSplits(train=read_parallel_tags(folder))
+    return read_parts(folder, _folders(folder), read_parallel_tags)
+
+
+def _recognised(path: Path) -> bool:
+    return path.is_dir() and (
+        _holds(path) or any(map(_holds, named_parts(_folders(path)).values()))
+    )
+
+
+UTTERANCE_FORMATS.add("parallel", UtteranceFormat(read=_read, recognised=_recognised))

@@ -4,11 +4,13 @@ Marcus et al. (1993), "Building a Large Annotated Corpus of English: The Penn Tr
 preprocessed as in Mikolov et al. (2010), "Recurrent neural network based language model".
 """
 
+import re
 from pathlib import Path
 
 from vestige import _validate
 from vestige.data.corpus import Corpus
 from vestige.data.loaders.plain_text import read_plain_text
+from vestige.data.loaders.registry import CORPUS_FORMATS, CorpusFormat
 from vestige.errors import DataError
 
 SPLITS = ("train", "valid", "test")
@@ -36,3 +38,17 @@ def read_penn_treebank(path: str | Path, *, split: str = "train") -> Corpus:
             remedy="Give the folder of ptb.train.txt, ptb.valid.txt and ptb.test.txt.",
         )
     return read_plain_text(files[0])
+
+
+def _recognised(path: Path) -> bool:
+    names = [file.name for file in path.glob("ptb*.txt")] if path.is_dir() else []
+    return any(re.fullmatch(r"ptb.*\.(train|valid|test)\.txt", name) for name in names)
+
+
+CORPUS_FORMATS.add(
+    "penn-treebank",
+    CorpusFormat(
+        read=lambda source, _: read_penn_treebank(source),
+        recognised=lambda source, _: _recognised(Path(source)),
+    ),
+)

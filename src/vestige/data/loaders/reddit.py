@@ -6,7 +6,8 @@ Baumgartner et al. (2020), "The Pushshift Reddit Dataset".
 from pathlib import Path
 
 from vestige.data.corpus import Corpus
-from vestige.data.loaders.tables import read_table
+from vestige.data.loaders.registry import CORPUS_FORMATS, ROWS, CorpusFormat, ReadOptions
+from vestige.data.loaders.tables import first_row, read_table
 from vestige.errors import DataError
 
 COLUMNS = ("author", "body", "subreddit")
@@ -31,3 +32,14 @@ def read_reddit(path: str | Path) -> Corpus:
         for file in files
     ]
     return Corpus.concatenate(parts)
+
+
+def _recognised(source: str, options: ReadOptions) -> bool:
+    row = {} if options.names_text else first_row(source)
+    return "text" not in row and row.keys() >= set(COLUMNS)
+
+
+CORPUS_FORMATS.add(
+    "reddit",
+    CorpusFormat(read=lambda source, _: read_reddit(source), recognised=_recognised, stage=ROWS),
+)

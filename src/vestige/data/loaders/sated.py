@@ -10,11 +10,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from vestige.data.corpus import Corpus
-from vestige.data.loaders.parallel_lines import parallel_lines
-from vestige.data.loaders.plain_text import not_empty
+from vestige.data.loaders import tables
+from vestige.data.loaders.registry import CORPUS_FORMATS, CorpusFormat, ReadOptions
+from vestige.data.text_file import ending, not_empty, parallel_lines
 from vestige.errors import DataError
 
 TALKS = ".usr"
+_ROWS = tables.SUFFIXES
 
 
 def read_sated(path: str | Path, *, source: str = "en", target: str = "fr") -> Corpus:
@@ -50,7 +52,7 @@ def read_sated(path: str | Path, *, source: str = "en", target: str = "fr") -> C
     return not_empty(corpus, path)
 
 
-def talks_folder(path: Path) -> Path | None:
+def _talks_folder(path: Path) -> Path | None:
     """The folder of talks that a path is, or holds as `en-fr`; None where there is none."""
     if not path.is_dir():
         return None
@@ -98,3 +100,23 @@ def _translations(part: Path, source: str, target: str) -> Iterator[tuple[str, s
                 remedy="Line n must name the talk of sentence n; fetch the files again.",
             )
         yield talk, said, translated
+
+
+def _read(path: str, options: ReadOptions) -> Corpus:
+    target = options.text_column if options.names_text else "fr"
+    return read_sated(path, source=options.source_column or "en", target=target)
+
+
+def _recognised(path: Path) -> bool:
+    if path.is_dir():
+        return _talks_folder(path) is not None
+    suffix = ending(path)
+    return path.exists() and (
+        suffix == TALKS
+        or bool(suffix and suffix not in _ROWS and path.with_suffix(TALKS).is_file())
+    )
+
+
+CORPUS_FORMATS.add(
+    "sated", CorpusFormat(read=_read, recognised=lambda source, _: _recognised(Path(source)))
+)

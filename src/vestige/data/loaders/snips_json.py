@@ -14,9 +14,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from vestige.data.loaders.plain_text import raw_lines
+from vestige.data.loaders.registry import (
+    TABLE,
+    UTTERANCE_FORMATS,
+    UtteranceColumns,
+    UtteranceFormat,
+)
+from vestige.data.loaders.utterance_parts import require_folder
 from vestige.data.loaders.utterance_rows import from_pieces, gathered
-from vestige.data.utterances import Utterance, Utterances
+from vestige.data.text_file import raw_lines
+from vestige.data.utterances import Utterance, Utterances, UtteranceSplits
 from vestige.errors import DataError, reason
 
 _SHAPE = (
@@ -113,3 +120,17 @@ def _pieces(row: Any, where: str) -> list[tuple[str, str | None]]:
             )
         pieces.append((text, slot))
     return pieces
+
+
+def _splits(path: Path, _: UtteranceColumns) -> UtteranceSplits:
+    train, validation = read_snips_json(require_folder(path))
+    return UtteranceSplits(train=train, validation=validation)
+
+
+def _recognised(path: Path) -> bool:
+    return path.is_dir() and bool(intents(path))
+
+
+UTTERANCE_FORMATS.add(
+    "snips-json", UtteranceFormat(read=_splits, recognised=_recognised, stage=TABLE)
+)

@@ -1,4 +1,4 @@
-"""Tables of any origin: JSON lines, CSV and Parquet files, and data sets of the Hugging Face hub.
+"""Tables: JSON lines, CSV and Parquet files.
 
 Local files are read by Arrow, straight into its own memory. Where Arrow stumbles, JSON lines
 are read once more, a line at a time, to say which line is at fault.
@@ -17,7 +17,14 @@ import pyarrow.json
 import pyarrow.parquet
 
 from vestige.data.corpus import Corpus
-from vestige.data.loaders.plain_text import ending, existing, lines, not_empty
+from vestige.data.loaders.registry import (
+    CORPUS_FORMATS,
+    TABLE,
+    CorpusFormat,
+    ReadOptions,
+    read_files,
+)
+from vestige.data.text_file import ending, existing, fitting, lines, not_empty
 from vestige.errors import DataError, reason
 from vestige.memory import free_memory
 
@@ -29,7 +36,6 @@ _NAME = re.compile(r"[^\W\d][\w.:/-]{0,39}")
 _ROWS = 1024  # of a Parquet file, read at once
 _BLOCK = 1 << 24  # a JSON object must fit into one block
 _NULL_ROW, _OVERLAP = re.compile(rb"\n\s*null\b"), 4096
-_HUB_NAME = re.compile(r"(?P<name>[\w.-]+(?:/[\w.-]+)?)(?:@(?P<config>[^:]+))?(?::(?P<split>.+))?")
 
 
 def read_table(
@@ -66,35 +72,6 @@ def read_table(
     return corpus_of(_table(path, list(wanted.values())), wanted, str(path))
 
 
-def read_hub(
-    name: str,
-    *,
-    text_column: str = "text",
-    user_column: str | None = None,
-    source_column: str | None = None,
-    limit: int | None = None,
-) -> Corpus:
-    """A data set of the Hugging Face hub, or one that `datasets` saved to disk.
-
-    Args:
-        name: "owner/name", with "@configuration" and ":split" where wanted (":train" if not),
-            or the folder of a saved data set.
-        text_column: holds the documents.
-        user_column: says whose each document is.
-        source_column: holds what each document answers or translates.
-        limit: fetch only so many rows.
-
-    Raises:
-        DataError: it cannot be fetched, or lacks the columns.
-    """
-    columns = {"text": text_column, "user": user_column, "source": source_column}
-    wanted = {key: column for key, column in columns.items() if column is not None}
-    data = _fetched(name, limit)
-    _check_columns(list(wanted.values()), data.column_names, name)
-    table = data.select_columns(list(wanted.values())).with_format("arrow")[:]
-    return corpus_of(table, wanted, name)
-
-
 def rows(path: str | Path, columns: Sequence[str]) -> Iterator[tuple[str, dict[str, Any]]]:
     """The rows of a file whose name says its format, each with words for where it stands.
 
@@ -108,7 +85,7 @@ def rows(path: str | Path, columns: Sequence[str]) -> Iterator[tuple[str, dict[s
     path = existing(Path(path))
     if ending(path) in _JSON:
         for where, row in _json_rows(path):
-            _check_columns(columns, list(row), where)
+            check_columns(columns, list(row), where)
             yield where, row
         return
     below = " below the header" if ending(path) in _DELIMITED else ""
@@ -117,6 +94,20 @@ def rows(path: str | Path, columns: Sequence[str]) -> Iterator[tuple[str, dict[s
         for row in batch.to_pylist():
             number += 1
             yield f"{path}, row {number}{below}", row
+
+
+def first_row(source: str) -> dict[str, Any]:
+    """The first object of JSON lines, in a file or a folder's first table; else nothing."""
+    path = Path(source)
+    if path.is_dir():
+        path = next(iter(fitting(path, SUFFIXES)), path)
+    if not path.is_file() or ending(path) not in (".jsonl", ".json"):
+        return {}
+    try:
+        row = json.loads(next(lines(path), ""))
+    except (ValueError, RecursionError):
+        return {}
+    return row if isinstance(row, dict) else {}
 
 
 def corpus_of(table: pa.Table, columns: dict[str, str], source: str) -> Corpus:
@@ -130,7 +121,7 @@ def corpus_of(table: pa.Table, columns: dict[str, str], source: str) -> Corpus:
     Raises:
         DataError: a column is missing, holds no text, or the text has nulls.
     """
-    _check_columns(list(columns.values()), table.column_names, source)
+    check_columns(list(columns.values()), table.column_names, source)
     made = pa.table({name: _text(table, column, source) for name, column in columns.items()})
     if nulls := made["text"].null_count:
         row = pc.index(pc.is_null(made["text"]), True).as_py() + 1
@@ -207,7 +198,7 @@ def _read_json_slowly(path: Path, columns: Sequence[str]) -> pa.Table:
                 )
             values[column].append(value)
     if seen:  # else the file is empty, which is said later
-        _check_columns(columns, sorted(seen), str(path))
+        check_columns(columns, sorted(seen), str(path))
     return pa.table({c: pa.array(v, pa.large_string()) for c, v in values.items()})
 
 
@@ -275,7 +266,7 @@ def _in_csv(error: Exception) -> str:
 def _check_header(there: Sequence[str], wanted: Sequence[str], path: Path) -> None:
     """Refuse a CSV file without the columns; a first row of text is no list of their names."""
     if set(wanted) <= set(there) or all(map(_NAME.fullmatch, there)):
-        _check_columns(wanted, there, str(path))
+        check_columns(wanted, there, str(path))
         return
     missing = next(column for column in wanted if column not in there)
     raise DataError(
@@ -288,7 +279,7 @@ def _check_header(there: Sequence[str], wanted: Sequence[str], path: Path) -> No
 def _read_parquet(path: Path, columns: Sequence[str]) -> pa.Table:
     try:
         with pyarrow.parquet.ParquetFile(path) as file:
-            _check_columns(columns, file.schema_arrow.names, str(path))
+            check_columns(columns, file.schema_arrow.names, str(path))
             table = _in_batches(file, columns, path)
         table.validate(full=True)
     except (OSError, pa.ArrowException, ValueError, OverflowError) as error:
@@ -325,30 +316,7 @@ def _in_parquet(error: Exception) -> str:
     return re.sub(r"'[^']*'|\"[^\"]*\"", "…", str(error)).partition("\n")[0]
 
 
-def _fetched(name: str, limit: int | None) -> Any:
-    # It takes seconds to import, and only data sets need it.
-    import datasets
-
-    match = _HUB_NAME.fullmatch(name)
-    try:
-        if Path(name).is_dir():
-            data = datasets.load_from_disk(name)
-            data = data["train"] if isinstance(data, datasets.DatasetDict) else data
-            return data if limit is None else data.select(range(min(limit, len(data))))
-        if match is None:
-            raise ValueError('the name is not of the form "owner/name@configuration:split"')
-        split = match["split"] or "train"
-        part = split if limit is None else f"{split}[:{limit}]"
-        return datasets.load_dataset(match["name"], match["config"], split=part)
-    except Exception as error:  # anything from the network, the hub or the files
-        raise DataError(
-            f"{name} is no file here, and no data set that can be fetched: "
-            f"{str(error).splitlines()[0] if str(error) else error!r}",
-            remedy="Check the path; or the data set's name, its split and the network.",
-        ) from error
-
-
-def _check_columns(wanted: Sequence[str], there: Sequence[str], source: str) -> None:
+def check_columns(wanted: Sequence[str], there: Sequence[str], source: str) -> None:
     missing = [column for column in wanted if column not in there]
     if missing:
         raise DataError(
@@ -368,3 +336,27 @@ def _text(table: pa.Table, column: str, source: str) -> pa.ChunkedArray:
             remedy="Name another column, or convert this one to strings.",
         )
     return values.cast(pa.large_string())
+
+
+def _read(source: str, options: ReadOptions) -> Corpus:
+    def read(file: Path) -> Corpus:
+        return read_table(
+            file,
+            text_column=options.text_column,
+            user_column=options.user_column,
+            source_column=options.source_column,
+        )
+
+    return read_files(source, SUFFIXES, read)
+
+
+def _recognised(path: Path) -> bool:
+    if path.is_dir():
+        return bool(fitting(path, SUFFIXES))
+    return path.exists() and ending(path) in SUFFIXES
+
+
+CORPUS_FORMATS.add(
+    "table",
+    CorpusFormat(read=_read, recognised=lambda source, _: _recognised(Path(source)), stage=TABLE),
+)

@@ -11,8 +11,9 @@ import re
 from pathlib import Path
 
 from vestige.data.corpus import Corpus
-from vestige.data.loaders.plain_text import ending, not_empty
-from vestige.data.loaders.tables import SUFFIXES, read_table
+from vestige.data.loaders.registry import CORPUS_FORMATS, ROWS, CorpusFormat, ReadOptions
+from vestige.data.loaders.tables import SUFFIXES, first_row, read_table
+from vestige.data.text_file import ending, not_empty
 from vestige.errors import DataError
 
 COLUMNS = ("log", "time", "user", "text")
@@ -65,3 +66,15 @@ def _replies(messages: Corpus) -> Corpus:
         last[log, user.lower()] = said or text.strip()
     kept = messages.take(places)
     return Corpus.from_texts(texts, users=kept.users, labels=kept.labels, sources=sources)
+
+
+def _recognised(source: str, options: ReadOptions) -> bool:
+    return not options.names_columns and first_row(source).keys() == set(COLUMNS)
+
+
+CORPUS_FORMATS.add(
+    "ubuntu-irc",
+    CorpusFormat(
+        read=lambda source, _: read_ubuntu_irc(source), recognised=_recognised, stage=ROWS
+    ),
+)

@@ -3,9 +3,12 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from vestige.data.loaders.tables import rows
+from vestige.data.loaders.registry import TEXT, UTTERANCE_FORMATS, UtteranceColumns, UtteranceFormat
+from vestige.data.loaders.tables import SUFFIXES, rows
+from vestige.data.loaders.utterance_parts import named_parts, only_table, read_parts
 from vestige.data.loaders.utterance_rows import checked, gathered
-from vestige.data.utterances import Utterance, Utterances
+from vestige.data.text_file import ending, fitting
+from vestige.data.utterances import Utterance, Utterances, UtteranceSplits
 from vestige.errors import DataError
 
 
@@ -58,3 +61,28 @@ def _words(value: object, column: str, where: str) -> list[str]:
         f'{where}: "{column}" {problem}',
         remedy="Write a list of words, or text with blanks between the words.",
     )
+
+
+def _splits(path: Path, columns: UtteranceColumns) -> UtteranceSplits:
+    def read(file: Path) -> Utterances:
+        return read_utterance_table(
+            file,
+            tokens_column=columns.tokens,
+            tags_column=columns.tags,
+            intent_column=columns.intent,
+        )
+
+    found = fitting(path, SUFFIXES) if path.is_dir() else []
+    if path.is_dir() and (named_parts(found) or len(found) != 1):
+        return read_parts(path, found, read)
+    return UtteranceSplits(train=read(only_table(path)))
+
+
+def _recognised(path: Path) -> bool:
+    if path.is_dir():
+        found = fitting(path, SUFFIXES)
+        return len(found) == 1 or bool(named_parts(found))
+    return ending(path) in SUFFIXES
+
+
+UTTERANCE_FORMATS.add("table", UtteranceFormat(read=_splits, recognised=_recognised, stage=TEXT))

@@ -10,7 +10,8 @@ from typing import Literal, get_args
 
 from vestige import _validate
 from vestige.data.corpus import Corpus
-from vestige.data.loaders.plain_text import lines, not_empty
+from vestige.data.loaders.registry import CORPUS_FORMATS, CorpusFormat
+from vestige.data.text_file import ending, lines, not_empty
 from vestige.errors import DataError
 
 SPLITS = ("train", "valid", "test")
@@ -71,3 +72,18 @@ def _paragraphs(file: Path) -> Iterator[tuple[str, str]]:
         if current:
             yield title, current
         before, current = current, following
+
+
+def _recognised(path: Path) -> bool:
+    if path.is_dir():
+        return any(path.glob("[!.]*.tokens"))
+    return path.exists() and ending(path) in (".tokens", ".raw")
+
+
+CORPUS_FORMATS.add(
+    "wikitext",
+    CorpusFormat(
+        read=lambda source, _: read_wikitext(source),
+        recognised=lambda source, _: _recognised(Path(source)),
+    ),
+)
