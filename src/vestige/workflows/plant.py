@@ -1,8 +1,7 @@
 """Planting of canaries in a copy of a corpus: `vestige plant`."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from io import BytesIO
 from os import PathLike, fspath
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from annotated_types import Ge
 
-from vestige.monitor import SILENT, Monitor
+from vestige.monitor import SILENT, Monitor, Step
 from vestige.result import Result
 from vestige.workflows.arguments import Call
 from vestige.workflows.canary_plan import LENGTH, CanaryPlan, repetitions_of
@@ -284,11 +283,14 @@ def _write(planting: Planting, out: Path, monitor: Monitor) -> None:
     with results.new_directory(out) as hidden, writing as step:
         for name, part in planting.parts.items():
             if isinstance(part, Corpus):
-                told = partial(step, total=len(part))
-                write_corpus(part, hidden / name, progress=told)
+                write_corpus(part, hidden / name, progress=_of(len(part), step))
             elif len(part):
                 write_utterances(part, hidden / name)
         planting.manifest.save(hidden / MANIFEST)
+
+
+def _of(total: int, step: Step) -> Callable[[int], None]:
+    return lambda done: step(done, total)
 
 
 def _verified(data: object) -> Planting:
