@@ -98,7 +98,8 @@ def read_parts(
 
 def read(source: "str | PathLike[str] | Utterances", **options: Any) -> "UtteranceSplits":
     """Utterances that are loaded as a training part, or see `read_utterances`."""
-    from vestige.data.loaders.utterances import UtteranceSplits, read_utterances
+    from vestige.data.loaders.utterances import read_utterances
+    from vestige.data.utterances import UtteranceSplits
 
     if isinstance(source, str | PathLike):
         return read_utterances(fspath(source), **options)
