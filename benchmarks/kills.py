@@ -88,7 +88,7 @@ def child(words: Sequence[str], where: Path, said: str = "said", *, most: int | 
     interrupts.raise_when_asked_to_end()
     Secret.fresh = classmethod(lambda cls: cls.of_seed(0))  # else no two would have the same bits
     try:
-        code = app([str(word) for word in words], standalone_mode=False) or 0
+        code = app([str(word) for word in words])
     except SystemExit as end:
         code = int(end.code or 0)
     except BaseException:
@@ -113,7 +113,7 @@ def import_for(kinds: Sequence[str], inputs: Path) -> None:
                 os.chdir(folder)
                 os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
                 os.dup2(os.open(str(script), os.O_CREAT | os.O_WRONLY), 2)
-                app(named(COMMANDS[kind]), standalone_mode=False)
+                app([str(word) for word in named(COMMANDS[kind])])
                 names.write_text("\n".join(sys.modules))
                 os._exit(0)
             ended(pid)

@@ -31,6 +31,8 @@ every tight bound of a broken one above it.
 """
 
 import argparse
+import contextlib
+import io
 import json
 import math
 import tempfile
@@ -46,7 +48,6 @@ import torch
 from dp_accounting import dp_event, pld
 from numpy.typing import NDArray
 from torch import Tensor
-from typer.testing import CliRunner
 
 from vestige.cli.main import app
 from vestige.data.corpus import Corpus
@@ -354,9 +355,11 @@ def attacked_command(
         "learning-rate": RATE,
     }
     words = [f"--{name}={value}" for name, value in options.items()]
-    done = CliRunner().invoke(app, ["train", str(folder / f"{member}.txt"), *words])
-    if done.exit_code:
-        raise RuntimeError(done.stderr)
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+        code = app(["train", str(folder / f"{member}.txt"), *words])
+    if code:
+        raise RuntimeError(said.getvalue())
     score = adversary.last(
         np.array([_weights(load_model(path)) for path in (public, out)]), setting.steps
     )

@@ -6,18 +6,16 @@ here. A verb that no sound line uses gets one made from what it requires.
 
 import re
 import shlex
-import typing
 from collections.abc import Sequence
-from enum import Enum
 from functools import cache
 from pathlib import Path
 
-import typer
 from hypothesis import strategies as st
 
 from tests.fuzz.cases import Case
 from tests.fuzz.world import MADE, PHRASE, SMALL, TINY
-from vestige.cli.main import VERBS, app
+from vestige.cli.main import verb as named_verb
+from vestige.workflows.parameters import REQUIRED, Option
 
 LINES = (
     *MADE.values(),
@@ -110,10 +108,9 @@ UNKNOWN = ("--nonsense", "--nonsense=1", "-z", "--", "extra")
 
 
 @cache
-def commands() -> dict[str, typing.Any]:
-    """Every verb's command."""
-    group = typer.main.get_command(app)
-    return {verb: group.get_command(None, verb) for verb in VERBS}
+def options(verb: str) -> tuple[Option, ...]:
+    """Every option and argument of a verb."""
+    return named_verb(verb).options
 
 
 @cache
@@ -153,9 +150,9 @@ def _change(draw: st.DrawFn, verb: str, words: list[str]) -> tuple[list[str], li
         return [*words, word], [word]
     if how == "twice":
         return [*words, *words[1:]], words[1:]
-    option = draw(st.sampled_from([p for p in commands()[verb].params if p.opts[0][0] == "-"]))
-    name = draw(st.sampled_from([*option.opts, *option.secondary_opts]))
-    if _kind(option) is bool:
+    option = draw(st.sampled_from([each for each in options(verb) if each.flags]))
+    name = draw(st.sampled_from(option.flags))
+    if option.type is bool:
         return [*words, name], [name]
     value = draw(values(option))
     if option.name == "out":
@@ -163,9 +160,9 @@ def _change(draw: st.DrawFn, verb: str, words: list[str]) -> tuple[list[str], li
     return [*words, f"{name}={value}"], [name, value]
 
 
-def values(option: typing.Any) -> st.SearchStrategy[str]:
+def values(option: Option) -> st.SearchStrategy[str]:
     """What a parameter may be given, sound or not, by its type and by what its help names."""
-    kind, named = _kind(option), tuple(_named(option))
+    kind, named = option.type, tuple(_named(option))
     if kind is int:
         return st.sampled_from(INTEGERS)
     if kind is float:
@@ -183,22 +180,9 @@ def values(option: typing.Any) -> st.SearchStrategy[str]:
     )
 
 
-def _kind(option: typing.Any) -> typing.Any:
-    """The type of one value: int, float, bool, Path, str or a choice."""
-    kind = option.type_descriptor.annotation
-    while typing.get_origin(kind) is not None and typing.get_origin(kind) is not typing.Literal:
-        kind = next(part for part in typing.get_args(kind) if part is not type(None))
-    return kind
-
-
-def _named(option: typing.Any) -> Sequence[str]:
+def _named(option: Option) -> Sequence[str]:
     """The values that a choice has, or that the help of an option puts in backticks."""
-    kind = _kind(option)
-    if typing.get_origin(kind) is typing.Literal:
-        return typing.get_args(kind)
-    if isinstance(kind, type) and issubclass(kind, Enum):
-        return [str(each.value) for each in kind]
-    return re.findall(r"`([^`\s]+)`", option.help or "") if kind is str else ()
+    return option.choices or (re.findall(r"`([^`\s]+)`", option.help) if option.type is str else ())
 
 
 def _with_out(line: tuple[str, ...]) -> tuple[str, ...]:
@@ -211,12 +195,12 @@ def _made(verb: str) -> tuple[str, ...]:
     """A line from what a verb requires: likely refused, and its options tried all the same."""
     usual = {int: "1", float: "0.5", Path: "W/corpus.jsonl", str: "W/before"}
     words = [verb]
-    for parameter in commands()[verb].params:
-        if not parameter.required:
+    for option in options(verb):
+        if option.default is not REQUIRED:
             continue
-        named = _named(parameter)
-        value = named[0] if named else usual.get(_kind(parameter), "W/before")
-        if parameter.opts[0].startswith("-"):
-            value = f"{parameter.opts[0]}={'O/new' if parameter.name == 'out' else value}"
+        named = _named(option)
+        value = named[0] if named else usual.get(option.type, "W/before")
+        if option.flags:
+            value = f"{option.shown}={'O/new' if option.name == 'out' else value}"
         words.append(value)
     return tuple(words)

@@ -145,7 +145,6 @@ def _child(words: list[str], folder: Path, seconds: float) -> None:
     sys.path[0] = ""
     _limit(seconds)
     sys.argv = ["vestige", *words]
-    sys.modules["__main__"].__package__ = ""  # where typer looks for the program's name
     code: object = 1
     try:
         from vestige.cli.main import main
