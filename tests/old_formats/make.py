@@ -1,6 +1,6 @@
 """Write an archive of everything that Vestige keeps on disk, by the code as it is now.
 
-    python tests/old_formats/make.py tests/old_formats/1.tar.xz
+    python -m tests.old_formats.make tests/old_formats/1.tar.xz
 
 A later version makes another archive beside the old ones, which stay as they are: what they hold
 was written by the code of their time, and `test_old_formats.py` reads it with the code of today.
