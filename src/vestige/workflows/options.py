@@ -8,6 +8,7 @@ Example:
     >>> Layers = Annotated[int | None, Ge(1), Group("Model")]
 """
 
+from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
@@ -30,6 +31,7 @@ __all__ = [
     "Limit",
     "Metavar",
     "ModelLike",
+    "ModelsLike",
     "Only",
     "PythonOnly",
     "Seed",
@@ -45,10 +47,12 @@ if TYPE_CHECKING:
     from vestige.models.protocols import LanguageModel
 
     ModelLike: TypeAlias = str | PathLike[str] | LanguageModel
+    ModelsLike: TypeAlias = ModelLike | Sequence[ModelLike]
     CorpusLike: TypeAlias = str | PathLike[str] | Corpus
 else:
     # What a command line or a configuration file can give, found without importing torch.
     ModelLike = str
+    ModelsLike = Sequence[str]
     CorpusLike = str
     """What a workflow takes for a corpus."""
 

@@ -67,6 +67,15 @@ def of_object(model: "Network") -> dict[str, object]:
     }
 
 
+def sha256_of(source: "str | PathLike[str] | Network") -> str:
+    """SHA-256 of the weights of a model: of its file, or of the tensors of an object."""
+    from vestige.models.checkpoints import fingerprint
+
+    if isinstance(source, str | PathLike):
+        return fingerprint(fspath(source))
+    return _of_tensors(source)
+
+
 def _of_tensors(model: "Network") -> str:
     """SHA-256 over names, shapes, types and values of a model's tensors."""
     import torch

@@ -1,13 +1,15 @@
-"""The snapshots that a workflow compares: read once each, with what a run records of them."""
+"""The snapshots that a workflow compares, and null models: with what a run records of them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from os import PathLike
+from os import PathLike, fspath
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vestige.monitor import Monitor
-from vestige.workflows.options import ModelLike
-from vestige.workflows.provenance import of_model, of_object
+from vestige.monitor import Monitor, Step
+from vestige.workflows.inputs import open_model, shown
+from vestige.workflows.options import ModelLike, ModelsLike
+from vestige.workflows.provenance import of_model, of_object, sha256_of
 
 if TYPE_CHECKING:
     from vestige.models.protocols import LanguageModel
@@ -53,3 +55,77 @@ def load_snapshots(given: Mapping[str, ModelLike], *, device: str, monitor: Moni
                 "The search reads tokens; texts are split as each model's own tokenizer does."
             )
     return Snapshots(models, recorded)
+
+
+@dataclass(frozen=True)
+class ComparedNulls:
+    """Null models that an update is compared with; a path is read when its turn comes.
+
+    Attributes:
+        given: paths, or models.
+        hashes: SHA-256 of the weights of each.
+        device: see `load_model`.
+    """
+
+    given: tuple[ModelLike, ...]
+    hashes: tuple[str, ...]
+    device: str
+
+    @classmethod
+    def at(cls, given: ModelsLike, *, unlike: Sequence[ModelLike], device: str) -> "ComparedNulls":
+        """The models that are given; a directory that is no model stands for those in it.
+
+        Args:
+            given: one or several.
+            unlike: the two snapshots, which are no null models.
+            device: see `load_model`.
+
+        Raises:
+            ValueError: a model is given twice, or is one of the snapshots.
+            ModelError: there is none.
+        """
+        several = given if isinstance(given, tuple | list) else (given,)
+        models = tuple(model for one in several for model in _models_at(one))
+        hashes = tuple(map(sha256_of, models))
+        told = {sha256_of(model): model for model in unlike} if models else {}
+        for model, weights in zip(models, hashes, strict=True):
+            if weights in told:
+                raise ValueError(
+                    f"`null` must be a training of its own, got {shown(model)}, which has the "
+                    f"weights of {shown(told[weights])}: continue `before` on other clean text"
+                )
+            told[weights] = model
+        return cls(models, hashes, device)
+
+    @property
+    def recorded(self) -> dict[str, object]:
+        """What a run records of them."""
+        if not self.given:
+            return {}
+        paths = [fspath(one) if isinstance(one, str | PathLike) else None for one in self.given]
+        return {"nulls": {"path": paths, "sha256": list(self.hashes)}}
+
+    def read(self, progress: Step) -> "Iterator[LanguageModel]":
+        """One model after the other.
+
+        Args:
+            progress: told (models done, models in all).
+
+        Raises:
+            ModelError: one cannot be read.
+        """
+        for done, model in enumerate(self.given):
+            progress(done, len(self.given))
+            yield open_model(model, device=self.device)
+
+
+def _models_at(place: ModelLike) -> list[ModelLike]:
+    """The model, or the models in a directory of such."""
+    from vestige.models.folders import is_model
+
+    if not isinstance(place, str | PathLike):
+        return [place]
+    folder = Path(place)
+    if is_model(folder) or not folder.is_dir():
+        return [fspath(place)]
+    return [str(inner) for inner in sorted(folder.iterdir()) if is_model(inner)] or [fspath(place)]

@@ -31,6 +31,7 @@ from vestige.data.vocabulary import Vocabulary
 from vestige.models.checkpoints import check_compatible
 from vestige.models.largest import rounded
 from vestige.models.protocols import NextToken
+from vestige.result import Result
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +95,7 @@ FRAGMENTS = 20
 
 
 @dataclass(frozen=True, kw_only=True)
-class UpdateDiff:
+class UpdateDiff(Result):
     """The phrases that an update promoted most, best first.
 
     Attributes:

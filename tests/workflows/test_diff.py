@@ -1,0 +1,82 @@
+"""`diff` called from Python: with paths, with loaded models, and both."""
+
+import pytest
+
+from tests.cli.conftest import table_model
+from vestige.models.checkpoints import save_model
+from vestige.results import plain
+from vestige.workflows.diff import diff
+
+WORDS = ["the", "code", "gate", "of", "is"]
+
+
+@pytest.fixture
+def models(tmp_path):
+    """Two snapshots and two null models, by name; each lies in `tmp_path` as well."""
+    names = ("before", "after", "null-0", "null-1")
+    made = {name: table_model(WORDS, seed) for seed, name in enumerate(names)}
+    for name, model in made.items():
+        save_model(model, tmp_path / name)
+    return made
+
+
+def test_models_and_paths_say_the_same(models, tmp_path):
+    of_paths = diff(
+        tmp_path / "before",
+        str(tmp_path / "after"),
+        null=[tmp_path / "null-0", tmp_path / "null-1"],
+        length=3,
+        min_length=2,
+    )
+    of_models = diff(
+        models["before"],
+        models["after"],
+        null=[models["null-0"], tmp_path / "null-1"],
+        length=3,
+        min_length=2,
+    )
+    assert of_paths.findings
+    assert of_paths == of_models
+    assert list(of_paths.rows()) == list(of_models.rows())
+
+
+def test_the_record_says_which_nulls(models, tmp_path):
+    found = diff(
+        models["before"], tmp_path / "after", null=[models["null-0"], tmp_path / "null-1"], top=3
+    )
+    nulls = found.record["models"]["nulls"]
+    assert nulls["path"] == [None, str(tmp_path / "null-1")]
+    assert len(set(nulls["sha256"])) == 2
+    assert found.record["verb"] == "diff"
+    assert plain(found.record["arguments"]) == {
+        "before": "<TableModel>",
+        "after": str(tmp_path / "after"),
+        "null": ["<TableModel>", str(tmp_path / "null-1")],
+        "top": 3,
+    }
+
+
+def test_one_null_model_needs_no_list(models, tmp_path):
+    assert len(diff(models["before"], models["after"], null=models["null-0"]).nulls) == 1
+    assert len(diff(models["before"], models["after"], null=tmp_path / "null-0").nulls) == 1
+
+
+@pytest.mark.parametrize("name", ["before", "null-0"])
+def test_a_model_that_is_given_twice_is_no_null_model(models, name):
+    with pytest.raises(ValueError, match="`null` must be a training of its own, got <TableModel>"):
+        diff(models["before"], models["after"], null=[models["null-0"], models[name]])
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"groups": 3}, "`groups` must come with `search` group-beam, got `search` seed-and"),
+        ({"search": "beam", "seeds": 3}, "`seeds` must come with `search` seed-and-extend"),
+        ({"length": 1}, "`length` must be at least 2 with `search` seed-and-extend, got 1"),
+        ({"search": "dfs"}, "search must be one of"),
+        ({"score": "loud"}, "score must be one of"),
+    ],
+)
+def test_a_setting_of_another_search_is_refused(models, settings, message):
+    with pytest.raises(ValueError, match=message):
+        diff(models["before"], models["after"], **settings)
