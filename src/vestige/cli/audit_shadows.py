@@ -179,7 +179,7 @@ def _recorded(target: Target) -> "TrainingConfig | None":
     """How `vestige train` taught the target, up to the epoch that it kept; None where unknown."""
     from vestige import results
     from vestige.training.config import TrainingConfig
-    from vestige.workflows.training_directory import RUN
+    from vestige.workflows.training_runs import RUN
 
     try:
         run = results.load(Path(target.path) / RUN)

@@ -11,7 +11,7 @@ from vestige.defences.private import PrivacyPlan, PrivateDefence
 from vestige.monitor import Monitor
 from vestige.workflows import privacy_files
 from vestige.workflows.privacy_files import Lineage
-from vestige.workflows.training_directory import RUN
+from vestige.workflows.training_runs import RUN
 
 if TYPE_CHECKING:
     from vestige.data.read_records import ReadRecords

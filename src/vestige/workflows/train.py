@@ -238,7 +238,8 @@ def _repeated(call: Call, monitor: Monitor) -> "RepeatedTraining":
         RunError: the directory holds something else.
     """
     from vestige.workflows.privacy_plan import log_joint
-    from vestige.workflows.training_directory import REPEAT, check_repeats
+    from vestige.workflows.training_directory import check_repeats
+    from vestige.workflows.training_runs import REPEAT
 
     asked: dict[str, Any] = dict(call.arguments)
     out, first, count = Path(asked["out"]), asked["seed"], asked["seeds"]

@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 from vestige.workflows.privacy_plan import Lineages, entry_of
 from vestige.workflows.train import Trained, TrainingRequest
-from vestige.workflows.training_directory import RUN, claimed
+from vestige.workflows.training_directory import claimed
 from vestige.workflows.training_plan import provenance_of
 from vestige.workflows.training_run import finished, learn, save
+from vestige.workflows.training_runs import RUN
 from vestige.workflows.utterance_plan import Parts, prepare, read_parts, stop_of
 
 if TYPE_CHECKING:

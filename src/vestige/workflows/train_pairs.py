@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 from vestige.workflows.privacy_plan import Lineages, entry_of
 from vestige.workflows.train import Trained, TrainingRequest
 from vestige.workflows.training_data import read_texts, stop_of
-from vestige.workflows.training_directory import RUN, claimed
+from vestige.workflows.training_directory import claimed
 from vestige.workflows.training_plan import provenance_of
 from vestige.workflows.training_run import finished, learn, log_kept, save
+from vestige.workflows.training_runs import RUN
 
 if TYPE_CHECKING:
     from vestige.data.corpus import Corpus

@@ -9,9 +9,10 @@ from vestige.workflows import privacy_plan
 from vestige.workflows.privacy_plan import Lineages
 from vestige.workflows.train import Trained, TrainingRequest
 from vestige.workflows.training_data import Texts, read_texts, stop_of
-from vestige.workflows.training_directory import DATA, IDENTITY, RUN, claimed
+from vestige.workflows.training_directory import IDENTITY, claimed
 from vestige.workflows.training_plan import prepare, provenance_of
 from vestige.workflows.training_run import finished, frequencies, learn, log_kept, save
+from vestige.workflows.training_runs import DATA, RUN
 
 if TYPE_CHECKING:
     from vestige.data.corpus import Corpus

@@ -4,10 +4,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-REPEAT = "seed-{}"
-"""Where `--seeds` keeps the training of a seed."""
+from vestige.workflows.training_runs import DATA
 
-DATA, IDENTITY, CHECKPOINT, RUN = "data", "training.json", "checkpoint.safetensors", "run"
+IDENTITY, CHECKPOINT = "training.json", "checkpoint.safetensors"
 LEDGER, RECORDS = "privacy.json", "records"
 
 
@@ -70,10 +69,3 @@ def check_repeats(out: Path, resume: bool) -> None:
             f"{out} holds one training, and --seeds makes several",
             remedy="Choose another --out.",
         )
-
-
-def repeats(path: str) -> tuple[str, ...]:
-    """The trainings in a directory of `vestige train --seeds`, by seed; of any other, the path."""
-    found = [one for one in Path(path).glob(REPEAT.format("*")) if one.name[5:].isdecimal()]
-    ordered = sorted(found, key=lambda one: int(one.name[5:]))
-    return tuple(map(str, ordered)) or (path,)

@@ -171,14 +171,11 @@ def provenance_of(
     """
     from vestige.workflows import provenance
 
-    models: dict[str, object] = {"trained": provenance.of_network(model)}
-    if isinstance(request.start, str | PathLike):
-        models["from"] = provenance.of_model(request.start, model)
-    elif request.start is not None:
-        models["from"] = provenance.of_object(request.start)
-    texts = {}
-    for role, (where, text) in data.items():
-        texts[role] = provenance.of_corpus(where if isinstance(where, str | PathLike) else "", text)
-        if not isinstance(where, str | PathLike):
-            texts[role]["path"] = None
-    return {"models": models, "data": texts}
+    models = {"trained": provenance.of_network(model)}
+    if request.start is not None:
+        path = isinstance(request.start, str | PathLike)
+        models["from"] = provenance.of_model(request.start, model if path else request.start)
+    return {
+        "models": models,
+        "data": {role: provenance.of_corpus(*one) for role, one in data.items()},
+    }

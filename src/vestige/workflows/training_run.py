@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from vestige.workflows.privacy_files import end, registered
 from vestige.workflows.train import Trained, TrainingRequest, train
-from vestige.workflows.training_directory import RUN
-from vestige.workflows.training_runs import JUDGED_BY, useless_training
+from vestige.workflows.training_runs import JUDGED_BY, RUN, useless_training
 
 if TYPE_CHECKING:
     from vestige.data.encoded import EncodedCorpus
