@@ -4,7 +4,8 @@ from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from vestige.monitor import Monitor
-from vestige.workflows.sources import planting, read_source
+from vestige.workflows.inputs import open_corpus
+from vestige.workflows.sources import planting
 
 if TYPE_CHECKING:
     from vestige.data.corpus import Corpus
@@ -47,7 +48,7 @@ def read_texts(
         request: what was asked for.
         stop: when it is to end.
         by_user: users are held out, with all of their documents.
-        **validation: settings of `read_source` for text that validates.
+        **validation: settings of `open_corpus` for text that validates.
 
     Raises:
         DataError: it cannot be read, or has no users where they are asked for.
@@ -56,7 +57,7 @@ def read_texts(
     from vestige.data.division import divide
     from vestige.errors import DataError
 
-    whole = _read(
+    whole = open_corpus(
         request.data,
         format=request.format,
         text=request.text,
@@ -78,21 +79,13 @@ def read_texts(
     _log_division(division, share, most, request.monitor)
     held = division.held_out
     if request.validation is not None:
-        held = _read(request.validation, text=request.text, **validation)
+        held = open_corpus(request.validation, text=request.text, **validation)
     if stop is not None and not len(held):
         raise ValueError(
             "`stop_at_perplexity` must come with text to validate on, and none was held out: give "
             "`validation`, or a larger `hold_out`"
         )
     return Texts(division, held, planted)
-
-
-def _read(data: Any, **columns: Any) -> "Corpus":
-    """The corpus that a path names, or the corpus itself."""
-    if not isinstance(data, str | PathLike):
-        corpus: Corpus = data
-        return corpus
-    return read_source(fspath(data), **columns)
 
 
 def _log_division(

@@ -53,27 +53,16 @@ def read_parts(request: "TrainingRequest") -> Parts:
         ValueError: two parameters or DATA say both which utterances validate.
         DataError: something cannot be read.
     """
-    from pathlib import Path
-
     from vestige.data.utterances import Utterances
     from vestige.workflows import utterance_sources
 
-    data, validation = request.data, request.validation
-    if isinstance(data, Utterances):
-        if isinstance(validation, str | PathLike):
-            raise ValueError("`validation` must be utterances, as `data` is, got a path")
-        if validation is not None:
-            return Parts(data, validation, Utterances.of([]))
-        share = request.hold_out
-        share = utterance_sources.HOLD_OUT if share is None else share
-        return Parts(*data.split(share, seed=request.seed), Utterances.of([]))
-    planted = utterance_sources.secrets_of(fspath(data))
+    planted = utterance_sources.secrets_of(request.data)
     sources = utterance_sources.Sources(
-        data=fspath(data),
+        data=request.data,
         format=request.format,
         columns=(request.tokens_column, request.tags_column, request.intent_column),
         limit=request.limit,
-        validation=None if validation is None else Path(validation),
+        validation=request.validation,
         hold_out=request.hold_out,
     )
     training, held, test = utterance_sources.read_parts(sources, request.seed, planted=planted)

@@ -24,7 +24,7 @@ class Sources:
         format: how it is to be read.
         columns: of words, tags and intents, in tables.
         limit: how many utterances of each part to read.
-        validation: a file with those that validate.
+        validation: a file with those that validate, or utterances that are loaded.
         hold_out: which share of DATA validates.
     """
 
@@ -32,7 +32,7 @@ class Sources:
     format: str = "auto"
     columns: tuple[str, str, str] = ("tokens", "tags", "intent")
     limit: int | None = None
-    validation: Path | None = None
+    validation: "str | PathLike[str] | Utterances | None" = None
     hold_out: float | None = None
 
 
