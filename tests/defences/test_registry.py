@@ -1,0 +1,217 @@
+"""Defences by name: found in their files and elsewhere, and recorded as they always were."""
+
+import importlib.metadata
+import json
+import sys
+import textwrap
+from dataclasses import asdict, fields, is_dataclass, replace
+
+import pytest
+
+from vestige.defences.accounting import default_delta, privacy_spent
+from vestige.defences.methods.adversarial import Adversarial
+from vestige.defences.methods.dp_fedavg import DPFedAvg
+from vestige.defences.methods.dp_sgd import DPSGD
+from vestige.defences.methods.goldfish import Goldfish
+from vestige.defences.methods.triplet import Triplet
+from vestige.defences.privacy_ledger import LedgerEntry
+from vestige.defences.registry import DEFENCES, Defence, NoDefence, defences, settings_of
+from vestige.registry import Registry
+from vestige.training.config import TrainingConfig
+from vestige.training.loop import train
+
+NAMES = {
+    "adversarial": Adversarial,
+    "dp-fedavg": DPFedAvg,
+    "dp-sgd": DPSGD,
+    "goldfish": Goldfish,
+    "triplet": Triplet,
+}
+NOISE = {"dp-sgd": {"noise_multiplier": 1.0}, "dp-fedavg": {"noise_multiplier": 1.0}}
+OLD = {
+    "name", "weight", "pairing", "noise_multiplier", "max_grad_norm", "physical_batch_size", "k",
+    "context", "local_epochs", "local_batch_size", "local_learning_rate",
+}  # fmt: skip
+"""What a run directory said of a defence when all had one class."""
+
+
+def test_every_file_is_one_registered_defence():
+    assert defences() == NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_defence_is_a_frozen_class_whose_record_makes_it_again(name):
+    defence = NAMES[name](**NOISE.get(name, {}))
+    assert isinstance(defence, Defence)
+    assert is_dataclass(defence)
+    assert hash(defence) == hash(replace(defence))
+    kept = json.loads(json.dumps(settings_of(defence)))
+    assert kept.pop("name") == name
+    assert NAMES[name](**kept) == defence
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_was_recorded_of_old_has_the_same_keys(name):
+    own = {"name", *(field.name for field in fields(NAMES[name]))}
+    private = {
+        "epsilon", "delta", "accountant", "unit", "noise_seed_without_guarantee",
+        "accept_private_vocabulary",
+    }  # fmt: skip
+    assert own <= OLD | private
+
+
+def test_no_defence_changes_nothing(tiny_model, tiny_data):
+    config = TrainingConfig(seed=0)
+    assert NoDefence().suited(config) is config
+    assert NoDefence().step(tiny_model(), tiny_data(), config) is None
+    assert settings_of(NoDefence()) == {"name": "none"}
+
+
+def test_another_package_adds_one_by_an_entry_point(tmp_path, monkeypatch, tiny_model, tiny_data):
+    (tmp_path / "their_defence.py").write_text(
+        textwrap.dedent(
+            '''
+            from dataclasses import dataclass
+            from typing import ClassVar
+
+            from vestige.defences.registry import register
+
+            @register
+            @dataclass(frozen=True, kw_only=True)
+            class Halved:
+                """Half of every gradient."""
+
+                name: ClassVar[str] = "halved"
+                share: float = 0.5
+
+                def suited(self, config, given=None):
+                    return config
+
+                def step(self, model, data, config):
+                    from vestige.training.steps import plain_step
+
+                    plain = plain_step(max_grad_norm=config.max_grad_norm)
+
+                    def halved(model, batch, state):
+                        found = plain(model, batch, state)
+                        for parameter in model.parameters():
+                            parameter.grad *= self.share
+                        return found
+
+                    return halved
+            '''
+        )
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    point = importlib.metadata.EntryPoint("halved", "their_defence", "vestige.defences")
+    monkeypatch.setattr(
+        importlib.metadata, "entry_points", lambda group: [point] if "defences" in group else []
+    )
+    fresh = Registry("defence", package="vestige.defences.methods", group="vestige.defences")
+    monkeypatch.setattr("vestige.defences.registry.DEFENCES", fresh)
+    for name in DEFENCES.names():
+        fresh.add(name, DEFENCES[name])
+    try:
+        cls = defences()["halved"]
+        defence = cls(share=0.25)
+        model, data, config = tiny_model(), tiny_data(), TrainingConfig(seed=0, epochs=1)
+        history = train(model, data, config=config, step=defence.step(model, data, config))
+        assert history.epochs[-1].step > 0
+        assert settings_of(defence) == {"name": "halved", "share": 0.25}
+    finally:
+        sys.modules.pop("their_defence", None)
+
+
+def test_a_name_is_registered_once():
+    with pytest.raises(ValueError, match="registered twice"):
+        DEFENCES.add("goldfish", Triplet)
+
+
+def test_a_ledger_knows_every_registered_defence():
+    for name in ("none", "unknown", *NAMES):
+        assert LedgerEntry(id="0" * 32, defence=name).defence == name
+    with pytest.raises(ValueError, match="defence must be one of"):
+        LedgerEntry(id="0" * 32, defence="hope")
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: DPSGD(), "one of `epsilon` and `noise_multiplier`, got neither"),
+        (lambda: DPSGD(epsilon=8, noise_multiplier=1), "got both"),
+        (lambda: DPSGD(epsilon=0), "`epsilon` must be positive and finite, got 0"),
+        (lambda: DPFedAvg(noise_multiplier=-1), "`noise_multiplier` must be at least 0"),
+        (lambda: DPSGD(epsilon=8, max_grad_norm=0), "`max_grad_norm` must be positive"),
+        (lambda: DPSGD(epsilon=8, delta=2), r"`delta` must lie in \[1e-12, 1\), got 2"),
+        (lambda: DPSGD(epsilon=8, accountant="gdp"), "`accountant` must be one of"),
+        (
+            lambda: DPFedAvg(epsilon=8, local_learning_rate=0),
+            "`local_learning_rate` must be positive",
+        ),
+        (lambda: Adversarial(weight=-1), "`weight` must be at least 0"),
+        (lambda: Triplet(pairing="across"), "pairing must be one of"),
+        (lambda: Goldfish(k=1), "k must be at least 2"),
+    ],
+)
+def test_values_that_make_no_sense_are_refused(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+@pytest.mark.parametrize(("cls", "unit"), [(DPSGD, "sequence"), (DPFedAvg, "user")])
+def test_a_plan_keeps_within_epsilon_and_says_what_is_spent(tiny_data, cls, unit):
+    data, config = tiny_data(), TrainingConfig(seed=0, epochs=2, batch_size=2, sequence_length=8)
+    config = cls(epsilon=4).suited(config)
+    plan = cls(epsilon=4, accountant="rdp").planned(data, config)
+    assert (plan.unit, plan.defence.delta) == (unit, default_delta(plan.units))
+    assert plan.steps == 2 * -(-plan.units // 2)
+    spent = plan.spent(plan.steps)
+    assert 3.9 < spent.epsilon <= 4
+    assert spent == privacy_spent(
+        noise_multiplier=plan.defence.noise_multiplier,
+        sample_rate=2 / plan.units,
+        steps=plan.steps,
+        delta=plan.defence.delta,
+        max_grad_norm=1.0,
+        unit=unit,
+        accountant="rdp",
+    )
+    again = asdict(plan.defence)
+    assert cls(**again) == plan.defence
+
+
+def test_a_budget_is_no_noise_until_it_is_planned():
+    with pytest.raises(ValueError, match="noise_multiplier must be given for a step of dp-sgd"):
+        _ = DPSGD(epsilon=8).noise
+
+
+@pytest.mark.parametrize(
+    ("defence", "given", "wanted"),
+    [
+        (DPSGD(epsilon=8), {}, ("poisson", "adam", 1e-3)),
+        (DPSGD(epsilon=8), {"learning_rate": 0.2}, ("poisson", "adam", 0.2)),
+        (DPSGD(epsilon=8), {"optimizer": "sgd"}, ("poisson", "sgd", 20.0)),
+        (DPSGD(epsilon=8, unit="user"), {}, ("poisson-users", "adam", 1e-3)),
+        (DPSGD(epsilon=8), None, ("poisson", "sgd", 20.0)),
+        (DPFedAvg(epsilon=8), {}, ("poisson-users", "sgd", 1.0)),
+        (DPFedAvg(epsilon=8), {"learning_rate": 3.0}, ("poisson-users", "sgd", 3.0)),
+        (DPFedAvg(epsilon=8), {"optimizer": "adam"}, ("poisson-users", "sgd", 20.0)),
+        (Adversarial(), {}, ("users", "sgd", 20.0)),
+        (Triplet(), {}, ("users", "sgd", 20.0)),
+        (Triplet(pairing="in-batch"), {}, ("documents", "sgd", 20.0)),
+        (Goldfish(), {}, ("documents", "sgd", 20.0)),
+    ],
+)
+def test_a_stream_becomes_the_training_that_suits(defence, given, wanted):
+    config = TrainingConfig(seed=0, optimizer="sgd", learning_rate=20.0)
+    found = defence.suited(config, given)
+    assert (found.batching, found.optimizer, found.learning_rate) == wanted
+
+
+def test_what_was_asked_for_and_does_not_suit_is_refused():
+    config = TrainingConfig(seed=0)
+    with pytest.raises(ValueError, match="`batching` stream must not come with `defence` triplet"):
+        Triplet().suited(config, {"batching": "stream"})
+    users = replace(config, batching="poisson-users")
+    with pytest.raises(ValueError, match="`unit` sequence must not come with `batching` poisson-u"):
+        DPSGD(epsilon=8, unit="sequence").suited(users, {"batching": "poisson-users"})
