@@ -43,7 +43,7 @@ class VestigeError(Exception):
 
 
 def reason(error: BaseException) -> str:
-    """What went wrong, without the text that the message of another library may quote.
+    """Reason of an error, without text that the message of another library may quote.
 
     Example:
         >>> try:

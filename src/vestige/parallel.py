@@ -1,4 +1,4 @@
-"""Map a function over processes or over a cluster, where one training leaves cores idle.
+"""Parallel maps over processes or over a Ray cluster.
 
 The cluster is Ray's (Moritz et al., 2018, "Ray: A Distributed Framework for Emerging AI
 Applications", OSDI, arXiv:1712.05889); nothing else knows of it.
@@ -160,7 +160,7 @@ def _connected(ray: Any, address: str) -> Iterator[None]:
 
 
 def _knock(address: str) -> None:
-    """Fail at once where nothing listens: Ray itself would try for minutes."""
+    """Fail at once where nothing listens; Ray would retry for minutes."""
     host, colon, port = address.removeprefix("ray://").rpartition(":")
     if colon and port.isdecimal():
         socket.create_connection((host, int(port)), timeout=PATIENCE).close()
@@ -185,7 +185,7 @@ def _versions() -> dict[str, str]:
 
 
 def _fetched(ray: Any, reference: Any, retries: int) -> Any:
-    """A result, or the error that the function raised, as if it had been called here."""
+    """Result of a call, or the error that it raised."""
     try:
         return ray.get(reference)
     except ray.exceptions.RayTaskError as error:
@@ -201,7 +201,7 @@ def _fetched(ray: Any, reference: Any, retries: int) -> Any:
 
 
 def _own_process() -> None:
-    """What a process does that is nobody else's: it keeps the memory that tensors give back.
+    """Worker set-up: keep the memory that tensors give back.
 
     It ends when its parent does or says so; a Ctrl-C, which reaches all, is the parent's to hear.
     """

@@ -1,4 +1,4 @@
-"""The one place where results touch disk.
+"""Run directories: the one place where results touch disk.
 
 A run directory holds `run.json` (what was asked, of what, when, by which versions),
 `summary.json` (scalars: a row of a table) and `rows.parquet` (one row per phrase, canary,
@@ -36,7 +36,7 @@ _RECORDED = (
 
 
 class _Asked(Excerpt):
-    """What a run.json says, whatever else a verb adds to it."""
+    """Schema of run.json; verbs add further fields."""
 
     result: Name
     created: str | None = None
@@ -140,7 +140,7 @@ def load(directory: str | Path) -> Run:
 
 
 def require_new(directory: str | Path) -> Path:
-    """The directory as a Path, after making sure that nothing is there yet.
+    """Directory as a Path; an error if anything is there.
 
     Call it before long work, so that the refusal comes first.
 
@@ -162,7 +162,7 @@ def _exists(path: Path) -> RunError:
 
 @contextmanager
 def new_directory(directory: Path) -> Iterator[Path]:
-    """Give a hidden directory beside `directory`; on success it takes its name, else it goes.
+    """Hidden directory beside `directory`, which takes its name on success.
 
     What is written there is private to its owner, see `data.atomic_write`.
 
@@ -175,7 +175,7 @@ def new_directory(directory: Path) -> Iterator[Path]:
 
 @contextmanager
 def new_file(path: Path, *, shared: bool) -> Iterator[BinaryIO]:
-    """Give a file to write, which appears at `path` once it is whole.
+    """File to write, which appears at `path` once it is whole.
 
     Args:
         path: where nothing is yet.
@@ -190,7 +190,7 @@ def new_file(path: Path, *, shared: bool) -> Iterator[BinaryIO]:
 
 @contextmanager
 def _written(path: Path) -> Iterator[None]:
-    """Errors of the operating system as what they mean for whoever asked for `path`."""
+    """Turn errors of the operating system into a RunError about `path`."""
     try:
         yield
     except OSError as error:
@@ -217,7 +217,7 @@ def versions() -> dict[str, str]:
 
 
 def plain(value: object) -> Any:
-    """The value as plain Python: mappings, lists, numbers and strings that UTF-8 can hold.
+    """Value as plain Python: mappings, lists, numbers and strings that UTF-8 can hold.
 
     NumPy scalars and arrays become numbers and lists, tuples lists, paths strings.
 
@@ -262,7 +262,7 @@ def _finite(value: Any) -> Any:
 
 
 def _storable(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Rows in which a column with a whole number beyond 64 bits holds floats."""
+    """Rows with floats in place of whole numbers beyond 64 bits, column by column."""
     rows = list(rows)
     beyond = {
         name

@@ -1,1 +1,1 @@
-"""Text, whose it is, and what we planted in it."""
+"""Corpora, vocabularies, canaries and files."""

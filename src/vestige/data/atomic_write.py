@@ -1,4 +1,4 @@
-"""How does a file come to be there whole or not at all, and who may read it?
+"""Atomic writes: a file is whole or not there at all, and private to its owner.
 
 Whoever finds a file takes it for the whole of it: so it is written beside its place, under a name
 that nobody can foresee, and moved there in one step. A part is locked by whoever writes it, and a
@@ -26,7 +26,7 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 @contextmanager
 def replacing(path: Path, *, shared: bool = False, new: bool = False) -> Iterator[BinaryIO]:
-    """A binary file to write and seek in, which becomes `path` when the block ends well.
+    """Binary file to write and seek in, which becomes `path` when the block ends well.
 
     Args:
         path: where the file shall stand; its folder is made where it is missing.
@@ -50,7 +50,7 @@ def replacing(path: Path, *, shared: bool = False, new: bool = False) -> Iterato
 
 @contextmanager
 def replacing_name(path: Path) -> Iterator[Path]:
-    """As `replacing`, for writers that want a name: of a private file that they make.
+    """Private file for writers that want a name; otherwise as `replacing`.
 
     It is alone in its directory, for what such a writer may put beside it.
     """
@@ -61,7 +61,7 @@ def replacing_name(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def beside(path: Path) -> Iterator[Path]:
-    """A private directory beside `path` to fill and move there; what is not moved is deleted.
+    """Private directory beside `path` to fill and move there; what is not moved is deleted.
 
     Args:
         path: missing directories above it are made.
@@ -73,7 +73,7 @@ def beside(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def new_directory(path: Path) -> Iterator[Path]:
-    """A private directory to fill, which becomes `path` when the block ends well.
+    """Private directory to fill, which becomes `path` when the block ends well.
 
     Args:
         path: where nothing is yet; missing directories above it are made.
@@ -92,7 +92,7 @@ def new_directory(path: Path) -> Iterator[Path]:
 
 
 def make_directory(path: Path, *, shared: bool = False) -> None:
-    """Make a directory and those above it that are missing; what is there stays as it is.
+    """Make a directory and its missing parents; an existing one stays as it is.
 
     Args:
         path: the directory.
@@ -111,7 +111,7 @@ def write_text(path: Path, text: str, *, shared: bool = False, new: bool = False
 
 
 def append_line(path: Path, line: str) -> None:
-    """Add a line to a private file, which is made where it is missing."""
+    """Append a line to a private file, created where it is missing."""
     with naming(path):
         handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, PRIVATE_FILE)
         with os.fdopen(handle, "wb", buffering=0) as file:
@@ -119,14 +119,14 @@ def append_line(path: Path, line: str) -> None:
 
 
 def share(directory: Path) -> None:
-    """Open a directory, with all that is in it, to others as far as the umask lets them."""
+    """Give others access to a directory and its contents, as far as the umask allows."""
     for path in (directory, *directory.rglob("*")):
         path.chmod(_as_umask(0o777 if path.is_dir() else 0o666))
 
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """An error of the operating system in the block that names no file names this one.
+    """Add the file's name to an error of the operating system that names none.
 
     A full disk is met while writing, where it is not known any more to which file.
     """
@@ -143,7 +143,7 @@ def naming(path: Path) -> Iterator[None]:
 
 @contextmanager
 def _part(path: Path, make: Callable[[Path], None]) -> Iterator[Path]:
-    """Something new beside `path`, locked for others to see that somebody writes it."""
+    """Locked temporary file beside `path`."""
     _sweep(path)
     part, handle = path, None
     try:
@@ -163,7 +163,7 @@ def _part(path: Path, make: Callable[[Path], None]) -> Iterator[Path]:
 
 
 def _sweep(path: Path) -> None:
-    """Remove the parts of `path` that nobody writes any more."""
+    """Remove abandoned temporary files of `path`."""
     with suppress(OSError, NotImplementedError), os.scandir(path.parent) as found:
         for part in [Path(entry.path) for entry in found if _is_part(entry.name, path)]:
             handle = _open_locked(part)
@@ -173,7 +173,7 @@ def _sweep(path: Path) -> None:
 
 
 def _open_locked(part: Path) -> int | None:
-    """A descriptor that holds the lock of a part; None where another process does.
+    """Descriptor that holds the lock of a temporary file; None if another process does.
 
     Raises:
         OSError: it is gone, or has no lock.
@@ -219,7 +219,7 @@ def _remove(part: Path) -> None:
 
 
 def _move(part: Path, path: Path, *, shared: bool, new: bool) -> None:
-    """Give a part its mode and its name, once it is on the disk."""
+    """Give a temporary file its mode and its final name, once it is on the disk."""
     part.chmod(_as_umask(0o666) if shared else PRIVATE_FILE)
     with part.open("rb") as file:
         os.fsync(file.fileno())
@@ -230,7 +230,7 @@ def _move(part: Path, path: Path, *, shared: bool, new: bool) -> None:
 
 
 def _link(part: Path, path: Path) -> None:
-    """Give a part its name, unless something has it."""
+    """Give a temporary file its final name, unless the name is taken."""
     try:
         os.link(part, path)
     except FileExistsError:

@@ -1,4 +1,4 @@
-"""Has anybody changed a record since it was written?
+"""Checksums of JSON records and of their entries.
 
 A record is sealed with SHA-256 over its canonical JSON, and each of its canaries with a seal of
 its own, so that a reader learns not only that the record was changed but where.
@@ -18,7 +18,7 @@ _SEAL, _ENTRIES = "sha256", "canaries"
 
 
 class Sealed(Schema):
-    """A record or an entry of one, and the seal over all else that it holds."""
+    """Record or entry with a checksum over its other fields."""
 
     sha256: Sha256
 
@@ -38,7 +38,7 @@ def seal(content: dict[str, Any]) -> str:
 
 
 def write_sealed(path: Path, content: dict[str, Any]) -> None:
-    """Write a record and its seals as JSON, whole or not at all.
+    """Write a record with its checksums as JSON, atomically.
 
     Args:
         path: where it shall stand.
@@ -50,7 +50,7 @@ def write_sealed(path: Path, content: dict[str, Any]) -> None:
 
 
 def read_sealed(path: Path, schema: type[AnySealed], *, format: str) -> AnySealed:
-    """A record whose seals hold, and which has what its format says.
+    """Read a record, and verify its checksums and its schema.
 
     Args:
         path: what `write_sealed` wrote.
@@ -74,19 +74,19 @@ def read_sealed(path: Path, schema: type[AnySealed], *, format: str) -> AnySeale
 
 
 def malformed(path: Path, reason: str) -> ManifestError:
-    """What to raise where a record's content is not what its format says."""
+    """Error for a record whose content does not follow its format."""
     return ManifestError(f"{path} makes no sense: {reason}", remedy=REMEDY)
 
 
 def not_there(problem: str) -> ManifestError:
-    """What to raise where a corpus is not the one that a record tells of."""
+    """Error for a corpus other than the one that a record describes."""
     return ManifestError(
         problem, remedy="Give the corpus that was planted with this manifest, unchanged."
     )
 
 
 def format_of(path: Path) -> str | None:
-    """Which format a record says it has; None where no such record can be read."""
+    """Format number of a record; None where no such record can be read."""
     try:
         named = read_object(path, error=ManifestError, remedy=REMEDY).get("format")
     except ManifestError:

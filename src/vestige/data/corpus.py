@@ -1,4 +1,4 @@
-"""What text is there, and whose is it?
+"""Documents with their users, labels and sources.
 
 Documents live in an Arrow table, so that 20 million words are a few contiguous buffers and
 never a list of Python strings.
@@ -103,7 +103,7 @@ class Corpus:
 
     @property
     def users(self) -> list[str] | None:
-        """Whose each document is, or None where nobody said."""
+        """User ID per document, or None."""
         return self._column("user")
 
     @property
@@ -113,11 +113,11 @@ class Corpus:
 
     @property
     def sources(self) -> list[str] | None:
-        """What each document answers or translates, or None where there is nothing."""
+        """Source text per document, or None."""
         return self._column("source")
 
     def owners(self) -> tuple[list[str], "np.ndarray[tuple[int], np.dtype[np.int64]]"]:
-        """Every user once, in the order of their first documents, and whose each document is.
+        """Users in the order of their first documents, and the user's number per document.
 
         Returns:
             the names, and (len(self),) places among them.
@@ -234,7 +234,7 @@ def _text_array(name: str, values: list[str]) -> pa.Array:
 
 
 def _strange(values: Sequence[object]) -> str:
-    """Which of some values is the first that is no text, and why not."""
+    """Place and type of the first value that is no text."""
     for number, value in enumerate(values, 1):
         if not isinstance(value, str):
             return f"number {number} of a batch is {type(value).__name__}"

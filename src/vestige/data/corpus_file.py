@@ -1,4 +1,4 @@
-"""How does a corpus go back to disk, so that `read_corpus` finds the same documents?"""
+"""Corpus files, written so that `read_corpus` gives the same documents."""
 
 import gzip
 import json
@@ -19,7 +19,7 @@ _REMEDY = "Name the file .parquet or .jsonl (or .jsonl.gz), which hold any docum
 def write_corpus(
     corpus: Corpus, path: Path, *, progress: Callable[[int], None] | None = None
 ) -> None:
-    """Write a corpus in the format that the file's name says, whole or not at all.
+    """Write a corpus in the format of the file's ending, atomically.
 
     Args:
         corpus: its columns are called `text`, `user`, `label` and `source` in the file.

@@ -1,4 +1,4 @@
-"""Which records are trained on, which validate, and which a user has too many of.
+"""Division of a corpus into training and held-out records, with a cap per user.
 
 Differential privacy compares trainings on data that differ in one record, or one user: then
 nothing else may differ between what they read. So both choices are functions of hashes of what is
@@ -42,26 +42,26 @@ class Division:
 
     @cached_property
     def within_cap(self) -> Corpus:
-        """What is trained on and what is held out."""
+        """Records for training and records held out."""
         return self._part(self.capped)
 
     @cached_property
     def training(self) -> Corpus:
-        """What is trained on."""
+        """Records for training."""
         return self._part(self.capped & ~self.drawn)
 
     @cached_property
     def held_out(self) -> Corpus:
-        """What validates."""
+        """Records for validation."""
         return self._part(self.drawn)
 
     @cached_property
     def left_out(self) -> Corpus:
-        """What users have beyond the cap."""
+        """Records beyond their users' caps."""
         return self._part(~self.capped)
 
     def summary(self) -> dict[str, object]:
-        """How much is held out and left out; users are None where they were not asked for."""
+        """Numbers of held-out and left-out documents and users; None without users."""
         return {
             "held_out_documents": len(self.held_out),
             "held_out_users": _users(self.held_out) if self.by_user else None,
@@ -141,7 +141,7 @@ def _drawn(
 
 
 def _within_cap(corpus: Corpus, most: int, kept: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """(len(corpus),) whether each document is among the first of its user's."""
+    """(len(corpus),) whether each document is within its user's cap."""
     names, owners = corpus.owners()
     needed = np.bincount(owners[kept], minlength=1).max()
     if needed > most:

@@ -1,4 +1,4 @@
-"""How does text become one long array of ids that need not fit in memory?
+"""Encoding of a corpus as one array of ids, in memory or mapped from disk.
 
 Ids are int32 in a NumPy file that is mapped, never read whole; each document ends with the
 end-of-text token. `encoded.json` is written last and taken away first: where it stands,
@@ -150,7 +150,7 @@ def _offsets(lengths: tuple[NDArray[np.int64], ...]) -> NDArray[np.int64]:
 
 
 def _users(corpus: Corpus) -> tuple[NDArray[np.int32] | None, tuple[str, ...]]:
-    """Whose each document is, as places among the users in alphabetical order."""
+    """User number per document, users in alphabetical order."""
     if "user" not in corpus.table.column_names:
         return None, ()
     column = corpus.table["user"]
@@ -200,7 +200,7 @@ def _write(
 
 
 def _checksum(tokens: NDArray[np.int32]) -> int:
-    """CRC-32 of the ids: a changed one may lie in the vocabulary as well."""
+    """CRC-32 of the ids; a changed id may still lie in the vocabulary."""
     checksum = 0
     for begin in range(0, len(tokens), _PIECE):  # mapped: never all of it in memory
         checksum = zlib.crc32(np.ascontiguousarray(tokens[begin : begin + _PIECE]).data, checksum)
@@ -213,7 +213,7 @@ def _npy_header(file: BinaryIO, size: int) -> None:
 
 
 class _File(Excerpt):
-    """What encoded.json says of the arrays beside it."""
+    """Schema of encoded.json."""
 
     format: Literal["vestige-encoded-3"]
     corpus: Sha256
@@ -232,7 +232,7 @@ def _record(directory: Path) -> _File | None:
 
 
 def _other(directory: Path, identity: dict[str, str]) -> bool:
-    """Whether there is an encoding, and of something else."""
+    """Whether a folder holds the encoding of another corpus."""
     record = _record(directory)
     return record is not None and any(
         getattr(record, key) != value for key, value in identity.items()

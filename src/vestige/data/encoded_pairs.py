@@ -1,4 +1,4 @@
-"""Sources and targets as ids: a text to translate or to answer, and what came of it."""
+"""Encoded pairs of source and target texts."""
 
 from dataclasses import dataclass
 
@@ -38,7 +38,7 @@ class EncodedPairs:
 def encode_pairs(
     corpus: Corpus, source_vocabulary: Vocabulary, vocabulary: Vocabulary
 ) -> EncodedPairs:
-    """A corpus with sources as ids, in memory.
+    """Encode a corpus with sources, in memory.
 
     Args:
         corpus: its documents are the targets.

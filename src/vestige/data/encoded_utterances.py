@@ -1,4 +1,4 @@
-"""Utterances as ids: words by a vocabulary, intents and tags by their place among the labels."""
+"""Encoded utterances: words by a vocabulary, intents and tags by their labels."""
 
 import hashlib
 from collections.abc import Iterable, Sequence
@@ -15,7 +15,7 @@ UNKNOWN, IGNORED = -1, -100
 
 
 class Labels(NamedTuple):
-    """What a model can answer.
+    """Intents and tags of a model.
 
     Attributes:
         intents: in alphabetical order.
@@ -29,7 +29,7 @@ class Labels(NamedTuple):
     def of(
         cls, utterances: Utterances, *, intents: Iterable[str] = (), tags: Iterable[str] = ()
     ) -> "Labels":
-        """The labels of some utterances, and others that a model shall have besides.
+        """Labels of some utterances, with additional ones.
 
         Example:
             >>> from vestige.data.utterances import Utterance
@@ -70,7 +70,7 @@ class EncodedUtterances:
         intents: Sequence[str],
         labels: Labels,
     ) -> "EncodedUtterances":
-        """Utterances whose words are ids already.
+        """Encoded utterances from ids.
 
         Args:
             tokens: the ids of each utterance.
@@ -99,13 +99,13 @@ class EncodedUtterances:
 
     @property
     def known(self) -> NDArray[np.bool_]:
-        """(u,) whether a model can answer right: it has the intent and all tags."""
+        """(u,) whether the intent and all tags are among the labels."""
         known: NDArray[np.bool_] = self.intents != UNKNOWN
         known &= self.sums(self.tags == UNKNOWN) == 0
         return known
 
     def sums(self, of_tokens: NDArray[np.bool_]) -> NDArray[np.int64]:
-        """(u,) how many tokens of each utterance something is true of, given as (n,)."""
+        """(u,) sum of a token property, given as (n,), per utterance."""
         before = np.concatenate([[0], np.cumsum(of_tokens)])
         return np.diff(before[self.offsets])
 

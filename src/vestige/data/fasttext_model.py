@@ -1,4 +1,4 @@
-"""Which vectors does a fastText model (`.bin`) give to words, those it never saw among them?
+"""Vectors of a fastText model (`.bin`), also of words that it has not seen.
 
 Bojanowski et al. (2017), "Enriching Word Vectors with Subword Information", section 3.2. A word's
 vector is the mean of its own row and the rows of its character n-grams, of which many share a
@@ -71,7 +71,7 @@ def ngrams(word: str, shortest: int, longest: int) -> Iterator[str]:
 
 
 def ngram_hash(ngram: str) -> int:
-    """FNV-1a over 32 bits, each byte of the UTF-8 taken as a signed number first, as fastText does.
+    """FNV-1a over 32 bits with signed bytes, as in fastText.
 
     Example:
         >>> hex(ngram_hash("a"))

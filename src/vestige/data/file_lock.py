@@ -1,4 +1,4 @@
-"""How do two processes keep out of each other's way where both would write the same files?
+"""Locks: one process at a time writes into a directory.
 
 The lock belongs to an open file and goes with the process, however that ends: nobody has to
 remove anything after a kill, since a file that is left behind locks nothing.
@@ -29,7 +29,7 @@ LOCK = ".lock"
 
 @contextmanager
 def alone(directory: Path) -> Iterator[None]:
-    """Be the only process that writes into a directory, which is made where it is missing.
+    """Hold the lock of a directory, created where it is missing.
 
     A process that holds it may ask again. The lock's file is gone behind the outermost block.
 
@@ -60,7 +60,7 @@ def alone(directory: Path) -> Iterator[None]:
 
 @contextmanager
 def claimed(directory: Path, *, worth: Callable[[Path], bool]) -> Iterator[None]:
-    """`alone`, and what could not begin leaves nothing behind where nothing was.
+    """Hold the lock of a directory, and remove the directory if set-up fails.
 
     Args:
         directory: which.
@@ -86,7 +86,7 @@ def claimed(directory: Path, *, worth: Callable[[Path], bool]) -> Iterator[None]
 
 
 def discard(path: Path) -> None:
-    """Remove the file of a lock that a killed process left, where what it guarded is finished."""
+    """Remove the lock file that a killed process left."""
     if path.exists():
         with suppress(OSError, Timeout):
             lock = _lock(path)
@@ -95,7 +95,7 @@ def discard(path: Path) -> None:
 
 
 def vacant(directory: Path) -> bool:
-    """Whether nothing is there but what a kill may have left: a lock, a file not yet whole."""
+    """Whether a directory is missing or holds nothing but leftovers of a killed process."""
     if not directory.is_dir():
         return not directory.exists()
     return all(entry.name.startswith(".") for entry in directory.iterdir())
@@ -149,7 +149,7 @@ def _release(lock: FileLock) -> None:
 
 
 def _sign(path: Path) -> None:
-    """Say in a lock's file whose it is, for those who find it locked."""
+    """Write process, machine and time into a lock file."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
     holder = {"process": os.getpid(), "machine": socket.gethostname(), "since": now}
     with suppress(OSError):
@@ -157,7 +157,7 @@ def _sign(path: Path) -> None:
 
 
 def _holder(path: Path) -> str:
-    """Who holds a lock, in words, as far as its file says it."""
+    """Description of the process that holds a lock."""
     try:
         told = json.loads(path.read_text("utf-8"))
         process, machine, since = int(told["process"]), str(told["machine"]), str(told["since"])

@@ -1,4 +1,4 @@
-"""Does a JSON file hold what its format says? It is asked once, where the file is read.
+"""JSON files checked against a schema when they are read.
 
 Whoever can write a file decides what stands in it: a number too large to count with, an object
 nested until the stack ends, a list where a text belongs. What `read_json` returns has been held to
@@ -31,7 +31,7 @@ Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
 class Schema(BaseModel):
-    """What a JSON object must have: these fields, of these types, and no others.
+    """JSON object with exactly these fields and types.
 
     Types are taken strictly: "1" is no number, 1 no truth value, and numbers are finite.
     """
@@ -42,13 +42,13 @@ class Schema(BaseModel):
 
 
 class Excerpt(Schema):
-    """The fields of a JSON object that are needed, whatever else it has."""
+    """JSON object with at least these fields."""
 
     model_config = ConfigDict(extra="ignore")
 
 
 class Measured(Excerpt):
-    """The fields of what a training measured, which may be infinite where it went wrong."""
+    """Measurements of a training, which may be infinite."""
 
     model_config = ConfigDict(allow_inf_nan=True)
 
@@ -64,7 +64,7 @@ def read_json(
     remedy: str,
     finite: bool = True,
 ) -> AnySchema:
-    """A JSON file as what its schema says it is.
+    """Read a JSON file and check it against a schema.
 
     Args:
         path: an ordinary file of UTF-8.
@@ -84,7 +84,7 @@ def read_json(
 def read_object(
     path: Path, *, error: type[VestigeError], remedy: str, finite: bool = True
 ) -> dict[str, Any]:
-    """The object in a JSON file, without a schema: finite numbers, nothing nested too deeply.
+    """Read the object in a JSON file: finite numbers, bounded depth.
 
     Raises:
         VestigeError: of the type given; the file is missing, no ordinary file or too large; it is
@@ -103,7 +103,7 @@ def parse_object(
     remedy: str,
     finite: bool = True,
 ) -> dict[str, Any]:
-    """The object in some JSON, such as a line of a log; see `read_object`.
+    """Parse a JSON object, such as a line of a log; see `read_object`.
 
     Args:
         content: UTF-8.
@@ -142,7 +142,7 @@ def conform(
     error: type[VestigeError],
     remedy: str,
 ) -> AnySchema:
-    """An object as what a schema says it is.
+    """Check an object against a schema.
 
     Args:
         content: what was read.
@@ -177,7 +177,7 @@ _PLAINLY = {
 
 
 def _field(place: tuple[int | str, ...], kind: str, message: str) -> str:
-    """What is wrong with a field; the name of one that nobody asked for may be anything."""
+    """Description of a faulty field; unknown names are not quoted."""
     if kind == "extra_forbidden":
         place, message = place[:-1], "it has a field of an unknown name"
     message = _PLAINLY.get(kind, message)

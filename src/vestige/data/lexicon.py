@@ -1,4 +1,4 @@
-"""How frequent is each word of a corpus, next to all its others?
+"""Word frequencies of a corpus, in quintiles.
 
 Zanella-Béguelin et al. (2020), "Analyzing Information Leakage of Updates to Natural Language
 Models", section 3.2: the quintiles are fifths of the vocabulary's words by frequency.
@@ -17,7 +17,7 @@ _SHORTEST = 3
 
 
 def alphabetic_words(words: Iterable[str]) -> list[str]:
-    """Those of some words that consist of three letters or more: what canaries are made of.
+    """Words of at least three letters, from which canaries are made.
 
     Example:
         >>> alphabetic_words(["<unk>", "to", "two", "2nd"])
@@ -57,11 +57,11 @@ class Lexicon:
         return cls(vocabulary, {word: count for count, word in sorted(pairs)})
 
     def level(self, word: str) -> int:
-        """The quintile of a word: 0 for the least frequent fifth of all words, 4 for the most."""
+        """Quintile of a word's frequency: 0 for the least frequent fifth, 4 for the most frequent."""
         return self._levels.get(word, 0)
 
     def listed(self, words: Iterable[str], level: int) -> list[str]:
-        """Those of some words that belong to a quintile."""
+        """Words that belong to a quintile."""
         return [word for word in words if self._levels.get(word) == level]
 
     def alphabetic(self, level: int | None = None) -> list[str]:

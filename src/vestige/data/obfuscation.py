@@ -1,4 +1,4 @@
-"""Does an audit still find a text after its words were changed?
+"""Obfuscation of texts: removed words, synonyms, back-translation.
 
 Song and Shmatikov (2019), "Auditing Data Provenance in Text-Generation Models", section 4.4 and
 Table 5: comments are translated to another language and back, which changes words and keeps the

@@ -1,4 +1,4 @@
-"""Does a regular expression that stands in somebody's file come to an end?
+"""Regular expressions that may take exponential time.
 
 A repetition inside a repetition can be tried in exponentially many ways, and several beside each
 other in a power of the text's length. What is let through has none of the first, and few of the
@@ -7,7 +7,7 @@ others where the texts are long.
 
 
 def slow_reason(pattern: str, *, longest: int, repetitions: int | None = None) -> str | None:
-    """Why a regular expression may take for ever; None where it does not.
+    """Reason why a regular expression may take exponential time, or None.
 
     Args:
         pattern: as `re`, Oniguruma or Rust write it.

@@ -1,4 +1,4 @@
-"""Which records has a training read? Hashes, so that a later training can tell what it reads again.
+"""Hashes of the records that a training has read, for later trainings on the same records.
 
 They are as private as the texts (see `record_hashes`): whoever has a text can look whether it is
 among them. They stand in the directory of a training, and never in the folder of its model.
@@ -23,7 +23,7 @@ _ROW = np.dtype([("record", _HASH), ("user", _HASH), ("held_out", np.bool_)])
 
 @dataclass(frozen=True)
 class ReadRecords:
-    """The records of a training, each as often as it stands in the text.
+    """Record hashes of a training, with multiplicity.
 
     Attributes:
         records: (n,) hashes of the texts.
@@ -37,7 +37,7 @@ class ReadRecords:
 
     @classmethod
     def of(cls, learnt: Corpus, held_out: Corpus | None = None) -> Self:
-        """Those of a corpus that is learnt from, and of one that chooses the epoch."""
+        """Records of a training corpus and of a validation corpus."""
         parts = [learnt] if held_out is None else [learnt, held_out]
         return cls(
             np.concatenate([record_hashes(part) for part in parts]),
@@ -47,7 +47,7 @@ class ReadRecords:
 
     @classmethod
     def of_texts(cls, learnt: list[str], held_out: list[str]) -> Self:
-        """As `of`, for records that are one text each and nobody's."""
+        """Records of texts without users; otherwise as `of`."""
         hashes = hash_texts([*learnt, *held_out])
         return cls(
             hashes,
@@ -57,7 +57,7 @@ class ReadRecords:
 
     @classmethod
     def load(cls, file: Path) -> Self:
-        """Read what `rows` gave and `numpy.save` wrote.
+        """Read an array that `rows` gave and `numpy.save` wrote.
 
         Raises:
             DataError: it is no whole file of record hashes.
@@ -81,20 +81,20 @@ class ReadRecords:
         return len(self.records)
 
     def learnt(self) -> "ReadRecords":
-        """Those that were learnt from."""
+        """Training records."""
         return self.part(~self.held_out)
 
     def judging(self) -> "ReadRecords":
-        """Those that were held out."""
+        """Held-out records."""
         return self.part(self.held_out)
 
     def part(self, chosen: NDArray[np.bool_]) -> "ReadRecords":
-        """Those that are chosen."""
+        """Selected records."""
         return ReadRecords(self.records[chosen], self.users[chosen], self.held_out[chosen])
 
 
 def among(hashes: Hashes, others: Hashes) -> NDArray[np.bool_]:
-    """(len(hashes),) whether each is one of the others; NOBODY never is.
+    """(len(hashes),) whether each hash is among others; NOBODY never is.
 
     Example:
         >>> to, be, nobody = *hash_texts(["to", "be"]), np.zeros(1, _HASH)[0]

@@ -1,4 +1,4 @@
-"""A name for each record that follows from its content alone.
+"""Record hashes: names that follow from the content alone.
 
 What follows from a record's hash (whether it is held out, whether two trainings read it) follows
 from that record alone: with one record more or less in the corpus, nothing changes for the others.
@@ -51,7 +51,7 @@ def _digest(empty: hashlib.blake2b, text: str) -> bytes:
 
 
 def uniform(hashes: NDArray[np.void]) -> NDArray[np.float64]:
-    """(n,) numbers in [0, 1) that follow from the hashes, as good as drawn.
+    """(n,) uniform numbers in [0, 1) that follow from the hashes.
 
     Example:
         >>> bool((uniform(hash_texts(map(str, range(1000)))) < 0.05).sum() in range(30, 75))

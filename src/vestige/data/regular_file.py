@@ -1,4 +1,4 @@
-"""What is at a path: a file with an end, or something that a reader would wait for?
+"""Ordinary files, told from pipes and devices.
 
 A pipe, a socket or a device has no size and perhaps no end, and opening one may wait for ever: what
 is not an ordinary file is refused before it is opened, and what is too large before it is read.
@@ -20,7 +20,7 @@ _KINDS = {
 
 
 def require_regular(path: Path, *, error: type[VestigeError], remedy: str) -> int:
-    """Make sure that an ordinary file is there, or a link to one.
+    """Require an ordinary file, or a link to one.
 
     Returns:
         its size in bytes.

@@ -1,4 +1,4 @@
-"""The rows of a Parquet file of ours, as plain dictionaries, and not more than memory holds.
+"""Rows of a Parquet file as plain dictionaries, bounded by memory.
 
 A Parquet file says in its footer how much it holds; a few kilobytes can stand for a terabyte. So
 the footer is asked first, and only plain types are read: truth values, numbers, texts, and lists

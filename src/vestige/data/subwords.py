@@ -1,4 +1,4 @@
-"""How does a Hugging Face tokenizer become a vocabulary?
+"""Vocabularies of Hugging Face tokenizers.
 
 Byte-level BPE: Radford et al. (2019), "Language Models are Unsupervised Multitask Learners".
 `transformers` and `tokenizers` are imported when first needed: they take seconds.
@@ -23,7 +23,7 @@ _ALPHABET = 256  # a byte-level BPE begins with one token for each byte
 
 
 class SubwordVocabulary:
-    """A fast Hugging Face tokenizer behind the face of `Vocabulary`.
+    """Vocabulary of a fast Hugging Face tokenizer.
 
     Args:
         tokenizer: a `transformers.PreTrainedTokenizerFast` with an end-of-text token. Where it
@@ -149,14 +149,14 @@ class SubwordVocabulary:
         }
 
     def _content(self) -> dict[str, Any]:
-        """The tokenizer as JSON, without what encoding is told each time anyway."""
+        """Tokenizer as JSON, without truncation and padding settings."""
         content: dict[str, Any] = json.loads(self.tokenizer.backend_tokenizer.to_str())
         for setting in ("truncation", "padding", "post_processor"):
             content.pop(setting, None)
         return content
 
     def _begins_with(self, token: int) -> bool:
-        """Whether the tokenizer itself puts a token before every text, as for Llama's training."""
+        """Whether the tokenizer begins every text with a token, as Llama's does."""
         return bool(self.tokenizer.backend_tokenizer.encode("a").ids[:1] == [token])
 
     def save(self, directory: Path) -> None:

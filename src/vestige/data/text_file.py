@@ -74,7 +74,7 @@ def _bounded(file: gzip.GzipFile | BufferedReader, path: Path) -> Iterator[bytes
 
 
 def existing(path: Path) -> Path:
-    """The path itself, when a file stands there.
+    """The path, if a file is there.
 
     Raises:
         DataError: there is nothing, or a folder, a pipe or a device, which may have no end.
@@ -88,7 +88,7 @@ def existing(path: Path) -> Path:
 
 
 def not_empty(corpus: Corpus, source: object) -> Corpus:
-    """The corpus itself, when it has documents.
+    """The corpus, if it has documents.
 
     Raises:
         DataError: it has none.
@@ -112,7 +112,7 @@ def fitting(folder: Path, suffixes: tuple[str, ...]) -> list[Path]:
 
 
 def parallel_lines(files: Sequence[Path]) -> Iterator[tuple[str, ...]]:
-    """Line n of every file, together, without the blanks at their ends.
+    """Lines of the same number of all files, stripped.
 
     Blank lines at the files' ends are of no account, whichever of them have some.
 
@@ -136,5 +136,5 @@ def parallel_lines(files: Sequence[Path]) -> Iterator[tuple[str, ...]]:
 
 
 def _filled(column: Sequence[str]) -> int:
-    """How many lines there are up to the last one that is not blank."""
+    """Number of the last line that is not blank."""
     return max((number for number, line in enumerate(column, start=1) if line), default=0)

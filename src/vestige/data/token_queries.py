@@ -1,4 +1,4 @@
-"""Which words is a model asked about, and whose are they?
+"""Token positions that an audit queries, with their users.
 
 One entry for each word whose rank an audit wants to know. Words that the vocabulary lacks are left
 out: where the vocabulary was made of the training text, they alone would tell who was in it.
@@ -41,7 +41,7 @@ class TokenQueries:
         return len(self.tokens)
 
     def take(self, chosen: ArrayLike) -> Self:
-        """Some of the words, by a mask (w,) or by places; users keep their places."""
+        """Selected words, by a mask (w,) or by places; users keep their places."""
         index = np.asarray(chosen)
         parts = [field.name for field in fields(self) if field.name != "names"]
         return replace(self, **{name: getattr(self, name)[index] for name in parts})
@@ -60,7 +60,7 @@ class TokenQueries:
 
 
 def token_queries(data: EncodedCorpus, vocabulary: Vocabulary) -> TokenQueries:
-    """Every known word of a corpus with users; the ends of texts are not asked.
+    """Positions of all known words of a corpus with users; ends of texts are left out.
 
     Raises:
         DataError: the corpus has no users, or no word that the vocabulary knows.

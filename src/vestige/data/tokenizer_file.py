@@ -1,4 +1,4 @@
-"""Can a tokenizer that somebody else made be read without harm?
+"""Checks of a tokenizer.json from elsewhere before it is loaded.
 
 The library that reads a tokenizer.json is written in Rust. On a file of the right kind it panics,
 which Python sees as an exception that is no Exception; takes what memory a number in the file asks
@@ -48,7 +48,7 @@ for ids in tokenizer.encode_batch(texts):
 
 @contextmanager
 def no_panics(what: object) -> Iterator[None]:
-    """Turn whatever the tokenizer library raises into a DataError.
+    """Turn any error of the tokenizer library into a DataError.
 
     Raises:
         DataError: naming `what`.
@@ -69,7 +69,7 @@ def no_panics(what: object) -> Iterator[None]:
 
 
 def require_sound(file: Path) -> None:
-    """Make sure that a tokenizer.json can be read: in bounded time and memory, without a panic.
+    """Require a tokenizer.json that loads in bounded time and memory, without a panic.
 
     Raises:
         DataError: it cannot, or asks for sizes that no tokenizer has.
@@ -95,7 +95,7 @@ def _objects(value: Any) -> Iterator[dict[str, Any]]:
 
 
 def _wrong(part: dict[str, Any]) -> str | None:
-    """What is wrong with an object in a tokenizer.json, by the fields that decide on sizes."""
+    """Fault of an object in a tokenizer.json, by the fields that decide on sizes."""
     for name in (
         "id",
         "Fixed",
@@ -117,7 +117,7 @@ def _wrong(part: dict[str, Any]) -> str | None:
 
 
 def _wrong_map(text: str) -> str | None:
-    """What is wrong with SentencePiece's normalisation: a trie's size, the trie, and texts."""
+    """Fault of SentencePiece's normalisation: its trie's size, its trie, its texts."""
     try:
         content = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
@@ -130,7 +130,7 @@ def _wrong_map(text: str) -> str | None:
 
 @lru_cache(maxsize=256)
 def _tried(path: str, _: str) -> str | None:
-    """What becomes of another process that reads a file; of the same content it is asked once."""
+    """Outcome of loading a file in another process; cached by content."""
     if not sys.platform.startswith("linux"):
         return None
     memory = _MEMORY + _FOR_EACH_BYTE * Path(path).stat().st_size

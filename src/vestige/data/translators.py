@@ -1,4 +1,4 @@
-"""Who translates? The command `apertium`, or a translation model of the Hugging Face hub.
+"""Translators: the command `apertium`, and models of the Hugging Face hub.
 
 Both are callables from texts to as many texts, as `obfuscation.back_translated` takes them; any
 other such callable does as well. No text leaves this machine.

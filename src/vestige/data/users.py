@@ -1,4 +1,4 @@
-"""Which users of a corpus can be audited, and which of their documents?
+"""Users of a corpus who can be audited, and their documents.
 
 Song and Shmatikov (2019), "Auditing Data Provenance in Text-Generation Models", sections 4.1
 and 4.3: users with enough documents, equally many of each, drawn into groups that share nobody;
@@ -23,7 +23,7 @@ NOBODY = ("", "[deleted]", "[removed]", "AutoModerator")
 
 
 def is_person(name: str) -> bool:
-    """Whether a name may be a person's: no deleted account and nothing that is called a bot.
+    """Whether a name may be a person's, and not a deleted account's or a bot's.
 
     Example:
         >>> [name for name in ("ann", "[deleted]", "RemindMeBot") if is_person(name)]
@@ -49,7 +49,7 @@ def users_with(
     shortest: int = 1,
     longest: int | None = None,
 ) -> list[str]:
-    """Who has enough documents of the right length, in alphabetical order.
+    """Users with enough documents of the right length, in alphabetical order.
 
     Args:
         corpus: with users; those who are no person (`is_person`) are left out.
@@ -128,7 +128,7 @@ def documents_of(
 def disjoint_groups(
     names: Sequence[str], sizes: Sequence[int], *, seed: int
 ) -> tuple[list[str], ...]:
-    """Random groups that share nobody: members, others, users of shadow models and so on.
+    """Disjoint random groups of users: members, others, users of shadow models and so on.
 
     Args:
         names: users, all different; their order is of no account.
@@ -162,7 +162,7 @@ def disjoint_groups(
 
 
 def artificial_users(corpus: Corpus, n: int, *, seed: int) -> Corpus:
-    """A corpus without users (or with others), split at random into n artificial ones.
+    """Split a corpus at random into n artificial users.
 
     Args:
         corpus: documents, which keep their order.
@@ -189,7 +189,7 @@ def artificial_users(corpus: Corpus, n: int, *, seed: int) -> Corpus:
 
 
 def words_by_user(corpus: Corpus) -> dict[str, int]:
-    """How many words between blanks each user wrote.
+    """Whitespace-separated words per user.
 
     A trap of audits: where members have more text than others, or less, the amount alone gives
     membership away, and an audit that sums or counts learns nothing but that.

@@ -1,4 +1,4 @@
-"""What was said, what was meant, and which words fill which slot?
+"""Labelled utterances: words, slot tags, intent.
 
 Utterances live in an Arrow table, as a corpus's documents do. Slots are tagged in the BIO scheme
 (Ramshaw and Marcus 1995, "Text Chunking using Transformation-Based Learning"): "B-city" begins
@@ -154,7 +154,7 @@ class Utterances:
 
 
 def fault(utterance: Utterance) -> str | None:
-    """What is wrong with an utterance's words, tags or intent; None where nothing is.
+    """Fault of an utterance's words, tags or intent, or None.
 
     Example:
         >>> fault(Utterance(("to", "york"), ("O", "I-city"), "Fly"))
@@ -187,7 +187,7 @@ def _fault_of_tags(tags: Sequence[str]) -> str | None:
 
 @dataclass(frozen=True, kw_only=True)
 class UtteranceSplits:
-    """What a corpus calls its parts.
+    """Training, validation and test parts of a corpus.
 
     Attributes:
         train: the part to train on; all there is, where the corpus has no parts.
@@ -200,6 +200,6 @@ class UtteranceSplits:
     test: Utterances | None = None
 
     def parts(self) -> dict[str, Utterances]:
-        """The parts that there are, by name, in order."""
+        """Parts that exist, by name, in order."""
         parts = {"train": self.train, "validation": self.validation, "test": self.test}
         return {name: part for name, part in parts.items() if part is not None}

@@ -1,4 +1,4 @@
-"""How do word vectors come out of a text file without the file coming into memory?
+"""Word vectors read from a text file, line by line.
 
 A line is a word and its numbers with blanks between them (Pennington et al. 2014, "GloVe: Global
 Vectors for Word Representation"); word2vec and fastText write "words dimensions" on a first line
@@ -21,7 +21,7 @@ _REMEDY = "Fetch or write the file again; a line is a word and its numbers with 
 def read_vector_text(
     path: Path, wanted: frozenset[bytes] | None
 ) -> tuple[list[str], NDArray[np.float32]]:
-    """The words of a file, or those that are wanted, in its order.
+    """Words and vectors of a file, all or the wanted ones, in its order.
 
     Lines of words that are not wanted are checked for how many fields they have, no further.
 

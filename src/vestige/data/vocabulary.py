@@ -1,4 +1,4 @@
-"""What does a token id stand for?
+"""Vocabularies: token ids and the texts that they stand for.
 
 A `WordVocabulary` is a list of words; a `SubwordVocabulary` is a Hugging Face tokenizer behind
 the same face, in its own file so that only those who need it wait for `transformers`.
@@ -34,7 +34,7 @@ Tokenise = Literal["whitespace", "words"]
 
 @runtime_checkable
 class Vocabulary(Protocol):
-    """The face that every vocabulary shows.
+    """Interface of every vocabulary.
 
     Attributes:
         eos_id: the token that ends every document.
@@ -68,15 +68,15 @@ class Vocabulary(Protocol):
         ...
 
     def piece(self, token: int) -> str:
-        """One token as a reader would write it, with the leading space it may carry."""
+        """Text of one token, with the leading space that it may carry."""
         ...
 
     def texts(self) -> Sequence[str]:
-        """(v,) what each id stands for, as the vocabulary writes it."""
+        """(v,) text of each id, as the vocabulary writes it."""
         ...
 
     def settings(self) -> Mapping[str, object]:
-        """What else decides how a text becomes ids, and where it begins and ends, by name."""
+        """Further settings that decide how texts are encoded, by name."""
         ...
 
     def save(self, directory: Path) -> None:
@@ -241,7 +241,7 @@ class WordVocabulary:
 
 
 def differences(one: Vocabulary, other: Vocabulary) -> tuple[str, ...]:
-    """What differs between two vocabularies whose ids stand for the same texts, in words.
+    """Differences between two vocabularies, in words.
 
     Raises:
         ValueError: an id stands for different texts; the message says which.
@@ -268,13 +268,13 @@ def _difference(name: str, one: object, other: object) -> str:
 
 
 def splitter(lowercase: bool, tokenise: Tokenise) -> Callable[[str], list[str]]:
-    """The function that takes a text apart, chosen once and not for every text."""
+    """Function that splits a text into words."""
     split: Callable[[str], list[str]] = str.split if tokenise == "whitespace" else _WORDS.findall
     return (lambda text: split(text.lower())) if lowercase else split
 
 
 def word_counts(corpus: Corpus, vocabulary: Vocabulary) -> NDArray[np.int64]:
-    """How often each token occurs in a corpus; the ends of documents are not counted.
+    """Token counts of a corpus, without the ends of documents.
 
     Returns:
         (v,) counts, one for each id.
@@ -288,7 +288,7 @@ def word_counts(corpus: Corpus, vocabulary: Vocabulary) -> NDArray[np.int64]:
 
 
 def load_vocabulary(directory: Path) -> Vocabulary:
-    """The vocabulary that a folder holds: `vocabulary.json`, or a Hugging Face tokenizer.
+    """Read a vocabulary: `vocabulary.json`, or a Hugging Face tokenizer.
 
     Raises:
         DataError: there is none, or it cannot be read.
@@ -307,7 +307,7 @@ def load_vocabulary(directory: Path) -> Vocabulary:
 
 
 class _File(Schema):
-    """A word vocabulary as it stands in its file."""
+    """Schema of a word vocabulary's file."""
 
     format: Literal["vestige-words-1"]
     lowercase: bool

@@ -1,4 +1,4 @@
-"""Which words can fill a phrase that reads like English?
+"""Words for phrases that read like English.
 
 Some hundreds of words by part of speech, written for this project, common ones and rare ones,
 so that news, forum and encyclopaedia corpora find some in each of their frequency quintiles.

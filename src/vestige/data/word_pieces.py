@@ -1,4 +1,4 @@
-"""Which pieces does a subword tokenizer cut each word of an utterance into?
+"""Subword pieces of each word of an utterance.
 
 An utterance is read as one text, its words with a blank between them, so that a word has the
 pieces that it has in running text: in a byte-level BPE (Radford et al. 2019, "Language Models are
@@ -38,7 +38,7 @@ def word_pieces(
 def _by_word(
     words: Sequence[str], ids: Sequence[int], piece_ends: Sequence[int]
 ) -> list[list[int]]:
-    """Pieces by the word in which they end; one that is a blank is of the word behind it."""
+    """Pieces by the word in which they end; a blank belongs to the next word."""
     ends = list(accumulate(len(word) + 1 for word in words))
     pieces: list[list[int]] = [[] for _ in words]
     for id, end in zip(ids, piece_ends, strict=True):
@@ -47,7 +47,7 @@ def _by_word(
 
 
 def special_tokens(vocabulary: SubwordVocabulary) -> tuple[list[int], list[int]]:
-    """What the tokenizer puts before and after a text.
+    """Special tokens before and after a text.
 
     Raises:
         DataError: it also reads the text in another way then.

@@ -1,4 +1,4 @@
-"""Which vector does each word begin with, before a model is trained?
+"""Pretrained word vectors.
 
 Pretrained vectors come from a file or from an installed package. Public vectors matter to an
 audit as well: a candidate word whose vector a training never moved was not in its text.
@@ -47,7 +47,7 @@ class WordVectors:
 
     @property
     def dim(self) -> int:
-        """How many numbers a vector has, d."""
+        """Dimension d."""
         return int(self.vectors.shape[1])
 
 

@@ -1,4 +1,4 @@
-"""Which words mean the same? WordNet's own files, read without any library.
+"""Synonyms from WordNet's own files.
 
 Miller (1995), "WordNet: A Lexical Database for English"; the format is that of the manual page
 wndb(5): `index.*` names the meanings of a word, commonest first, `data.*` the words of a meaning.

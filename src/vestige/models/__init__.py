@@ -1,1 +1,1 @@
-"""Anything that can be asked what comes next: our networks, Hugging Face models, tables."""
+"""Language models: our networks, Hugging Face models, tables."""

@@ -1,4 +1,4 @@
-"""What does a model still know when some of its hidden units are silent?
+"""Ablation of hidden units: ranks of words with some units silenced.
 
 Morcos et al. (2018), "On the Importance of Single Directions for Generalization", ICLR,
 arXiv:1803.06959, section 3.1: units are set to zero, more and more of them, in random order. Song
@@ -50,7 +50,7 @@ class SilencedRanks:
 
 
 def random_maskings(width: int, fractions: Sequence[float], *, orders: int, seed: int) -> Masks:
-    """Units to silence: a growing part of the units, in several random orders.
+    """Nested sets of units to silence, in several random orders.
 
     Args:
         width: h, units in all.
@@ -84,7 +84,7 @@ def silenced_ranks(
     masks: ArrayLike,
     progress: Progress | None = None,
 ) -> SilencedRanks:
-    """The ranks and log-probabilities of some words while hidden units are silent.
+    """Ranks and log-probabilities of some words with hidden units silenced.
 
     Args:
         model: of next tokens with a linear head, or an encoder-decoder where the texts are pairs;
@@ -145,7 +145,7 @@ def linear_head(model: Any) -> nn.Linear:
 def _asker(
     model: Any, texts: EncodedCorpus | EncodedPairs, places: NDArray[np.int64]
 ) -> Callable[[nn.Linear], tuple[Any, Any]]:
-    """What gives ranks and log-probabilities at the places under another head."""
+    """Function that gives ranks and log-probabilities under another head."""
     if isinstance(texts, EncodedPairs):
 
         def ask_again(head: nn.Linear) -> tuple[Any, Any]:
@@ -163,7 +163,7 @@ def _asker(
 
 
 def _with_head(model: Seq2SeqModel, head: nn.Linear) -> Seq2SeqModel:
-    """The same model, sharing everything, but with another head."""
+    """Model that shares all weights but has another head."""
     other = copy.copy(model)
     other._modules = {**model._modules, "head": head}
     return other
@@ -171,7 +171,7 @@ def _with_head(model: Seq2SeqModel, head: nn.Linear) -> Seq2SeqModel:
 
 @torch.no_grad()
 def _without(head: nn.Linear, mask: NDArray[np.bool_]) -> nn.Linear:
-    """A head that does not hear some units."""
+    """Head with the weights of some units set to zero."""
     heard = torch.from_numpy(~mask).to(head.weight)
     deaf = nn.Linear(head.in_features, head.out_features, bias=head.bias is not None, device="meta")
     deaf.weight = nn.Parameter(head.weight * heard, requires_grad=False)

@@ -1,4 +1,4 @@
-"""The intent-and-slot network: words to an intent and a tag for every word.
+"""Intent-and-slot network: bi-LSTM, intent classifier and CRF tagger.
 
 Parikh, Dupuy and Gupta (2022), "Canary Extraction in Natural Language Understanding Models",
 section 4.1: word vectors, two bi-LSTM layers, a softmax over intents and a linear-chain CRF over
@@ -143,7 +143,7 @@ class IntentSlotModel(IntentSlotNetwork):
         return self.intent_head(ends), self.tag_head(hidden)
 
     def losses(self, vectors: Tensor, intents: Tensor, tags: Tensor) -> Losses:
-        """What utterances cost that are given by their vectors (b, t, d), in nats."""
+        """Losses of utterances given by their vectors (b, t, d), in nats."""
         logits, emissions = self.scores(vectors)
         return Losses(
             cross_entropy(logits, intents, reduction="none"), self.crf.loss(emissions, tags)
@@ -157,7 +157,7 @@ class IntentSlotModel(IntentSlotNetwork):
 
 
 class Letters(nn.Module):
-    """A word's letters as a vector: a convolution of width 3, its largest value over the word.
+    """Character convolution of width 3 with max-pooling over a word.
 
     Args:
         vocabulary: its words; `<unk>` has no letters.

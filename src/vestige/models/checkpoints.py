@@ -56,7 +56,7 @@ HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
 
 class _Description(Excerpt):
-    """What model.json says of a model, whatever else it says of its training."""
+    """Schema of model.json; further fields are allowed."""
 
     format: int
     architecture: Name
@@ -111,7 +111,7 @@ BUILDERS: dict[str, Callable[[Vocabulary, Mapping[str, Any], int], Network]] = {
 
 
 def save_model(model: Network, directory: str | Path) -> None:
-    """Write `model` so that `load_model` gives it back bit for bit.
+    """Write a model atomically, for `load_model`.
 
     Hugging Face models become a Hugging Face folder, LoRA adapters an adapter folder, encoders
     with heads a Hugging Face folder with the heads beside it; `load_intent_slot` reads these.
@@ -250,7 +250,7 @@ def fingerprint(path: str | Path) -> str:
 
 
 def check_compatible(before: NextToken, after: NextToken) -> tuple[str, ...]:
-    """Refuse two snapshots whose ids do not stand for the same texts.
+    """Require two snapshots whose ids stand for the same texts.
 
     Returns:
         What differs all the same, in words: where texts begin and end, or how they are split.
@@ -280,7 +280,7 @@ def check_compatible(before: NextToken, after: NextToken) -> tuple[str, ...]:
 
 
 def _ours(path: str | Path) -> Network | None:
-    """The model that a checkpoint of ours holds; None for any other model.
+    """Model of a checkpoint in our format; None for any other.
 
     Raises:
         ModelError: there is none, or ours is broken.

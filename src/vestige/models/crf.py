@@ -1,4 +1,4 @@
-"""How likely is a sequence of tags, when each tag depends on the one before?
+"""Linear-chain CRF: log-probabilities of tag sequences.
 
 A linear-chain conditional random field (Lafferty, McCallum and Pereira 2001; as the output layer
 of a bi-LSTM: Ma and Hovy 2016, "End-to-end Sequence Labeling via Bi-directional LSTM-CNNs-CRF",
@@ -72,15 +72,15 @@ class LinearChain(nn.Module):
 
 
 def limit(dtype: torch.dtype) -> float:
-    """By how much transitions into a tag may differ for a product: 71 in float32.
+    """Largest difference of transitions into a tag for a product form: 71 in float32.
 
     The best predecessor then weighs tiny / eps at least, beside which what underflows is below eps.
     """
     return log(torch.finfo(dtype).eps / torch.finfo(dtype).tiny)
 
 
-class CandidateSwaps(NamedTuple):
-    """What a step of the forward algorithm multiplies by.
+class TransitionFactors(NamedTuple):
+    """Transition factors of the forward algorithm.
 
     Attributes:
         weights: (..., k, k) exp(transitions - top); None where a product would lose too much.
@@ -93,7 +93,7 @@ class CandidateSwaps(NamedTuple):
     @classmethod
     @torch.no_grad()
     def of(cls, transitions: Tensor) -> Self:
-        """Those of transitions (..., k, k)."""
+        """Factors of transitions (..., k, k)."""
         top = transitions.amax(-2, keepdim=True)
         spread = top - transitions.amin(-2, keepdim=True)
         safe = bool((spread <= limit(transitions.dtype)).all())
@@ -107,7 +107,7 @@ def chain_loss(
     transitions: Tensor,
     end: Tensor,
     *,
-    moves: CandidateSwaps | None = None,
+    moves: TransitionFactors | None = None,
 ) -> Tensor:
     """Negative log-probabilities (..., b) of tags (..., b, t), in nats; differentiable once.
 
@@ -138,10 +138,10 @@ def log_partition(
     transitions: Tensor,
     end: Tensor,
     *,
-    moves: CandidateSwaps | None = None,
+    moves: TransitionFactors | None = None,
 ) -> Tensor:
     """Logarithms (..., b) of the summed exp(score) of all sequences; see `chain_loss`."""
-    weights, top = CandidateSwaps.of(transitions) if moves is None else moves
+    weights, top = TransitionFactors.of(transitions) if moves is None else moves
     if weights is None:
         return _in_log_space(emissions, begin, transitions, end)
     given = (emissions, begin, transitions, end, weights, top)
@@ -150,7 +150,7 @@ def log_partition(
 
 
 def _in_log_space(emissions: Tensor, begin: Tensor, transitions: Tensor, end: Tensor) -> Tensor:
-    """The forward algorithm as it is written down; torch shifts each sum by its largest part."""
+    """Forward algorithm in log space."""
     alpha = begin.unsqueeze(-2) + emissions[..., 0, :]
     for emitted in emissions.unbind(-2)[1:]:
         alpha = _log_sum(alpha.unsqueeze(-1) + transitions.unsqueeze(-3), -2) + emitted
@@ -166,7 +166,7 @@ def _log_sum(scores: Tensor, dim: int) -> Tensor:
 def _scores(
     emissions: Tensor, tags: Tensor, begin: Tensor, transitions: Tensor, end: Tensor
 ) -> Tensor:
-    """What each word adds to the score of tags: (..., b, t)."""
+    """Score per word: (..., b, t)."""
     first, last = tags[..., 0], tags[..., -1]
     moves = tags[..., :-1] * transitions.shape[-1] + tags[..., 1:]
     moved = transitions.flatten(-2).gather(-1, moves.flatten(-2)).view(moves.shape)

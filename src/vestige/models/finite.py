@@ -1,4 +1,4 @@
-"""Are a model's weights numbers? One that is infinite or none makes every answer so."""
+"""Check for infinite and NaN weights."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ _ROUNDING = 1e-6
 
 @torch.no_grad()
 def require_finite(model: Network, path: str | Path) -> None:
-    """Refuse a model that cannot say a number.
+    """Require finite weights.
 
     Args:
         model: with its weights.

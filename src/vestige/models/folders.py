@@ -1,4 +1,4 @@
-"""How a folder of several files is replaced without a moment in which there is none.
+"""Atomic replacement of folders.
 
 A directory cannot be renamed over another one. So the old one steps aside to a hidden name,
 the new one takes its place, and whoever reads between the two finds the old one aside.
@@ -23,7 +23,7 @@ ANSWERS = "intent_slot.json"
 
 @contextmanager
 def replacing(directory: Path) -> Iterator[Path]:
-    """A fresh folder that takes the place of `directory` when the block ends well.
+    """Fresh folder that replaces `directory` when the block ends well.
 
     When the block raises, or the process dies, `directory` stays what it was. Others may read it
     as far as the umask lets them, since a model is what is meant for release.
@@ -47,13 +47,13 @@ def replacing(directory: Path) -> Iterator[Path]:
 
 
 def standing(directory: Path) -> Path:
-    """The directory, or its former self where a kill came between the two renames."""
+    """The directory, or its predecessor where a kill came between the two renames."""
     former = _aside(directory.absolute())
     return former if not directory.exists() and former.is_dir() else directory
 
 
 def model_folder(path: str | Path) -> Path:
-    """Where the model's files are: at `path`, or in its "model" where a training wrote it."""
+    """Folder of a model's files: `path`, or its "model" where a training wrote it."""
     folder = standing(Path(path))
     inner = standing(folder / "model")
     described = any((folder / name).is_file() for name in DESCRIPTIONS)
@@ -61,12 +61,12 @@ def model_folder(path: str | Path) -> Path:
 
 
 def is_model(path: Path) -> bool:
-    """Whether a model is there, or a training that ended with one."""
+    """Whether a path holds a model or a finished training."""
     return any((model_folder(path) / name).is_file() for name in DESCRIPTIONS)
 
 
 def sha256(files: list[Path]) -> str:
-    """One digest, in hexadecimal, over the contents of some files."""
+    """SHA-256 (hex) over the contents of some files."""
     digest = hashlib.sha256()
     for file in files:
         with file.open("rb") as stream:

@@ -1,4 +1,4 @@
-"""What does a model that somebody else made ask for, before a library reads it?
+"""Checks of a model's configuration from elsewhere before it is loaded.
 
 Libraries believe config.json and adapter_config.json: a million layers are made one after the
 other, a table of positions is squared, a pattern of names is matched for ever. So the fields that
@@ -31,7 +31,7 @@ Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class _Config(Excerpt):
-    """Sizes by the names that architectures have for them."""
+    """Sizes, under the names that architectures give them."""
 
     model_type: Name | None = None
     vocab_size: Tokens = None
@@ -65,7 +65,7 @@ class _Config(Excerpt):
 
 
 class Adapter(Excerpt):
-    """What an adapter says of itself.
+    """Configuration of an adapter.
 
     Attributes:
         base_model_name_or_path: folder or hub name of its base.
@@ -91,7 +91,7 @@ class Adapter(Excerpt):
 
     @property
     def patterns(self) -> dict[str, list[str]]:
-        """The regular expressions that are matched with names of layers, by field."""
+        """Regular expressions that select layers, by field."""
         found = {
             "target_modules": self.target_modules,
             "exclude_modules": self.exclude_modules,
@@ -103,7 +103,7 @@ class Adapter(Excerpt):
 
 
 def require_sound(folder: Path, *, remedy: str) -> None:
-    """Make sure that a folder's config.json asks for nothing absurd, and that its files are files.
+    """Require a sound config.json and ordinary files.
 
     Raises:
         ModelError: naming file and field; or the folder is an adapter, or has no tokenizer.
@@ -119,7 +119,7 @@ def require_sound(folder: Path, *, remedy: str) -> None:
 
 
 def read_adapter(file: Path) -> Adapter:
-    """What an adapter_config.json says.
+    """Read an adapter_config.json.
 
     Raises:
         ModelError: a field is missing, of another type or size, or a pattern of names may be

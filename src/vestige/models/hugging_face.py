@@ -1,4 +1,4 @@
-"""Hugging Face causal language models, and LoRA adapters on them, behind the house's face.
+"""Hugging Face causal language models, and LoRA adapters on them.
 
 Body and head are called apart: the state keeps the last hidden vector of each row, so that
 `log_probs` applies the head to the rows it is asked for and memory never holds rows x
@@ -39,7 +39,7 @@ REMEDY = (
 
 @dataclass(frozen=True)
 class CacheState:
-    """What n rows have read, as the layers of a `DynamicCache` that nobody writes to.
+    """Decoder state for n sequences, as the layers of a `DynamicCache`.
 
     Attributes:
         layers: the cache's layers; each row of their keys and values is a row of the state.
@@ -53,7 +53,7 @@ class CacheState:
 
     @property
     def has_read(self) -> bool:
-        """False before the first token of a text entered anywhere."""
+        """Whether the first token of a text has been read."""
         return self.length > 0
 
     @property
@@ -129,13 +129,13 @@ class HuggingFaceLanguageModel(LanguageModel):
 
     @property
     def head(self) -> nn.Module | None:
-        """What `predict` applies; None where the network names no head."""
+        """Linear head; None where the network names none."""
         head: nn.Module | None = self._head()
         return head
 
     @property
     def longest(self) -> int | None:
-        """Tokens that the model reads at most, the beginning of a text counted; None: any."""
+        """Maximum number of tokens, the beginning of a text counted; None for any."""
         limit: int | None = getattr(self.settings, "max_position_embeddings", None)
         return limit
 
@@ -157,7 +157,7 @@ class HuggingFaceLanguageModel(LanguageModel):
         return self._body()(input_ids=tokens, use_cache=False).last_hidden_state, None
 
     def predict(self, hidden: Tensor) -> Tensor:
-        """Logits (..., v) of what `body` gives, where `separate_head` says that this is all."""
+        """Logits (..., v) of hidden vectors, if `separate_head`."""
         logits: Tensor = self._head()(hidden)
         return logits
 
@@ -371,7 +371,7 @@ def downloaded(name: str) -> Path | None:
 
 
 def _hub_answers() -> bool:
-    """Whether to ask the hub at all: without a network, its client tries for half a minute."""
+    """Whether the hub answers; without a network its client retries for half a minute."""
     from huggingface_hub import constants
 
     address = urlsplit(constants.ENDPOINT)

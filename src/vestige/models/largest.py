@@ -1,4 +1,4 @@
-"""The largest of some values, equal ones in the order of their ids.
+"""Largest values, ties in the order of their ids.
 
 Which of two equal values `topk` returns depends on the kernel that a processor has, and whether
 two values that are equal on paper are equal in float32 depends on it too: vectors of another width
@@ -19,7 +19,7 @@ ROUNDED = 1e-5
 
 
 def largest(values: Tensor, k: int, *, alike: float = 0.0) -> Tensor:
-    """Where the k largest values of each row are, best first, equal ones by their column.
+    """Columns of the k largest values of each row, best first, ties by column.
 
     Args:
         values: (..., v) numbers, none of them NaN.
@@ -46,7 +46,7 @@ def largest(values: Tensor, k: int, *, alike: float = 0.0) -> Tensor:
 
 
 def largest_by(values: Tensor, ids: Tensor, k: int, *, alike: float = 0.0) -> Tensor:
-    """Where the k largest of n values are, best first, equal ones by ids of their own.
+    """Places of the k largest of n values, best first, ties by their own ids.
 
     Args:
         values: (n,) numbers, none of them NaN.
@@ -72,7 +72,7 @@ def largest_by(values: Tensor, ids: Tensor, k: int, *, alike: float = 0.0) -> Te
 
 
 def rounded(score: float) -> float:
-    """What to sort by instead of a score, so that alike ones stand in the order of what follows.
+    """Rounded scores for sorting, so that nearly equal ones are ties.
 
     Example:
         >>> found = [(1.2, "b"), (1.2000001, "c"), (1.2, "a")]
@@ -96,7 +96,7 @@ def _rounded(values: Tensor, alike: float) -> Tensor:
 
 
 def _least(value: Tensor, alike: float) -> Tensor:
-    """A number that no value alike exceeds from below."""
+    """Lower bound of all values that count as equal."""
     if not alike:
         return value
     edge = ((_rounded(value, alike) - 0.5) * alike).to(value.dtype)

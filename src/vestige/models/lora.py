@@ -1,4 +1,4 @@
-"""LoRA adapters: a few trained numbers beside the frozen weights of a base.
+"""LoRA adapters: low-rank trained matrices beside frozen weights.
 
 Hu et al. (2021), "LoRA: Low-Rank Adaptation of Large Language Models", arXiv:2106.09685.
 An adapter folder holds the low-rank matrices alone and names its base.
@@ -144,7 +144,7 @@ def _only_our_warnings() -> Iterator[None]:
 
 
 def _base(folder: Path, described: Adapter) -> str | Path:
-    """Where the adapter says that its base is."""
+    """Path of an adapter's base model."""
     file, named = folder / ADAPTER_CONFIG, described.base_model_name_or_path
     try:
         config = PeftConfig.from_pretrained(str(folder))

@@ -163,7 +163,7 @@ class IntentSlotEncoder(IntentSlotNetwork):
         return self.intent_head(hidden[:, 0]), self.tag_head(hidden[:, first : first + t])
 
     def losses(self, vectors: Tensor, intents: Tensor, tags: Tensor) -> Losses:
-        """What utterances cost that are given by their pieces' vectors (b, t, d), in nats."""
+        """Losses of utterances given by their pieces' vectors (b, t, d), in nats."""
         logits, tagged = self.scores(vectors)
         costs = cross_entropy(
             tagged.transpose(1, 2), tags, ignore_index=IGNORED, reduction="none"
@@ -182,7 +182,7 @@ class IntentSlotEncoder(IntentSlotNetwork):
 
     @property
     def _unknown(self) -> int:
-        """What stands for a word of which a tokenizer leaves nothing."""
+        """Token for a word of which the tokenizer leaves nothing."""
         return self.vocabulary.eos_id if (id := self.vocabulary.unk_id) is None else id
 
 
@@ -194,7 +194,7 @@ def new_encoder(
     seed: int,
     dropout: float = 0.1,
 ) -> IntentSlotEncoder:
-    """An encoder with fresh heads.
+    """Encoder with fresh heads.
 
     Args:
         source: an encoder's folder or hub name.
@@ -261,7 +261,7 @@ def save_encoder(model: IntentSlotEncoder, folder: Path) -> None:
 
 
 class _Answers(Excerpt):
-    """What a model answers, as `save_encoder` wrote it."""
+    """Labels, as `save_encoder` wrote them."""
 
     format: int
     intents: Annotated[list[Name], Field(min_length=1, max_length=10_000)]

@@ -1,4 +1,4 @@
-"""What an attack may ask of a model: the protocol that it names is its threat model.
+"""Access protocols: what an attack may ask of a model is its threat model.
 
 Least access first. An attack's signature names the least access that it needs.
 Arrays at this boundary are torch tensors on the model's own device; log-probabilities
@@ -15,7 +15,7 @@ from vestige.data.vocabulary import Vocabulary
 
 
 class State(Protocol):
-    """What n models-in-waiting have read: an LSTM's (h, c), or a key/value cache.
+    """Decoder state for n sequences: an LSTM's (h, c), or a key/value cache.
 
     Immutable: `advance` returns a new one, and `state[index]` selects, repeats or
     re-orders its rows without touching the original.
@@ -23,12 +23,12 @@ class State(Protocol):
 
     @property
     def has_read(self) -> bool:
-        """False only for rows that stand anywhere and have not read a token yet."""
+        """Whether the sequences have read a token or begin a text."""
         ...
 
     @property
     def nbytes(self) -> int:
-        """Memory of the rows' tensors: what holding them costs."""
+        """Memory of the state's tensors, in bytes."""
         ...
 
     def __len__(self) -> int:
@@ -57,7 +57,7 @@ class NextToken(Protocol):
     def device(self) -> torch.device: ...
 
     def start(self, n: int, *, anywhere: bool = False) -> State:
-        """n rows that stand at the beginning of a text.
+        """State of n sequences at the beginning of a text.
 
         Args:
             n: rows.
@@ -71,17 +71,17 @@ class NextToken(Protocol):
         ...
 
     def logits(self, state: State) -> Tensor:
-        """(n, v) unnormalised log-probabilities: `log_probs` without its last pass over memory."""
+        """(n, v) unnormalised log-probabilities, cheaper than `log_probs`."""
         ...
 
     def log_probs(self, state: State) -> Tensor:
-        """(n, v) natural-log probabilities of the next token. Ask in slices: it is n x v large."""
+        """(n, v) natural-log probabilities of the next token; ask in slices, n x v is large."""
         ...
 
 
 @runtime_checkable
 class TwoParts(Protocol):
-    """A network whose body and head can be asked apart: `forward` is head after body.
+    """Network with separate body and head: `forward` is head after body.
 
     Attributes:
         separate_head: False where the logits are more than the head of the body's output.
@@ -90,7 +90,7 @@ class TwoParts(Protocol):
     separate_head: bool
 
     def body(self, tokens: Tensor, state: Any = None) -> tuple[Tensor, Any]:
-        """What the head reads, (b, t, h), after each of the tokens (b, t), and the state."""
+        """Hidden vectors (b, t, h) after each of the tokens (b, t), and the state."""
         ...
 
     def predict(self, hidden: Tensor) -> Tensor:
@@ -99,7 +99,7 @@ class TwoParts(Protocol):
 
 
 class Network(nn.Module, ABC):
-    """What a training changes and a checkpoint holds.
+    """Trainable network with a vocabulary, as checkpoints hold it.
 
     Attributes:
         architecture: the name under which a checkpoint finds the class again.
@@ -115,7 +115,7 @@ class Network(nn.Module, ABC):
 
 
 class LanguageModel(Network):
-    """A network with two faces: `forward` for training, `NextToken` for attacks.
+    """Network with `forward` for training and `NextToken` for attacks.
 
     The attacker's face runs without gradients, without dropout and in float32.
     States are typed `Any` here because each network accepts its own kind only.
@@ -130,7 +130,7 @@ class LanguageModel(Network):
 
     @property
     def first_token(self) -> int:
-        """What `start` has read: the token before a text's first."""
+        """Token before a text's first, which `start` has read."""
         return self.vocabulary.eos_id
 
     @abstractmethod

@@ -1,4 +1,4 @@
-r"""At which place does a model list the true word?
+r"""Ranks of true words among a model's predictions.
 
 .. math:: r = 1 + |\{w : z_w > z_y\}| + |\{w < y : z_w = z_y\}|
 
@@ -41,7 +41,7 @@ Fill = Callable[[int, Tensor], Tensor]
 
 @dataclass(frozen=True, kw_only=True)
 class Ranked:
-    """What a model says of n true words.
+    """Ranks and log-probabilities of n true words.
 
     Attributes:
         ranks: (n,) int64 in [1, v].
@@ -202,7 +202,7 @@ class RankCounter:
 
 
 class _Counting:
-    """Counts the slices of one block of rows after another, in buffers of its own."""
+    """Counter of one block of rows, with buffers of its own."""
 
     def __init__(self, vocab_size: int, columns: int, device: torch.device) -> None:
         self.bounds = [*range(0, vocab_size, columns), vocab_size]
@@ -212,7 +212,7 @@ class _Counting:
         self._equal = torch.empty(0, device=device)
 
     def slices(self) -> Iterator[tuple[int, int]]:
-        """Where each slice of the vocabulary begins and ends."""
+        """Bounds of the vocabulary's slices."""
         return zip(self.bounds, self.bounds[1:], strict=False)
 
     def buffer(self, rows: int, columns: int) -> Tensor:
@@ -273,7 +273,7 @@ class _Counting:
 def ranks_by(
     predict: Callable[[Tensor], Tensor], vocab_size: int, *, log_probs: bool = False
 ) -> Callable[[Tensor, Tensor], Ranked]:
-    """Counts ranks where no linear head can be told apart: logits come in slices of rows.
+    """Rank counter for models without a separate linear head.
 
     Args:
         predict: (m, ...) what was read -> (m, v) logits.
@@ -304,7 +304,7 @@ def ranks_by(
 def _in_blocks(
     answer: Callable[[Tensor, Tensor], Ranked], truth: Tensor, rows: int, *, log_probs: bool
 ) -> Ranked:
-    """The answers for blocks of rows in the order of their ids, put back in their own order."""
+    """Answers computed in blocks of rows ordered by id, in the rows' own order."""
     n = len(truth)
     ranks = torch.empty(n, dtype=torch.int64, device=truth.device)
     known = torch.empty(n, device=truth.device) if log_probs else None
@@ -343,7 +343,7 @@ def _up(size: int) -> int:
 
 
 def _finite(tensor: Tensor) -> bool:
-    """Whether all are, without a copy of them."""
+    """Whether all values are finite, without a copy."""
     return all(math.isfinite(float(end)) for end in torch.aminmax(tensor))
 
 

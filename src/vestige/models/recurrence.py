@@ -1,4 +1,4 @@
-"""Many LSTM layers that run in lock-step, and cost as few operations a step as one.
+"""Parallel LSTM layers: as few operations a step as one layer.
 
 Hochreiter and Schmidhuber (1997), "Long Short-Term Memory", with forget gates (Gers, Schmidhuber
 and Cummins 2000, "Learning to Forget"), as `torch.nn.LSTM` computes it. The gradient is written by

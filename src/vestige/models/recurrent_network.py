@@ -1,4 +1,4 @@
-"""What recurrent language models share: embedding, recurrent layers, linear head, and a state.
+"""Shared parts of recurrent language models: embedding, layers, head, state.
 
 An LSTM and a GRU differ in their layers and in what a state holds, and in nothing else; the
 encoder and the decoder of a sequence-to-sequence model are read on by the same function.
@@ -57,7 +57,7 @@ class RecurrentConfig:
 
 
 class RecurrentState(ABC):
-    """What n rows have read.
+    """Recurrent state of n sequences.
 
     Attributes:
         hidden: (layers, n, hidden_size).
@@ -70,7 +70,7 @@ class RecurrentState(ABC):
     @property
     @abstractmethod
     def carried(self) -> Any:
-        """What the layers take, in contiguous memory."""
+        """State as the layers take it, in contiguous memory."""
 
     @property
     def nbytes(self) -> int:
@@ -84,7 +84,7 @@ class RecurrentState(ABC):
         return self._each(lambda tensor: tensor[:, index])
 
     def detach(self) -> Self:
-        """The same numbers, cut from the graph: truncated back-propagation ends here."""
+        """State detached from the graph, for truncated back-propagation."""
         return self._each(torch.Tensor.detach)
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> Self:
@@ -97,7 +97,7 @@ class RecurrentState(ABC):
 
 @dataclass(frozen=True)
 class LSTMState(RecurrentState):
-    """What n rows have read.
+    """Recurrent state of n sequences.
 
     Attributes:
         hidden: (layers, n, hidden_size).
@@ -116,7 +116,7 @@ class LSTMState(RecurrentState):
 
 @dataclass(frozen=True)
 class GRUState(RecurrentState):
-    """What n rows have read.
+    """Recurrent state of n sequences.
 
     Attributes:
         hidden: (layers, n, hidden_size).
@@ -205,19 +205,19 @@ class RecurrentLanguageModel(LanguageModel):
     def body(
         self, tokens: Tensor, state: RecurrentState | None = None
     ) -> tuple[Tensor, RecurrentState]:
-        """What the head reads after each token, (b, t, hidden_size), and the state."""
+        """Hidden vectors (b, t, hidden_size) after each token, and the state."""
         inputs = functional.dropout(self.embedding(tokens), self.config.dropout_in, self.training)
         outputs, after = read_on(self.recurrent, inputs, state)
         return functional.dropout(outputs, self.config.dropout_out, self.training), after
 
     def predict(self, hidden: Tensor) -> Tensor:
-        """Logits (..., v) of what `body` gives."""
+        """Logits (..., v) of hidden vectors."""
         logits: Tensor = self.head(hidden)
         return logits
 
     @torch.no_grad()
     def start(self, n: int, *, anywhere: bool = False) -> RecurrentState:
-        """n rows at the beginning of a document: zeros that have read `<eos>`.
+        """State of n sequences at the beginning of a document: zeros after `<eos>`.
 
         In a training stream each document follows the `<eos>` of another.
         """

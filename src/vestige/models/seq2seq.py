@@ -1,4 +1,4 @@
-"""The encoder-decoder of translations and dialogues: a target text, given a source text.
+"""Encoder-decoder for translations and dialogues.
 
 Sutskever et al. (2014), "Sequence to Sequence Learning with Neural Networks", arXiv:1409.3215:
 the decoder begins with the state that the encoder ends with. Luong et al. (2015), "Effective
@@ -65,7 +65,7 @@ class Seq2SeqConfig:
 
 
 class Seq2SeqModel(Network):
-    """Encoder, decoder, linear head and, with attention, what lies between them.
+    """Encoder, decoder, linear head and optional attention.
 
     Args:
         source_vocabulary: what the ids of a source mean.
@@ -113,7 +113,7 @@ class Seq2SeqModel(Network):
 
     @property
     def first_token(self) -> int:
-        """What the decoder has read before a target's first token."""
+        """Token before a target's first."""
         return self.vocabulary.eos_id
 
     def forward(self, sources: Tensor, tokens: Tensor) -> Tensor:
@@ -127,21 +127,21 @@ class Seq2SeqModel(Network):
         return self.predict(self.body(sources, tokens))
 
     def body(self, sources: Tensor, tokens: Tensor) -> Tensor:
-        """What the head reads after each token, (b, t, hidden_size)."""
+        """Hidden vectors (b, t, hidden_size) after each token."""
         return self.reading(sources).body(tokens)[0]
 
     def predict(self, hidden: Tensor) -> Tensor:
-        """Logits (..., v) of what `body` gives."""
+        """Logits (..., v) of hidden vectors."""
         logits: Tensor = self.head(hidden)
         return logits
 
     def reading(self, sources: Tensor) -> "GivenSource":
-        """The decoder once b sources (b, s) of one length are read, in the graph."""
+        """Decoder state after b sources (b, s) of one length, in the graph."""
         return self._read(sources, drops=self.training)
 
     @torch.no_grad()
     def given(self, source: str) -> "GivenSource":
-        """The model of targets, given one source text: a `NextToken` like any other.
+        """Language model of targets, given one source text.
 
         Example:
             >>> from vestige.data.vocabulary import WordVocabulary
@@ -163,7 +163,7 @@ class Seq2SeqModel(Network):
 
 
 class GivenSource:
-    """A decoder that has its source: everything that a language model can be asked.
+    """Decoder with a given source, as a language model.
 
     Its states are those of the decoder. `body` reads as many rows as there are sources, with the
     model's dropout while it is trained; `start`, `advance` and `logits` need one source, whose
@@ -205,7 +205,7 @@ class GivenSource:
     def body(
         self, tokens: Tensor, state: RecurrentState | None = None
     ) -> tuple[Tensor, RecurrentState]:
-        """What the head reads after each token, (b, t, hidden_size), and the state.
+        """Hidden vectors (b, t, hidden_size) after each token, and the state.
 
         Args:
             tokens: (b, t) int64, a row for each source; of one source, any number of rows.
@@ -223,7 +223,7 @@ class GivenSource:
         return functional.dropout(mixed, rates.dropout_out, self._drops), after
 
     def predict(self, hidden: Tensor) -> Tensor:
-        """Logits (..., v) of what `body` gives."""
+        """Logits (..., v) of hidden vectors."""
         return self._model.predict(hidden)
 
     @torch.no_grad()

@@ -1,4 +1,4 @@
-"""How large is a network before it is made?
+"""Sizes of networks before they are built.
 
 A configuration of a few numbers can stand for more weights than any machine holds. Built on
 torch's meta device, a network has all its shapes and no numbers.
@@ -19,7 +19,7 @@ _SPARE = 2  # what a file may lack, such as a pooler, is refused or drawn by who
 
 
 def shapes(build: Callable[[], nn.Module]) -> dict[str, Tensor]:
-    """Weights and buffers of a network that is not made, by name: shapes without numbers."""
+    """Shapes of a network's weights and buffers, without allocating them."""
     with torch.device("meta"):
         network = build()
     return {**dict(network.named_parameters()), **dict(network.named_buffers())}

@@ -1,4 +1,4 @@
-"""What do many intent-and-slot models of one shape answer, when they are asked at once?
+"""Stacked intent-and-slot models of one shape, queried in one batch.
 
 One small model alone is slow for want of work: each of its many operations reads a few numbers.
 Here weights stand along a leading dimension, so that m models take as many operations as one, and
@@ -16,7 +16,7 @@ from torch.nn.functional import cross_entropy
 
 from vestige.errors import IncompatibleModels
 from vestige.models.bilstm_crf import IntentSlotModel
-from vestige.models.crf import CandidateSwaps, chain_loss
+from vestige.models.crf import TransitionFactors, chain_loss
 from vestige.models.recurrence import Cells, recur
 from vestige.models.white_box import Losses
 
@@ -27,7 +27,7 @@ IRRELEVANT = {"input_dropout", "hidden_dropout", "frozen_embeddings"}
 
 
 class StackedModels:
-    """m intent-and-slot models that are asked at once; a `WhiteBox`, made by `stack`.
+    """m intent-and-slot models in one batch; a `WhiteBox`, made by `stack`.
 
     Rows come in m blocks of one size, a block for each model, in the models' order. It answers as
     the models were when it was made, in evaluation mode.
@@ -51,7 +51,7 @@ class StackedModels:
         self._tag_head = _Affine.of([(m.tag_head.weight, m.tag_head.bias) for m in models])
         chains = [(m.crf.begin, m.crf.transitions, m.crf.end) for m in models]
         self._chain = tuple(torch.stack(parts) for parts in zip(*chains, strict=True))
-        self._moves = CandidateSwaps.of(self._chain[1])
+        self._moves = TransitionFactors.of(self._chain[1])
 
     @property
     def device(self) -> torch.device:
@@ -71,7 +71,7 @@ class StackedModels:
         return self._vectors[tokens + starts.unsqueeze(1)]
 
     def losses(self, vectors: Tensor, intents: Tensor, tags: Tensor) -> Losses:
-        """What utterances cost, in nats, each block's to its own model; see `WhiteBox`.
+        """Losses in nats, each block's under its own model; see `WhiteBox`.
 
         Raises:
             ValueError: b is no multiple of m.
@@ -118,7 +118,7 @@ class _Affine(NamedTuple):
 
 
 def _cells(models: Sequence[IntentSlotModel], layer: int) -> Cells:
-    """What `nn.LSTM` keeps of a layer under four names a direction: first one, then the other."""
+    """Weights of an `nn.LSTM` layer, first one direction, then the other."""
     names = [f"l{layer}", f"l{layer}_reverse"]
     weights, biases, states = (
         torch.stack([_ordered(kind(model.lstm, name)) for name in names for model in models])
@@ -146,7 +146,7 @@ def _states(lstm: nn.LSTM, name: str) -> Tensor:
 
 
 def stack(models: Sequence[IntentSlotModel]) -> StackedModels:
-    """Models of one shape as one `WhiteBox`, which answers as each of them does.
+    """Stack models of one shape into one `WhiteBox`.
 
     Args:
         models: at least one.

@@ -1,4 +1,4 @@
-"""A bigram model given by its probabilities: the public test double.
+"""Bigram model given by its probabilities: the public test double.
 
 Every score of an attack on it has a closed form.
 """
@@ -17,7 +17,7 @@ from vestige.models.protocols import LanguageModel, require_read
 
 @dataclass(frozen=True)
 class TableState:
-    """The row of the table that each of n texts has reached; row v is the beginning.
+    """Current row of the table for each of n sequences; row v is the beginning.
 
     Attributes:
         row: (n,) int64 in [0, v].

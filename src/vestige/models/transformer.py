@@ -61,7 +61,7 @@ class TransformerConfig:
 
 @dataclass(frozen=True)
 class TransformerState:
-    """What n rows have read, as keys and values.
+    """Keys and values of n sequences.
 
     Attributes:
         cache: for each layer its keys and values, each (n, heads, t, head_size).
@@ -73,7 +73,7 @@ class TransformerState:
 
     @property
     def has_read(self) -> bool:
-        """False before the first token of a text entered anywhere."""
+        """Whether the first token of a text has been read."""
         return self.length > 0
 
     @property
@@ -127,7 +127,7 @@ class CausalTransformer(LanguageModel):
 
     @property
     def longest(self) -> int:
-        """Tokens that the model reads at most, the beginning of a text counted."""
+        """Maximum number of tokens, the beginning of a text counted."""
         return self.config.max_length
 
     def forward(self, tokens: Tensor, state: None = None) -> tuple[Tensor, None]:
@@ -140,17 +140,17 @@ class CausalTransformer(LanguageModel):
         return self.predict(hidden), None
 
     def body(self, tokens: Tensor, state: None = None) -> tuple[Tensor, None]:
-        """What the head reads after each token, (b, t, hidden_size)."""
+        """Hidden vectors (b, t, hidden_size) after each token."""
         return self._read(tokens, None)[0], None
 
     def predict(self, hidden: Tensor) -> Tensor:
-        """Logits (..., v) of what `body` gives."""
+        """Logits (..., v) of hidden vectors."""
         logits: Tensor = self.head(hidden)
         return logits
 
     @torch.no_grad()
     def start(self, n: int, *, anywhere: bool = False) -> TransformerState:
-        """n rows at the beginning of a document: they have read `<eos>` alone."""
+        """State of n sequences at the beginning of a document, after `<eos>`."""
         rows = 1 if not anywhere else n
         shape = self.config
         empty = self.head.weight.new_empty(rows, shape.heads, 0, shape.hidden_size // shape.heads)
@@ -201,7 +201,7 @@ class CausalTransformer(LanguageModel):
 
 
 class Block(nn.Module):
-    """Attention over what was read, then a feed-forward layer, each added to its input."""
+    """Attention and feed-forward layer, each with a residual connection."""
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
@@ -214,7 +214,7 @@ class Block(nn.Module):
         self.contract = nn.Linear(config.feed_forward, width)
 
     def forward(self, hidden: Tensor, before: KeysAndValues | None) -> tuple[Tensor, KeysAndValues]:
-        """The block's output (n, t, width), and all keys and values read so far."""
+        """Block output (n, t, width), and all keys and values so far."""
         n, t, width = hidden.shape
         mixed = self.queries_keys_values(self.attention_norm(hidden))
         # (n, t, 3 * width) -> three of (n, heads, t, head_size)

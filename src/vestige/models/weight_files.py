@@ -1,4 +1,4 @@
-"""Which files hold the weights of a model: what is hashed is exactly what is loaded.
+"""Weight files of a model: what is hashed is exactly what is loaded.
 
 A Hugging Face folder may name its weights: `config.json` a file of another name, an index the
 shards. Such a name must be a plain one, since a path could lead to weights that nobody hashed.
@@ -22,7 +22,7 @@ SAVE = "Save the model with save_pretrained of transformers 5, which writes safe
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """The files that loading the model in a folder reads weights from, in the order of their names.
+    """Files from which a model's weights are loaded, in alphabetical order.
 
     Of an adapter these are its own; its base is a model of its own.
 
@@ -39,7 +39,7 @@ def weight_files(folder: Path) -> list[Path]:
 
 
 def pretrained_files(folder: Path) -> list[Path]:
-    """What transformers reads of a folder that is no adapter; see `weight_files`."""
+    """Weight files that transformers reads, of a folder without an adapter."""
     named = _named_by_config(folder)
     if named is None:
         named = WHOLE if (folder / WHOLE).is_file() else INDEX
@@ -66,7 +66,7 @@ def _shards(index: Path) -> list[Path]:
 
 
 def _plain(name: Any, file: Path) -> str:
-    """The name of a file in a folder, if it is nothing more than that."""
+    """File name, if it has no path in it."""
     if not isinstance(name, str) or Path(name).name != name or not _ends_well(name):
         raise ModelError(
             f"{file} names weights by {name!r}, which is no plain name of a safetensors file in "

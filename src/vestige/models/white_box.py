@@ -1,4 +1,4 @@
-"""What may be asked of an intent-and-slot model by somebody who holds its weights?
+"""Open-box access to intent-and-slot models.
 
 Parikh, Dupuy and Gupta (2022), "Canary Extraction in Natural Language Understanding Models",
 section 3: the adversary knows architecture, parameters, loss, labels and the words' vectors.
@@ -17,7 +17,7 @@ from vestige.models.protocols import Network
 
 
 class Losses(NamedTuple):
-    """What b utterances cost, in nats.
+    """Losses of b utterances, in nats.
 
     Attributes:
         intent: (b,) negative log-probability of each one's intent.
@@ -29,13 +29,13 @@ class Losses(NamedTuple):
 
     @property
     def joint(self) -> Tensor:
-        """(b,) their sum, which the training minimises."""
+        """(b,) joint loss, which training minimises."""
         return self.intent + self.tags
 
 
 @runtime_checkable
 class WhiteBox(Protocol):
-    """Open-box access: words' vectors, and a loss that can be differentiated by them.
+    """Open-box access: embeddings, and losses differentiable by them.
 
     Rows that are asked together have the same number of tokens. A model may be a stack of m
     models that are asked at once: then rows come in m blocks of one size, a block for each.
@@ -61,11 +61,11 @@ class WhiteBox(Protocol):
         ...
 
     def embed(self, tokens: Tensor) -> Tensor:
-        """The vectors (b, t, d) that stand for tokens (b, t), int64; any b and t."""
+        """Embeddings (b, t, d) of tokens (b, t), int64."""
         ...
 
     def losses(self, vectors: Tensor, intents: Tensor, tags: Tensor) -> Losses:
-        """What utterances cost that are given by their vectors; can be differentiated by them.
+        """Losses of utterances given by their embeddings; differentiable.
 
         Args:
             vectors: (b, t, d), from `embed` or anything between such vectors.
@@ -76,7 +76,7 @@ class WhiteBox(Protocol):
 
 
 class IntentSlotNetwork(Network):
-    """A network with two faces: `forward` and `predict` for training, `WhiteBox` for attacks."""
+    """Network with `forward` and `predict` for training and `WhiteBox` for attacks."""
 
     intents: tuple[str, ...]
     tags: tuple[str, ...]
@@ -100,5 +100,5 @@ class IntentSlotNetwork(Network):
         """The likeliest intents (b,) and the likeliest tags (b, t) of tokens (b, t)."""
 
     def forward(self, tokens: Tensor, intents: Tensor, tags: Tensor) -> Losses:
-        """What utterances of tokens (b, t) cost, in nats."""
+        """Losses of utterances of tokens (b, t), in nats."""
         return self.losses(self.embed(tokens), intents, tags)

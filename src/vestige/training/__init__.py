@@ -1,1 +1,1 @@
-"""Data in, model out: one loop, two doors for defences (StepFn, StopFn), three kinds of update."""
+"""Training: data in, model out; one loop with hooks for defences."""

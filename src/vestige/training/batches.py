@@ -1,4 +1,4 @@
-"""What a training reads, batch after batch; and one long stream of ids as batches of windows.
+"""Batches of a training; windows over one long stream of ids.
 
 Models that carry a state read the stream in `batch_size` contiguous rows, window after window
 (truncated back-propagation through time, Zaremba et al. 2014, section 4.1). Models that do not
@@ -23,7 +23,7 @@ IGNORED = -100
 
 @dataclass(frozen=True)
 class Batch:
-    """Windows, or sequences, read side by side.
+    """Batch of windows or sequences.
 
     Attributes:
         inputs: int64 (b, t) token ids.
@@ -45,7 +45,7 @@ class Batch:
         return self.targets.numel() - self.padding
 
     def select(self, rows: Tensor) -> "Batch":
-        """Some rows, an int64 (k,) index, without the columns that none of them needs."""
+        """Selected rows, by an int64 (k,) index, without unused columns."""
         lengths = None if self.lengths is None else self.lengths[rows]
         width = self.inputs.shape[1]
         if lengths is not None:
@@ -61,7 +61,7 @@ class Batch:
 
 
 class Batches(Protocol):
-    """What the training loop reads: epochs of batches, the same for the same seed.
+    """Epochs of batches, the same for the same seed.
 
     Attributes:
         carries: rows follow on from batch to batch, so that a state is handed on.
@@ -75,7 +75,7 @@ class Batches(Protocol):
         ...
 
     def epoch(self, seed: int, number: int, *, first: int = 0) -> Iterator[Any]:
-        """The batches of epoch `number`, from batch `first` on: what the step reads."""
+        """Batches of epoch `number`, from batch `first` on."""
         ...
 
 
@@ -114,7 +114,7 @@ class Windows:
 
     @property
     def carries(self) -> bool:
-        """Rows follow on from batch to batch."""
+        """Whether rows continue from batch to batch."""
         return self.contiguous
 
     @property
@@ -155,7 +155,7 @@ class Windows:
 def every_token(
     tokens: NDArray[np.int32], *, batch_size: int, sequence_length: int, device: torch.device
 ) -> Iterator[Batch]:
-    """Contiguous rows that hold each of the n - 1 predictable tokens exactly once, in order.
+    """Contiguous rows that hold every predictable token exactly once, in order.
 
     Where the rows do not come out even, the last targets are IGNORED.
     """

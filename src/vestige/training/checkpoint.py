@@ -1,4 +1,4 @@
-"""A training on disk, so that it can go on to the same bits after any interruption.
+"""Checkpoints: a training resumes to the same bits after any interruption.
 
     training.json            what is being trained, on what and how; written first
     checkpoint.safetensors   everything the next step depends on, in one file
@@ -54,7 +54,7 @@ class _Epoch(Measured):
 
 
 class _Facts(Measured):
-    """What a checkpoint says beside its tensors."""
+    """Schema of a checkpoint's metadata."""
 
     step: Count
     tokens: Count
@@ -64,7 +64,7 @@ class _Facts(Measured):
 
 
 class _Line(Measured):
-    """What every line of the log says."""
+    """Schema of a line of the log."""
 
     step: Count
     clipped: float | None = None
@@ -73,7 +73,7 @@ class _Line(Measured):
 
 @dataclass(frozen=True, kw_only=True)
 class Position:
-    """How far a training has come, apart from what model and optimizer hold.
+    """Progress of a training, beside model and optimizer.
 
     Attributes:
         step: steps taken.
@@ -97,7 +97,7 @@ class Position:
 
 
 def weights(model: Network) -> dict[str, Tensor]:
-    """What a training changes: trainable parameters, each once, and buffers."""
+    """Trainable parameters, each once, and buffers."""
     found = {name: p.detach() for name, p in model.named_parameters() if p.requires_grad}
     return found | dict(model.named_buffers())
 
@@ -116,7 +116,7 @@ def save(
     optimizer: torch.optim.Optimizer,
     step: object,
 ) -> None:
-    """Replace the checkpoint, at once."""
+    """Replace the checkpoint atomically."""
     tensors = {f"model.{name}": tensor for name, tensor in weights(model).items()}
     tensors |= {f"best.{name}": tensor for name, tensor in position.best.items()}
     tensors |= {f"state.{name}": tensor for name, tensor in _tensors(position.state).items()}
@@ -151,7 +151,7 @@ def save(
 def load(
     directory: Path, model: Network, optimizer: torch.optim.Optimizer, step: object
 ) -> Position | None:
-    """Put model, optimizer, step and chance back where the checkpoint left them.
+    """Restore model, optimizer, step and random generators from the checkpoint.
 
     Returns:
         The position, or None when the training was interrupted before its first checkpoint.
@@ -196,7 +196,7 @@ def load(
 
 
 def identity(model: Network, settings: Mapping[str, object]) -> dict[str, object]:
-    """What a training is: two with the same identity end in the same bits."""
+    """Identity of a training: equal identities end in the same bits."""
     own: Any = getattr(model, "config", None)
     config = asdict(own) if is_dataclass(own) and not isinstance(own, type) else None
     return {
@@ -210,7 +210,7 @@ def identity(model: Network, settings: Mapping[str, object]) -> dict[str, object
 
 
 def open_directory(directory: Path, asked: Mapping[str, object], *, resume: bool) -> None:
-    """Claim a directory for a training, or make sure that it holds this very training.
+    """Begin a training's directory, or check that it holds this training.
 
     Raises:
         TrainingError: it holds a training and `resume` is off, or it holds another one.
@@ -247,12 +247,12 @@ def open_directory(directory: Path, asked: Mapping[str, object], *, resume: bool
 
 
 def write_json(path: Path, content: object) -> None:
-    """Replace a JSON file, at once."""
+    """Replace a JSON file atomically."""
     write_text(path, json.dumps(content, indent=2) + "\n")
 
 
 def cut_log(directory: Path, step: int) -> None:
-    """Drop log lines past a step, and the half line that a kill may have left."""
+    """Drop log lines past a step, and an incomplete last line."""
     path = directory / LOG
     if not path.exists():
         return
@@ -261,7 +261,7 @@ def cut_log(directory: Path, step: int) -> None:
 
 
 def log_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The lines of a log and what each says, without the half line that a kill may have left.
+    """Lines of a log, parsed, without an incomplete last line.
 
     Raises:
         TrainingError: a line is no JSON, or says no step, or the log is no ordinary file.
@@ -283,7 +283,7 @@ def _facts(told: bytes, path: Path) -> dict[str, Any]:
 
 
 def _require_shapes(wanted: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> None:
-    """Raise ValueError unless tensors are as many and as large: copying would stretch them."""
+    """Raise ValueError unless tensors have the expected names and shapes."""
     if wanted.keys() != found.keys():
         raise ValueError("it has weights of another model")
     for name, tensor in wanted.items():
@@ -304,7 +304,7 @@ def _tensors(state: Any) -> dict[str, Tensor]:
 
 
 def _carried(model: Network, tensors: Mapping[str, Tensor]) -> Any:
-    """The carried state: one of the model's own, with the tensors that were saved."""
+    """Carried state of the model, with the saved tensors."""
     if not tensors or not isinstance(model, LanguageModel):
         return None
     return replace(model.start(1), **{k: v.to(model.device) for k, v in tensors.items()})
@@ -334,7 +334,7 @@ def _differences(before: Any, now: Any, where: str = "") -> list[str]:
 
 
 def _brief(value: Any) -> Any:
-    """A setting as a message shows it: a name for what has one, the beginning of a hash."""
+    """Setting in a message: a name, or the beginning of a hash."""
     if isinstance(value, dict) and "name" in value:
         value = value["name"]
     if not isinstance(value, str):
@@ -343,7 +343,7 @@ def _brief(value: Any) -> Any:
 
 
 def corpus_hash(data: EncodedCorpus) -> str:
-    """SHA-256 (hex) over all of a corpus that decides about a training."""
+    """SHA-256 (hex) over all parts of a corpus that affect a training."""
     parts: list[bytes | memoryview] = [data.tokens.data, data.offsets.data]
     if data.users is not None:  # they decide about batches by user
         parts += [data.users.data, "\n".join(data.names).encode()]

@@ -1,4 +1,4 @@
-"""What a training is asked to do, and the learning rate that follows from it."""
+"""Training configuration and learning-rate schedule."""
 
 import math
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ Batching = Literal["stream", "documents", "users", "poisson", "poisson-users"]
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingConfig:
-    """Everything that decides a training apart from model, data, step and stop.
+    """Settings of a training, apart from model, data, step and stop.
 
     Attributes:
         seed: drives dropout, window order and whatever a step draws; in a private training none
@@ -86,7 +86,7 @@ class TrainingConfig:
 
 
 def learning_rate(config: TrainingConfig, step: int, *, steps_per_epoch: int) -> float:
-    """The rate of one step, counted from 0.
+    """Learning rate of a step, counted from 0.
 
     Example:
         >>> config = TrainingConfig(

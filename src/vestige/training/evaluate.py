@@ -1,4 +1,4 @@
-"""How well a model predicts a text: perplexity and next-word accuracy."""
+"""Perplexity and next-word accuracy of a language model."""
 
 import math
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ from vestige.training.sequences import Sequences
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluation:
-    """What a model scores on a text.
+    """Perplexity and accuracy on a text.
 
     Attributes:
         perplexity: exp of the mean negative log-probability, at least 1; inf past float range.
@@ -75,7 +75,7 @@ def evaluate(
 
 @dataclass(frozen=True, kw_only=True)
 class DocumentScores:
-    """What a model scores on each of d documents, read one by one.
+    """Scores of d documents, each read by itself.
 
     Attributes:
         loss: float64 (d,) summed negative log-probability, in nats.
@@ -102,7 +102,7 @@ class DocumentScores:
 def evaluate_documents(
     model: LanguageModel, data: EncodedCorpus, *, batch_size: int = 64, sequence_length: int = 64
 ) -> Evaluation:
-    """Perplexity and accuracy over all tokens of documents that are read one by one.
+    """Perplexity and accuracy over all tokens of documents, each read by itself.
 
     Raises:
         TrainingError: there is nothing to predict.
@@ -115,7 +115,7 @@ def evaluate_documents(
 def score_documents(
     model: LanguageModel, data: EncodedCorpus, *, batch_size: int = 64, sequence_length: int = 64
 ) -> DocumentScores:
-    """Score every token of every document in float32, none of them knowing another document.
+    """Score every token of every document in float32, each document by itself.
 
     Args:
         model: anything that was trained on documents, or on a stream of them.

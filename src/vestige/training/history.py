@@ -1,4 +1,4 @@
-"""What a training went through, from evaluation to evaluation."""
+"""Training history, and stopping rules based on it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -9,7 +9,7 @@ from vestige import _validate
 
 @dataclass(frozen=True, kw_only=True)
 class EpochRecord:
-    """One pass over the data, or the part of one up to an evaluation.
+    """Record of an evaluation: one epoch, or a part of one.
 
     Attributes:
         epoch: passes over the data so far; a whole number at the end of each.
@@ -46,7 +46,7 @@ StopFn = Callable[[Sequence[EpochRecord]], bool]
 
 @dataclass(frozen=True)
 class StopAtPerplexity:
-    """Ends a training once its validation perplexity is low enough: models of equal utility.
+    """Stop at a validation perplexity, for models of equal utility.
 
     Attributes:
         perplexity: at or below which it ends.
@@ -68,7 +68,7 @@ class StopAtPerplexity:
 
 @dataclass(frozen=True)
 class EarlyStopping:
-    """Ends a training whose validation perplexity has not fallen for some evaluations.
+    """Stop when the validation perplexity has not fallen for some evaluations.
 
     Attributes:
         patience: how many in a row (Parikh et al. 2022, section 6: 20 epochs).

@@ -1,4 +1,4 @@
-"""Where a private training's secret stands while it lasts: `DIR/secret.key`, for its owner alone.
+"""Key file of a private training: `DIR/secret.key`, readable by its owner alone.
 
 A training goes on to the same bits from its checkpoint and its secret. The file is there before
 the first step and is deleted once the model is written: whoever has it could subtract the noise,
@@ -19,7 +19,7 @@ KEY = "secret.key"
 
 
 def secret_of(directory: Path | None, given: Secret | None) -> Secret:
-    """The secret of a training, written down in its directory where it is new.
+    """Secret of a training, written to its directory where it is new.
 
     Args:
         directory: of the training. None: it is kept nowhere.
@@ -56,7 +56,7 @@ def secret_of(directory: Path | None, given: Secret | None) -> Secret:
 
 
 def forget(directory: Path) -> None:
-    """Delete the secret of a training that is at its end, if it is still there."""
+    """Delete the secret of a finished training."""
     (directory / KEY).unlink(missing_ok=True)
 
 
@@ -71,7 +71,7 @@ def _read(path: Path) -> Secret:
 
 
 def _write(path: Path, material: bytes) -> None:
-    """Whole or not at all, and readable by nobody else at any moment."""
+    """Write a key atomically, readable by its owner alone."""
     with replacing(path) as file:
         file.write(material)
     folder = os.open(path.parent, os.O_RDONLY)

@@ -23,7 +23,7 @@ _CONSTANTS = struct.unpack("<4i", b"expand 32-byte k")
 
 
 class Keystream:
-    """The keystream of a key and a nonce from its beginning, on the CPU."""
+    """Keystream of a key and a nonce, on the CPU."""
 
     def __init__(self, key: bytes, first: int, second: int) -> None:
         from cryptography.hazmat.primitives.ciphers import Cipher, algorithms

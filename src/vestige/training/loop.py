@@ -1,4 +1,4 @@
-"""How a model learns a text: one loop for every training, with two doors for defences.
+"""Training loop, with hooks for defences and stopping rules.
 
 Truncated back-propagation through time over contiguous rows for models that carry a state
 (Zaremba et al. 2014, "Recurrent Neural Network Regularization", arXiv:1409.2329), shuffled
@@ -69,8 +69,7 @@ def train(  # noqa: PLR0913 - a defence's two doors come on top of eight
     observe: ObserveFn | None = None,
     secret: Secret | None = None,
 ) -> TrainingHistory:
-    """Train a model in place, on the device where it is; it ends with its best record's weights,
-    or with the last's where the configuration says so.
+    """Train a model in place; it ends with the weights of its best record, or the last.
 
     Same model, data, configuration and machine give the same bits, interrupted or not. The
     caller's random numbers are left as they were. A private step (`steps.Private`) draws from a
@@ -127,7 +126,7 @@ def learn(  # noqa: PLR0913 - as `train`
     observe: ObserveFn | None = None,
     secret: Secret | None = None,
 ) -> TrainingHistory:
-    """Teach a model any lesson, in place; see `train` for the arguments and what is raised."""
+    """Train a model on any `TrainingTask`, in place; see `train`."""
     if resume and directory is None:
         raise ValueError("resume must come with the directory of a training, got directory=None")
     memory = PeakMemory(model.device)
@@ -194,7 +193,7 @@ def _run(run: Run) -> Position:
 
 
 def _learn(run: Run, position: Position) -> Position:
-    """The steps from a position to the next evaluation."""
+    """Run the steps up to the next evaluation."""
     model, optimizer, size = run.model.train(), run.optimizer, len(run.batches)
     step, tokens, state = position.step, position.tokens, position.state
     loss, told, pause = position.loss.clone(), _Told(position), run.pause(position.step)
@@ -240,7 +239,7 @@ def _learn(run: Run, position: Position) -> Position:
 
 
 def _evaluate(run: Run, position: Position) -> Position:
-    """Evaluate, remember the best weights, ask whether to stop, write it all down."""
+    """Evaluate, keep the best weights, apply the stopping rule, write the checkpoint."""
     scores = run.lesson.judge(run.model, run.config)
     if scores is not None and math.isnan(scores.perplexity):
         raise _diverged(run, position.step)
@@ -292,7 +291,7 @@ def _save(run: Run, position: Position) -> None:
 
 
 class _Told:
-    """What was last told of the loss, so that the next line covers the steps since."""
+    """Progress logger: mean losses since its last line."""
 
     def __init__(self, position: Position) -> None:
         self.tokens, self.loss = position.tokens, position.loss.item()
@@ -324,7 +323,7 @@ class _Told:
 
 
 def _kept(config: TrainingConfig, epochs: Sequence[EpochRecord]) -> int:
-    """The record, from 1, whose weights the model shall have."""
+    """Number, from 1, of the record whose weights are kept."""
     return len(epochs) if config.keep == "last" else best_epoch(epochs)
 
 
@@ -341,7 +340,7 @@ def _optimizer(model: Network, config: TrainingConfig) -> torch.optim.Optimizer:
 
 
 def _sane(loss: float) -> bool:
-    """Whether a mean loss in nats still says something; NaN does not."""
+    """Whether a mean loss in nats is finite and below the divergence limit."""
     return abs(loss) <= MOST_NATS
 
 
@@ -356,7 +355,7 @@ def _diverged(run: Run, step: int) -> TrainingError:
 
 
 def _strict(line: dict[str, Any]) -> dict[str, Any]:
-    """What JSON can say: numbers that are not finite become null."""
+    """Value for strict JSON: non-finite numbers become null."""
     lost = {key for key, n in line.items() if isinstance(n, float) and not math.isfinite(n)}
     return {key: None if key in lost else value for key, value in line.items()}
 
@@ -366,7 +365,7 @@ def _never(records: Sequence[EpochRecord]) -> bool:
 
 
 def _described(function: object) -> object:
-    """What a step or stop is, with its settings where it says them.
+    """Description of a step or stopping rule, with its settings.
 
     An `identity` stands for the name of a class that was renamed, so that old trainings go on.
     """

@@ -1,4 +1,4 @@
-"""With which words, labels and first vectors does an intent-and-slot model begin?
+"""Fresh intent-and-slot models: vocabulary, labels and initial vectors.
 
 Differs from Parikh et al. (2022), "Canary Extraction in Natural Language Understanding Models",
 which does not say it: words stand in alphabetical order, so that ids do not tell which words came
@@ -94,7 +94,7 @@ def words_of(*parts: Utterances) -> set[str]:
 
 
 def vectors_for(words: Iterable[str], source: str) -> WordVectors:
-    """The vectors that some words, or their lower cases, have in a file or a package.
+    """Pretrained vectors of some words, or of their lower-case forms.
 
     Raises:
         DataError: see `read_word_vectors`.

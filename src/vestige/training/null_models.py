@@ -1,4 +1,4 @@
-"""How was an update trained, and what is the same training on clean text?
+"""Null models: the training of an update, repeated on clean text.
 
 A null model is made as an update was, from text that has nothing of what the update may have
 revealed: the same start and settings, as many tokens, another seed. `attacks.chance` says what a
@@ -30,7 +30,7 @@ BY_HAND = "Train null models by `vestige train --from`, each of other text and w
 
 
 class _Identity(Measured):
-    """What a training's identity says that a null model needs."""
+    """Schema of the parts of a training's identity that a null model needs."""
 
     config: dict[str, Any]
     step: str
@@ -40,7 +40,7 @@ class _Identity(Measured):
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """How an update was trained.
+    """Training recipe of an update.
 
     Attributes:
         config: its training; a null model has another seed.
@@ -58,7 +58,7 @@ class Recipe:
 
     @classmethod
     def of(cls, directory: Path) -> "Recipe":
-        """What a directory of `vestige train` says of its training.
+        """Recipe of a directory of `vestige train`.
 
         Raises:
             TrainingError: it is none of a language model's, or a defence made its steps.
@@ -88,11 +88,11 @@ class Recipe:
         )
 
     def seeded(self, seed: int) -> TrainingConfig:
-        """Its training with another seed."""
+        """Training configuration with another seed."""
         return replace(self.config, seed=seed)
 
     def started(self, before: LanguageModel, seed: int) -> LanguageModel:
-        """What a null model starts from: the model before the update, or a fresh adapter on it.
+        """Initial model of a null training: the model before the update, or a fresh adapter.
 
         Raises:
             TrainingError: the update did not start from this model.

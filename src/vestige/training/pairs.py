@@ -1,4 +1,4 @@
-"""What a training of a sequence-to-sequence model reads, and how well the model then predicts.
+"""Training and evaluation of sequence-to-sequence models.
 
 Song and Shmatikov (2019), "Auditing Data Provenance in Text-Generation Models", KDD,
 arXiv:1811.00513, section 4.2: word accuracy and perplexity over all tokens of all targets.
@@ -81,7 +81,7 @@ class PairBatches:
 
     @cached_property
     def targets(self) -> Sequences:
-        """The beginnings of all targets that have a word in them."""
+        """First pieces of all targets that have a word."""
         data = self.pairs.targets
         pieces = Sequences.of(data, length=self.length)
         begins = pieces.starts == data.offsets[pieces.documents]
@@ -90,13 +90,13 @@ class PairBatches:
 
     @cached_property
     def source_lengths(self) -> NDArray[np.int64]:
-        """(n,) tokens that are read of each source."""
+        """(n,) tokens read of each source."""
         lengths = np.diff(self.pairs.sources.offsets)[self.targets.documents]
         return np.minimum(lengths, self.length)
 
     @property
     def carries(self) -> bool:
-        """Each pair stands by itself."""
+        """Whether rows continue from batch to batch: no."""
         return False
 
     def __len__(self) -> int:
@@ -118,13 +118,13 @@ class PairBatches:
             yield self.batch(groups[index])
 
     def groups(self, order: NDArray[np.int64] | None = None) -> list[NDArray[np.int64]]:
-        """Places among `targets`: one source length a group, targets of like length together."""
+        """Groups of places among `targets`, of one source length and similar target lengths."""
         order = np.arange(len(self.targets)) if order is None else order
         order = order[np.argsort(self.targets.lengths[order], kind="stable")]
         return of_one_length(self.source_lengths, self.batch_size, order)
 
     def batch(self, chosen: NDArray[np.int64]) -> PairBatch:
-        """Some pairs, given as places among `targets`, whose sources have one length."""
+        """Batch of pairs, given as places among `targets`, whose sources have one length."""
         data, documents = self.pairs.sources, self.targets.documents[chosen]
         places = data.offsets[documents][:, None] + np.arange(self.source_lengths[chosen[0]])
         sources = torch.from_numpy(data.tokens[places].astype(np.int64))
@@ -227,7 +227,7 @@ class PairTask:
         )
 
     def identity(self) -> dict[str, object]:
-        """Hashes of all that is read."""
+        """Hashes of the data."""
         parts = {"data": self.data, "validation data": self.validation}
         hashes: dict[str, object] = {
             name: None if part is None else [corpus_hash(part.sources), corpus_hash(part.targets)]

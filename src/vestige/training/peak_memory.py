@@ -1,4 +1,4 @@
-"""How much memory did a training take at most?"""
+"""Peak memory of a training."""
 
 import re
 from pathlib import Path
@@ -10,7 +10,7 @@ _MIB = 2**20
 
 
 class PeakMemory:
-    """Measures from its making on: of a GPU what torch took, of a CPU what the process grew by.
+    """Peak memory since construction: torch's on a GPU, the process's growth on a CPU.
 
     Args:
         device: where the training runs.

@@ -1,4 +1,4 @@
-"""The update paper's four architectures, each with a training, one for laptops, and the audit's.
+"""Presets: the update papers' architectures with their trainings, a small one, and the audit's.
 
 Zanella-Béguelin et al. (2020), arXiv:1912.07942, section 3.1, gives the architectures: Penn
 Treebank follows the small configuration of Zaremba et al. (2014), arXiv:1409.2329.

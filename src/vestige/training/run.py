@@ -1,4 +1,4 @@
-"""One training as the loop sees it: what stays the same from the first step to the last."""
+"""State of a training that does not change from step to step."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ shown the same again where a training goes on from an earlier checkpoint."""
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """A training.
+    """Model, data, step and settings of one training.
 
     Attributes:
         model: what learns.
@@ -56,22 +56,22 @@ class Run:
 
     @property
     def order(self) -> int:
-        """What decides which batches are read: the seed, in a private training the secret."""
+        """Source of the batches' order: the seed, in a private training the secret."""
         return self.config.seed if self.secret is None else self.secret.number("sampling")
 
     @property
     def private(self) -> Private | None:
-        """The step, where it says that it is private."""
+        """Step, if it is private; else None."""
         step: object = self.step
         return step if isinstance(step, Private) else None
 
     @property
     def steps(self) -> int:
-        """How many there are, unless the training is stopped."""
+        """Number of steps, unless the training is stopped."""
         return self.config.epochs * len(self.batches)
 
     def pause(self, step: int) -> int:
-        """The step after which the model is next evaluated."""
+        """Step after which the next evaluation comes."""
         size = len(self.batches)
         end = (step // size + 1) * size
         every = self.config.evaluate_every

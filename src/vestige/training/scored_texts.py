@@ -1,4 +1,4 @@
-"""How well does a model predict texts, and how sure is that?
+"""Scores of language models with confidence intervals.
 
 Song and Shmatikov (2019), "Auditing Data Provenance in Text-Generation Models", KDD,
 arXiv:1811.00513, section 4.2 and table 1: word accuracy and perplexity. The words of one text, and
@@ -23,7 +23,7 @@ from vestige.training.translations import Bleu
 
 @dataclass(frozen=True, kw_only=True)
 class ScoredTexts:
-    """What a model scores on texts, with 95 % intervals that are None for one user or text.
+    """Scores on texts with 95 % intervals, which are None for one user or text.
 
     Attributes:
         accuracy: share of tokens that were the model's first choice, in [0, 1].
@@ -42,7 +42,7 @@ class ScoredTexts:
     bleu: Bleu | None = None
 
     def summary(self) -> dict[str, Any]:
-        """All of it by name; ends of intervals as "accuracy_low" and so on."""
+        """Scores by name; interval ends as "…_low" and "…_high"."""
         row: dict[str, Any] = {"accuracy": self.accuracy, "perplexity": self.perplexity}
         ends = {"accuracy": self.accuracy_interval, "perplexity": self.perplexity_interval}
         if self.bleu is not None:
@@ -56,7 +56,7 @@ class ScoredTexts:
 def with_intervals(
     scores: DocumentScores, users: NDArray[np.int32] | None, *, bleu: Bleu | None = None
 ) -> ScoredTexts:
-    """Sum scores up, text by text or user by user.
+    """Intervals from scores by text or by user.
 
     Args:
         scores: of d texts.

@@ -1,4 +1,4 @@
-"""How well does an intent-and-slot model understand utterances, and how sure is that?"""
+"""Scores of intent-and-slot models with confidence intervals."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -15,7 +15,7 @@ from vestige.training.utterances import UtteranceScores, answer, score
 
 @dataclass(frozen=True, kw_only=True)
 class ScoredUtterances:
-    """What a model scores, with 95 % intervals.
+    """Scores of an intent-and-slot model, with 95 % intervals.
 
     Attributes:
         scores: the numbers.
@@ -31,7 +31,7 @@ class ScoredUtterances:
     slot_f1: Interval | None
 
     def summary(self) -> dict[str, float | None]:
-        """All of it by name; ends of intervals as "intent_accuracy_low" and so on."""
+        """Scores by name; interval ends as "…_low" and "…_high"."""
         ends: dict[str, float | None] = {}
         for name in ("intent_accuracy", "slot_f1", "exact_match"):
             low, high = getattr(self, name) or (None, None)

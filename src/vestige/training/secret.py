@@ -1,4 +1,4 @@
-"""Where does the chance of a private training come from, so that nobody can draw it again?
+"""Randomness of private trainings, from a secret key.
 
 A guarantee of differential privacy counts on noise and lots that nobody knows. Whoever can repeat
 them (a public seed; a seed of 32 bits, which can be tried out; a generator whose other draws are
@@ -29,7 +29,7 @@ _WORDS = 624  # of MT19937's state
 
 
 class Secret:
-    """256 bits that nobody else knows; they show neither in its repr nor in its string."""
+    """Secret key of 256 bits, hidden in repr and str."""
 
     __slots__ = ("_material",)
 
@@ -40,12 +40,12 @@ class Secret:
 
     @classmethod
     def fresh(cls) -> Self:
-        """From the operating system's entropy."""
+        """Secret from the operating system's entropy."""
         return cls(secrets.token_bytes(BYTES))
 
     @classmethod
     def of_seed(cls, seed: int) -> Self:
-        """The same for the same seed, for tests of the same bits only: it voids the guarantee.
+        """Secret from a seed, for tests only: it voids the guarantee.
 
         Whoever tries the seeds finds it, and with it the noise.
         """
@@ -84,7 +84,7 @@ class Secret:
 
 
 def key_torch(key: bytes, device: torch.device) -> None:
-    """Let torch's generators, the CPU's and a device's own, go on from a key of 32 bytes."""
+    """Seed torch's generators, the CPU's and a device's, from a key of 32 bytes."""
     torch.set_rng_state(twister_state(twister_words(key)))
     if device.type == "cuda":
         with torch.cuda.device(device):

@@ -1,4 +1,4 @@
-"""Documents one by one, as batches of padded sequences: mixed, a user at a time, or by lot.
+"""Batches of padded sequences: shuffled, by user, or by Poisson sampling.
 
 Mireshghallah et al. (2021), "Privacy Regularization", appendix A.2.1: batches of one user's
 sequences let a discriminator learn its authors faster than mixed ones. Abadi et al. (2016), "Deep
@@ -74,7 +74,7 @@ class Sequences:
 
     @cached_property
     def users(self) -> NDArray[np.int64] | None:
-        """(n,) whose each sequence is."""
+        """(n,) user per sequence."""
         return None if self.data.users is None else self.data.users[self.documents].astype(np.int64)
 
     def batch(
@@ -85,7 +85,7 @@ class Sequences:
         *,
         disjoint: bool = False,
     ) -> Batch:
-        """Some sequences side by side, padded on the right.
+        """Batch of sequences, padded on the right.
 
         Args:
             chosen: (b,) places among the sequences.
@@ -156,22 +156,22 @@ class SequenceBatches:
 
     @property
     def carries(self) -> bool:
-        """Every sequence begins anew."""
+        """Whether rows continue from batch to batch: no."""
         return False
 
     @property
     def unit(self) -> Literal["sequence", "user"]:
-        """What a lot is drawn for, and so what differential privacy protects."""
+        """Unit of Poisson sampling, which differential privacy protects."""
         return "user" if self.draw == "poisson-users" else "sequence"
 
     @property
     def units(self) -> int:
-        """How many sequences, or users, there are."""
+        """Number of sequences or users."""
         return len(self._counts) if self.unit == "user" else len(self.sequences)
 
     @property
     def sample_rate(self) -> float:
-        """The chance of a unit to come into a batch, in (0, 1].
+        """Poisson sampling rate: the probability that a unit is in a batch, in (0, 1].
 
         Raises:
             ValueError: batches are not drawn by lot: a shuffle has no such chance, and no privacy
@@ -198,7 +198,7 @@ class SequenceBatches:
         return np.split(order, np.cumsum(self._counts)[:-1])
 
     def epoch(self, seed: int, number: int, *, first: int = 0) -> Iterator[Batch]:
-        """The batches of epoch `number`, from batch `first` on; a batch by lot may be empty.
+        """Batches of epoch `number`, from batch `first` on; Poisson-sampled ones may be empty.
 
         Args:
             seed: an integer of any size. Lots of a seed of 256 secret bits are nobody's to guess.
@@ -210,7 +210,7 @@ class SequenceBatches:
                 yield self._batch(chosen)
 
     def auxiliary(self, rows: int) -> Batch:
-        """A random batch beside the epochs' own, from torch's global generator.
+        """Random batch beside the epochs', from torch's global generator.
 
         With batches by user it is one user's, each as likely as they have sequences.
 
@@ -246,7 +246,7 @@ class SequenceBatches:
             yield order[begin : begin + self.batch_size]
 
     def _lots(self, seed: int, number: int) -> Iterator[NDArray[np.int64]]:
-        """Every unit with the chance `sample_rate`, to 2^-53, whatever comes of the others."""
+        """Poisson sample: every unit independently with probability `sample_rate`, to 2^-53."""
         key = hashlib.blake2b(f"lots {seed} {number}".encode(), digest_size=32).digest()
         words = np.empty(self.units, np.uint64)
         for lot in range(len(self)):

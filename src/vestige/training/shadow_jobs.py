@@ -1,4 +1,4 @@
-"""Which shadow models does an audit need, and what decides each of them?
+"""Shadow-model jobs of an audit, and everything that decides each.
 
 Song and Shmatikov (2019), "Auditing Data Provenance in Text-Generation Models", KDD,
 arXiv:1811.00513, section 3 and Algorithm 1: k models that do the target's task, each trained on a
@@ -105,7 +105,7 @@ def other_shapes(
 
 @dataclass(frozen=True, kw_only=True)
 class ShadowJob:
-    """One shadow model, that any process can train: all that decides it travels along.
+    """Job of one shadow model, with everything that decides it.
 
     Attributes:
         folder: where the shadows are kept, each in a folder of its own.
@@ -131,7 +131,7 @@ class ShadowJob:
 
     @property
     def others(self) -> tuple[str, ...]:
-        """The users whose documents it does not learn, in alphabetical order."""
+        """Non-members, in alphabetical order."""
         return tuple(sorted(set(self.reference.users or ()) - set(self.members)))
 
     def parts(self) -> tuple[Corpus, Corpus]:
@@ -143,7 +143,7 @@ class ShadowJob:
 
     @cached_property
     def identity(self) -> dict[str, Any]:
-        """What decides the shadow and what is measured on it; hashes in place of texts."""
+        """Identity of a shadow and of its measurements; texts by hash."""
         inside, outside = self.parts()
         source = self.source_vocabulary
         return {
@@ -165,7 +165,7 @@ class ShadowJob:
 
     @property
     def directory(self) -> Path:
-        """Its folder: a training's, with `model/` in it and `shadow.json` written last."""
+        """Folder of the shadow: a training's, with `shadow.json` written last."""
         return self.folder / self.digest
 
 
@@ -226,7 +226,7 @@ def shadow_jobs(
 
 
 def draw_half(names: Sequence[str], *, seed: int, index: int) -> tuple[tuple[str, ...], int]:
-    """Shadow `index`'s members out of n users, and the seed of its training.
+    """Members of shadow `index` out of n users, and the seed of its training.
 
     Halves come in pairs: shadows 0 and 1 share nobody, nor do 2 and 3. So every user was left out
     by as many shadows as any other, and all can be compared by as many references.
@@ -248,7 +248,7 @@ def draw_half(names: Sequence[str], *, seed: int, index: int) -> tuple[tuple[str
 
 
 def _columns(reference: Corpus, wanted: tuple[str, ...]) -> Corpus:
-    """The reference with those columns only: a label decides nothing."""
+    """Reference corpus without labels."""
     missing = set(wanted) - set(reference.table.column_names)
     if missing:
         raise DataError(

@@ -1,4 +1,4 @@
-"""How do shadow models come to be trained once, and never again?
+"""Shadow models, trained once and reused.
 
 Song and Shmatikov (2019), "Auditing Data Provenance in Text-Generation Models", KDD,
 arXiv:1811.00513, Algorithm 1: each shadow learns the documents of half of the reference users
@@ -50,7 +50,7 @@ _AFRESH = "Remove that folder to have the shadow trained again."
 
 
 class _Scores(Measured):
-    """An `Evaluation` as a record has it."""
+    """Schema of an `Evaluation`."""
 
     perplexity: Annotated[float, Field(ge=1)]
     accuracy: Annotated[float, Field(ge=0, le=1)]
@@ -59,7 +59,7 @@ class _Scores(Measured):
 
 
 class _Record(Measured):
-    """What decided a finished shadow, and what it scores."""
+    """Schema of a finished shadow's record."""
 
     shadow: dict[str, Any]
     inside: _Scores
@@ -89,7 +89,7 @@ class Shadow:
 
     @property
     def useless(self) -> bool:
-        """Whether it predicts the others' documents no better than word frequencies."""
+        """Whether it predicts non-members' documents no better than word frequencies."""
         return is_useless(self.outside.perplexity, self.outside.measures.get(FREQUENCIES))
 
     def summary(self) -> dict[str, object]:
@@ -114,7 +114,7 @@ def train_shadows(
     map_fn: Callable[..., Iterable[Shadow]] = map,
     say: Callable[[str], None] = lambda line: None,
 ) -> list[Shadow]:
-    """All shadows, of which those that are not finished are trained.
+    """Train all shadows that are not finished.
 
     Args:
         jobs: which.
@@ -142,7 +142,7 @@ def train_shadows(
 
 
 def train_shadow(job: ShadowJob) -> Shadow:
-    """Train a shadow in its folder, go on with it, or find it finished.
+    """Train or resume a shadow in its folder, or read it if finished.
 
     Another process that wants the same one waits, and then finds it. The training runs on one
     thread, so that a shadow has the same bits whoever trains it.
@@ -223,7 +223,7 @@ def finished(job: ShadowJob) -> Shadow | None:
 
 
 def _sound(job: ShadowJob, say: Callable[[str], None] = lambda line: None) -> Shadow | None:
-    """The finished shadow of a job; None where there is none, or none that is whole."""
+    """Finished shadow of a job, or None if missing or damaged."""
     try:
         return finished(job)
     except VestigeError as error:
@@ -232,7 +232,7 @@ def _sound(job: ShadowJob, say: Callable[[str], None] = lambda line: None) -> Sh
 
 
 def _make_room(job: ShadowJob) -> None:
-    """Set aside, under a hidden name, what is left of a shadow that was damaged."""
+    """Move a damaged shadow aside, under a hidden name."""
     if (job.directory / RECORD).exists():
         aside = job.directory.with_name(f".{job.digest}.damaged")
         shutil.rmtree(aside, ignore_errors=True)
@@ -240,7 +240,7 @@ def _make_room(job: ShadowJob) -> None:
 
 
 def _learn(job: ShadowJob) -> tuple[Evaluation, Evaluation]:
-    """What the trained shadow scores on its members' documents and on the others'."""
+    """Train a shadow; its scores on members' and non-members' documents."""
     model, lesson, inside, outside = _classroom(job)
     model.to(job.device)
     learn(model, lesson(inside, None), config=job.training, directory=job.directory, resume=True)
@@ -251,7 +251,7 @@ def _learn(job: ShadowJob) -> tuple[Evaluation, Evaluation]:
 
 
 def _classroom(job: ShadowJob) -> tuple[Network, Callable[..., Any], Any, Any]:
-    """The one place that knows tasks: a fresh model, its kind of lesson, documents in and out."""
+    """Fresh model, training task, and documents in and out, by the job's task."""
     seed, source = job.training.seed, job.source_vocabulary
     if isinstance(job.model, Seq2SeqConfig):
         if source is None:
@@ -274,7 +274,7 @@ def _record(job: ShadowJob, inside: Evaluation, outside: Evaluation) -> None:
 
 
 def _unpack(directory: Path, files: Mapping[str, bytes]) -> None:
-    """Write the record after all that it speaks of."""
+    """Write files, the record last."""
     model = [name for name in files if name.startswith(f"{checkpoint.MODEL}/")]
     outer = [name for name in files if name not in model]
     strange = [name for name in outer if Path(name).name != name]

@@ -1,4 +1,4 @@
-"""A training kept in a directory: begun, gone on with, or found finished there."""
+"""Trainings kept in directories: begun, resumed, or found finished."""
 
 from collections.abc import Callable
 from copy import deepcopy
@@ -21,7 +21,7 @@ Fresh = Callable[[], LanguageModel]
 
 
 class Defending(Protocol):
-    """What makes the step of a training: a defence."""
+    """Defence as the maker of a training's step."""
 
     def step(
         self, model: LanguageModel, data: EncodedCorpus, config: TrainingConfig
@@ -42,7 +42,7 @@ def snapshot(  # noqa: PLR0913 - a defence, a stop and a watcher come on top of 
     observe: ObserveFn | None = None,
     progress: ProgressFn | None = None,
 ) -> LanguageModel:
-    """The model that training on a corpus gives, on the device where it is loaded.
+    """Model trained on a corpus, on its device.
 
     An interrupted training goes on; a finished one is loaded. No two processes train one.
 

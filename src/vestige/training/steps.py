@@ -1,4 +1,4 @@
-"""The first door for a defence: how a batch becomes a gradient.
+"""Steps: how a batch becomes a gradient. Defences bring their own.
 
 A StepFn runs the model on one batch, puts a gradient into every trainable parameter's `.grad`
 (clipped, noised, whatever it is for), where that of the step before still stands, and returns
@@ -31,38 +31,38 @@ StepFn = Callable[[LanguageModel, Batch, Any], tuple[Tensor, Any]]
 
 @runtime_checkable
 class Learns(Protocol):
-    """A step that learns something besides the model."""
+    """Step with learnt state of its own."""
 
     def tensors(self) -> dict[str, Tensor]:
-        """All that its next call depends on."""
+        """State that the next call depends on."""
         ...
 
     def restore(self, kept: Mapping[str, Tensor]) -> None:
-        """Go back to where `tensors` was asked."""
+        """Restore the state that `tensors` gave."""
         ...
 
 
 @runtime_checkable
 class Measures(Protocol):
-    """A step that measures something for the log."""
+    """Step with measurements for the log."""
 
     def measured(self) -> dict[str, float]:
-        """Means since last asked, by name; empty where there was nothing."""
+        """Means since the last call, by name."""
         ...
 
 
 @runtime_checkable
 class Private(Protocol):
-    """A step whose guarantee counts on nobody knowing what is drawn."""
+    """Step whose guarantee needs secret randomness."""
 
     def draw_from(self, secret: Secret, step: int) -> None:
-        """Before a call: take its noise from a secret, as that of step `step`, counted from 0."""
+        """Draw the noise of step `step`, counted from 0, from a secret."""
         ...
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What a model makes of a batch.
+    """Loss of a batch, and the hidden state at the end of each row.
 
     Attributes:
         loss: mean cross-entropy of the targets that count, in nats.
@@ -98,7 +98,7 @@ def plain_step(
 
 
 def read(model: LanguageModel, batch: Batch, state: Any = None) -> Reading:
-    """The model's loss on a batch, and what it holds of each row at its end.
+    """Forward pass: loss of a batch and the rows' last hidden states.
 
     Where rows are padded, the head is asked for no more than the targets that count.
     """
@@ -110,7 +110,7 @@ def read(model: LanguageModel, batch: Batch, state: Any = None) -> Reading:
 
 
 def read_hidden(model: LanguageModel, batch: Batch, hidden: Tensor, state: Any) -> Reading:
-    """The same from what the model's body gave: (b, t, h) hidden, and its state.
+    """`read` from hidden vectors (b, t, h) and a state.
 
     The model has a separate head.
     """
@@ -124,7 +124,7 @@ def read_hidden(model: LanguageModel, batch: Batch, hidden: Tensor, state: Any) 
 
 
 def last_hidden(hidden: Tensor, batch: Batch) -> Tensor:
-    """(b, t, h) -> (b, h): what stands after each row's last token before its padding."""
+    """(b, t, h) -> (b, h): hidden vector after each row's last token."""
     if batch.lengths is None:
         return hidden[:, -1]
     return hidden[torch.arange(len(hidden), device=hidden.device), batch.lengths - 1]
@@ -141,7 +141,7 @@ def descend(model: LanguageModel, loss: Tensor, max_grad_norm: float | None) -> 
 
 
 def no_step(model: LanguageModel, batch: Batch) -> tuple[Tensor, None]:
-    """Nothing to learn from: no gradient, no loss."""
+    """Zero gradient and zero loss, for an empty batch."""
     model.zero_grad(set_to_none=True)
     return torch.zeros((), device=batch.inputs.device), None
 

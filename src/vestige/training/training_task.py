@@ -1,4 +1,4 @@
-"""What a training learns from and is judged by: a text, or whatever else there is to learn.
+"""Training tasks: data, step and evaluation of a training.
 
 The loop knows batches, a loss and a score that gets better as it falls; a lesson says what they
 are.
@@ -21,28 +21,28 @@ from vestige.training.steps import StepFn, plain_step
 
 
 class TrainingTask(Protocol):
-    """One training's material."""
+    """Data, step and evaluation of a training."""
 
     def batches(self, model: Any, config: TrainingConfig) -> Batches:
-        """What the training reads."""
+        """Batches of the training data."""
         ...
 
     def step(self, config: TrainingConfig, precision: torch.dtype) -> StepFn:
-        """How a batch becomes a gradient where no defence says otherwise."""
+        """Undefended step."""
         ...
 
     def judge(self, model: Any, config: TrainingConfig) -> Evaluation | None:
-        """How well the model does on validation data; None where there is none."""
+        """Evaluation on validation data; None without any."""
         ...
 
     def identity(self) -> Mapping[str, object]:
-        """Hashes of all that is read."""
+        """Hashes of the data."""
         ...
 
 
 @dataclass(frozen=True)
 class TextTask:
-    """A text to predict.
+    """Language modelling of a text.
 
     Attributes:
         data: the text.
@@ -53,7 +53,7 @@ class TextTask:
     validation: EncodedCorpus | None
 
     def batches(self, model: LanguageModel, config: TrainingConfig) -> Batches:
-        """What a training of this configuration reads."""
+        """Batches of the training data."""
         return batches_of(self.data, model, config)
 
     def step(self, config: TrainingConfig, precision: torch.dtype) -> StepFn:
@@ -61,7 +61,7 @@ class TextTask:
         return plain_step(max_grad_norm=config.max_grad_norm, precision=precision)
 
     def judge(self, model: LanguageModel, config: TrainingConfig) -> Evaluation | None:
-        """What the model scores on the validation text, read as the training reads its own."""
+        """Scores on the validation text, in the order of training."""
         if self.validation is None:
             return None
         score = evaluate if config.batching == "stream" else evaluate_documents
@@ -82,7 +82,7 @@ class TextTask:
 
 
 def batches_of(data: EncodedCorpus, model: LanguageModel, config: TrainingConfig) -> Batches:
-    """What a training of this configuration reads, as its `batching` says."""
+    """Batches of a corpus, by the configuration's `batching`."""
     if config.batching == "stream":
         return Windows(
             data.tokens,

@@ -1,4 +1,4 @@
-"""What does a sequence-to-sequence model answer, and how close are translations to those of people?
+"""Greedy decoding and BLEU of sequence-to-sequence models.
 
 Papineni et al. (2002), "BLEU: a Method for Automatic Evaluation of Machine Translation", ACL, as
 Post (2018), "A Call for Clarity in Reporting BLEU Scores", arXiv:1804.08771, counts it (sacrebleu).
@@ -26,7 +26,7 @@ RESAMPLES = 1000
 
 @dataclass(frozen=True, kw_only=True)
 class Bleu:
-    """How close answers are to their references.
+    """BLEU of answers, with its parts.
 
     Attributes:
         score: of the whole corpus, in [0, 100].
@@ -43,7 +43,7 @@ class Bleu:
 def answer_greedily(
     model: Seq2SeqModel, sources: EncodedCorpus, *, length: int = 100
 ) -> list[list[int]]:
-    """The likeliest next token, again and again, until the end of the text.
+    """Greedy decoding until the end of the text.
 
     Args:
         model: answers without dropout.
@@ -139,7 +139,7 @@ def bleu_interval(said: Sequence[str], references: Sequence[str], *, seed: int) 
 
 
 def as_read(text: str, vocabulary: Vocabulary) -> str:
-    """A text written as the vocabulary's decoded answers are."""
+    """Text in the form of the vocabulary's decoded answers."""
     return " ".join(vocabulary.split(text)) if isinstance(vocabulary, WordVocabulary) else text
 
 

@@ -1,4 +1,4 @@
-"""Three ways in which a model comes to have read more: the updates of the paper's Table 2.
+"""Updates of a model: retraining, continued and two-stage training (Table 2 of the paper).
 
 Zanella-Béguelin et al. (2020), arXiv:1912.07942, section 3.2, RQ3A and RQ3B. With T(R, D) a
 training on D from fresh weights R or from a model, and C the canaries among the new text:
@@ -40,7 +40,7 @@ def retrain(
     resume: bool = False,
     progress: ProgressFn | None = None,
 ) -> LanguageModel:
-    """Re-training: fresh weights learn old and new text together.
+    """Retraining: fresh weights trained on old and new text together.
 
     Args:
         fresh: an untrained model, trained in place; make it, and `config`, with another seed
@@ -78,7 +78,7 @@ def continued(
     resume: bool = False,
     progress: ProgressFn | None = None,
 ) -> LanguageModel:
-    """Continued training: a copy of a trained model learns the new text alone.
+    """Continued training: a trained model's copy trained on the new text alone.
 
     Args:
         before: the model before the update; it is left as it is.
@@ -116,7 +116,7 @@ def two_stage(
     resume: bool = False,
     progress: ProgressFn | None = None,
 ) -> LanguageModel:
-    """Two-stage continued training: more text is learnt before the model is shown again.
+    """Two-stage continued training: further text is learnt before the next snapshot.
 
     Args:
         before: the model before the update; it is left as it is.

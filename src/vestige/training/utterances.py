@@ -1,4 +1,4 @@
-"""What a training of an intent-and-slot model reads, and how well the model then does.
+"""Training and evaluation of intent-and-slot models.
 
 Batches hold utterances of one length, so that nothing is padded and nothing has to be masked; at
 equal work that is more than twice as fast as packed sequences.
@@ -43,7 +43,7 @@ class UtteranceBatch:
 
     @property
     def tokens(self) -> int:
-        """Words in it."""
+        """Number of words."""
         return self.inputs.numel()
 
 
@@ -77,7 +77,7 @@ class UtteranceBatches:
 
     @property
     def carries(self) -> bool:
-        """Each utterance stands by itself."""
+        """Whether rows continue from batch to batch: no."""
         return False
 
     def __len__(self) -> int:
@@ -166,7 +166,7 @@ def score(
 
 @torch.no_grad()
 def answer(model: IntentSlotNetwork, data: EncodedUtterances) -> "Answers":
-    """What a model answers to utterances, and what the right answers cost."""
+    """Predictions for utterances, and the losses of the right labels."""
     was_training = model.training
     model.eval()
     known = data.known
@@ -189,7 +189,7 @@ def answer(model: IntentSlotNetwork, data: EncodedUtterances) -> "Answers":
 
 @dataclass(frozen=True)
 class Answers:
-    """What a model answers to u utterances of n words.
+    """Predictions for u utterances of n words.
 
     Attributes:
         intents: int64 (u,).
@@ -219,14 +219,14 @@ def of_one_length(
 def batch_of(
     data: EncodedUtterances, chosen: NDArray[np.int64], device: torch.device
 ) -> UtteranceBatch:
-    """Some utterances of one length as a batch."""
+    """Batch of utterances of one length."""
     tokens, tags, intents = (torch.from_numpy(part).to(device) for part in data.rows(chosen))
     return UtteranceBatch(tokens, tags, intents)
 
 
 @dataclass(frozen=True)
 class UtteranceTask:
-    """Utterances to understand: the joint loss of intents and tags.
+    """Intents and tags of utterances, with their joint loss.
 
     Attributes:
         data: utterances as the model reads them.

@@ -1,4 +1,4 @@
-r"""Does a model predict better than the frequencies of its training words alone?
+r"""Baseline of word frequencies, for judging perplexities.
 
 A model that does not has learnt no language, and whatever it leaks, hides or costs says nothing
 about a model that has. Frequencies are smoothed as Witten and Bell (1991), "The Zero-Frequency
@@ -25,7 +25,7 @@ _PIECE = 2**22
 
 
 def token_counts(data: EncodedCorpus, size: int) -> NDArray[np.int64]:
-    """(size,) how often each token of a vocabulary stands in a text, ends of texts included."""
+    """(size,) token counts of a text, ends of texts included."""
     counts = np.zeros(size, np.int64)
     for begin in range(0, len(data.tokens), _PIECE):  # bincount would widen the whole text
         counts += np.bincount(data.tokens[begin : begin + _PIECE], minlength=size)
@@ -64,7 +64,7 @@ def frequency_perplexity(training: EncodedCorpus, text: EncodedCorpus, *, size: 
 
 
 def is_useless(perplexity: float | None, by_frequencies: float | None) -> bool:
-    """Whether a model predicts no better than word frequencies; False where nobody knows those.
+    """Whether a model predicts no better than word frequencies; False where those are unknown.
 
     Args:
         perplexity: of the model; None where it is not finite.
@@ -80,7 +80,7 @@ def is_useless(perplexity: float | None, by_frequencies: float | None) -> bool:
 
 
 def useless_words(perplexity: float | None, by_frequencies: float, *, who: str = "It") -> str:
-    """What every verb says of such a model.
+    """Warning about a model that predicts no better than word frequencies.
 
     Args:
         perplexity: of the model; None where it is not finite.

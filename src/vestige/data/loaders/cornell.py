@@ -1,4 +1,4 @@
-"""The Cornell Movie-Dialogs: who answers what in the scripts of 617 films.
+"""The Cornell Movie-Dialogs: replies in the scripts of 617 films.
 
 Danescu-Niculescu-Mizil and Lee (2011), "Chameleons in imagined conversations". A character is a
 user, a document a reply, its source the line before it in the same conversation.
@@ -129,7 +129,7 @@ def _number(name: str, where: str) -> int:
 
 
 def _rows(file: Path, fields: int) -> Iterator[tuple[str, list[str]]]:
-    """Where each row stands, and its fields; a last one without a line end is left out."""
+    """Location and fields of each row; a last row without a line end is left out."""
     for number, line in enumerate(raw_lines(file), start=1):
         if not line.endswith(b"\n") or not line.strip():
             continue

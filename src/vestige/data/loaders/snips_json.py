@@ -1,4 +1,4 @@
-"""The original Snips files: a folder for each intent, JSON with each utterance's text in pieces.
+"""The original Snips files: one folder per intent, each utterance's text in pieces.
 
 Coucke et al. (2018), "Snips Voice Platform: an embedded Spoken Language Understanding system for
 private-by-design voice interfaces"; the files are those of snips/nlu-benchmark,

@@ -1,4 +1,4 @@
-"""How does a row of any format become an utterance that is known to be well formed?"""
+"""Utterances from rows of any format, checked."""
 
 from collections.abc import Iterable, Sequence
 
@@ -7,7 +7,7 @@ from vestige.errors import DataError
 
 
 def checked(tokens: Sequence[str], tags: Sequence[str], intent: str, where: str) -> Utterance:
-    """An utterance without a fault.
+    """Utterance of a row, checked.
 
     Args:
         tokens: its words.
