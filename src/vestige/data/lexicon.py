@@ -57,7 +57,7 @@ class Lexicon:
         return cls(vocabulary, {word: count for count, word in sorted(pairs)})
 
     def level(self, word: str) -> int:
-        """Quintile of a word's frequency: 0 for the least frequent fifth, 4 for the most frequent."""
+        """Quintile of a word: 0 for the least frequent fifth, 4 for the most frequent."""
         return self._levels.get(word, 0)
 
     def listed(self, words: Iterable[str], level: int) -> list[str]:
