@@ -18,9 +18,10 @@ from vestige.attacks.membership.query_selection import (
     Selection,
     select_calls,
     select_texts,
-    worth_of,
+    value_of,
 )
-from vestige.attacks.membership.user_membership import UserAudit, audit_users
+from vestige.attacks.membership.user_audit import UserAudit
+from vestige.attacks.membership.user_membership import membership_audit
 from vestige.data.encoded import EncodedCorpus
 from vestige.data.token_queries import token_queries
 
@@ -79,11 +80,11 @@ def audited(
     if select is not None:
         typical = None if references is None else references.typical_ranks(ASKED, seed=2)
         how: Selection = "rare" if select == "random" else select
-        worth = worth_of(ASKED, how, frequency=counts.words, reference_ranks=typical, k=k)
+        worth = value_of(ASKED, how, frequency=counts.words, reference_ranks=typical, k=k)
         select_some = select_calls if select == "informative" else select_texts
         limit = 60 if select == "informative" else 3
         chosen = select_some(ASKED, select, limit, worth=worth, seed=2)
-    return audit_users(
+    return membership_audit(
         replace(answers, asked=ASKED.take(chosen), ranks=answers.ranks[chosen]),
         counts,
         audited=[one],

@@ -31,10 +31,10 @@ from pathlib import Path
 import torch._dynamo  # every optimizer imports it, for seconds: once here, not in each child
 import sklearn.ensemble
 from vestige import results
-from vestige.cli import audit_directory
 from vestige.cli.main import app
 from vestige.data import atomic_write as whole_file
 from vestige.models import answer_cache
+from vestige.workflows import audit_run
 from vestige.training import checkpoint, loop, shadows
 
 words, lots = json.loads(sys.argv[1]), random.Random(0)
@@ -44,7 +44,7 @@ places = {
     "model": (loop, "save_model"),
     "record": (shadows, "write_text"),
     "recorded": (shadows, "_there"),
-    "ranks": (audit_directory, "_key"),
+    "ranks": (audit_run, "rank_key"),
     "file": (whole_file.os, "replace"),
     "save": (results, "save"),
     "rows": (results.pq, "write_table"),

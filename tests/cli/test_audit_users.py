@@ -7,12 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tenacity import wait_none
 
 from vestige import results
 from vestige.attacks.membership.non_members import draw_groups, users_needed
-from vestige.cli import audit_service
-from vestige.cli.audit_users import command
 from vestige.models import service as asked_model
+from vestige.workflows import audit_service
+from vestige.workflows.audit_users import audit_users
 
 DOCS = Path(__file__).parents[2] / "docs"
 WORDS, LIKED, EACH, LENGTH = 120, 12, 7, 12
@@ -125,7 +126,7 @@ def world(tmp_path_factory, shell):
 def audit(world, shell, tmp_path, monkeypatch):
     """Run the verb; give the shell's answer and the run."""
     monkeypatch.syspath_prepend(str(world))
-    monkeypatch.setattr(asked_model.Patience, "before", lambda *_: 0.0)
+    monkeypatch.setattr(asked_model.RetryPolicy, "wait", wait_none())
     sys.modules.pop("services", None)
 
     def run(model, texts, *words, out="out", fails=False, share=True):
@@ -219,7 +220,7 @@ def test_the_epochs_that_are_said_are_those_that_shadows_learn_for(audit):
 
 def test_help_and_guides_say_how_many_people_it_takes():
     needed = users_needed(0.05)
-    assert f"{needed} people or more are needed" in " ".join(command.__doc__.split())
+    assert f"{needed} people or more are needed" in " ".join(audit_users.__doc__.split())
     guide = (DOCS / "was-my-text-used.md").read_text("utf-8")
     assert f"Below {needed} no audit can show" in " ".join(guide.split())
 
@@ -351,7 +352,7 @@ def test_words_too_long_fill_no_disk_and_the_audit_goes_on_once_they_are_mended(
 
 
 def test_a_service_that_is_silent_for_long_is_told_of(audit, monkeypatch):
-    monkeypatch.setattr(audit_service, "SILENT", 0.01)
+    monkeypatch.setattr(audit_service, "SILENCE", 0.01)
     told, _ = audit("services:slow", "mine.jsonl", *SERVICE, "--calls", 40)
     assert "The service has not answered for 0 s" in told.stderr
 

@@ -17,14 +17,10 @@ def echo(contexts):
 
 
 def asked(path, contexts, *, budget=None):
-    """One sitting; the answers and the account of all."""
+    """One sitting; the answers and the statistics of all."""
     with AnswerCache(path) as kept:
-        left = None if budget is None else budget - kept.before.queries
-        model = ServiceModel(kept.counting(echo), k=3, cache=kept, budget=left)
-        answers = model.likeliest(contexts)
-        account = kept.account(model.account, budget=budget)
-        kept.note(account)
-    return answers, account
+        model = ServiceModel(echo, k=3, cache=kept, budget=budget)
+        return model.likeliest(contexts), model.statistics
 
 
 def test_a_second_sitting_asks_nothing_again(tmp_path):
@@ -41,7 +37,7 @@ def test_a_second_sitting_asks_nothing_again(tmp_path):
 def test_a_line_that_a_kill_cut_is_asked_again(tmp_path):
     path = tmp_path / "answers.jsonl"
     with AnswerCache(path) as kept:
-        ServiceModel(kept.counting(echo), k=3, cache=kept).likeliest(CONTEXTS)
+        ServiceModel(echo, k=3, cache=kept).likeliest(CONTEXTS)
     whole = path.read_bytes()
     for cut in range(len(whole)):
         path.write_bytes(whole[:cut])

@@ -1,14 +1,15 @@
-"""A stranger's callable may fail, dawdle, mumble and cost; the account says all of it."""
+"""A stranger's callable may fail, dawdle, mumble and cost; the query statistics say all of it."""
 
 import json
 import math
 import time
 
 import pytest
+from tenacity import RetryCallState, Retrying
 
 from vestige.errors import ModelError
 from vestige.models.answer_cache import AnswerCache
-from vestige.models.service import Patience, ServiceModel
+from vestige.models.service import RetryPolicy, ServiceModel
 from vestige.models.table import TableModel
 from vestige.models.top_k import Context, likeliest_ranks, narrow
 
@@ -43,8 +44,8 @@ def test_each_context_is_sent_once() -> None:
     assert model.likeliest([one, two, one]) == [tuple(WORDS)] * 3
     assert model.likeliest([two, *contexts(1, 7)]) == [tuple(WORDS)] * 2
     assert ask.sizes == [2, 1]
-    account = model.account
-    assert (account.contexts, account.cached, account.queries, account.calls) == (5, 2, 3, 2)
+    counted = model.statistics
+    assert (counted.contexts, counted.cached, counted.queries, counted.calls) == (5, 2, 3, 2)
 
 
 def test_a_model_behind_a_callable_answers_as_itself() -> None:
@@ -61,61 +62,63 @@ def test_a_cache_that_is_given_is_read_and_written() -> None:
     model = ServiceModel(good, k=5, cache=cache)
     assert model.likeliest(contexts(2)) == [("known",), tuple(WORDS)]
     assert cache[Context(("1",))] == tuple(WORDS)
-    assert model.account.queries == 1
+    assert model.statistics.queries == 1
 
 
 @pytest.mark.parametrize("budget", [0, 1, 3, 4, 10, 11])
 def test_the_budget_is_never_exceeded_and_the_rest_stays_unasked(budget: int) -> None:
-    model = ServiceModel(good, k=5, budget=budget, patience=Patience(at_once=3))
+    model = ServiceModel(good, k=5, budget=budget, retry=RetryPolicy(at_once=3))
     ranks = likeliest_ranks(model, contexts(10), ["of"] * 10)
     sent = min(budget, 10)
     assert ranks.tolist() == [3] * sent + [0] * (10 - sent)
-    account = model.account
-    assert (account.queries, account.unasked) == (sent, 10 - sent)
-    assert account.budget_spent == (budget < 10)
+    counted = model.statistics
+    assert (counted.queries, counted.unasked) == (sent, 10 - sent)
+    assert counted.budget_spent == (budget < 10)
 
 
 def test_attempts_count_against_the_budget() -> None:
     ask = Failing(always=True)
     model = ServiceModel(
-        ask, k=5, budget=10, patience=Patience(at_once=4, attempts=9), sleep=lambda _: None
+        ask, k=5, budget=10, retry=RetryPolicy(at_once=4, attempts=9), sleep=lambda _: None
     )
     assert model.likeliest(contexts(4)) == [None] * 4
     assert ask.sizes == [4, 4]
-    assert (model.account.queries, model.account.budget_spent) == (8, True)
-    assert model.account.unanswered == 4
+    assert (model.statistics.queries, model.statistics.budget_spent) == (8, True)
+    assert model.statistics.unanswered == 4
 
 
 def test_pauses_grow_up_to_a_bound() -> None:
     pauses: list[float] = []
-    patience = Patience(attempts=6, pause=1, growth=3, longest_pause=20)
-    model = ServiceModel(Failing(0, 1, 2, 3, 4), k=5, patience=patience, sleep=pauses.append)
+    policy = RetryPolicy(attempts=6, pause=1, growth=3, longest_pause=20)
+    model = ServiceModel(Failing(0, 1, 2, 3, 4), k=5, retry=policy, sleep=pauses.append)
     assert model.likeliest(contexts(1)) == [tuple(WORDS)]
     assert pauses == [1, 3, 9, 20, 20]
-    account = model.account
-    assert (account.calls, account.retries, account.failures) == (6, 5, 5)
-    assert account.unanswered == 0
-    assert Patience().before(10_000) == 60
+    counted = model.statistics
+    assert (counted.calls, counted.retries, counted.failures) == (6, 5, 5)
+    assert counted.unanswered == 0
+    state = RetryCallState(Retrying(), None, (), {})
+    state.attempt_number = 10_000
+    assert RetryPolicy().wait(state) == 60
 
 
 def test_a_callable_that_never_answers_is_given_up() -> None:
     ask = Failing(always=True)
-    patience = Patience(at_once=2, attempts=3, give_up_after=2)
-    model = ServiceModel(ask, k=5, patience=patience, sleep=lambda _: None)
+    policy = RetryPolicy(at_once=2, attempts=3, give_up_after=2)
+    model = ServiceModel(ask, k=5, retry=policy, sleep=lambda _: None)
     assert model.likeliest(contexts(9)) == [None] * 9
     assert model.likeliest(contexts(1, 50)) == [None]
-    account = model.account
+    counted = model.statistics
     assert len(ask.sizes) == 6
-    assert (account.unanswered, account.unasked, account.gave_up) == (4, 6, True)
-    assert not account.budget_spent
+    assert (counted.unanswered, counted.unasked, counted.gave_up) == (4, 6, True)
+    assert not counted.budget_spent
     assert isinstance(model.last_error, ConnectionError)
 
 
 def test_a_group_that_failed_may_be_asked_again_later() -> None:
-    model = ServiceModel(Failing(0), k=5, patience=Patience(attempts=1))
+    model = ServiceModel(Failing(0), k=5, retry=RetryPolicy(attempts=1))
     assert model.likeliest(contexts(1)) == [None]
     assert model.likeliest(contexts(1)) == [tuple(WORDS)]
-    assert not model.account.gave_up
+    assert not model.statistics.gave_up
 
 
 def test_slow_calls_are_left_behind() -> None:
@@ -127,20 +130,20 @@ def test_slow_calls_are_left_behind() -> None:
         return good(asked)
 
     model = ServiceModel(
-        slow_at_first, k=5, patience=Patience(timeout=0.1, pause=0), sleep=lambda _: None
+        slow_at_first, k=5, retry=RetryPolicy(timeout=0.1, pause=0), sleep=lambda _: None
     )
     assert model.likeliest(contexts(1)) == [tuple(WORDS)]
-    account = model.account
-    assert (account.timeouts, account.failures, account.retries) == (1, 1, 1)
-    assert 0.1 <= account.seconds < 0.5
+    counted = model.statistics
+    assert (counted.timeouts, counted.failures, counted.retries) == (1, 1, 1)
+    assert 0.1 <= counted.seconds < 0.5
 
 
 def test_errors_within_a_timeout_are_those_of_the_callable() -> None:
-    patience = Patience(timeout=5, attempts=1)
-    model = ServiceModel(Failing(always=True), k=5, patience=patience)
+    policy = RetryPolicy(timeout=5, attempts=1)
+    model = ServiceModel(Failing(always=True), k=5, retry=policy)
     assert model.likeliest(contexts(1)) == [None]
     assert isinstance(model.last_error, ConnectionError)
-    assert model.account.timeouts == 0
+    assert model.statistics.timeouts == 0
 
 
 class Odd(BaseException):
@@ -158,11 +161,11 @@ def test_a_callable_that_leaves_has_failed(error, timeout) -> None:
     def leaves(asked):
         raise error
 
-    patience = Patience(attempts=2, give_up_after=1, timeout=timeout)
-    model = ServiceModel(leaves, k=5, patience=patience, sleep=lambda _: None)
+    policy = RetryPolicy(attempts=2, give_up_after=1, timeout=timeout)
+    model = ServiceModel(leaves, k=5, retry=policy, sleep=lambda _: None)
     assert model.likeliest(contexts(1)) == [None]
-    assert model.account.failures == 2
-    assert model.account.gave_up
+    assert model.statistics.failures == 2
+    assert model.statistics.gave_up
     assert model.last_error is error
 
 
@@ -170,8 +173,8 @@ def test_endless_recursion_has_failed() -> None:
     def deep(asked):
         return deep(asked)
 
-    patience = Patience(attempts=1, give_up_after=1)
-    model = ServiceModel(deep, k=5, patience=patience, sleep=lambda _: None)
+    policy = RetryPolicy(attempts=1, give_up_after=1)
+    model = ServiceModel(deep, k=5, retry=policy, sleep=lambda _: None)
     assert model.likeliest(contexts(1)) == [None]
     assert isinstance(model.last_error, RecursionError)
 
@@ -208,7 +211,7 @@ def test_of_a_million_words_no_more_are_read_than_are_wanted() -> None:
     words[3] = 7  # type: ignore[call-overload]
     model = ServiceModel(lambda asked: [words], k=3)
     assert model.likeliest(contexts(1)) == [("w0", "w1", "w2")]
-    assert model.account.long_lists == 1
+    assert model.statistics.long_lists == 1
 
 
 def test_half_a_character_is_a_word_as_another(tmp_path) -> None:
@@ -232,15 +235,15 @@ def test_short_long_and_repeated_lists_are_mended_and_counted() -> None:
     assert model.likeliest(contexts(6)) == [
         ("a",), ("a", "b"), ("a", "b"), (), None, ("a", "b"),
     ]  # fmt: skip
-    account = model.account
-    assert (account.short_lists, account.long_lists, account.duplicates) == (2, 1, 1)
-    assert account.refused == 1
+    counted = model.statistics
+    assert (counted.short_lists, counted.long_lists, counted.duplicates) == (2, 1, 1)
+    assert counted.refused == 1
 
 
 def test_words_that_the_asker_does_not_know_keep_their_places() -> None:
     model = ServiceModel(lambda asked: [["zyx", "of", "wvu"]], k=2, known={"of", "the"})
     assert likeliest_ranks(model, contexts(1), ["of"]).tolist() == [2]
-    assert model.account.unknown_words == 1
+    assert model.statistics.unknown_words == 1
 
 
 @pytest.mark.parametrize(
@@ -270,7 +273,7 @@ def test_answers_that_are_no_lists_of_words_are_named(given, message: str) -> No
     model = ServiceModel(lambda asked: given, k=2)
     with pytest.raises(ModelError, match=message):
         model.likeliest(contexts(2))
-    assert model.account.calls == 1  # asking again would not help
+    assert model.statistics.calls == 1  # asking again would not help
 
 
 @pytest.mark.parametrize(
@@ -300,9 +303,9 @@ def test_options_are_checked(options, message: str) -> None:
         ("give_up_after", 0),
     ],
 )
-def test_patience_has_bounds(name: str, value: float) -> None:
+def test_a_retry_policy_has_bounds(name: str, value: float) -> None:
     with pytest.raises(ValueError, match=name):
-        Patience(**{name: value})
+        RetryPolicy(**{name: value})
 
 
 def test_what_is_no_callable_or_context_is_refused() -> None:
@@ -312,9 +315,9 @@ def test_what_is_no_callable_or_context_is_refused() -> None:
         ServiceModel(good, k=1).likeliest(["to be"])
 
 
-def test_the_account_is_a_row_of_plain_values() -> None:
+def test_statistics_are_a_row_of_plain_values() -> None:
     model = ServiceModel(good, k=5, budget=1)
     model.likeliest(contexts(2))
-    summary = json.loads(json.dumps(model.account.summary(), allow_nan=False))
+    summary = json.loads(json.dumps(model.statistics.summary(), allow_nan=False))
     assert summary["queries"] == 1
     assert summary["budget_spent"] is True

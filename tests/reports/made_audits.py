@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from vestige.attacks.membership.user_membership import AuditedUser, UserAudit
+from vestige.attacks.membership.user_audit import AuditedUser, UserAudit
 from vestige.metrics.conformal import benjamini_hochberg, conformal_p_values
 
 KNOWN = tuple(np.random.default_rng(0).normal(0, 0.03, 134).tolist())
@@ -42,7 +42,7 @@ def audit_of(scores, *, known=KNOWN, null=(), names=None, rate=0.05, **more):
         rate=rate,
         null=tuple(null),
         compared=tuple(known),
-        account=more,
+        statistics=more,
     )  # fmt: skip
 
 

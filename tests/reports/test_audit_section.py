@@ -9,7 +9,7 @@ import pytest
 from tests.attacks.made_users import answers_of, asked_of, counts_of
 from tests.reports.made_audits import KNOWN, audit_of, uniform
 from vestige.attacks.membership.non_members import NonMembers, draw_groups
-from vestige.attacks.membership.user_membership import audit_users
+from vestige.attacks.membership.user_membership import membership_audit
 from vestige.errors import RunError
 from vestige.reports.audit import charts as audit_charts
 from vestige.reports.audit.section import LISTED
@@ -234,7 +234,7 @@ def test_a_chart_is_drawn_for_a_broad_page_and_for_a_slim_one(saved):
 
 def test_an_audit_of_made_up_answers_becomes_a_page(saved):
     asked = asked_of(80, texts=4)
-    audit = audit_users(
+    audit = membership_audit(
         answers_of(asked, np.arange(10), gain=1.0),
         counts_of(),
         audited=range(20),

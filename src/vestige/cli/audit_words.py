@@ -1,33 +1,32 @@
-"""What `vestige audit-users` says of an audit, in words and in a table."""
+"""The result of `vestige audit-users` on a terminal: sentences, a table, query statistics."""
 
 from typing import TYPE_CHECKING, Any
-
-import typer
 
 from vestige.cli.terminal import say, show_table
 
 if TYPE_CHECKING:
+    from vestige.attacks.membership.user_audit import UserAudit
     from vestige.reports.audit.words import AuditedRows
-    from vestige.results import Run
 
 MOST = 20
 """Users listed one by one."""
 
 
-def show_audit(run: "Run", *, show_secrets: bool) -> None:
-    """The answer, what to know before believing it, the users, and what was asked."""
+def show_audit(audit: "UserAudit", *, show_secrets: bool) -> None:
+    """The answer, its warnings, the users, and query statistics."""
     from vestige.reports.audit.words import AuditedRows, describe, warnings
 
-    found, summary = AuditedRows.of(run.rows), run.summary
+    found = AuditedRows.of(list(audit.rows()))
+    summary: dict[str, Any] = audit.summary()
     for sentence in (*describe(found, summary), *warnings(found, summary)):
-        typer.echo(sentence)
+        print(sentence)
     if summary["select"] in ("rare", "rare-sum") and summary["k"] < summary["vocab_size"] / 10:
-        typer.echo(
+        print(
             f"Rare words are a poor choice where {summary['k']} of {summary['vocab_size']} words "
             "are shown: hardly any comes into view. --select informative sees more."
         )
     _show_users(found, show_secrets)
-    typer.echo(_asked(summary))
+    print(_asked(summary))
 
 
 def _show_users(found: "AuditedRows", show_secrets: bool) -> None:
@@ -55,7 +54,7 @@ def _show_users(found: "AuditedRows", show_secrets: bool) -> None:
 
 
 def _asked(summary: dict[str, Any]) -> str:
-    """The account of what was asked, of everybody."""
+    """Query statistics, of everybody."""
     parts = [
         f"{summary['words_asked']:,} words of everybody asked ({summary['select']}), "
         f"{summary['k']:,} of {summary['vocab_size']:,} words shown"

@@ -15,7 +15,7 @@ from vestige.cli.parsing import HELP_FLAGS, require, show_help
 from vestige.cli.parsing import parse as parse_words
 from vestige.workflows.arguments import COMMAND, keywords, verb_of
 from vestige.workflows.docstrings import docstring
-from vestige.workflows.parameters import Option, options_of
+from vestige.workflows.parameters import REQUIRED, Option, options_of
 
 OUTPUT = "Output"
 OUT = Option(
@@ -86,6 +86,7 @@ class Verb:
             it writes by itself, and what it returns is not saved.
         save: writes the result into its directory, where a run directory alone will not do.
         summary_of: what `--json` prints, the result's summary unless given.
+        required: parameters that have a default in Python only.
     """
 
     workflow: Callable[..., Any]
@@ -93,6 +94,7 @@ class Verb:
     outputs: tuple[Option, ...] = (OUT, JSON, SHOW_SECRETS)
     save: Callable[[Any, Path], None] | None = None
     summary_of: Callable[[Any, Output], Mapping[str, object]] | None = None
+    required: tuple[str, ...] = ()
 
     @cached_property
     def name(self) -> str:
@@ -109,7 +111,10 @@ class Verb:
         """All options, with help that names them as the command line does."""
         own = options_of(self.workflow)
         told = [replace(each, help=self._named(each.help, but=each.choices)) for each in own]
-        return (*told, CONFIG, *self.outputs)
+        must = {
+            each: replace(each, default=REQUIRED) for each in told if each.name in self.required
+        }
+        return (*(must.get(each, each) for each in told), CONFIG, *self.outputs)
 
     @property
     def summary(self) -> str:
@@ -198,7 +203,7 @@ class Verb:
         return Output(
             out=added.get("out") or values.get("out") or Path(),
             json=added.get("json", False),
-            show_secrets=added.get("show_secrets", False),
+            show_secrets=added.get("show_secrets", values.get("show_secrets", False)),
             more=added,
         )
 

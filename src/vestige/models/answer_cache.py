@@ -1,16 +1,20 @@
-"""How does a killed audit of a service go on without asking, or paying for, anything twice?
+"""Answers of a service, kept in a file: a killed audit goes on without paying for anything twice.
 
 Answers are lines of JSON in a file that only grows: one for each context, one for each call that
 is about to be made, so that the budget counts what a kill cut short, and from time to time the
-account. A line that a kill left unfinished is taken off again, and one that was damaged since: each
-has a checksum. The file holds the texts that were asked about, and is readable to its owner only.
+query statistics. A line that a kill left unfinished is taken off again, and one that was damaged
+since: each has a checksum. The file holds the texts that were asked about, and is readable to its
+owner only.
+
+It is no database: a damaged page of one takes all answers in it, or the file, with it; a damaged
+line takes one.
 """
 
 import json
 import os
 import re
 import zlib
-from collections.abc import Iterator, MutableMapping, Sequence
+from collections.abc import Iterator, MutableMapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, BinaryIO
@@ -21,14 +25,8 @@ from vestige.data.atomic_write import PRIVATE_FILE, make_directory, naming
 from vestige.data.json_file import Count, Excerpt
 from vestige.data.regular_file import require_regular
 from vestige.errors import DataError
-from vestige.models.service import Ask, QueryAccount
+from vestige.models.service import QueryStatistics
 from vestige.models.top_k import Context
-
-ADDED_UP = (
-    *("queries", "calls", "retries", "failures", "timeouts", "refused", "unanswered"),
-    *("short_lists", "long_lists", "duplicates", "unknown_words", "seconds"),
-)
-"""What of an account goes on from the sittings before; the rest is of the last one."""
 
 _SUM = re.compile(rb', "sum": ([0-9]+)}$')
 _KINDS = ({"words", "source", "answer"}, {"sent"}, {"account"})
@@ -38,10 +36,10 @@ class AnswerCache(MutableMapping[Context, tuple[str, ...]]):
     """A cache of `ServiceModel` that outlives the program.
 
     Args:
-        path: the file; it is made where it is missing. One callable, one k, one process.
+        path: the file; it is made where it is missing. For one callable, one k, one process.
 
     Attributes:
-        before: what asking had come to when the file was opened.
+        before: query statistics of the sessions before this one.
         damaged: lines of the file that are not what was written; what they answered is asked again.
 
     Example:
@@ -57,7 +55,7 @@ class AnswerCache(MutableMapping[Context, tuple[str, ...]]):
     def __init__(self, path: Path) -> None:
         self._path = Path(path)
         self._answers: dict[Context, tuple[str, ...]] = {}
-        self.before, self.damaged = QueryAccount(), 0
+        self.before, self.damaged = QueryStatistics(), 0
         self._whole: list[bytes] = []
         if os.path.lexists(self._path):
             require_regular(self._path, error=DataError, remedy="Remove it.")
@@ -91,23 +89,13 @@ class AnswerCache(MutableMapping[Context, tuple[str, ...]]):
     def __len__(self) -> int:
         return len(self._answers)
 
-    def counting(self, ask: Ask) -> Ask:
-        """The callable, which has every call on record before it is made."""
+    def sending(self, queries: int) -> None:
+        """Record a call before it is made: a killed one counts for the budget."""
+        self._write(sent=queries)
 
-        def counted(contexts: Sequence[Context]) -> Sequence[Sequence[str] | None]:
-            self._write(sent=len(contexts))
-            return ask(contexts)
-
-        return counted
-
-    def account(self, now: QueryAccount, *, budget: int | None) -> QueryAccount:
-        """What all sittings came to, of which the one that goes on has come to `now`."""
-        total = {name: getattr(now, name) + getattr(self.before, name) for name in ADDED_UP}
-        return replace(now, **total, budget=budget)
-
-    def note(self, account: QueryAccount) -> None:
-        """Put an account of all sittings on record."""
-        self._write(account=account.summary())
+    def note(self, statistics: QueryStatistics) -> None:
+        """Record the statistics of all sessions."""
+        self._write(account=statistics.summary())
 
     def _write(self, **content: object) -> None:
         if self._file is None:
@@ -151,7 +139,7 @@ class AnswerCache(MutableMapping[Context, tuple[str, ...]]):
                 queries, calls = self.before.queries + told.sent, self.before.calls + 1
                 self.before = replace(self.before, queries=queries, calls=calls)
             elif told.account is not None:
-                self.before = QueryAccount(**told.account.model_dump())
+                self.before = QueryStatistics(**told.account.model_dump())
         except (ValueError, KeyError, TypeError, RecursionError):
             return False
         return True
@@ -162,8 +150,8 @@ def _summed(body: bytes) -> bytes:
     return body[:-1] + b', "sum": %d}' % zlib.crc32(body)
 
 
-class _Account(Excerpt):
-    """A `QueryAccount` as a line has it."""
+class _Statistics(Excerpt):
+    """A `QueryStatistics` as a line has it."""
 
     contexts: Count = 0
     cached: Count = 0
@@ -186,10 +174,10 @@ class _Account(Excerpt):
 
 
 class _Line(Excerpt):
-    """A line: an answer, a call that is about to be made, or an account."""
+    """A line: an answer, a call that is about to be made, or query statistics."""
 
     words: list[str] | None = None
     source: str | None = None
     answer: list[str] | None = None
     sent: Count | None = None
-    account: _Account | None = None
+    account: _Statistics | None = None

@@ -1,9 +1,7 @@
-"""How is someone else's model asked, when it fails, is slow, says little and costs money?
+"""A callable as a model that shows ranked words: bounded in queries, retries and time.
 
-Any Python callable from contexts to lists of words stands behind the face of `TopK`. Each context
-is asked once and remembered; a call that fails is tried again, a bounded number of times, after
-pauses that grow; what is sent never exceeds the budget. What stays unanswered is an outcome, and
-the account says how much that was.
+Each context is asked once; a call that fails is repeated a bounded number of times, after pauses
+that grow; what is sent never exceeds the budget. What has no answer is counted, and never guessed.
 """
 
 import sys
@@ -11,9 +9,11 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Container, MutableMapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
+
+import tenacity
 
 from vestige import _validate
 from vestige.errors import ModelError
@@ -27,17 +27,17 @@ Ask = Callable[[Sequence[Context]], Sequence[Sequence[str] | None]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Patience:
-    """How long a failing or slow callable is borne.
+class RetryPolicy:
+    """How often, after which pauses and how long a callable is called for the same contexts.
 
     Attributes:
         at_once: contexts in one call.
         attempts: calls for the same contexts at most.
         pause: seconds before the second attempt.
-        growth: what the pause is multiplied by for each later one.
-        longest_pause: seconds that no pause exceeds.
-        timeout: seconds after which a call counts as failed; None waits for ever. A call that is
-            given up cannot be stopped: its thread ends when it ends.
+        growth: factor of the pause for each later one.
+        longest_pause: bound of every pause, in seconds.
+        timeout: seconds after which a call counts as failed; None waits for ever. Such a call
+            cannot be stopped: its thread ends when it ends.
         give_up_after: groups of contexts in a row that fail in all attempts; then no more are sent.
     """
 
@@ -63,14 +63,15 @@ class Patience:
             _validate.positive(timeout=self.timeout)
             _validate.finite(timeout=self.timeout)
 
-    def before(self, attempt: int) -> float:
-        """Seconds to wait before an attempt; 1 is the second."""
-        return min(self.longest_pause, self.pause * self.growth ** min(attempt - 1, 1000))
+    @property
+    def wait(self) -> Callable[[tenacity.RetryCallState], float]:
+        """Seconds before the next attempt, as `tenacity` asks for them."""
+        return tenacity.wait_exponential(self.pause, max=self.longest_pause, exp_base=self.growth)
 
 
 @dataclass(frozen=True, kw_only=True)
-class QueryAccount:
-    """What asking came to.
+class QueryStatistics:
+    """Statistics of queries.
 
     Attributes:
         contexts: asked of us, repetitions counted.
@@ -112,21 +113,50 @@ class QueryAccount:
     budget_spent: bool = False
     gave_up: bool = False
 
+    def after(self, earlier: "QueryStatistics") -> "QueryStatistics":
+        """Totals of earlier sessions and this one; what is no total is this one's."""
+        total = {name: getattr(self, name) + getattr(earlier, name) for name in _TOTALS}
+        return replace(self, **total)
+
     def summary(self) -> dict[str, int | float | bool | None]:
         """The row of a table."""
         return asdict(self)
 
 
+_TOTALS = (
+    *("queries", "calls", "retries", "failures", "timeouts", "refused", "unanswered"),
+    *("short_lists", "long_lists", "duplicates", "unknown_words", "seconds"),
+)
+
+
+@runtime_checkable
+class SessionCache(Protocol):
+    """A cache that outlives the program and keeps the query statistics of all sessions.
+
+    Attributes:
+        before: statistics of the sessions before this one.
+    """
+
+    before: QueryStatistics
+
+    def sending(self, queries: int) -> None:
+        """Record a call before it is made: a killed one counts for the budget."""
+
+    def note(self, statistics: QueryStatistics) -> None:
+        """Record the statistics of all sessions."""
+
+
 class ServiceModel:
-    """Any callable as a `TopK` that counts, remembers, tries again and stops in time.
+    """A callable as a `TopK`, with a budget, a cache and retries.
 
     Args:
         ask: the callable.
         k: how many words it lists at most.
-        budget: queries allowed, every attempt counted; None: any number.
-        cache: remembers answers; by default in memory. It belongs to one callable and one k.
+        budget: queries allowed in all sessions, every attempt counted; None: any number.
+        cache: keeps answers; by default in memory. It belongs to one callable and one k. A
+            `SessionCache` keeps the statistics, too.
         known: the words that the asker knows, such as a set; None: does not matter.
-        patience: with a callable that fails or is slow.
+        retry: when and how often a failed call is repeated.
         sleep: waits so many seconds.
 
     Attributes:
@@ -136,7 +166,7 @@ class ServiceModel:
         >>> model = ServiceModel(lambda contexts: [["the", "a"]] * len(contexts), k=2, budget=1)
         >>> model.likeliest([Context(("to",)), Context(("to",)), Context(("be",))])
         [('the', 'a'), ('the', 'a'), None]
-        >>> model.account.queries, model.account.cached, model.account.unasked
+        >>> model.statistics.queries, model.statistics.cached, model.statistics.unasked
         (1, 1, 1)
     """
 
@@ -148,8 +178,8 @@ class ServiceModel:
         budget: int | None = None,
         cache: MutableMapping[Context, tuple[str, ...]] | None = None,
         known: Container[str] | None = None,
-        patience: Patience | None = None,
-        sleep: Callable[[float], object] = time.sleep,
+        retry: RetryPolicy | None = None,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         if not callable(ask):
             raise ValueError(f"ask must be callable, got {type(ask).__name__}")
@@ -157,22 +187,25 @@ class ServiceModel:
         _validate.at_least(0, budget=0 if budget is None else budget)
         self._ask, self.k, self._budget = ask, k, budget
         self._cache: MutableMapping[Context, tuple[str, ...]] = {} if cache is None else cache
-        self._known, self._patience, self._sleep = known, patience or Patience(), sleep
+        given: Any = cache
+        self._sessions: SessionCache | None = given if isinstance(given, SessionCache) else None
+        self._before = self._sessions.before if self._sessions is not None else QueryStatistics()
+        self._known, self._retry, self._sleep = known, retry or RetryPolicy(), sleep
         self._counts: Counter[str] = Counter()
         self._seconds, self._failed_in_a_row = 0.0, 0
         self._budget_spent = False
         self.last_error: BaseException | None = None
 
     @property
-    def account(self) -> QueryAccount:
-        """What asking has come to so far."""
-        return QueryAccount(
+    def statistics(self) -> QueryStatistics:
+        """Statistics so far; totals include the sessions before."""
+        return QueryStatistics(
             **self._counts,
             seconds=self._seconds,
             budget=self._budget,
             budget_spent=self._budget_spent,
             gave_up=self._gave_up,
-        )
+        ).after(self._before)
 
     def likeliest(self, contexts: Sequence[Context]) -> list[Answer]:
         """The likeliest words after each context; None where there is no answer.
@@ -181,9 +214,8 @@ class ServiceModel:
             ModelError: the callable's answers are no lists of words, one for each context; the
                 answers before the one that is named are kept.
         """
-        for context in contexts:
-            if not isinstance(context, Context):
-                raise ValueError(f"contexts must be Context objects, got {type(context).__name__}")
+        if odd := [type(each).__name__ for each in contexts if not isinstance(each, Context)]:
+            raise ValueError(f"contexts must be Context objects, got {odd[0]}")
         answers: dict[Context, Answer] = {}
         missing = []
         for context in dict.fromkeys(contexts):
@@ -191,28 +223,36 @@ class ServiceModel:
             answers[context] = None if found is None else tuple(found)
             if found is None:
                 missing.append(context)
-        new = list(missing)
+        calls = self._counts["calls"]
+        answers |= self._fresh(missing)
+        answered = sum(answers[context] is not None for context in contexts)
+        fresh = sum(answers[context] is not None for context in missing)
+        self._counts.update(contexts=len(contexts), cached=answered - fresh)
+        if self._sessions is not None and self._counts["calls"] > calls:
+            self._sessions.note(self.statistics)
+        return [answers[context] for context in contexts]
+
+    @property
+    def _gave_up(self) -> bool:
+        return self._failed_in_a_row >= self._retry.give_up_after
+
+    def _left(self) -> int:
+        if self._budget is None:
+            return sys.maxsize
+        return max(0, self._budget - self._before.queries - self._counts["queries"])
+
+    def _fresh(self, missing: list[Context]) -> dict[Context, Answer]:
+        """Answers of the callable, some contexts at a time, while the budget lasts."""
+        answers: dict[Context, Answer] = {}
         while missing:
-            group = missing[: min(self._patience.at_once, self._left())]
+            group = missing[: min(self._retry.at_once, self._left())]
             if self._gave_up or not group:
                 self._budget_spent |= not self._gave_up
                 self._counts["unasked"] += len(missing)
                 break
             missing = missing[len(group) :]
             answers.update(zip(group, self._answered(group), strict=True))
-        answered = sum(answers[context] is not None for context in contexts)
-        fresh = sum(answers[context] is not None for context in new)
-        self._counts.update(contexts=len(contexts), cached=answered - fresh)
-        return [answers[context] for context in contexts]
-
-    @property
-    def _gave_up(self) -> bool:
-        return self._failed_in_a_row >= self._patience.give_up_after
-
-    def _left(self) -> int:
-        if self._budget is None:
-            return sys.maxsize
-        return self._budget - self._counts["queries"]
+        return answers
 
     def _answered(self, group: list[Context]) -> list[Answer]:
         began = time.perf_counter()
@@ -220,46 +260,59 @@ class ServiceModel:
             given = self._tried(group)
         finally:
             self._seconds += time.perf_counter() - began
+        self._failed_in_a_row = 0 if given is not None else self._failed_in_a_row + 1
         if given is None:
-            self._failed_in_a_row += 1
             self._counts["unanswered"] += len(group)
             return [None] * len(group)
-        self._failed_in_a_row = 0
         answers: list[Answer] = []
         last = self._counts["queries"]
         first = last - len(group) + 1
-        said = _lists(given, len(group), f"answers to queries {first} to {last}")
+        listed = _lists(given, len(group), f"answers to queries {first} to {last}")
         for number, context in enumerate(group):
-            answer = self._cleaned(said[number], f"the answer to query {first + number}")
+            answer = self._cleaned(listed[number], f"the answer to query {first + number}")
             if answer is not None:
                 self._cache[context] = answer
             answers.append(answer)
         return answers
 
     def _tried(self, group: list[Context]) -> Any:
-        """What the callable gave at last; None where every attempt failed."""
-        for attempt in range(self._patience.attempts):
-            if attempt:
-                if self._left() < len(group):
-                    self._budget_spent = True
-                    return None
-                self._counts["retries"] += 1
-                self._sleep(self._patience.before(attempt))
-            self._counts.update(calls=1, queries=len(group))
-            own = tuple(Context(context.words, context.source) for context in group)
-            try:
-                given = _within(self._patience.timeout, self._ask, own)
-            except KeyboardInterrupt:
-                raise
-            except BaseException as error:  # whatever a stranger's callable may raise, exits too
-                self.last_error = error
-                self._counts.update(failures=1, timeouts=isinstance(error, _TooSlow))
-            else:
-                return () if given is None else given
-        return None
+        """The callable's answers; None where every attempt failed."""
+
+        def unaffordable(_: tenacity.RetryCallState) -> bool:
+            self._budget_spent |= (short := self._left() < len(group))
+            return short
+
+        retrying = tenacity.Retrying(
+            stop=lambda state: (
+                tenacity.stop_after_attempt(self._retry.attempts)(state) or unaffordable(state)
+            ),
+            wait=self._retry.wait,
+            # Whatever a stranger's callable may raise is tried again, exits too.
+            retry=tenacity.retry_if_not_exception_type(KeyboardInterrupt),
+            sleep=self._sleep,
+            before_sleep=lambda _: self._counts.update(retries=1),
+            retry_error_callback=lambda _: None,
+        )
+        return retrying(self._call, group)
+
+    def _call(self, group: list[Context]) -> Any:
+        """One call, which is counted before it is made."""
+        self._counts.update(calls=1, queries=len(group))
+        if self._sessions is not None:
+            self._sessions.sending(len(group))
+        own = tuple(Context(context.words, context.source) for context in group)
+        try:
+            given = _within(self._retry.timeout, self._ask, own)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            self.last_error = error
+            self._counts.update(failures=1, timeouts=isinstance(error, _TooSlow))
+            raise
+        return () if given is None else given
 
     def _cleaned(self, answer: Any, query: str) -> Answer:
-        """At most k different words, and what was wrong on the account."""
+        """At most k different words; what was wrong is counted."""
         if answer is None:
             self._counts["refused"] += 1
             return None

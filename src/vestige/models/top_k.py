@@ -22,7 +22,7 @@ from vestige.data.encoded import EncodedCorpus
 from vestige.data.vocabulary import Vocabulary
 from vestige.models.largest import largest
 from vestige.models.protocols import NextToken
-from vestige.models.word_ranks import Read, read_before, to_logits
+from vestige.models.word_ranks import Progress, Read, read_before, to_logits
 
 Answer = tuple[str, ...] | None
 """The likeliest words, the likeliest first; None where none was given."""
@@ -161,15 +161,21 @@ def list_ranks(answers: Sequence[Answer], words: Sequence[str], *, k: int) -> ND
 
 
 def likeliest_ranks(
-    model: TopK, contexts: Sequence[Context], words: Sequence[str], *, at_once: int = _AT_ONCE
+    model: TopK,
+    contexts: Sequence[Context],
+    words: Sequence[str],
+    *,
+    at_once: int = _AT_ONCE,
+    progress: Progress | None = None,
 ) -> NDArray[np.int32]:
-    """Ask a model for the likeliest words and look the true ones up; see `list_ranks`.
+    """Ranks of the true words in a model's lists; see `list_ranks`.
 
     Args:
-        model: what is asked.
+        model: what is queried.
         contexts: n contexts; those of one text are best neighbours.
         words: the n true words.
         at_once: lists that are held together.
+        progress: told (words done, words in all).
     """
     _validate.at_least(1, at_once=at_once)
     if len(contexts) != len(words):
@@ -180,6 +186,8 @@ def likeliest_ranks(
     for begin in range(0, len(words), at_once):
         part = slice(begin, begin + at_once)
         ranks[part] = list_ranks(model.likeliest(contexts[part]), words[part], k=model.k)
+        if progress is not None:
+            progress(min(begin + at_once, len(words)), len(words))
     return ranks
 
 

@@ -18,7 +18,7 @@ from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import DataError
 from vestige.models.lstm import LSTMConfig, LSTMLanguageModel
 from vestige.models.seq2seq import Seq2SeqConfig, Seq2SeqModel
-from vestige.models.service import Patience, ServiceModel
+from vestige.models.service import RetryPolicy, ServiceModel
 from vestige.models.top_k import narrow
 
 WORDS = WordVocabulary(("<unk>", "<eos>", *(f"w{i}" for i in range(12))))
@@ -98,7 +98,7 @@ def test_what_a_service_does_not_answer_is_left_out(
             for context, answer in zip(contexts, given, strict=True)
         ]
 
-    service = ServiceModel(ask, k=14, patience=Patience(pause=0))
+    service = ServiceModel(ask, k=14, retry=RetryPolicy(pause=0))
     found, answered = answers_of_service(service, texts, asked, WORDS, vocab_size=14)
     assert answered.tolist() == (asked.positions != 2).tolist()
     assert len(found.asked) == answered.sum()

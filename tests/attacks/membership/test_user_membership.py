@@ -15,13 +15,13 @@ from tests.attacks.made_users import (
 from vestige.attacks.membership.length_matching import LengthMatched, common_words
 from vestige.attacks.membership.membership_scores import histogram_scores, surprise_of_words
 from vestige.attacks.membership.non_members import FITTED, NonMembers, draw_groups, users_needed
-from vestige.attacks.membership.query_selection import select_calls, select_texts, worth_of
+from vestige.attacks.membership.query_selection import select_calls, select_texts, value_of
 from vestige.attacks.membership.rank_histogram import rank_histogram
+from vestige.attacks.membership.user_audit import FEWEST_MODELS
 from vestige.attacks.membership.user_membership import (
-    FEWEST_MODELS,
-    audit_users,
     fewest_compared,
     judge_users,
+    membership_audit,
 )
 from vestige.errors import DataError
 from vestige.metrics.separation import separation
@@ -34,7 +34,7 @@ COUNTS = counts_of()
 
 
 def test_members_are_found_and_others_are_not() -> None:
-    audit = audit_users(
+    audit = membership_audit(
         answers_of(ASKED, MEMBERS), COUNTS, audited=range(30), known=KNOWN, null=False
     )
     called = np.array([user.called for user in audit.users])
@@ -87,10 +87,10 @@ def test_how_much_text_a_user_gave_does_not_tell_membership() -> None:
     kept = asked.take(~(np.isin(asked.users, short) & (asked.texts % 8 >= 2)))
     answers = answers_of(kept, np.array([]), gain=0)
     few = NonMembers(fitted=tuple(range(60, 80)), compared=tuple(range(80, 120)))
-    audit = audit_users(answers, COUNTS, audited=range(60), known=few)
+    audit = membership_audit(answers, COUNTS, audited=range(60), known=few)
     assert np.mean([user.p_value <= 0.1 for user in audit.users]) < 0.2
     much = NonMembers(fitted=tuple(range(20)), compared=tuple(range(20, 60)))
-    others = audit_users(answers, COUNTS, audited=short[:30].tolist(), known=much)
+    others = membership_audit(answers, COUNTS, audited=short[:30].tolist(), known=much)
     assert np.mean([user.p_value <= 0.1 for user in others.users]) < 0.27
 
 
@@ -100,7 +100,7 @@ def test_the_null_shows_users_who_differ_in_more_than_membership() -> None:
     easier = np.where(apart, np.maximum(references.ranks // 3, 1), references.ranks)
     answers = answers_of(ASKED, np.array([]), gain=0)
     audits = [
-        audit_users(
+        membership_audit(
             replace(
                 answers, ranks=np.where(apart, np.maximum(answers.ranks // 3, 1), answers.ranks)
             ),
@@ -119,7 +119,7 @@ def test_the_null_shows_users_who_differ_in_more_than_membership() -> None:
 
 def test_who_is_too_few_is_told_how_many_it_takes() -> None:
     few = replace(KNOWN, compared=KNOWN.compared[:18])
-    audit = audit_users(answers_of(ASKED, MEMBERS, gain=2.0), COUNTS, audited=[0], known=few)
+    audit = membership_audit(answers_of(ASKED, MEMBERS, gain=2.0), COUNTS, audited=[0], known=few)
     assert audit.verdict == "underpowered"
     assert audit.needed == 19
     assert audit.known_needed == users_needed(0.05) == 37
@@ -141,7 +141,7 @@ def test_a_user_without_words_is_not_called() -> None:
     answers = answers_of(ASKED, MEMBERS)
     there = ASKED.users != 3
     left = replace(answers, asked=ASKED.take(there), ranks=answers.ranks[there])
-    audit = audit_users(left, COUNTS, audited=[2, 3], known=KNOWN)
+    audit = membership_audit(left, COUNTS, audited=[2, 3], known=KNOWN)
     assert audit.users[1].score is None
     assert audit.users[1].p_value == 1
     assert not audit.users[1].called
@@ -150,7 +150,7 @@ def test_a_user_without_words_is_not_called() -> None:
 
 
 def test_the_rows_hold_what_one_user_was_compared_with() -> None:
-    audit = audit_users(
+    audit = membership_audit(
         answers_of(ASKED, MEMBERS, gain=0.05),
         COUNTS,
         audited=[4],
@@ -172,7 +172,7 @@ def test_the_rows_hold_what_one_user_was_compared_with() -> None:
 def test_the_same_seed_gives_the_same_audit() -> None:
     answers = answers_of(ASKED, MEMBERS)
     one, other = (
-        audit_users(answers, COUNTS, audited=[1, 2], known=KNOWN, seed=5) for _ in range(2)
+        membership_audit(answers, COUNTS, audited=[1, 2], known=KNOWN, seed=5) for _ in range(2)
     )
     assert one == other
 
@@ -227,14 +227,14 @@ def naive_best(users: np.ndarray, texts: np.ndarray, value: np.ndarray, limit: i
 
 
 def test_rare_texts_are_those_of_the_smallest_mean_frequency() -> None:
-    worth = worth_of(ASKED, "rare", frequency=COUNTS.words)
+    worth = value_of(ASKED, "rare", frequency=COUNTS.words)
     mask = select_texts(ASKED, "rare", 3, worth=worth)
     value = -COUNTS.words[ASKED.tokens].astype(float)
     assert set(ASKED.texts[mask].tolist()) == naive_best(ASKED.users, ASKED.texts, value, 3)
 
 
 def test_single_calls_are_the_rarest_words_of_each_user() -> None:
-    worth = worth_of(ASKED, "rare", frequency=COUNTS.words)
+    worth = value_of(ASKED, "rare", frequency=COUNTS.words)
     mask = select_calls(ASKED, "rare", 5, worth=worth)
     assert (np.bincount(ASKED.users[mask]) == 5).all()
     for user in (0, 50):
@@ -244,7 +244,7 @@ def test_single_calls_are_the_rarest_words_of_each_user() -> None:
 
 def test_informative_words_are_those_that_k_can_show() -> None:
     ranks = np.exp(np.random.default_rng(0).uniform(0, np.log(VOCABULARY), len(ASKED)))
-    worth = worth_of(ASKED, "informative", frequency=COUNTS.words, reference_ranks=ranks, k=20)
+    worth = value_of(ASKED, "informative", frequency=COUNTS.words, reference_ranks=ranks, k=20)
     mask = select_calls(ASKED, "informative", 10, worth=worth)
     assert ((ranks[mask] >= 2) & (ranks[mask] <= 80)).all()
 
@@ -257,7 +257,7 @@ def test_everyone_is_asked_by_the_same_rule_and_as_much() -> None:
 def audit(audited: list[int], half_of: np.ndarray = FITTED_ON) -> None:
     references = references_of(ASKED, 4, half_of=half_of)
     answers = answers_of(ASKED, MEMBERS)
-    audit_users(answers, COUNTS, audited=audited, known=KNOWN, references=references)
+    membership_audit(answers, COUNTS, audited=audited, known=KNOWN, references=references)
 
 
 @pytest.mark.parametrize(
@@ -271,7 +271,7 @@ def audit(audited: list[int], half_of: np.ndarray = FITTED_ON) -> None:
         (lambda: answers_of(ASKED, MEMBERS, k=0), "k must be at least 1"),
         (lambda: replace(answers_of(ASKED, MEMBERS), ranks=np.ones(3, int)), "one a word"),
         (
-            lambda: worth_of(ASKED, "informative", frequency=COUNTS.words),
+            lambda: value_of(ASKED, "informative", frequency=COUNTS.words),
             "needs reference_ranks and k",
         ),
         (lambda: select_texts(ASKED, "best", 3, worth=[]), "how must be one of"),  # type: ignore[arg-type]
@@ -296,14 +296,14 @@ def test_too_few_known_users_are_refused() -> None:
     answers = answers_of(ASKED, MEMBERS)
     answers = replace(answers, asked=ASKED.take(there), ranks=answers.ranks[there])
     with pytest.raises(DataError, match="0 users with words to ask are there to learn from and 40"):
-        audit_users(answers, COUNTS, audited=[0], known=replace(KNOWN, fitted=(30,)))
+        membership_audit(answers, COUNTS, audited=[0], known=replace(KNOWN, fitted=(30,)))
 
 
 @pytest.mark.parametrize("models", [2, 3, 4])
 def test_it_takes_three_models_of_ones_own_to_audit_one_in_the_targets_place(models: int) -> None:
     references = references_of(ASKED, models, half_of=FITTED_ON)
     answers = answers_of(ASKED, MEMBERS)
-    found = audit_users(answers, COUNTS, audited=[0, 1], known=KNOWN, references=references)
+    found = membership_audit(answers, COUNTS, audited=[0, 1], known=KNOWN, references=references)
     assert bool(found.null) == (models >= FEWEST_MODELS)
 
 

@@ -83,7 +83,7 @@ def test_quarters_go_by_words_from_the_fewest_on() -> None:
 
 
 def test_what_is_attainable_depends_on_the_number_compared() -> None:
-    from vestige.attacks.membership.user_membership import AuditedUser
+    from vestige.attacks.membership.user_audit import AuditedUser
 
     user = AuditedUser(
         name="ann", score=0.0, p_value=1.0, called=False, texts=1, words=5, compared_with=19,

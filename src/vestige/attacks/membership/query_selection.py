@@ -1,4 +1,4 @@
-"""Which of a user's words are worth asking a service about?
+"""Selection of queries: texts or words of each user by chance, rarity or expected information.
 
 Song and Shmatikov (2019), "Auditing Data Provenance in Text-Generation Models", section 4.3 and
 Algorithm 1: texts at random, or those whose words have the smallest sum of frequencies.
@@ -10,15 +10,15 @@ takes what a reference model, which never saw the user, ranks between k / 10 and
 that knows the text can make the difference.
 """
 
-from typing import Literal, get_args
+from typing import get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from vestige import _validate
+from vestige.attacks.membership.query_policy import Selection
 from vestige.data.token_queries import TokenQueries
 
-Selection = Literal["all", "random", "rare", "rare-sum", "informative"]
 Mask = NDArray[np.bool_]
 
 
@@ -31,8 +31,8 @@ def select_texts(
         asked: w words.
         how: "all" (no limit), "random", or by worth.
         limit: texts of a user.
-        worth: (w,) what each word is worth, see `worth_of`; not looked at for "random".
-        seed: of the lots.
+        worth: (w,) value of each word, see `value_of`; ignored for "random".
+        seed: of random selection.
 
     Returns:
         (w,) True for words to ask.
@@ -67,7 +67,7 @@ def select_calls(
     return _best_of_each(asked.users, lots if how == "random" else np.asarray(worth), limit)
 
 
-def worth_of(
+def value_of(
     asked: TokenQueries,
     how: Selection,
     *,
@@ -75,7 +75,7 @@ def worth_of(
     reference_ranks: ArrayLike | None = None,
     k: int | None = None,
 ) -> NDArray[np.float64]:
-    """What asking each word is worth.
+    """The value of querying each word.
 
     Args:
         asked: w words.

@@ -7,6 +7,7 @@ those who are audited are out of both. With more references for some than for ot
 scores would not be comparable.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -45,6 +46,27 @@ class References:
                 "ranks, log_probs and seen must be (m, w), (m, w) and (m, u), got "
                 f"{self.ranks.shape}, {self.log_probs.shape} and {self.seen.shape}"
             )
+
+    @classmethod
+    def of(
+        cls,
+        ranks: Sequence[tuple[NDArray[np.integer], NDArray[np.floating]]],
+        members: Sequence[Sequence[str]],
+        names: Sequence[str],
+    ) -> "References":
+        """Stack what each model says.
+
+        Args:
+            ranks: of each model (w,) ranks and (w,) log-probabilities.
+            members: of each model the users whose text it has learnt.
+            names: the u users.
+        """
+        learnt = [set(each) for each in members]
+        return cls(
+            ranks=np.stack([each for each, _ in ranks]),
+            log_probs=np.stack([known for _, known in ranks]),
+            seen=np.array([[name in each for name in names] for each in learnt], dtype=bool),
+        )
 
     def __len__(self) -> int:
         return len(self.ranks)

@@ -10,11 +10,9 @@ who are known to be out and have no part in anything else (`non_members`), over 
 target of another domain or another extent of training.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from statistics import fmean
-from typing import Literal
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,158 +21,16 @@ from vestige import _validate
 from vestige.attacks.membership.expected_rank import WordCounts
 from vestige.attacks.membership.length_matching import LengthMatched, common_words
 from vestige.attacks.membership.membership_scores import Answers, evidence_of_words
-from vestige.attacks.membership.non_members import NonMembers, users_needed
+from vestige.attacks.membership.non_members import NonMembers
 from vestige.attacks.membership.reference_models import References
+from vestige.attacks.membership.user_audit import AuditedUser, UserAudit
 from vestige.errors import DataError
 from vestige.metrics.conformal import benjamini_hochberg, calibration_needed, conformal_p_values
 
 Floats = NDArray[np.float64]
 
-FEWEST_MODELS = 3
-"""Reference models below which none can be audited in the target's place: it and its pair, which
-has learnt from whomever it has not, leave no other to refer to."""
 
-Verdict = Literal["members found", "not shown", "underpowered"]
-"""What an audit says.
-
-- members found: some p-values are so small that chance would hardly have brought them.
-- not shown: none is.
-- underpowered: so few users are known to be out that none could have been.
-"""
-
-
-@dataclass(frozen=True, kw_only=True)
-class AuditedUser:
-    """What was found of one user.
-
-    Attributes:
-        name: as the texts say it.
-        score: mean evidence of their words that are compared, in nats; above 0 where the model
-            does better than expected. None where none of their words was asked.
-        p_value: how often users who are out would score as high with as much text.
-        called: whether the audit says that they were in.
-        texts: of theirs that were asked about.
-        words: likewise.
-        compared_with: users known to be out who have as many words as are compared.
-        compared_words: of this user, and of each of those.
-    """
-
-    name: str
-    score: float | None
-    p_value: float
-    called: bool
-    texts: int
-    words: int
-    compared_with: int
-    compared_words: int
-
-    def row(self) -> dict[str, object]:
-        """A row of a table."""
-        return {
-            "user": self.name,
-            "score": self.score,
-            "p_value": self.p_value,
-            "called": self.called,
-            "texts": self.texts,
-            "words": self.words,
-            "compared_with": self.compared_with,
-            "compared_words": self.compared_words,
-        }
-
-
-@dataclass(frozen=True, kw_only=True)
-class UserAudit:
-    """An audit of some users.
-
-    Attributes:
-        users: in the order in which they were given.
-        calibrated_on: users known to be out, with whom they were compared: with all of them, or
-            with those who have text enough, see `AuditedUser.compared_with`.
-        fitted_on: other users known to be out, from whom the expectation was learnt.
-        counted_on: yet others, whose words were counted; 0 where the counts are of other text.
-        references: models of the auditor's own that played a part.
-        k: words that the target shows.
-        vocab_size: words that it could show.
-        rate: share of those called that may be expected to be out.
-        null: p-values of the same users against models that never saw them, one a reference
-            model; empty where there are too few references.
-        compared: scores of the users known to be out with whom the audited user was compared who
-            has the middle amount of text; of one user: all that decides the p-value.
-        account: what asking came to, and how it was done, by name; a part of the summary.
-    """
-
-    users: tuple[AuditedUser, ...]
-    calibrated_on: int
-    fitted_on: int
-    counted_on: int
-    references: int
-    k: int
-    vocab_size: int
-    rate: float
-    null: tuple[float, ...] = ()
-    compared: tuple[float, ...] = ()
-    account: Mapping[str, object] = field(default_factory=dict)
-
-    @property
-    def needed(self) -> int:
-        """Users known to be out that it takes before anyone can be called."""
-        return calibration_needed(self.rate, tested=len(self.users))
-
-    @property
-    def known_needed(self) -> int:
-        """Users known to be out, in all groups, that keep an audit from being underpowered."""
-        return users_needed(self.rate)
-
-    @property
-    def verdict(self) -> Verdict:
-        """The headline."""
-        if any(user.called for user in self.users):
-            return "members found"
-        # One user with the least p-value could not be called, but several could.
-        least = 1 / (self.calibrated_on + 1)
-        return "not shown" if least <= self.rate else "underpowered"
-
-    def summary(self) -> dict[str, object]:
-        """One row of a results table."""
-        return {
-            "verdict": self.verdict,
-            "users": len(self.users),
-            "called": sum(user.called for user in self.users),
-            "least_p_value": min(user.p_value for user in self.users),
-            "rate": self.rate,
-            "calibrated_on": self.calibrated_on,
-            "calibration_needed": self.needed,
-            "fitted_on": self.fitted_on,
-            "counted_on": self.counted_on,
-            "known_needed": self.known_needed,
-            "references": self.references,
-            "references_needed": FEWEST_MODELS,
-            "k": self.k,
-            "vocab_size": self.vocab_size,
-            "words": sum(user.words for user in self.users),
-            "null_below_rate": (fmean(p <= self.rate for p in self.null) if self.null else None),
-            **self.account,
-        }
-
-    def rows(self) -> Iterator[dict[str, object]]:
-        """One row an audited user, the smallest p-value first; then what they were held against.
-
-        Rows of the kind "known out" hold a score, those of the kind "null" a p-value of one user
-        against one reference model. The scores of the known stand in falling order, unnamed.
-        """
-        for user in sorted(self.users, key=lambda one: (one.p_value, -(one.score or 0.0))):
-            yield {"kind": "audited", **user.row()}
-        unknown = dict.fromkeys(self.users[0].row())
-        for score in sorted(self.compared, reverse=True):
-            yield {"kind": "known out", **unknown, "score": score}
-        # A model is asked about all users before the next one is.
-        scored = [user.name for user in self.users if user.score is not None]
-        for place, p_value in enumerate(self.null):
-            name = scored[place % len(scored)]
-            yield {"kind": "null", **unknown, "user": name, "p_value": p_value}
-
-
-def audit_users(
+def membership_audit(
     answers: Answers,
     counts: WordCounts,
     *,

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from vestige import _validate
 from vestige.attacks.membership.membership_scores import evidence_of_words, histogram_scores
-from vestige.attacks.membership.user_membership import audit_users
+from vestige.attacks.membership.user_membership import membership_audit
 from vestige.experiments.provenance.audit_trials import Asked
 from vestige.metrics.decisions import judge_decisions, true_positives_at
 from vestige.metrics.separation import separation
@@ -72,7 +72,7 @@ def judged(said: Asked, method: Method, *, k: int, seed: int = 0) -> Judged:
         scores = histogram_scores(answers, said.references, said.shadowed)[list(said.audited)]
         called, p_values = scores > 0, None
     else:
-        audit = audit_users(
+        audit = membership_audit(
             answers,
             said.counts,
             audited=said.audited,

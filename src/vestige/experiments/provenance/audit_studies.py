@@ -14,12 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from vestige.attacks.membership.query_selection import (
-    Selection,
-    select_calls,
-    select_texts,
-    worth_of,
-)
+from vestige.attacks.membership.query_policy import QueryPolicy, Selection
 from vestige.data.corpus import Corpus
 from vestige.data.users import of_length
 from vestige.experiments.provenance.audit_rows import METHODS, audit_row
@@ -60,10 +55,9 @@ def choose(
     said: Asked, count: int, *, k: int, how: Selection, single: bool = False
 ) -> NDArray[np.bool_]:
     """(w,) the words of each user's queries: as many, and chosen alike, for all of them."""
-    ranks = said.references.typical_ranks(said.asked, seed=0) if how == "informative" else None
-    worth = worth_of(said.asked, how, frequency=said.counts.words, reference_ranks=ranks, k=k)
-    select = select_calls if single else select_texts
-    return select(said.asked, how, count, worth=worth)
+    asked_for = {"calls": count} if single else {"queries": count}
+    policy = QueryPolicy(how=how, k=k, **asked_for)
+    return policy.mask(said.asked, said.counts, said.references)
 
 
 def by_noise(

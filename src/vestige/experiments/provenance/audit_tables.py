@@ -8,7 +8,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-from vestige.attacks.membership.query_selection import Selection
+from vestige.attacks.membership.query_policy import Selection
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import encode
 from vestige.data.encoded_pairs import sources_of

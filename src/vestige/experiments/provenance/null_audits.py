@@ -30,7 +30,8 @@ from vestige.attacks.membership.membership_scores import Answers, evidence_of_wo
 from vestige.attacks.membership.non_members import NonMembers, draw_groups
 from vestige.attacks.membership.query_answers import Texts, narrowed, ranks_of, references_of
 from vestige.attacks.membership.reference_models import References
-from vestige.attacks.membership.user_membership import AuditedUser, judge_users
+from vestige.attacks.membership.user_audit import AuditedUser
+from vestige.attacks.membership.user_membership import judge_users
 from vestige.data.atomic_write import write_text
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import encode
@@ -187,7 +188,7 @@ def _outcome(
     references: References | None,
     seed: int,
 ) -> Outcome:
-    """One audit: `audit_users`, with the mean evidence of everybody beside it."""
+    """One audit: `membership_audit`, with the mean evidence of everybody beside it."""
     evidence = evidence_of_words(answers, counts, known.fitted, references=references, seed=seed)
     judged, _ = judge_users(answers, evidence, audited, known.compared, seed=seed)
     asked = [user for user in judged if user.score is not None]

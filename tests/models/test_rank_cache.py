@@ -1,21 +1,14 @@
 """Ranks are computed once, and again where what was kept of them is damaged."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 
-from vestige.cli.audit_directory import RankCache
+from vestige.models.rank_cache import RankCache
+from vestige.models.word_ranks import WordRanks
 
-ASKED = SimpleNamespace(texts=np.array([0, 0, 1]), positions=np.array([0, 1, 0]))
-TOKENS = SimpleNamespace(tokens=np.arange(5), offsets=np.array([0, 3, 5]))
 RANKS = np.array([1, 7, 2], np.int32)
 LOG_PROBS = np.array([-0.5, -2.0, -1.0], np.float32)
-
-
-class Asked(SimpleNamespace):
-    def __len__(self):
-        return 3
+PLACES = np.arange(3)
 
 
 @pytest.fixture
@@ -23,16 +16,15 @@ def keep(tmp_path):
     """Ask for the ranks; how often they were computed is counted."""
 
     def run():
-        run.folder = tmp_path / "ranks"
-
-        def make():
+        def compute():
             run.computed += 1
-            return SimpleNamespace(ranks=RANKS, log_probs=LOG_PROBS)
+            return WordRanks(
+                texts=PLACES, positions=PLACES, tokens=PLACES, ranks=RANKS, log_probs=LOG_PROBS
+            )
 
-        asking = SimpleNamespace(targets=TOKENS, texts=TOKENS)
-        return RankCache(run.folder).of("ab", asking, Asked(**vars(ASKED)), make)
+        return RankCache(run.folder, run.lines.append).get("ab", 3, compute)
 
-    run.computed = 0
+    run.computed, run.lines, run.folder = 0, [], tmp_path / "ranks"
     return run
 
 
@@ -57,7 +49,7 @@ HARM = {
 
 
 @pytest.mark.parametrize("harm", HARM)
-def test_damaged_ranks_are_computed_again_and_said_so(keep, harm, capsys):
+def test_damaged_ranks_are_computed_again_and_said_so(keep, harm):
     keep()
     [path] = keep.folder.iterdir()
     HARM[harm](path, path.read_bytes())
@@ -66,7 +58,8 @@ def test_damaged_ranks_are_computed_again_and_said_so(keep, harm, capsys):
         assert ranks.tolist() == RANKS.tolist()
         assert log_probs.tolist() == LOG_PROBS.tolist()
     assert keep.computed == 2
-    assert capsys.readouterr().err.count("is damaged: these ranks are computed again") == 1
+    [line] = keep.lines
+    assert "is damaged: these ranks are computed again" in line
 
 
 def test_no_flipped_bit_changes_a_rank(keep):

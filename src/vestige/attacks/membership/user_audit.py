@@ -1,0 +1,199 @@
+"""Result of an audit of users: a p-value for each, what it was compared with, and the verdict."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from statistics import fmean
+from typing import Any, Literal
+
+from vestige.attacks.membership.non_members import users_needed
+from vestige.metrics.conformal import calibration_needed
+from vestige.result import Result
+
+FEWEST_MODELS = 3
+"""Reference models below which none can be audited in the target's place: it and its pair, which
+has learnt from whomever it has not, leave no other to refer to."""
+
+Verdict = Literal["members found", "not shown", "underpowered"]
+"""What an audit says.
+
+- members found: some p-values are so small that chance would hardly have brought them.
+- not shown: none is.
+- underpowered: so few users are known to be out that none could have been.
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditedUser:
+    """What was found of one user.
+
+    Attributes:
+        name: as the texts say it.
+        score: mean evidence of their words that are compared, in nats; above 0 where the model
+            does better than expected. None where none of their words was asked.
+        p_value: how often users who are out would score as high with as much text.
+        called: whether the audit says that they were in.
+        texts: of theirs that were asked about.
+        words: likewise.
+        compared_with: users known to be out who have as many words as are compared.
+        compared_words: of this user, and of each of those.
+    """
+
+    name: str
+    score: float | None
+    p_value: float
+    called: bool
+    texts: int
+    words: int
+    compared_with: int
+    compared_words: int
+
+    @classmethod
+    def of_row(cls, row: Mapping[str, Any]) -> "AuditedUser":
+        """The user of which `row()` was saved; KeyError where something lacks."""
+        values = {each.name: row[each.name] for each in fields(cls) if each.name != "name"}
+        return cls(name=row["user"], **values)
+
+    def row(self) -> dict[str, object]:
+        """A row of a table."""
+        return {
+            "user": self.name,
+            "score": self.score,
+            "p_value": self.p_value,
+            "called": self.called,
+            "texts": self.texts,
+            "words": self.words,
+            "compared_with": self.compared_with,
+            "compared_words": self.compared_words,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class UserAudit(Result):
+    """An audit of some users.
+
+    Attributes:
+        users: in the order in which they were given.
+        calibrated_on: users known to be out, with whom they were compared: with all of them, or
+            with those who have text enough, see `AuditedUser.compared_with`.
+        fitted_on: other users known to be out, from whom the expectation was learnt.
+        counted_on: yet others, whose words were counted; 0 where the counts are of other text.
+        references: models of the auditor's own that played a part.
+        k: words that the target shows.
+        vocab_size: words that it could show.
+        rate: share of those called that may be expected to be out.
+        null: p-values of the same users against models that never saw them, one a reference
+            model; empty where there are too few references.
+        compared: scores of the users known to be out with whom the audited user was compared who
+            has the middle amount of text; of one user: all that decides the p-value.
+        statistics: of queries, and how they were chosen, by name; a part of the summary.
+    """
+
+    users: tuple[AuditedUser, ...]
+    calibrated_on: int
+    fitted_on: int
+    counted_on: int
+    references: int
+    k: int
+    vocab_size: int
+    rate: float
+    null: tuple[float, ...] = ()
+    compared: tuple[float, ...] = ()
+    statistics: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def needed(self) -> int:
+        """Users known to be out that it takes before anyone can be called."""
+        return calibration_needed(self.rate, tested=len(self.users))
+
+    @property
+    def known_needed(self) -> int:
+        """Users known to be out, in all groups, that keep an audit from being underpowered."""
+        return users_needed(self.rate)
+
+    @property
+    def verdict(self) -> Verdict:
+        """The headline."""
+        if any(user.called for user in self.users):
+            return "members found"
+        # One user with the least p-value could not be called, but several could.
+        least = 1 / (self.calibrated_on + 1)
+        return "not shown" if least <= self.rate else "underpowered"
+
+    def summary(self) -> dict[str, object]:
+        """One row of a results table."""
+        return {
+            "verdict": self.verdict,
+            "users": len(self.users),
+            "called": sum(user.called for user in self.users),
+            "least_p_value": min(user.p_value for user in self.users),
+            "rate": self.rate,
+            "calibrated_on": self.calibrated_on,
+            "calibration_needed": self.needed,
+            "fitted_on": self.fitted_on,
+            "counted_on": self.counted_on,
+            "known_needed": self.known_needed,
+            "references": self.references,
+            "references_needed": FEWEST_MODELS,
+            "k": self.k,
+            "vocab_size": self.vocab_size,
+            "words": sum(user.words for user in self.users),
+            "null_below_rate": (fmean(p <= self.rate for p in self.null) if self.null else None),
+            **self.statistics,
+        }
+
+    def rows(self) -> Iterator[dict[str, object]]:
+        """One row an audited user, the smallest p-value first; then what they were held against.
+
+        Rows of the kind "known out" hold a score, those of the kind "null" a p-value of one user
+        against one reference model. The scores of the known stand in falling order, unnamed.
+        """
+        for user in sorted(self.users, key=lambda one: (one.p_value, -(one.score or 0.0))):
+            yield {"kind": "audited", **user.row()}
+        unknown = dict.fromkeys(self.users[0].row())
+        for score in sorted(self.compared, reverse=True):
+            yield {"kind": "known out", **unknown, "score": score}
+        # A model is asked about all users before the next one is.
+        scored = [user.name for user in self.users if user.score is not None]
+        for place, p_value in enumerate(self.null):
+            name = scored[place % len(scored)]
+            yield {"kind": "null", **unknown, "user": name, "p_value": p_value}
+
+    @classmethod
+    def of_rows(
+        cls,
+        summary: Mapping[str, Any],
+        rows: Iterable[Mapping[str, Any]],
+        *,
+        record: Mapping[str, Any],
+    ) -> "UserAudit":
+        """The audit of which `summary()` and `rows()` were saved.
+
+        Args:
+            summary: by name.
+            rows: in their order.
+            record: provenance.
+
+        Raises:
+            LookupError: something lacks.
+            ValueError: nobody was audited.
+        """
+        kinds: dict[str, list[Mapping[str, Any]]] = {"audited": [], "known out": [], "null": []}
+        for row in rows:
+            kinds[row["kind"]].append(row)
+        users = [AuditedUser.of_row(row) for row in kinds["audited"]]
+        if not users:
+            raise ValueError("rows must hold at least one of the kind 'audited'")
+        # P-values against reference models name the users in the order in which they were given.
+        order = {name: n for n, name in enumerate(dict.fromkeys(r["user"] for r in kinds["null"]))}
+        audit = cls(
+            users=tuple(sorted(users, key=lambda user: order.get(user.name, len(order)))),
+            null=tuple(row["p_value"] for row in kinds["null"]),
+            compared=tuple(row["score"] for row in kinds["known out"]),
+            record=record,
+            **{name: summary[name] for name in _SAVED},
+        )
+        own = audit.summary()
+        return replace(audit, statistics={k: v for k, v in summary.items() if k not in own})
+
+
+_SAVED = (*("calibrated_on", "fitted_on", "counted_on", "references", "k", "vocab_size", "rate"),)

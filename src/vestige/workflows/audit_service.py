@@ -1,0 +1,155 @@
+"""A callable as the target of an audit: within its budget, and nothing is queried twice."""
+
+import random
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vestige.attacks.membership.query_policy import QueryPolicy
+from vestige.data.token_queries import TokenQueries
+from vestige.errors import ModelError
+from vestige.models.answer_cache import AnswerCache
+from vestige.models.service import Ask, QueryStatistics, RetryPolicy, ServiceModel
+from vestige.models.top_k import Context, likeliest_ranks
+from vestige.monitor import Monitor
+from vestige.workflows.audit_inputs import AuditInputs
+from vestige.workflows.audit_options import ServiceSettings
+
+SILENCE = 60.0
+"""Seconds after which a call that has not come back is reported."""
+
+
+@dataclass(kw_only=True)
+class Service:
+    """A callable behind `ServiceModel`, with answers that outlive the program.
+
+    Attributes:
+        inputs: the words.
+        policy: which of them are queried.
+        settings: budget and retries.
+        answers: file of the answers.
+        show_secrets: whether an error of the callable, which may quote texts, is shown.
+        monitor: told of progress, of damaged answers and of silence.
+    """
+
+    inputs: AuditInputs
+    policy: QueryPolicy
+    settings: ServiceSettings
+    answers: Path
+    show_secrets: bool
+    monitor: Monitor
+    _counted: QueryStatistics | None = field(default=None, init=False)
+
+    @property
+    def statistics(self) -> dict[str, Any]:
+        """Query statistics of all sessions."""
+        return {} if self._counted is None else self._counted.summary()
+
+    def afford(self, asked: TokenQueries) -> None:
+        """Refuse a budget that is too small for these words; see `ServiceSettings.afford`."""
+        contexts, _ = self.inputs.contexts(asked)
+        self.settings.afford(len(set(contexts)), exact=True)
+
+    def afford_most(self, asked: TokenQueries) -> None:
+        """The same before it is known which of the words will be queried."""
+        if self.settings.budget is not None:
+            # One more, since the service is tried with a word that may not be selected later.
+            self.settings.afford(int(self.policy.most(asked).sum()) + 1, exact=False)
+
+    def probe(self, asked: TokenQueries) -> None:
+        """Query one word: a callable that cannot be used is refused before long work.
+
+        Raises:
+            ModelError: it gives no lists of words, or fails.
+        """
+        if not self.ranks(asked.take([0])).any() and not self.statistics["refused"]:
+            raise self._gave_up("the first query was not answered")
+
+    def ranks(self, asked: TokenQueries) -> NDArray[np.int32]:
+        """(w,) ranks up to k + 1; 0 where there was no answer.
+
+        Raises:
+            ModelError: the callable's answers are no lists of words, or it keeps failing.
+        """
+        contexts, words = self.inputs.contexts(asked)
+        # In a random order: where a budget ends early, nobody is left out more than others.
+        order = list(range(len(words)))
+        random.Random(self.policy.seed).shuffle(order)
+        with AnswerCache(self.answers) as kept:
+            if kept.damaged:
+                self.monitor.log(
+                    f"{self.answers}: {kept.damaged} lines are damaged, their words are asked again"
+                )
+            model = self._model(kept)
+            # What a callable prints is no part of the result. Not about each call: one that was
+            # given up would put back, when it ends, what was stdout when it began.
+            with self.monitor.progress("asking the service") as step, redirect_stdout(sys.stderr):
+                found = likeliest_ranks(
+                    model,
+                    [contexts[n] for n in order],
+                    [words[n] for n in order],
+                    at_once=64,
+                    progress=step,
+                )
+            self._counted = model.statistics
+        if self._counted.gave_up:
+            error = model.last_error
+            shown = "--show-secrets shows the whole of it" if not self.show_secrets else ""
+            name = type(error).__name__
+            raise self._gave_up(f"{name}, {shown}" if shown else f"{name}: {error}")
+        ranks = np.zeros(len(order), dtype=np.int32)
+        ranks[order] = found
+        return ranks
+
+    def _model(self, kept: AnswerCache) -> ServiceModel:
+        target = self.inputs.target
+        if target.ask is None:
+            raise TypeError("a service must have a callable, got none")
+        return ServiceModel(
+            _reporting_silence(target.ask, self.monitor),
+            k=self.policy.k,
+            budget=self.settings.budget,
+            cache=kept,
+            known=frozenset(map(target.vocabulary.piece, range(len(target.vocabulary)))),
+            retry=RetryPolicy(attempts=self.settings.attempts, timeout=self.settings.timeout),
+        )
+
+    def _gave_up(self, what: str) -> ModelError:
+        return ModelError(
+            f"{self.inputs.target.name} fails again and again, by query "
+            f"{self.statistics['queries']:,} ({what})",
+            remedy="Try it by hand, or raise `attempts` or `timeout`; then give the same command "
+            "again: what was answered is kept.",
+        )
+
+
+def _reporting_silence(ask: Ask, monitor: Monitor) -> Ask:
+    """The callable; a long silence of it is reported."""
+
+    def asked(contexts: Sequence[Context]) -> Sequence[Sequence[str] | None]:
+        with _timer(monitor):
+            return ask(contexts)
+
+    return asked
+
+
+@contextmanager
+def _timer(monitor: Monitor) -> Iterator[None]:
+    line = (
+        f"The service has not answered for {SILENCE:.0f} s: it is waited for. --timeout bounds a "
+        "call; interrupted, the same command goes on where it was"
+    )
+    timer = threading.Timer(SILENCE, monitor.log, [line])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()

@@ -1,0 +1,115 @@
+"""The target of an audit of users: a model of ours by name or as an object, or a callable."""
+
+from dataclasses import dataclass
+from os import PathLike, fspath
+from typing import Any
+
+from vestige.data.corpus import Corpus
+from vestige.data.encoded_pairs import sources_of
+from vestige.data.vocabulary import Vocabulary, WordVocabulary
+from vestige.errors import ModelError
+from vestige.models.callables import import_callable, is_callable_name
+from vestige.models.service import Ask
+from vestige.training.shadow_jobs import Task
+from vestige.workflows.audit_options import ServiceSettings
+from vestige.workflows.inputs import open_generator, shown
+from vestige.workflows.provenance import of_model
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """The audited model: one of ours, or a callable.
+
+    Attributes:
+        name: of the model, as messages show it.
+        task: what it does.
+        vocabulary: the words that are queried; of a callable, those of the reference.
+        source_vocabulary: of what those answer or translate; None for next words.
+        vocab_size: words that it could show.
+        model: one of ours.
+        ask: a callable.
+        recorded: provenance.
+    """
+
+    name: str
+    task: Task
+    vocabulary: Vocabulary
+    source_vocabulary: Vocabulary | None
+    vocab_size: int
+    model: Any = None
+    ask: Ask | None = None
+    recorded: dict[str, object]
+
+
+def find_callable(model: Any) -> Ask | None:
+    """The callable that a target is, by name or as an object; None for a model of ours.
+
+    Raises:
+        ModelError: the name leads to nothing that can be called.
+    """
+    if isinstance(model, str | PathLike):
+        return import_callable(fspath(model)) if is_callable_name(fspath(model)) else None
+    if hasattr(model, "vocabulary"):
+        return None
+    asked: Any = getattr(model, "likeliest", model)
+    if not callable(asked):
+        raise ModelError(
+            f"{type(model).__name__} is no model and cannot be called",
+            remedy="Give a path, a model that is loaded, or a function from contexts to words.",
+        )
+    found: Ask = asked
+    return found
+
+
+def open_target(model: Any, *, device: str) -> Target:
+    """A model of next words, of translation or of dialogue.
+
+    Args:
+        model: a path, a hub name, or a loaded model, which stays on its device.
+        device: where a path is loaded to.
+
+    Raises:
+        ModelError: it cannot be read, or generates no words.
+    """
+    loaded = open_generator(model, device=device)
+    source = getattr(loaded, "source_vocabulary", None)
+    task: Task = "next-word"
+    if source is not None:
+        task = "translation" if loaded.config.attention else "dialogue"
+    return Target(
+        name=shown(model),
+        task=task,
+        vocabulary=loaded.vocabulary,
+        source_vocabulary=source,
+        vocab_size=loaded.vocab_size,
+        model=loaded,
+        recorded=of_model(model, loaded),
+    )
+
+
+def callable_target(ask: Ask, reference: Corpus, settings: ServiceSettings, *, name: str) -> Target:
+    """A callable as a target; the words that are queried are the commonest of some texts.
+
+    Args:
+        ask: the callable.
+        reference: texts of non-members who are neither fitted nor compared: their own words would
+            all be known, and an audited user's not.
+        settings: task, vocabulary size and tokenizer.
+        name: of the callable.
+    """
+    task: Task = settings.task or "next-word"
+
+    def vocabulary(texts: Corpus) -> WordVocabulary:
+        size, tokenise = settings.vocabulary_size, settings.tokenizer
+        return WordVocabulary.build(texts, size=size, tokenise=tokenise)
+
+    words = vocabulary(reference)
+    return Target(
+        name=name,
+        task=task,
+        vocabulary=words,
+        source_vocabulary=None if task == "next-word" else vocabulary(sources_of(reference)),
+        vocab_size=len(words),
+        ask=ask,
+        recorded={"path": name, "architecture": "callable", "vocabulary": words.fingerprint()},
+    )

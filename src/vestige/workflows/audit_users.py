@@ -1,0 +1,270 @@
+"""An audit of users: was the text of these people in a model's training data?"""
+
+from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Annotated, Any
+
+from annotated_types import Ge
+
+from vestige import _validate
+from vestige.attacks.membership.query_policy import QueryPolicy, Selection, usual_selection
+from vestige.monitor import SILENT, Monitor
+from vestige.workflows.arguments import Call
+from vestige.workflows.audit_options import ServiceSettings, ShadowSettings, TextSettings
+from vestige.workflows.options import (
+    CorpusLike,
+    DataFormat,
+    Device,
+    Directory,
+    Flag,
+    Group,
+    Limit,
+    Metavar,
+    ModelLike,
+    Seed,
+    SourceColumn,
+    TextColumn,
+    UserColumn,
+)
+
+if TYPE_CHECKING:
+    from vestige.attacks.membership.user_audit import UserAudit
+    from vestige.models.service import Ask
+    from vestige.models.top_k import TopK
+    from vestige.workflows.audit_inputs import AuditInputs
+    from vestige.workflows.audit_run import Audit
+
+    Target = ModelLike | Ask | TopK
+else:
+    Target = str
+    """What a command line can give."""
+
+WHO = Group("Whose text")
+QUERIES = Group("Queries")
+
+
+def audit_users(
+    model: Target,
+    texts: Annotated[CorpusLike, Flag("--texts"), Metavar("DATA")],
+    *,
+    reference: Annotated[CorpusLike, Metavar("DATA")],
+    out: Directory | None = None,
+    person: Annotated[str | None, Metavar("NAME"), WHO] = None,
+    artificial: Annotated[int | None, Ge(2), WHO] = None,
+    top_k: Annotated[int | None, Ge(1), QUERIES] = None,
+    queries: Annotated[int | None, Ge(1), QUERIES] = None,
+    calls: Annotated[int | None, Ge(1), QUERIES] = None,
+    select: Annotated[Selection | None, QUERIES] = None,
+    rate: Annotated[float, QUERIES] = 0.05,
+    service: ServiceSettings = ServiceSettings(),
+    shadow_models: ShadowSettings = ShadowSettings(),
+    format: DataFormat = "auto",
+    text: TextColumn = "text",
+    user: UserColumn = None,
+    source: SourceColumn = None,
+    limit: Limit = None,
+    seed: Seed = 0,
+    device: Device = "auto",
+    show_secrets: bool = False,
+    monitor: Monitor = SILENT,
+) -> "UserAudit":
+    """Say whose text a model was trained on, with a p-value for everybody.
+
+    The model is asked for the next word, again and again, along the texts. Whose text it has
+    learnt, for them it ranks the true words higher than could be expected, and higher than for
+    non-members, people who are known not to be in its training data: the p-value is how often one
+    of these does as well, with as much text. What to expect is learnt from some of them, and from
+    shadow models, which this verb trains on their text. 37 people or more are needed for a p-value
+    of 0.05, a hundred are better; their texts must be of the same kind and time as those that are
+    audited, or the difference will be taken for memory. A p-value that is not small does not show
+    that somebody was out.
+
+    For a person, `texts` is a file of their own texts, and MODEL often a service: a Python
+    function that asks it. Everything that it says is kept in DIR, and counted: give `budget`,
+    and `queries` or `calls` to ask about less. For an owner, `texts` holds all users (`user`
+    names the column), and `rate` bounds the share of mistakes among those that are flagged.
+
+    An audit that was interrupted goes on when the same command is given again; no model is
+    trained twice and nothing is asked twice. Another audit takes trained shadow models from
+    `shadow_dir`. DIR holds texts and users' names in the clear.
+
+    Args:
+        model: A model or training directory, a Hugging Face model, or package.module:function,
+            which takes a list of contexts, each with words and a source, and gives for each the likeliest
+            next words, the likeliest first.
+        texts: What may have been trained on.
+        reference: Texts of people who are known not to be in the training data, of the same kind.
+        out: A directory to make. The same command goes on where it was interrupted.
+        person: All of `texts` is this person's. Default: `me`, where nothing says whose they are.
+        artificial: Split `reference` at random into so many users, where nothing says whose it is.
+        top_k: How many of the likeliest words are shown. Default: all; a callable needs it.
+        queries: Ask about so many texts of each user, every word of them.
+        calls: Ask about so many single words of each user.
+        select: Which ones: at `random`, the `rare` (by mean frequency; `rare-sum` is the paper's),
+            or the `informative`, where knowing the text could bring a word into view. Default:
+            `informative` for `calls` with shadow models, else `random`; without `queries` or
+            `calls` `all`.
+        rate: Share of the flagged users that may be expected to be non-members.
+        show_secrets: Show users' names; else each is a block.
+
+    Returns:
+        The audited users with their p-values; without `out` nothing of the audit is kept.
+
+    Raises:
+        ValueError: settings contradict each other.
+        VestigeError: something cannot be read, users or words are too few, or the service fails.
+
+    Examples:
+        vestige audit-users trained --texts mine.jsonl --reference others.jsonl --user author --out audit
+
+        vestige report audit/run --out page.html
+
+        vestige audit-users my_service:ask --texts mine.jsonl --reference others.jsonl --user author --top-k 5 --calls 100 --budget 12000 --timeout 30 --out audit
+
+        vestige audit-users trained --texts users.jsonl --reference held-out.jsonl --user author --processes 4 --out before-release
+
+        vestige audit-users trained --texts users.jsonl --reference held-out.jsonl --user author --top-k 50 --shadow-dir before-release/shadows --out shown-50
+    """  # noqa: E501
+    call = Call.of(audit_users, locals())
+    from vestige.workflows.audit_directory import check_out
+    from vestige.workflows.audit_target import find_callable
+
+    ask = find_callable(model)
+    if ask is None:
+        service.refuse_for_model()
+    how = select or usual_selection(queries=queries, calls=calls, shadows=shadow_models.shadows)
+    # Checked here without the number of words, which the model has yet to tell.
+    policy = QueryPolicy(how=how, queries=queries, calls=calls, k=top_k or 0, seed=seed)
+    _check(policy, shadow_models, rate, is_service=ask is not None)
+    settings = TextSettings(
+        format=format, text=text, user=user, source=source, limit=limit, person=person,
+        artificial=artificial, seed=seed,
+    )  # fmt: skip
+    with ExitStack() as stack:
+        place = Path(out or stack.enter_context(TemporaryDirectory()))
+        check_out(place)
+        inputs = _open(
+            model, ask, texts, reference, settings, service,
+            device=device, show_secrets=show_secrets, monitor=monitor,
+        )  # fmt: skip
+        audit = _prepared(
+            inputs, policy, rate, service, shadow_models,
+            out=place, device=device, show_secrets=show_secrets, monitor=monitor,
+        )  # fmt: skip
+        return _finished(audit, call, texts, reference, keep=out is not None)
+
+
+def _check(
+    policy: QueryPolicy, shadow_models: ShadowSettings, rate: float, *, is_service: bool
+) -> None:
+    """Refuse settings that contradict each other, before anything is read."""
+    _validate.open_fraction(**{"`rate`": rate})
+    if policy.how == "informative" and not shadow_models.shadows:
+        raise ValueError(
+            "`select` informative must come with shadow models, which tell what is "
+            "informative, got `shadows` 0"
+        )
+    if is_service and not policy.k:
+        raise ValueError(
+            "`top_k` must be given for a callable: how many words does it list at most?"
+        )
+
+
+def _open(
+    model: Any,
+    ask: "Ask | None",
+    texts: Any,
+    reference: Any,
+    settings: TextSettings,
+    service: ServiceSettings,
+    *,
+    device: str,
+    show_secrets: bool,
+    monitor: Monitor,
+) -> "AuditInputs":
+    """The target and the texts, encoded; a callable's words are those of some non-members."""
+    from vestige.workflows.audit_inputs import AuditInputs, read_texts
+    from vestige.workflows.audit_target import callable_target, open_target
+    from vestige.workflows.training_runs import useless_model
+
+    if ask is None:
+        if warning := useless_model(model):
+            monitor.log(warning)
+        target = open_target(model, device=device)
+    parts = read_texts(texts, reference, settings, show_secrets=show_secrets, monitor=monitor)
+    if ask is not None:
+        parts = parts.sourced(service.task not in (None, "next-word"))
+        counted, _, _ = parts.groups(seed=settings.seed)
+        name = model if isinstance(model, str) else getattr(ask, "__qualname__", repr(type(ask)))
+        target = callable_target(ask, parts.reference_of(counted), service, name=name)
+    else:
+        parts = parts.sourced(target.task != "next-word")
+    return AuditInputs.of(target, parts, seed=settings.seed)
+
+
+def _prepared(
+    inputs: "AuditInputs",
+    policy: QueryPolicy,
+    rate: float,
+    service: ServiceSettings,
+    shadow_models: ShadowSettings,
+    *,
+    out: Path,
+    device: str,
+    show_secrets: bool,
+    monitor: Monitor,
+) -> "Audit":
+    """The audit, checked: nothing has been trained or queried."""
+    from dataclasses import replace
+
+    from vestige.workflows.audit_directory import ANSWERS, SHADOWS
+    from vestige.workflows.audit_run import Audit
+    from vestige.workflows.audit_service import Service
+    from vestige.workflows.audit_shadows import plan_shadows
+
+    target, asked = inputs.target, None
+    if target.ask is None and policy.k > target.vocab_size:
+        raise ValueError(f"`top_k` must lie in [1, {target.vocab_size}], got {policy.k}")
+    policy = replace(policy, k=policy.k or target.vocab_size)
+    if target.ask is not None:
+        asked = Service(
+            inputs=inputs, policy=policy, settings=service, answers=out / ANSWERS,
+            show_secrets=show_secrets, monitor=monitor,
+        )  # fmt: skip
+    inputs.check(policy, rate)
+    audit = Audit(
+        inputs=inputs, policy=policy, rate=rate, settings=shadow_models, service=asked, out=out,
+        plan=plan_shadows(
+            shadow_models, target, seed=policy.seed, device=device, monitor=monitor
+        ),
+        shadow_dir=shadow_models.shadow_dir or out / SHADOWS, device=device, monitor=monitor,
+    )  # fmt: skip
+    audit.check_budget()
+    return audit
+
+
+def _finished(audit: "Audit", call: Call, texts: Any, reference: Any, *, keep: bool) -> "UserAudit":
+    """The result: of the directory where it is there, else of a run, which is saved."""
+    from vestige import results
+    from vestige.workflows.audit_directory import RUN, claimed, finished_audit
+    from vestige.workflows.provenance import of_corpus
+
+    with claimed(audit.out, audit.identity):
+        if (audit.out / RUN).exists():
+            audit.monitor.log(f"{audit.out} holds this audit, finished: nothing is done again")
+            return finished_audit(audit.out)
+        parts = audit.inputs.parts
+        found = call.record(
+            audit.run(),
+            configuration=audit.identity["settings"],
+            seed=audit.policy.seed,
+            models={"target": audit.inputs.target.recorded},
+            data={
+                "texts": of_corpus(texts, parts.texts),
+                "reference": of_corpus(reference, parts.reference),
+            },
+        )
+        if keep:
+            results.save(found, audit.out / RUN, run=found.record)
+        return found
