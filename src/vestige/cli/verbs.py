@@ -111,10 +111,10 @@ class Verb:
         """All options, with help that names them as the command line does."""
         own = options_of(self.workflow)
         told = [replace(each, help=self._named(each.help, but=each.choices)) for each in own]
-        must = {
-            each: replace(each, default=REQUIRED) for each in told if each.name in self.required
-        }
-        return (*(must.get(each, each) for each in told), CONFIG, *self.outputs)
+        told = [
+            replace(one, default=REQUIRED) if one.name in self.required else one for one in told
+        ]
+        return (*told, CONFIG, *self.outputs)
 
     @property
     def summary(self) -> str:
