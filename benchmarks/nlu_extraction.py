@@ -22,7 +22,7 @@ import torch
 
 from vestige.attacks.extraction.candidates import Attack
 from vestige.attacks.extraction.discrete_optimization import DiscreteOptimization
-from vestige.attacks.extraction.objective import ask
+from vestige.attacks.extraction.objective import objective_of
 from vestige.attacks.extraction.secret_attacks import ATTACKS
 from vestige.data.secret_pattern import SecretPattern
 from vestige.data.vocabulary import WordVocabulary
@@ -55,7 +55,7 @@ def make_model(seed: int, device: str) -> IntentSlotModel:
 
 def search(model: WhiteBox, attack: Attack) -> None:
     """One attack on one model or on a stack, as a user would ask for it."""
-    attack.search(ask(model, PATTERN), torch.Generator().manual_seed(0))
+    attack.search(objective_of(model, PATTERN), torch.Generator().manual_seed(0))
 
 
 def timed(ways: dict[str, Callable[[], None]], repeats: int, device: str) -> dict[str, list[float]]:

@@ -6,7 +6,7 @@ from typing import get_args
 import pytest
 
 from vestige import results
-from vestige.attacks.extraction.objective import Objective
+from vestige.attacks.extraction.objective import ObjectiveKind
 from vestige.attacks.extraction.secret_attacks import ATTACKS
 from vestige.data.loaders.utterances import write_utterances
 from vestige.data.secret_manifest import SecretManifest
@@ -162,7 +162,7 @@ def test_every_attack_has_its_name(extract, attack, secret):
 
 def test_the_options_name_all_attacks_and_objectives():
     assert get_args(extract_nlu.AttackName) == tuple(ATTACKS)
-    assert get_args(extract_nlu.ObjectiveName) == get_args(Objective)
+    assert get_args(extract_nlu.ObjectiveName) == get_args(ObjectiveKind)
 
 
 def test_what_exceeds_the_budget_is_ranked_by_a_sample_or_not_at_all(extract, secret):

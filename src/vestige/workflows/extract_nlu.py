@@ -296,12 +296,12 @@ def _extract(
     model: "IntentSlotNetwork", target: ExtractionTarget, settings: dict[str, Any], monitor: Monitor
 ) -> "Extraction":
     from vestige.attacks.extraction.nlu_extraction import extract_secrets
-    from vestige.attacks.extraction.objective import ask
+    from vestige.attacks.extraction.objective import objective_of
 
     name, references = settings.pop("objective"), settings.pop("references")
     pattern = target.parsed(model.intents)
     truths = target.truths(pattern)
-    asked = ask(model, pattern, objective=name, references=references)
+    asked = objective_of(model, pattern, kind=name, references=references)
     with monitor.progress("looking for the secret") as step:
         return extract_secrets(asked, truths=truths, progress=step, **settings)
 

@@ -9,7 +9,7 @@ import torch
 
 from vestige.attacks.extraction.discrete_optimization import DiscreteOptimization
 from vestige.attacks.extraction.nlu_extraction import Ranking, extract_secrets
-from vestige.attacks.extraction.objective import ask
+from vestige.attacks.extraction.objective import objective_of
 from vestige.attacks.extraction.target_rank import sampled_standings
 from vestige.errors import DataError
 from vestige.metrics.extraction import rank_among
@@ -18,7 +18,9 @@ PIN = "my pin is {digit:3}"
 
 
 def test_a_planted_secret_is_read_back(boxes):
-    found = extract_secrets(ask(boxes.Planted("314"), boxes.pattern(PIN)), truths=["314"], seed=0)
+    found = extract_secrets(
+        objective_of(boxes.Planted("314"), boxes.pattern(PIN)), truths=["314"], seed=0
+    )
     (one,) = found.secrets
     assert one.guesses[0] == tuple("314")
     assert one.right
@@ -31,17 +33,17 @@ def test_a_planted_secret_is_read_back(boxes):
 
 
 def test_truths_change_no_guess(boxes):
-    question = ask(boxes.Bilinear(), boxes.pattern(PIN))
+    objective = objective_of(boxes.Bilinear(), boxes.pattern(PIN))
     for attack in ("auto", "coordinate"):
-        with_truth = extract_secrets(question, attack=attack, truths=["123"], seed=4)
-        without = extract_secrets(question, attack=attack, seed=4)
+        with_truth = extract_secrets(objective, attack=attack, truths=["123"], seed=4)
+        without = extract_secrets(objective, attack=attack, seed=4)
         assert with_truth.secrets[0].guesses == without.secrets[0].guesses
         assert with_truth.secrets[0].certainty == without.secrets[0].certainty
 
 
 def test_the_rank_is_the_same_whichever_attack_was_taken(boxes):
     model, asked = boxes.Bilinear(), boxes.pattern(PIN)
-    question = ask(model, asked)
+    objective = objective_of(model, asked)
     losses = {
         secret: boxes.naive_loss(model, asked, secret).joint.item()
         for secret in itertools.product(*asked.candidates)
@@ -49,7 +51,7 @@ def test_the_rank_is_the_same_whichever_attack_was_taken(boxes):
     own = losses.pop(tuple("271"))
     expected = rank_among(own, list(losses.values()))
     for attack in ("auto", "beam", "random"):
-        found = extract_secrets(question, attack=attack, truths=["271"], seed=0)
+        found = extract_secrets(objective, attack=attack, truths=["271"], seed=0)
         assert found.secrets[0].rank.rank == expected
         assert found.secrets[0].rank.exact
         assert found.secrets[0].truth_loss == pytest.approx(own)
@@ -57,13 +59,13 @@ def test_the_rank_is_the_same_whichever_attack_was_taken(boxes):
 
 @pytest.mark.parametrize("truth", ["271", "000", "999"])
 def test_the_interval_of_an_estimated_rank_covers_the_exact_one(boxes, truth):
-    question = ask(boxes.Bilinear(), boxes.pattern(PIN))
-    exact = extract_secrets(question, truths=[truth], seed=0).secrets[0].rank
+    objective = objective_of(boxes.Bilinear(), boxes.pattern(PIN))
+    exact = extract_secrets(objective, truths=[truth], seed=0).secrets[0].rank
     ranking = Ranking(budget=999, sample=500)
     covered = 0
     for seed in range(40):
         found = (
-            extract_secrets(question, attack="random", truths=[truth], ranking=ranking, seed=seed)
+            extract_secrets(objective, attack="random", truths=[truth], ranking=ranking, seed=seed)
             .secrets[0]
             .rank
         )
@@ -73,10 +75,10 @@ def test_the_interval_of_an_estimated_rank_covers_the_exact_one(boxes, truth):
 
 
 def test_a_sample_never_compares_a_truth_with_itself(boxes):
-    question = ask(boxes.Bilinear(), boxes.pattern("pin {color}"))
+    objective = objective_of(boxes.Bilinear(), boxes.pattern("pin {color}"))
     (found,) = sampled_standings(
-        question,
-        question.numbers([["red"]]),
+        objective,
+        objective.numbers([["red"]]),
         sample=300,
         generator=torch.Generator().manual_seed(0),
     )
@@ -85,10 +87,10 @@ def test_a_sample_never_compares_a_truth_with_itself(boxes):
 
 
 def test_guesses_known_to_be_better_bound_an_estimated_rank(boxes):
-    question = ask(boxes.Bilinear(), boxes.pattern(PIN))
-    order = extract_secrets(question, seed=0).secrets[0].guesses
+    objective = objective_of(boxes.Bilinear(), boxes.pattern(PIN))
+    order = extract_secrets(objective, seed=0).secrets[0].guesses
     found = extract_secrets(
-        question,
+        objective,
         attack="beam",
         truths=[order[3]],
         ranking=Ranking(budget=1, sample=1),
@@ -98,22 +100,22 @@ def test_guesses_known_to_be_better_bound_an_estimated_rank(boxes):
 
 
 def test_a_model_that_knows_nothing_puts_the_truth_in_the_middle(boxes):
-    found = extract_secrets(ask(boxes.Flat(), boxes.pattern(PIN)), truths=["314"], seed=0)
+    found = extract_secrets(objective_of(boxes.Flat(), boxes.pattern(PIN)), truths=["314"], seed=0)
     assert found.secrets[0].rank.rank == 500.5
     assert found.secrets[0].certainty == pytest.approx(1 / 1000)
 
 
 def test_a_model_against_itself_says_nothing(boxes):
     model = boxes.Bilinear()
-    question = ask(model, boxes.pattern(PIN), objective="calibrated", references=[model])
-    found = extract_secrets(question, truths=["314"], seed=0)
+    objective = objective_of(model, boxes.pattern(PIN), kind="calibrated", references=[model])
+    found = extract_secrets(objective, truths=["314"], seed=0)
     assert found.secrets[0].rank.rank == 500.5
     assert found.objective == "calibrated"
 
 
 def test_the_summary_tells_rates_and_their_chance(boxes):
-    question = ask(boxes.Planted("314"), [boxes.pattern(PIN)] * 4)
-    found = extract_secrets(question, truths=["314", "315", "300", "314"], seed=0)
+    objective = objective_of(boxes.Planted("314"), [boxes.pattern(PIN)] * 4)
+    found = extract_secrets(objective, truths=["314", "315", "300", "314"], seed=0)
     summary = found.summary()
     assert summary["right"] == 2
     assert summary["accuracy"] == 0.5
@@ -134,7 +136,9 @@ def test_the_summary_tells_rates_and_their_chance(boxes):
 
 
 def test_without_truths_nothing_is_claimed_of_them(boxes):
-    found = extract_secrets(ask(boxes.Bilinear(), boxes.pattern(PIN)), attack="coordinate", seed=0)
+    found = extract_secrets(
+        objective_of(boxes.Bilinear(), boxes.pattern(PIN)), attack="coordinate", seed=0
+    )
     summary = found.summary()
     for name in ("right", "accuracy", "hamming", "median_rank", "exposure", "chance_probability"):
         assert summary[name] is None
@@ -147,7 +151,7 @@ def test_without_truths_nothing_is_claimed_of_them(boxes):
 
 def test_one_trial_has_the_interval_of_its_own_rank(boxes):
     found = extract_secrets(
-        ask(boxes.Bilinear(), boxes.pattern(PIN)),
+        objective_of(boxes.Bilinear(), boxes.pattern(PIN)),
         truths=["314"],
         attack="beam",
         ranking=Ranking(budget=1, sample=100),
@@ -160,15 +164,17 @@ def test_one_trial_has_the_interval_of_its_own_rank(boxes):
 
 def test_ranks_can_be_left_out(boxes):
     ranking = Ranking(budget=0, sample=0)
-    question = ask(boxes.Bilinear(), boxes.pattern(PIN))
-    found = extract_secrets(question, attack="beam", truths=["314"], ranking=ranking, seed=0)
+    objective = objective_of(boxes.Bilinear(), boxes.pattern(PIN))
+    found = extract_secrets(objective, attack="beam", truths=["314"], ranking=ranking, seed=0)
     assert found.secrets[0].rank is None
     assert found.summary()["hamming"] is not None
     assert found.summary()["exposure"] is None
 
 
 def test_rows_say_secrets_as_text(boxes):
-    found = extract_secrets(ask(boxes.Planted("314"), boxes.pattern(PIN)), truths=["315"], seed=0)
+    found = extract_secrets(
+        objective_of(boxes.Planted("314"), boxes.pattern(PIN)), truths=["315"], seed=0
+    )
     (row,) = found.rows()
     assert row["guess"] == row["guesses"][0] == "3 1 4"
     assert row["truth"] == "3 1 5"
@@ -180,7 +186,7 @@ def test_rows_say_secrets_as_text(boxes):
 def test_progress_tells_of_the_search_and_then_of_the_ranking(boxes):
     told = []
     extract_secrets(
-        ask(boxes.Bilinear(), boxes.pattern(PIN)),
+        objective_of(boxes.Bilinear(), boxes.pattern(PIN)),
         attack=DiscreteOptimization(epochs=3),
         truths=["314"],
         seed=0,
@@ -190,14 +196,14 @@ def test_progress_tells_of_the_search_and_then_of_the_ranking(boxes):
 
 
 def test_inputs_that_cannot_be_are_refused(boxes):
-    question = ask(boxes.Bilinear(), boxes.pattern("pin {digit:9}"))
+    objective = objective_of(boxes.Bilinear(), boxes.pattern("pin {digit:9}"))
     with pytest.raises(ValueError, match="attack must be one of"):
-        extract_secrets(question, attack="magic", seed=0)
+        extract_secrets(objective, attack="magic", seed=0)
     with pytest.raises(ValueError, match="truths must be 1"):
-        extract_secrets(question, truths=[], seed=0)
+        extract_secrets(objective, truths=[], seed=0)
     with pytest.raises(ValueError, match="must have 9 words"):
-        extract_secrets(question, truths=["123"], seed=0)
+        extract_secrets(objective, truths=["123"], seed=0)
     with pytest.raises(DataError, match="more than the budget"):
-        extract_secrets(question, attack="exact", seed=0)
+        extract_secrets(objective, attack="exact", seed=0)
     with pytest.raises(ValueError, match="sample must be at least 0"):
         Ranking(sample=-1)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from vestige.attacks.extraction.discrete_optimization import one_hot_weights
-from vestige.attacks.extraction.objective import ROWS, ask
+from vestige.attacks.extraction.objective import ROWS, objective_of
 from vestige.data.secret_pattern import SecretPattern
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import DataError
@@ -17,10 +17,10 @@ from vestige.models.white_box import WhiteBox
 DIGITS = tuple("0123456789")
 
 
-def every(question):
+def every(objective):
     """All secrets of one trial."""
-    choices = itertools.product(*(range(size) for size in question.sizes))
-    return torch.tensor(list(choices)).expand(question.trials, -1, -1)
+    choices = itertools.product(*(range(size) for size in objective.sizes))
+    return torch.tensor(list(choices)).expand(objective.trials, -1, -1)
 
 
 @pytest.fixture
@@ -49,69 +49,69 @@ def test_the_small_models_are_white_boxes(boxes):
     assert isinstance(boxes.Bilinear(), WhiteBox)
 
 
-@pytest.mark.parametrize("objective", ["joint", "tags", "intent"])
-def test_losses_are_those_of_one_utterance_at_a_time(boxes, objective):
+@pytest.mark.parametrize("kind", ["joint", "tags", "intent"])
+def test_losses_are_those_of_one_utterance_at_a_time(boxes, kind):
     model, asked = boxes.Bilinear(), boxes.pattern()
-    question = ask(model, asked, objective=objective)
-    guesses = every(question)
+    objective = objective_of(model, asked, kind=kind)
+    guesses = every(objective)
     expected = [
-        getattr(boxes.naive_loss(model, asked, question.words(0, guess)), objective).item()
+        getattr(boxes.naive_loss(model, asked, objective.words(0, guess)), kind).item()
         for guess in guesses[0].tolist()
     ]
-    assert question.losses(guesses)[0].tolist() == pytest.approx(expected, rel=1e-12)
+    assert objective.losses(guesses)[0].tolist() == pytest.approx(expected, rel=1e-12)
 
 
 def test_known_words_may_stand_after_the_unknown_and_take_several_tokens(boxes):
     model = boxes.Bilinear()
     asked = boxes.pattern("telephone {digit} is telephone {color} please")
-    question = ask(model, asked)
-    assert question.places.tolist() == [2, 6]
-    assert question.tags.tolist() == [[0, -100, 1, 0, 0, -100, 1, 0]]
+    objective = objective_of(model, asked)
+    assert objective.places.tolist() == [2, 6]
+    assert objective.tags.tolist() == [[0, -100, 1, 0, 0, -100, 1, 0]]
     guess = torch.tensor([[[7, 1]]])
     expected = boxes.naive_loss(model, asked, ["7", "green"]).joint
-    assert question.losses(guess)[0].tolist() == pytest.approx(expected.tolist())
+    assert objective.losses(guess)[0].tolist() == pytest.approx(expected.tolist())
 
 
 def test_a_lstm_loses_the_same_in_a_batch_and_alone(lstm_models):
     model = lstm_models[0]
     asked = SecretPattern.parse("my pin is {digit:2}", intent="Pin")
-    question = ask(model, asked)
+    objective = objective_of(model, asked)
     tokens = model.read(asked.utterance(["4", "2"]).tokens)
     ids = torch.tensor([[token for (token,) in tokens]])
     with torch.no_grad():
         expected = model(ids, torch.tensor([1]), torch.tensor([[0, 0, 0, 1, 2]])).joint
-    found = question.losses(torch.tensor([[[4, 2], [1, 1]]]))
+    found = objective.losses(torch.tensor([[[4, 2], [1, 1]]]))
     assert found[0, 0].item() == pytest.approx(expected.item(), rel=1e-10)
 
 
 def test_one_hot_weights_lose_what_the_words_lose(boxes, lstm_models):
     pin = SecretPattern.parse("my pin is {digit:3}", intent="Pin")
     for model, asked in ((boxes.Bilinear(), boxes.pattern()), (lstm_models[0], pin)):
-        question = ask(model, asked)
-        guesses = question.random(9, torch.Generator().manual_seed(0))
-        soft = question.soft_losses(one_hot_weights(question, guesses))
-        torch.testing.assert_close(soft.detach(), question.losses(guesses))
+        objective = objective_of(model, asked)
+        guesses = objective.random(9, torch.Generator().manual_seed(0))
+        soft = objective.soft_losses(one_hot_weights(objective, guesses))
+        torch.testing.assert_close(soft.detach(), objective.losses(guesses))
 
 
 def test_the_gradient_by_the_weights_is_that_of_finite_differences(boxes, lstm_models):
     pin = SecretPattern.parse("my pin is {digit:2}", intent="Pin")
     for model, asked in ((boxes.Bilinear(), boxes.pattern()), (lstm_models[1], pin)):
-        question = ask(model, asked)
+        objective = objective_of(model, asked)
         drawn = torch.Generator().manual_seed(1)
-        shape = (1, 2, *question.mask.shape)
+        shape = (1, 2, *objective.mask.shape)
         weights = torch.rand(shape, generator=drawn, dtype=torch.float64).requires_grad_()
-        assert torch.autograd.gradcheck(question.soft_losses, weights)
+        assert torch.autograd.gradcheck(objective.soft_losses, weights)
 
 
 def test_weights_are_mixed_before_the_model_reads_them(boxes):
     model = boxes.Bilinear()
-    question = ask(model, boxes.pattern("pin {digit}"))
+    objective = objective_of(model, boxes.pattern("pin {digit}"))
     weights = torch.zeros(1, 1, 1, 10, dtype=torch.float64)
     weights[..., 3], weights[..., 8] = 0.25, 0.75
     prefix, three, eight = (model.embed(torch.tensor([[token]])) for token in (1, 7, 12))
     vectors = torch.cat([prefix, 0.25 * three + 0.75 * eight], 1)
     expected = model.losses(vectors, torch.tensor([1]), torch.tensor([[0, 1]])).joint
-    torch.testing.assert_close(question.soft_losses(weights)[0], expected)
+    torch.testing.assert_close(objective.soft_losses(weights)[0], expected)
 
 
 def test_trials_are_answered_as_one_by_one(boxes):
@@ -120,28 +120,28 @@ def test_trials_are_answered_as_one_by_one(boxes):
         boxes.pattern("my pin {digit:2}"),
         boxes.pattern("please is {digit:2}", intent="Other"),
     ]
-    together = ask(model, trials)
+    together = objective_of(model, trials)
     guesses = together.random(7, torch.Generator().manual_seed(0))
     for number, asked in enumerate(trials):
-        alone = ask(model, asked).losses(guesses[:1])
+        alone = objective_of(model, asked).losses(guesses[:1])
         torch.testing.assert_close(together.losses(guesses)[number : number + 1], alone)
 
 
 def test_a_stack_is_asked_in_blocks_of_its_models(boxes):
     model, asked = boxes.Bilinear(models=3), boxes.pattern()
-    question = ask(model, asked)
-    guesses = question.random(5, torch.Generator().manual_seed(0))
+    objective = objective_of(model, asked)
+    guesses = objective.random(5, torch.Generator().manual_seed(0))
     for number in range(3):
-        alone = ask(model.one(number), asked)
-        torch.testing.assert_close(question.losses(guesses)[number], alone.losses(guesses[:1])[0])
+        alone = objective_of(model.one(number), asked)
+        torch.testing.assert_close(objective.losses(guesses)[number], alone.losses(guesses[:1])[0])
 
 
 def test_stacked_lstms_answer_as_each_by_itself(lstm_models):
     asked = SecretPattern.parse("my pin is {digit:3}", intent="Pin")
-    question = ask(stack(lstm_models), asked)
-    guesses = question.random(6, torch.Generator().manual_seed(0))
-    alone = torch.cat([ask(model, asked).losses(guesses[:1]) for model in lstm_models])
-    torch.testing.assert_close(question.losses(guesses), alone)
+    objective = objective_of(stack(lstm_models), asked)
+    guesses = objective.random(6, torch.Generator().manual_seed(0))
+    alone = torch.cat([objective_of(model, asked).losses(guesses[:1]) for model in lstm_models])
+    torch.testing.assert_close(objective.losses(guesses), alone)
 
 
 def test_many_guesses_are_asked_in_slices(boxes):
@@ -153,41 +153,41 @@ def test_many_guesses_are_asked_in_slices(boxes):
             return super().losses(vectors, intents, tags)
 
     asked = boxes.pattern("pin {digit:4}")
-    guesses = every(ask(boxes.Bilinear(), asked))
-    question = ask(Watched(), [asked, asked])
-    found = question.losses(guesses.expand(2, -1, -1))
+    guesses = every(objective_of(boxes.Bilinear(), asked))
+    objective = objective_of(Watched(), [asked, asked])
+    found = objective.losses(guesses.expand(2, -1, -1))
     assert max(largest) <= ROWS < sum(largest) == 20_000
-    torch.testing.assert_close(found[:1], ask(boxes.Bilinear(), asked).losses(guesses))
+    torch.testing.assert_close(found[:1], objective_of(boxes.Bilinear(), asked).losses(guesses))
 
 
 def test_a_calibrated_loss_is_what_exceeds_the_mean_of_the_references(boxes):
     model, others = boxes.Bilinear(0), [boxes.Bilinear(1), boxes.Bilinear(2)]
     asked = boxes.pattern()
-    question = ask(model, asked, objective="calibrated", references=others)
-    guesses = every(question)
-    first, second = (ask(other, asked).losses(guesses) for other in others)
-    expected = ask(model, asked).losses(guesses) - (first + second) / 2
-    torch.testing.assert_close(question.losses(guesses), expected)
-    weights = one_hot_weights(question, guesses)
-    torch.testing.assert_close(question.soft_losses(weights), expected)
+    objective = objective_of(model, asked, kind="calibrated", references=others)
+    guesses = every(objective)
+    first, second = (objective_of(other, asked).losses(guesses) for other in others)
+    expected = objective_of(model, asked).losses(guesses) - (first + second) / 2
+    torch.testing.assert_close(objective.losses(guesses), expected)
+    weights = one_hot_weights(objective, guesses)
+    torch.testing.assert_close(objective.soft_losses(weights), expected)
 
 
 def test_a_model_that_is_its_own_reference_is_flat(boxes):
     model = boxes.Bilinear()
-    question = ask(model, boxes.pattern(), objective="calibrated", references=[model])
-    assert not question.losses(every(question)).any()
+    objective = objective_of(model, boxes.pattern(), kind="calibrated", references=[model])
+    assert not objective.losses(every(objective)).any()
 
 
 def test_vectors_cannot_be_optimised_with_references(boxes):
     model = boxes.Bilinear()
-    question = ask(model, boxes.pattern(), objective="calibrated", references=[model])
+    objective = objective_of(model, boxes.pattern(), kind="calibrated", references=[model])
     with pytest.raises(ValueError, match="objective must be 'joint', 'tags' or 'intent'"):
-        question.vector_losses(torch.zeros(1, 1, 3, 6, dtype=torch.float64))
+        objective.vector_losses(torch.zeros(1, 1, 3, 6, dtype=torch.float64))
 
 
 def test_random_guesses_are_candidates_and_the_same_for_every_trial(boxes):
-    question = ask(boxes.Bilinear(), [boxes.pattern(), boxes.pattern()])
-    drawn = question.random(200, torch.Generator().manual_seed(0))
+    objective = objective_of(boxes.Bilinear(), [boxes.pattern(), boxes.pattern()])
+    drawn = objective.random(200, torch.Generator().manual_seed(0))
     assert (drawn[0] == drawn[1]).all()
     assert drawn.amin((0, 1)).tolist() == [0, 0, 0]
     assert drawn.amax((0, 1)).tolist() == [9, 9, 2]
@@ -203,7 +203,7 @@ def test_random_guesses_are_candidates_and_the_same_for_every_trial(boxes):
 )
 def test_what_the_model_does_not_know_is_said(boxes, text, given, message):
     with pytest.raises(DataError, match=message) as caught:
-        ask(boxes.Bilinear(), boxes.pattern(text, **given))
+        objective_of(boxes.Bilinear(), boxes.pattern(text, **given))
     assert caught.value.remedy
 
 
@@ -218,13 +218,13 @@ def test_what_the_model_does_not_know_is_said(boxes, text, given, message):
 def test_a_candidate_must_be_one_token_of_its_own(boxes, words, message):
     asked = SecretPattern.parse("pin {w}", intent="Pin", candidates={"w": words})
     with pytest.raises(DataError, match=message):
-        ask(boxes.Bilinear(), asked)
+        objective_of(boxes.Bilinear(), asked)
 
 
 def test_the_unknown_word_of_a_vocabulary_is_no_candidate(lstm_models):
     asked = SecretPattern.parse("my pin {w}", intent="Pin", candidates={"w": ("1", "<unk>")})
     with pytest.raises(DataError, match="cannot read candidate 2 for word"):
-        ask(lstm_models[0], asked)
+        objective_of(lstm_models[0], asked)
 
 
 @pytest.mark.parametrize(
@@ -237,33 +237,33 @@ def test_the_unknown_word_of_a_vocabulary_is_no_candidate(lstm_models):
 )
 def test_trials_must_have_one_shape(boxes, texts, message):
     with pytest.raises(ValueError, match=message):
-        ask(boxes.Bilinear(), [boxes.pattern(text) for text in texts])
+        objective_of(boxes.Bilinear(), [boxes.pattern(text) for text in texts])
 
 
 def test_a_stack_needs_a_trial_for_each_model(boxes):
     with pytest.raises(ValueError, match="patterns must be 3, one for each model"):
-        ask(boxes.Bilinear(models=3), [boxes.pattern()] * 2)
+        objective_of(boxes.Bilinear(models=3), [boxes.pattern()] * 2)
 
 
 def test_there_must_be_a_trial(boxes):
     with pytest.raises(ValueError, match="patterns must be at least 1"):
-        ask(boxes.Bilinear(), [])
+        objective_of(boxes.Bilinear(), [])
 
 
 def test_references_belong_to_the_calibrated_objective_alone(boxes):
     model = boxes.Bilinear()
     with pytest.raises(ValueError, match="references must be given"):
-        ask(model, boxes.pattern(), references=[model])
+        objective_of(model, boxes.pattern(), references=[model])
     with pytest.raises(ValueError, match="references must be given"):
-        ask(model, boxes.pattern(), objective="calibrated")
+        objective_of(model, boxes.pattern(), kind="calibrated")
     with pytest.raises(ValueError, match="objective must be one of"):
-        ask(model, boxes.pattern(), objective="sum")
+        objective_of(model, boxes.pattern(), kind="sum")
 
 
 def test_truths_must_be_secrets_of_their_patterns(boxes):
-    question = ask(boxes.Bilinear(), boxes.pattern())
-    assert question.numbers([("4", "2", "blue")]).tolist() == [[4, 2, 2]]
+    objective = objective_of(boxes.Bilinear(), boxes.pattern())
+    assert objective.numbers([("4", "2", "blue")]).tolist() == [[4, 2, 2]]
     with pytest.raises(ValueError, match="truths must be 1, one a trial, got 0"):
-        question.numbers([])
+        objective.numbers([])
     with pytest.raises(ValueError, match="word 3 of the secret"):
-        question.numbers([("4", "2", "9")])
+        objective.numbers([("4", "2", "9")])

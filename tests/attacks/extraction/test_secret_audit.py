@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import rankdata
 
 from vestige.attacks.extraction.nlu_extraction import Ranking, extract_secrets
-from vestige.attacks.extraction.objective import ask
+from vestige.attacks.extraction.objective import objective_of
 from vestige.attacks.extraction.secret_audit import audit_secrets
 from vestige.data.secret_canaries import SecretCanary, draw_secrets
 
@@ -23,11 +23,11 @@ def canary(secret, copies, pattern=PIN):
 @pytest.mark.parametrize("attack", ["auto", "coordinate"])
 @pytest.mark.parametrize("ranking", [Ranking(), Ranking(budget=5, sample=60)])
 def test_several_truths_of_one_trial_are_ranked_as_each_alone(boxes, attack, ranking):
-    question = ask(boxes.Bilinear(), boxes.pattern("my pin is {digit:2}"))
+    objective = objective_of(boxes.Bilinear(), boxes.pattern("my pin is {digit:2}"))
     truths = ["42", "07", "99"]
 
     def found(*some):
-        return extract_secrets(question, truths=some, seed=1, attack=attack, ranking=ranking)
+        return extract_secrets(objective, truths=some, seed=1, attack=attack, ranking=ranking)
 
     together = found(*truths)
     assert [secret.truth for secret in together.secrets] == [tuple(truth) for truth in truths]
@@ -60,8 +60,8 @@ def test_a_planted_secret_leaks_and_controls_do_not(boxes):
 def test_drawn_controls_are_ranked_as_any_other_secret(boxes):
     found = audit_secrets(boxes.Bilinear(), [canary("42", 10), canary("07", 0)], seed=0)
     for row in list(found.rows())[::9]:
-        question = ask(boxes.Bilinear(), boxes.pattern(PIN))
-        [alone] = extract_secrets(question, truths=[row["truth"].split()], seed=0).secrets
+        objective = objective_of(boxes.Bilinear(), boxes.pattern(PIN))
+        [alone] = extract_secrets(objective, truths=[row["truth"].split()], seed=0).secrets
         assert row["rank"] == alone.rank.rank
 
 
@@ -69,7 +69,7 @@ def test_one_stray_control_does_not_hide_a_leak(boxes):
     """Before, controls at ranks 2, 3 and 1,000 made of a planted secret at rank 1 no leak."""
     model = boxes.Bilinear()
     pattern = "my pin is {digit:3}"
-    order = extract_secrets(ask(model, boxes.pattern(pattern)), seed=0).secrets[0].guesses
+    order = extract_secrets(objective_of(model, boxes.pattern(pattern)), seed=0).secrets[0].guesses
     said = [canary(order[0], 10, pattern), *(canary(one, 0, pattern) for one in order[1:4])]
     found = audit_secrets(model, said, seed=0)
     assert found.verdict == "leaks"
@@ -89,9 +89,9 @@ def test_few_controls_decide_nothing(boxes):
 
 def test_many_secrets_at_middling_places_are_a_leak(boxes):
     model, pattern = boxes.Bilinear(), "my pin is {digit:3}"
-    question = ask(model, boxes.pattern(pattern))
+    objective = objective_of(model, boxes.pattern(pattern))
     every = [f"{n:03}" for n in range(1000)]
-    losses = question.losses(question.numbers(every)[None])[0]
+    losses = objective.losses(objective.numbers(every)[None])[0]
     order = [every[place] for place in losses.argsort().tolist()]
     said = [canary(one, 10, pattern) for one in order[50:350:15]]
     found = audit_secrets(model, said, seed=0)

@@ -1,4 +1,4 @@
-"""Which of the secrets that a search has tried lose least?
+"""Candidate secrets of least loss, and the attacks' protocol.
 
 Every attack ends here: whatever it optimised on its way, its guesses are ranked by the loss of the
 words themselves. A soft loss is below that of its own likeliest words in most starts.
@@ -60,14 +60,14 @@ class Attack(Protocol):
 
     def search(
         self,
-        question: ExtractionObjective,
+        objective: ExtractionObjective,
         generator: torch.Generator,
         progress: Progress | None = None,
     ) -> Candidates:
         """Look for the secrets of least loss, all trials at once.
 
         Args:
-            question: the trials.
+            objective: the trials.
             generator: decides every choice that is left to chance; on the CPU.
             progress: told (steps done, steps in all).
         """
@@ -88,7 +88,7 @@ class CandidateTally:
 
 
 def gathered(
-    question: ExtractionObjective,
+    objective: ExtractionObjective,
     tried: Sequence[CandidateTally],
     *,
     gradients: int = 0,
@@ -97,7 +97,7 @@ def gathered(
     """The best of all that was tried, each secret once.
 
     Args:
-        question: the trials.
+        objective: the trials.
         tried: secrets and their losses.
         gradients: that were computed for each trial.
         besides: losses of mixtures that were computed for each trial.
@@ -108,7 +108,7 @@ def gathered(
     choices = torch.cat([one.choices for one in tried], 1)
     losses = torch.cat([one.losses for one in tried], 1).double()
     check_numbers(losses)
-    code, order = codes(question, choices).sort(dim=1, stable=True)
+    code, order = codes(objective, choices).sort(dim=1, stable=True)
     losses, evaluated = losses.gather(1, order), losses.shape[1] + besides
     again = torch.zeros_like(code, dtype=torch.bool)
     again[:, 1:] = code[:, 1:] == code[:, :-1]
@@ -122,28 +122,28 @@ def gathered(
         tried=(~again).sum(1),
         evaluated=evaluated,
         gradients=gradients,
-        whole=bool((~again).sum(1).min() == question.space),
+        whole=bool((~again).sum(1).min() == objective.space),
     )
 
 
 def rescored(
-    question: ExtractionObjective, choices: Tensor, *, gradients: int = 0, besides: int = 0
+    objective: ExtractionObjective, choices: Tensor, *, gradients: int = 0, besides: int = 0
 ) -> Candidates:
     """Guesses (trials, k, n) by the loss of their words; see `gathered`."""
-    tried = CandidateTally(choices, question.losses(choices))
-    return gathered(question, [tried], gradients=gradients, besides=besides)
+    tried = CandidateTally(choices, objective.losses(choices))
+    return gathered(objective, [tried], gradients=gradients, besides=besides)
 
 
-def codes(question: ExtractionObjective, choices: Tensor) -> Tensor:
+def codes(objective: ExtractionObjective, choices: Tensor) -> Tensor:
     """A number (..., ) for each secret (..., n): equal numbers are equal secrets.
 
     Where the space has more than 2^62 secrets it is a hash of 64 bits.
     """
-    if question.space < _EXACT_CODES:
-        factors = radix(question.sizes)
+    if objective.space < _EXACT_CODES:
+        factors = radix(objective.sizes)
     else:
         drawn = torch.Generator().manual_seed(0)
-        factors = torch.randint(-(2**62), 2**62, (len(question.sizes),), generator=drawn) * 2 + 1
+        factors = torch.randint(-(2**62), 2**62, (len(objective.sizes),), generator=drawn) * 2 + 1
     return (choices * factors.to(choices.device)).sum(-1)
 
 
@@ -167,3 +167,37 @@ def check_numbers(losses: Tensor) -> None:
             "the model's loss is no finite number for some of the secrets",
             remedy="Check that its training did not diverge.",
         )
+
+
+def best_move(
+    objective: ExtractionObjective, options: Tensor, tried: list[CandidateTally]
+) -> Tensor:
+    """The option of least loss for each secret; the first of equals.
+
+    Args:
+        objective: the trials.
+        options: int64 (trials, k, o, n), the first of them the secret as it is.
+        tried: gets all that was tried.
+
+    Returns:
+        int64 (trials, k, n).
+    """
+    trials, number, moves, places = options.shape
+    choices = options.reshape(trials, number * moves, places)
+    losses = objective.losses(choices)
+    tried.append(CandidateTally(choices, losses))
+    best = losses.view(trials, number, moves).argmin(2)
+    return options.gather(2, best[..., None, None].expand(-1, -1, 1, places)).squeeze(2)
+
+
+def still_moving(objective: ExtractionObjective, before: Tensor, after: Tensor) -> Tensor:
+    """The secrets (trials, k', n) that have moved, each once; k' is 0 where none has.
+
+    Trials with fewer of them than others keep some that stand still, which costs time only.
+    """
+    code = codes(objective, after)
+    alike = code[:, :, None] == code[:, None, :]
+    again = alike.tril(-1).any(2)
+    moving = (after != before).any(2) & ~again
+    order = (~moving).to(torch.int8).argsort(dim=1, stable=True)[:, : int(moving.sum(1).max())]
+    return after.gather(1, order[:, :, None].expand(-1, -1, after.shape[2]))

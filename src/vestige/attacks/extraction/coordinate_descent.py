@@ -1,4 +1,4 @@
-"""Can a secret be found by changing one word at a time for the better?
+"""Coordinate descent over the words of a secret.
 
 Each of several random secrets takes, place by place, the word of least loss, then the swap of two
 places that helps most, until nothing does: near misses are often the right words in another
@@ -16,8 +16,13 @@ import torch
 from torch import Tensor
 
 from vestige import _validate
-from vestige.attacks.extraction.candidate_swaps import best_move, still_moving
-from vestige.attacks.extraction.candidates import Candidates, CandidateTally, gathered
+from vestige.attacks.extraction.candidates import (
+    Candidates,
+    CandidateTally,
+    best_move,
+    gathered,
+    still_moving,
+)
 from vestige.attacks.extraction.objective import ExtractionObjective
 from vestige.attacks.update.beam_search import Progress
 
@@ -29,9 +34,6 @@ class CoordinateDescent:
     Attributes:
         restarts: random secrets to begin with.
         sweeps: times that every place is looked at, at most.
-
-    Raises:
-        ValueError: a setting is out of range.
     """
 
     name = "coordinate"
@@ -43,33 +45,33 @@ class CoordinateDescent:
 
     def search(
         self,
-        question: ExtractionObjective,
+        objective: ExtractionObjective,
         generator: torch.Generator,
         progress: Progress | None = None,
     ) -> Candidates:
         """The secrets of least loss on the way of all restarts."""
         tried: list[CandidateTally] = []
-        current = question.random(self.restarts, generator)
+        current = objective.random(self.restarts, generator)
         for sweep in range(self.sweeps):
             before = current
-            for place in torch.randperm(len(question.sizes), generator=generator).tolist():
-                current = best_move(question, replaced(question, current, place), tried)
-            current = best_move(question, swapped(current, question.sizes), tried)
-            current = still_moving(question, before, current)
+            for place in torch.randperm(len(objective.sizes), generator=generator).tolist():
+                current = best_move(objective, replaced(objective, current, place), tried)
+            current = best_move(objective, swapped(current, objective.sizes), tried)
+            current = still_moving(objective, before, current)
             if progress:
                 progress(sweep + 1, self.sweeps)
             if not current.shape[1]:
                 break
-        return gathered(question, tried)
+        return gathered(objective, tried)
 
 
-def replaced(question: ExtractionObjective, secrets: Tensor, place: int) -> Tensor:
+def replaced(objective: ExtractionObjective, secrets: Tensor, place: int) -> Tensor:
     """Secrets (trials, k, n) as they are, then with every other candidate at a place.
 
     Returns:
         int64 (trials, k, o, n).
     """
-    size = question.sizes[place]
+    size = objective.sizes[place]
     options = secrets[:, :, None].repeat(1, 1, size, 1)
     other = torch.arange(1, size, device=secrets.device)
     options[:, :, 1:, place] = (secrets[:, :, place, None] + other) % size

@@ -1,4 +1,4 @@
-r"""Can the unknown words be found by gradient descent over mixtures of candidates?
+r"""Gradient descent over mixtures of candidate words: the attack of the paper.
 
 Parikh, Dupuy and Gupta (2022), "Canary Extraction in Natural Language Understanding Models",
 equations 1 to 3 and appendix B: an unknown word is a softmax over its candidates,
@@ -65,29 +65,29 @@ class DiscreteOptimization:
 
     def search(
         self,
-        question: ExtractionObjective,
+        objective: ExtractionObjective,
         generator: torch.Generator,
         progress: Progress | None = None,
     ) -> Candidates:
         """The likeliest words of each start, ranked by their own loss."""
-        shape = (self.starts, *question.mask.shape)
-        logits = (torch.randn(shape, generator=generator) * self.scale).to(question.options)
-        logits = logits.masked_fill(~question.mask, -torch.inf).expand(question.trials, *shape)
+        shape = (self.starts, *objective.mask.shape)
+        logits = (torch.randn(shape, generator=generator) * self.scale).to(objective.options)
+        logits = logits.masked_fill(~objective.mask, -torch.inf).expand(objective.trials, *shape)
 
         def loss(z: Tensor, epoch: int) -> Tensor:
             temperature = self.temperature * self.cooling**epoch
-            return question.soft_losses((z / temperature).softmax(-1)).sum()
+            return objective.soft_losses((z / temperature).softmax(-1)).sum()
 
         found = descend(
             logits,
             loss,
-            at_once=question.at_once,
+            at_once=objective.at_once,
             epochs=self.epochs,
             learning_rate=self.learning_rate,
             decay=self.decay,
             progress=progress,
         )
-        return rescored(question, found.argmax(-1), gradients=self.starts * self.epochs)
+        return rescored(objective, found.argmax(-1), gradients=self.starts * self.epochs)
 
 
 def descend(
@@ -129,6 +129,6 @@ def descend(
     return torch.cat(done, 1)
 
 
-def one_hot_weights(question: ExtractionObjective, choices: Tensor) -> Tensor:
+def one_hot_weights(objective: ExtractionObjective, choices: Tensor) -> Tensor:
     """Weights (trials, k, n, c) of secrets (trials, k, n)."""
-    return one_hot(choices, question.mask.shape[1]).to(question.options)
+    return one_hot(choices, objective.mask.shape[1]).to(objective.options)

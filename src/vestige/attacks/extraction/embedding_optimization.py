@@ -1,4 +1,4 @@
-"""Can the unknown words be found by optimising their vectors? The paper's trivial attack.
+"""Optimisation of the unknown words' vectors: the paper's baseline attack.
 
 Parikh, Dupuy and Gupta (2022), "Canary Extraction in Natural Language Understanding Models",
 section 3.1: vectors start at random, the loss is minimised over them, and each becomes the word
@@ -31,9 +31,6 @@ class EmbeddingOptimization:
         epochs: steps.
         learning_rate: of the first epoch.
         decay: what the learning rate is multiplied by after each epoch.
-
-    Raises:
-        ValueError: a setting is out of range.
     """
 
     name = "embedding"
@@ -48,32 +45,32 @@ class EmbeddingOptimization:
 
     def search(
         self,
-        question: ExtractionObjective,
+        objective: ExtractionObjective,
         generator: torch.Generator,
         progress: Progress | None = None,
     ) -> Candidates:
         """The candidates nearest to each start's vectors, ranked by their own loss."""
         found = descend(
-            self._beginnings(question, generator),
-            lambda vectors, _: question.vector_losses(vectors).sum(),
-            at_once=question.at_once,
+            self._beginnings(objective, generator),
+            lambda vectors, _: objective.vector_losses(vectors).sum(),
+            at_once=objective.at_once,
             epochs=self.epochs,
             learning_rate=self.learning_rate,
             decay=self.decay,
             progress=progress,
         )
-        return rescored(question, nearest(question, found), gradients=self.starts * self.epochs)
+        return rescored(objective, nearest(objective, found), gradients=self.starts * self.epochs)
 
-    def _beginnings(self, question: ExtractionObjective, generator: torch.Generator) -> Tensor:
-        share = question.mask / question.mask.sum(1, keepdim=True)
-        mean = torch.einsum("nc,rncd->rnd", share.to(question.options), question.options)
-        square = torch.einsum("nc,rncd->rnd", share.to(question.options), question.options**2)
+    def _beginnings(self, objective: ExtractionObjective, generator: torch.Generator) -> Tensor:
+        share = objective.mask / objective.mask.sum(1, keepdim=True)
+        mean = torch.einsum("nc,rncd->rnd", share.to(objective.options), objective.options)
+        square = torch.einsum("nc,rncd->rnd", share.to(objective.options), objective.options**2)
         spread = (square - mean**2).clamp_min(0).sqrt()
         drawn = torch.randn((self.starts, *mean.shape[1:]), generator=generator).to(mean)
         return mean[:, None] + drawn * spread[:, None]
 
 
-def nearest(question: ExtractionObjective, vectors: Tensor) -> Tensor:
+def nearest(objective: ExtractionObjective, vectors: Tensor) -> Tensor:
     """Numbers (trials, k, n) of the candidates nearest to vectors (trials, k, n, d)."""
-    distance = torch.cdist(vectors.transpose(1, 2), question.options)  # (trials, n, k, c)
-    return distance.masked_fill(~question.mask[:, None], torch.inf).argmin(-1).transpose(1, 2)
+    distance = torch.cdist(vectors.transpose(1, 2), objective.options)  # (trials, n, k, c)
+    return distance.masked_fill(~objective.mask[:, None], torch.inf).argmin(-1).transpose(1, 2)

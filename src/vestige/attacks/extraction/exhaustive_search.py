@@ -1,4 +1,4 @@
-"""Which secret loses least of all there are? Every one is tried.
+"""Exhaustive search over all secrets of a pattern.
 
 Parikh, Dupuy and Gupta (2022), "Canary Extraction in Natural Language Understanding Models",
 equation 3, minimised over the words themselves.
@@ -29,9 +29,6 @@ class ExactSearch:
 
     Attributes:
         budget: secrets of each trial at most.
-
-    Raises:
-        ValueError: the budget is not positive.
     """
 
     name = "exact"
@@ -42,7 +39,7 @@ class ExactSearch:
 
     def search(
         self,
-        question: ExtractionObjective,
+        objective: ExtractionObjective,
         generator: torch.Generator,
         progress: Progress | None = None,
     ) -> Candidates:
@@ -51,11 +48,11 @@ class ExactSearch:
         Raises:
             DataError: there are more than the budget.
         """
-        return exhaust(question, budget=self.budget, progress=progress)[0]
+        return exhaust(objective, budget=self.budget, progress=progress)[0]
 
 
 def exhaust(
-    question: ExtractionObjective,
+    objective: ExtractionObjective,
     *,
     truths: Tensor | None = None,
     budget: int = BUDGET,
@@ -64,7 +61,7 @@ def exhaust(
     """Every secret's loss, and where the true ones stand.
 
     Args:
-        question: the trials.
+        objective: the trials.
         truths: int64 (k, n), if known: one a trial, or of a single trial any number.
         budget: secrets of each trial at most.
         progress: told (secrets done, secrets in all).
@@ -76,19 +73,19 @@ def exhaust(
         DataError: there are more secrets than the budget.
         ModelError: a loss is no number.
     """
-    space = question.space
+    space = objective.space
     if space > budget:
         raise DataError(
             f"there are {space:,} secrets, more than the budget of {budget:,}",
             remedy="Raise the budget, or take an attack that does not try them all.",
         )
-    counter = None if truths is None else Counter(question, truths)
-    best = torch.empty(question.trials, 0, dtype=torch.float64, device=question.device)
-    place = torch.empty(question.trials, 0, dtype=torch.int64, device=question.device)
-    mass = torch.full((question.trials,), -torch.inf, dtype=torch.float64, device=question.device)
-    for first in range(0, space, question.at_once):
-        code = torch.arange(first, min(space, first + question.at_once), device=question.device)
-        found = question.losses(secrets(question, code).expand(question.trials, -1, -1))
+    counter = None if truths is None else Counter(objective, truths)
+    best = torch.empty(objective.trials, 0, dtype=torch.float64, device=objective.device)
+    place = torch.empty(objective.trials, 0, dtype=torch.int64, device=objective.device)
+    mass = torch.full((objective.trials,), -torch.inf, dtype=torch.float64, device=objective.device)
+    for first in range(0, space, objective.at_once):
+        code = torch.arange(first, min(space, first + objective.at_once), device=objective.device)
+        found = objective.losses(secrets(objective, code).expand(objective.trials, -1, -1))
         check_numbers(found)
         if counter:
             counter.add(code, found)
@@ -100,7 +97,7 @@ def exhaust(
         if progress:
             progress(first + len(code), space)
     guesses = Candidates(
-        choices=secrets(question, place),
+        choices=secrets(objective, place),
         losses=best,
         log_mass=mass,
         tried=torch.full_like(place[:, 0], space),
@@ -110,7 +107,7 @@ def exhaust(
     return guesses, counter.standings(whole=True) if counter else ()
 
 
-def secrets(question: ExtractionObjective, code: Tensor) -> Tensor:
+def secrets(objective: ExtractionObjective, code: Tensor) -> Tensor:
     """The secrets (..., n) of their numbers (...), which count up from the last word."""
-    sizes = torch.tensor(question.sizes, device=code.device)
-    return code[..., None] // radix(question.sizes).to(code.device) % sizes
+    sizes = torch.tensor(objective.sizes, device=code.device)
+    return code[..., None] // radix(objective.sizes).to(code.device) % sizes

@@ -1,4 +1,4 @@
-"""What was extracted, how much of it is right, and how far did the truth stand out?"""
+"""Extracted secrets, their accuracy, and the ranks of the true ones."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

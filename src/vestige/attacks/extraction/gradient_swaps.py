@@ -1,4 +1,4 @@
-r"""Can the gradient say which word to change next?
+r"""Word replacements that a gradient proposes.
 
 Ebrahimi, Rao, Lowd and Dou (2018), "HotFlip: White-Box Adversarial Examples for Text
 Classification", and Zou et al. (2023), "Universal and Transferable Adversarial Attacks on Aligned
@@ -18,8 +18,13 @@ import torch
 from torch import Tensor
 
 from vestige import _validate
-from vestige.attacks.extraction.candidate_swaps import best_move, still_moving
-from vestige.attacks.extraction.candidates import Candidates, CandidateTally, gathered
+from vestige.attacks.extraction.candidates import (
+    Candidates,
+    CandidateTally,
+    best_move,
+    gathered,
+    still_moving,
+)
 from vestige.attacks.extraction.discrete_optimization import one_hot_weights
 from vestige.attacks.extraction.objective import ExtractionObjective
 from vestige.attacks.update.beam_search import Progress
@@ -34,9 +39,6 @@ class GradientSwaps:
         restarts: random secrets to begin with.
         proposals: replacements that are tried at each step.
         steps: at most so many from each beginning.
-
-    Raises:
-        ValueError: a setting is out of range.
     """
 
     name = "gradient"
@@ -49,47 +51,47 @@ class GradientSwaps:
 
     def search(
         self,
-        question: ExtractionObjective,
+        objective: ExtractionObjective,
         generator: torch.Generator,
         progress: Progress | None = None,
     ) -> Candidates:
         """The secrets of least loss on the way of all restarts."""
         tried: list[CandidateTally] = []
-        current = question.random(self.restarts, generator)
+        current = objective.random(self.restarts, generator)
         gradients = 0
         for step in range(self.steps):
             before = current
             gradients += current.shape[1]
-            options = proposed(question, current, self.proposals)
-            current = still_moving(question, before, best_move(question, options, tried))
+            options = proposed(objective, current, self.proposals)
+            current = still_moving(objective, before, best_move(objective, options, tried))
             if progress:
                 progress(step + 1, self.steps)
             if not current.shape[1]:
                 break
-        return gathered(question, tried, gradients=gradients)
+        return gathered(objective, tried, gradients=gradients)
 
 
-def proposed(question: ExtractionObjective, secrets: Tensor, number: int) -> Tensor:
+def proposed(objective: ExtractionObjective, secrets: Tensor, number: int) -> Tensor:
     """Secrets (trials, k, n) as they are, and with their most promising replacements.
 
     Returns:
         int64 (trials, k, o, n), the first option the secret itself; o is number + 1 or, where
         there are not so many replacements, all of them and one.
     """
-    parts = [_promise(question, part) for part in torch.split(secrets, question.at_once, dim=1)]
+    parts = [_promise(objective, part) for part in torch.split(secrets, objective.at_once, dim=1)]
     promise = torch.cat(parts, 1).flatten(2)
-    most = min(number, int(question.mask.sum()) - len(question.sizes))
+    most = min(number, int(objective.mask.sum()) - len(objective.sizes))
     best = largest(-promise, most)
-    place, word = best // question.mask.shape[1], best % question.mask.shape[1]
+    place, word = best // objective.mask.shape[1], best % objective.mask.shape[1]
     options = secrets[:, :, None].repeat(1, 1, most + 1, 1)
     options[:, :, 1:].scatter_(3, place[..., None], word[..., None])
     return options
 
 
-def _promise(question: ExtractionObjective, secrets: Tensor) -> Tensor:
+def _promise(objective: ExtractionObjective, secrets: Tensor) -> Tensor:
     """First-order change of the loss (trials, k, n, c) by each replacement."""
-    weights = one_hot_weights(question, secrets).requires_grad_()
-    (slope,) = torch.autograd.grad(question.soft_losses(weights).sum(), weights)
+    weights = one_hot_weights(objective, secrets).requires_grad_()
+    (slope,) = torch.autograd.grad(objective.soft_losses(weights).sum(), weights)
     change = slope - slope.gather(3, secrets[..., None])
-    change = change.masked_fill(~question.mask, torch.inf)
+    change = change.masked_fill(~objective.mask, torch.inf)
     return change.scatter(3, secrets[..., None], torch.inf)

@@ -1,4 +1,4 @@
-"""Can a secret that was said to an intent-and-slot model be read back from its weights?
+"""Extraction of secrets from an intent-and-slot model.
 
 Parikh, Dupuy and Gupta (2022), "Canary Extraction in Natural Language Understanding Models",
 sections 3 and 4.3.
@@ -37,9 +37,6 @@ class Ranking:
         budget: where there are no more secrets than this, all of them are tried.
         sample: else so many random ones are, and the rank is estimated; 0 leaves it out.
         controls: secrets of each pattern, never said, that an audit compares with at least.
-
-    Raises:
-        ValueError: a setting is negative.
     """
 
     budget: int = BUDGET
@@ -51,7 +48,7 @@ class Ranking:
 
 
 def extract_secrets(
-    question: ExtractionObjective,
+    objective: ExtractionObjective,
     *,
     seed: int,
     attack: str | Attack = "auto",
@@ -62,7 +59,7 @@ def extract_secrets(
     """Look for the secrets of all trials at once.
 
     Args:
-        question: the trials, as `ask` encodes them for a model.
+        objective: the trials, as `objective_of` encodes them for a model.
         seed: decides what an attack leaves to chance, and the sample of a rank.
         attack: a name of `secret_attacks.ATTACKS`, or an attack with settings of its own.
         truths: the true secret of each trial, to see how right the guesses are; they do not
@@ -81,38 +78,38 @@ def extract_secrets(
 
     Example:
         >>> from vestige import SecretPattern, WordVocabulary
-        >>> from vestige.attacks.extraction.objective import ask
+        >>> from vestige.attacks.extraction.objective import objective_of
         >>> from vestige.models.bilstm_crf import IntentSlotConfig, IntentSlotModel
         >>> words = WordVocabulary(("<unk>", "<eos>", "pin", *"0123456789"))
         >>> shape = IntentSlotConfig(intents=("Pin",), tags=("O", "B-canary", "I-canary"))
         >>> model = IntentSlotModel(words, shape).eval()
         >>> pattern = SecretPattern.parse("pin {digit:2}", intent="Pin")
-        >>> found = extract_secrets(ask(model, pattern), truths=["42"], seed=0)
+        >>> found = extract_secrets(objective_of(model, pattern), truths=["42"], seed=0)
         >>> found.search, found.evaluated, 1 <= found.secrets[0].rank.rank <= 100
         ('exact', 100, True)
     """
     chosen = asked = named_attack(attack)
     if isinstance(asked, Automatic):
-        chosen = asked.chosen(question.space)
-    numbers = None if truths is None else question.numbers(truths)
+        chosen = asked.chosen(objective.space)
+    numbers = None if truths is None else objective.numbers(truths)
     generator = torch.Generator().manual_seed(seed)
     began = time.perf_counter()
     standings: tuple[Standing, ...] = ()
     if isinstance(chosen, ExactSearch):
         guesses, standings = exhaust(
-            question, truths=numbers, budget=chosen.budget, progress=progress
+            objective, truths=numbers, budget=chosen.budget, progress=progress
         )
     else:
-        guesses = chosen.search(question, generator, progress)
+        guesses = chosen.search(objective, generator, progress)
     seconds = time.perf_counter() - began
     if numbers is not None and not standings:
-        standings = _standings(question, numbers, ranking or Ranking(), seed, progress)
+        standings = _standings(objective, numbers, ranking or Ranking(), seed, progress)
     return Extraction(
-        secrets=_secrets(question, guesses, numbers, standings),
+        secrets=_secrets(objective, guesses, numbers, standings),
         attack=asked.name,
         search=chosen.name,
-        objective=question.objective,
-        sizes=question.sizes,
+        objective=objective.kind,
+        sizes=objective.sizes,
         whole=guesses.whole,
         evaluated=guesses.evaluated,
         gradients=guesses.gradients,
@@ -122,50 +119,50 @@ def extract_secrets(
 
 
 def _standings(
-    question: ExtractionObjective,
+    objective: ExtractionObjective,
     truths: Tensor,
     ranking: Ranking,
     seed: int,
     progress: Progress | None,
 ) -> tuple[Standing, ...]:
     """Where the truths stand, none where that was not asked for."""
-    if question.space <= ranking.budget:
-        return exhaust(question, truths=truths, budget=ranking.budget, progress=progress)[1]
+    if objective.space <= ranking.budget:
+        return exhaust(objective, truths=truths, budget=ranking.budget, progress=progress)[1]
     if not ranking.sample:
         return ()
     # not the attack's own generator: a rank must not depend on the attack
     generator = torch.Generator().manual_seed(seed)
     return sampled_standings(
-        question, truths, sample=ranking.sample, generator=generator, progress=progress
+        objective, truths, sample=ranking.sample, generator=generator, progress=progress
     )
 
 
 def _secrets(
-    question: ExtractionObjective,
+    objective: ExtractionObjective,
     guesses: Candidates,
     truths: Tensor | None,
     standings: tuple[Standing, ...],
 ) -> tuple[ExtractedSecret, ...]:
-    own = [None] * question.trials
+    own = [None] * objective.trials
     if truths is not None:
-        losses = truth_losses(question, truths)
+        losses = truth_losses(objective, truths)
         check_numbers(losses)
         own = losses.tolist()
     certain = guesses.certainty.tolist()
-    of_trial = [_best(question, guesses, trial) for trial in range(question.trials)]
+    of_trial = [_best(objective, guesses, trial) for trial in range(objective.trials)]
     found = []
     for place in range(len(own)):
-        trial = min(place, question.trials - 1)
+        trial = min(place, objective.trials - 1)
         words, losses_of = of_trial[trial]
-        truth = None if truths is None else question.words(trial, truths[place].tolist())
+        truth = None if truths is None else objective.words(trial, truths[place].tolist())
         rank = None
         if standings:
             better = sum(
                 one != truth and loss < standings[place].loss
                 for one, loss in zip(words, losses_of, strict=True)
             )
-            rank = _rank(standings[place], question.space, better)
-        pattern = question.patterns[trial]
+            rank = _rank(standings[place], objective.space, better)
+        pattern = objective.patterns[trial]
         found.append(
             ExtractedSecret(
                 pattern=pattern.text,
@@ -183,12 +180,12 @@ def _secrets(
 
 
 def _best(
-    question: ExtractionObjective, guesses: Candidates, trial: int
+    objective: ExtractionObjective, guesses: Candidates, trial: int
 ) -> tuple[tuple[tuple[str, ...], ...], tuple[float, ...]]:
     """The words of a trial's guesses, and what they lose."""
     number = int(guesses.losses[trial].isfinite().sum())
     choices = guesses.choices[trial, :number].tolist()
-    words = tuple(question.words(trial, choice) for choice in choices)
+    words = tuple(objective.words(trial, choice) for choice in choices)
     return words, tuple(guesses.losses[trial, :number].tolist())
 
 

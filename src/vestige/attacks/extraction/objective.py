@@ -1,4 +1,4 @@
-r"""What does a model lose on an utterance when its unknown words are these, or a mixture of these?
+r"""Losses of a model on an utterance, by the words that fill its unknown places.
 
 Parikh, Dupuy and Gupta (2022), "Canary Extraction in Natural Language Understanding Models",
 section 3.1, equations 2 and 3: an unknown word's vector is a weighted sum of its candidates'
@@ -26,7 +26,7 @@ from vestige.data.secret_pattern import SecretPattern
 from vestige.errors import DataError
 from vestige.models.white_box import WhiteBox
 
-Objective = Literal["joint", "tags", "intent", "calibrated"]
+ObjectiveKind = Literal["joint", "tags", "intent", "calibrated"]
 """What is minimised; "calibrated" is the joint loss less the mean one of reference models."""
 
 ROWS = 2048
@@ -35,7 +35,7 @@ ROWS = 2048
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ExtractionObjective:
-    """Trials, each an utterance with n unknown words, encoded for a model; `ask` makes it.
+    """Trials, each an utterance with n unknown words, encoded for a model; `objective_of` makes it.
 
     Rows are always in blocks of one trial after the other: row r of b is of trial
     r // (b / trials), which is what a stack of models relies on.
@@ -51,8 +51,8 @@ class ExtractionObjective:
         tags: int64 (trials, t); `IGNORED` for a token that begins no word.
         known: (trials, t, d) vectors of the tokens.
         options: (trials, n, c, d) vectors of the candidates.
-        objective: what a loss is.
-        references: the same question to models that never saw the secret, for "calibrated".
+        kind: of loss that is minimised.
+        references: the same objective to models that never saw the secret, for "calibrated".
     """
 
     model: WhiteBox
@@ -65,7 +65,7 @@ class ExtractionObjective:
     tags: Tensor
     known: Tensor
     options: Tensor
-    objective: Objective = "joint"
+    kind: ObjectiveKind = "joint"
     references: tuple["ExtractionObjective", ...] = ()
 
     @property
@@ -119,7 +119,7 @@ class ExtractionObjective:
         if self.references:
             raise ValueError(
                 "objective must be 'joint', 'tags' or 'intent' where vectors are optimised, "
-                f"got {self.objective!r}: reference models have other vectors"
+                f"got {self.kind!r}: reference models have other vectors"
             )
         return self._own(vectors)
 
@@ -171,15 +171,15 @@ class ExtractionObjective:
         refused = rows.is_cuda and rows.requires_grad
         with torch.backends.cudnn.flags(enabled=False) if refused else nullcontext():
             found = self.model.losses(rows, intents, tags)
-        part = {"tags": found.tags, "intent": found.intent}.get(self.objective)
+        part = {"tags": found.tags, "intent": found.intent}.get(self.kind)
         return (found.joint if part is None else part).view(trials, number)
 
 
-def ask(
+def objective_of(
     model: WhiteBox,
     patterns: SecretPattern | Sequence[SecretPattern],
     *,
-    objective: Objective = "joint",
+    kind: ObjectiveKind = "joint",
     references: Sequence[WhiteBox] = (),
 ) -> ExtractionObjective:
     """Encode trials for a model.
@@ -187,7 +187,7 @@ def ask(
     Args:
         model: one model, or a stack of m models with m trials, each asked of its own model.
         patterns: the trials, all of one shape; a single one is asked of every model of a stack.
-        objective: what to minimise.
+        kind: of loss that is minimised.
         references: models that never saw the secret, for "calibrated" and for nothing else.
 
     Raises:
@@ -204,20 +204,20 @@ def ask(
         >>> pattern = SecretPattern.parse(
         ...     "pin {number}", intent="Pin", candidates={"number": ("one", "two")}
         ... )
-        >>> question = ask(IntentSlotModel(words, shape).eval(), pattern)
-        >>> question.tokens.tolist(), question.candidates.tolist()
+        >>> objective = objective_of(IntentSlotModel(words, shape).eval(), pattern)
+        >>> objective.tokens.tolist(), objective.candidates.tolist()
         ([[2, 3]], [[[3, 4]]])
-        >>> question.losses(torch.tensor([[[0], [1]]])).shape
+        >>> objective.losses(torch.tensor([[[0], [1]]])).shape
         torch.Size([1, 2])
     """
-    _validate.one_of(get_args(Objective), objective=objective)
-    if (objective == "calibrated") != bool(references):
+    _validate.one_of(get_args(ObjectiveKind), objective=kind)
+    if (kind == "calibrated") != bool(references):
         raise ValueError(
             "references must be given with the objective 'calibrated' and with no other, got "
-            f"{len(references)} with {objective!r}"
+            f"{len(references)} with {kind!r}"
         )
     trials = _trials(model, patterns)
-    others = tuple(ask(other, trials) for other in references)
+    others = tuple(objective_of(other, trials) for other in references)
     read = {pattern: _read(model, pattern) for pattern in dict.fromkeys(trials)}
     encoded = [read[pattern] for pattern in trials]
     _check_shapes(encoded)
@@ -237,7 +237,7 @@ def ask(
         tags=torch.tensor([one.tags for one in encoded], device=model.device),
         known=known,
         options=options.view(*candidates.shape, -1),
-        objective=objective,
+        kind=kind,
         references=others,
     )
 

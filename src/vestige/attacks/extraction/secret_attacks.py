@@ -1,4 +1,4 @@
-"""Which attack for which secret? All of them by name, and one that chooses.
+"""Extraction attacks by name, and the choice between exact and approximate search.
 
 Differs from Parikh, Dupuy and Gupta (2022), whose attack is one of them: what fits a budget is
 tried exactly, and what does not is searched without gradients from many beginnings.
@@ -10,14 +10,13 @@ from dataclasses import dataclass, field
 import torch
 
 from vestige import _validate
-from vestige.attacks.extraction.candidates import Attack, Candidates
+from vestige.attacks.extraction.candidates import Attack, Candidates, rescored
 from vestige.attacks.extraction.coordinate_descent import CoordinateDescent
 from vestige.attacks.extraction.discrete_optimization import DiscreteOptimization
 from vestige.attacks.extraction.embedding_optimization import EmbeddingOptimization
 from vestige.attacks.extraction.exhaustive_search import BUDGET, ExactSearch
 from vestige.attacks.extraction.gradient_swaps import GradientSwaps
 from vestige.attacks.extraction.objective import ExtractionObjective
-from vestige.attacks.extraction.random_guessing import RandomGuess
 from vestige.attacks.extraction.secret_beam import SecretBeam
 from vestige.attacks.update.beam_search import Progress
 
@@ -29,9 +28,6 @@ class Automatic:
     Attributes:
         budget: secrets of each trial that are tried at most.
         otherwise: what longer secrets are searched by.
-
-    Raises:
-        ValueError: the budget is not positive.
     """
 
     name = "auto"
@@ -47,12 +43,31 @@ class Automatic:
 
     def search(
         self,
-        question: ExtractionObjective,
+        objective: ExtractionObjective,
         generator: torch.Generator,
         progress: Progress | None = None,
     ) -> Candidates:
         """What the chosen attack finds."""
-        return self.chosen(question.space).search(question, generator, progress)
+        return self.chosen(objective.space).search(objective, generator, progress)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RandomGuess:
+    """One secret drawn at random for each trial: the floor that attacks are compared with."""
+
+    name = "random"
+
+    def search(
+        self,
+        objective: ExtractionObjective,
+        generator: torch.Generator,
+        progress: Progress | None = None,
+    ) -> Candidates:
+        """One guess, whatever the model says about it."""
+        found = rescored(objective, objective.random(1, generator))
+        if progress:
+            progress(1, 1)
+        return found
 
 
 ATTACKS: Mapping[str, Callable[[], Attack]] = {

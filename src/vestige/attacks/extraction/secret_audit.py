@@ -1,4 +1,4 @@
-"""Does a model give away the secrets that were planted, and not those that never were?
+"""Audit of planted secrets against controls that were never planted.
 
 Parikh, Dupuy and Gupta (2022), "Canary Extraction in Natural Language Understanding Models",
 sections 4.2 and 4.3.
@@ -28,7 +28,7 @@ from vestige import _validate
 from vestige.attacks.extraction.candidates import Attack
 from vestige.attacks.extraction.extraction_result import Extraction, median_known
 from vestige.attacks.extraction.nlu_extraction import Ranking, extract_secrets
-from vestige.attacks.extraction.objective import Objective, ask
+from vestige.attacks.extraction.objective import ObjectiveKind, objective_of
 from vestige.attacks.update.beam_search import Progress
 from vestige.data.secret_canaries import SecretCanary, draw_secrets
 from vestige.metrics.differences import difference_of_means
@@ -203,7 +203,7 @@ def audit_secrets(
     *,
     seed: int,
     attack: str | Attack = "auto",
-    objective: Objective = "joint",
+    objective: ObjectiveKind = "joint",
     references: Sequence[WhiteBox] = (),
     ranking: Ranking | None = None,
     progress: Progress | None = None,
@@ -216,14 +216,14 @@ def audit_secrets(
         seed: decides what an attack leaves to chance, the sample of a rank, and the controls that
             are drawn beside the manifest's.
         attack: see `extract_secrets`; it asks each pattern once, whatever its secrets.
-        objective: see `ask`.
+        objective: see `objective_of`.
         references: models that never saw the secrets, for "calibrated".
         ranking: how the truths are ranked, and among how many controls.
         progress: told (thousandths of patterns done, thousandths in all).
 
     Raises:
-        ValueError: no canary was planted, or a setting is wrong; see `ask`.
-        DataError: the model cannot read a canary or lacks its labels; see `ask`.
+        ValueError: no canary was planted, or a setting is wrong; see `objective_of`.
+        DataError: the model cannot read a canary or lacks its labels; see `objective_of`.
     """
     _validate.at_least(1, planted=sum(canary.planted for canary in canaries))
     ranking = ranking or Ranking()
@@ -242,7 +242,7 @@ def audit_secrets(
         own = [canary for canary in canaries if canary.parsed == pattern]
         drawn = _drawn(own, ranking.controls, seed)
         found = extract_secrets(
-            ask(models[one], pattern, objective=objective, references=references),
+            objective_of(models[one], pattern, kind=objective, references=references),
             truths=[*(canary.secret for canary in own), *drawn],
             seed=seed,
             attack=attack,

@@ -1,4 +1,4 @@
-"""Can a secret be read from left to right, a word at a time?
+"""Left-to-right beam search for a secret.
 
 A beam of beginnings grows by one word after the other; words that are still unknown are the mean
 of their candidates' vectors (equation 2 of Parikh, Dupuy and Gupta 2022, with equal weights).
@@ -25,9 +25,6 @@ class SecretBeam:
 
     Attributes:
         width: beginnings that are kept.
-
-    Raises:
-        ValueError: the width is less than 1.
     """
 
     name = "beam"
@@ -38,24 +35,24 @@ class SecretBeam:
 
     def search(
         self,
-        question: ExtractionObjective,
+        objective: ExtractionObjective,
         generator: torch.Generator,
         progress: Progress | None = None,
     ) -> Candidates:
         """The whole secrets that the beam ends with; nothing is left to chance."""
-        sizes, mixtures = question.sizes, 0
-        shape = (question.trials, 1, len(sizes))
-        beam = torch.zeros(shape, dtype=torch.int64, device=question.device)
+        sizes, mixtures = objective.sizes, 0
+        shape = (objective.trials, 1, len(sizes))
+        beam = torch.zeros(shape, dtype=torch.int64, device=objective.device)
         for place, size in enumerate(sizes):
             beam = _grown(beam, place, size)
             if place + 1 < len(sizes) and beam.shape[1] > self.width:
                 mixtures += beam.shape[1]
-                losses = _partial_losses(question, beam, place + 1)
+                losses = _partial_losses(objective, beam, place + 1)
                 best = largest(-losses, self.width)
                 beam = beam.gather(1, best[:, :, None].expand(-1, -1, len(sizes)))
             if progress:
                 progress(place + 1, len(sizes))
-        return rescored(question, beam, besides=mixtures)
+        return rescored(objective, beam, besides=mixtures)
 
 
 def _grown(beam: Tensor, place: int, size: int) -> Tensor:
@@ -66,12 +63,12 @@ def _grown(beam: Tensor, place: int, size: int) -> Tensor:
 
 
 @torch.no_grad()
-def _partial_losses(question: ExtractionObjective, beam: Tensor, known: int) -> Tensor:
+def _partial_losses(objective: ExtractionObjective, beam: Tensor, known: int) -> Tensor:
     """Losses (trials, k) of secrets of which the first words are known."""
-    mean = question.mask / question.mask.sum(1, keepdim=True)
+    mean = objective.mask / objective.mask.sum(1, keepdim=True)
     found = []
-    for part in torch.split(beam, question.at_once, dim=1):
-        weights = one_hot_weights(question, part)
+    for part in torch.split(beam, objective.at_once, dim=1):
+        weights = one_hot_weights(objective, part)
         weights[:, :, known:] = mean[known:].to(weights)
-        found.append(question.soft_losses(weights))
+        found.append(objective.soft_losses(weights))
     return torch.cat(found, 1)

@@ -1,4 +1,4 @@
-r"""How many other secrets does the model prefer to the true one?
+r"""Ranks of true secrets among all secrets of their pattern.
 
 Carlini et al. (2019), "The Secret Sharer", Definitions 2 to 4: the rank of the truth among all
 secrets that there could be says how far it stands out, long before it is the first.
@@ -44,14 +44,14 @@ class Counter:
     """Counts, batch by batch, how many secrets lose less than the true ones.
 
     Args:
-        question: the trials.
+        objective: the trials.
         truths: int64 (k, n), one a trial; of a single trial any number.
     """
 
-    def __init__(self, question: ExtractionObjective, truths: Tensor) -> None:
-        self._own = truth_losses(question, truths)[:, None]
+    def __init__(self, objective: ExtractionObjective, truths: Tensor) -> None:
+        self._own = truth_losses(objective, truths)[:, None]
         check_numbers(self._own)
-        self._code = codes(question, truths)[:, None]
+        self._code = codes(objective, truths)[:, None]
         self._counts = torch.zeros(len(truths), 3, dtype=torch.int64, device=truths.device)
 
     def add(self, code: Tensor, losses: Tensor) -> None:
@@ -89,15 +89,15 @@ def _counted(own: Tensor, own_code: Tensor, code: Tensor, losses: Tensor) -> Ten
     return counts - again * (last - first)[:, None]
 
 
-def truth_losses(question: ExtractionObjective, truths: Tensor) -> Tensor:
+def truth_losses(objective: ExtractionObjective, truths: Tensor) -> Tensor:
     """Losses (k,) of truths (k, n), one a trial; of a single trial any number."""
-    if question.trials == 1:
-        return question.losses(truths[None])[0]
-    return question.losses(truths[:, None])[:, 0]
+    if objective.trials == 1:
+        return objective.losses(truths[None])[0]
+    return objective.losses(truths[:, None])[:, 0]
 
 
 def sampled_standings(
-    question: ExtractionObjective,
+    objective: ExtractionObjective,
     truths: Tensor,
     *,
     sample: int = SAMPLE,
@@ -107,20 +107,20 @@ def sampled_standings(
     """Where truths stand among secrets drawn at random with replacement.
 
     Args:
-        question: the trials.
+        objective: the trials.
         truths: int64 (k, n), one a trial; of a single trial any number.
         sample: secrets drawn, the same for every trial; a truth itself is not compared with.
         generator: draws them; on the CPU.
         progress: told (secrets done, secrets in all).
     """
     _validate.at_least(1, sample=sample)
-    counter = Counter(question, truths)
+    counter = Counter(objective, truths)
     done = 0
     while done < sample:
-        drawn = question.random(min(question.at_once, sample - done), generator)
-        losses = question.losses(drawn)
+        drawn = objective.random(min(objective.at_once, sample - done), generator)
+        losses = objective.losses(drawn)
         check_numbers(losses)
-        counter.add(codes(question, drawn), losses)
+        counter.add(codes(objective, drawn), losses)
         done += drawn.shape[1]
         if progress:
             progress(done, sample)

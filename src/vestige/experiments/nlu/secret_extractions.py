@@ -9,7 +9,7 @@ from typing import Any
 
 from vestige.attacks.extraction.extraction_result import Extraction
 from vestige.attacks.extraction.nlu_extraction import Ranking, extract_secrets
-from vestige.attacks.extraction.objective import ask
+from vestige.attacks.extraction.objective import objective_of
 from vestige.attacks.extraction.secret_attacks import Automatic
 from vestige.data.secret_pattern import SecretPattern
 from vestige.experiments.nlu.planted_models import PlantedModel
@@ -52,7 +52,7 @@ class SecretExtraction(Trial):
         asked = [self._asked(model) for model in self.models]
         if self.attack != OURS:
             return extract_secrets(
-                ask(stack(models), [pattern for pattern, _ in asked]),
+                objective_of(stack(models), [pattern for pattern, _ in asked]),
                 attack=self.attack,
                 truths=[truth for _, truth in asked],
                 ranking=Ranking(budget=0, sample=0),
@@ -60,7 +60,7 @@ class SecretExtraction(Trial):
             )
         one_by_one = [
             extract_secrets(
-                ask(model, pattern),
+                objective_of(model, pattern),
                 attack=Automatic(budget=self.budget),
                 truths=[truth],
                 ranking=Ranking(budget=self.budget, sample=self.sample),
