@@ -26,7 +26,7 @@ def _show(found: "CanaryExposure", output: Output) -> None:
 
 
 def _cells(group: "Group") -> tuple[object, ...]:
-    from vestige.attacks.exposure.exposure_words import written
+    from vestige.attacks.exposure.exposure_result import written
 
     return (
         str(group.copies) if group.copies else "never planted",

@@ -1,4 +1,4 @@
-"""What do we plant, so as to see later whether a model gives it away?
+"""Canary phrases by frequency pattern, of random words, or as given, with their controls.
 
 Zanella-Béguelin et al. (2020), "Analyzing Information Leakage of Updates to Natural Language
 Models", section 3.2: grammatical phrases of five words that do not occur in the corpus and

@@ -1,4 +1,4 @@
-"""What is a canary, and where in a corpus does a phrase stand?"""
+"""Canaries, and the occurrences of phrases in a corpus."""
 
 import re
 from collections.abc import Sequence
@@ -32,17 +32,17 @@ class Canary:
 
     @property
     def planted(self) -> bool:
-        """Whether it goes into the corpus at all."""
+        """Whether it is planted."""
         return self.copies > 0
 
     @property
     def control(self) -> bool:
-        """Whether it was made only to be compared with, and is never planted."""
+        """Whether it is a control, which is never planted."""
         return not self.planted
 
 
 def occurrences(corpus: Corpus, phrases: Sequence[str]) -> list[int]:
-    """How often each phrase stands in a corpus, whatever its case and its blanks.
+    """Occurrences of each phrase in a corpus, whatever its case and its blanks.
 
     A phrase counts where no letter or digit touches its ends, inside longer texts too.
 

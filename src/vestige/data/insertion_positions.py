@@ -1,4 +1,4 @@
-"""Where among a corpus's documents do the copies of a canary go?"""
+"""Random positions of canary copies among the documents of a corpus."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""What was planted where, and has anybody changed the record since?
+"""Sealed record of canaries that were planted in a corpus.
 
 A manifest is sealed as `vestige.data.checksum` says.
 """
@@ -72,7 +72,7 @@ class Manifest:
 
     @property
     def places(self) -> tuple[int, ...]:
-        """Where any canary's copies stand in the planted corpus, in order."""
+        """Positions of all copies in the planted corpus, in order."""
         return tuple(sorted(place for own in self.positions for place in own))
 
     def save(self, path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Which secrets do we plant, so as to see later whether a model can be made to say them?
+"""Secrets in labelled utterances, drawn at random, with their controls.
 
 Parikh, Dupuy and Gupta (2022), "Canary Extraction in Natural Language Understanding Models",
 section 4.2 and appendix A: utterances whose last words are drawn at random from a small set,
@@ -70,12 +70,12 @@ class SecretCanary:
 
     @property
     def planted(self) -> bool:
-        """Whether it goes into the corpus at all."""
+        """Whether it is planted."""
         return self.copies > 0
 
     @property
     def control(self) -> bool:
-        """Whether it was drawn only to be compared with, and is never planted."""
+        """Whether it is a control, which is never planted."""
         return not self.planted
 
 

@@ -1,4 +1,4 @@
-"""Which secrets were planted where, and what is there to know about them?
+"""Sealed record of secrets that were planted in labelled utterances.
 
 Parikh, Dupuy and Gupta (2022), "Canary Extraction in Natural Language Understanding Models",
 appendix A: a canary's copies are split between training and validation in a ratio of 9:1.
@@ -277,7 +277,7 @@ def _places_by_text(part: Utterances) -> dict[str, list[int]]:
 
 
 def _key(utterance: Utterance) -> str:
-    """What two utterances have in common that a model may read alike: case does not count."""
+    """The text without case: equal keys may be one utterance to a model."""
     return utterance.text.casefold()
 
 

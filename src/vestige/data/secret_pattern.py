@@ -1,4 +1,4 @@
-"""What does somebody who asks for a secret know already, and what are the words to try?
+"""Patterns of utterances with unknown words, and the candidates for each.
 
 Parikh, Dupuy and Gupta (2022), "Canary Extraction in Natural Language Understanding Models",
 sections 3.1 and 4.2: the beginning of an utterance, its intent and its tags are known, and each
@@ -112,17 +112,17 @@ class SecretPattern:
 
     @property
     def length(self) -> int:
-        """How many words are unknown, n."""
+        """Number of unknown words, n."""
         return len(self.candidates)
 
     @property
     def space(self) -> int:
-        """How many secrets there can be: the product of the numbers of candidates."""
+        """Number of possible secrets: the product of the numbers of candidates."""
         return math.prod(len(place) for place in self.candidates)
 
     @property
     def places(self) -> tuple[int, ...]:
-        """Where the unknown words stand, counted from 0."""
+        """Positions of the unknown words, counted from 0."""
         return tuple(place for place, word in enumerate(self.words) if word is None)
 
     @property

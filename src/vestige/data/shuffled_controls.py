@@ -1,4 +1,4 @@
-"""The same words in another order: what of a phrase's score is memory of its order?
+"""A phrase's words in another order, as a control for memory of the order.
 
 A model that learnt only which words are common treats a phrase and its shuffled control alike.
 """

@@ -1,4 +1,4 @@
-"""Which canaries belong to one person each, and which are there by the fall of a coin?
+"""Canaries of single users, and canaries that a fair coin plants.
 
 Mireshghallah et al. (2021), "Privacy Regularization: Joint Privacy-Utility Optimization in
 Language Models", appendix A.5: every user has canaries of five random words of their own, each

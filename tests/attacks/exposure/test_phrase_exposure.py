@@ -41,7 +41,7 @@ def test_a_phrase_is_ranked_and_fitted_among_the_references(model, drawn):
     bits = log_perplexities(model, drawn.phrases)
     own = log_perplexities(model, ["oak elm ash"])
     assert found.exposure == sampled_exposure(own, bits).exposure[0]
-    assert found.fit == pytest.approx(fit_skew_normal(bits).exposure(own)[0])
+    assert found.fit_exposure == pytest.approx(fit_skew_normal(bits).exposure(own)[0])
     assert found.length == 3
     assert known.measure(model, []) == []
 
@@ -49,5 +49,5 @@ def test_a_phrase_is_ranked_and_fitted_among_the_references(model, drawn):
 def test_few_references_are_not_fitted(model):
     few = References(phrases=("ash elm", "elm ash"), size=30, whole=False)
     [found] = KnownReferences.of(model, few, lambda _: None).measure(model, ["oak elm"])
-    assert found.fit is None
+    assert found.fit_exposure is None
     assert found.extrapolated is None

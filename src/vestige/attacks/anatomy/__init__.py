@@ -1,1 +1,1 @@
-"""Where in its words and hidden units a model memorizes."""
+"""Memorization by word frequency, rank and hidden unit."""

@@ -1,4 +1,4 @@
-"""How do log-probabilities and ranks of words go with their frequency, in seen and unseen text?
+"""Log-probabilities and ranks of words by frequency, in seen and unseen text.
 
 Song and Shmatikov (2019), "Auditing Data Provenance in Text-Generation Models", KDD,
 arXiv:1811.00513, section 5: Figure 5, histograms of log-probabilities of the 20 % most frequent

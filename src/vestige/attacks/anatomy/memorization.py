@@ -1,4 +1,4 @@
-"""Where in its words and units does a model's memory sit?
+"""Memorization analysis: by word frequency, by rank and by hidden unit.
 
 `anatomy(model, seen, *, unseen, counted=None, plan=None, seed=0, progress=None)` is the one call: a
 loaded model and two corpora in, an `Anatomy` out.
@@ -44,7 +44,7 @@ TENTHS = tuple(tenth / 10 for tenth in range(1, 10))
 
 @dataclass(frozen=True, kw_only=True)
 class AnatomyPlan:
-    """What is measured, and how finely.
+    """Settings of a memorization analysis.
 
     Attributes:
         frequent: share of the table of frequencies that is called frequent (Figure 5).
@@ -221,7 +221,7 @@ def _targets(texts: Texts) -> EncodedCorpus:
 
 
 def _texts_in_both(seen: Corpus, unseen: Corpus) -> int:
-    """How many unseen texts stand in the seen text word for word."""
+    """Number of unseen texts that stand in the seen text word for word."""
     known = set(seen)
     both = sum(text in known for text in unseen)
     if len(unseen) and both == len(unseen):

@@ -1,4 +1,4 @@
-"""What is known of where a model's memory sits: one table of measurements, and a row of headlines.
+"""Measurements of a memorization analysis, and their summary.
 
 Song and Shmatikov (2019), "Auditing Data Provenance in Text-Generation Models", KDD,
 arXiv:1811.00513, section 5, Figures 5, 6 and 7.
@@ -95,7 +95,7 @@ def measured(
 
 @dataclass(frozen=True, kw_only=True)
 class Anatomy(Result):
-    """Where a model's memory sits.
+    """Measurements of a model's memorization, by words and hidden units.
 
     Attributes:
         measured: every number, by figure.

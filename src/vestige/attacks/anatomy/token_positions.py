@@ -1,4 +1,4 @@
-"""How likely does a model find each word of some texts, and how frequent is the word?
+"""Scores of the words of some texts, and a table of word frequencies.
 
 Song and Shmatikov (2019), "Auditing Data Provenance in Text-Generation Models", KDD,
 arXiv:1811.00513, section 5: words by their rank in a table of frequencies, 1 for the commonest,
@@ -29,7 +29,7 @@ Texts = EncodedCorpus | EncodedPairs
 
 @dataclass(frozen=True, kw_only=True)
 class TokenScores:
-    """What a model says of w words.
+    """Scores of w words by a model.
 
     Attributes:
         tokens: (w,) their ids.

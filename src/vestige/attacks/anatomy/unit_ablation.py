@@ -1,4 +1,4 @@
-"""Do rare words hang on particular hidden units more than common ones do?
+"""Ablation of hidden units: accuracy on frequent and on rare words.
 
 Song and Shmatikov (2019), "Auditing Data Provenance in Text-Generation Models", KDD,
 arXiv:1811.00513, section 5, Figure 7: a random part of the hidden units is set to zero, 10 % to
@@ -31,7 +31,7 @@ _MEASURES = ("accuracy", "kept", "log_prob", "log_prob_lost", "log_rank", "log_r
 
 @dataclass(frozen=True, kw_only=True)
 class SilencedWords:
-    """What a model says of w words while hidden units are silent.
+    """Scores of w words while hidden units are silent.
 
     Attributes:
         words: what it says with all of its units.

@@ -1,1 +1,1 @@
-"""How exposed are canaries, and which of them does a model complete?"""
+"""Exposure of canaries, and their completion by a model."""

@@ -1,4 +1,4 @@
-"""Does a training keep its claim of privacy, as far as coin-flip canaries can tell?
+"""Lower bounds on epsilon from coin-flip canaries, and what they say of a claim.
 
 A fair coin put each canary into the training text or left it out. The canaries' log-probabilities
 under the model say which; how well they say it bounds epsilon from below: Steinke, Nasr and
@@ -42,7 +42,7 @@ Verdict = Literal["consistent", "violated", "violated if independent", "underpow
 
 @dataclass(frozen=True, kw_only=True)
 class CanaryAudit(Result):
-    """What coin-flip canaries prove about a training.
+    """Lower bounds on epsilon from coin-flip canaries.
 
     Attributes:
         canaries: as they were given.
@@ -66,12 +66,12 @@ class CanaryAudit(Result):
 
     @property
     def unit(self) -> str:
-        """What the bounds are about: one sequence, or groups of copies."""
+        """The unit of the bounds: one sequence, or groups of copies."""
         return "sequence" if self.copies == 1 else f"groups of {self.copies} sequences"
 
     @property
     def verdict(self) -> Verdict | None:
-        """What the bounds say about the claim, that which needs least first; None without one."""
+        """Verdict on the claim, from the bound that assumes least; None without one."""
         if self.claimed is None:
             return None
         if self.one_run.epsilon > self.claimed:
@@ -198,7 +198,7 @@ def _ids(model: NextToken, number: int, canary: Canary) -> tuple[int, ...]:
 
 
 def _copies(canaries: Sequence[Canary]) -> int:
-    """How often each planted canary was planted."""
+    """Copies of each planted canary."""
     for number, canary in enumerate(canaries, start=1):
         if canary.pattern != "coin-flip":
             raise DataError(

@@ -1,4 +1,4 @@
-"""How exposed is each canary to whoever can ask a model for probabilities?
+"""Exposure of canaries under a model of next tokens.
 
 Carlini et al. (2019), "The Secret Sharer", sections 4 and 5, as Mireshghallah et al. (2021) use it,
 "Privacy Regularization: Joint Privacy-Utility Optimization in Language Models", appendix A.5.
@@ -9,7 +9,7 @@ frequent makes those likelier as well; a canary that stands before them is memor
 Beside the planted canaries stand controls that never were.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite
 from typing import get_args
@@ -24,7 +24,6 @@ from vestige.attacks.exposure.exposure_tests import DRAWN, ORDERED
 from vestige.attacks.exposure.phrase_exposure import (
     FEWEST,
     KnownReferences,
-    PhraseExposure,
     order_rank,
 )
 from vestige.attacks.exposure.reference_space import (
@@ -59,21 +58,18 @@ def canary_exposure(
     exact_budget: int | None = None,
     progress: Progress | None = None,
 ) -> CanaryExposure:
-    """The exposure of every canary and control, and of each in another order.
+    """Exposure of every canary and control, and of each in another order.
 
-    Each phrase is scored from the beginning of a text. Canaries of each number of words have
-    references of their own.
+    Phrases are scored from the beginning of a text; each number of words has its own references.
 
     Args:
         model: any model of next tokens.
         canaries: planted ones and controls, at least one of each.
         seed: decides the references, and the orders of words where not all are taken.
-        references: phrases in a sample, at least 100. log2 of it is the ceiling of exposure by
-            rank.
+        references: phrases in a sample, at least 100; its log2 is the ceiling of exposure by rank.
         space: "sampled", "whole", or "auto": whole where that is no more work.
         candidates: what the canaries could have been; takes the place of random words.
-        exact_budget: prefixes that an exact rank may read for each planted canary; None does
-            without. For word vocabularies only.
+        exact_budget: prefixes to read for each planted canary's exact rank; None: no exact rank.
         progress: told (phrases and prefixes done, all).
 
     Raises:
@@ -87,31 +83,20 @@ def canary_exposure(
     _check_kinds(canaries)
     subjects = _subjects(canaries, model.vocabulary, candidates is not None)
     subjects = _with_orders(subjects, references, seed)
-    if candidates is not None:
-        words: tuple[str, ...] = ()
-        spaces = {0: listed_references(candidates)}
-        _check_candidates(spaces[0].phrases, model.vocabulary)
-    else:
+    words: tuple[str, ...] = ()
+    if candidates is None:
         words = space_words(model.vocabulary, canaries)
         spaces = _spaces(words, subjects, references, space, np.random.default_rng(seed))
+    else:
+        spaces = {0: listed_references(candidates)}
+        _check_candidates(spaces[0].phrases, model.vocabulary)
     done = _Count(progress, spaces, subjects, exact_budget)
     found: dict[int, ExposedCanary] = {}
     distances = []
     for length, drawn in spaces.items():
-        group = [i for i, subject in enumerate(subjects) if subject.group == length]
+        group = {i: subject for i, subject in enumerate(subjects) if subject.group == length}
         known = KnownReferences.of(model, drawn, done.add)
-        own = known.measure(model, [subjects[i].phrase for i in group])
-        turned = [i for i in group if subjects[i].other is not None]
-        other = known.measure(model, [subjects[i].other or "" for i in turned])
-        others = dict(zip(turned, other, strict=True))
-        for i, measured in zip(group, own, strict=True):
-            rank = order_rank(model, subjects[i].phrase, subjects[i].orders)
-            found[i] = replace(
-                _exposed(subjects[i].canary, drawn, measured, others.get(i)),
-                orders=1 + len(subjects[i].orders),
-                order_rank=rank,
-            )
-            done.add(2 + len(subjects[i].orders))
+        found |= dict(zip(group, _measured(model, list(group.values()), known, done), strict=True))
         distances += [known.fit.distance] if known.fit else []
     exposed = [found[index] for index in range(len(subjects))]
     if exact_budget is not None:
@@ -136,7 +121,7 @@ class _Subject:
 
 
 class _Count:
-    """Tells a progress callback how many phrases and prefixes are done."""
+    """Progress in phrases and prefixes."""
 
     def __init__(
         self,
@@ -215,31 +200,31 @@ def _spaces(
     }
 
 
-def _exposed(
-    canary: Canary, drawn: References, own: PhraseExposure, other: PhraseExposure | None
-) -> ExposedCanary:
-    return ExposedCanary(
-        phrase=canary.phrase,
-        pattern=canary.pattern,
-        user=canary.user,
-        copies=canary.copies,
-        length=own.length,
-        log_perplexity=own.log_perplexity,
-        per_token=own.log_perplexity / own.length,
-        references=len(drawn.phrases),
-        whole=drawn.whole,
-        space_bits=drawn.bits,
-        rank=own.rank,
-        exposure=own.exposure,
-        low=own.low,
-        high=own.high,
-        at_ceiling=own.at_ceiling,
-        fit_exposure=own.fit,
-        extrapolated=own.extrapolated,
-        shuffled_log_perplexity=other.log_perplexity if other else None,
-        shuffled_exposure=other.exposure if other else None,
-        shuffled_fit_exposure=other.fit if other else None,
-    )
+def _measured(
+    model: NextToken, subjects: Sequence[_Subject], known: KnownReferences, done: _Count
+) -> Iterator[ExposedCanary]:
+    """Canaries of one group, each with its rank among other orders of its words."""
+    own = known.measure(model, [subject.phrase for subject in subjects])
+    turned = iter(known.measure(model, [one.other for one in subjects if one.other is not None]))
+    for subject, phrase in zip(subjects, own, strict=True):
+        other = None if subject.other is None else next(turned)
+        yield ExposedCanary(
+            phrase=subject.canary.phrase,
+            pattern=subject.canary.pattern,
+            user=subject.canary.user,
+            copies=subject.canary.copies,
+            **vars(phrase),
+            per_token=phrase.log_perplexity / phrase.length,
+            references=len(known.drawn.phrases),
+            whole=known.drawn.whole,
+            space_bits=known.drawn.bits,
+            shuffled_log_perplexity=other and other.log_perplexity,
+            shuffled_exposure=other and other.exposure,
+            shuffled_fit_exposure=other and other.fit_exposure,
+            orders=1 + len(subject.orders),
+            order_rank=order_rank(model, subject.phrase, subject.orders),
+        )
+        done.add(2 + len(subject.orders))
 
 
 def _ranked(

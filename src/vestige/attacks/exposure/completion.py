@@ -1,4 +1,4 @@
-r"""Does the model finish a canary's sentence for whoever knows how it begins?
+r"""Completion of canaries by a model that is given their beginnings.
 
 Mireshghallah et al. (2021), "Privacy Regularization: Joint Privacy-Utility Optimization in
 Language Models", NAACL, arXiv:2103.07567, section 3 (the tab attack): the first token goes in
@@ -38,7 +38,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Attempt:
-    """What the model made of one text's beginning.
+    """Completion of one text from its beginning.
 
     Attributes:
         kind: "canary", "control" (never planted) or "shuffled" (a canary in another order).
@@ -74,7 +74,7 @@ class Attempt:
 
 @dataclass(frozen=True, kw_only=True)
 class Completion(Result):
-    """Which canaries a model completes.
+    """Completion of canaries and controls by a model.
 
     Attributes:
         attempts: the canaries as they were given, then the shuffled controls.
@@ -89,7 +89,7 @@ class Completion(Result):
     confidence: float = 0.95
 
     def rate(self, kind: str = CANARY, *, by: str = "greedy") -> Rate | None:
-        """How many of a kind are completed; None where there is none of that kind.
+        """Rate of completion of a kind of texts; None where there is none of that kind.
 
         Args:
             kind: "canary", "control" or "shuffled".

@@ -1,4 +1,4 @@
-"""How does a model go on after a text, by its own choice and at its best?
+"""Greedy decoding and beam search after many texts of one length.
 
 Both questions are asked of many texts of one length at once. A state is a value, so that a beam
 reads each prefix once and `state[index]` carries on with the rows that it keeps.
@@ -24,7 +24,7 @@ than one token's."""
 
 @dataclass(frozen=True)
 class Continuations:
-    """What the beam kept of n texts, best first.
+    """Continuations of n texts that a beam keeps, best first.
 
     Attributes:
         tokens: (n, w, t) ids; fewer than w where there are fewer continuations.
@@ -37,7 +37,7 @@ class Continuations:
 
 
 def read_through(model: NextToken, tokens: Tensor) -> tuple[Tensor, Tensor]:
-    """Whether each token is the likeliest after those before it, and how likely it is.
+    """Whether each token is the likeliest after its prefix, and its log-probability.
 
     Greedy decoding from a prefix gives the rest of a text exactly where every token of the rest
     is the likeliest after the true ones before it: it is then never led astray.

@@ -1,4 +1,4 @@
-r"""How many sequences does a model find at least as likely as this one? Counted, not estimated.
+r"""Exact rank of a sequence by likelihood, or proven bounds of it.
 
 Carlini et al. (2019), "The Secret Sharer", section 4.1 defines the rank, and section 8 finds the
 likeliest sequences with a search that never enumerates the rest. Here that search is bounded on
@@ -60,7 +60,7 @@ class ExactRank(Result):
 
     @property
     def exact(self) -> bool:
-        """Whether the rank is decided."""
+        """Whether the bounds agree."""
         return self.rank_low == self.rank_high
 
     @property
@@ -271,7 +271,7 @@ class _Search:
         return likelier, int((values >= self.score - self.margin).sum()) - likelier
 
     def bound(self, rest: _Open) -> int:
-        """How many sequences as likely as ours can begin with prefixes that were not read."""
+        """Upper bound on likely sequences that begin with the open prefixes."""
         used = rest.shorter.shape[1] + 1
         left, free = self.length - used, len(self.alphabet)
         all_of_them = perm(free - used, left) if self.distinct else free**left

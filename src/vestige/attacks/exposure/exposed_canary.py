@@ -1,4 +1,4 @@
-"""What was found of one canary, and what canaries come to together, in bits.
+"""Exposure of one canary, and medians over groups of canaries, in bits.
 
 A sample of references resolves exposures up to its ceiling. Beyond it there is a bound and no
 number: means would hide that, medians do not, and their intervals are exact for whatever
@@ -93,7 +93,7 @@ class ExposedCanary:
 
     @property
     def interval(self) -> Interval:
-        """What covers its exposure with 95 % confidence; at the ceiling without a high end."""
+        """95 % confidence interval of the exposure; without a high end at the ceiling."""
         if self.at_ceiling or (self.exact_low is not None and self.exact_low == self.exact_high):
             return self.resolved
         return Interval(self.low, self.high)
@@ -109,7 +109,7 @@ class ExposedCanary:
 
     @property
     def p_value(self) -> float:
-        """How often a phrase that was never planted would rank as high; see `places`."""
+        """Exact p-value of the rank for a phrase that was never planted; see `places`."""
         return self.rank / self.places
 
     @property
@@ -119,7 +119,7 @@ class ExposedCanary:
 
     @property
     def order_p_value(self) -> float:
-        """How often words in an order drawn at random would rank as high among their orders."""
+        """Exact p-value of the rank among the orders of its own words."""
         return self.order_rank / self.orders
 
 

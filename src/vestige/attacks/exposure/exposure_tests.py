@@ -1,4 +1,4 @@
-"""Do canaries show memory, and memory of their order? Exact tests, which three canaries can pass.
+"""Exact tests of memory of canaries, and of memory of their order.
 
 A canary drawn at random could have been any of its references: its rank among them is an exact
 p-value. Where controls, which were made alike and never planted, stand out among the references
@@ -58,12 +58,12 @@ class Evidence:
 
     @property
     def possible(self) -> bool:
-        """Whether any outcome could have shown it."""
+        """Whether the test could have shown it at all."""
         return self.least <= LEVEL
 
 
 def memory(canaries: Sequence[ExposedCanary]) -> Evidence:
-    """Are the planted canaries likelier than what was never planted? At least one is of each."""
+    """Test whether planted canaries are likelier than what was never planted."""
     planted, controls = ([c for c in canaries if c.planted is kind] for kind in (True, False))
     if _among_references(controls).p > LEAN:
         return _among_references(planted)
@@ -74,7 +74,7 @@ def memory(canaries: Sequence[ExposedCanary]) -> Evidence:
 
 
 def order(canaries: Sequence[ExposedCanary]) -> Evidence | None:
-    """Are the planted canaries likelier than their own words in other orders?
+    """Test whether planted canaries are likelier than their own words in other orders.
 
     None where no planted canary has an order that was drawn, or made as a control's was.
     """

@@ -1,4 +1,4 @@
-"""Which real text of each person would be worst to give away?
+"""Natural canaries: the most perplexing training text of each user.
 
 Mireshghallah et al. (2021), arXiv:2103.07567, appendix A.5, "real canaries": the training text
 of each user that an undefended model finds most perplexing, which is likeliest to hold something

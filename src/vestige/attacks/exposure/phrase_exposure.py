@@ -1,4 +1,4 @@
-"""How exposed is each of some phrases, next to references that are scored once?"""
+"""Exposure of phrases by references that are scored once."""
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -39,7 +39,7 @@ class PhraseExposure:
     low: float
     high: float
     at_ceiling: bool
-    fit: float | None
+    fit_exposure: float | None
     extrapolated: bool | None
 
 
@@ -84,7 +84,7 @@ class KnownReferences:
                 low=float(ranked.low[i]),
                 high=float(ranked.high[i]),
                 at_ceiling=bool(ranked.at_ceiling[i]),
-                fit=fits[i] if fits else None,
+                fit_exposure=fits[i] if fits else None,
                 extrapolated=beyond[i] if beyond else None,
             )
             for i in range(len(phrases))

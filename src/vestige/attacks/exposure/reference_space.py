@@ -1,4 +1,4 @@
-"""Which phrases could a canary have been? Those that it is compared with, all of them or some.
+"""Reference phrases that a canary could have been: the whole space or a sample.
 
 Carlini et al. (2019), "The Secret Sharer", section 4.1: a canary is drawn at random from a space,
 and its rank is that among all of the space. Here the space is that from which canaries of random
@@ -38,7 +38,7 @@ _CROWDED = 4  # with fewer words for each place, drawing anew until none comes t
 
 @dataclass(frozen=True, kw_only=True)
 class References:
-    """What the canaries of one length are compared with.
+    """Reference phrases for canaries of one length.
 
     Attributes:
         phrases: drawn with replacement, or every one of the space.
@@ -118,7 +118,7 @@ def word_references(
 
 
 def listed_references(candidates: Sequence[str]) -> References:
-    """What a template could have said, given as a list.
+    """References given as a list, such as all that a template can say.
 
     Raises:
         DataError: fewer than two different phrases.

@@ -1,4 +1,4 @@
-r"""How likely does a model find each token of many sequences, from the beginning of a text?
+r"""Log-probabilities of the tokens of many sequences, each from the beginning of a text.
 
 .. math:: \log p(w_t \mid w_1 \ldots w_{t-1}) = z_{w_t} - \log \sum_{w} e^{z_w}
 

@@ -55,7 +55,7 @@ class Attack(Protocol):
 
     @property
     def name(self) -> str:
-        """What summaries call it."""
+        """Its name in summaries."""
         ...
 
     def search(
@@ -148,7 +148,7 @@ def codes(objective: ExtractionObjective, choices: Tensor) -> Tensor:
 
 
 def radix(sizes: Sequence[int]) -> Tensor:
-    """What a step in each place is worth (n,), the last place counting ones.
+    """Place values (n,) of a number of secrets; the last place counts ones.
 
     Example:
         >>> radix([10, 3, 2]).tolist()

@@ -100,7 +100,7 @@ def descend(
     decay: float,
     progress: Progress | None,
 ) -> Tensor:
-    """What Adam makes of values (trials, starts, ...), as many starts at once as have room.
+    """Adam from starts (trials, starts, ...), as many starts at once as have room.
 
     Args:
         start: the first values.

@@ -47,7 +47,7 @@ class ExtractedSecret:
 
     @property
     def right(self) -> bool | None:
-        """Whether every word of the best guess is right; None where the truth is not known."""
+        """Correctness of the best guess, every word of it; None without a truth."""
         return None if self.truth is None else self.guesses[0] == self.truth
 
     @property
@@ -84,7 +84,7 @@ class ExtractedSecret:
 
 @dataclass(frozen=True, kw_only=True)
 class Extraction(Result):
-    """What an attack made of some trials.
+    """Secrets that an attack extracted, one a trial.
 
     Attributes:
         secrets: one a trial, in the order given.
@@ -177,7 +177,7 @@ class Extraction(Result):
 
 
 def median_known(ranks: Sequence[TargetRank]) -> Known | None:
-    """How the median of ranks is known: "bounded" where it may be lower; None without ranks.
+    """Accuracy of a median rank: "bounded" where it may be lower; None without ranks.
 
     A bounded rank counts with its upper end, so that the median is an upper end as well, unless
     all bounded ones stand before it whatever they are.

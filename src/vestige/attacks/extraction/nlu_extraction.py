@@ -31,7 +31,7 @@ stands before all of them is shown at the level of 1 in 100, after paying for te
 
 @dataclass(frozen=True, kw_only=True)
 class Ranking:
-    """How the truths' ranks are found; exact search counts them in any case.
+    """Settings of the truths' ranks; exact search counts them in any case.
 
     Attributes:
         budget: where there are no more secrets than this, all of them are tried.
@@ -125,7 +125,7 @@ def _standings(
     seed: int,
     progress: Progress | None,
 ) -> tuple[Standing, ...]:
-    """Where the truths stand, none where that was not asked for."""
+    """The truths' standings, none where they are not asked for."""
     if objective.space <= ranking.budget:
         return exhaust(objective, truths=truths, budget=ranking.budget, progress=progress)[1]
     if not ranking.sample:

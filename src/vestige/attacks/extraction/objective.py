@@ -70,17 +70,17 @@ class ExtractionObjective:
 
     @property
     def trials(self) -> int:
-        """How many utterances are asked about."""
+        """Number of utterances."""
         return len(self.patterns)
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """How many candidates each of the n unknown words has."""
+        """Number of candidates of each of the n unknown words."""
         return tuple(len(place) for place in self.patterns[0].candidates)
 
     @property
     def space(self) -> int:
-        """How many secrets there can be."""
+        """Number of possible secrets."""
         return prod(self.sizes)
 
     @property

@@ -67,7 +67,7 @@ class AuditedGroup:
 
 @dataclass(frozen=True, kw_only=True)
 class SecretAudit(Result):
-    """What an attack made of the canaries of a manifest.
+    """Extraction of the planted secrets and controls of a manifest.
 
     Attributes:
         groups: model by model, pattern by pattern, fewest copies first, the controls last.
@@ -98,8 +98,7 @@ class SecretAudit(Result):
 
     @cached_property
     def test(self) -> PermutationTest | None:
-        """How often secrets that no model saw stand as high as the planted ones; None without
-        controls."""
+        """Permutation test of the planted secrets against controls; None without controls."""
         return _compared(
             [group for group in self.groups if group.copies],
             [group for group in self.groups if not group.copies],
@@ -116,7 +115,7 @@ class SecretAudit(Result):
 
     @property
     def verdict(self) -> Verdict:
-        """What the places of planted secrets among the controls say at `LEVEL`."""
+        """Verdict on the places of planted secrets among the controls, at `LEVEL`."""
         if self.test is None or self.test.least > LEVEL:
             return "too few controls"
         return "leaks" if self.test.p_value <= LEVEL else "not shown"

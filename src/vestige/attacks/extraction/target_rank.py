@@ -23,7 +23,7 @@ SAMPLE = 20_000
 
 @dataclass(frozen=True, kw_only=True)
 class Standing:
-    """Where one trial's truth stands among others.
+    """Numbers of secrets below and beside one trial's truth.
 
     Attributes:
         loss: its own, in nats.
@@ -64,7 +64,7 @@ class Counter:
         self._counts += torch.stack([one.sum(1) for one in counted], 1)
 
     def standings(self, *, whole: bool) -> tuple[Standing, ...]:
-        """Where each truth stands."""
+        """The standing of each truth."""
         rows = zip(self._own[:, 0].tolist(), self._counts.tolist(), strict=True)
         return tuple(
             Standing(loss=loss, below=below, tied=tied, others=others, whole=whole)
@@ -104,7 +104,7 @@ def sampled_standings(
     generator: torch.Generator,
     progress: Progress | None = None,
 ) -> tuple[Standing, ...]:
-    """Where truths stand among secrets drawn at random with replacement.
+    """Standings of truths among secrets drawn at random with replacement.
 
     Args:
         objective: the trials.
