@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from os import PathLike
 
+    import altair
     import pandas  # type: ignore[import-untyped]
 
-    from vestige.reports.notebook import Drawing
+    from vestige.reports.notebook import Shown
 
 
 @dataclass(frozen=True)
@@ -60,26 +61,31 @@ class Result(ABC):
 
         return results.save(self, Path(directory), run=self.record)
 
-    def plot(self) -> "Drawing":
-        """The chart of the result's page, with secrets withheld.
+    def plot(self, *, show_secrets: bool = False) -> "altair.Chart":
+        """The headline chart of the result's page.
+
+        Args:
+            show_secrets: phrases and names in the clear.
 
         Raises:
-            ValueError: this kind of result has no chart, or too few points for one.
+            ValueError: this kind of result has no chart.
         """
-        from vestige.reports.notebook import chart
+        from vestige.reports.notebook import plot
 
-        return chart(self)
+        return plot(self, show_secrets=show_secrets)
+
+    def show(self, *, show_secrets: bool = True) -> "Shown":
+        """What a notebook shows of the result, phrases and names in the clear."""
+        from vestige.reports.notebook import Shown, html
+
+        return Shown(html(self, show_secrets=show_secrets))
 
     def _repr_html_(self) -> str:
-        from vestige.reports.notebook import table
+        from vestige.reports.notebook import html
 
-        return table(self)
+        return html(self)
 
     def __str__(self) -> str:
-        from vestige.reports.components.disclosure import disclose_facts
-        from vestige.results import plain
+        from vestige.reports.notebook import text
 
-        facts = disclose_facts(plain(self.summary()), show_secrets=False)
-        width = max(map(len, facts), default=0)
-        lines = [f"  {name:{width}}  {value}" for name, value in facts.items()]
-        return "\n".join([type(self).__name__, *lines])
+        return text(self)

@@ -93,20 +93,42 @@ def save(result: Result, directory: str | Path, *, run: Mapping[str, object]) ->
         RunError: the directory exists, or cannot be written.
     """
     directory = require_new(directory)
-    asked = {
-        "format": FORMAT,
-        "result": type(result).__name__,
-        "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "versions": versions(),
-        **run,
-    }
-    table = pa.Table.from_pylist(_storable(plain(row) for row in result.rows()))
+    asked, table = _asked(result, run), _table(result)
     with new_directory(directory) as partial:
         atomic_write.write_text(partial / "run.json", to_json(asked) + "\n")
         atomic_write.write_text(partial / "summary.json", to_json(result.summary()) + "\n")
         with atomic_write.replacing(partial / "rows.parquet") as file:
             pq.write_table(table, file)
     return directory
+
+
+def run_of(result: Any) -> Run:
+    """A result in memory as its run directory would be read, without writing it.
+
+    Args:
+        result: with `summary`, `rows` and perhaps `record`, the provenance for `run.json`.
+    """
+    asked = _asked(result, getattr(result, "record", {}))
+    return Run(
+        directory=Path(),
+        run=json.loads(to_json(asked)),
+        summary=json.loads(to_json(result.summary())),
+        rows=_table(result).to_pylist(),
+    )
+
+
+def _asked(result: Result, run: Mapping[str, object]) -> dict[str, object]:
+    return {
+        "format": FORMAT,
+        "result": type(result).__name__,
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "versions": versions(),
+        **run,
+    }
+
+
+def _table(result: Result) -> pa.Table:
+    return pa.Table.from_pylist(_storable(plain(row) for row in result.rows()))
 
 
 def load(directory: str | Path) -> Run:

@@ -17,8 +17,8 @@ import pytest
 from tests.cli import secret_cases
 from vestige import results
 from vestige.errors import RunError
-from vestige.reports import sections
 from vestige.reports.page import render
+from vestige.reports.section import KINDS as SECTIONS
 
 EVIL = "\x1b[31m\u202e<b>evil</b>\u2066\x07"
 # The verb and the first of its cases that makes a run of this kind.
@@ -37,7 +37,7 @@ KINDS = {
 
 
 def test_every_kind_of_result_is_there():
-    known = {*sections.KINDS, "DefendedTraining"}
+    known = set(SECTIONS.names())
     assert set(KINDS) == known - {"Table"}  # of `reproduce`: rows of our own, tested beside it
 
 

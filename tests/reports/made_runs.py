@@ -5,10 +5,10 @@ from typing import Any
 
 from tests.reports.conftest import DefenceComparison, DifferentialRank, UpdateDiff
 from tests.reports.made_audits import audit_of, uniform
-from tests.reports.test_anatomy_section import anatomy
-from tests.reports.test_completion_section import attempt
-from tests.reports.test_exposure_section import canary
-from tests.reports.test_extraction_section import audit, counted, extraction
+from tests.reports.test_anatomy import anatomy
+from tests.reports.test_completion import attempt
+from tests.reports.test_exposure import canary
+from tests.reports.test_extraction import audit, counted, extraction
 from vestige.attacks.exposure.completion import Completion
 from vestige.attacks.exposure.exposure_result import CanaryExposure
 from vestige.experiments.tables import Table

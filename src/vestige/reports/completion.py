@@ -1,33 +1,61 @@
-"""Which canaries did the model complete? A run of `vestige complete` as a table and a sentence."""
+"""Canaries that the model completes from their first words."""
 
 from collections.abc import Mapping, Sequence
 from statistics import median_low
 from typing import Any
 
 from vestige.metrics.rates import Rate, rate
+from vestige.reports.components.charts import ACCENT, QUIET, Chart, Figure, alt
+from vestige.reports.components.facts import pairs
+from vestige.reports.components.table import Table
+from vestige.reports.section import KINDS, Section
+from vestige.results import Run
 
+Row = Mapping[str, Any]
 COLUMNS = ("copies", "canaries", "greedy", "interval", "beam", "interval", "kept", "prefix needed")
 """Of the table: rates are shares of the canaries, the prefix is a median in tokens."""
 
 NEVER, OTHER_ORDER = "never planted", "in another order"
+_IN_THE_TABLE = "(greedy|beam_best|beam_kept|control|shuffled)_.*"
+LIMITS = (
+    "A canary that is not completed is not thereby safe: a longer prefix, a wider beam, "
+    "sampling, or a look at the probabilities may still give it away (see its exposure).",
+    "Intervals take canaries as drawn alike and each by itself. They say nothing about "
+    "another training of the same kind: repeat it with other seeds for that.",
+    "Of canaries that begin alike, greedy decoding completes one at most.",
+)
 
 
-def completion_parts(
-    rows: Sequence[Mapping[str, Any]], summary: Mapping[str, Any]
-) -> dict[str, Any]:
-    """What the page's section says, apart from its chart."""
-    return {
-        "kind": "completion",
-        "title": "Does the model complete the canaries?",
-        "lede": describe_completion(summary),
-        "table": (COLUMNS, *completion_table(rows, confidence=summary["confidence"])),
-        "chart_title": "Share of canaries whose whole rest greedy decoding gives, by how often "
-        f"they were planted (disc, with its {_percent(summary['confidence'])} interval), and the "
-        "share that is the beam’s best continuation (ring)",
-    }
+@KINDS.register("Completion")
+def completion_section(run: Run, *, show_secrets: bool) -> Section:
+    """The section of a `Completion`; no phrase is in it."""
+    confidence = run.summary["confidence"]
+    points = completion_points(run.rows, confidence=confidence)
+    figure = Figure(
+        draw=lambda width: completions(points, width=width),
+        caption="Share of canaries whose whole rest greedy decoding gives, by how often they were "
+        f"planted (disc, with its {_percent(confidence)} interval), and the share that is the "
+        "beam’s best continuation (ring).",
+        points=len(points),
+    )
+    table = Table(
+        title="Completed canaries by copies",
+        columns=COLUMNS,
+        rows=tuple(completion_table(run.rows, confidence=confidence)),
+        key="Shares of the canaries with their intervals; “kept” is anywhere in the beam, and the "
+        "prefix a median in tokens.",
+    )
+    return Section(
+        kind="completion",
+        title="Does the model complete the canaries?",
+        lede=describe_completion(run.summary),
+        blocks=(figure, table) if points else (table,),
+        numbers=pairs(run.summary, show_secrets=show_secrets, left_out=_IN_THE_TABLE),
+        limits=LIMITS,
+    )
 
 
-def describe_completion(summary: Mapping[str, Any]) -> str:
+def describe_completion(summary: Row) -> str:
     """The rate of completion, its interval and the controls beside it, as a sentence."""
     prefix = int(summary["prefix"])
     given = "the first token" if prefix == 1 else f"the first {prefix} tokens"
@@ -48,9 +76,7 @@ def describe_completion(summary: Mapping[str, Any]) -> str:
     )
 
 
-def completion_table(
-    rows: Sequence[Mapping[str, Any]], *, confidence: float
-) -> list[tuple[str, ...]]:
+def completion_table(rows: Sequence[Row], *, confidence: float) -> list[tuple[str, ...]]:
     """One row for each number of copies, then the controls; cells in the order of `COLUMNS`.
 
     Args:
@@ -70,9 +96,7 @@ def completion_table(
     ]
 
 
-def completion_points(
-    rows: Sequence[Mapping[str, Any]], *, confidence: float
-) -> list[dict[str, Any]]:
+def completion_points(rows: Sequence[Row], *, confidence: float) -> list[dict[str, Any]]:
     """One point of the chart for each number of copies and kind of control."""
     points = []
     for name, group in _groups(rows):
@@ -90,8 +114,8 @@ def completion_points(
 
 
 def _groups(
-    rows: Sequence[Mapping[str, Any]],
-) -> list[tuple[str, list[Mapping[str, Any]]]]:
+    rows: Sequence[Row],
+) -> list[tuple[str, list[Row]]]:
     """The rows of each number of copies, fewest first, then those of each kind of control."""
     planted = [row for row in rows if row["kind"] == "canary"]
     copies = sorted({int(row["copies"]) for row in planted})
@@ -101,7 +125,7 @@ def _groups(
     return [(name, group) for name, group in groups if group]
 
 
-def _rate(group: Sequence[Mapping[str, Any]], by: str, confidence: float) -> Rate:
+def _rate(group: Sequence[Row], by: str, confidence: float) -> Rate:
     found = rate([row[by] for row in group], confidence=confidence)
     if found is None:
         raise ValueError("a group must have rows")
@@ -113,7 +137,7 @@ def _cells(found: Rate) -> tuple[str, str]:
     return _percent(found.rate), f"{100 * low:.1f} to {100 * high:.1f} %"
 
 
-def _needed(group: Sequence[Mapping[str, Any]]) -> str:
+def _needed(group: Sequence[Row]) -> str:
     """The median prefix; a text that only itself gives away counts as its own length."""
     needed = [
         len(row["tokens"]) if row["prefix_needed"] is None else int(row["prefix_needed"])
@@ -124,3 +148,25 @@ def _needed(group: Sequence[Mapping[str, Any]]) -> str:
 
 def _percent(share: float) -> str:
     return f"{100 * share:.1f} %".replace(".0 %", " %")
+
+
+def completions(points: Sequence[Row], *, width: int) -> Chart:
+    """Share of canaries completed, by how often they were planted.
+
+    Args:
+        points: copies (a label), rate with its ends low and high, and beam; in their order.
+        width: in pixels.
+
+    Returns:
+        A disc with its interval is greedy decoding, a ring the beam's best.
+    """
+    values = [{**point, "place": place} for place, point in enumerate(points)]
+    order = alt.EncodingSortField(field="place", order="ascending")
+    x = alt.X("copies:N", sort=order, title="copies planted", axis=alt.Axis(labelAngle=0))
+    y = alt.Y("low:Q", title="share completed", scale=alt.Scale(domain=[0, 1]))
+    chart = alt.Chart(alt.InlineData(values=values)).encode(x=x)
+    return alt.layer(
+        chart.mark_rule(stroke=ACCENT, strokeWidth=2).encode(y=y, y2="high:Q"),
+        chart.mark_point(stroke=QUIET, size=150, opacity=1).encode(y="beam:Q"),
+        chart.mark_point(fill=ACCENT, stroke=ACCENT, size=55, opacity=1).encode(y="rate:Q"),
+    ).properties(width=width, height=220)

@@ -1,8 +1,31 @@
-"""What a search for an update's phrases says in words, on terminal and page alike."""
+"""Phrases that an update promoted: verdict, shaded phrases and their scores.
 
-from collections.abc import Mapping
+The terminal shows the same words.
+"""
+
+from collections.abc import Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
+from vestige.reports.components import findings
+from vestige.reports.components.charts import ACCENT, QUIET, Chart, Figure, alt
+from vestige.reports.components.findings import Findings, Phrase
+from vestige.reports.section import KINDS, Block, Section
+from vestige.results import Run
+
+Row = Mapping[str, Any]
+LIMITS = (
+    "A high score says that the second model prefers this text more than the first did. It "
+    "does not prove that the text stood in the training data: models also compose.",
+    "A phrase that is missing here is not thereby safe. The search is a heuristic, and "
+    "knowing part of a phrase can reveal the rest (a rank’s profile shows how much).",
+    "An E-value counts null searches: what it states holds where the null models were made as "
+    "the update was, on as much text of the same kind. Text of another kind also changes what "
+    "is common.",
+    "An extrapolated E-value assumes the shape of a tail and decides nothing. It errs more "
+    "often than it states where null searches are few.",
+    "Scores of different searches, scores or token vocabularies are not comparable.",
+)
 PROVES_NOTHING = (
     "That proves nothing: the search is a heuristic. vestige rank and vestige exposure ask for a "
     "phrase that you know."
@@ -14,7 +37,7 @@ EXTRAPOLATED = (
 )
 
 
-def verdict(summary: Mapping[str, Any]) -> str:
+def verdict(summary: Row) -> str:
     """The number of phrases first, then what null searches say of them, then what that leaves open.
 
     Args:
@@ -59,7 +82,7 @@ def _none(fragments: int) -> str:
     return f"{told} {listed}, which cannot be told from chance. {PROVES_NOTHING}"
 
 
-def _best(summary: Mapping[str, Any], nulls: int) -> str:
+def _best(summary: Row, nulls: int) -> str:
     """What null searches say of the best phrase, where none can be called found."""
     score, by = summary["top_score"], summary["top_reached_by"]
     searches = _count(nulls, "null search", "es")
@@ -79,3 +102,110 @@ def _count(number: int, name: str, plural: str = "s") -> str:
 
 def _are(number: int) -> str:
     return "is" if number == 1 else "are"
+
+
+@KINDS.register("UpdateDiff")
+def diff_section(run: Run, *, show_secrets: bool) -> Section:
+    """The section of an `UpdateDiff`."""
+    rows, summary = run.rows, run.summary
+    nulls = summary.get("null_searches") or 0
+    strongest = max((s for row in rows for s in row["token_scores"]), default=1.0)
+
+    def of(kind: str) -> list[Phrase]:
+        return [_phrase(r, strongest, nulls, show_secrets) for r in rows if r["kind"] == kind]
+
+    return Section(
+        kind="diff",
+        title="What did this update reveal?",
+        lede=verdict(summary),
+        blocks=(*_lists(rows, of, show_secrets), *_figures(rows, summary)),
+        limits=LIMITS,
+    )
+
+
+def _lists(rows: Sequence[Row], of: Any, show_secrets: bool) -> list[Block]:
+    """Phrases, fragments and runs of one token, those that there are."""
+    runs = of("run")
+    shading = "Shading is each token’s own score"
+    if not show_secrets:
+        shading += "; each block is a token that is withheld, whatever its length"
+    found = [
+        Findings(
+            title="Phrases",
+            key=f"{shading}. Rank 0 is the first.",
+            groups=_grouped(of("phrase"), {r["rank"]: r.get("group") for r in rows}),
+        ),
+        Findings(
+            title="Fragments, not distinguishable from chance",
+            key="The best of a search with a lower penalty for each token. No null search was made "
+            "so, and these scores compare with no others.",
+            groups=tuple((one,) for one in of("fragment")),
+        ),
+        Findings(
+            title=f"{_count(len(runs), 'run')} of one token, counted apart",
+            key="Models promote loops readily; a loop of one token is seldom a secret.",
+            groups=tuple((one,) for one in runs),
+            folded=True,
+        ),
+    ]
+    return [one for one in found if one.groups]
+
+
+def _figures(rows: Sequence[Row], summary: Row) -> list[Block]:
+    scores = [float(row["score"]) for row in rows if row["kind"] == "phrase"]
+    if not scores:
+        return []
+    threshold = summary.get("threshold")
+    line = summary.get("null_top_score") if threshold is None else threshold
+    what = "the best of the null searches" if threshold is None else "the threshold"
+    drawn = "" if line is None else f"; the dashed line is {what}, {line:.2f}"
+    return [
+        Figure(
+            draw=lambda width: chart_of_scores(scores, line, width=width),
+            caption=f"Score of each phrase{drawn}.",
+            points=len(scores),
+        )
+    ]
+
+
+def chart_of_scores(scores: Sequence[float], threshold: float | None, *, width: int) -> Chart:
+    """Score of every phrase by its rank, with the null searches' threshold where there is one."""
+    values = [{"place": place, "score": score} for place, score in enumerate(scores, start=1)]
+    x = alt.X("place:Q", title="phrase, best first", axis=alt.Axis(tickMinStep=1, grid=False))
+    y = alt.Y("score:Q", title="score")
+    points = alt.Chart(alt.InlineData(values=values)).mark_point(
+        fill=ACCENT, stroke=ACCENT, size=28, opacity=1
+    )
+    layers: list[Any] = [points.encode(x=x, y=y)]
+    if threshold is not None:
+        line = alt.Chart(alt.InlineData(values=[{"score": threshold}]))
+        layers.append(line.mark_rule(stroke=QUIET, strokeDash=[5, 4]).encode(y=y))
+    return alt.layer(*layers).properties(width=width, height=190)
+
+
+def _phrase(row: Row, strongest: float, nulls: int, show_secrets: bool) -> Phrase:
+    by, copies = row.get("reached_by"), int(row.get("copies") or 0)
+    searches = "" if by is None else f"{reached(by, nulls)} null{'' if nulls == 1 else 's'}"
+    folded = f"{copies} near-cop{'y' if copies == 1 else 'ies'} folded in" if copies else ""
+    return findings.phrase(
+        row,
+        strongest=strongest,
+        verdict="found" if row.get("found") else searches,
+        notes=tuple(filter(None, (folded, _chance(row)))),
+        show_secrets=show_secrets,
+    )
+
+
+def _chance(row: Row) -> str:
+    counted, beyond = row.get("e_value"), row.get("extrapolated_e_value")
+    if counted is None:
+        return ""
+    told = f"E-value {counted:.2g}"
+    return told if beyond is None else f"{told}, {beyond:.1g} extrapolated"
+
+
+def _grouped(phrases: Sequence[Phrase], group: Mapping[int, Any]) -> tuple[tuple[Phrase, ...], ...]:
+    """Phrases of one group together, groups in the order of their best phrase."""
+    first = {group[phrase.rank]: phrase.rank for phrase in reversed(phrases)}
+    ordered = sorted(phrases, key=lambda phrase: (first[group[phrase.rank]], phrase.rank))
+    return tuple(tuple(found) for _, found in groupby(ordered, key=lambda p: group[p.rank]))

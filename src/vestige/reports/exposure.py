@@ -1,60 +1,89 @@
-"""How exposed are the canaries? A run of `vestige exposure` as a table, a chart and a sentence."""
+"""Exposure of canaries in bits, by how often they were planted."""
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from vestige.reports.components.charts import ACCENT, QUIET, Chart, Figure, alt
 from vestige.reports.components.disclosure import printable
+from vestige.reports.components.facts import pairs
+from vestige.reports.components.interval import interval
+from vestige.reports.components.table import Table
+from vestige.reports.section import KINDS, Section
+from vestige.results import Run
 
+Row = Mapping[str, Any]
 COLUMNS = ("copies", "canaries", "exposure", "interval", "other order", "interval")
 """Of the table: medians in bits; with ≥, bounds, where the references resolve no more."""
 
 NEVER = "never planted"
-
-_OF_A_GROUP = re.compile(r".*_(\d+_copies|planted|controls)(_low|_high|_is_bound)?")
-
-_CHART = (
+_OF_A_GROUP = r"verdict|.*_(\d+_copies|planted|controls)(_low|_high|_is_bound)?"
+_CAPTION = (
     "Median exposure in bits by how often canaries were planted (disc, with its 95 % interval; "
     "triangle: so much or more), of the same words in another order (ring), and of canaries never "
-    "planted (dashed line, with its interval as a band); chance alone gives 1"
+    "planted (dashed line, with its interval as a band); chance alone gives 1."
+)
+LIMITS = (
+    "Exposure compares a canary with phrases of as many random words. Of one that is likelier "
+    "than every phrase of a sample only a bound is known (≥): two such canaries cannot be told "
+    "apart, and more references or exact ranks say more.",
+    "A skew-normal fit goes on beyond the references, but nothing there checks it: two equal "
+    "trainings differ in it by bits. It is in the run's rows, marked as extrapolated, and in "
+    "no headline, chart or verdict.",
+    "Half of the canaries that were never planted reach 1 bit, and one in 2^x reaches x.",
+    "What the same words reach in another order is word frequency, not memory of the "
+    "sequence; only what the canary has beyond it is.",
+    "Intervals of medians take canaries as drawn alike and each by itself. They say nothing "
+    "about another training of the same kind: repeat it with other seeds for that.",
 )
 
 
-def exposure_parts(rows: Sequence[Mapping[str, Any]], summary: Mapping[str, Any]) -> dict[str, Any]:
-    """What the page's section says, apart from its chart; no phrase is in it."""
-    return {
-        "kind": "exposure",
-        "title": "How exposed are the canaries?",
-        "lede": describe_exposure(summary),
-        "table": (COLUMNS, *exposure_table(rows, summary)),
-        "chart_title": _CHART,
-    }
+@KINDS.register("CanaryExposure")
+def exposure_section(run: Run, *, show_secrets: bool) -> Section:
+    """The section of a `CanaryExposure`; no phrase is in it."""
+    points, never = exposure_points(run.rows, run.summary)
+    figure = Figure(
+        draw=lambda width: exposures(points, never, width=width),
+        caption=_CAPTION,
+        points=len(points),
+    )
+    table = Table(
+        title="Exposure by copies",
+        columns=COLUMNS,
+        rows=tuple(exposure_table(run.rows, run.summary)),
+        key="Medians in bits, with their 95 % intervals.",
+    )
+    return Section(
+        kind="exposure",
+        title="How exposed are the canaries?",
+        lede=describe_exposure(run.summary),
+        blocks=(figure, table),
+        numbers=pairs(run.summary, show_secrets=show_secrets, left_out=_OF_A_GROUP),
+        limits=LIMITS,
+    )
 
 
-def describe_exposure(summary: Mapping[str, Any]) -> str:
+def describe_exposure(summary: Row) -> str:
     """The verdict."""
     return printable(str(summary["verdict"]))
 
 
-def exposure_table(
-    rows: Sequence[Mapping[str, Any]], summary: Mapping[str, Any]
-) -> list[tuple[str, ...]]:
+def exposure_table(rows: Sequence[Row], summary: Row) -> list[tuple[str, ...]]:
     """One row for each number of copies, then the controls; cells in the order of `COLUMNS`."""
     return [
         (
             name,
             f"{summary[f'canaries_{key}']:,}",
             _number(summary, "exposure", key),
-            _interval(summary, "exposure", key),
+            interval(*_ends(summary, "exposure", key)),
             _number(summary, "shuffled_exposure", key),
-            _interval(summary, "shuffled_exposure", key),
+            interval(*_ends(summary, "shuffled_exposure", key)),
         )
         for name, key in _groups(rows)
     ]
 
 
 def exposure_points(
-    rows: Sequence[Mapping[str, Any]], summary: Mapping[str, Any]
+    rows: Sequence[Row], summary: Row
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """The points of the chart, one for each number of copies, and that of the controls."""
 
@@ -74,28 +103,50 @@ def exposure_points(
     return points[:-1], points[-1]
 
 
-def overall(summary: Mapping[str, Any]) -> dict[str, Any]:
-    """The summary without what the table and the sentence say already."""
-    return {
-        key: value
-        for key, value in summary.items()
-        if key != "verdict" and not _OF_A_GROUP.fullmatch(key)
-    }
-
-
-def _groups(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+def _groups(rows: Sequence[Row]) -> list[tuple[str, str]]:
     """The name and key of each number of copies, rising, then of the controls."""
     copies = sorted({int(row["copies"]) for row in rows} - {0})
     return [*((f"{n:,}", f"{n}_copies") for n in copies), (NEVER, "controls")]
 
 
-def _number(summary: Mapping[str, Any], measure: str, key: str) -> str:
+def _number(summary: Row, measure: str, key: str) -> str:
     value, bound = (summary[f"{measure}_{key}{end}"] for end in ("", "_is_bound"))
     return "–" if value is None else f"{'≥ ' if bound else ''}{value:.2f}"
 
 
-def _interval(summary: Mapping[str, Any], measure: str, key: str) -> str:
-    low, high = (summary[f"{measure}_{key}_{end}"] for end in ("low", "high"))
-    if low is None:
-        return "–"
-    return f"{low:.2f} or more" if high is None else f"{low:.2f} to {high:.2f}"
+def _ends(summary: Row, measure: str, key: str) -> tuple[float | None, float | None]:
+    return summary[f"{measure}_{key}_low"], summary[f"{measure}_{key}_high"]
+
+
+def exposures(points: Sequence[Row], never: Row, *, width: int) -> Chart:
+    """Median exposure in bits, by how often canaries were planted.
+
+    Args:
+        points: copies (a label), exposure with its ends low and high, bound, whether it is so much
+            or more, and other, the median of the same words in another order, or None; in their
+            order.
+        never: exposure, low and high of the controls.
+        width: in pixels.
+
+    Returns:
+        A disc with its interval is planted, a triangle a bound, a ring its words in another
+        order; the dashed line with its band is never planted.
+    """
+    values = [{**point, "place": place} for place, point in enumerate(points)]
+    order = alt.EncodingSortField(field="place", order="ascending")
+    x = alt.X("copies:N", sort=order, title="copies planted", axis=alt.Axis(labelAngle=0))
+    y = alt.Y("low:Q", title="exposure in bits")
+    chart = alt.Chart(alt.InlineData(values=values)).encode(x=x)
+    controls = alt.Chart(alt.InlineData(values=[dict(never)]))
+    return alt.layer(
+        controls.mark_rect(fill=QUIET, opacity=0.15).encode(y=y, y2="high:Q"),
+        controls.mark_rule(stroke=QUIET, strokeDash=[5, 4]).encode(y="exposure:Q"),
+        chart.mark_rule(stroke=ACCENT, strokeWidth=2).encode(y=y, y2="high:Q"),
+        chart.mark_point(stroke=QUIET, size=90, opacity=1).encode(y="other:Q"),
+        chart.transform_filter("!datum.bound")
+        .mark_point(fill=ACCENT, stroke=ACCENT, size=55, opacity=1)
+        .encode(y="exposure:Q"),
+        chart.transform_filter("datum.bound")
+        .mark_point(shape="triangle-up", fill=ACCENT, stroke=ACCENT, size=90, opacity=1)
+        .encode(y="exposure:Q"),
+    ).properties(width=width, height=240)

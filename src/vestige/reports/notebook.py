@@ -1,86 +1,80 @@
-"""A result in a notebook: a short table, and the chart of its page, with secrets withheld."""
+"""A result in a notebook: its verdict, its first table and its chart, with secrets withheld.
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from html import escape
-from itertools import islice
-from pathlib import Path
-from typing import Any
+They come from the sections of pages and through the same templates: no policy forbids scripts in a
+notebook, so that escaping must.
+"""
 
-from vestige.reports.components.disclosure import disclose_facts, printable
-from vestige.reports.sections import section
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from vestige.reports.components.table import Table
+from vestige.reports.page import drawn, fill, style
+from vestige.reports.section import Section, section
 from vestige.result import Result
-from vestige.results import Run, new_file, plain
+from vestige.results import run_of
 
-SHOWN = 20
+if TYPE_CHECKING:
+    import altair
+
+LISTED = 20
 """Rows of a table in a notebook; `Result.to_frame` has them all."""
 
 
 @dataclass(frozen=True)
-class Drawing:
-    """A chart as SVG, which notebooks show.
+class Shown:
+    """HTML that a notebook shows."""
 
-    Attributes:
-        svg: its markup.
-    """
+    html: str
 
-    svg: str
-
-    def _repr_svg_(self) -> str:
-        return self.svg
-
-    def save(self, path: str | Path) -> Path:
-        """Write the SVG to a new file.
-
-        Raises:
-            RunError: something exists there, or it cannot be written.
-        """
-        path = Path(path)
-        with new_file(path, shared=True) as file:
-            file.write(self.svg.encode())
-        return path
+    def _repr_html_(self) -> str:
+        return self.html
 
 
-def chart(result: Result) -> Drawing:
-    """The chart of the result's page.
+def plot(result: Result, *, show_secrets: bool = False) -> "altair.Chart":
+    """The headline chart of a result: the first of its page.
 
     Raises:
-        ValueError: this kind of result has no chart, or too few points for one.
+        ValueError: this kind of result has no chart.
+        RunError: the result lacks what its kind has.
     """
-    asked = {**plain(result.record), "result": type(result).__name__}
-    run = Run(
-        directory=Path(),
-        run=asked,
-        summary=plain(result.summary()),
-        rows=[plain(row) for row in result.rows()],
+    figures = section(run_of(result), show_secrets=show_secrets).figures
+    if not figures:
+        raise ValueError(f"result must have a chart to be plotted, got {type(result).__name__}")
+    return figures[0].chart()
+
+
+def html(result: Result, *, show_secrets: bool = False) -> str:
+    """Verdict, warnings, headline chart and first table or list as HTML that needs nothing else.
+
+    Raises:
+        RunError: the result lacks what its kind has.
+    """
+    found = drawn(run_of(result), show_secrets=show_secrets)
+    lists = [block for block in found.blocks if block.template in ("table", "findings")]
+    blocks = [*found.figures[:1], *lists[:1]]
+    return fill(
+        "notebook.html",
+        section=found,
+        blocks=[_short(block) if isinstance(block, Table) else block for block in blocks],
+        left=_left(lists[0]) if lists and isinstance(lists[0], Table) else "",
+        style=style("components.css"),
     )
-    drawn = section(run, show_secrets=False).chart
-    if drawn is None:
-        raise ValueError(f"{type(result).__name__} must have a chart to be plotted, got none")
-    return Drawing(str(drawn))
 
 
-def table(result: Result) -> str:
-    """Summary and first rows as HTML."""
-    rows = [plain(row) for row in islice(result.rows(), SHOWN)]
-    closed = disclose_facts(plain(result.summary()), show_secrets=False)
-    facts = [{"": name, " ": closed[name]} for name in closed]
-    listed = [disclose_facts(row, show_secrets=False) for row in rows]
-    return f"<b>{type(result).__name__}</b>{_table(facts)}{_table(listed)}"
+def text(result: Result, *, show_secrets: bool = False) -> str:
+    """The verdict as a sentence: the number, what it means, what it does not mean."""
+    found = section(run_of(result), show_secrets=show_secrets)
+    return "\n".join(filter(None, (_named(found), *found.notices)))
 
 
-def _table(rows: Iterable[Mapping[str, Any]]) -> str:
-    rows = list(rows)
-    if not rows:
-        return ""
-    head = "".join(f"<th>{_cell(name)}</th>" for name in rows[0])
-    body = "".join(
-        "<tr>" + "".join(f"<td>{_cell(value)}</td>" for value in row.values()) + "</tr>"
-        for row in rows
-    )
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+def _named(found: Section) -> str:
+    return f"{found.title}\n{found.lede} {found.because}".strip()
 
 
-def _cell(value: object) -> str:
-    text = f"{value:.4g}" if isinstance(value, float) else "" if value is None else str(value)
-    return escape(printable(text))
+def _short(table: Table) -> Table:
+    return replace(table, rows=table.rows[:LISTED])
+
+
+def _left(table: Table) -> str:
+    more = len(table.rows) - LISTED
+    return f"{more:,} more rows are in to_frame()." if more > 0 else ""

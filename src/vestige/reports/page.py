@@ -6,12 +6,12 @@ from functools import cache
 from importlib import resources
 from pathlib import Path
 
-from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from vestige import __version__, results
 from vestige.reports.components.disclosure import printable
-from vestige.reports.sections import section
+from vestige.reports.section import Section, section, whole
 from vestige.results import Run
 
 
@@ -28,15 +28,14 @@ def render(runs: Sequence[Run], *, show_secrets: bool) -> str:
     """
     if not runs:
         raise ValueError("runs must hold at least one run directory, got none")
-    page = _template().render(
-        sections=[section(run, show_secrets=show_secrets) for run in runs],
+    return fill(
+        "page.html",
+        sections=[drawn(run, show_secrets=show_secrets) for run in runs],
         show_secrets=show_secrets,
-        style=Markup(resources.files("vestige.reports").joinpath("page.css").read_text("utf-8")),
+        style=style("components.css", "page.css"),
         version=__version__,
         written=datetime.now(UTC).strftime("%d %B %Y, %H:%M UTC"),
     )
-    # Charts and markup as well: no place can be forgotten where every place is looked at.
-    return "\n".join(line if line.isprintable() else printable(line) for line in page.split("\n"))
 
 
 def write_page(directories: Sequence[str | Path], path: str | Path, *, show_secrets: bool) -> Path:
@@ -53,13 +52,41 @@ def write_page(directories: Sequence[str | Path], path: str | Path, *, show_secr
     return path
 
 
+def drawn(run: Run, *, show_secrets: bool) -> Section:
+    """A section whose charts are drawn, so that a damaged run fails here and not in a template.
+
+    Raises:
+        RunError: the run is damaged.
+    """
+    found = section(run, show_secrets=show_secrets)
+    with whole(run):
+        for figure in found.figures:
+            if figure.worth_it:
+                _ = figure.svg
+    return found
+
+
+def fill(template: str, **facts: object) -> str:
+    """A template filled in; in the whole of it, no character is invisible.
+
+    Charts and markup are looked at as well: no place can be forgotten where every place is seen.
+    """
+    page = _templates().get_template(template).render(**facts)
+    return "\n".join(line if line.isprintable() else printable(line) for line in page.split("\n"))
+
+
+def style(*files: str) -> Markup:
+    """Style sheets of ours."""
+    folder = resources.files("vestige.reports")
+    return Markup("\n".join(folder.joinpath(file).read_text("utf-8") for file in files))
+
+
 @cache
-def _template() -> Template:
-    environment = Environment(
+def _templates() -> Environment:
+    return Environment(
         loader=PackageLoader("vestige.reports", "."),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    return environment.get_template("page.html")

@@ -1,12 +1,93 @@
-"""A differential rank in a sentence: what is estimated first, then what is proven."""
+"""The rank of a phrase among all of its length: the estimate first, then what is proven."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from vestige.reports.components.charts import ACCENT, QUIET, Chart, Figure, alt
+from vestige.reports.components.disclosure import disclose
 from vestige.reports.components.numbers import whole
+from vestige.reports.components.table import Table
+from vestige.reports.section import KINDS, Section
+from vestige.results import Run
+
+Row = Mapping[str, Any]
+COLUMNS = ("token", "before", "after", "gain", "sum")
+"""Of the table: probabilities, gain in score and its running sum."""
+
+LIMITS = (
+    "The rank counts token sequences of the same length only, in this vocabulary's tokens.",
+    "Bounds are proven. Where between them the rank lies is estimated from samples, which can "
+    "miss phrases that are many and each unlikely to be drawn: an estimate proves nothing.",
+    "A rank measures this phrase in this pair of models: the same phrase after another "
+    "update, or in another context, has another.",
+    "A low probability without a prefix does not protect the end of a phrase from someone "
+    "who knows its beginning: read the profile.",
+)
 
 
-def describe_rank(summary: Mapping[str, Any]) -> str:
+@KINDS.register("DifferentialRank")
+def rank_section(run: Run, *, show_secrets: bool) -> Section:
+    """The section of a `DifferentialRank`."""
+    labels = disclose([str(row["piece"]) for row in run.rows], show_secrets=show_secrets)
+    figure = Figure(
+        draw=lambda width: profile(run.rows, labels, width=width),
+        caption="Probability of each token once the tokens before it are known: "
+        "before the update (ring) and after it (disc).",
+        points=len(labels),
+    )
+    table = Table(
+        title="Token by token", columns=COLUMNS, rows=tuple(map(_cells, run.rows, labels))
+    )
+    return Section(
+        kind="rank",
+        title="How exposed is this phrase?",
+        lede=describe_rank(run.summary),
+        blocks=(figure, table) if run.rows else (),
+        limits=LIMITS,
+    )
+
+
+def _cells(row: Row, label: str) -> tuple[str, ...]:
+    numbers = (f"{row['gain']:+.3f}", f"{row['cumulative']:+.3f}")
+    return (label, _probability(row["before"]), _probability(row["after"]), *numbers)
+
+
+def _probability(value: float) -> str:
+    return f"{value:.0e}" if 0 < value < 1e-4 else f"{value:.4f}"
+
+
+def profile(rows: Sequence[Row], labels: Sequence[str], *, width: int) -> Chart:
+    """Probability of each token after the true prefix, before and after the update.
+
+    Args:
+        rows: of a DifferentialRank: before, after.
+        labels: what stands under each position.
+        width: in pixels.
+
+    Returns:
+        The length of each line is the token's gain, as in the paper's Figure 1.
+    """
+    values = [
+        {
+            "position": index,
+            "token": f"{index + 1} · {label}",
+            "before": float(row["before"]),
+            "after": float(row["after"]),
+        }
+        for index, (row, label) in enumerate(zip(rows, labels, strict=True))
+    ]
+    order = alt.EncodingSortField(field="position", order="ascending")
+    x = alt.X("token:N", sort=order, title=None, axis=alt.Axis(labelAngle=-35, labelLimit=110))
+    y = alt.Y("before:Q", title="probability given the prefix", scale=alt.Scale(domain=[0, 1]))
+    chart = alt.Chart(alt.InlineData(values=values)).encode(x=x)
+    return alt.layer(
+        chart.mark_rule(stroke=ACCENT, strokeWidth=3).encode(y=y, y2="after:Q"),
+        chart.mark_point(stroke=QUIET, size=55, opacity=1).encode(y=y),
+        chart.mark_point(fill=ACCENT, stroke=ACCENT, size=75, opacity=1).encode(y="after:Q"),
+    ).properties(width=width, height=240)
+
+
+def describe_rank(summary: Row) -> str:
     """A differential rank and its certainty as a sentence."""
     lower = summary["rank_lower"]
     if not summary["exact"]:
@@ -19,7 +100,7 @@ def describe_rank(summary: Mapping[str, Any]) -> str:
     return f"Rank {lower:,}, exactly: {higher} of the same length {verb} higher."
 
 
-def _estimated(summary: Mapping[str, Any]) -> str:
+def _estimated(summary: Row) -> str:
     if not _has_estimate(summary):
         return "Rank "
     low, high = (_size(summary, f"rank_estimate_{end}") for end in ("low", "high"))
@@ -29,7 +110,7 @@ def _estimated(summary: Mapping[str, Any]) -> str:
     )
 
 
-def _not_estimated(summary: Mapping[str, Any]) -> str:
+def _not_estimated(summary: Row) -> str:
     if not summary.get("samples") or _has_estimate(summary):
         return ""
     if not summary["hits"]:
@@ -43,12 +124,12 @@ def _not_estimated(summary: Mapping[str, Any]) -> str:
     )
 
 
-def _size(summary: Mapping[str, Any], name: str) -> str:
+def _size(summary: Row, name: str) -> str:
     """A rank of a summary, which keeps only the logarithm of one that no float holds."""
     number = summary[name]
     return whole(number) if number is not None else f"10^{summary[f'log10_{name}']:.0f}"
 
 
-def _has_estimate(summary: Mapping[str, Any]) -> bool:
+def _has_estimate(summary: Row) -> bool:
     names = ("rank_estimate", "log10_rank_estimate")
     return any(summary.get(name) is not None for name in names)

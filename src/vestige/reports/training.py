@@ -1,4 +1,4 @@
-"""How well did a model learn, and what does its training promise? A training of text as a section.
+"""A training: what it promises, how well its model learnt.
 
 The sentences of its promise were written when it ended (`run.json`, "privacy") and are shown here.
 """
@@ -6,40 +6,57 @@ The sentences of its promise were written when it ended (`run.json`, "privacy") 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import altair as alt
-
-from vestige.reports.components.charts import ACCENT, QUIET, to_svg
+from vestige.reports.components.charts import ACCENT, QUIET, Chart, Figure, alt
 from vestige.reports.components.disclosure import printable
 from vestige.reports.components.table import Table
+from vestige.reports.section import KINDS, Section
+from vestige.results import Run
 
 Row = Mapping[str, Any]
+_LARGEST = 1e12
+_CAPTION = (
+    "Perplexity on the validation text (disc) and on the training text while it trained (ring), "
+    "by steps; the dashed line is what word frequencies alone reach."
+)
+LIMITS = (
+    "A guarantee is a proof about the training, not a measurement: nothing on this page was "
+    "measured of what the model gives away.",
+    "Perplexities, losses and norms are computed without noise, from the text itself: this "
+    "page is no more for release than the directory that it was made of.",
+    "What many people wrote is no one's secret to a guarantee for one of them: the model may "
+    "learn it.",
+)
 
 
-def training_parts(
-    rows: Sequence[Row], summary: Row, terms: Mapping[str, Any]
-) -> tuple[str, tuple[str, ...], tuple[Table, ...]]:
-    """The lede, warnings and tables of a training's section.
-
-    Args:
-        rows: one an evaluation.
-        summary: of the training.
-        terms: sentences of its privacy statement by what they are about; empty where it has none.
-    """
+@KINDS.register("DefendedTraining")
+def training_section(run: Run, *, show_secrets: bool) -> Section:
+    """The section of a training of text."""
+    rows, summary, terms = run.rows, run.summary, run.run.get("privacy") or {}
     said = {printable(str(name)): printable(str(text)) for name, text in terms.items()}
-    lede = said.get("guarantee") or (
-        "This training had no defence with a guarantee: nothing bounds what its model gives away."
-    )
-    warnings = [said[name] for name in ("earlier trainings",) if name in said]
+    notices = [said[name] for name in ("earlier trainings",) if name in said]
     if said and summary.get("vocabulary_made_of") != "other":
-        warnings.append(said.get("vocabulary", ""))
-    warnings += [_frequencies(summary)]
+        notices.append(said.get("vocabulary", ""))
     promise = Table(
-        title="What it promises, and what it does not",
-        columns=("", ""),
-        texts=2,
-        rows=tuple(said.items()),
+        title="What it promises, and what it does not", texts=2, rows=tuple(said.items())
     )
-    curve = Table(
+    points, level = perplexities(rows), summary.get("word_frequency_perplexity")
+    figure = Figure(
+        draw=lambda width: curve(points, level, width=width), caption=_CAPTION, points=len(points)
+    )
+    return Section(
+        kind="training",
+        title="What does this training promise?",
+        lede=said.get("guarantee")
+        or "This training had no defence with a guarantee: nothing bounds what its model gives "
+        "away.",
+        notices=tuple(filter(None, [*notices, _frequencies(summary)])),
+        blocks=(*((figure,) if points else ()), *((promise,) if said else ()), _table(rows)),
+        limits=LIMITS,
+    )
+
+
+def _table(rows: Sequence[Row]) -> Table:
+    return Table(
         title="Perplexity",
         columns=("epoch", "step", "training", "validation"),
         texts=0,
@@ -53,32 +70,31 @@ def training_parts(
             for row in rows
         ),
     )
-    return lede, tuple(filter(None, warnings)), ((promise, curve) if said else (curve,))
 
 
-def curve(rows: Sequence[Row], frequencies: float | None) -> str | None:
-    """Perplexity by step, on the validation text (disc) and while training (ring), as SVG.
-
-    Args:
-        rows: one an evaluation.
-        frequencies: what word frequencies alone reach, a dashed line; None leaves it out.
-
-    Returns:
-        None where no evaluation has a finite perplexity.
-    """
-    values = [
+def perplexities(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """Points of the curve: step, kind ("disc" of the validation text) and perplexity."""
+    return [
         {"step": row["step"], "kind": kind, "perplexity": row[name]}
         for row in rows
         for kind, name in (("disc", "validation_perplexity"), ("ring", "perplexity"))
         if row[name] is not None and 0 < row[name] < _LARGEST
     ]
-    if not values:
-        return None
+
+
+def curve(points: Sequence[Row], frequencies: float | None, *, width: int) -> Chart:
+    """Perplexity by step, on the validation text (disc) and while training (ring).
+
+    Args:
+        points: `perplexities`.
+        frequencies: what word frequencies alone reach, a dashed line; None leaves it out.
+        width: in pixels.
+    """
     x = alt.X("step:Q", title="steps", axis=alt.Axis(grid=False, tickMinStep=1))
     y = alt.Y("perplexity:Q", title="perplexity", scale=alt.Scale(type="log", nice=False))
     layers: list[Any] = []
     for kind, colour in (("ring", QUIET), ("disc", ACCENT)):
-        own = [value for value in values if value["kind"] == kind]
+        own = [dict(point) for point in points if point["kind"] == kind]
         chart = alt.Chart(alt.InlineData(values=own)).encode(x=x, y=y)
         filled: dict[str, Any] = {"fill": colour} if kind == "disc" else {}
         layers += [
@@ -88,10 +104,7 @@ def curve(rows: Sequence[Row], frequencies: float | None) -> str | None:
     if frequencies is not None and 0 < frequencies < _LARGEST:
         line = alt.Chart(alt.InlineData(values=[{"perplexity": frequencies}]))
         layers.append(line.mark_rule(stroke=QUIET, strokeDash=[5, 4]).encode(y=y))
-    return to_svg(alt.layer(*layers), height=220)
-
-
-_LARGEST = 1e12
+    return alt.layer(*layers).properties(width=width, height=220)
 
 
 def _frequencies(summary: Row) -> str:

@@ -1,1 +1,3 @@
 """Reports of `vestige anatomy`."""
+
+from vestige.reports.anatomy import section as section

@@ -1,6 +1,6 @@
 """Seen and unseen text side by side: log-probabilities, ranks, and what silent units cost.
 
-From plain rows of an `Anatomy` to SVG, in the sentinel colours of the page. Seen text is filled
+From plain rows of an `Anatomy`, in the sentinel colours of the page. Seen text is filled
 or solid, unseen text dashed.
 """
 
@@ -8,10 +8,7 @@ from collections.abc import Mapping, Sequence
 from math import exp
 from typing import Any
 
-import altair as alt
-
-from vestige.reports.audit.charts import BROAD
-from vestige.reports.components.charts import ACCENT, INK, in_our_manner
+from vestige.reports.components.charts import ACCENT, BROAD, INK, Chart, alt, titled
 
 Row = Mapping[str, Any]
 _ENDS = ("value", "low", "high")
@@ -22,7 +19,7 @@ _NARROW = 400  # pixels, below which panels stand above each other
 _ASIDE = 130  # pixels of two panels' axes
 
 
-def log_probabilities(rows: Sequence[Row], *, width: int = BROAD) -> str:
+def log_probabilities(rows: Sequence[Row], *, width: int = BROAD) -> Chart:
     """Histograms of frequent words and of the rest, as in Figure 5."""
     panels = []
     for words, title in _PANELS.items():
@@ -44,18 +41,16 @@ def log_probabilities(rows: Sequence[Row], *, width: int = BROAD) -> str:
     return _beside(panels, width)
 
 
-def ranks(rows: Sequence[Row], *, width: int = BROAD) -> str:
+def ranks(rows: Sequence[Row], *, width: int = BROAD) -> Chart:
     """Mean predicted rank by place in the table of frequencies, as in Figure 6."""
     own = [row for row in rows if (row["figure"], row["measure"]) == ("ranks", "rank")]
     points = [{**row, "x": (row["start"] + row["stop"]) / 2} for row in own]
     x = alt.X("x:Q", title="place of the word by frequency (1 is the commonest)")
     layers = _curves(points, x, "mean rank in the predictions", scale=alt.Scale(type="log"))
-    return in_our_manner(
-        alt.layer(*layers).properties(width=width - _ASIDE // 2, height=_HEIGHT + 40)
-    )
+    return alt.layer(*layers).properties(width=width - _ASIDE // 2, height=_HEIGHT + 40)
 
 
-def accuracy(rows: Sequence[Row], *, width: int = BROAD) -> str:
+def accuracy(rows: Sequence[Row], *, width: int = BROAD) -> Chart:
     """Accuracy by the share of silent units, as in Figure 7."""
     axis = alt.Axis(format="~p", tickCount=5)
     known = [row["high"] or row["value"] or 0.0 for row in rows if row["measure"] == "accuracy"]
@@ -63,7 +58,7 @@ def accuracy(rows: Sequence[Row], *, width: int = BROAD) -> str:
     return _silenced(rows, "accuracy", "accuracy", width, axis=axis, scale=scale)
 
 
-def fall(rows: Sequence[Row], *, width: int = BROAD) -> str:
+def fall(rows: Sequence[Row], *, width: int = BROAD) -> Chart:
     """How many times further down words stand, by the share of silent units."""
     own = [
         {**row, **{end: None if row[end] is None else exp(row[end]) for end in _ENDS}}
@@ -75,7 +70,7 @@ def fall(rows: Sequence[Row], *, width: int = BROAD) -> str:
     return _silenced(own, "log_rank_lost", "times as far down", width, axis=axis, scale=scale)
 
 
-def _silenced(rows: Sequence[Row], measure: str, y: str, width: int, **how: Any) -> str:
+def _silenced(rows: Sequence[Row], measure: str, y: str, width: int, **how: Any) -> Chart:
     panels = []
     for words, title in _PANELS.items():
         key = ("ablation", words, measure)
@@ -123,10 +118,11 @@ def _plain(points: Sequence[Row]) -> list[dict[str, Any]]:
 
 def _panel(layers: Sequence[Any], title: str, width: int) -> Any:
     own = width - _ASIDE // 2 if width < _NARROW else (width - _ASIDE) // 2
-    heading = alt.TitleParams(title, color=INK, fontSize=13, anchor="start")
-    return alt.layer(*layers).properties(width=own, height=_HEIGHT, title=heading)
+    return alt.layer(*layers).properties(
+        width=own, height=_HEIGHT, title=titled(title, fontSize=13)
+    )
 
 
-def _beside(panels: Sequence[Any], width: int) -> str:
+def _beside(panels: Sequence[Any], width: int) -> Chart:
     together = alt.vconcat if width < _NARROW else alt.hconcat
-    return in_our_manner(together(*panels, spacing=18).resolve_scale(y="independent"))
+    return together(*panels, spacing=18).resolve_scale(y="independent")

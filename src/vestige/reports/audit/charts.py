@@ -1,22 +1,17 @@
-"""Does somebody stand out from people who are known to be out? Four charts of an audit.
+"""Four charts of an audit: does somebody stand out from non-members?
 
-From plain numbers to SVG, in the sentinel colours of the page. Each chart is drawn twice, for a
-broad page and for a slim one, and the style sheet shows one of them: letters stay readable on a
-telephone.
+Colours are the page's sentinels. Each chart has a width, so that letters stay readable on a phone.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import altair as alt
 import numpy as np
-from markupsafe import Markup
 from numpy.typing import NDArray
 
-from vestige.reports.components.charts import ACCENT, INK, QUIET, TEXT, to_svg
+from vestige.reports.components.charts import ACCENT, BROAD, INK, QUIET, TEXT, Chart, alt
 
-BROAD, SLIM = 700, 270
 DOTS = 400
 """People up to whom each is a dot; of more there are bars."""
 
@@ -25,17 +20,7 @@ _TALL = 19  # cells, of the highest bar
 _POINTS = 300  # p-values up to which each is a point
 
 
-def at_two_widths(draw: Callable[[int], str]) -> Markup:
-    """A chart for a broad page and for a slim one.
-
-    Args:
-        draw: from a width in pixels to SVG, whose texts are escaped.
-    """
-    broad, slim = Markup(draw(BROAD)), Markup(draw(SLIM))
-    return Markup('<div class="broad">{}</div><div class="slim">{}</div>').format(broad, slim)
-
-
-def person_among(known: Sequence[float], own: float, *, label: str, width: int = BROAD) -> str:
+def person_among(known: Sequence[float], own: float, *, label: str, width: int = BROAD) -> Chart:
     """One person's score among those of people known to be out, each a dot.
 
     Args:
@@ -45,7 +30,7 @@ def person_among(known: Sequence[float], own: float, *, label: str, width: int =
         width: in pixels.
 
     Returns:
-        SVG. Dots at the line or to its right score as high.
+        Dots at the line or to its right score as high.
     """
     edges = _edges([*known, own], width // _CELL, through=own)
     counts = np.histogram(known, edges)[0]
@@ -64,12 +49,11 @@ def person_among(known: Sequence[float], own: float, *, label: str, width: int =
         ).encode(x=x, y=y, text="label:N"),
     ]
     first = marks[0].encode(x=x, y=y)
-    return to_svg(
-        alt.layer(first, *marks[1:]), height=round(_CELL * min(top, _TALL + 3)), width=width
-    )
+    height = round(_CELL * min(top, _TALL + 3))
+    return alt.layer(first, *marks[1:]).properties(width=width, height=height)
 
 
-def two_groups(audited: Sequence[float], known: Sequence[float], *, width: int = BROAD) -> str:
+def two_groups(audited: Sequence[float], known: Sequence[float], *, width: int = BROAD) -> Chart:
     """Scores of audited users, upwards, and of users known to be out, downwards.
 
     Args:
@@ -78,7 +62,7 @@ def two_groups(audited: Sequence[float], known: Sequence[float], *, width: int =
         width: in pixels.
 
     Returns:
-        SVG. Heights are shares of each group.
+        Heights are shares of each group.
     """
     edges = _edges([*audited, *known], max(10, width // 22))
     values = []
@@ -110,7 +94,9 @@ def two_groups(audited: Sequence[float], known: Sequence[float], *, width: int =
     said = alt.Chart(alt.InlineData(values=names)).mark_text(
         fill=TEXT, fontSize=13, fontWeight=600, align="left", dx=6
     )
-    return to_svg(alt.layer(*bars, said.encode(x=x, y=y, text="name:N")), height=260, width=width)
+    return alt.layer(*bars, said.encode(x=x, y=y, text="name:N")).properties(
+        width=width, height=260
+    )
 
 
 def sorted_p_values(
@@ -119,7 +105,7 @@ def sorted_p_values(
     null: Sequence[float],
     *,
     width: int = BROAD,
-) -> str:
+) -> Chart:
     """P-values in rising order against what chance alone gives.
 
     Args:
@@ -129,7 +115,7 @@ def sorted_p_values(
         width: in pixels.
 
     Returns:
-        SVG. A disc is called, a ring is not; the dashed line is chance, the thin one the null.
+        A disc is called, a ring is not; the dashed line is chance, the thin one the null.
     """
     x = alt.X("share:Q", title="users, the most exposed first", scale=alt.Scale(domain=[0, 1]),
               axis=alt.Axis(format="~p", tickCount=5))  # fmt: skip
@@ -153,10 +139,10 @@ def sorted_p_values(
             layers.append(
                 own.mark_point(fill=fill, stroke=ACCENT, size=42, opacity=1).encode(x=x, y=y)
             )
-    return to_svg(alt.layer(*layers), height=260, width=width)
+    return alt.layer(*layers).properties(width=width, height=260)
 
 
-def person_and_null(own: float, null: Sequence[float], rate: float, *, width: int = BROAD) -> str:
+def person_and_null(own: float, null: Sequence[float], rate: float, *, width: int = BROAD) -> Chart:
     """The p-value of one person beside those against models that never saw their text.
 
     Args:
@@ -166,7 +152,7 @@ def person_and_null(own: float, null: Sequence[float], rate: float, *, width: in
         width: in pixels.
 
     Returns:
-        SVG. A disc is the model that was audited, a ring a model of the auditor's own.
+        A disc is the model that was audited, a ring a model of the auditor's own.
     """
     target, others = "the audited model", "models that never saw it"
     x = alt.X("p:Q", title="p-value", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(tickCount=5))
@@ -189,7 +175,7 @@ def person_and_null(own: float, null: Sequence[float], rate: float, *, width: in
         ),
         *points,
     ]
-    return to_svg(alt.layer(*layers), height=120, width=width)
+    return alt.layer(*layers).properties(width=width, height=120)
 
 
 def _dots(counts: NDArray[np.int64], edges: NDArray[np.float64]) -> Any:

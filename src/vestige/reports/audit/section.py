@@ -1,11 +1,9 @@
 """What does an audit of users look like? One person's page, and that of a model's owner."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from markupsafe import Markup
-
-from vestige.reports.audit import charts as audit_charts
+from vestige.reports.audit import charts
 from vestige.reports.audit.words import (
     METHOD,
     AuditedRows,
@@ -17,13 +15,30 @@ from vestige.reports.audit.words import (
     warnings,
     words_compared,
 )
+from vestige.reports.components.charts import Figure
 from vestige.reports.components.disclosure import disclose_names
 from vestige.reports.components.numbers import NOTHING, decimal, percent, whole
+from vestige.reports.components.prose import Prose
 from vestige.reports.components.table import Table
-from vestige.reports.extraction.section import Exhibit
+from vestige.reports.section import KINDS, Section
+from vestige.results import Run
 
 Row = Mapping[str, Any]
-Figure = tuple[Markup, str]
+
+LIMITS = (
+    "A p-value is not the chance that a text was used. It says how often somebody whose text "
+    "was not used would come as far.",
+    "What is not shown is not thereby excluded: few words, few shown words or a model that "
+    "learnt little hide what there is.",
+    "Membership is of the words: copies and quotations by others count as well, and nothing "
+    "is said about who gave the text, when, or whether they were allowed to.",
+    "The comparison is fair only with people who write about the same things, at the same "
+    "time, in the same kind of text. Somebody wrongly held to be out makes the audit weaker, "
+    "but raises no false alarm.",
+    "An audit that is repeated with other options until it says yes says nothing. Choose the "
+    "options first, and ask once.",
+    "Among users who are named, the stated share of wrong ones is an average over audits.",
+)
 
 LISTED = 25
 """Users that the owner's page lists one by one."""
@@ -46,41 +61,36 @@ _ACCOUNT = {
 }
 
 
-def audited_parts(rows: Sequence[Row], summary: Row, *, show_secrets: bool) -> dict[str, Any]:
-    """What the page's section says of one person, or of many users.
-
-    Args:
-        rows: of a run of `vestige audit-users`.
-        summary: likewise, with what asking came to.
-        show_secrets: names in the clear.
-    """
-    found = AuditedRows.of(rows)
+@KINDS.register("UserAudit")
+def audit_section(run: Run, *, show_secrets: bool) -> Section:
+    """The section of a `UserAudit`: of one person, or of many users."""
+    found, summary = AuditedRows.of(run.rows), run.summary
     one, unfair = len(found.audited) == 1, differ(found, summary)
     answer, because = describe(found, summary)
-    references = int(summary["references"])
-    exhibit = Exhibit(
+    references = " and from models that never saw the person" if summary["references"] else ""
+    figures = _person_figures(found, summary) if one else _owner_figures(found, summary)
+    method = Prose(title="How it was measured", lines=(METHOD.format(references=references),))
+    return Section(
+        kind="user-audit",
+        title="Was my text used?" if one else "Audit before release",
+        lede=answer,
         because=because,
-        warnings=warnings(found, summary),
-        figures=_person_figures(found, summary) if one else _owner_figures(found, summary),
-        listings=() if one else (user_listing(found, show_secrets=show_secrets),),
-        method=METHOD.format(
-            references=" and from models that never saw the person" if references else ""
+        notices=warnings(found, summary),
+        blocks=(
+            *figures,
+            *(() if one else (user_table(found, show_secrets=show_secrets),)),
+            method,
         ),
-    )
-    return {
-        "kind": "user-audit",
-        "title": "Was my text used?" if one else "Audit before release",
-        "lede": answer,
-        "exhibit": exhibit,
-        "summary": (
+        numbers=(
             ("answer", "does not hold" if unfair else _ANSWERS[summary["verdict"]]),
             *_numbers(found, summary),
-            *_questions(summary),
+            *_queries(summary),
         ),
-    }
+        limits=LIMITS,
+    )
 
 
-def user_listing(found: AuditedRows, *, show_secrets: bool) -> Table:
+def user_table(found: AuditedRows, *, show_secrets: bool) -> Table:
     """The most exposed users, one a row."""
     shown = found.audited[:LISTED]
     names = disclose_names([str(row["user"]) for row in shown], show_secrets=show_secrets)
@@ -115,23 +125,27 @@ def _person_figures(found: AuditedRows, summary: Row) -> tuple[Figure, ...]:
         return ()
     score, reached = float(own["score"]), float(own["p_value"])
     null = [float(row["p_value"]) for row in found.null]
-    dots = "Each dot is one person" if len(found.known) <= audit_charts.DOTS else "Bars are people"
-    first = audit_charts.at_two_widths(
-        lambda width: audit_charts.person_among(found.known, score, label="this text", width=width)
-    )
+    dots = "Each dot is one person" if len(found.known) <= charts.DOTS else "Bars are people"
     figures = [
-        (
-            first,
-            f"{dots} whose text was certainly not used, cut to as much text. Further right, the "
-            "model knows the text better. If the line stands to the right of all or nearly all of "
-            "them, the model has most likely seen this text; amid them, nothing is shown.",
+        Figure(
+            draw=lambda width: charts.person_among(
+                found.known, score, label="this text", width=width
+            ),
+            caption=f"{dots} whose text was certainly not used, cut to as much text. Further "
+            "right, the model knows the text better. If the line stands to the right of all or "
+            "nearly all of them, the model has most likely seen this text; amid them, nothing is "
+            "shown.",
+            slim=True,
         )
     ]
     if null:
-        second = audit_charts.at_two_widths(
-            lambda width: audit_charts.person_and_null(reached, null, rate, width=width)
+        figures.append(
+            Figure(
+                draw=lambda width: charts.person_and_null(reached, null, rate, width=width),
+                caption="Is the comparison fair? " + describe_person_null(found, rate),
+                slim=True,
+            )
         )
-        figures.append((second, "Is the comparison fair? " + describe_person_null(found, rate)))
     return tuple(figures)
 
 
@@ -143,12 +157,6 @@ def _owner_figures(found: AuditedRows, summary: Row) -> tuple[Figure, ...]:
     p_values = [float(row["p_value"]) for row in scored]
     called = [bool(row["called"]) for row in scored]
     null = [float(row["p_value"]) for row in found.null]
-    first = audit_charts.at_two_widths(
-        lambda width: audit_charts.two_groups(scores, found.known, width=width)
-    )
-    second = audit_charts.at_two_widths(
-        lambda width: audit_charts.sorted_p_values(p_values, called, null, width=width)
-    )
     caption = (
         "P-values of all audited users, the smallest first. If nobody’s text could be recognised "
         "they would lie along the dashed line; the further below it, the more users stand out. "
@@ -160,13 +168,18 @@ def _owner_figures(found: AuditedRows, summary: Row) -> tuple[Figure, ...]:
             + describe_owner_null(found, summary)
         )
     return (
-        (
-            first,
-            "Scores of the audited users, above, and of users known to be out, below, over as "
-            "many words as the audited user in the middle is compared by. The more the upper part "
+        Figure(
+            draw=lambda width: charts.two_groups(scores, found.known, width=width),
+            caption="Scores of the audited users, above, and of non-members, below, over as many "
+            "words as the audited user in the middle is compared by. The more the upper part "
             "lies to the right of the lower, the more the model gives away.",
+            slim=True,
         ),
-        (second, caption),
+        Figure(
+            draw=lambda width: charts.sorted_p_values(p_values, called, null, width=width),
+            caption=caption,
+            slim=True,
+        ),
     )
 
 
@@ -196,7 +209,7 @@ def _numbers(found: AuditedRows, summary: Row) -> list[tuple[str, str]]:
     return pairs
 
 
-def _questions(summary: Row) -> list[tuple[str, str]]:
+def _queries(summary: Row) -> list[tuple[str, str]]:
     """What asking came to; entries of 0 are left out, but not what matters."""
     pairs = [
         (name, whole(summary[key]))

@@ -1,1 +1,3 @@
 """Reports of `vestige compare`."""
+
+from vestige.reports.comparison import section as section

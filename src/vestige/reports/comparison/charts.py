@@ -8,9 +8,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Literal
 
-import altair as alt
-
-from vestige.reports.components.charts import ACCENT, INK, QUIET, to_svg
+from vestige.reports.components.charts import ACCENT, INK, QUIET, Chart, alt
 from vestige.reports.components.disclosure import printable
 
 Row = Mapping[str, Any]
@@ -23,15 +21,13 @@ APART = 0.015
 DASHES = ([1, 0], [7, 3], [2, 3], [9, 3, 2, 3], [4, 4], [12, 4])
 
 
-def trade(rows: Sequence[Row], *, tolerance: float) -> str:
+def trade(rows: Sequence[Row], *, tolerance: float, width: int) -> Chart:
     """Mean exposure against test perplexity, each with its interval.
 
     Args:
         rows: of a comparison, each with exposure and test_perplexity; the undefended among them.
         tolerance: share of the undefended perplexity that counts as equal.
-
-    Returns:
-        SVG.
+        width: in pixels.
     """
     height, values = 320, [_trade_point(row) for row in rows]
     x_domain = _domain([v[k] for v in values for k in ("x", "x_low", "x_high")], least=0.12)
@@ -52,20 +48,18 @@ def trade(rows: Sequence[Row], *, tolerance: float) -> str:
             chart.mark_rule(stroke=colour, strokeWidth=1.5).encode(x=x_low, x2="x_high:Q", y=y),
             _point(chart, row, colour).encode(x=x, y=y),
         ]
-    return to_svg(alt.layer(*layers, *_labels(rows, values, x_domain, y_domain, height)),
-                  height=height)  # fmt: skip
+    labels = _labels(rows, values, x_domain, y_domain, height)
+    return alt.layer(*layers, *labels).properties(width=width, height=height)
 
 
-def repetitions(rows: Sequence[Row]) -> str:
+def repetitions(rows: Sequence[Row], *, width: int) -> Chart:
     """Mean exposure by copies planted, a line a training, with intervals.
 
     Args:
         rows: of a comparison, each with its by_copies.
-
-    Returns:
-        SVG.
+        width: in pixels, without the names beside it.
     """
-    height, width = 300, 520
+    height = 300
     points = [
         _copies_points(row, (place - len(rows) / 2) * APART) for place, row in enumerate(rows)
     ]
@@ -94,7 +88,7 @@ def repetitions(rows: Sequence[Row]) -> str:
     for row, end, at in zip(rows, ends, spread, strict=True):
         value = {"x": x_domain[1], "y": _value(at, y_domain, height), "label": end["label"]}
         layers.append(_label(value, row, dx=6).encode(x=x, y=y, text="label:N"))
-    return to_svg(alt.layer(*layers), height=height, width=width)
+    return alt.layer(*layers).properties(width=width, height=height)
 
 
 def _trade_point(row: Row) -> dict[str, Any]:

@@ -1,387 +1,132 @@
-"""Which defence should I take? A run of `vestige compare` as a sentence, a table and two charts.
+"""A comparison of defences: advice, a table with intervals, two charts.
 
 One row a way of training: what it leaks, predicts, does to users with few samples, guarantees and
-costs. Every bar is an interval; what a verdict says was decided when the run was made, not here.
+costs. What a verdict says was decided when the run was made, not here.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from markupsafe import Markup
-
 from vestige.reports.comparison import charts
+from vestige.reports.comparison.cells import COLUMNS, all_numbers, measures
+from vestige.reports.components.charts import Figure
 from vestige.reports.components.disclosure import printable
+from vestige.reports.components.facts import pairs
+from vestige.reports.components.prose import Prose
+from vestige.reports.components.table import Cell, Table
+from vestige.reports.section import KINDS, Section
+from vestige.results import Run
 
 Row = Mapping[str, Any]
-UNKNOWN = "–"
+_KEY = (
+    "A bar is the {confidence} interval over trainings that differ in their seed, and its tick the "
+    "measured value; one training has no bar. The intervals of differences hold for all defences "
+    "together. The thin upright line is the undefended training, for fairness no gap; the shaded "
+    "part is perplexity that counts as equal. Leakage is the mean exposure of the planted "
+    "canaries: each bit halves what an attacker has left to guess. Fairness is how many points of "
+    "perplexity more the users with the fewest training documents lose than those with the most."
+)
+LIMITS = (
+    "A verdict takes three trainings of each, with different seeds: intervals are over "
+    "trainings, and differences over canaries, documents or users as well. From one training "
+    "of each the numbers say what these models do, not what the defence does.",
+    "Exposure counts as far as ranks resolve it; canaries that are likelier than every "
+    "reference under all trainings tell nothing about a difference.",
+    "Seconds depend on what else the machine did; trainings are compared by steps and tokens.",
+    "The canaries are random words. A defence that hides them need not hide names, addresses "
+    "or sentences that many users write.",
+    "A measured ε is a lower bound: that it is small proves nothing. Only a claimed ε bounds "
+    "what an attacker that nobody has thought of can learn, and only for the unit that it "
+    "names.",
+    "Differences hold together for all defences (Bonferroni); single values hold one by one.",
+)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Bar:
-    """An interval drawn beside its number; places are percentages of the width.
-
-    Attributes:
-        low: where the interval begins.
-        middle: the number.
-        high: where it ends.
-        reference: a line to be compared with, or None.
-        band: ends of what counts as equal, or None.
-    """
-
-    low: float
-    middle: float
-    high: float
-    reference: float | None = None
-    band: tuple[float, float] | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Cell:
-    """One measure of one training: a number, what stands under it, and its interval."""
-
-    text: str = UNKNOWN
-    notes: tuple[str, ...] = ()
-    bar: Bar | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Line:
-    """One training in the table.
-
-    Attributes:
-        role: "undefended", "taken" or "".
-        cells: leakage, utility, fairness, privacy, cost.
-    """
-
-    name: str
-    defence: str
-    role: str
-    short: str
-    sentence: str
-    cells: tuple[Cell, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Comparison:
-    """A comparison, ready for the template.
-
-    Attributes:
-        because: what follows the advice.
-        lines: the trainings as they were given.
-        figures: charts and what stands under them.
-        numbers: the whole table on its side: its first row names the trainings; an entry of one
-            cell begins a group.
-        notes: what was not measured, and what else the reader should know.
-        confidence: in words, such as "95 %".
-    """
-
-    because: str
-    lines: tuple[Line, ...]
-    figures: tuple[tuple[Markup, str], ...]
-    numbers: tuple[tuple[str, ...], ...]
-    notes: tuple[str, ...]
-    confidence: str
-
-
-def comparison_view(rows: Sequence[Row], summary: Row) -> Comparison:
-    """What the page shows of a comparison's run directory.
-
-    Raises:
-        KeyError: a row lacks what a comparison has.
-    """
-    return Comparison(
-        because=printable(summary["answer"].removeprefix(summary["advice"]).strip()),
-        lines=tuple(_line(row, rows, summary["tolerance"]) for row in rows),
-        figures=tuple(_figures(rows, summary)),
-        numbers=tuple(_numbers(rows)),
-        notes=tuple(map(printable, summary["notes"])),
-        confidence=f"{100 * summary['confidence']:g} %",
-    )
-
-
-def terminal_table(rows: Sequence[Row]) -> tuple[list[str], list[tuple[str, ...]]]:
-    """Columns and cells of the table that a terminal shows: the page's, in plain words."""
-    columns = [
-        "training", "made", "exposure, bits", "completed", "test perplexity", "gap, points",
-        "claimed ε", "measured ε", "steps", "tokens", "verdict",
-    ]  # fmt: skip
-    cells: list[tuple[str, ...]] = [
-        (
-            row["name"],
-            f"{row['trainings']} ×",
-            _with_ends(row, "exposure", ".1f"),
-            _rate(row, "completion"),
-            _number(row["test_perplexity"], ".1f"),
-            _with_ends(row, "gap", "+.1f"),
-            _number(row["epsilon"], ".3g"),
-            _at_least(row["empirical_epsilon"]),
-            _number(row["steps"], ",d"),
-            _number(row["tokens"], ",d"),
-            row["verdict_short"],
-        )
-        for row in rows
-    ]
-    return columns, cells
-
-
-def _line(row: Row, rows: Sequence[Row], tolerance: float) -> Line:
-    role = "undefended" if row["undefended"] else "taken" if row["recommended"] else ""
-    return Line(
-        name=printable(row["name"]),
-        defence=printable(row["defence"]),
-        role=role,
-        short=printable(row["verdict_short"]),
-        sentence=printable(row["sentence"]),
-        cells=(
-            _leakage(row, rows),
-            _utility(row, rows, tolerance),
-            _fairness(row, rows),
-            _privacy(row),
-            _cost(row),
+@KINDS.register("DefenceComparison")
+def comparison_section(run: Run, *, show_secrets: bool) -> Section:
+    """The section of a `DefenceComparison`."""
+    rows, summary = run.rows, run.summary
+    confidence = f"{100 * summary['confidence']:g} %"
+    notes = tuple(map(printable, summary["notes"]))
+    why = [(r["name"], r["sentence"]) for r in rows if not r["undefended"]]
+    numbers = all_numbers(rows)
+    blocks = (
+        _measures(rows, summary, confidence),
+        Table(title="Why", texts=2, rows=tuple((printable(n), printable(s)) for n, s in why)),
+        *_figures(rows, summary),
+        *((Prose(title="Notes", lines=notes, listed=True),) if notes else ()),
+        Table(
+            title="All numbers",
+            key=f"In brackets the {confidence} interval.",
+            columns=numbers[0],
+            texts=len(numbers[0]),
+            rows=tuple(numbers[1:]),
         ),
     )
-
-
-def _leakage(row: Row, rows: Sequence[Row]) -> Cell:
-    if row["exposure"] is None:
-        return Cell()
-    ends = [one[key] for one in rows for key in ("exposure_low", "exposure_high", "exposure")]
-    low, high = min([0.0, *_known(ends)]), max([1.0, *_known(ends)])
-    reference = next((one["exposure"] for one in rows if one["undefended"]), None)
-    completed = _rate(row, "completion")
-    return Cell(
-        text=f"{row['exposure']:.1f} bits",
-        notes=(f"{completed} completed",) if completed else (),
-        bar=_bar(row, "exposure", low, high, reference),
+    return Section(
+        kind="comparison",
+        title="Which defence should I take?",
+        lede=printable(summary["advice"]),
+        because=printable(summary["answer"].removeprefix(summary["advice"]).strip()),
+        blocks=blocks,
+        numbers=pairs(summary, show_secrets=show_secrets, left_out="advice|answer|notes"),
+        limits=LIMITS,
     )
 
 
-def _utility(row: Row, rows: Sequence[Row], tolerance: float) -> Cell:
-    if row["test_perplexity"] is None:
-        return Cell()
-    ends = [
-        one[key]
-        for one in rows
-        for key in ("perplexity_ratio_low", "perplexity_ratio_high", "perplexity_ratio")
-    ]
-    band = (1 / (1 + tolerance), 1 + tolerance)
-    low, high = min([band[0] - 0.02, *_known(ends)]), max([band[1] + 0.02, *_known(ends)])
-    ratio = row["perplexity_ratio"]
-    note = f"{100 * row['test_accuracy']:.1f} % right"
-    return Cell(
-        text=f"{row['test_perplexity']:.1f}",
-        notes=(note if row["undefended"] else f"{100 * (ratio - 1):+.1f} % · {note}",),
-        bar=None if row["undefended"] else _bar(row, "perplexity_ratio", low, high, 1.0, band),
+def _measures(rows: Sequence[Row], summary: Row, confidence: str) -> Table:
+    """A training a row; the one to take is marked."""
+    taken = [bool(row["recommended"]) and not row["undefended"] for row in rows]
+    return Table(
+        title="Leakage, utility and cost",
+        columns=("training", *COLUMNS),
+        texts=1 + len(COLUMNS),
+        rows=tuple(
+            (_name(row, taken=one), *measures(row, rows, summary["tolerance"]))
+            for row, one in zip(rows, taken, strict=True)
+        ),
+        key=_KEY.format(confidence=confidence),
+        marked=taken.index(True) if True in taken else None,
     )
 
 
-def _fairness(row: Row, rows: Sequence[Row]) -> Cell:
-    if row["gap"] is None:
-        return Cell()
-    ends = [one[key] for one in rows for key in ("gap_low", "gap_high", "gap")]
-    reach = max([1.0, *(abs(end) for end in _known(ends))])
-    return Cell(
-        text=f"{row['gap']:+.1f} points",
-        notes=(f"small {row['low_drop']:+.1f} · large {row['top_drop']:+.1f}",),
-        bar=_bar(row, "gap", -reach, reach, 0.0),
-    )
+def _name(row: Row, *, taken: bool) -> Cell:
+    notes = [row["verdict_short"]]
+    if taken:
+        notes[0] = f"take this: {notes[0]}"
+    if not row["undefended"] and row["defence"] != row["name"]:
+        notes.insert(0, row["defence"])
+    return Cell(text=printable(row["name"]), notes=tuple(map(printable, notes)), name=True)
 
 
-def _privacy(row: Row) -> Cell:
-    if row["epsilon"] is None:
-        private = row["defence"] in ("dp-sgd", "dp-fedavg")
-        text, notes = "none", ["its training's own page says why"] if private else []
-    else:
-        text, notes = f"ε = {row['epsilon']:.3g}", [f"δ = {_tiny(row['delta'])} per {row['unit']}"]
-    if row["empirical_epsilon"] is not None:
-        refuted = " refutes it" if row["audit_verdict"] == "violated" else ""
-        notes.append(f"measured {_at_least(row['empirical_epsilon'])}{refuted}")
-    return Cell(text=text, notes=tuple(map(printable, notes)))
-
-
-def _cost(row: Row) -> Cell:
-    """Steps and tokens; seconds beside them, which no two trainings are compared by."""
-    if row["steps"] is None:
-        return Cell()
-    notes = [] if row["tokens"] is None else [f"{row['tokens']:,d} tokens read"]
-    notes += [] if row["seconds"] is None else [f"{row['seconds']:,.3g} s by the clock"]
-    if not row["undefended"] and row["memory_ratio"] is not None:
-        notes.append(f"memory {_times(row['memory_ratio'])}")
-    return Cell(text=f"{row['steps']:,d} steps", notes=tuple(notes))
-
-
-def _bar(
-    row: Row,
-    name: str,
-    low: float,
-    high: float,
-    reference: float | None,
-    band: tuple[float, float] | None = None,
-) -> Bar | None:
-    if row[f"{name}_low"] is None:
-        return None
-
-    def place(value: float) -> float:
-        return round(100 * min(1.0, max(0.0, (value - low) / (high - low))), 1)
-
-    return Bar(
-        low=place(row[f"{name}_low"]),
-        middle=place(row[name]),
-        high=place(row[f"{name}_high"]),
-        reference=None if reference is None else place(reference),
-        band=None if band is None else (place(band[0]), place(band[1])),
-    )
-
-
-def _figures(rows: Sequence[Row], summary: Row) -> list[tuple[Markup, str]]:
+def _figures(rows: Sequence[Row], summary: Row) -> list[Figure]:
     figures = []
+    tolerance = summary["tolerance"]
     whole = [row for row in rows if None not in (row["exposure"], row["test_perplexity"])]
     if len(whole) > 1:
         caption = (
             "Leakage against utility, with intervals: lower is safer, further left predicts "
-            f"better. The band is test perplexity within {100 * summary['tolerance']:g} % of the "
+            f"better. The band is test perplexity within {100 * tolerance:g} % of the "
             "undefended training (ring); only within it is leakage compared at equal utility."
         )
-        figures.append((_markup(charts.trade(whole, tolerance=summary["tolerance"])), caption))
+        figures.append(
+            Figure(
+                draw=lambda width: charts.trade(whole, tolerance=tolerance, width=width),
+                caption=caption,
+            )
+        )
     counted = [row for row in rows if row["by_copies"]]
-    if counted and len({point["copies"] for row in counted for point in row["by_copies"]}) > 1:
+    copies = {point["copies"] for row in counted for point in row["by_copies"]}
+    if counted and len(copies) > 1:
         caption = (
             "Mean exposure of the canaries by how often each was planted, with intervals. "
             "The dotted line is what canaries that were never planted reach."
         )
-        figures.append((_markup(charts.repetitions(counted)), caption))
+        figures.append(
+            Figure(
+                draw=lambda width: charts.repetitions(counted, width=width - 100),
+                caption=caption,
+                points=len(counted) * len(copies),
+            )
+        )
     return figures
-
-
-def _numbers(rows: Sequence[Row]) -> list[tuple[str, ...]]:
-    """Every number with its interval, a training a column, in groups."""
-    table: list[tuple[str, ...]] = [("", *(printable(row["name"]) for row in rows))]
-    for title, lines in _groups(rows):
-        kept = [(name, *cells) for name, cells in lines if any(cells)]
-        if kept:
-            table += [(title,), *((name, *(c or UNKNOWN for c in cells)) for name, *cells in kept)]
-    return table
-
-
-def _groups(rows: Sequence[Row]) -> list[tuple[str, list[tuple[str, list[str]]]]]:
-    def each(name: str, show: Any) -> tuple[str, list[str]]:
-        return name, [show(row) for row in rows]
-
-    def ends(name: str, key: str, form: str) -> tuple[str, list[str]]:
-        return each(name, lambda row: _with_ends(row, key, form))
-
-    def number(name: str, key: str, form: str) -> tuple[str, list[str]]:
-        return each(name, lambda row: _number(row[key], form))
-
-    copies = sorted({point["copies"] for row in rows for point in row["by_copies"]})
-    leakage = [
-        ends("exposure of canaries", "exposure", ".2f"),
-        ends("… in another order", "shuffled", ".2f"),
-        ends("… never planted", "never_planted", ".2f"),
-        ends("change against undefended", "exposure_change", "+.2f"),
-        *(
-            each(f"exposure, planted {n} ×", lambda row, n=n: _at_copies(row, n, "exposure"))
-            for n in copies
-        ),
-        each("completed", lambda row: _rate(row, "completion")),
-        each("… never planted", lambda row: _rate(row, "completion_control")),
-        *(each(f"completed, planted {n} ×", lambda row, n=n: _done(row, n)) for n in copies),
-    ]
-    utility = [
-        number("test perplexity", "test_perplexity", ".2f"),
-        ends("over undefended", "perplexity_ratio", ".3f"),
-        number("next word right", "test_accuracy", ".1%"),
-    ]
-    fairness = [
-        ends("drop, users with most samples", "top_drop", "+.2f"),
-        ends("drop, users with fewest", "low_drop", "+.2f"),
-        ends("gap", "gap", "+.2f"),
-        ends("drop against samples (Spearman)", "correlation", "+.2f"),
-        each("p-value", lambda row: _p_value(row["p_value"])),
-    ]
-    privacy = [
-        number("claimed ε", "epsilon", ".4g"),
-        each("δ", lambda row: "" if row["delta"] is None else _tiny(row["delta"])),
-        each("protects", lambda row: printable(row["unit"] or "")),
-        number("measured ε, at least", "empirical_epsilon", ".2f"),
-        number("… most that could be shown", "empirical_ceiling", ".2f"),
-        number("… by a threshold", "threshold_epsilon", ".2f"),
-        each("… for", lambda row: printable(row["audit_unit"] or "")),
-        number("ε claimed for as many", "audit_claim", ".4g"),
-        each("the claim is", lambda row: printable(row["audit_verdict"] or "")),
-    ]
-    cost = [
-        number("trainings", "trainings", "d"),
-        number("steps", "steps", ",d"),
-        number("tokens read", "tokens", ",d"),
-        number("times each copy was read", "presentations_per_copy", ".1f"),
-        number("peak memory, MiB", "peak_memory_mib", ",.0f"),
-        number("seconds by the clock, under whatever load", "seconds", ",.1f"),
-    ]
-    return [
-        ("Leakage, in bits or as a share", leakage),
-        ("Utility", utility),
-        ("Fairness, in points of perplexity", fairness),
-        ("Privacy", privacy),
-        ("Cost", cost),
-    ]
-
-
-def _at_copies(row: Row, copies: int, key: str) -> str:
-    point = next((one for one in row["by_copies"] if one["copies"] == copies), None)
-    return "" if point is None else _with_ends(point, key, ".2f")
-
-
-def _done(row: Row, copies: int) -> str:
-    point = next((one for one in row["by_copies"] if one["copies"] == copies), None)
-    return "" if point is None else _rate(point, "completion")
-
-
-def _with_ends(row: Row, key: str, form: str) -> str:
-    value, low, high = row[key], row[f"{key}_low"], row[f"{key}_high"]
-    if value is None:
-        return ""
-    plain = form.lstrip("+")
-    return f"{value:{form}}" + ("" if low is None else f" ({low:{plain}} to {high:{plain}})")
-
-
-def _rate(row: Row, key: str) -> str:
-    if not row[f"{key}_trials"]:
-        return ""
-    low, high = (_percent(row[f"{key}_{end}"]) for end in ("low", "high"))
-    return f"{row[f'{key}_completed']} of {row[f'{key}_trials']} ({low} to {high} %)"
-
-
-def _percent(share: float) -> str:
-    """Whole percents, or two digits below ten: an upper end of 0.4 % is not nothing."""
-    return f"{100 * share:.0f}" if share >= 0.1 else f"{100 * share:.2g}"
-
-
-def _number(value: float | None, form: str) -> str:
-    return "" if value is None else f"{value:{form}}"
-
-
-def _p_value(value: float | None) -> str:
-    return "" if value is None else "< 0.001" if value < 0.001 else f"{value:.3f}"
-
-
-def _tiny(value: float) -> str:
-    return f"{value:.2g}".replace("e-0", "e-")
-
-
-def _at_least(value: float | None) -> str:
-    return "" if value is None else f"≥ {value:.2f}"
-
-
-def _times(ratio: float | None) -> str:
-    return "" if ratio is None else f"× {ratio:.2f}"
-
-
-def _known(values: Sequence[float | None]) -> list[float]:
-    return [value for value in values if value is not None]
-
-
-def _markup(svg: str) -> Markup:
-    # vl-convert escapes every text that it draws; tests/reports holds it to that.
-    return Markup(svg)

@@ -1,1 +1,1 @@
-"""What pages are made of: charts, numbers, disclosure."""
+"""What pages and notebooks are made of: tables, charts, intervals, lists, prose, disclosure."""

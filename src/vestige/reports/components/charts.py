@@ -1,158 +1,109 @@
-"""Charts as inline SVG: drawn once, here, so that the page needs neither script nor network.
+"""Charts as inline SVG: the page needs neither script nor network.
 
 Colours are sentinels that the page's style sheet replaces, so that a chart follows the
 reader's light or dark theme.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
 
-import altair as alt
-import vl_convert
+import lazy_loader  # type: ignore[import-untyped]
+from markupsafe import Markup
+
+if TYPE_CHECKING:
+    import altair as alt
+else:  # words of a report are wanted in a terminal, too, where nothing is drawn
+    alt = lazy_loader.load("altair")
+
+__all__ = ["ACCENT", "BROAD", "INK", "QUIET", "SLIM", "TEXT", "Chart", "Figure", "alt"]
 
 INK, ACCENT, QUIET, TEXT = "#111111", "#222222", "#333333", "#444444"
-_WIDTH = 620
+_COLOURS = {INK: "#57534c", ACCENT: "#b0402a", QUIET: "#8a857c", TEXT: "#23211d"}
+"""What the sentinels are where there is no style sheet."""
+
+BROAD, SLIM = 620, 270
+"""Width in pixels of a chart on a screen and on a phone."""
+
+FEW = 3
+"""Points up to which a chart says no more than the table or list beside it."""
+
 _FONT = "system-ui, sans-serif"
+Chart = Any
+"""An Altair chart: single, layered or concatenated."""
 
 
-def profile(rows: Sequence[Mapping[str, Any]], labels: Sequence[str]) -> str:
-    """Probability of each token after the true prefix, before and after the update.
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    """A chart and what stands under it.
 
-    Args:
-        rows: of a DifferentialRank: position, before, after.
-        labels: what stands under each position.
-
-    Returns:
-        SVG. The length of each line is the token's gain, as in the paper's Figure 1.
+    Attributes:
+        draw: from a width in pixels to the chart.
+        caption: how to read it.
+        points: how many values it shows; none where it also shows their intervals or a relation.
+        slim: it is drawn for phones, too.
     """
-    values = [
-        {
-            "position": index,
-            "token": f"{index + 1} · {label}",
-            "before": float(row["before"]),
-            "after": float(row["after"]),
-        }
-        for index, (row, label) in enumerate(zip(rows, labels, strict=True))
-    ]
-    order = alt.EncodingSortField(field="position", order="ascending")
-    x = alt.X("token:N", sort=order, title=None, axis=alt.Axis(labelAngle=-35, labelLimit=110))
-    y = alt.Y("before:Q", title="probability given the prefix", scale=alt.Scale(domain=[0, 1]))
-    chart = alt.Chart(alt.InlineData(values=values)).encode(x=x)
-    layers = alt.layer(
-        chart.mark_rule(stroke=ACCENT, strokeWidth=3).encode(y=y, y2="after:Q"),
-        chart.mark_point(stroke=QUIET, size=55, opacity=1).encode(y=y),
-        chart.mark_point(fill=ACCENT, stroke=ACCENT, size=75, opacity=1).encode(y="after:Q"),
-    )
-    return to_svg(layers, height=240)
+
+    template: ClassVar[str] = "figure"
+    draw: Callable[[int], Chart]
+    caption: str
+    points: int | None = None
+    slim: bool = False
+
+    @property
+    def worth_it(self) -> bool:
+        """Whether a page shows it: a chart of a few points gives way to their list."""
+        return self.points is None or self.points > FEW
+
+    @cached_property
+    def svg(self) -> Markup:
+        """The chart as markup; vl-convert escapes every text that it draws, and tests hold that."""
+        broad = Markup(in_our_manner(self.draw(BROAD)))
+        if not self.slim:
+            return broad
+        slim = Markup(in_our_manner(self.draw(SLIM)))
+        return Markup('<div class="broad">{}</div><div class="slim">{}</div>').format(broad, slim)
+
+    def chart(self) -> "alt.Chart":
+        """The chart by itself, in colours that need no style sheet."""
+        text = json.dumps(_spec(self.draw(BROAD)))
+        for sentinel, colour in _COLOURS.items():
+            text = text.replace(f'"{sentinel}"', f'"{colour}"')
+        return alt.Chart.from_dict(json.loads(text))
 
 
-def scores(rows: Sequence[Mapping[str, Any]], threshold: float | None) -> str:
-    """Score of every phrase by its rank, with the null pair's threshold where there is one."""
-    values = [
-        {"place": place, "score": float(row["score"])} for place, row in enumerate(rows, start=1)
-    ]
-    x = alt.X("place:Q", title="phrase, best first", axis=alt.Axis(tickMinStep=1, grid=False))
-    y = alt.Y("score:Q", title="score")
-    points = alt.Chart(alt.InlineData(values=values)).mark_point(
-        fill=ACCENT, stroke=ACCENT, size=28, opacity=1
-    )
-    layers: list[Any] = [points.encode(x=x, y=y)]
-    if threshold is not None:
-        line = alt.Chart(alt.InlineData(values=[{"score": threshold}]))
-        layers.append(line.mark_rule(stroke=QUIET, strokeDash=[5, 4]).encode(y=y))
-    return to_svg(alt.layer(*layers), height=190)
+def in_our_manner(chart: Chart) -> str:
+    """A chart as SVG in the page's manner."""
+    import vl_convert
+
+    svg: str = vl_convert.vegalite_to_svg(_spec(chart), allowed_base_urls=[])
+    return svg
 
 
-def completions(points: Sequence[Mapping[str, Any]]) -> str:
-    """Share of canaries completed, by how often they were planted.
-
-    Args:
-        points: copies (a label), rate with its ends low and high, and beam; in their order.
-
-    Returns:
-        SVG. A disc with its interval is greedy decoding, a ring the beam's best.
-    """
-    values = [{**point, "place": place} for place, point in enumerate(points)]
-    order = alt.EncodingSortField(field="place", order="ascending")
-    x = alt.X("copies:N", sort=order, title="copies planted", axis=alt.Axis(labelAngle=0))
-    y = alt.Y("low:Q", title="share completed", scale=alt.Scale(domain=[0, 1]))
-    chart = alt.Chart(alt.InlineData(values=values)).encode(x=x)
-    layers = alt.layer(
-        chart.mark_rule(stroke=ACCENT, strokeWidth=2).encode(y=y, y2="high:Q"),
-        chart.mark_point(stroke=QUIET, size=150, opacity=1).encode(y="beam:Q"),
-        chart.mark_point(fill=ACCENT, stroke=ACCENT, size=55, opacity=1).encode(y="rate:Q"),
-    )
-    return to_svg(layers, height=220)
+def titled(text: str, **more: Any) -> Any:
+    """The title of one of several charts that stand together."""
+    return alt.TitleParams(text, anchor="start", color=INK, font=_FONT, **more)
 
 
-def exposures(points: Sequence[Mapping[str, Any]], never: Mapping[str, Any]) -> str:
-    """Median exposure in bits, by how often canaries were planted.
-
-    Args:
-        points: copies (a label), exposure with its ends low and high, bound, whether it is so much
-            or more, and other, the median of the same words in another order, or None; in their
-            order.
-        never: exposure, low and high of the controls.
-
-    Returns:
-        SVG. A disc with its interval is planted, a triangle a bound, a ring its words in another
-        order; the dashed line with its band is never planted.
-    """
-    values = [{**point, "place": place} for place, point in enumerate(points)]
-    order = alt.EncodingSortField(field="place", order="ascending")
-    x = alt.X("copies:N", sort=order, title="copies planted", axis=alt.Axis(labelAngle=0))
-    y = alt.Y("low:Q", title="exposure in bits")
-    chart = alt.Chart(alt.InlineData(values=values)).encode(x=x)
-    controls = alt.Chart(alt.InlineData(values=[dict(never)]))
-    layers = alt.layer(
-        controls.mark_rect(fill=QUIET, opacity=0.15).encode(y=y, y2="high:Q"),
-        controls.mark_rule(stroke=QUIET, strokeDash=[5, 4]).encode(y="exposure:Q"),
-        chart.mark_rule(stroke=ACCENT, strokeWidth=2).encode(y=y, y2="high:Q"),
-        chart.mark_point(stroke=QUIET, size=90, opacity=1).encode(y="other:Q"),
-        chart.transform_filter("!datum.bound")
-        .mark_point(fill=ACCENT, stroke=ACCENT, size=55, opacity=1)
-        .encode(y="exposure:Q"),
-        chart.transform_filter("datum.bound")
-        .mark_point(shape="triangle-up", fill=ACCENT, stroke=ACCENT, size=90, opacity=1)
-        .encode(y="exposure:Q"),
-    )
-    return to_svg(layers, height=240)
-
-
-def to_svg(chart: Any, *, height: int, width: int = _WIDTH) -> str:
-    """A chart in the page's own manner, in pixels; axes and labels come to that."""
-    return in_our_manner(chart.properties(width=width, height=height))
-
-
-def in_our_manner(chart: Any) -> str:
-    """A chart of a size of its own, or several of them, as SVG in the page's manner."""
-    spec = chart.to_dict()
+def _spec(chart: Chart) -> dict[str, Any]:
+    writing = {
+        "labelFont": _FONT,
+        "titleFont": _FONT,
+        "titleFontWeight": "normal",
+        "titleColor": INK,
+        "labelColor": INK,
+        "labelFontSize": 12,
+        "titleFontSize": 12,
+    }
+    axis = {"domainColor": QUIET, "tickColor": QUIET, "gridColor": QUIET, "gridOpacity": 0.2}
+    spec: dict[str, Any] = chart.to_dict()
+    spec["padding"] = {"left": 12, "right": 12, "top": 4, "bottom": 4}  # for wider fonts than ours
     spec["config"] = {
         "background": None,
         "view": {"stroke": None},
-        "axis": {
-            "labelFont": _FONT,
-            "titleFont": _FONT,
-            "titleFontWeight": "normal",
-            "titleColor": INK,
-            "labelColor": INK,
-            "domainColor": QUIET,
-            "tickColor": QUIET,
-            "gridColor": QUIET,
-            "gridOpacity": 0.2,
-            "labelFontSize": 12,
-            "titleFontSize": 12,
-        },
-        "legend": {
-            "labelFont": _FONT,
-            "titleFont": _FONT,
-            "titleFontWeight": "normal",
-            "titleColor": INK,
-            "labelColor": INK,
-            "labelFontSize": 12,
-            "titleFontSize": 12,
-            "orient": "top",
-        },
+        "axis": {**writing, **axis},
+        "legend": {**writing, "orient": "top"},
     }
-    svg: str = vl_convert.vegalite_to_svg(spec, allowed_base_urls=[])
-    return svg
+    return spec

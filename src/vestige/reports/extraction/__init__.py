@@ -1,1 +1,3 @@
 """Reports of `vestige extract-nlu`."""
+
+from vestige.reports.extraction import section as section

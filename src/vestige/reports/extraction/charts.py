@@ -1,27 +1,84 @@
-"""Which defence hides secrets, and how does that go with their length and copies? Two charts.
+"""Charts of extracted secrets: ranks among all, shares of guesses, defences, lengths and copies.
 
-From plain rows to SVG. A chart has four sentinel colours only; series are told apart by dash and
-shape, and shade is opacity.
+A chart has four sentinel colours only; series are told apart by dash and shape, and shade is
+opacity.
 """
 
 from collections.abc import Mapping, Sequence
+from math import log10
 from statistics import fmean
 from typing import Any
 
-import altair as alt
-
-from vestige.reports.components.charts import ACCENT, INK, QUIET, TEXT, in_our_manner
+from vestige.reports.components.charts import ACCENT, INK, QUIET, TEXT, Chart, alt, titled
 from vestige.reports.components.disclosure import printable
 from vestige.reports.components.numbers import decimal
 
 Row = Mapping[str, Any]
+_LINE = 34
+_POWER = "datum.value < 1000 ? datum.label : '10^' + format(log(datum.value) / LN10, '.0f')"
 CHANCE = "random guess"
 _DARKEST = 0.62  # of a heat map's cell: text stays readable on it
 _SERIES = ([1, 0], [6, 3], [2, 3], [9, 3, 2, 3], [4, 4])
 _SHAPES = ("circle", "square", "triangle-up", "diamond", "cross")
 
 
-def heat_map(rows: Sequence[Row]) -> str:
+def ranks(points: Sequence[Row], *, width: int = 400) -> Chart:
+    """The rank of every truth among all secrets, on a logarithmic axis.
+
+    Args:
+        points: label (of its line), rank, low, high, space, and said (False for controls); lines
+            stand in the order of their first point.
+
+    Returns:
+        A disc was planted, a ring never said; the tick is what guessing needs on average.
+    """
+    labels = list(dict.fromkeys(str(point["label"]) for point in points))
+    values = [
+        {**point, "aside": aside} for point, aside in zip(points, _aside(points), strict=True)
+    ]
+    most = max(float(point["space"]) for point in points)
+    axis = alt.Axis(values=_powers(most), labelExpr=_POWER if most > 1e6 else alt.Undefined)
+    scale = alt.Scale(type="log", domain=[0.8, most * 1.25], nice=False)
+    x = alt.X("rank:Q", title="rank of the truth (1: the first guess)", scale=scale, axis=axis)
+    y = alt.Y("label:N", sort=labels, title=None, axis=alt.Axis(labelLimit=250, grid=False))
+    ends = {label: float(p["space"]) for label, p in zip(_names_of(points), points, strict=True)}
+    lines = [
+        {"label": label, "rank": 1.0, "space": space, "half": (space + 1) / 2}
+        for label, space in ends.items()
+    ]
+    base, chart = (alt.Chart(alt.InlineData(values=data)) for data in (lines, values))
+    offset = alt.YOffset("aside:Q", scale=alt.Scale(domain=[-1, 1]))
+    layers = alt.layer(
+        base.mark_rule(stroke=QUIET, opacity=0.35).encode(x=x, x2="space:Q", y=y),
+        base.mark_tick(color=QUIET, thickness=2, size=18).encode(x="half:Q", y=y),
+        chart.mark_rule(stroke=ACCENT, strokeWidth=2, opacity=0.6).encode(
+            x="low:Q", x2="high:Q", y=y, yOffset=offset
+        ),
+        *(
+            _points([v for v in values if bool(v["said"]) == said], said).encode(
+                x=x, y=y, yOffset=offset
+            )
+            for said in (True, False)
+        ),
+    )
+    return layers.properties(width=width, height=_LINE * len(labels) + 10)
+
+
+def shares(certainties: Sequence[float], *, width: int = 400) -> Chart:
+    """The best guesses' shares of the weight exp(-loss), best first.
+
+    Args:
+        certainties: at least one, in [0, 1].
+    """
+    values = [{"place": place, "share": share} for place, share in enumerate(certainties, 1)]
+    x = alt.X("place:O", title="guess, best first", axis=alt.Axis(labelAngle=0))
+    y = alt.Y("share:Q", title="share of the weight", axis=alt.Axis(format="~p"),
+              scale=alt.Scale(domain=[0, max(certainties) * 1.1]))  # fmt: skip
+    bars = alt.Chart(alt.InlineData(values=values)).mark_bar(fill=ACCENT, size=18)
+    return bars.encode(x=x, y=y).properties(width=width, height=170)
+
+
+def heat_map(rows: Sequence[Row]) -> Chart:
     """Words wrong by defence, canary and copies; shade is what is gained over guessing.
 
     Args:
@@ -29,7 +86,7 @@ def heat_map(rows: Sequence[Row]) -> str:
             hamming_high (or None), hamming_by_chance, intent_accuracy and slot_f1 (or None).
 
     Returns:
-        SVG. A point marks what guessing may reach too: the interval holds the baseline. Utility
+        A point marks what guessing may reach too: the interval holds the baseline. Utility
         stands beside, the baseline below.
     """
     shown = [row for row in rows if row.get("hamming") is not None]
@@ -38,14 +95,11 @@ def heat_map(rows: Sequence[Row]) -> str:
     order = [*defences, CHANCE]
     panels = [_heat(shown, canary, order, first=canary == canaries[0]) for canary in canaries]
     utility = _utility(shown, order)
-    return in_our_manner(
-        alt.hconcat(*panels, *([utility] if utility else []), spacing=10).resolve_scale(
-            x="independent"
-        )
-    )
+    parts = [*panels, *([utility] if utility else [])]
+    return alt.hconcat(*parts, spacing=10).resolve_scale(x="independent")
 
 
-def curves(rows: Sequence[Row], *, measure: str = "hamming") -> str:
+def curves(rows: Sequence[Row], *, measure: str = "hamming") -> Chart:
     """Accuracy or words wrong by copies; a panel for each canary and length, a line an attack.
 
     Args:
@@ -53,7 +107,7 @@ def curves(rows: Sequence[Row], *, measure: str = "hamming") -> str:
         measure: "accuracy" or "hamming".
 
     Returns:
-        SVG. The dotted line is what guessing reaches.
+        The dotted line is what guessing reaches.
     """
     shown = [row for row in rows if row.get(measure) is not None]
     attacks = sorted(dict.fromkeys(str(row["attack"]) for row in shown), key=_ours_first)
@@ -71,7 +125,7 @@ def curves(rows: Sequence[Row], *, measure: str = "hamming") -> str:
             for canary in canaries
         ]  # fmt: skip
         lines.append(alt.hconcat(*panels, spacing=22))
-    return in_our_manner(alt.vconcat(*lines, spacing=14))
+    return alt.vconcat(*lines, spacing=14)
 
 
 def _heat(rows: Sequence[Row], canary: str, order: Sequence[str], *, first: bool) -> Any:
@@ -188,12 +242,32 @@ def _ours_first(attack: str) -> tuple[bool, bool, str]:
 
 
 def _title(text: str) -> Any:
-    return alt.TitleParams(
-        text,
-        anchor="start",
-        frame="group",
-        fontSize=12,
-        fontWeight="normal",
-        color=INK,
-        font="system-ui, sans-serif",
-    )
+    return titled(text, frame="group", fontSize=12, fontWeight="normal")
+
+
+def _points(values: Sequence[Row], said: bool) -> Any:
+    chart = alt.Chart(alt.InlineData(values=[dict(value) for value in values]))
+    if said:
+        return chart.mark_point(fill=ACCENT, stroke=ACCENT, size=70, opacity=0.9)
+    return chart.mark_point(stroke=INK, fill="transparent", strokeWidth=1.8, size=70, opacity=1)
+
+
+def _names_of(points: Sequence[Row]) -> list[str]:
+    return [str(point["label"]) for point in points]
+
+
+def _aside(points: Sequence[Row]) -> list[float]:
+    """Where within its line each point stands, so that equal ranks do not hide each other."""
+    number = {label: _names_of(points).count(label) for label in _names_of(points)}
+    seen = dict.fromkeys(number, 0)
+    found = []
+    for label in _names_of(points):
+        found.append(0.0 if number[label] == 1 else 0.5 - seen[label] / (number[label] - 1))
+        seen[label] += 1
+    return found
+
+
+def _powers(most: float) -> list[float]:
+    top = int(log10(most) + 1e-9)
+    step = max(1, -(-top // 6))
+    return [10.0**power for power in range(0, top + 1, step)]

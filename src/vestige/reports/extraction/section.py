@@ -1,16 +1,14 @@
-"""Was a secret read back? Runs of `vestige extract-nlu` as sentences, charts and tables."""
+"""Secrets that were read back: sentences, charts and tables of `vestige extract-nlu`."""
 
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from markupsafe import Markup
-
+from vestige.reports.components.charts import Chart, Figure
 from vestige.reports.components.disclosure import printable
-from vestige.reports.components.table import Table
-from vestige.reports.extraction import charts as extraction_charts
-from vestige.reports.extraction import rank_charts
+from vestige.reports.components.facts import pairs
+from vestige.reports.components.prose import Prose
+from vestige.reports.extraction import charts
 from vestige.reports.extraction.tables import (
     group_listing,
     guess_listing,
@@ -24,65 +22,87 @@ from vestige.reports.extraction.words import (
     describe_method,
     entries,
 )
+from vestige.reports.section import KINDS, Block, Section
+from vestige.results import Run
 
 Row = Mapping[str, Any]
-_OF_A_GROUP = re.compile("(planted|controls|drawn)_(?!p_value)")
+_OF_A_GROUP = "(planted|controls|drawn)_(?!p_value).*"
+LIMITS = (
+    "A model that prefers some words has not thereby read them: without the truth, controls "
+    "or a model that never saw the data, certainty proves nothing.",
+    "A truth that is not the best guess is not thereby safe: an attacker who may try several "
+    "needs as many tries as its rank.",
+    "Exposure is log2 of all secrets less log2 of the rank. Where no secret of a sample loses "
+    "as little, the rank is an upper bound (≤) and the exposure a lower one (≥). Chance alone "
+    "gives 1.44 bits on average.",
+    "The attacker is given weights, words, intent, tags and candidates; one who knows less "
+    "learns less.",
+)
+AUDIT_LIMITS = (
+    "That a leak is not shown does not say that there is none: another objective, another "
+    "prefix or more copies may show it.",
+    "A secret is compared with others drawn by the same rule that were never said, in the same "
+    "models. The p-value is exact whatever words a model prefers; it holds for secrets that "
+    "were drawn at random, which a secret of your own choice was not.",
+    "Planted secrets are random words: real ones that are likelier from the start, such as "
+    "dates, are guessed sooner.",
+    "Exposure is log2 of all secrets less log2 of the rank. Where no secret of a sample loses "
+    "as little, the rank is an upper bound (≤) and the exposure a lower one (≥). Chance alone "
+    "gives 1.44 bits on average.",
+    "Intervals take secrets as drawn alike and each by itself. They say nothing about "
+    "another training of the same kind: repeat it with other seeds for that.",
+)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Exhibit:
-    """Sentences, charts and tables, ready for the template.
-
-    Attributes:
-        because: what follows the answer.
-        warnings: what the reader must know first, a paragraph each.
-        figures: charts and what stands under them.
-        listings: tables.
-        method: how it was measured.
-    """
-
-    because: str = ""
-    warnings: tuple[str, ...] = ()
-    figures: tuple[tuple[Markup, str], ...] = ()
-    listings: tuple[Table, ...] = ()
-    method: str = ""
-
-
-def extraction_parts(rows: Sequence[Row], summary: Row, *, show_secrets: bool) -> dict[str, Any]:
-    """What the page's section says of one pattern's secrets."""
-    found = entries(rows, summary)
+@KINDS.register("Extraction")
+def extraction_section(run: Run, *, show_secrets: bool) -> Section:
+    """The section of an `Extraction`: secrets of one pattern."""
+    found, summary, title = entries(run.rows, run.summary), run.summary, "Was the secret read back?"
     if not found:
-        return _parts("Was the secret read back?", ["Nothing was asked."], Exhibit())
+        return Section(kind="extraction", title=title, lede="Nothing was asked.", limits=LIMITS)
     sentences = describe_extraction(found, summary)
-    listings = [trial_listing(found, show_secrets=show_secrets)]
+    blocks: list[Block] = [*_rank_figure(found)]
+    if not blocks and len(found) == 1:
+        blocks += _share_figure(found[0], summary)
+    blocks.append(trial_listing(found, show_secrets=show_secrets))
     if len(found) == 1:
-        listings.append(guess_listing(found[0], show_secrets=show_secrets))
-    figures = _rank_figure(found)
-    if not figures and len(found) == 1:
-        figures = _share_figure(found[0], summary)
-    exhibit = Exhibit(figures=figures, listings=tuple(listings), method=describe_method(summary))
-    return _parts("Was the secret read back?", sentences, exhibit)
-
-
-def audit_parts(rows: Sequence[Row], summary: Row, *, show_secrets: bool) -> dict[str, Any]:
-    """What the page's section says of planted secrets and their controls."""
-    found = entries(rows, summary)
-    exhibit = Exhibit(
-        figures=_rank_figure(found),
-        listings=(group_listing(found), trial_listing(found, show_secrets=show_secrets)),
-        method=describe_method(summary),
-    )
-    return _parts(
-        "Does the model give planted secrets away?", describe_audit(found, summary), exhibit
+        blocks.append(guess_listing(found[0], show_secrets=show_secrets))
+    return Section(
+        kind="extraction",
+        title=title,
+        lede=" ".join(sentences[:2]),
+        because=" ".join(sentences[2:]),
+        blocks=(*blocks, _method(summary)),
+        limits=LIMITS,
     )
 
 
-def together(summary: Row) -> dict[str, Any]:
-    """The summary of an audit without what its tables say already."""
-    return {key: value for key, value in summary.items() if not _OF_A_GROUP.match(key)}
+@KINDS.register("SecretAudit")
+def audit_section(run: Run, *, show_secrets: bool) -> Section:
+    """The section of a `SecretAudit`: planted secrets and their controls."""
+    found, summary = entries(run.rows, run.summary), run.summary
+    sentences = describe_audit(found, summary)
+    return Section(
+        kind="extraction",
+        title="Does the model give planted secrets away?",
+        lede=" ".join(sentences[:2]),
+        because=" ".join(sentences[2:]),
+        blocks=(
+            *_rank_figure(found),
+            group_listing(found),
+            trial_listing(found, show_secrets=show_secrets),
+            _method(summary),
+        ),
+        numbers=pairs(summary, show_secrets=show_secrets, left_out=_OF_A_GROUP),
+        limits=AUDIT_LIMITS,
+    )
 
 
-def table_figures(rows: Sequence[Row]) -> tuple[tuple[Markup, str], ...]:
+def _method(summary: Row) -> Prose:
+    return Prose(title="How it was measured", lines=(describe_method(summary),))
+
+
+def table_figures(rows: Sequence[Row]) -> tuple[Figure, ...]:
     """The charts of a table of defences, or of accuracies by length and copies; none for others."""
     keys = set[str]().union(*(row.keys() for row in rows))
     if not {"canary", "copies", "attack", "hamming", "hamming_by_chance"} <= keys:
@@ -92,21 +112,7 @@ def table_figures(rows: Sequence[Row]) -> tuple[tuple[Markup, str], ...]:
     return _curve_figures(rows) if {"length", "accuracy"} <= keys else ()
 
 
-def _parts(title: str, sentences: Sequence[str], exhibit: Exhibit) -> dict[str, Any]:
-    return {
-        "kind": "extraction",
-        "title": title,
-        "lede": " ".join(sentences[:2]),
-        "exhibit": Exhibit(
-            because=" ".join(sentences[2:]),
-            figures=exhibit.figures,
-            listings=exhibit.listings,
-            method=exhibit.method,
-        ),
-    }
-
-
-def _rank_figure(rows: Sequence[Row]) -> tuple[tuple[Markup, str], ...]:
+def _rank_figure(rows: Sequence[Row]) -> tuple[Figure, ...]:
     ranked = [row for row in rows if row["rank"] is not None and not row["drawn"]]
     if not ranked:
         return ()
@@ -127,19 +133,26 @@ def _rank_figure(rows: Sequence[Row]) -> tuple[tuple[Markup, str], ...]:
         + ("A disc was planted, a ring never said. " if rows[0]["copies"] is not None else "")
         + "The tick is what somebody who knows nothing needs on average."
     )
-    return ((_markup(rank_charts.ranks(points)), caption),)
+    return (
+        Figure(
+            draw=lambda _: charts.ranks(points),
+            caption=caption,
+            points=len(points),
+        ),
+    )
 
 
-def _share_figure(row: Row, summary: Row) -> tuple[tuple[Markup, str], ...]:
+def _share_figure(row: Row, summary: Row) -> tuple[Figure, ...]:
     among = "all secrets" if summary["certainty_among"] == "all" else "all that were tried"
     caption = (
         f"How far the best guesses stand out: their shares of the weight exp(-loss) of {among}. "
         "The first is the certainty."
     )
-    return ((_markup(rank_charts.shares(guess_shares(row))), caption),)
+    shares = guess_shares(row)
+    return (Figure(draw=lambda _: charts.shares(shares), caption=caption, points=len(shares)),)
 
 
-def _defence_figures(rows: Sequence[Row]) -> tuple[tuple[Markup, str], ...]:
+def _defence_figures(rows: Sequence[Row]) -> tuple[Figure, ...]:
     figures = []
     for attack in dict.fromkeys(str(row["attack"]) for row in rows):
         own = [row for row in rows if str(row["attack"]) == attack and row["hamming"] is not None]
@@ -150,11 +163,11 @@ def _defence_figures(rows: Sequence[Row]) -> tuple[tuple[Markup, str], ...]:
                 "guessing may reach as well (its interval holds the baseline, the last line). "
                 "Beside: what the defence costs."
             )
-            figures.append((_markup(extraction_charts.heat_map(own)), caption))
+            figures.append(Figure(draw=partial(_heat_map, own), caption=caption))
     return tuple(figures)
 
 
-def _curve_figures(rows: Sequence[Row]) -> tuple[tuple[Markup, str], ...]:
+def _curve_figures(rows: Sequence[Row]) -> tuple[Figure, ...]:
     captions = {
         "hamming": "Share of words that are wrong, by copies planted; the dotted line is guessing",
         "accuracy": "Share of secrets that come back whole, by copies planted",
@@ -167,11 +180,14 @@ def _curve_figures(rows: Sequence[Row]) -> tuple[tuple[Markup, str], ...]:
         )
         for measure, caption in captions.items():
             if any(row.get(measure) is not None for row in own):
-                chart = extraction_charts.curves(own, measure=measure)
-                figures.append((_markup(chart), f"{caption}. {told}"))
+                draw = partial(_curves, own, measure)
+                figures.append(Figure(draw=draw, caption=f"{caption}. {told}"))
     return tuple(figures)
 
 
-def _markup(svg: str) -> Markup:
-    # vl-convert escapes every text that it draws; tests/reports holds it to that.
-    return Markup(svg)
+def _heat_map(rows: Sequence[Row], _: int) -> Chart:
+    return charts.heat_map(rows)
+
+
+def _curves(rows: Sequence[Row], measure: str, _: int) -> Chart:
+    return charts.curves(rows, measure=measure)

@@ -12,7 +12,7 @@ from vestige.metrics.extraction import share_interval
 from vestige.metrics.rates import rate
 from vestige.reports.components.disclosure import disclose, printable
 from vestige.reports.components.numbers import NOTHING, decimal, ends, percent, whole
-from vestige.reports.components.table import Table
+from vestige.reports.components.table import Table, without_empty_columns
 
 Row = Mapping[str, Any]
 GROUPS = (
@@ -52,7 +52,9 @@ def group_listing(rows: Sequence[Row]) -> Table:
         groups.setdefault(key, []).append(row)
     several = len({row["model"] for row in rows}) > 1
     cells = [_group_cells(group) for group in groups.values()]
-    return _listing("Planted, and never said", GROUPS, cells, texts=3, named=several)
+    return without_empty_columns(
+        "Planted, and never said", GROUPS, cells, texts=3, first=not several
+    )
 
 
 def trial_listing(rows: Sequence[Row], *, show_secrets: bool) -> Table:
@@ -67,7 +69,7 @@ def trial_listing(rows: Sequence[Row], *, show_secrets: bool) -> Table:
     left = len(asked) - len(cells)
     title = "Secret by secret" + (f", the first {LISTED} ({left} more)" if left else "")
     several = len({row["model"] for row in rows}) > 1
-    return _listing(title, TRIALS, cells, texts=4, named=several)
+    return without_empty_columns(title, TRIALS, cells, texts=4, first=not several)
 
 
 def guess_listing(row: Row, *, show_secrets: bool, most: int | None = None) -> Table:
@@ -101,23 +103,6 @@ def said(copies: int | None) -> str:
     if copies is None:
         return ""
     return "never" if copies == 0 else "once" if copies == 1 else f"{copies:,} ×"
-
-
-def _listing(
-    title: str, columns: Sequence[str], cells: Sequence[Sequence[str]], *, texts: int, named: bool
-) -> Table:
-    """Without columns that are empty, and without the model's number where there is one model."""
-    kept = [
-        place
-        for place in range(0 if named else 1, len(columns))
-        if any(row[place] != "" for row in cells)
-    ]
-    return Table(
-        title=title,
-        columns=tuple(columns[place] for place in kept),
-        texts=sum(place < texts for place in kept),
-        rows=tuple(tuple(row[place] for place in kept) for row in cells),
-    )
 
 
 def _group_cells(group: Sequence[Row]) -> tuple[str, ...]:

@@ -14,8 +14,9 @@ from vestige.errors import RunError
 from vestige.reports.audit import charts as audit_charts
 from vestige.reports.audit.section import LISTED
 from vestige.reports.audit.words import UNFAIR, AuditedRows, describe_need, differ
+from vestige.reports.components.charts import in_our_manner
 from vestige.reports.page import render
-from vestige.reports.sections import section
+from vestige.reports.section import section
 
 NULL = [0.12, 0.4, 0.55, 0.97]
 
@@ -30,44 +31,44 @@ def test_a_person_who_stands_out_is_told_so_and_how_seldom_chance_does_that(save
     assert (
         page.lede == "Yes, says this test: the model knows this text better than chance explains."
     )
-    assert page.exhibit.because == (
+    assert page.because == (
         "Of 134 people whose text was certainly not used, each with as much of it, none scores as "
         "high. Somebody whose text was not used would come this far in 1 of 135 audits, or fewer "
         "(p = 0.0074). That is within the limit of 5 in 100, which was set before."
     )
-    assert not page.exhibit.warnings
+    assert not page.notices
 
 
 def test_a_person_amid_the_others_is_told_that_nothing_is_shown(saved):
     page = shown(saved, audit_of([0.0], null=NULL))
     reached = sum(score >= 0 for score in KNOWN)
     assert page.lede.startswith("Not shown")
-    assert f" {reached} score as high" in page.exhibit.because
-    assert f"in {reached + 1} of 135 audits" in page.exhibit.because
-    assert page.exhibit.because.endswith("It does not prove that the text was not used.")
+    assert f" {reached} score as high" in page.because
+    assert f"in {reached + 1} of 135 audits" in page.because
+    assert page.because.endswith("It does not prove that the text was not used.")
 
 
 def test_too_few_people_are_named_with_how_many_more_it_takes(saved):
     page = shown(saved, audit_of([0.2], known=KNOWN[:12]))
     assert page.lede == "This audit could not have told: too few people are known to be out."
-    assert "once in 13 audits" in page.exhibit.because
-    assert "It takes 19 to compare with, and 37 known to be out in all" in page.exhibit.because
-    assert "texts of 13 more people (--reference)" in page.exhibit.because
+    assert "once in 13 audits" in page.because
+    assert "It takes 19 to compare with, and 37 known to be out in all" in page.because
+    assert "texts of 13 more people (--reference)" in page.because
 
 
 def test_somebody_of_whom_nothing_was_asked_has_a_page(saved):
     page = shown(saved, audit_of([None]))
     assert "none of the words could be asked about" in page.lede
-    assert page.exhibit.figures == ()
+    assert page.figures == []
 
 
 def test_a_person_whom_models_without_them_know_as_well_gets_no_answer(saved):
     audit = audit_of([0.2], null=[0.01, 0.02, 0.4, 0.6])
     page = shown(saved, audit)
     assert page.lede == UNFAIR
-    assert page.exhibit.because.startswith("It would have read: “Yes, says this test")
-    assert "Of 4 models that never saw this text, 2 seem to know it" in page.exhibit.warnings[0]
-    assert dict(page.summary)["answer"] == "does not hold"
+    assert page.because.startswith("It would have read: “Yes, says this test")
+    assert "Of 4 models that never saw this text, 2 seem to know it" in page.notices[0]
+    assert dict(page.numbers)["answer"] == "does not hold"
 
 
 @pytest.mark.parametrize(
@@ -81,14 +82,12 @@ def test_a_person_whom_models_without_them_know_as_well_gets_no_answer(saved):
 def test_a_few_models_that_know_the_text_as_well_are_no_verdict(saved, null, warned):
     page = shown(saved, audit_of([0.2], null=null))
     assert page.lede.startswith("Yes")
-    assert [w for w in page.exhibit.warnings if "may differ in more" in w] == list(
-        page.exhibit.warnings
-    )
-    assert bool(page.exhibit.warnings) is warned
+    assert [w for w in page.notices if "may differ in more" in w] == list(page.notices)
+    assert bool(page.notices) is warned
 
 
 def test_without_models_of_our_own_the_page_says_that_nothing_checks_it(saved):
-    [warning] = shown(saved, audit_of([0.2])).exhibit.warnings
+    [warning] = shown(saved, audit_of([0.2])).notices
     assert warning == (
         "Nothing checks here whether the comparison is fair: it takes 3 models of your own at "
         "least (--shadows) that never saw these texts."
@@ -96,11 +95,11 @@ def test_without_models_of_our_own_the_page_says_that_nothing_checks_it(saved):
 
 
 def test_models_of_our_own_that_are_too_few_to_check_are_counted(saved):
-    [warning] = shown(saved, replace(audit_of([0.2]), references=2)).exhibit.warnings
+    [warning] = shown(saved, replace(audit_of([0.2]), references=2)).notices
     assert "it takes 3 models of your own at least" in warning
     assert warning.endswith("that never saw these texts; here are 2.")
     audit = replace(audit_of([0.2]), references=10)
-    [warning] = shown(saved, audit, name="ten").exhibit.warnings
+    [warning] = shown(saved, audit, name="ten").notices
     assert "it takes" not in warning
     assert "the 10 models of your own leave too few words" in warning
 
@@ -109,7 +108,7 @@ def test_words_beyond_what_others_have_are_said_not_to_count(saved):
     audit = audit_of([0.2], null=NULL)
     [user] = audit.users
     page = shown(saved, replace(audit, users=(replace(user, compared_words=90),)))
-    assert "none scores as high (over 90 of its 240 words: few have more)." in page.exhibit.because
+    assert "none scores as high (over 90 of its 240 words: few have more)." in page.because
 
 
 def test_an_owner_is_told_how_many_users_can_be_shown_with_an_interval(saved):
@@ -117,23 +116,23 @@ def test_an_owner_is_told_how_many_users_can_be_shown_with_an_interval(saved):
     page = shown(saved, audit_of(scores, null=uniform(400)))
     assert page.title == "Audit before release"
     assert page.lede == "For 30 of 100 users an outsider could show that their text was used."
-    assert page.exhibit.because.startswith("That is 30 % of them (21 to 40 % with 95 % confidence)")
-    assert "about 5 in 100 of those named" in page.exhibit.because
-    assert not page.exhibit.warnings
+    assert page.because.startswith("That is 30 % of them (21 to 40 % with 95 % confidence)")
+    assert "about 5 in 100 of those named" in page.because
+    assert not page.notices
 
 
 def test_an_owner_without_called_users_learns_how_sharp_the_audit_was(saved):
     page = shown(saved, audit_of(np.linspace(-0.05, 0.05, 100).tolist(), known=KNOWN[:40]))
     assert page.lede == "Of none of the 100 users could it be shown that their text was used."
     # The least p-value is 1 / 41, and 49 / 100 * 0.05 is the first multiple above it.
-    assert "no one is named before 49 users stand out at once" in page.exhibit.because
+    assert "no one is named before 49 users stand out at once" in page.because
 
 
 def test_users_who_differ_in_more_than_membership_make_an_audit_that_does_not_hold(saved):
     null = [0.01] * 40 + uniform(60)
     page = shown(saved, audit_of([0.2] * 50 + [0.0] * 50, null=null * 4))
     assert page.lede == UNFAIR
-    [warning] = page.exhibit.warnings
+    [warning] = page.notices
     assert "differ from those known to be out in more than membership" in warning
     assert "43 % of their p-values at or below 0.05, where 5 % belong" in warning
 
@@ -170,12 +169,12 @@ def test_whoever_does_as_told_has_people_enough(rate):
 
 def test_the_most_exposed_users_stand_in_a_table_without_their_names(saved):
     audit = audit_of([0.2, *np.linspace(-0.1, 0.05, 39).tolist()])
-    [listing] = shown(saved, audit).exhibit.listings
+    [listing] = shown(saved, audit).tables
     assert listing.title == f"The most exposed users ({40 - LISTED} more are not listed)"
     assert listing.rows[0] == ("1 · ▪▪▪", "no", "0.0074", "0 of 134", "0.200", "240")
     assert len(listing.rows) == LISTED
     open_page = shown(saved, audit, show_secrets=True, name="open")
-    assert open_page.exhibit.listings[0].rows[0][0] == "1 · Rosalind 0"
+    assert open_page.tables[0].rows[0][0] == "1 · Rosalind 0"
 
 
 @pytest.mark.parametrize("scores", [[0.2], [0.2] * 5])
@@ -192,17 +191,17 @@ def test_no_name_is_on_the_page_unless_it_is_wanted(saved, scores):
 def test_questions_without_an_answer_are_counted_and_many_are_a_warning(saved):
     asked = {"queries": 900, "budget": 1000, "words_asked": 1000, "failures": 0}
     page = shown(saved, audit_of([0.2], null=NULL, words_unanswered=20, **asked))
-    facts = dict(page.summary)
+    facts = dict(page.numbers)
     assert facts["questions sent"] == "900"
     assert facts["words without an answer"] == "20"
     assert "calls that failed" not in facts
-    assert not page.exhibit.warnings
+    assert not page.notices
     other = shown(saved, audit_of([0.2], null=NULL, words_unanswered=200, **asked), name="other")
-    assert other.exhibit.warnings[0].startswith("200 of 1,000 questions stayed without an answer")
+    assert other.notices[0].startswith("200 of 1,000 questions stayed without an answer")
 
 
 def test_the_persons_chart_has_a_dot_for_each_known_person_and_one_line():
-    svg = audit_charts.person_among(KNOWN, 0.05, label="this text")
+    svg = in_our_manner(audit_charts.person_among(KNOWN, 0.05, label="this text"))
     assert svg.count('aria-roledescription="point"') == len(KNOWN)
     assert svg.count('aria-roledescription="rule mark"') >= 1
     assert "this text" in svg
@@ -220,16 +219,16 @@ def test_dots_right_of_the_line_are_those_who_score_as_high(known, own):
 
 def test_many_people_are_bars_and_many_users_a_line():
     wide = audit_charts.person_among(KNOWN * 4, 0.05, label="this text")
-    assert len(wide) < 60_000
+    assert len(in_our_manner(wide)) < 60_000
     users = audit_charts.sorted_p_values(uniform(5000), [False] * 5000, uniform(20000))
-    assert len(users) < 60_000
+    assert len(in_our_manner(users)) < 60_000
 
 
 def test_a_chart_is_drawn_for_a_broad_page_and_for_a_slim_one(saved):
-    for figure, _ in shown(saved, audit_of([0.2] * 3, null=NULL * 3)).exhibit.figures:
-        assert figure.count("<svg") == 2
-        assert 'class="broad"' in figure
-        assert 'class="slim"' in figure
+    for figure in shown(saved, audit_of([0.2] * 3, null=NULL * 3)).figures:
+        assert figure.svg.count("<svg") == 2
+        assert 'class="broad"' in figure.svg
+        assert 'class="slim"' in figure.svg
 
 
 def test_an_audit_of_made_up_answers_becomes_a_page(saved):
@@ -244,7 +243,7 @@ def test_an_audit_of_made_up_answers_becomes_a_page(saved):
     called = sum(user.called for user in audit.users)
     assert called >= 10
     assert page.lede.startswith(f"For {called} of 20 users")
-    assert f"{audit.calibrated_on} to compare with" in dict(page.summary)["people known to be out"]
+    assert f"{audit.calibrated_on} to compare with" in dict(page.numbers)["people known to be out"]
 
 
 def test_a_run_without_anybody_audited_is_refused(saved):

@@ -3,9 +3,9 @@ import re
 import pytest
 
 from vestige.errors import RunError
-from vestige.reports.comparison.section import UNKNOWN, terminal_table
+from vestige.reports.comparison.cells import UNKNOWN, terminal_table
 from vestige.reports.page import render
-from vestige.reports.sections import section
+from vestige.reports.section import section
 
 NAMES = ["plain", "gold", "triplet"]
 
@@ -18,18 +18,20 @@ def shown(saved, comparison):
 def test_the_advice_stands_first_and_its_reasons_after_it(shown):
     assert shown.title == "Which defence should I take?"
     assert shown.lede == "Take gold."
-    assert shown.comparison.because == "It helps."
+    assert shown.because == "It helps."
 
 
 def test_every_training_has_a_line_and_one_is_to_be_taken(shown):
-    assert [line.name for line in shown.comparison.lines] == NAMES
-    assert [line.role for line in shown.comparison.lines] == ["undefended", "taken", ""]
+    table = shown.tables[0]
+    assert [row[0].text for row in table.rows] == NAMES
+    assert table.marked == 1
+    assert table.rows[1][0].notes == ("goldfish", "take this: leaks less")
 
 
 def test_cells_say_leakage_utility_fairness_guarantee_and_cost(shown):
-    texts = [cell.text for cell in shown.comparison.lines[1].cells]
+    texts = [cell.text for cell in shown.tables[0].rows[1][1:]]
     assert texts == ["7.0 bits", "101.0", "+0.5 points", "ε = 4.93", "800 steps"]
-    notes = [cell.notes for cell in shown.comparison.lines[1].cells]
+    notes = [cell.notes for cell in shown.tables[0].rows[1][1:]]
     assert notes[0] == ("1 of 4 (0 to 60 %) completed",)
     assert notes[1] == ("+1.0 % · 25.0 % right",)
     assert notes[3] == ("δ = 1e-5 per sequence", "measured ≥ 0.70")
@@ -37,7 +39,7 @@ def test_cells_say_leakage_utility_fairness_guarantee_and_cost(shown):
 
 
 def test_bars_share_their_scale_and_lie_within_it(shown):
-    bars = [line.cells[0].bar for line in shown.comparison.lines]
+    bars = [row[1].bar for row in shown.tables[0].rows]
     assert bars[0].middle > bars[1].middle > bars[2].middle
     assert {bar.reference for bar in bars} == {bars[0].middle}
     for bar in bars:
@@ -45,12 +47,12 @@ def test_bars_share_their_scale_and_lie_within_it(shown):
 
 
 def test_the_undefended_training_has_no_bar_against_itself(shown):
-    assert shown.comparison.lines[0].cells[1].bar is None
-    assert shown.comparison.lines[1].cells[1].bar.band is not None
+    assert shown.tables[0].rows[0][2].bar is None
+    assert shown.tables[0].rows[1][2].bar.band is not None
 
 
 def test_all_numbers_stand_with_their_intervals(shown):
-    table = {row[0]: row[1:] for row in shown.comparison.numbers if len(row) > 1}
+    table = {row[0]: row[1:] for row in shown.tables[-1].rows if len(row) > 1}
     assert table["exposure of canaries"][1] == "7.00 (6.50 to 7.50)"
     assert table["exposure, planted 5 ×"][0] == "10.00 (9.50 to 10.50)"
     assert table["p-value"] == ("< 0.001",) * 3
@@ -58,26 +60,27 @@ def test_all_numbers_stand_with_their_intervals(shown):
 
 
 def test_notes_and_both_charts_are_on_the_page(shown):
-    assert shown.comparison.notes == ("no users",)
-    assert len(shown.comparison.figures) == 2
-    for chart, _ in shown.comparison.figures:
+    [notes] = [block for block in shown.blocks if block.template == "prose"]
+    assert notes.lines == ("no users",)
+    assert len(shown.figures) == 2
+    for figure in shown.figures:
         for name in NAMES:
-            assert f">{name}</text>" in chart
+            assert f">{name}</text>" in figure.svg
 
 
 def test_what_was_not_measured_is_a_dash_and_no_bar(saved, comparison):
     keys = ("exposure", "test_perplexity", "test_accuracy", "gap", "epsilon", "steps")
     none = dict.fromkeys([*keys, "empirical_epsilon"], None) | {"by_copies": []}
-    shown = section(saved(comparison(NAMES, changes=none)), show_secrets=False).comparison
-    assert [cell.text for cell in shown.lines[1].cells] == [UNKNOWN] * 3 + ["none", UNKNOWN]
-    assert shown.figures == ()
+    shown = section(saved(comparison(NAMES, changes=none)), show_secrets=False)
+    assert [cell.text for cell in shown.tables[0].rows[1][1:]] == [UNKNOWN] * 3 + ["none", UNKNOWN]
+    assert shown.figures == []
 
 
 def test_a_value_without_an_interval_has_no_bar(saved, comparison):
     ends = {"exposure_low": None, "exposure_high": None}
-    shown = section(saved(comparison(NAMES, changes=ends)), show_secrets=False).comparison
-    assert shown.lines[1].cells[0].text == "7.0 bits"
-    assert shown.lines[1].cells[0].bar is None
+    shown = section(saved(comparison(NAMES, changes=ends)), show_secrets=False)
+    assert shown.tables[0].rows[1][1].text == "7.0 bits"
+    assert shown.tables[0].rows[1][1].bar is None
 
 
 def test_the_terminal_has_the_same_in_one_line_a_training(comparison):

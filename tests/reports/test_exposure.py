@@ -6,7 +6,7 @@ from vestige.attacks.exposure.exposed_canary import ExposedCanary
 from vestige.attacks.exposure.exposure_result import CanaryExposure
 from vestige.errors import RunError
 from vestige.reports.exposure import COLUMNS, exposure_points
-from vestige.reports.sections import section
+from vestige.reports.section import section
 
 SECRET = "Rosalind hides 4917 tulips"
 
@@ -46,8 +46,9 @@ def exposure():
 
 def test_each_number_of_copies_has_a_row_and_the_controls_stand_below(saved, exposure):
     shown = section(saved(exposure), show_secrets=False)
-    head, *rows = shown.table
-    assert head == COLUMNS
+    [table] = shown.tables
+    rows = table.rows
+    assert table.columns == COLUMNS
     assert [row[:3] for row in rows] == [
         ("3", "1", "6.00"),
         ("20", "2", "≥ 9.00"),
@@ -64,9 +65,9 @@ def test_one_canary_at_the_ceiling_has_no_high_end(saved):
         canaries=(canary(20, 10.0), canary(0, 1.0)), words=50, fit_distance=0.01, seed=4
     )
     run = saved(alone)
-    assert section(run, show_secrets=False).table[1][2:4] == ("≥ 9.00", "9.00 or more")
+    assert section(run, show_secrets=False).tables[0].rows[0][2:4] == ("≥ 9.00", "9.00 or more")
     assert exposure_points(run.rows, run.summary)[0][0]["bound"]
-    assert "<svg" in section(run, show_secrets=False).chart
+    assert section(run, show_secrets=False).figures[0].svg.startswith("<svg")
 
 
 def test_the_sentence_is_the_verdict(saved, exposure):
@@ -84,13 +85,13 @@ def test_the_chart_has_a_point_for_each_number_of_copies(saved, exposure):
     ]
     assert [p["bound"] for p in points] == [False, True]
     assert never["low"] == never["exposure"] == never["high"], "two controls have no interval"
-    assert "<svg" in section(run, show_secrets=False).chart
+    assert section(run, show_secrets=False).figures[0].svg.startswith("<svg")
 
 
 def test_what_the_table_says_is_not_said_again_below(saved, exposure):
-    names = [name for name, _ in section(saved(exposure), show_secrets=False).summary]
-    assert "resolution" in names
-    assert "expected by chance" in names
+    names = [name for name, _ in section(saved(exposure), show_secrets=False).numbers]
+    assert "most exposure that the references resolve" in names
+    assert "exposure by chance" in names
     assert not [name for name in names if "copies" in name or "controls" in name]
 
 

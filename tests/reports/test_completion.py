@@ -8,7 +8,7 @@ from vestige.attacks.exposure.completion import Attempt, Completion
 from vestige.errors import RunError
 from vestige.metrics.intervals import clopper_pearson
 from vestige.reports.completion import COLUMNS, describe_completion
-from vestige.reports.sections import section
+from vestige.reports.section import section
 
 PHRASE = "Rosalind hides 4917 tulips"
 
@@ -47,8 +47,9 @@ def completion():
 
 def test_each_number_of_copies_has_a_row_and_the_controls_stand_below(saved, completion):
     shown = section(saved(completion), show_secrets=False)
-    head, *rows = shown.table
-    assert head == COLUMNS
+    [table] = shown.tables
+    rows = table.rows
+    assert table.columns == COLUMNS
     assert [row[:3] for row in rows] == [
         ("3", "3", "33.3 %"),
         ("20", "2", "100 %"),
@@ -78,9 +79,10 @@ def test_controls_alone_are_said_to_be_alone():
 
 def test_the_chart_has_a_place_for_each_row_of_the_table(saved, completion):
     shown = section(saved(completion), show_secrets=False)
+    [figure] = shown.figures
     for label in ("3", "20", "never planted", "in another order"):
-        assert re.search(rf">{label}</text>", str(shown.chart))
-    assert "#222222" in str(shown.chart)
+        assert re.search(rf">{label}</text>", figure.svg)
+    assert "#222222" in figure.svg
 
 
 def test_no_phrase_is_shown_whatever_is_asked(saved, completion):

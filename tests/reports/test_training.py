@@ -6,7 +6,7 @@ import pytest
 
 from vestige import results
 from vestige.errors import RunError
-from vestige.reports.sections import section
+from vestige.reports.section import section
 
 TERMS = {
     "guarantee": "No guarantee for any of the 9 documents: <script>alert(1)</script>",
@@ -46,30 +46,30 @@ def test_the_statement_is_shown_number_first(tmp_path):
     told = {"word_frequency_perplexity": 50.0, "vocabulary_made_of": "own"}
     found = shown(tmp_path, DefendedTraining(told), TERMS)
     assert found.lede == TERMS["guarantee"]
-    assert found.exhibit.warnings == (TERMS["earlier trainings"], TERMS["vocabulary"])
-    promise, curve = found.exhibit.listings
+    assert found.notices == (TERMS["earlier trainings"], TERMS["vocabulary"])
+    promise, curve = found.tables
     assert dict(promise.rows) == TERMS
     assert curve.rows == (("1", "10", "60.0", "60.0"), ("2", "20", "40.0", "40.0"))
-    [(chart, _)] = found.exhibit.figures
-    assert chart.startswith("<svg")
+    assert found.figures[0].svg.startswith("<svg")
 
 
 def test_a_model_that_has_learnt_nothing_is_told(tmp_path):
     told = {"word_frequency_perplexity": 30.0, "vocabulary_made_of": "other"}
-    [warning] = shown(tmp_path, DefendedTraining(told), {"guarantee": "ε = 1."}).exhibit.warnings
+    [warning] = shown(tmp_path, DefendedTraining(told), {"guarantee": "ε = 1."}).notices
     assert "no better than word frequencies: perplexity 40.0, where they alone reach 30" in warning
 
 
 def test_a_training_without_a_guarantee_says_so(tmp_path):
     found = shown(tmp_path, DefendedTraining())
     assert "no defence with a guarantee" in found.lede
-    assert len(found.exhibit.listings) == 1
+    assert len(found.tables) == 1
 
 
 @pytest.mark.parametrize("last", [None, 1e300, 0.0, -1.0])
 def test_perplexities_that_no_axis_has_are_left_out(tmp_path, last):
     found = shown(tmp_path, DefendedTraining(last=last))
-    assert len(found.exhibit.figures) == 1
+    assert len(found.figures) == 1
+    assert "NaN" not in found.figures[0].svg
 
 
 def test_a_damaged_statement_is_refused(tmp_path):

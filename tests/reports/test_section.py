@@ -2,12 +2,18 @@ import pytest
 
 from vestige.errors import RunError
 from vestige.reports.diff import verdict
-from vestige.reports.sections import KINDS, describe_rank, section
+from vestige.reports.rank import describe_rank
+from vestige.reports.section import KINDS, section
+
+
+def findings(shown, title):
+    [found] = [block for block in shown.blocks if getattr(block, "title", "") == title]
+    return found.groups
 
 
 def test_phrases_stand_with_their_shading(saved, diff):
     shown = section(saved(diff([["a", "b", "c", "d"]])), show_secrets=True)
-    [[phrase]] = shown.phrases
+    [[phrase]] = findings(shown, "Phrases")
     assert [(t.text, t.shade) for t in phrase.tokens] == [
         ("a", 25),
         ("b", 50),
@@ -18,13 +24,13 @@ def test_phrases_stand_with_their_shading(saved, diff):
 
 def test_a_phrase_counts_as_found_above_the_null_threshold_only(saved, diff):
     shown = section(saved(diff([["a", "b", "c"], ["a"]], threshold=2.5)), show_secrets=True)
-    assert [group[0].verdict for group in shown.phrases] == ["found", "19 of 19 nulls"]
+    assert [group[0].verdict for group in findings(shown, "Phrases")] == ["found", "19 of 19 nulls"]
     assert shown.lede.startswith("1 of 2 phrases is found: by 19 null searches")
 
 
 def test_too_few_null_searches_are_counted_and_no_verdict_is_given(saved, diff):
     shown = section(saved(diff([["a", "b"]], nulls=4)), show_secrets=True)
-    assert shown.phrases[0][0].verdict == "0 of 4 nulls"
+    assert findings(shown, "Phrases")[0][0].verdict == "0 of 4 nulls"
     assert "No null search of 4 reached" in shown.lede
     assert "1 time in 5" in shown.lede
     assert "are found" not in shown.lede
@@ -39,7 +45,8 @@ def test_where_nothing_is_found_the_page_says_that_it_proves_nothing(saved, diff
 
 def test_fragments_are_listed_apart_and_marked(saved, diff):
     shown = section(saved(diff([["a"]], kinds={0: "fragment"})), show_secrets=True)
-    assert (shown.phrases, len(shown.fragments)) == ((), 1)
+    assert [block.title[:9] for block in shown.blocks] == ["Fragments"]
+    assert len(shown.blocks[0].groups) == 1
     assert "1 fragment of a laxer search is listed, which cannot be told from chance" in shown.lede
     assert "proves nothing" in shown.lede
 
@@ -53,7 +60,7 @@ def test_a_run_of_the_rule_before_this_one_is_told_as_such(saved, diff):
 
 def test_without_a_null_model_nothing_counts_as_found(saved, diff):
     shown = section(saved(diff([["a"]])), show_secrets=True)
-    assert shown.phrases[0][0].verdict == ""
+    assert findings(shown, "Phrases")[0][0].verdict == ""
     assert "No null model" in shown.lede
 
 
@@ -61,21 +68,21 @@ def test_a_group_stands_together_behind_its_best(saved, diff):
     shown = section(
         saved(diff([["a"], ["b"], ["c"]], groups={0: 0, 1: 1, 2: 0})), show_secrets=True
     )
-    assert [[p.rank for p in group] for group in shown.phrases] == [[0, 2], [1]]
+    assert [[p.rank for p in group] for group in findings(shown, "Phrases")] == [[0, 2], [1]]
 
 
 def test_runs_of_one_token_are_counted_apart(saved, diff):
     shown = section(saved(diff([["a"], ["x", "x"]], kinds={1: "run"})), show_secrets=True)
-    assert [p.rank for p in shown.runs] == [1]
-    assert [[p.rank for p in group] for group in shown.phrases] == [[0]]
+    [runs] = [block for block in shown.blocks if block.template == "findings" and block.folded]
+    assert [[p.rank for p in group] for group in runs.groups] == [[1]]
+    assert [[p.rank for p in group] for group in findings(shown, "Phrases")] == [[0]]
 
 
 def test_an_update_without_phrases_has_a_section(saved, diff):
     shown = section(saved(diff([])), show_secrets=True)
-    assert shown.phrases == ()
+    assert shown.blocks == ()
     assert shown.lede.startswith("0 phrases: the search found none that the update promoted.")
     assert "proves nothing" in shown.lede
-    assert shown.chart is None
 
 
 @pytest.mark.parametrize(
@@ -129,8 +136,9 @@ def test_a_result_of_another_kind_is_a_table_with_its_phrases_withheld(saved):
             return [{"phrase": SECRET, "tokens": [1, 2], "score": 3.4}]
 
     shown = section(saved(Table1()), show_secrets=False)
-    assert shown.table[0] == ("phrase", "tokens", "score")
-    assert shown.table[1][1:] == ("hidden", "3.4")
+    [table] = shown.tables
+    assert (table.columns, table.texts) == (("phrase", "tokens", "score"), 2)
+    assert table.rows[0][1:] == ("hidden", "3.4")
     assert "Rosalind" not in everything(shown)
 
 
@@ -147,7 +155,10 @@ def test_rows_without_their_columns_are_refused(saved):
 
 
 def test_a_damaged_run_is_named_and_what_it_holds_is_not(saved, rank, monkeypatch):
-    monkeypatch.setitem(KINDS, "DifferentialRank", lambda run, _: {}[run.rows[0]["piece"]])
+    def fails(run, *, show_secrets):
+        return {}[run.rows[0]["piece"]]
+
+    monkeypatch.setitem(KINDS._all(), "DifferentialRank", fails)
     with pytest.raises(RunError, match=r"is no whole DifferentialRank run \(KeyError\)") as caught:
         section(saved(rank([SECRET])), show_secrets=False)
     assert SECRET not in str(caught.value)

@@ -9,8 +9,9 @@ from vestige.attacks.anatomy.memorization_result import Anatomy, measured
 from vestige.errors import RunError
 from vestige.reports.anatomy.charts import accuracy, fall, log_probabilities, ranks
 from vestige.reports.anatomy.words import ACCURACY, FALLS, RANKS, WORDS, describe_anatomy
+from vestige.reports.components.charts import in_our_manner
 from vestige.reports.page import render
-from vestige.reports.sections import section
+from vestige.reports.section import section
 
 NONE = float("nan")
 WORD_GROUPS = ("all", "frequent", "rest", "frequent, same words", "rest, same words")
@@ -91,22 +92,22 @@ def test_sentences_say_ratios_with_their_intervals():
 def test_the_page_has_a_chart_for_each_figure_and_its_tables(saved):
     shown = section(saved(anatomy()), show_secrets=False)
     assert shown.title == "Where does the memory sit?"
-    assert len(shown.exhibit.figures) == 4
-    listings = shown.exhibit.listings
-    assert [one.columns for one in listings] == [WORDS, RANKS, ACCURACY, FALLS]
-    assert [len(one.rows) for one in listings] == [5, 2, 2, 1]
-    assert all(len(row) == len(one.columns) for one in listings for row in one.rows)
-    assert listings[1].rows[0][:4] == ("1 to 50", "100", "40", "35 to 45")
-    assert "draw whole users anew" in shown.exhibit.method
+    assert len(shown.figures) == 4
+    tables = shown.tables
+    assert [one.columns for one in tables] == [WORDS, RANKS, ACCURACY, FALLS]
+    assert [len(one.rows) for one in tables] == [5, 2, 2, 1]
+    assert all(len(row) == len(one.columns) for one in tables for row in one.rows)
+    assert tables[1].rows[0][:4] == ("1 to 50", "100", "40", "35 to 45")
+    assert "draw whole users anew" in shown.blocks[-1].lines[0]
     assert any("differ in training only" in limit for limit in shown.limits)
 
 
 def test_without_an_ablation_the_page_does_not_speak_of_units(saved):
     run = saved(anatomy(ablation=False))
     shown = section(run, show_secrets=False)
-    assert len(shown.exhibit.figures) == 2
-    assert len(shown.exhibit.listings) == 2
-    assert "silent" not in shown.lede + shown.exhibit.because + shown.exhibit.method
+    assert len(shown.figures) == 2
+    assert len(shown.tables) == 2
+    assert "silent" not in shown.lede + shown.because + repr(shown.blocks[-1])
     assert "<svg" in render([run], show_secrets=False)
 
 
@@ -121,7 +122,7 @@ def test_without_an_ablation_the_page_does_not_speak_of_units(saved):
     ],
 )
 def test_charts_name_their_axes_and_draw_both_texts(draw, title, width):
-    svg = draw(list(anatomy().rows()), width=width)
+    svg = in_our_manner(draw(list(anatomy().rows()), width=width))
     assert re.search(rf">{title}</text>", svg)
     assert "#222222" in svg
     assert "#111111" in svg

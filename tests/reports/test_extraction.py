@@ -13,10 +13,11 @@ from vestige.attacks.extraction.secret_audit import AuditedGroup, SecretAudit
 from vestige.errors import RunError
 from vestige.experiments.tables import Table
 from vestige.metrics.extraction import counted_rank, estimated_rank
+from vestige.reports.components.charts import in_our_manner
 from vestige.reports.extraction.charts import curves, heat_map
 from vestige.reports.extraction.tables import GROUPS
 from vestige.reports.page import render
-from vestige.reports.sections import section
+from vestige.reports.section import section
 
 HOSTILE = ("<script>alert(1)</script>", "</svg><img/src=x>", "\u202e\x1b[31m")
 SIZES = (10, 10, 10)
@@ -75,8 +76,9 @@ def test_a_known_secret_is_answered_by_its_rank(shown):
         "The true secret stands at rank 3 of 1,000: an attacker needs 3 guesses, not 500."
     )
     assert "33 % of its words are wrong, where random guesses have 90 %" in told.lede
-    assert "with probability 0.003" in told.exhibit.because
-    assert "<svg" in told.exhibit.figures[0][0]
+    assert "with probability 0.003" in told.because
+    assert not told.figures[0].worth_it, "one point says no more than the sentence"
+    assert told.figures[0].svg.startswith("<svg")
 
 
 def test_a_rank_in_the_worse_half_is_no_help(shown):
@@ -96,7 +98,7 @@ def test_a_rank_that_is_only_bounded_is_never_shown_as_measured(shown):
         "The true secret stands at rank 22,836,358 of 6.2 × 10^10 or before: none of 10,000 random "
         "secrets loses as little (95 % confidence)."
     )
-    [row] = told.exhibit.listings[0].rows
+    [row] = told.tables[0].rows
     assert "≤ 22,836,358 of 6.2 × 10^10" in row
     assert "6,191,117" not in repr(told)
     assert "≥ 11.40" in row
@@ -110,17 +112,17 @@ def test_what_the_search_found_bounds_a_rank_too(shown):
     assert "nor does any other of the 31,000 that the search tried" in shown(asked(right)).lede
     behind = secret(estimated_rank(**known, better=3))
     assert "and the search found 3 that lose less" in shown(asked(behind)).lede
-    assert "with probability 0.0001" in shown(asked(behind)).exhibit.because  # 1 of 10,001
+    assert "with probability 0.0001" in shown(asked(behind)).because  # 1 of 10,001
 
 
 def test_without_the_truth_no_leak_is_claimed_and_no_rank_shown(shown):
     told = shown(extraction(secret(truth=None)))
     assert "does not say that they were ever said" in told.lede
     assert "Certainty 40 %" in told.lede
-    assert "no rank" in told.exhibit.because
-    assert told.exhibit.listings[0].columns == ("pattern", "guess", "loss", "certainty")
-    assert told.exhibit.listings[1].rows[0][1:] == ("0.25", "40 %")
-    assert told.exhibit.listings[1].rows[1][1:] == ("1.25", "15 %")  # 0.4 / e
+    assert "no rank" in told.because
+    assert told.tables[0].columns == ("pattern", "guess", "loss", "certainty")
+    assert told.tables[1].rows[0][1:] == ("0.25", "40 %")
+    assert told.tables[1].rows[1][1:] == ("1.25", "15 %")  # 0.4 / e
 
 
 def test_planted_secrets_and_controls_stand_beside_each_other(shown):
@@ -129,21 +131,21 @@ def test_planted_secrets_and_controls_stand_beside_each_other(shown):
         "The planted secret stands at rank 1 of 1,000, before all 201 secrets that were never said "
         "(p = 0.005). The model gives planted secrets away: an attacker needs 1 guess, not 500."
     )
-    planted, controls, drawn = told.exhibit.listings[0].rows
-    assert told.exhibit.listings[0].columns == GROUPS[1:]
+    planted, controls, drawn = told.tables[0].rows
+    assert told.tables[0].columns == GROUPS[1:]
     assert planted[:4] == ("pin _ _ _", "10 ×", "1", "1 of 1")
     assert controls[:4] == ("pin _ _ _", "never", "2", "0 of 2")
     assert drawn[:4] == ("pin _ _ _", "never, drawn now", "199", "–")
     assert (planted[8], controls[8], drawn[8]) == ("1", "500", "500")
     assert planted[-1] == "exact"
-    assert len(told.exhibit.listings[1].rows) == 3
+    assert len(told.tables[1].rows) == 3
 
 
 def test_one_control_and_one_secret_are_said_to_be_few(shown):
     told = shown(audit([counted(2)], [counted(455)]))
-    assert "A secret that was never said stands at rank 455 of 1,000." in told.exhibit.because
-    assert "One planted secret says nothing of how often" in told.exhibit.because
-    assert "ask several models" in told.exhibit.because
+    assert "A secret that was never said stands at rank 455 of 1,000." in told.because
+    assert "One planted secret says nothing of how often" in told.because
+    assert "ask several models" in told.because
 
 
 @pytest.mark.parametrize(
@@ -171,8 +173,8 @@ def test_the_verdict_goes_by_the_places_that_are_shown(shown, planted, controls,
 def test_controls_that_stand_out_are_told_and_hide_nothing(shown):
     told = shown(audit([counted(1)], [counted(2), counted(3), counted(7)]))
     assert told.lede.startswith("The planted secret stands at rank 1 of 1,000, before all 202")
-    assert "controls stand higher than those drawn now" in told.exhibit.because
-    assert "harder to show, never easier" in told.exhibit.because
+    assert "controls stand higher than those drawn now" in told.because
+    assert "harder to show, never easier" in told.because
 
 
 def test_too_few_controls_decide_nothing_and_say_what_is_missing(shown):
@@ -187,22 +189,22 @@ def test_what_was_not_ranked_is_decided_by_losses(shown):
     found = audit([secret()], [secret()])
     told = shown(found)
     assert told.lede.startswith("The planted secret was not ranked; 1 of 200 secrets that were")
-    assert told.exhibit.figures == ()
+    assert told.figures == []
 
 
 def test_several_secrets_of_one_pattern_share_the_guesses(shown):
     told = shown(audit([counted(1, guess=("4", "0", "7")), counted(2)], [counted(501)]))
     assert told.lede.startswith("The first of 2 planted secrets stands at rank 1 of 1,000, before")
     assert "the median of all is rank 1.5 (p = " in told.lede
-    assert "1 of 2 planted secrets came back whole" in told.exhibit.because
-    assert "one of them at most can be the best guess" in told.exhibit.because
+    assert "1 of 2 planted secrets came back whole" in told.because
+    assert "one of them at most can be the best guess" in told.because
 
 
 def test_words_are_one_block_each_unless_secrets_are_wanted(shown):
     found = extraction(counted(1, truth=("green",), guess=("green",)), sizes=(12,))
     assert "green" not in repr(shown(found))
-    assert shown(found).exhibit.listings[0].rows[0][1] == "▪▪▪"
-    assert shown(found, show_secrets=True).exhibit.listings[0].rows[0][1] == "green"
+    assert shown(found).tables[0].rows[0][1] == "▪▪▪"
+    assert shown(found, show_secrets=True).tables[0].rows[0][1] == "green"
 
 
 class Tags(HTMLParser):
@@ -283,17 +285,18 @@ def test_a_table_of_defences_has_a_heat_map_for_each_attack(shown):
               entries=tuple(rows))
     )  # fmt: skip
     assert (told.title, told.lede) == ("Defences", "Ten trials.")
-    assert len(told.exhibit.figures) == 2
-    chart, caption = told.exhibit.figures[0]
-    assert "paper" in caption
+    assert len(told.figures) == 2
+    chart = told.figures[0].svg
+    assert "paper" in told.figures[0].caption
     assert [
         text for text in ("0.30<", "0.85 ·<", "random guess", "0.970") if text not in chart
     ] == []
-    assert told.table[1] == ("pin", "0.3")
+    assert told.tables[0].rows[0] == ("pin", "30 %")
 
 
 def test_a_heat_map_needs_no_utility_and_no_interval():
-    drawn = heat_map([defended(hamming_low=None, hamming_high=None, intent_accuracy=None)])
+    chart = heat_map([defended(hamming_low=None, hamming_high=None, intent_accuracy=None)])
+    drawn = in_our_manner(chart)
     assert "0.30" in drawn
     assert "utility" not in drawn
     assert "NaN" not in drawn
@@ -308,7 +311,7 @@ def test_curves_have_a_panel_for_each_canary_and_length():
         for copies in (10, 100)
     ]
     for measure in ("accuracy", "hamming"):
-        drawn = curves(rows, measure=measure)
+        drawn = in_our_manner(curves(rows, measure=measure))
         assert drawn.count(", n = ") >= 4
         assert "<b>" not in drawn
         assert "NaN" not in drawn
@@ -316,5 +319,5 @@ def test_curves_have_a_panel_for_each_canary_and_length():
 
 def test_other_tables_have_no_charts(shown):
     told = shown(Table(name="t", title="T", note="N", columns=("a",), entries=({"a": 1},)))
-    assert told.exhibit is None
-    assert told.table == (("a",), ("1",))
+    assert told.figures == []
+    assert [(one.columns, one.rows) for one in told.tables] == [(("a",), (("1",),))]

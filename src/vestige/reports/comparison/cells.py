@@ -1,0 +1,246 @@
+"""Measures of each training as cells of tables: text, notes under it, and an interval beside it."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from vestige.reports.components.disclosure import printable
+from vestige.reports.components.interval import bar as interval_bar
+from vestige.reports.components.table import Cell
+
+Row = Mapping[str, Any]
+UNKNOWN = "–"
+COLUMNS = ("leakage", "test perplexity", "fairness between users", "guarantee", "cost")
+
+
+def measures(row: Row, rows: Sequence[Row], tolerance: float) -> tuple[Cell, ...]:
+    """Cells of a training, in the order of `COLUMNS`; `rows` set the axes of intervals."""
+    return (
+        _leakage(row, rows),
+        _utility(row, rows, tolerance),
+        _fairness(row, rows),
+        _privacy(row),
+        _cost(row),
+    )
+
+
+def terminal_table(rows: Sequence[Row]) -> tuple[list[str], list[tuple[str, ...]]]:
+    """Columns and cells of the table that a terminal shows: the page's, in plain words."""
+    columns = [
+        "training", "made", "exposure, bits", "completed", "test perplexity", "gap, points",
+        "claimed ε", "measured ε", "steps", "tokens", "verdict",
+    ]  # fmt: skip
+    cells: list[tuple[str, ...]] = [
+        (
+            row["name"],
+            f"{row['trainings']} ×",
+            _with_ends(row, "exposure", ".1f"),
+            _rate(row, "completion"),
+            _number(row["test_perplexity"], ".1f"),
+            _with_ends(row, "gap", "+.1f"),
+            _number(row["epsilon"], ".3g"),
+            _at_least(row["empirical_epsilon"]),
+            _number(row["steps"], ",d"),
+            _number(row["tokens"], ",d"),
+            row["verdict_short"],
+        )
+        for row in rows
+    ]
+    return columns, cells
+
+
+def _leakage(row: Row, rows: Sequence[Row]) -> Cell:
+    if row["exposure"] is None:
+        return Cell(text=UNKNOWN)
+    ends = [one[key] for one in rows for key in ("exposure_low", "exposure_high", "exposure")]
+    low, high = min([0.0, *_known(ends)]), max([1.0, *_known(ends)])
+    reference = next((one["exposure"] for one in rows if one["undefended"]), None)
+    completed = _rate(row, "completion")
+    return Cell(
+        text=f"{row['exposure']:.1f} bits",
+        notes=(f"{completed} completed",) if completed else (),
+        bar=interval_bar(row, "exposure", (low, high), reference=reference),
+    )
+
+
+def _utility(row: Row, rows: Sequence[Row], tolerance: float) -> Cell:
+    if row["test_perplexity"] is None:
+        return Cell(text=UNKNOWN)
+    ends = [
+        one[key]
+        for one in rows
+        for key in ("perplexity_ratio_low", "perplexity_ratio_high", "perplexity_ratio")
+    ]
+    band = (1 / (1 + tolerance), 1 + tolerance)
+    low, high = min([band[0] - 0.02, *_known(ends)]), max([band[1] + 0.02, *_known(ends)])
+    ratio = row["perplexity_ratio"]
+    note = f"{100 * row['test_accuracy']:.1f} % right"
+    return Cell(
+        text=f"{row['test_perplexity']:.1f}",
+        notes=(note if row["undefended"] else f"{100 * (ratio - 1):+.1f} % · {note}",),
+        bar=None
+        if row["undefended"]
+        else interval_bar(row, "perplexity_ratio", (low, high), reference=1.0, band=band),
+    )
+
+
+def _fairness(row: Row, rows: Sequence[Row]) -> Cell:
+    if row["gap"] is None:
+        return Cell(text=UNKNOWN)
+    ends = [one[key] for one in rows for key in ("gap_low", "gap_high", "gap")]
+    reach = max([1.0, *(abs(end) for end in _known(ends))])
+    return Cell(
+        text=f"{row['gap']:+.1f} points",
+        notes=(f"small {row['low_drop']:+.1f} · large {row['top_drop']:+.1f}",),
+        bar=interval_bar(row, "gap", (-reach, reach), reference=0.0),
+    )
+
+
+def _privacy(row: Row) -> Cell:
+    if row["epsilon"] is None:
+        private = row["defence"] in ("dp-sgd", "dp-fedavg")
+        text, notes = "none", ["its training's own page says why"] if private else []
+    else:
+        text, notes = f"ε = {row['epsilon']:.3g}", [f"δ = {_tiny(row['delta'])} per {row['unit']}"]
+    if row["empirical_epsilon"] is not None:
+        refuted = " refutes it" if row["audit_verdict"] == "violated" else ""
+        notes.append(f"measured {_at_least(row['empirical_epsilon'])}{refuted}")
+    return Cell(text=text, notes=tuple(map(printable, notes)))
+
+
+def _cost(row: Row) -> Cell:
+    """Steps and tokens; seconds beside them, which no two trainings are compared by."""
+    if row["steps"] is None:
+        return Cell(text=UNKNOWN)
+    notes = [] if row["tokens"] is None else [f"{row['tokens']:,d} tokens read"]
+    notes += [] if row["seconds"] is None else [f"{row['seconds']:,.3g} s by the clock"]
+    if not row["undefended"] and row["memory_ratio"] is not None:
+        notes.append(f"memory {_times(row['memory_ratio'])}")
+    return Cell(text=f"{row['steps']:,d} steps", notes=tuple(notes))
+
+
+def all_numbers(rows: Sequence[Row]) -> list[tuple[str, ...]]:
+    """Every number with its interval, a training a column, in groups."""
+    table: list[tuple[str, ...]] = [("", *(printable(row["name"]) for row in rows))]
+    for title, lines in _groups(rows):
+        kept = [(name, *cells) for name, cells in lines if any(cells)]
+        if kept:
+            table += [(title,), *((name, *(c or UNKNOWN for c in cells)) for name, *cells in kept)]
+    return table
+
+
+def _groups(rows: Sequence[Row]) -> list[tuple[str, list[tuple[str, list[str]]]]]:
+    def each(name: str, show: Any) -> tuple[str, list[str]]:
+        return name, [show(row) for row in rows]
+
+    def ends(name: str, key: str, form: str) -> tuple[str, list[str]]:
+        return each(name, lambda row: _with_ends(row, key, form))
+
+    def number(name: str, key: str, form: str) -> tuple[str, list[str]]:
+        return each(name, lambda row: _number(row[key], form))
+
+    copies = sorted({point["copies"] for row in rows for point in row["by_copies"]})
+    leakage = [
+        ends("exposure of canaries", "exposure", ".2f"),
+        ends("… in another order", "shuffled", ".2f"),
+        ends("… never planted", "never_planted", ".2f"),
+        ends("change against undefended", "exposure_change", "+.2f"),
+        *(
+            each(f"exposure, planted {n} ×", lambda row, n=n: _at_copies(row, n, "exposure"))
+            for n in copies
+        ),
+        each("completed", lambda row: _rate(row, "completion")),
+        each("… never planted", lambda row: _rate(row, "completion_control")),
+        *(each(f"completed, planted {n} ×", lambda row, n=n: _done(row, n)) for n in copies),
+    ]
+    utility = [
+        number("test perplexity", "test_perplexity", ".2f"),
+        ends("over undefended", "perplexity_ratio", ".3f"),
+        number("next word right", "test_accuracy", ".1%"),
+    ]
+    fairness = [
+        ends("drop, users with most samples", "top_drop", "+.2f"),
+        ends("drop, users with fewest", "low_drop", "+.2f"),
+        ends("gap", "gap", "+.2f"),
+        ends("drop against samples (Spearman)", "correlation", "+.2f"),
+        each("p-value", lambda row: _p_value(row["p_value"])),
+    ]
+    privacy = [
+        number("claimed ε", "epsilon", ".4g"),
+        each("δ", lambda row: "" if row["delta"] is None else _tiny(row["delta"])),
+        each("protects", lambda row: printable(row["unit"] or "")),
+        number("measured ε, at least", "empirical_epsilon", ".2f"),
+        number("… most that could be shown", "empirical_ceiling", ".2f"),
+        number("… by a threshold", "threshold_epsilon", ".2f"),
+        each("… for", lambda row: printable(row["audit_unit"] or "")),
+        number("ε claimed for as many", "audit_claim", ".4g"),
+        each("the claim is", lambda row: printable(row["audit_verdict"] or "")),
+    ]
+    cost = [
+        number("trainings", "trainings", "d"),
+        number("steps", "steps", ",d"),
+        number("tokens read", "tokens", ",d"),
+        number("times each copy was read", "presentations_per_copy", ".1f"),
+        number("peak memory, MiB", "peak_memory_mib", ",.0f"),
+        number("seconds by the clock, under whatever load", "seconds", ",.1f"),
+    ]
+    return [
+        ("Leakage, in bits or as a share", leakage),
+        ("Utility", utility),
+        ("Fairness, in points of perplexity", fairness),
+        ("Privacy", privacy),
+        ("Cost", cost),
+    ]
+
+
+def _at_copies(row: Row, copies: int, key: str) -> str:
+    point = next((one for one in row["by_copies"] if one["copies"] == copies), None)
+    return "" if point is None else _with_ends(point, key, ".2f")
+
+
+def _done(row: Row, copies: int) -> str:
+    point = next((one for one in row["by_copies"] if one["copies"] == copies), None)
+    return "" if point is None else _rate(point, "completion")
+
+
+def _with_ends(row: Row, key: str, form: str) -> str:
+    value, low, high = row[key], row[f"{key}_low"], row[f"{key}_high"]
+    if value is None:
+        return ""
+    plain = form.lstrip("+")
+    return f"{value:{form}}" + ("" if low is None else f" ({low:{plain}} to {high:{plain}})")
+
+
+def _rate(row: Row, key: str) -> str:
+    if not row[f"{key}_trials"]:
+        return ""
+    low, high = (_percent(row[f"{key}_{end}"]) for end in ("low", "high"))
+    return f"{row[f'{key}_completed']} of {row[f'{key}_trials']} ({low} to {high} %)"
+
+
+def _percent(share: float) -> str:
+    """Whole percents, or two digits below ten: an upper end of 0.4 % is not nothing."""
+    return f"{100 * share:.0f}" if share >= 0.1 else f"{100 * share:.2g}"
+
+
+def _number(value: float | None, form: str) -> str:
+    return "" if value is None else f"{value:{form}}"
+
+
+def _p_value(value: float | None) -> str:
+    return "" if value is None else "< 0.001" if value < 0.001 else f"{value:.3f}"
+
+
+def _tiny(value: float) -> str:
+    return f"{value:.2g}".replace("e-0", "e-")
+
+
+def _at_least(value: float | None) -> str:
+    return "" if value is None else f"≥ {value:.2f}"
+
+
+def _times(ratio: float | None) -> str:
+    return "" if ratio is None else f"× {ratio:.2f}"
+
+
+def _known(values: Sequence[float | None]) -> list[float]:
+    return [value for value in values if value is not None]
