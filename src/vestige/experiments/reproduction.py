@@ -1,9 +1,11 @@
 """From the tables of a paper to run directories: make the trials, fill the tables, save."""
 
+import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, is_dataclass
+from importlib.resources import files
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypedDict, TypeVar
 
 from vestige import _validate, results
 from vestige.data.atomic_write import write_text
@@ -51,6 +53,35 @@ class Part:
     columns: tuple[str, ...] = ()
     remark: Callable[[Rows], str] = lambda rows: ""
     draw: Callable[[Rows], str] | None = None
+
+
+class Caption(TypedDict):
+    """What a table of a paper is called and says, and the columns that are printed."""
+
+    title: str
+    note: str
+    columns: tuple[str, ...]
+
+
+def caption(paper: str, table: str, **values: object) -> Caption:
+    """The caption of a table, from `tables.toml` in the paper's folder.
+
+    Args:
+        paper: the folder in `experiments`.
+        table: a section of the file.
+        values: what stands in place of names in braces. Texts above the sections, in which such
+            names stand too, are values as well.
+
+    Example:
+        >>> caption("updates", "figure1")["title"]
+        'Figure 1: gain of each token of a canary, given those before it'
+    """
+    file = files("vestige.experiments").joinpath(paper, "tables.toml")
+    read = tomllib.loads(file.read_text("utf-8"))
+    texts = {name: text.format(**values) for name, text in read.items() if isinstance(text, str)}
+    own = read[table]
+    title, note = (own[name].format(**values, **texts) for name in ("title", "note"))
+    return Caption(title=title, note=note, columns=tuple(own.get("columns", ())))
 
 
 def run_paper(

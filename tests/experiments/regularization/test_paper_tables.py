@@ -14,7 +14,7 @@ from vestige.data.encoded import encode
 from vestige.errors import DataError
 from vestige.experiments.regularization import paper_tables as regularization
 from vestige.experiments.regularization.equal_utility import Comparison
-from vestige.experiments.regularization.exposure_callback import at_level, watched
+from vestige.experiments.regularization.measured_training import at_level
 from vestige.experiments.regularization.paper_tables import METHODS, SMOKE
 from vestige.experiments.regularization.user_texts import read_users
 from vestige.models.checkpoints import load_model
@@ -49,7 +49,7 @@ def test_every_figure_is_a_run_and_stands_in_the_page(made: Path) -> None:
 def test_a_training_ends_where_it_reached_the_last_level(trained: Comparison) -> None:
     for method in METHODS:
         for seed in SMOKE.seeds:
-            seen = watched(trained.trainings[method.name, seed].directory)
+            seen = trained.trainings[method.name, seed].watched()
             *before, last = [one["perplexity"] for one in seen]
             assert last <= SMOKE.levels[-1] < min(before, default=float("inf"))
 

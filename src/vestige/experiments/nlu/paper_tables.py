@@ -8,6 +8,7 @@ stopping is the best epoch of the same training; our attack, the trivial one, th
 and models that never saw a secret stand beside.
 """
 
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -16,7 +17,7 @@ from vestige.experiments.nlu.planted_models import Learner
 from vestige.experiments.nlu.table_rows import Dataset, Line, Lines, Scale, utility_rows
 from vestige.experiments.nlu.utterance_texts import UtteranceText
 from vestige.experiments.paper_numbers import Numbers, paper_numbers
-from vestige.experiments.reproduction import Part, Plan, run_paper
+from vestige.experiments.reproduction import Part, Plan, caption, run_paper
 from vestige.training.config import TrainingConfig
 
 PAPER: dict[str, Numbers] = {
@@ -106,74 +107,47 @@ SMOKE = Scale(
 )
 
 
+LINES: dict[str, Callable[[Lines], Iterator[Line]]] = {
+    "table2": lambda lines: lines.by_copies(PAPER["table2"]),
+    "table3": lambda lines: lines.defended(PAPER["table3"]),
+    "table4": lambda lines: lines.once(PAPER["table4"]),
+    "figures3-5": Lines.elsewhere,
+    "null": Lines.null,
+    "apart": Lines.apart,
+}
+
+
 def parts_of(scale: Scale) -> dict[str, Part]:
     """The tables of the paper at one scale, by name."""
-    made = (
-        f"{scale.text.dataset}, {scale.text.training or 'all'} utterances; each trial is a "
-        "model of its own with all three canaries. `paper` is the paper's attack from zero, "
-        "`embedding` its trivial one, `auto` ours (exact search of four words, else coordinate "
-        "descent with restarts); intervals are Clopper and Pearson's for accuracies and Student's "
-        "t over trials for the rest. Ranks of longer secrets are estimated from random ones "
-        "(`sampled`); where none of these loses as little, the rank is at most what stands there "
-        "and the exposure at least (`bounded`); "
-        "`search failed` counts truths of less loss than the guess."
-    )
-
-    def part(title: str, name: str, *names: str, note: str = made) -> Part:
-        return Part(
-            title=title,
-            note=note,
-            folder=".",
-            settings=scale,
-            plan=partial(_plan, scale, name),
-            columns=(*names, *SHOWN) if names else (),
+    values = {"dataset": scale.text.dataset, "utterances": scale.text.training or "all"}
+    plans: dict[str, Callable[[Scale, Path, Path | None], Plan]] = {
+        "utility": _utility_plan,
+        **{name: partial(_plan, of=of) for name, of in LINES.items()},
+    }
+    parts = {
+        name: Part(
+            **caption("nlu", name, **values), folder=".", settings=scale, plan=partial(plan, scale)
         )
-
-    said = ("canary", "length", "copies")
+        for name, plan in plans.items()
+    }
     return {
-        "utility": part(
-            "Utility of the undefended model",
-            "utility",
-            note="Whole corpora, test parts; `known` is what such models are known to reach.",
-        ),
-        "table2": part(
-            "Tables 2 and 5, Figure 2: accuracy and Hamming distance per token", "table2", *said
-        ),
-        "table3": part(
-            "Table 3: defences, under the paper's attack and under ours",
-            "table3",
-            *("copies", "defence", "canary", "intent_accuracy", "slot_f1"),
-        ),
-        "table4": part("Table 4: said once", "table4", *said),
-        "figures3-5": part("Figures 3 to 5: other corpora", "figures3-5", "dataset", *said),
-        "null": part("The null: models that never saw a secret", "null", *("canary", "length")),
-        "apart": part(
-            "A canary alone in a model, and with two others",
-            "apart",
-            *("canary", "copies", "planted"),
-        ),
+        name: replace(part, columns=(*part.columns, *SHOWN)) if part.columns else part
+        for name, part in parts.items()
     }
 
 
-def _plan(scale: Scale, name: str, directory: Path, data: Path | None) -> Plan:
+def _plan(
+    scale: Scale, directory: Path, data: Path | None, *, of: Callable[[Lines], Iterator[Line]]
+) -> Plan:
     """The models and attacks of one table."""
-    lines = Lines(scale, directory, data)
-    if name == "utility":
-        models = lines.complete()
-        return Plan(trials=models, rows=lambda: utility_rows(models, PAPER[name]))
-    found: list[Line] = list(
-        {
-            "table2": lambda: lines.by_copies(PAPER["table2"]),
-            "table3": lambda: lines.defended(PAPER["table3"]),
-            "table4": lambda: lines.once(PAPER["table4"]),
-            "figures3-5": lines.elsewhere,
-            "null": lines.null,
-            "apart": lines.apart,
-        }[name]()
-    )
-    return Plan(
-        trials=[line.extraction for line in found], rows=lambda: (line.row() for line in found)
-    )
+    found = list(of(Lines(scale, directory, data)))
+    trials = [line.extraction for line in found]
+    return Plan(trials=trials, rows=lambda: (line.row() for line in found))
+
+
+def _utility_plan(scale: Scale, directory: Path, data: Path | None) -> Plan:
+    models = Lines(scale, directory, data).complete()
+    return Plan(trials=models, rows=lambda: utility_rows(models, PAPER["utility"]))
 
 
 run = partial(run_paper, parts_of)

@@ -23,7 +23,7 @@ from vestige.attacks.exposure.natural_canaries import real_canaries
 from vestige.data.encoded import encode
 from vestige.defences.registry import Defence, NoDefence
 from vestige.experiments.paper_numbers import Numbers
-from vestige.experiments.regularization.exposure_callback import MeasuredTraining
+from vestige.experiments.regularization.measured_training import MeasuredTraining, at_level
 from vestige.experiments.regularization.user_texts import Users, UserText, read_users
 from vestige.experiments.reproduction import Plan
 from vestige.metrics.clustered import rate_of_trainings
@@ -172,7 +172,7 @@ def exposure_rows(made: Comparison) -> Iterator[Row]:
 
 def _at(made: Comparison, method: Method, level: float) -> dict[int, Row]:
     """Exposures at a level, by the seed of those trainings that reached it."""
-    found = {one.config.seed: one.exposures_at(level) for one in made.of(method)}
+    found = {one.config.seed: at_level(one.watched(), level) for one in made.of(method)}
     return {seed: one for seed, one in found.items() if one is not None}
 
 

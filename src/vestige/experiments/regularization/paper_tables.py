@@ -7,6 +7,7 @@ every canary its words in another order, every number five seeds; exposure is re
 perplexities are equal, not near each other; the goldfish loss stands beside the paper's defences.
 """
 
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 
@@ -16,7 +17,9 @@ from vestige.defences.methods.goldfish import Goldfish
 from vestige.defences.methods.triplet import Triplet
 from vestige.experiments.paper_numbers import paper_numbers
 from vestige.experiments.regularization.equal_utility import (
+    Comparison,
     Method,
+    Row,
     Scale,
     completion_rows,
     exposure_chart,
@@ -26,7 +29,7 @@ from vestige.experiments.regularization.equal_utility import (
     training_rows,
 )
 from vestige.experiments.regularization.user_texts import UserText
-from vestige.experiments.reproduction import Part, run_paper
+from vestige.experiments.reproduction import Part, caption, run_paper
 from vestige.models.lstm import LSTMConfig
 from vestige.training.config import TrainingConfig
 
@@ -123,65 +126,31 @@ SMOKE = Scale(
 )
 
 
+FILLS: dict[str, Callable[[Comparison], Iterator[Row]]] = {
+    "figure2": exposure_rows,
+    "figure3ab": completion_rows,
+    "figure3c": partial(subgroup_rows, paper=PAPER_GAPS),
+    "table1": partial(training_rows, paper=PAPER_TABLE1),
+}
+
+
 def parts_of(scale: Scale) -> dict[str, Part]:
     """The figures and the table of the paper at one scale, by name."""
-    seeds = ", ".join(map(str, scale.seeds))
-    made = (
-        f"{scale.text.users} users of {scale.text.dataset}, canaries of five random words, "
-        f"{', '.join(map(str, scale.text.repetitions))} copies of one each a user; seeds {seeds}."
-    )
-    plans = {
-        name: partial(plan_of, scale, fill=fill)
-        for name, fill in (
-            ("figure2", exposure_rows),
-            ("figure3ab", completion_rows),
-            ("figure3c", partial(subgroup_rows, paper=PAPER_GAPS)),
-            ("table1", partial(training_rows, paper=PAPER_TABLE1)),
-        )
+    values = {
+        "users": scale.text.users,
+        "dataset": scale.text.dataset,
+        "repetitions": ", ".join(map(str, scale.text.repetitions)),
+        "seeds": ", ".join(map(str, scale.seeds)),
     }
     return {
-        "figure2": Part(
-            title="Figure 2: exposure at equal test perplexity",
-            note=f"{made} Mean exposure in bits by rank among 4,096 references (at most 12), read "
-            "between evaluations where the test perplexity passes the level; the intervals are "
-            "Student's t over seeds. `shuffled` is the canary's words in another order: what is "
-            "above it is memory of the sequence. `against control` is the difference to the "
-            "undefended training in the same kind of batches, paired by seed. `presentations` are "
-            "how often the canary was read. The chart is figure2.svg.",
+        name: Part(
+            **caption("regularization", name, **values),
             folder="trainings",
             settings=scale,
-            plan=plans["figure2"],
-            draw=exposure_chart,
-        ),
-        "figure3ab": Part(
-            title="Figures 3a and 3b: the tab attack",
-            note=f"{made} Share of canaries of 20 copies, and of each user's most perplexing "
-            "training text under the undefended model (`real`), that greedy decoding completes "
-            "from the first token at the first evaluation at or below the level, over seeds, with "
-            "Korn and Graubard's interval for trainings as clusters.",
-            folder="trainings",
-            settings=scale,
-            plan=plans["figure3ab"],
-        ),
-        "figure3c": Part(
-            title="Figure 3c: what a defence costs users who wrote much and users who wrote little",
-            note=f"{made} Perplexity on the user's test text less that of the undefended training "
-            "of the same seed, at the lower level; top and low are the five users with most and "
-            "with fewest training documents; intervals over seeds.",
-            folder="trainings",
-            settings=scale,
-            plan=plans["figure3c"],
-        ),
-        "table1": Part(
-            title="Table 1 and Figure 4: perplexities, steps and time",
-            note=f"{made} Means over seeds at the first evaluation at or below the level. "
-            "`training perplexity` is that of the steps before it. Overheads of single steps are "
-            "measured by benchmarks/regularizers.py and benchmarks/dp_sgd.py; `seconds` here were "
-            "taken with two trainings side by side.",
-            folder="trainings",
-            settings=scale,
-            plan=plans["table1"],
-        ),
+            plan=partial(plan_of, scale, fill=fill),
+            draw=exposure_chart if name == "figure2" else None,
+        )
+        for name, fill in FILLS.items()
     }
 
 

@@ -13,7 +13,7 @@ from functools import partial
 from vestige.attacks.update.seed_and_extend import SeedAndExtend
 from vestige.attacks.update.update_diff import Beams
 from vestige.experiments.paper_numbers import paper_numbers
-from vestige.experiments.reproduction import Part, run_paper
+from vestige.experiments.reproduction import Part, caption, run_paper
 from vestige.experiments.texts import NEWSGROUPS
 from vestige.experiments.updates.added_text import (
     Addition,
@@ -239,110 +239,66 @@ SMOKE = Scale(
 )
 
 
-_COLUMNS1 = (
-    "dataset", "model", "pattern", "copies", "phrase", "score", "mean_score", "interval",
-    "paper_score", "beam_rank", "in_beam", "canaries_above", "rank", "prefix_rank",
-    "control_score", "perplexity_before", "perplexity_after",
-)  # fmt: skip
-
-
-def _canaries(of: CanaryCopies) -> Part:
-    """One text and model of Table 1."""
-    words = of.setting.words
-    amount = "the whole text" if words is None else f"{words:,} words of the text"
-    return Part(
-        title=f"Table 1, {of.setting.name}: canaries by pattern and number of copies",
-        note="DS of canaries of five words. `beam rank` leaves out phrases that share two "
-        "adjacent words with another canary of the same model; `canaries above` counts those; "
-        "only where it is `in beam` did the search find the canary itself. "
-        "`rank` is the exact differential rank, or proven bounds; `prefix rank` that of the "
-        "first two words, exact but for ties. `control` is the DS of a phrase made alike and "
-        "never planted. Seeds: 0 before, 100 + copies after, and 1,000 more for each further "
-        "training; the columns are the first's but for `mean score` and its 95 % `interval` "
-        f"(Student's t) over {of.trainings} trainings. The paper's perplexities: Penn "
-        "Treebank 120.90, Reddit 79.63 (rnn) and 69.29 (transformer), WikiText-103 48.59. "
-        f"Learnt from {amount}, with a vocabulary of {of.setting.vocabulary_size:,}.",
-        columns=_COLUMNS1,
-        folder="table1",
-        settings=(of,),
-        plan=partial(copies_plan, of, paper=PAPER["table1"]),
-    )
-
-
 def parts_of(scale: Scale) -> dict[str, Part]:
     """The tables of the paper at one scale, by name."""
     return {
         **{name: _canaries(of) for name, of in scale.table1.items()},
         "table2": Part(
-            title="Table 2: mixed canaries by kind of update",
-            note="DS, mean over canaries planted together, with the lowest and the highest. The "
-            "paper's frequencies are 1:1M and 1:100K; ours are the copies given, in "
-            f"{scale.table2.setting.words:,} words before the update. One training each, seeds "
-            "0, 100 (re-training), 300 (continued) and 500 (second stage) plus the percentage.",
-            columns=("update", "extra_percent", "copies", "score", "score_low", "score_high",
-                     "paper_score", "beam_ranks", "control_score", "epoch_after",
-                     "perplexity_before", "perplexity_after"),
+            **caption("updates", "table2", words=scale.table2.setting.words),
             folder="table2",
             settings=scale.table2,
             plan=partial(extension_plan, scale.table2, paper=PAPER["table2"]),
         ),
         "tables3-4": Part(
-            title="Tables 3 and 4: a newsgroup added to Reddit",
-            note="Phrases of each search, near-copies folded, the first of each group. Scores are "
-            "relative unless the search says smoothed. A phrase is on topic when at least half of "
-            "its content words (alphabetic, not among the 150 commonest of Reddit) have log-odds "
-            "in the newsgroup at least 2 nats above those in Reddit. `in added` and `in original` "
-            "count verbatim occurrences. The vocabulary is that of both texts. Seeds 0 and 100. "
-            "Source `null` is what the same search finds between two trainings of the original "
-            "alone, seeds 0 and 1.",
-            columns=("added", "model", "source", "search", "group", "phrase", "score", "on_topic",
-                     "in_added", "in_original", "perplexity_before", "perplexity_after"),
+            **caption("updates", "tables3-4"),
             folder="tables3-4",
             settings=scale.tables34,
             plan=partial(addition_plan, scale.tables34, paper=PAPER["tables3-4"]),
             remark=on_topic_counts,
         ),
         "table5": Part(
-            title="Table 5: phrases of a newsgroup by kind of update",
-            note="Relative DS of the best phrases of group beam searches on all pairs; the "
-            "paper's own phrases below. Seeds as in Table 2.",
+            **caption("updates", "table5"),
             folder="table5",
             settings=scale.table5,
             plan=partial(persistence_plan, scale.table5, paper=PAPER["table5"]),
         ),
         "figure1": Part(
-            title="Figure 1: gain of each token of a canary, given those before it",
-            note="The chart is figure1.svg. The paper has no numbers beside its curves.",
-            columns=("dataset", "pattern", "copies", "position", "piece", "gain"),
+            **caption("updates", "figure1"),
             folder="table1",
             settings=scale.figure1,
             plan=partial(profile_plan, scale.figure1, patterns=("all-low", "high-to-low")),
             draw=profile_chart,
         ),
         "subwords": Part(
-            title="Beyond the paper: secrets in a small GPT-2 of word pieces",
-            note="Three secrets in the update, `secret tokens` together. `found 10` of them stand "
-            "in fragments of three tokens or more within the first 10 phrases, runs of one token "
-            "left out; `verbatim 10` of these phrases have half of their four-grams or more from "
-            "the update and not from the earlier text. `above` counts phrases that score higher "
-            "than any of one null search, the same earlier text learnt from another seed: a cut, "
-            "which every other clean update exceeds, and no verdict.",
+            **caption("updates", "subwords"),
             folder="subwords",
             settings=scale.subwords,
             plan=partial(subword_plan, scale.subwords),
         ),
         "rq5": Part(
-            title="RQ5: an all-low canary in updates with sequence-level differential privacy",
-            note="Both models of a pair are trained with the same guarantee; epsilon is PRV's, of "
-            "each training by itself. A canary of 50 copies is a group of 50 sequences, for which "
-            "the guarantee is weaker. The vocabulary, the text to validate on and the choice of "
-            "the epoch are not covered. The undefended pair is Table 1's, and its other canaries "
-            "are planted in every updated model. Seeds: 0 before, 100 + copies after.",
+            **caption("updates", "rq5"),
             folder="table1",
             settings=scale.rq5,
             plan=partial(private_plan, scale.rq5, paper=PAPER["rq5"]),
         ),
-    }  # fmt: skip
+    }
+
+
+def _canaries(of: CanaryCopies) -> Part:
+    """One text and model of Table 1."""
+    words = of.setting.words
+    values = {
+        "name": of.setting.name,
+        "trainings": of.trainings,
+        "amount": "the whole text" if words is None else f"{words:,} words of the text",
+        "vocabulary": of.setting.vocabulary_size,
+    }
+    return Part(
+        **caption("updates", "table1", **values),
+        folder="table1",
+        settings=(of,),
+        plan=partial(copies_plan, of, paper=PAPER["table1"]),
+    )
 
 
 run = partial(run_paper, parts_of)

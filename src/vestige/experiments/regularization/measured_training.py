@@ -23,7 +23,7 @@ from vestige.attacks.exposure.sequence_scores import sequence_log_probs
 from vestige.data.atomic_write import write_text
 from vestige.data.canary import Canary
 from vestige.data.corpus import Corpus
-from vestige.data.encoded import EncodedCorpus, encode
+from vestige.data.encoded import encode
 from vestige.data.shuffled_controls import shuffled
 from vestige.data.vocabulary import Vocabulary
 from vestige.defences.author_probe import probe_authors
@@ -40,6 +40,7 @@ from vestige.training.snapshot import snapshot
 
 REFERENCES = 2**12
 FAR = 1.25
+"""Times the first level: what has a perplexity above that is not measured."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,14 +72,6 @@ class MeasuredTraining(Trial):
 
     def make(self) -> dict[str, object]:
         """Train, or go on; seconds of learning."""
-        callback = ExposureCallback(
-            directory=self.directory,
-            canaries=self.canaries,
-            levels=self.levels,
-            validation=encode(self.test, self.vocabulary),
-            probed=encode(self.original, self.vocabulary),
-            sequence_length=self.config.sequence_length,
-        )
         snapshot(
             self.directory,
             self.corpus,
@@ -88,7 +81,7 @@ class MeasuredTraining(Trial):
             validation=self.test,
             defence=self.defence,
             stop=StopAtPerplexity(self.levels[-1]),
-            observe=callback,
+            observe=self.observe,
         )
         history = json.loads((self.directory / "history.json").read_text("utf-8"))
         return {"seconds": sum(record["seconds"] for record in history)}
@@ -98,43 +91,16 @@ class MeasuredTraining(Trial):
         file = self.level_folder(level) / "measures.json"
         return json.loads(file.read_text("utf-8")) if file.is_file() else None
 
-    def exposures_at(self, level: float) -> dict[str, Any] | None:
-        """Exposures interpolated at a level; None where the training never reached it."""
-        return at_level(watched(self.directory), level)
+    def watched(self) -> list[dict[str, Any]]:
+        """What was measured at the evaluations, in their order."""
+        files = sorted((self.directory / "watched").glob("*.json"))
+        return [json.loads(file.read_text("utf-8")) for file in files]
 
     def level_folder(self, level: float) -> Path:
         """Where the model of a level is kept, with `measures.json`."""
-        return level_folder(self.directory, level)
+        return self.directory / "levels" / f"{level:g}"
 
-    def _fresh(self) -> LanguageModel:
-        return new_model(self.vocabulary, self.shape, seed=self.config.seed).to(choose_device())
-
-
-@dataclass(frozen=True, kw_only=True)
-class ExposureCallback:
-    """An `ObserveFn` that writes what it measures.
-
-    Attributes:
-        directory: of the training; `watched` and `levels` are made in it.
-        canaries: with ids, all of one length, planted ones and controls.
-        levels: validation perplexities, falling.
-        validation: on which they are measured.
-        probed: documents of users whose authors are told at the last level.
-        sequence_length: in which documents are read.
-        references: random sequences of the canaries' own kind of words.
-        seed: of the references.
-    """
-
-    directory: Path
-    canaries: tuple[Canary, ...]
-    levels: tuple[float, ...]
-    validation: EncodedCorpus
-    probed: EncodedCorpus
-    sequence_length: int
-    references: int = REFERENCES
-    seed: int = 0
-
-    def __call__(self, model: LanguageModel, record: EpochRecord) -> None:
+    def observe(self, model: LanguageModel, record: EpochRecord) -> None:
         """Write exposures; at the first evaluation at or below a level all other measures, too.
 
         What is far above the first level is never read, and not written.
@@ -153,36 +119,39 @@ class ExposureCallback:
             "exposure": self._exposures(model),
         }
         for level in self.levels:
-            folder = level_folder(self.directory, level)
-            if perplexity <= level and not _passed_before(folder, record.step):
-                save_model(model, folder)
-                measures = self._measures(model) | self._probe(model, level)
-                write_text(folder / "measures.json", json.dumps(seen | measures))
-        write_text(_watched(self.directory) / f"{record.step:08}.json", json.dumps(seen))
+            earlier = self.measures(level)
+            if perplexity <= level and (earlier is None or earlier["step"] >= record.step):
+                save_model(model, self.level_folder(level))
+                measures = self._measures(model) | self._author_probe(model, level)
+                file = self.level_folder(level) / "measures.json"
+                write_text(file, json.dumps(seen | measures))
+        write_text(self.directory / "watched" / f"{record.step:08}.json", json.dumps(seen))
+
+    def _fresh(self) -> LanguageModel:
+        return new_model(self.vocabulary, self.shape, seed=self.config.seed).to(choose_device())
 
     def _exposures(self, model: LanguageModel) -> dict[str, dict[str, float]]:
         """Mean exposure in bits of canaries and of their shuffled controls, by copies."""
-        against = _log_perplexity(model, self._references(model.vocabulary))
-        found = {
-            "canary": sampled_exposure(_log_perplexity(model, self._ids), against),
-            "shuffled": sampled_exposure(_log_perplexity(model, self._shuffled), against),
+        ids = torch.tensor([canary.ids for canary in self.canaries])
+        others = torch.tensor([shuffled(canary.ids) or canary.ids for canary in self.canaries])
+        against = _log_perplexity(model, self._references)
+        found = sampled_exposure(_log_perplexity(model, ids), against)
+        controls = sampled_exposure(_log_perplexity(model, others), against)
+        return {
+            "canary": self._by_copies(found.exposure),
+            "shuffled": self._by_copies(controls.exposure),
+            "at_ceiling": self._by_copies(found.at_ceiling),
         }
-        means: dict[str, dict[str, float]] = {}
-        for kind, exposure in found.items():
-            means[kind] = {
-                str(k): float(exposure.exposure[self._copies == k].mean())
-                for k in np.unique(self._copies).tolist()
-            }
-        ceiling = found["canary"].at_ceiling
-        means["at_ceiling"] = {
-            str(k): float(ceiling[self._copies == k].mean())
-            for k in np.unique(self._copies).tolist()
-        }
-        return means
+
+    def _by_copies(self, values: NDArray[Any]) -> dict[str, float]:
+        """Means of the values of the canaries, by number of copies."""
+        copies = np.array([canary.copies for canary in self.canaries])
+        return {str(k): float(values[copies == k].mean()) for k in np.unique(copies).tolist()}
 
     def _measures(self, model: LanguageModel) -> dict[str, Any]:
         completed = complete(model, self.canaries, beam=1)
-        scores = score_documents(model, self.validation, sequence_length=self.sequence_length)
+        test = encode(self.test, self.vocabulary)
+        scores = score_documents(model, test, sequence_length=self.config.sequence_length)
         return {
             "completion": completed.summary(),
             "completed": {
@@ -193,48 +162,21 @@ class ExposureCallback:
             "tokens": scores.tokens.tolist(),
         }
 
-    def _probe(self, model: LanguageModel, level: float) -> dict[str, Any]:
+    def _author_probe(self, model: LanguageModel, level: float) -> dict[str, Any]:
         if level != self.levels[-1]:
             return {}
-        length = self.sequence_length
-        return dict(probe_authors(model, self.probed, sequence_length=length, seed=0).summary())
+        text, length = encode(self.original, self.vocabulary), self.config.sequence_length
+        return dict(probe_authors(model, text, sequence_length=length, seed=0).summary())
 
     @cached_property
-    def _ids(self) -> Tensor:
-        return torch.tensor([canary.ids for canary in self.canaries])
-
-    @cached_property
-    def _shuffled(self) -> Tensor:
-        return torch.tensor([shuffled(canary.ids) or canary.ids for canary in self.canaries])
-
-    @cached_property
-    def _copies(self) -> NDArray[np.int64]:
-        return np.array([canary.copies for canary in self.canaries])
-
-    def _references(self, vocabulary: Vocabulary) -> Tensor:
-        """References made as the canaries were: different words, each as likely as another."""
-        if "drawn" not in self.__dict__:  # as cached_property does, with an argument
-            self.__dict__["drawn"] = self._draw(vocabulary)
-        drawn: Tensor = self.__dict__["drawn"]
-        return drawn
-
-    def _draw(self, vocabulary: Vocabulary) -> Tensor:
-        words = [vocabulary.encode(word)[0] for word in space_words(vocabulary, self.canaries)]
-        generator = np.random.default_rng(self.seed)
-        length = self._ids.shape[1]
-        rows = [generator.choice(words, length, replace=False) for _ in range(self.references)]
+    def _references(self) -> Tensor:
+        """(r, n) ids, made as the canaries were: different words, each as likely as another."""
+        words = [
+            self.vocabulary.encode(word)[0] for word in space_words(self.vocabulary, self.canaries)
+        ]
+        generator, length = np.random.default_rng(0), len(self.canaries[0].ids)
+        rows = [generator.choice(words, length, replace=False) for _ in range(REFERENCES)]
         return torch.from_numpy(np.array(rows))
-
-
-def watched(directory: Path) -> list[dict[str, Any]]:
-    """What a watched training wrote at its evaluations, in their order."""
-    files = sorted(_watched(directory).glob("*.json"))
-    return [json.loads(file.read_text("utf-8")) for file in files]
-
-
-def level_folder(directory: Path, level: float) -> Path:
-    """Where the model of a level is kept, with `measures.json`."""
-    return directory / "levels" / f"{level:g}"
 
 
 def at_level(seen: Sequence[Mapping[str, Any]], level: float) -> dict[str, Any] | None:
@@ -262,17 +204,6 @@ def _between(one: Mapping[str, Any], other: Mapping[str, Any], share: float) -> 
         elif name != "perplexity" and isinstance(value, int | float):
             mixed[name] = value + share * (other[name] - value)
     return mixed
-
-
-def _watched(directory: Path) -> Path:
-    folder = directory / "watched"
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
-
-
-def _passed_before(folder: Path, step: int) -> bool:
-    file = folder / "measures.json"
-    return file.is_file() and json.loads(file.read_text("utf-8"))["step"] < step
 
 
 def _log_perplexity(model: LanguageModel, tokens: Tensor) -> NDArray[np.float64]:
