@@ -21,7 +21,8 @@ def required(name):
     words = []
     for option in verb(name).options:
         if option.default is REQUIRED:
-            words += [option.flags[0], "x"] if option.flags else ["x"] * (1 + option.many)
+            word = option.choices[0] if option.choices else "x"
+            words += [option.flags[0], word] if option.flags else [word] * (1 + option.many)
     return words
 
 
