@@ -39,6 +39,28 @@ def verbs(monitor: vg.Monitor) -> None:
     assert_type(vg.rank("before", "after", "the gate", monitor=monitor), vg.DifferentialRank)
 
 
+def training(corpus: vg.Corpus) -> None:
+    assert_type(vg.plant(corpus, coin_flip=20), vg.Planting)
+    trained = vg.train(
+        corpus,
+        out="out",
+        model=vg.ModelSettings(layers=1),
+        training=vg.TrainingSettings(epochs=2),
+        nlu=vg.NluSettings(),
+        defence=vg.DPSGD(epsilon=8),
+    )
+    assert_type(trained, vg.Trained | vg.RepeatedTraining)
+
+
+def measuring(model: vg.LanguageModel, manifest: vg.Manifest, corpus: vg.Corpus) -> None:
+    assert_type(vg.exposure(model, manifest), vg.CanaryExposure)
+    assert_type(vg.complete(model, manifest), vg.Completion)
+    assert_type(vg.anatomy(model, corpus, corpus), vg.Anatomy)
+    assert_type(vg.compare({"plain": ["plain"]}, manifest=manifest), vg.DefenceComparison)
+    target = vg.ExtractionTarget(pattern="pin:4")
+    assert_type(vg.extract_nlu("nlu", target), vg.Extraction | vg.SecretAudit)
+
+
 def defences() -> None:
     assert_type(vg.DPSGD(epsilon=8).epsilon, float | None)
     assert_type(vg.DPFedAvg(epsilon=8).epsilon, float | None)

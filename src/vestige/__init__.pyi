@@ -5,7 +5,20 @@ comes from the module that stands here, when it is first used.
 """
 
 # Verbs: each is a command of the same name.
+from .workflows.anatomy import anatomy as anatomy
+from .workflows.compare import compare as compare
+from .workflows.complete import complete as complete
+from .workflows.exposure import exposure as exposure
+from .workflows.extract_nlu import extract_nlu as extract_nlu
+from .workflows.plant import plant as plant
 from .workflows.rank import rank as rank
+from .workflows.train import train as train
+
+# What verbs take: settings that travel together.
+from .workflows.extract_nlu import ExtractionTarget as ExtractionTarget
+from .workflows.training_settings import ModelSettings as ModelSettings
+from .workflows.training_settings import NluSettings as NluSettings
+from .workflows.training_settings import TrainingSettings as TrainingSettings
 
 # What verbs take: text, with its canaries.
 from .data.canary import Canary as Canary
@@ -44,9 +57,18 @@ from .defences.methods.triplet import Triplet as Triplet
 from .monitor import Monitor as Monitor
 
 # What verbs return.
+from .attacks.anatomy.memorization_result import Anatomy as Anatomy
+from .attacks.exposure.completion import Completion as Completion
+from .attacks.exposure.exposure_result import CanaryExposure as CanaryExposure
+from .attacks.extraction.extraction_result import Extraction as Extraction
+from .attacks.extraction.secret_audit import SecretAudit as SecretAudit
 from .attacks.update.differential_rank import DifferentialRank as DifferentialRank
+from .defences.comparison import DefenceComparison as DefenceComparison
 from .result import Result as Result
 from .results import Run as Run
+from .workflows.plant import Planting as Planting
+from .workflows.train import RepeatedTraining as RepeatedTraining
+from .workflows.train import Trained as Trained
 
 # What goes wrong.
 from .errors import AccessDenied as AccessDenied

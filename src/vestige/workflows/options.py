@@ -49,19 +49,21 @@ if TYPE_CHECKING:
     ModelLike: TypeAlias = str | PathLike[str] | LanguageModel
     ModelsLike: TypeAlias = ModelLike | Sequence[ModelLike]
     CorpusLike: TypeAlias = str | PathLike[str] | Corpus
+    PathTo: TypeAlias = str | PathLike[str]
 else:
     # What a command line or a configuration file can give, found without importing torch.
     ModelLike = str
     ModelsLike = Sequence[str]
     CorpusLike = str
     """What a workflow takes for a corpus."""
+    PathTo = Path
 
 
 DATA = Group("Reading the data")
 
 Seed = Annotated[int, Ge(0), Help("Decides everything that is drawn.")]
 Device = Annotated[str, Help("`auto` (a GPU where there is one), `cpu` or `cuda`.")]
-Directory = Annotated[Path, Metavar("DIR")]
+Directory = Annotated[PathTo, Metavar("DIR")]
 DataFormat = Annotated[
     str, DATA, Help("How DATA is to be read; `auto` goes by the name and what stands in it.")
 ]

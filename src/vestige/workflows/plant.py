@@ -194,6 +194,7 @@ def plant(
     if verify:
         return call.record(_verified(data), configuration={})
     refuse_others(plant, call.arguments)
+    out = None if out is None else Path(out)
     if out is not None:
         from vestige import results
 
