@@ -238,7 +238,7 @@ def _prepared(
         plan=plan_shadows(
             shadow_models, target, seed=policy.seed, device=device, monitor=monitor
         ),
-        shadow_dir=shadow_models.shadow_dir or out / SHADOWS, device=device, monitor=monitor,
+        shadow_dir=Path(shadow_models.shadow_dir or out / SHADOWS), device=device, monitor=monitor,
     )  # fmt: skip
     audit.check_budget()
     return audit

@@ -218,9 +218,9 @@ def _measured(
             references=len(known.drawn.phrases),
             whole=known.drawn.whole,
             space_bits=known.drawn.bits,
-            shuffled_log_perplexity=other and other.log_perplexity,
-            shuffled_exposure=other and other.exposure,
-            shuffled_fit_exposure=other and other.fit_exposure,
+            shuffled_log_perplexity=None if other is None else other.log_perplexity,
+            shuffled_exposure=None if other is None else other.exposure,
+            shuffled_fit_exposure=None if other is None else other.fit_exposure,
             orders=1 + len(subject.orders),
             order_rank=order_rank(model, subject.phrase, subject.orders),
         )
