@@ -124,15 +124,7 @@ def one_run_epsilon(
     inside, outside = finite_scores(members, "members"), finite_scores(others, "others")
     check_claim(delta, confidence)
     total = inside.size + outside.size
-    pairs = _default_guesses(total) if guesses is None else list(guesses)
-    for highest, lowest in pairs:
-        if highest < 0 or lowest < 0 or not 0 < highest + lowest <= total:
-            raise ValueError(
-                f"guesses must be pairs of at least 0 that sum to 1 to {total} canaries, "
-                f"got {(highest, lowest)}"
-            )
-    if not pairs:
-        raise ValueError("guesses must hold at least one pair, got none")
+    pairs = _default_guesses(total) if guesses is None else _checked_guesses(guesses, total)
     significance = (1 - confidence) / len(pairs)
 
     def proven(right: tuple[int, int]) -> float:
@@ -198,6 +190,18 @@ def _one_run(canaries: int, guesses: int, correct: int, delta: float, significan
         middle = (low + high) / 2
         low, high = (middle, high) if refuted(middle) else (low, middle)
     return low
+
+
+def _checked_guesses(guesses: Sequence[tuple[int, int]], total: int) -> list[tuple[int, int]]:
+    for highest, lowest in guesses:
+        if highest < 0 or lowest < 0 or not 0 < highest + lowest <= total:
+            raise ValueError(
+                f"guesses must be pairs of at least 0 that sum to 1 to {total} canaries, "
+                f"got {(highest, lowest)}"
+            )
+    if not guesses:
+        raise ValueError("guesses must hold at least one pair, got none")
+    return list(guesses)
 
 
 def _default_guesses(total: int) -> list[tuple[int, int]]:

@@ -178,27 +178,20 @@ def differential_rank(
     if not tokens or not all(0 <= token < after.vocab_size for token in tokens):
         raise ValueError(f"tokens must be ids below {after.vocab_size}, got others or none")
     pair = ModelPair(before, after, token_score("differential"))
-    profile = _profile(pair, torch.tensor(tokens, device=pair.device))
-    gains = [
-        pair.with_score(token_score(name, delta=delta)).token_gains(
-            torch.tensor([tokens], device=pair.device)
-        )
-        for name in ("differential", "relative", "smoothed")
-    ]
-    score, relative, smoothed = (float(gain.sum(dtype=torch.float64)) for gain in gains)
+    phrase = torch.tensor(tokens, device=pair.device)
+    score, relative, smoothed = _scores(pair, phrase, delta)
     bounds = _bounds(pair, tokens, budget, progress)
     estimate = None
     if sampling is not None and bounds.left_out:
         above = score + TIE * len(tokens)
         estimate = sampled_rank(pair, tokens, above=above, sampling=sampling, known=bounds.followed)
     beam = beam_search(pair, halving_widths(pair.vocab_size, len(tokens)))
-    own = (beam.tokens == torch.tensor(tokens, device=pair.device)).all(1)
-    pieces = [after.vocabulary.piece(token) for token in tokens]
+    own = (beam.tokens == phrase).all(1)
     return DifferentialRank(
         phrase=after.vocabulary.decode(tokens),
         positions=tuple(
-            Position(token=token, piece=piece, before=p, after=q)
-            for token, piece, (p, q) in zip(tokens, pieces, profile, strict=True)
+            Position(token=token, piece=after.vocabulary.piece(token), before=p, after=q)
+            for token, (p, q) in zip(tokens, _profile(pair, phrase), strict=True)
         ),
         score=score,
         relative_score=relative,
@@ -210,6 +203,13 @@ def differential_rank(
         prefixes=bounds.prefixes,
         estimate=estimate,
     )
+
+
+def _scores(pair: ModelPair, phrase: Tensor, delta: float) -> Iterator[float]:
+    """The phrase's differential, relative and smoothed score."""
+    for name in ("differential", "relative", "smoothed"):
+        gains = pair.with_score(token_score(name, delta=delta)).token_gains(phrase[None])
+        yield float(gains.sum(dtype=torch.float64))
 
 
 def most_continuations(needed: Tensor, steps: int, vocab_size: int) -> int:
