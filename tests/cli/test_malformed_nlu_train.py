@@ -28,7 +28,7 @@ CASES = {
     "running text": (f"W/corpus.txt {QUICK}", "says nothing about its format"),
     "unknown format": (
         f"{SONGS} --format penn-treebank",
-        "format must be one of ('auto', 'parallel'",
+        "format must be one of ('auto', 'nlu-evaluation'",
     ),
     "another format": (f"{SONGS} --format snips-json", "is a file, not a folder"),
     "a tag too few": (f"W/few.jsonl {QUICK}", "few.jsonl, line 2"),

@@ -1,4 +1,4 @@
-r"""How much privacy does a private training spend, and how much noise keeps it within a budget?
+r"""Privacy accounting: epsilon of a private training, and the noise that keeps within a budget.
 
 One step of DP-SGD is a Poisson-subsampled Gaussian mechanism: every unit joins a batch with
 probability q, each contribution is clipped to norm C, and noise of standard deviation
@@ -106,7 +106,7 @@ def privacy_spent(
     unit: Unit = "sequence",
     accountant: Accountant = "prv",
 ) -> PrivacySpent:
-    """Everything that is said about a budget, in one record; arguments as for `epsilon_spent`.
+    """The whole budget in one record; arguments as for `epsilon_spent`.
 
     Example:
         >>> privacy_spent(noise_multiplier=1.1, sample_rate=0.01, steps=1000, delta=1e-5,
@@ -227,16 +227,28 @@ def noise_for(
             progress(next(tried))
         return epsilon
 
+    try:
+        return _least_noise(spent, epsilon)
+    except OverflowError as error:
+        raise TrainingError(
+            f"epsilon {epsilon:g} at delta {delta:g} cannot be reached in {steps} steps at sample "
+            f"rate {sample_rate:g}: {error}",
+            remedy="Ask for a larger epsilon or delta, train fewer epochs, or take smaller batches "
+            "or more data.",
+        ) from None
+
+
+def _least_noise(spent: Callable[[float], float], epsilon: float) -> float:
+    """The least noise that spends at most epsilon, by bisection.
+
+    Raises:
+        OverflowError: no noise within the limits does.
+    """
     low, high = 0.5, 1.0
     while spent(high) > epsilon:
         low, high = high, 2 * high
         if high > _NOISE_LIMITS[1]:
-            raise TrainingError(
-                f"epsilon {epsilon:g} at delta {delta:g} cannot be reached in {steps} steps at "
-                f"sample rate {sample_rate:g}: noise of {low:g} still spends {spent(low):.3g}",
-                remedy="Ask for a larger epsilon or delta, train fewer epochs, or take smaller "
-                "batches or more data.",
-            )
+            raise OverflowError(f"noise of {low:g} still spends {spent(low):.3g}")
     while high <= 1 and low >= _NOISE_LIMITS[0] and spent(low) <= epsilon:
         low, high = low / 2, low
     while high > (1 + _PRECISION) * low:
@@ -293,9 +305,9 @@ def check_delta(delta: float, units: int | None = None) -> None:
     """Raise ValueError unless delta is one that an accountant can carry and that protects.
 
     Args:
-        delta: the probability that the promise leaves open.
+        delta: probability with which the guarantee may fail.
         units: how many sequences, or users, are protected. A training that publishes one of n,
-            drawn by lot, is (0, 1 / n)-private: from 1 / n on, delta promises no one anything.
+            sampled at random, is (0, 1 / n)-private: from 1 / n on, delta promises no one anything.
     """
     if not SMALLEST_DELTA <= delta < 1:
         reason = ": the accountants' own rounding errors are larger" if 0 < delta < 1 else ""
@@ -343,7 +355,7 @@ def _pld(noise: float, rate: float, steps: int, delta: float, _above: float) -> 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without what Opacus says about orders at the end of its list and about its own overflows."""
+    """Suppress Opacus' warnings about orders at the end of its list and about overflows."""
     with warnings.catch_warnings(), np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         warnings.filterwarnings("ignore", message="Optimal order is the")
         warnings.filterwarnings("ignore", category=RuntimeWarning, module=r"opacus\.accountants")

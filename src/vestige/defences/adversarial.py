@@ -1,4 +1,4 @@
-"""Training against a discriminator that tries to tell from a sequence who wrote it.
+"""Adversarial privacy regularizer: training against a discriminator of authors.
 
 Mireshghallah et al. (2021), "Privacy Regularization: Joint Privacy-Utility Optimization in Language
 Models", section 2.1. With h the last hidden state of a sequence and D two fully connected layers:
@@ -8,8 +8,9 @@ Models", section 2.1. With h the last hidden state of a sequence and D two fully
 
 in turns, one step each on every batch.
 
-Differs from the paper: equation 2 without its constant, so that the term is 0 where nothing can be
-told; the paper states neither the discriminator's nonlinearity nor its optimizer: ReLU and Adam.
+Differs from the paper: equation 2 without its constant, so that the term is 0 where authors cannot
+be identified; the paper states neither the discriminator's nonlinearity nor its optimizer: ReLU and
+Adam.
 A low accuracy of this discriminator proves nothing by itself: see `author_probe`.
 """
 
@@ -33,7 +34,7 @@ HIDDEN = 1000
 
 
 class Discriminator(nn.Module):
-    """Who wrote a sequence, from what a model holds at its end: h -> 1000 -> users.
+    """Author of a sequence from the last hidden state: h -> 1000 -> users.
 
     Args:
         width: h.
@@ -54,7 +55,7 @@ class Discriminator(nn.Module):
         return logits
 
     def judge(self, states: Tensor) -> Tensor:
-        """The same, but what is asked of it teaches the states, not the discriminator."""
+        """Forward pass with the discriminator's weights detached."""
         one, two = self.first, self.second
         inner = torch.relu(linear(states, one.weight.detach(), one.bias.detach()))
         return linear(inner, two.weight.detach(), two.bias.detach())
@@ -121,9 +122,9 @@ class AdversarialStep:
         with autocast(self.precision, batch.inputs.device):
             found = read_linkable(model, batch, state)
         self._improve(found.last.detach(), found.users)
-        told = kl_from_uniform(self.discriminator.judge(found.last))
-        descend(model, found.reading.loss + self.weight * told, self.max_grad_norm)
-        self._means.add(kl_from_uniform=told.detach())
+        divergence = kl_from_uniform(self.discriminator.judge(found.last))
+        descend(model, found.reading.loss + self.weight * divergence, self.max_grad_norm)
+        self._means.add(kl_from_uniform=divergence.detach())
         return found.reading.loss.detach(), detached(found.reading.state)
 
     def _improve(self, states: Tensor, users: Tensor) -> None:
@@ -158,7 +159,7 @@ class AdversarialStep:
 
 
 def kl_from_uniform(logits: Tensor) -> Tensor:
-    r"""Mean KL(uniform || p) in nats of (n, users) logits; 0 where nothing can be told.
+    r"""Mean KL(uniform || p) in nats of (n, users) logits; 0 where authors cannot be identified.
 
     .. math:: -\frac{1}{M}\sum_{c=1}^{M}\log p_c - \log M
     """

@@ -1,4 +1,4 @@
-"""After training: how well can a fresh discriminator tell the author from the frozen model?
+"""Accuracy with which a fresh discriminator identifies authors from a frozen model.
 
 The adversarial defence shows a discriminator that it beat; what counts is one that it has never
 met (Elazar and Goldberg 2018, "Adversarial Removal of Demographic Attributes from Text Data").
@@ -72,7 +72,7 @@ def probe_authors(
         epochs: of the discriminator.
         held_out: share of documents on which it is tested, in (0, 1).
         seed: of split and weights.
-        progress: told (epoch, epochs).
+        progress: called with (epoch, epochs).
 
     Raises:
         TrainingError: the documents have no users or one only, or are too few to be split, or the

@@ -1,4 +1,4 @@
-"""What clipping is, whatever way it is computed: each unit's gradient cut to a norm, then summed.
+"""Per-unit gradient clipping: each unit's gradient cut to a norm, then summed.
 
 Abadi et al. (2016), "Deep Learning with Differential Privacy", Algorithm 1:
 

@@ -1,4 +1,4 @@
-"""Which of these defences should one take? Leakage, utility, fairness and cost side by side.
+"""Comparison of defences: leakage, utility, fairness and cost side by side.
 
 Mireshghallah et al. (2021), "Privacy Regularization: Joint Privacy-Utility Optimization in
 Language Models", NAACL: Table 1 and Figures 2 to 4 compare trainings at similar perplexity.
@@ -30,6 +30,7 @@ from vestige.metrics.subgroup import SubgroupGap, subgroup_gap
 from vestige.result import Result
 
 Floats = NDArray[np.float64]
+_NO_GAP = (None, None, "")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +94,7 @@ def compare_defences(
     confidence: float = 0.95,
     notes: Sequence[str] = (),
 ) -> DefenceComparison:
-    """Set every training beside the undefended one and say what follows.
+    """Compare every training with the undefended one and derive the verdict.
 
     Args:
         measured: of at least two names, asked the same canaries and the same test documents;
@@ -113,23 +114,19 @@ def compare_defences(
     """
     groups = by_name(measured)
     _check(measured, [one.name for one in groups], baseline)
-    for name, value in {"tolerance": tolerance, "confidence": confidence}.items():
-        if not 0 < value < 1:
-            raise ValueError(f"{name} must lie in (0, 1), got {value}")
+    _validate.open_fraction(tolerance=tolerance, confidence=confidence)
     [base] = [one for one in groups if one.name == baseline]
     level = joint(confidence, len(groups) - 1)
-    told, entries = [one.useless for one in groups if one.useless] + list(notes), []
+    noted, entries = [one.useless for one in groups if one.useless] + list(notes), []
     for one in groups:
-        gap, reach, why = (
-            (None, None, "") if one is base else _gap(base, one, users, samples, k, level)
-        )
-        told += [why] if why and why not in told else []
+        gap, reach, why = _NO_GAP if one is base else _gap(base, one, users, samples, k, level)
+        noted += [why] if why and why not in noted else []
         difference = _difference(base, one, reach, level)
         judged = UNDEFENDED if one is base else verdict.judge(difference, tolerance=tolerance)
         entries.append(Compared(trainings=one, difference=difference, gap=gap, verdict=judged))
     others = [entry for entry in entries if entry.trainings is not base]
     best, ties = _best(others, level)
-    said = verdict.answer(
+    answer = verdict.answer(
         [(entry.difference, entry.verdict) for entry in others],
         best=best,
         ties=ties,
@@ -139,8 +136,8 @@ def compare_defences(
         entries=tuple(entries),
         baseline=baseline,
         recommended=best,
-        answer=said,
-        notes=tuple(told),
+        answer=answer,
+        notes=tuple(noted),
         tolerance=tolerance,
         confidence=confidence,
     )
@@ -248,7 +245,7 @@ def _leaks(base: Repeated, confidence: float) -> bool | None:
 
 
 def _best(others: Sequence[Compared], level: float) -> tuple[str | None, tuple[str, ...]]:
-    """The defence that helps most, and those that cannot be told from it; the cheapest leads."""
+    """The defence that helps most, and those indistinguishable from it; the cheapest leads."""
     helping = [entry for entry in others if entry.verdict.kind == "helps"]
     if not helping:
         return None, ()

@@ -1,4 +1,4 @@
-"""One row a way of training: the columns of a comparison's table, intervals beside its numbers.
+"""Rows of a comparison, one for each defence, with intervals beside the numbers.
 
 Intervals of exposure and of shares are over trainings; one training has none of exposure, and its
 shares' speak of that model alone.

@@ -1,4 +1,4 @@
-"""What do several private trainings that read the same record spend together?
+"""Composition: the budget of several private trainings that read the same record.
 
 The trainings are adaptive: a later one begins with what an earlier one has learnt. Privacy losses
 add up all the same; Dwork, Rothblum and Vadhan (2010), "Boosting and Differential Privacy". They
@@ -49,7 +49,7 @@ class Mechanism:
         """What a training on these batches is.
 
         Raises:
-            ValueError: they are not drawn by lot, so that no sample rate describes them.
+            ValueError: they are no Poisson sampling, so that no sample rate describes them.
         """
         return cls(
             noise_multiplier=noise_multiplier,

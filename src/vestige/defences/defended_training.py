@@ -1,4 +1,4 @@
-"""A finished training under a defence: its history, what it promises, how useful its model is."""
+"""A finished training under a defence: history, guarantee, and utility."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from vestige.training.checkpoint import log_lines
 from vestige.training.history import TrainingHistory
 
 HARDLY = 0.1
-"""Share of gradients, or updates, below which clipping is said to do nothing."""
+"""Share of gradients, or updates, below which clipping does nothing."""
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,11 @@
-"""Training that provably learns little of any one user, from what users learn by themselves.
+"""DP-FedAvg: user-level differential privacy from clipped, noised updates of users.
 
 McMahan, Ramage, Talwar and Zhang (2018), "Learning Differentially Private Recurrent Language
 Models", Algorithm 1 (DP-FedAvg), with the estimator of the fixed denominator. In a round every user
-is drawn with probability q. Each drawn user trains a copy of the weights on their own text; what
-they changed is clipped to norm S as a whole, and the round's average is
+is sampled with probability q. Each sampled user trains a copy of the weights on their own text;
+what they changed is clipped to norm S as a whole, and the round's average is
 
-    (sum over drawn users of  update * min(1, S / ||update||_2)  +  noise) / (q * users)
+    (sum over sampled users of  update * min(1, S / ||update||_2)  +  noise) / (q * users)
 
 where the noise has standard deviation z S. One user more or less moves the sum by S at most, so
 that a round is a Poisson-subsampled Gaussian mechanism (`accounting`) and a step of the loop.
@@ -44,8 +44,8 @@ class DPFedAvgStep:
     Args:
         noise_multiplier: z, the noise's standard deviation over S; 0 proves nothing.
         max_grad_norm: S, the norm that a user's update is cut to.
-        expected_units: q times all users: how many a round draws on average, its `batch_size`.
-        local_epochs: how often a drawn user reads their own text in a round.
+        expected_units: q times all users: how many a round samples on average, its `batch_size`.
+        local_epochs: how often a sampled user reads their own text in a round.
         local_batch_size: sequences in one local step.
         local_learning_rate: of the local steps, which are plain SGD on the mean over tokens.
         precision: of the local forward passes.
@@ -100,7 +100,7 @@ class DPFedAvgStep:
         }
 
     def __call__(self, model: LanguageModel, batch: Batch, state: Any) -> tuple[Tensor, Any]:
-        """Put minus the noised average update into `.grad`; a round may draw nobody.
+        """Put minus the noised average update into `.grad`; a round may sample nobody.
 
         Returns:
             the mean loss of the first local epochs, in nats, taken while users train; no state.

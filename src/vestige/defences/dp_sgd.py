@@ -1,4 +1,4 @@
-"""Training that provably learns little of any one sequence, or of any one user.
+"""DP-SGD: differential privacy of a sequence, or of a user, from clipped, noised gradients.
 
 Abadi et al. (2016), "Deep Learning with Differential Privacy", Algorithm 1: each unit's gradient is
 clipped to norm C, the sum gets noise of standard deviation sigma C, and is divided by the expected
@@ -9,7 +9,7 @@ Differs from the paper: any optimizer moves on the noised gradient; a sequence's
 a fixed number of tokens rather than by its own, so that long and short ones count by the token.
 
 The noise follows from a secret (`training.secret`, `noise`): the training's own, which the loop
-hands to the step, or one that the step draws for itself and nobody ever learns.
+hands to the step, or a fresh one that is kept nowhere.
 """
 
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ Unit = Literal["sequence", "user"]
 
 
 class DPSGDStep:
-    """A StepFn; give it batches by lot, such as `TrainingConfig(batching="poisson")`.
+    """A StepFn; give it Poisson-sampled batches, such as `TrainingConfig(batching="poisson")`.
 
     Args:
         noise_multiplier: sigma, the noise's standard deviation over C; 0 proves nothing.

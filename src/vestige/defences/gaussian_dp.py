@@ -1,4 +1,4 @@
-r"""What does Gaussian differential privacy say of a private training?
+r"""Gaussian differential privacy of a private training.
 
 Bu, Dong, Long and Su (2019), "Deep Learning with Gaussian Differential Privacy",
 arXiv:1911.11607, and Dong, Roth and Su (2022), "Gaussian Differential Privacy". Mireshghallah et

@@ -1,4 +1,4 @@
-"""Clipped gradients of an LSTM language model at about the price of plain training.
+"""Ghost clipping of an LSTM language model at about the price of plain training.
 
 For a linear map y_t = W a_t with output gradients g_t, an example's gradient is the sum over t of
 g_t a_t^T, and its squared norm follows from two Gram matrices of the example's own tokens:

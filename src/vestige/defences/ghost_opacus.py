@@ -1,4 +1,4 @@
-"""Clipped gradients of Transformers and Hugging Face models, LoRA adapters included, by Opacus.
+"""Ghost clipping of Transformers and Hugging Face models, LoRA adapters included, by Opacus.
 
 Ghost clipping (Li et al. 2022, "Large Language Models Can Be Strong Differentially Private
 Learners", section 4) as Opacus has it: a backward pass for the norms, and one for the sum of the

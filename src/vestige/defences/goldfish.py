@@ -1,4 +1,4 @@
-"""Training that never learns some tokens of a text, the same ones whenever it comes again.
+"""Goldfish loss: some tokens of a text are never learnt, the same ones in every copy.
 
 Hans et al. (2024), "Be like a Goldfish, Don't Memorize! Mitigating Memorization in Generative
 LLMs", section 3: a token is left out of the loss where a hash of the h tokens before it falls into

@@ -1,4 +1,4 @@
-r"""What does a private training promise a record that stands in the data k times?
+r"""Group privacy: the guarantee for a record that stands in the data k times.
 
 The promise for one record says nothing about k copies of it until it is converted:
 

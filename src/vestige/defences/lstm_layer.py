@@ -1,4 +1,4 @@
-"""One LSTM layer forward and backward by hand, so that its gate gradients can be looked at.
+"""One LSTM layer forward and backward by hand, which exposes its gate gradients.
 
 torch's own layer gives the gradient of a weight already summed over the batch. Clipping needs, for
 every example, the gradients g_t of the gates before their sigmoids and what they multiply, from

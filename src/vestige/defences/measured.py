@@ -1,4 +1,4 @@
-"""What was measured of one training, and what of it is set against another."""
+"""Measurements of one training, and the differences between two."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

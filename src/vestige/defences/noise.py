@@ -1,4 +1,4 @@
-"""Gaussian noise that follows from a key, and from which nothing else of it follows.
+"""Gaussian noise from a key: reproducible with it, and no help in guessing the rest.
 
 Noise of a private training is partly seen: embeddings of words that are in no batch move by their
 noise alone. Out of a generator made for simulations (Mersenne Twister, or Philox with 64 bits of

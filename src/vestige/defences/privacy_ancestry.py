@@ -1,4 +1,4 @@
-"""Which of its records had a model read before, and what do all of its trainings promise them?
+"""Privacy across a model's trainings: records read before, and their joint guarantee.
 
 Records are grouped by the earlier trainings that read them. What a record is promised is what this
 training and those spend together (`composition`), if all of them protect the same unit:
@@ -54,7 +54,7 @@ class Ancestry:
 
     Attributes:
         shares: the training's records, or users, by who read them before, none of them first.
-        unknown: earlier trainings of which nobody knows here what they read.
+        unknown: earlier trainings whose records are not at hand.
         if_read: epsilon of a record that all of the unknown ones read, too; None: no guarantee.
         reasons: why there is none.
         vocabulary: "own" (made of this training's text), "read" (of a text with records of it),

@@ -1,4 +1,4 @@
-"""Which trainings made a model, and what did each of them promise?
+"""Privacy ledger: the trainings that made a model, and the guarantee of each.
 
 A model that goes on from another one has read the other's text as well, so that a guarantee holds
 for a record only together with every earlier training that read it. The ledger is the list of
@@ -26,7 +26,7 @@ from vestige.errors import ModelError
 
 FORMAT = "vestige-privacy-1"
 UNKNOWN: Final = "unknown"
-"""Where nobody says what a model read, or of which text its vocabulary was made."""
+"""What stands for unknown reading, or an unknown text of the vocabulary."""
 
 _ID = re.compile("[0-9a-f]{32}")
 

@@ -1,4 +1,4 @@
-"""What does a private training promise, to whom, and what does it leave out?
+"""Privacy statement: the guarantee of a training, whom it covers, and what it leaves out.
 
 The promise is (epsilon, delta)-differential privacy; Dwork and Roth (2014), "The Algorithmic
 Foundations of Differential Privacy", Definition 2.4. What a number means depends on the unit, on
@@ -281,7 +281,7 @@ def small(delta: float) -> str:
 
 
 def drowned(planned: PrivacySpent, expected_units: float) -> str | None:
-    """What to say where noise is so large that nothing can be learnt; else None.
+    """A warning where noise is so large that nothing can be learnt; else None.
 
     All of a batch's clipped gradients together are at most C times its units long, and sigma C is
     the noise's deviation in any one direction.

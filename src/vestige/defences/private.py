@@ -25,7 +25,7 @@ Epsilon = Annotated[
     float | None,
     Help(
         "This training spends at most so much, over all epochs planned. What earlier trainings of "
-        "--from spent on the same records comes on top, and is told."
+        "--from spent on the same records comes on top, and is stated."
     ),
 ]
 Delta = Annotated[
@@ -125,7 +125,7 @@ class PrivateDefence(ABC):
     @property
     @abstractmethod
     def protected(self) -> "Unit":
-        """What the guarantee is for, unless the batches say otherwise."""
+        """The unit that the guarantee protects."""
 
     @property
     def noise(self) -> float:
@@ -152,7 +152,7 @@ class PrivateDefence(ABC):
         )
 
     def secret(self) -> "Secret | None":
-        """The secret that noise and batches come from; None: a fresh one, which nobody knows."""
+        """Secret of noise and batches; None: a fresh one, kept nowhere."""
         if self.noise_seed_without_guarantee is None:
             return None
         from vestige.training.secret import Secret
@@ -249,7 +249,7 @@ def _spent(plan: PrivacyPlan, steps: int) -> "PrivacySpent":
 
 @contextmanager
 def in_backticks(name: str) -> Iterator[None]:
-    """What a function says of its argument, said of the parameter of that name."""
+    """Errors about an argument, with its name in backticks."""
     try:
         yield
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""Products of matrices by the library that a plain LSTM's own kernels use.
+"""Matrix products by the library that a plain LSTM's own kernels use.
 
 torch hands `mm` in float32 to MKL and `nn.LSTM` to oneDNN. MKL leaves vectors of 512 bits alone on
 processors of other makers: there its products take twice as long as oneDNN's (benchmarks/dp_sgd),
@@ -14,8 +14,8 @@ from torch.nn import functional
 
 _LARGE = 1 << 28
 """Multiplications from which oneDNN gains more than it takes to make a kernel for a new shape, over
-a millisecond: by lot, nearly every batch has a shape of its own. It follows from the shape alone,
-so that a training that is resumed takes the same products."""
+a millisecond: with Poisson sampling, nearly every batch has a shape of its own. It follows from the
+shape alone, so that a training that is resumed takes the same products."""
 
 
 def linear(rows: Tensor, weight: Tensor, bias: Tensor | None = None, *, times: int = 1) -> Tensor:

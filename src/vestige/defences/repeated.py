@@ -1,4 +1,4 @@
-"""Several trainings made alike with different seeds: what they leak and predict together.
+"""Repeated trainings, alike but for their seeds: leakage and utility together.
 
 One training says nothing of the next: two that differ in their seed alone differ by bits of
 exposure. What was drawn independently is the training, and canaries and documents beside it.
@@ -96,7 +96,7 @@ class Repeated:
 
     @property
     def useless(self) -> str:
-        """What to say where they predict no better than word frequencies; else empty."""
+        """A warning where they predict no better than word frequencies; else empty."""
         alone = _mean([one.frequency_perplexity for one in self.trainings])
         if alone is None or not is_useless(self.perplexity, alone):
             return ""

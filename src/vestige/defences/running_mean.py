@@ -1,4 +1,4 @@
-"""Means of what a step measures, between two lines of the log."""
+"""Running means of a step's measurements between two lines of the log."""
 
 from torch import Tensor
 

@@ -1,4 +1,4 @@
-"""Training that pulls different users' sequences together and pushes one user's apart.
+"""Triplet privacy regularizer: users' hidden states pulled together, a user's own apart.
 
 Mireshghallah et al. (2021), "Privacy Regularization: Joint Privacy-Utility Optimization in Language
 Models", section 2.2, equation 4. With h the last hidden states of a batch and of an auxiliary one,

@@ -1,4 +1,4 @@
-"""Clipping all that a user wrote as one: the unit of user-level differential privacy.
+"""User-level clipping: all sequences of a user clipped as one.
 
 McMahan et al. (2018), "Learning Differentially Private Recurrent Language Models", protect users;
 Mireshghallah et al. (2021), section 3, say that theirs is user-level, too. A user's gradient is the

@@ -1,4 +1,4 @@
-"""What both privacy regularizers look at: the last hidden state of a sequence, and whose it is."""
+"""Last hidden states of sequences with their users, for the privacy regularizers."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -72,10 +72,10 @@ def read_both(model: LanguageModel, batch: Batch, other: Batch) -> tuple[UserHid
 
 
 def users_of(batch: Batch) -> Tensor:
-    """Whose each row is.
+    """User codes of the rows.
 
     Raises:
-        TrainingError: nobody said.
+        TrainingError: the batch has no users.
     """
     if batch.users is None:
         raise TrainingError(

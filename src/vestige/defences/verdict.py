@@ -1,4 +1,4 @@
-"""What may be said about a defence, given only the intervals of what was measured?
+"""Verdicts on defences from the intervals of what was measured.
 
 A sentence claims a difference where its interval excludes none, and equal utility where the
 interval of the perplexity ratio lies within the tolerance (Schuirmann 1987, two one-sided tests):
@@ -105,7 +105,7 @@ class Verdict:
 
 
 def judge(one: Measured, *, tolerance: float) -> Verdict:
-    """What the intervals allow to be said about one defence.
+    """The verdict that the intervals support for one defence.
 
     Args:
         one: the defence.

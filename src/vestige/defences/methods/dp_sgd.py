@@ -40,7 +40,7 @@ class DPSGD(PrivateDefence):
 
     @property
     def protected(self) -> "Unit":
-        """A sequence, unless it is said to be a user."""
+        """A sequence by default, or a user."""
         return self.unit or "sequence"
 
     def suited(self, config: "TrainingConfig", given: Given | None = None) -> "TrainingConfig":
@@ -67,7 +67,7 @@ class DPSGD(PrivateDefence):
     def step(
         self, model: "LanguageModel", data: "EncodedCorpus", config: "TrainingConfig"
     ) -> "StepFn":
-        """The step; its unit is what the batches are drawn by."""
+        """The step; its unit is that of the Poisson sampling."""
         from vestige.defences.dp_sgd import DPSGDStep
 
         self._check(config)
