@@ -6,10 +6,9 @@ from dataclasses import replace
 import pytest
 
 from vestige import results
-from vestige.cli import demo
-from vestige.data import loaders
 from vestige.data.corpus import Corpus
 from vestige.training import presets
+from vestige.workflows import demo
 
 
 @pytest.fixture
@@ -24,7 +23,7 @@ def small(monkeypatch):
     plan = presets.PRESETS["demo"]
     quick = replace(plan.training, epochs=1, batch_size=4, sequence_length=8)
     shape = replace(plan.model, embedding_size=8, hidden_size=8)
-    monkeypatch.setattr(loaders, "read_federalist", federalist)
+    monkeypatch.setattr("vestige.data.loaders.federalist.read_federalist", federalist)
     monkeypatch.setitem(presets.PRESETS, "demo", replace(plan, training=quick, model=shape))
     monkeypatch.setattr(demo, "TOKENS", 300)
 

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +85,8 @@ class Verb:
         show: prints its result for a reader.
         outputs: the options that the command line adds. Where the workflow has a parameter `out`
             it writes by itself, and what it returns is not saved.
-        save: writes the result into its directory, where a run directory alone will not do.
+        save: writes the result into its directory, where a run directory alone will not do, or
+            what is to stand beside what the workflow has written.
         summary_of: what `--json` prints, the result's summary unless given.
         required: parameters that have a default in Python only.
     """
@@ -124,7 +126,11 @@ class Verb:
     @property
     def usage(self) -> str:
         """The verb and its arguments."""
-        places = [option.shown for option in self.options if not option.flags]
+        places = [
+            option.shown.rstrip(".") + "..." * option.many
+            for option in self.options
+            if not option.flags
+        ]
         return " ".join(["vestige", self.name, *places, "[OPTIONS]"])
 
     @property
@@ -161,7 +167,7 @@ class Verb:
 
             require_new(output.out)
         found = self._call(values)
-        if saved:
+        if saved or self.save:
             self._save(found, output.out)
         if output.json:
             from vestige.cli.terminal import show_json
@@ -201,16 +207,22 @@ class Verb:
     def _output(self, values: dict[str, Any]) -> Output:
         added = {each.name: values.pop(each.name, each.default) for each in self.outputs}
         return Output(
-            out=added.get("out") or values.get("out") or Path(),
+            out=added.get("out") or values.get("out") or self._default("out") or Path(),
             json=added.get("json", False),
             show_secrets=added.get("show_secrets", values.get("show_secrets", False)),
             more=added,
         )
 
+    def _default(self, name: str) -> Any:
+        found = next((each.default for each in self.options if each.name == name), None)
+        return None if found is REQUIRED else found
+
     def _call(self, values: dict[str, Any]) -> Any:
         from vestige.cli.monitor import Terminal
 
-        return self.workflow(**keywords(self.workflow, values), monitor=Terminal())
+        watched = "monitor" in signature(self.workflow).parameters
+        monitor = {"monitor": Terminal()} if watched else {}
+        return self.workflow(**keywords(self.workflow, values), **monitor)
 
     @cached_property
     def _flags(self) -> dict[str, str]:

@@ -69,3 +69,25 @@ def check_repeats(out: Path, resume: bool) -> None:
             f"{out} holds one training, and --seeds makes several",
             remedy="Choose another --out.",
         )
+
+
+@contextmanager
+def claimed_for_several(out: Path) -> Iterator[None]:
+    """A directory of several trainings that one command makes, for one process alone.
+
+    Raises:
+        RunError: another process writes there, or it cannot be written.
+    """
+    from vestige.data.file_lock import claimed, vacant
+
+    with claimed(out, worth=_holds_a_training_or_run):
+        try:
+            yield
+        except (OSError, KeyboardInterrupt) as error:
+            if not vacant(out):
+                error.add_note("The same command goes on: what is finished is found again")
+            raise
+
+
+def _holds_a_training_or_run(out: Path) -> bool:
+    return any(out.rglob(CHECKPOINT)) or any(out.rglob("run.json"))

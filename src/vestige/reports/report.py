@@ -1,0 +1,69 @@
+"""A page as a function that Python and the command line call: `vestige report`."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from os import PathLike, fspath
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeAlias
+
+from vestige._markers import Flag, Group, Metavar
+
+if TYPE_CHECKING:
+    Runs: TypeAlias = str | PathLike[str] | Sequence[str | PathLike[str]]
+else:  # as a command line gives them
+    Runs = Sequence[Path]
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page that was written.
+
+    Attributes:
+        path: where it is.
+        runs: how many run directories it shows.
+        show_secrets: whether phrases stand there in the clear.
+    """
+
+    path: Path
+    runs: int
+    show_secrets: bool
+
+    def __fspath__(self) -> str:
+        return fspath(self.path)
+
+    def summary(self) -> dict[str, object]:
+        """The attributes by name."""
+        return {"page": str(self.path), "runs": self.runs, "show_secrets": self.show_secrets}
+
+
+def report(
+    runs: Annotated[Runs, Metavar("RUN")],
+    out: Annotated[Path, Flag("--out"), Metavar("PAGE"), Group("Output")],
+    *,
+    show_secrets: Annotated[bool, Group("Output")] = False,
+) -> Page:
+    """Write one self-contained HTML page from run directories.
+
+    The page loads nothing and runs nothing: send it, print it, keep it beside the models. It
+    shows what was asked and of what, the phrases with each token's score as shading, ranks
+    with their certainty, and what the numbers do not say. Phrases are redacted unless
+    `show_secrets` is given.
+
+    Args:
+        runs: Run directories, in the page's order.
+        out: The page to write; it must not exist.
+        show_secrets: Show phrases in the clear; otherwise each word is a block.
+
+    Raises:
+        RunError: a directory is no run, or the page exists or cannot be written.
+
+    Examples:
+        vestige report run --out page.html
+
+        vestige report diff-run rank-run --out page.html --show-secrets
+    """
+    from vestige.reports.page import write_page
+
+    several = [runs] if isinstance(runs, str | PathLike) else list(runs)
+    path = write_page([fspath(run) for run in several], out, show_secrets=show_secrets)
+    return Page(path, len(several), show_secrets)
