@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 from vestige._markers import Flag, Group, Metavar
 
 if TYPE_CHECKING:
-    Runs: TypeAlias = str | PathLike[str] | Sequence[str | PathLike[str]]
+    PathTo: TypeAlias = str | PathLike[str]
+    Runs: TypeAlias = PathTo | Sequence[PathTo]
 else:  # as a command line gives them
+    PathTo = Path
     Runs = Sequence[Path]
 
 
@@ -38,7 +40,7 @@ class Page:
 
 def report(
     runs: Annotated[Runs, Metavar("RUN")],
-    out: Annotated[Path, Flag("--out"), Metavar("PAGE"), Group("Output")],
+    out: Annotated[PathTo, Flag("--out"), Metavar("PAGE"), Group("Output")],
     *,
     show_secrets: Annotated[bool, Group("Output")] = False,
 ) -> Page:
@@ -65,5 +67,5 @@ def report(
     from vestige.reports.page import write_page
 
     several = [runs] if isinstance(runs, str | PathLike) else list(runs)
-    path = write_page([fspath(run) for run in several], out, show_secrets=show_secrets)
+    path = write_page([fspath(run) for run in several], Path(out), show_secrets=show_secrets)
     return Page(path, len(several), show_secrets)

@@ -53,7 +53,7 @@ def demo(
     from vestige.workflows.training_directory import claimed_for_several
 
     call = Call.of(demo, locals())
-    out = results.require_new(out)
+    out = results.require_new(Path(out))
     with claimed_for_several(out):
         monitor.log(f"1/4  Planting {COPIES} copies of a secret in Madison's papers")
         original, update = _texts(out, seed)

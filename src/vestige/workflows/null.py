@@ -20,6 +20,7 @@ from vestige.workflows.options import (
     Directory,
     Limit,
     ModelLike,
+    PathTo,
     Seed,
     TextColumn,
 )
@@ -57,7 +58,7 @@ class NullModels(Result):
 
 def null(
     before: ModelLike,
-    after: Path,
+    after: PathTo,
     data: CorpusLike,
     out: Annotated[Directory, Flag("--out")],
     *,
