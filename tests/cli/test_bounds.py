@@ -2,8 +2,8 @@
 
 import pytest
 
-from vestige.cli.bounds import LARGEST, MANY
 from vestige.cli.main import VERBS, verb
+from vestige.cli.parsing import LARGEST, MANY
 from vestige.workflows.parameters import REQUIRED
 
 

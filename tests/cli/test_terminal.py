@@ -74,13 +74,6 @@ def test_short_work_says_nothing(clock, capsys):
     assert lines_of(capsys) == []
 
 
-def test_quiet_work_says_nothing(clock, capsys):
-    with terminal.progress("encoding", quiet=True) as bar:
-        clock.now += 3600
-        bar(1, 2)
-    assert lines_of(capsys) == []
-
-
 def test_what_was_done_before_is_not_this_works_speed(clock, capsys):
     with terminal.progress("training") as bar:
         bar(1000, 1200)

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from tests.workflows.example import refit
-from vestige.cli.usage import UsageError
+from vestige.cli.error_lines import UsageError
 from vestige.cli.verbs import OUT, Verb
 from vestige.errors import DataError
 

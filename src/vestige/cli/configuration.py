@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from vestige.cli.error_lines import UsageError
 from vestige.cli.parsing import parse
-from vestige.cli.usage import UsageError
 from vestige.errors import DataError, reason
 from vestige.workflows.parameters import Option
 

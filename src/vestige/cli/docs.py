@@ -5,10 +5,8 @@ A test compares the pages with what this module would write, so that they cannot
 
 import sys
 from collections.abc import Iterator, Sequence
-from enum import Enum
 from pathlib import Path
 
-from vestige.cli.legacy import Legacy
 from vestige.cli.main import VERBS, verb
 from vestige.cli.verbs import Verb
 from vestige.workflows.parameters import REQUIRED, Option
@@ -29,7 +27,7 @@ def write(folder: Path) -> None:
         (verbs / name).write_text(text, encoding="utf-8")
 
 
-def _page(of: Verb | Legacy) -> str:
+def _page(of: Verb) -> str:
     arguments = [option for option in of.options if not option.flags]
     chosen = [option for option in of.options if option.flags]
     parts = [f"# vestige {of.name}", NOTE, f"```\n{of.usage}\n```", of.text]
@@ -44,15 +42,9 @@ def _options(options: Sequence[Option]) -> Iterator[str]:
     yield "| --- | --- | --- |"
     for option in options:
         names = ", ".join(f"`{name}`" for name in option.flags)
-        choices = _choices(option)
+        choices = option.choices
         among = "; one of " + ", ".join(f"`{c}`" for c in choices) if choices else ""
         yield f"| {names} | {_cell(option.help)[:-1]}{_cell(among)}. | {_default(option)} |"
-
-
-def _choices(option: Option) -> tuple[str, ...]:
-    if isinstance(option.type, type) and issubclass(option.type, Enum):
-        return tuple(str(member.value) for member in option.type)
-    return option.choices
 
 
 def _argument(option: Option) -> str:

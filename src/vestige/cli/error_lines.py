@@ -7,6 +7,10 @@ LONGEST = 600
 """Letters of an argument or a reason that are quoted; of what is longer, both ends."""
 
 
+class UsageError(Exception):
+    """The words of a command line are not those of the verb; the message is one line."""
+
+
 def error_line(error: Exception) -> str:
     """What to say of an error: what was wrong, and what to do."""
     from vestige.data.atomic_write import FULL

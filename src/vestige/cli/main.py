@@ -13,9 +13,7 @@ from importlib import import_module
 
 from vestige import __version__
 from vestige.cli import interrupts
-from vestige.cli.error_lines import error_line, in_one_line
-from vestige.cli.legacy import Legacy
-from vestige.cli.usage import UsageError
+from vestige.cli.error_lines import UsageError, error_line, in_one_line
 from vestige.cli.verbs import Verb
 from vestige.errors import VestigeError
 from vestige.memory import keep_freed_pages, ran_out
@@ -56,10 +54,9 @@ TRACEBACK = "VESTIGE_TRACEBACK"
 """An environment variable: where it is set, an error shows where it came from."""
 
 
-def verb(name: str) -> Verb | Legacy:
+def verb(name: str) -> Verb:
     """The verb of a name, imported when asked for."""
-    module = import_module(VERBS[name])
-    found: Verb | Legacy = getattr(module, "VERB", None) or Legacy(name, module.command)
+    found: Verb = import_module(VERBS[name]).VERB
     return found
 
 
@@ -73,11 +70,12 @@ def app(words: Sequence[str] | None = None) -> int:
         The exit code.
     """
     name, *rest = (sys.argv[1:] if words is None else words) or [""]
-    asked: Verb | Legacy | None = None
+    asked: Verb | None = None
     try:
         if name in VERBS:
             asked = verb(name)
-            code = asked(rest) or 0
+            asked(rest)
+            code = 0
         else:
             code = _without_verb(name)
         sys.stdout.flush()  # a full disk is told of here, not at the end of the process

@@ -19,13 +19,35 @@ from cyclopts.exceptions import (
     UnusedCliTokensError,
 )
 
-from vestige.cli.bounds import LARGEST, MANY
-from vestige.cli.error_lines import in_one_line
-from vestige.cli.usage import UsageError
+from vestige.cli.error_lines import UsageError, in_one_line
 from vestige.workflows.parameters import REQUIRED, Option
 
 HELP_FLAGS = ("--help", "-h")
 ARGUMENTS, OPTIONS = "Arguments", "Options"
+
+MANY = 10**9
+"""The most of what is counted and not held: steps, documents, questions, epochs."""
+WIDEST = 2**20
+"""The most units, tokens or rows side by side."""
+LARGEST = {
+    "--seed": 2**63 - 1,
+    **dict.fromkeys(("--vocab-size", "--vocabulary-size"), 2**24),
+    **dict.fromkeys(("--references", "--samples"), 2**24),
+    **dict.fromkeys(("--hidden-size", "--embedding-size", "--batch-size"), WIDEST),
+    **dict.fromkeys(("--physical-batch-size", "--local-batch-size"), WIDEST),
+    **dict.fromkeys(("--sequence-length", "--prefix", "--beam", "--top-k"), WIDEST),
+    **dict.fromkeys(("--width", "--groups", "--top"), WIDEST),
+    # Each phrase is looked for in the whole corpus.
+    **dict.fromkeys(("--number", "--copies", "--controls", "--coin-flip"), 10**6),
+    **dict.fromkeys(("--artificial", "--sample"), 10**6),
+    **dict.fromkeys(("--bins", "--orders", "--count", "--shadows", "--seeds"), 10_000),
+    "--lora-rank": 2**14,
+    **dict.fromkeys(("--length", "--min-length", "--layers", "--attempts"), 1_000),
+    "--processes": 1_024,
+}
+"""The most that an option takes, where it is not `MANY`: a number that no machine could follow is
+refused where it is read. What several sizes take together is asked when they are known
+(`vestige.memory.require_room`)."""
 
 
 def parse(options: Sequence[Option], words: Sequence[str]) -> dict[str, Any]:

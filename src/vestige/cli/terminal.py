@@ -8,10 +8,8 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
-
-import typer
 
 from vestige.reports.components.disclosure import disclose_facts, printable
 
@@ -32,7 +30,7 @@ Progress = Callable[..., None]
 
 def say(line: str) -> None:
     """One line for the reader, on stderr, so that stdout holds only the result."""
-    typer.echo(printable(line), err=True)
+    print(printable(line), file=sys.stderr, flush=True)
 
 
 def say_all(sentences: Iterable[str], *, begin: str = "") -> None:
@@ -58,7 +56,7 @@ def show_json(summary: Mapping[str, object], *, show_secrets: bool = False) -> N
     from vestige.results import to_json  # pulls in Arrow, which help can do without
 
     text = to_json(disclose_facts(summary, show_secrets=show_secrets))
-    typer.echo("\n".join(_escaped(line) for line in text.split("\n")))
+    print("\n".join(_escaped(line) for line in text.split("\n")))
 
 
 def _escaped(line: str) -> str:
@@ -85,19 +83,15 @@ def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[objec
 
 
 @contextmanager
-def progress(task: str, *, quiet: bool = False) -> Iterator[Progress]:
+def progress(task: str) -> Iterator[Progress]:
     """A bar on stderr that appears after two seconds; without a terminal a line now and then.
 
     Args:
         task: what is being done, in a few words.
-        quiet: show neither.
 
     Yields:
         A callback (done, total) or (done) for library functions.
     """
-    if quiet:
-        yield lambda *_: None
-        return
     if not sys.stderr.isatty():
         yield _Lines(task)
         return
@@ -106,6 +100,18 @@ def progress(task: str, *, quiet: bool = False) -> Iterator[Progress]:
         yield bar
     finally:
         bar.close()
+
+
+class Terminal:
+    """A workflow's monitor: lines on stderr, and a bar for what takes longer than two seconds."""
+
+    def log(self, text: str) -> None:
+        """One line."""
+        say(text)
+
+    def progress(self, task: str) -> AbstractContextManager[Progress]:
+        """A bar; without a terminal a line now and then."""
+        return progress(task)
 
 
 class _Bar:

@@ -218,7 +218,7 @@ class Verb:
         return None if found is REQUIRED else found
 
     def _call(self, values: dict[str, Any]) -> Any:
-        from vestige.cli.monitor import Terminal
+        from vestige.cli.terminal import Terminal
 
         watched = "monitor" in signature(self.workflow).parameters
         monitor = {"monitor": Terminal()} if watched else {}
