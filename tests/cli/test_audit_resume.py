@@ -32,7 +32,7 @@ import torch._dynamo  # every optimizer imports it, for seconds: once here, not 
 import sklearn.ensemble
 from vestige import results
 from vestige.cli.main import app
-from vestige.data import atomic_write as whole_file
+from vestige.data import atomic_write
 from vestige.models import answer_cache
 from vestige.workflows import audit_run
 from vestige.training import checkpoint, loop, shadows

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from vestige.data import atomic_write as whole_file
+from vestige.data import atomic_write
 from vestige.data.atomic_write import (
     append_line,
     make_directory,
@@ -171,7 +171,7 @@ def test_what_a_killed_process_left_goes_and_what_a_living_one_writes_stays(tmp_
 
 
 def test_a_part_that_is_taken_for_a_dead_ones_is_made_again(tmp_path, monkeypatch) -> None:
-    lock, tried = whole_file._open_locked, []
+    lock, tried = atomic_write._open_locked, []
 
     def swept(part: Path) -> int | None:
         tried.append(part)
@@ -179,7 +179,7 @@ def test_a_part_that_is_taken_for_a_dead_ones_is_made_again(tmp_path, monkeypatc
             part.unlink()
         return lock(part)
 
-    monkeypatch.setattr(whole_file, "_open_locked", swept)
+    monkeypatch.setattr(atomic_write, "_open_locked", swept)
     write_text(tmp_path / "x", "whole")
     assert (tmp_path / "x").read_text() == "whole"
     assert len(set(tried)) == 2

@@ -13,7 +13,7 @@ import pytest
 
 from tests.damage import damaged, refusal
 from vestige.data.canary import Canary
-from vestige.data.checksum import seal
+from vestige.data.checksum import checksum
 from vestige.data.corpus import Corpus
 from vestige.data.manifest import Manifest, plant
 from vestige.data.secret_canaries import secret_canaries
@@ -55,11 +55,11 @@ def resealed(content: Any) -> str:
         entries = content.get("canaries")
         if isinstance(entries, list):
             content["canaries"] = [
-                {**entry, "sha256": seal(entry)} if isinstance(entry, dict) else entry
+                {**entry, "sha256": checksum(entry)} if isinstance(entry, dict) else entry
                 for entry in entries
             ]
             bare = {**content, "canaries": entries}
-            content["sha256"] = seal(bare)
+            content["sha256"] = checksum(bare)
     return json.dumps(content)
 
 

@@ -237,14 +237,14 @@ def test_a_malformed_manifest_is_named(content: bytes, tmp_path: Path) -> None:
 def test_a_sealed_record_that_makes_no_sense_is_refused(
     keys: tuple[Any, ...], value: Any, planting: Planting, tmp_path: Path
 ) -> None:
-    from vestige.data.checksum import write_sealed
+    from vestige.data.checksum import write_record
 
     content = planting[2]._content()
     inner = content
     for key in keys[:-1]:
         inner = inner[key]
     inner[keys[-1]] = value
-    write_sealed(tmp_path / "manifest.json", content)
+    write_record(tmp_path / "manifest.json", content)
     with pytest.raises(ManifestError, match=r"makes no sense|not as it should be"):
         SecretManifest.load(tmp_path / "manifest.json")
 

@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from vestige.data.checksum import seal
+from vestige.data.checksum import checksum
 
 HERE = "\ue000here\ue000"
 """Where a value goes that Python's json would not write."""
@@ -145,10 +145,10 @@ def _reseal(content: Any, value: str) -> None:
     try:
         real = json.loads(json.dumps(content).replace(json.dumps(HERE), value))
         for entry, sealed in zip(content["canaries"], real["canaries"], strict=True):
-            entry["sha256"] = seal({k: v for k, v in sealed.items() if k != "sha256"})
+            entry["sha256"] = checksum({k: v for k, v in sealed.items() if k != "sha256"})
         for entry in real["canaries"]:
             entry.pop("sha256", None)
-        content["sha256"] = seal({k: v for k, v in real.items() if k != "sha256"})
+        content["sha256"] = checksum({k: v for k, v in real.items() if k != "sha256"})
     except (ValueError, TypeError, AttributeError, KeyError, RecursionError):
         return
 

@@ -14,46 +14,46 @@ from vestige.data.json_file import Schema, Sha256, conform, read_object
 from vestige.errors import ManifestError
 
 REMEDY = "Restore the file that `vestige plant` wrote, or plant again."
-_SEAL, _ENTRIES = "sha256", "canaries"
+_CHECKSUM, _ENTRIES = "sha256", "canaries"
 
 
-class Sealed(Schema):
+class Checksummed(Schema):
     """Record or entry with a checksum over its other fields."""
 
     sha256: Sha256
 
 
-AnySealed = TypeVar("AnySealed", bound=Sealed)
+AnyRecord = TypeVar("AnyRecord", bound=Checksummed)
 
 
-def seal(content: dict[str, Any]) -> str:
+def checksum(content: dict[str, Any]) -> str:
     """SHA-256 (hex) over content that JSON can hold, however it is laid out.
 
     Example:
-        >>> seal({"a": 1, "b": 2}) == seal({"b": 2, "a": 1})
+        >>> checksum({"a": 1, "b": 2}) == checksum({"b": 2, "a": 1})
         True
     """
     canonical = json.dumps(content, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()
 
 
-def write_sealed(path: Path, content: dict[str, Any]) -> None:
+def write_record(path: Path, content: dict[str, Any]) -> None:
     """Write a record with its checksums as JSON, atomically.
 
     Args:
         path: where it shall stand.
         content: `format`, `canaries` (a dictionary each) and anything else.
     """
-    entries = [{**entry, _SEAL: seal(entry)} for entry in content[_ENTRIES]]
-    sealed = {**content, _ENTRIES: entries, _SEAL: seal(content)}
+    entries = [{**entry, _CHECKSUM: checksum(entry)} for entry in content[_ENTRIES]]
+    sealed = {**content, _ENTRIES: entries, _CHECKSUM: checksum(content)}
     write_text(path, json.dumps(sealed, indent=2, ensure_ascii=False) + "\n")
 
 
-def read_sealed(path: Path, schema: type[AnySealed], *, format: str) -> AnySealed:
+def read_record(path: Path, schema: type[AnyRecord], *, format: str) -> AnyRecord:
     """Read a record, and verify its checksums and its schema.
 
     Args:
-        path: what `write_sealed` wrote.
+        path: what `write_record` wrote.
         schema: what a record of this format has; its `canaries` are sealed, too.
         format: which format it must have.
 
@@ -95,17 +95,17 @@ def format_of(path: Path) -> str | None:
 
 
 def _check(path: Path, content: dict[str, Any], entries: list[dict[str, Any]]) -> None:
-    bare = [_without_seal(entry) for entry in entries]
-    if content.get(_SEAL) == seal(_without_seal({**content, _ENTRIES: bare})):
+    bare = [_without_checksum(entry) for entry in entries]
+    if content.get(_CHECKSUM) == checksum(_without_checksum({**content, _ENTRIES: bare})):
         return
     changed = [
         f"canary {number}"
         for number, (entry, own) in enumerate(zip(entries, bare, strict=True), 1)
-        if entry.get(_SEAL) != seal(own)
+        if entry.get(_CHECKSUM) != checksum(own)
     ]
     what = ", ".join(changed) or "its settings, or which canaries it lists"
     raise ManifestError(f"{path} was changed after it was sealed: {what}", remedy=REMEDY)
 
 
-def _without_seal(content: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in content.items() if name != _SEAL}
+def _without_checksum(content: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in content.items() if name != _CHECKSUM}

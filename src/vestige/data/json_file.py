@@ -47,7 +47,7 @@ class Excerpt(Schema):
     model_config = ConfigDict(extra="ignore")
 
 
-class Measured(Excerpt):
+class Measurements(Excerpt):
     """Measurements of a training, which may be infinite."""
 
     model_config = ConfigDict(allow_inf_nan=True)

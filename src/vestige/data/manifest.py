@@ -12,7 +12,14 @@ import numpy as np
 import pyarrow as pa
 
 from vestige.data.canary import Canary, occurrences
-from vestige.data.checksum import Sealed, malformed, not_there, read_sealed, seal, write_sealed
+from vestige.data.checksum import (
+    Checksummed,
+    checksum,
+    malformed,
+    not_there,
+    read_record,
+    write_record,
+)
 from vestige.data.corpus import Corpus
 from vestige.data.insertion_positions import scatter
 from vestige.data.json_file import Count, Name, Seed, Sha256
@@ -22,7 +29,7 @@ from vestige.errors import DataError
 _FORMAT = "vestige-canaries-1"
 
 
-class _Entry(Sealed):
+class _Entry(Checksummed):
     """A canary as a manifest has it."""
 
     phrase: Name
@@ -34,7 +41,7 @@ class _Entry(Sealed):
     user: str = ""
 
 
-class _Record(Sealed):
+class _Record(Checksummed):
     """A manifest as it stands in its file."""
 
     format: Literal["vestige-canaries-1"]
@@ -68,7 +75,7 @@ class Manifest:
     @property
     def sha256(self) -> str:
         """The seal: SHA-256 (hex) over the canonical content."""
-        return seal(self._content())
+        return checksum(self._content())
 
     @property
     def places(self) -> tuple[int, ...]:
@@ -77,7 +84,7 @@ class Manifest:
 
     def save(self, path: Path) -> None:
         """Write the sealed record as JSON, whole or not at all."""
-        write_sealed(Path(path), self._content())
+        write_record(Path(path), self._content())
 
     @classmethod
     def load(cls, path: Path) -> Self:
@@ -87,7 +94,7 @@ class Manifest:
             ManifestError: the file is missing, malformed, or was changed (naming what).
         """
         path = Path(path)
-        record = read_sealed(path, _Record, format=_FORMAT)
+        record = read_record(path, _Record, format=_FORMAT)
         _require_consistent(path, record)
         return cls(
             canaries=tuple(_canary(entry) for entry in record.canaries),

@@ -16,7 +16,14 @@ from typing import Any, Literal, Self
 import numpy as np
 
 from vestige.data.canary import occurrences
-from vestige.data.checksum import Sealed, malformed, not_there, read_sealed, seal, write_sealed
+from vestige.data.checksum import (
+    Checksummed,
+    checksum,
+    malformed,
+    not_there,
+    read_record,
+    write_record,
+)
 from vestige.data.insertion_positions import scatter
 from vestige.data.json_file import Count, Name, Schema, Seed, Sha256
 from vestige.data.secret_canaries import SecretCanary
@@ -29,7 +36,7 @@ _VALIDATED = 10  # one copy of so many goes to validation
 _Places = tuple[tuple[int, ...], ...]
 
 
-class _Entry(Sealed):
+class _Entry(Checksummed):
     """A canary as a record has it."""
 
     pattern: Name
@@ -49,7 +56,7 @@ class _Part(Schema):
     after: Sha256
 
 
-class _Record(Sealed):
+class _Record(Checksummed):
     """A record as it stands in its file."""
 
     format: Literal["vestige-secrets-1"]
@@ -83,7 +90,7 @@ class SecretManifest:
     @property
     def sha256(self) -> str:
         """The seal: SHA-256 (hex) over the canonical content."""
-        return seal(self._content())
+        return checksum(self._content())
 
     @property
     def patterns(self) -> tuple[SecretPattern, ...]:
@@ -113,7 +120,7 @@ class SecretManifest:
 
     def save(self, path: Path) -> None:
         """Write the sealed record as JSON, whole or not at all."""
-        write_sealed(Path(path), self._content())
+        write_record(Path(path), self._content())
 
     @classmethod
     def load(cls, path: Path) -> Self:
@@ -123,7 +130,7 @@ class SecretManifest:
             ManifestError: the file is missing, malformed, or was changed (naming what).
         """
         path = Path(path)
-        record = read_sealed(path, _Record, format=FORMAT)
+        record = read_record(path, _Record, format=FORMAT)
         entries = record.canaries
         return cls(
             canaries=tuple(

@@ -30,7 +30,7 @@ Tokens = Annotated[int, Field(ge=1, le=2**24)] | None
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
-class _Config(Excerpt):
+class _Sizes(Excerpt):
     """Sizes, under the names that architectures give them."""
 
     model_type: Name | None = None
@@ -61,7 +61,7 @@ class _Config(Excerpt):
     sliding_window: Tokens = None
     num_labels: Annotated[int, Field(ge=0, le=10**5)] | None = None
     num_local_experts: Annotated[int, Field(ge=1, le=1_000)] | None = None
-    text_config: "_Config | None" = None
+    text_config: "_Sizes | None" = None
 
 
 class Adapter(Excerpt):
@@ -109,7 +109,7 @@ def require_sound(folder: Path, *, remedy: str) -> None:
         ModelError: naming file and field; or the folder is an adapter, or has no tokenizer.
     """
     _require_whole(folder)
-    read_json(folder / CONFIG, _Config, error=ModelError, remedy=remedy)
+    read_json(folder / CONFIG, _Sizes, error=ModelError, remedy=remedy)
     for name in _OTHERS:
         if (folder / name).exists():
             read_object(folder / name, error=ModelError, remedy=remedy)

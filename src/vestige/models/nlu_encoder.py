@@ -260,7 +260,7 @@ def save_encoder(model: IntentSlotEncoder, folder: Path) -> None:
     (folder / ANSWERS).write_text(json.dumps(answers, indent=2) + "\n", "utf-8")
 
 
-class _Answers(Excerpt):
+class _LabelSets(Excerpt):
     """Labels, as `save_encoder` wrote them."""
 
     format: int
@@ -276,7 +276,7 @@ def load_encoder(folder: Path) -> IntentSlotEncoder:
         ModelError: a file is missing or broken, or labels and weights do not fit.
     """
     file = folder / ANSWERS
-    told = read_json(file, _Answers, error=ModelError, remedy=AGAIN)
+    told = read_json(file, _LabelSets, error=ModelError, remedy=AGAIN)
     if told.format != FORMAT:
         raise ModelError(f"{file} has format {told.format!r}, not {FORMAT}", remedy=AGAIN)
     labels = Labels(tuple(told.intents), tuple(told.tags))

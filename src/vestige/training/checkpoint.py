@@ -26,7 +26,14 @@ from torch import Tensor
 
 from vestige.data.atomic_write import make_directory, replacing_name, write_text
 from vestige.data.encoded import EncodedCorpus
-from vestige.data.json_file import LARGEST_FILE, Count, Measured, conform, parse_object, read_object
+from vestige.data.json_file import (
+    LARGEST_FILE,
+    Count,
+    Measurements,
+    conform,
+    parse_object,
+    read_object,
+)
 from vestige.data.regular_file import read_bytes
 from vestige.errors import TrainingError
 from vestige.models.protocols import LanguageModel, Network
@@ -41,7 +48,7 @@ _NO_LOG = "Remove it: it is for people and plots, and the training goes on witho
 _HASH = 64  # letters of a SHA-256
 
 
-class _Epoch(Measured):
+class _Epoch(Measurements):
     epoch: float
     step: Count
     learning_rate: float
@@ -53,7 +60,7 @@ class _Epoch(Measured):
     measures: dict[str, float | None] = Field(default_factory=dict)
 
 
-class _Facts(Measured):
+class _Facts(Measurements):
     """Schema of a checkpoint's metadata."""
 
     step: Count
@@ -63,7 +70,7 @@ class _Facts(Measured):
     epochs: list[_Epoch]
 
 
-class _Line(Measured):
+class _LogLine(Measurements):
     """Schema of a line of the log."""
 
     step: Count
@@ -72,7 +79,7 @@ class _Line(Measured):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Position:
+class Progress:
     """Progress of a training, beside model and optimizer.
 
     Attributes:
@@ -111,7 +118,7 @@ def restore(model: Network, kept: Mapping[str, Tensor]) -> None:
 
 def save(
     directory: Path,
-    position: Position,
+    position: Progress,
     model: Network,
     optimizer: torch.optim.Optimizer,
     step: object,
@@ -150,7 +157,7 @@ def save(
 
 def load(
     directory: Path, model: Network, optimizer: torch.optim.Optimizer, step: object
-) -> Position | None:
+) -> Progress | None:
     """Restore model, optimizer, step and random generators from the checkpoint.
 
     Returns:
@@ -178,7 +185,7 @@ def load(
             torch.set_rng_state(tensors["chance.cpu"])
         if model.device.type == "cuda" and "chance.cuda" in tensors:
             torch.cuda.set_rng_state(tensors["chance.cuda"], model.device)
-        return Position(
+        return Progress(
             step=facts["step"],
             loss=tensors["loss"].to(model.device),
             tokens=facts["tokens"],
@@ -272,7 +279,7 @@ def log_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
             continue
         where = f"{path}, line {number},"
         entry = parse_object(line, where, error=TrainingError, remedy=_NO_LOG, finite=False)
-        conform(entry, _Line, where, error=TrainingError, remedy=_NO_LOG)
+        conform(entry, _LogLine, where, error=TrainingError, remedy=_NO_LOG)
         yield line.decode(), entry
 
 

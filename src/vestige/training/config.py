@@ -31,8 +31,8 @@ class TrainingConfig:
         checkpoint_every: steps between two checkpoints; each epoch ends with one as well.
         batching: "stream" reads all documents as one text; the others read each by itself, at
             most `sequence_length` tokens at a time: "documents" in batches of any users, "users"
-            in batches of one user, "poisson" by a lot for every sequence and "poisson-users" by
-            a lot for every user, `batch_size` of them expected (see `sequences`).
+            in batches of one user; "poisson" samples sequences and "poisson-users" users
+            independently, `batch_size` of them expected (see `sequences`).
         evaluate_every: steps between two evaluations, where an epoch is too long to wait; None:
             at the end of each epoch only.
         keep: which weights the training ends with: of the "best" evaluation or of the "last".

@@ -16,7 +16,7 @@ class EpochRecord:
         step: steps taken by its end.
         learning_rate: of its last step.
         perplexity: on the training data, while training (dropout on, weights moving); None where
-            no lot drew anything.
+            no Poisson sample had any.
         validation_perplexity: after it; None without validation data.
         validation_accuracy: of the next word, likewise.
         tokens: learnt in it.

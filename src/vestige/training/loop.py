@@ -23,12 +23,12 @@ from vestige.errors import TrainingError
 from vestige.models.checkpoints import save_model
 from vestige.models.protocols import LanguageModel, Network
 from vestige.training import checkpoint, key_file
-from vestige.training.checkpoint import Position
+from vestige.training.checkpoint import Progress
 from vestige.training.config import TrainingConfig, learning_rate
 from vestige.training.history import EpochRecord, StopFn, TrainingHistory, best_epoch
 from vestige.training.peak_memory import PeakMemory
 from vestige.training.precision import choose_precision
-from vestige.training.run import ObserveFn, ProgressFn, Run
+from vestige.training.run import ObserveFn, ProgressFn, TrainingRun
 from vestige.training.secret import Secret, key_torch
 from vestige.training.steps import Measures, StepFn, plain_step
 from vestige.training.training_task import TextTask, TrainingTask, batches_of
@@ -131,7 +131,7 @@ def learn(  # noqa: PLR0913 - as `train`
         raise ValueError("resume must come with the directory of a training, got directory=None")
     memory = PeakMemory(model.device)
     precision = choose_precision(config.precision, model.device)
-    run = Run(
+    run = TrainingRun(
         model=model,
         lesson=lesson,
         batches=lesson.batches(model, config),
@@ -171,7 +171,7 @@ def learn(  # noqa: PLR0913 - as `train`
     )
 
 
-def _run(run: Run) -> Position:
+def _run(run: TrainingRun) -> Progress:
     position = None
     if run.directory is not None:
         position = checkpoint.load(run.directory, run.model, run.optimizer, run.step)
@@ -181,7 +181,7 @@ def _run(run: Run) -> Position:
                 _write_history(run.directory, position)
     if position is None:
         zero = torch.zeros((), dtype=torch.float64, device=run.model.device)
-        position = Position(step=0, loss=zero, tokens=0, state=None, epochs=(), best={})
+        position = Progress(step=0, loss=zero, tokens=0, state=None, epochs=(), best={})
     while position.step < run.steps and not position.stopped:
         position = _evaluate(run, _learn(run, position))
     if position.best:
@@ -192,7 +192,7 @@ def _run(run: Run) -> Position:
     return position
 
 
-def _learn(run: Run, position: Position) -> Position:
+def _learn(run: TrainingRun, position: Progress) -> Progress:
     """Run the steps up to the next evaluation."""
     model, optimizer, size = run.model.train(), run.optimizer, len(run.batches)
     step, tokens, state = position.step, position.tokens, position.state
@@ -238,7 +238,7 @@ def _learn(run: Run, position: Position) -> Position:
     )
 
 
-def _evaluate(run: Run, position: Position) -> Position:
+def _evaluate(run: TrainingRun, position: Progress) -> Progress:
     """Evaluate, keep the best weights, apply the stopping rule, write the checkpoint."""
     scores = run.lesson.judge(run.model, run.config)
     if scores is not None and math.isnan(scores.perplexity):
@@ -276,12 +276,12 @@ def _evaluate(run: Run, position: Position) -> Position:
     return position
 
 
-def _write_history(directory: Path, position: Position) -> None:
+def _write_history(directory: Path, position: Progress) -> None:
     history = [_strict(record.row()) for record in position.epochs]
     checkpoint.write_json(directory / checkpoint.HISTORY, history)
 
 
-def _save(run: Run, position: Position) -> None:
+def _save(run: TrainingRun, position: Progress) -> None:
     trained = [w for w in checkpoint.weights(run.model).values() if w.is_floating_point()]
     largest = torch.nn.utils.get_total_norm(trained, norm_type=math.inf)
     if not largest.isfinite() or not _sane(position.loss.item() / max(position.tokens, 1)):
@@ -293,11 +293,11 @@ def _save(run: Run, position: Position) -> None:
 class _Told:
     """Progress logger: mean losses since its last line."""
 
-    def __init__(self, position: Position) -> None:
+    def __init__(self, position: Progress) -> None:
         self.tokens, self.loss = position.tokens, position.loss.item()
         self.at = time.perf_counter()
 
-    def tell(self, run: Run, step: int, tokens: int, loss: float, rate: float) -> None:
+    def tell(self, run: TrainingRun, step: int, tokens: int, loss: float, rate: float) -> None:
         """Add a line to the log and call `progress`.
 
         Raises:
@@ -344,7 +344,7 @@ def _sane(loss: float) -> bool:
     return abs(loss) <= MOST_NATS
 
 
-def _diverged(run: Run, step: int) -> TrainingError:
+def _diverged(run: TrainingRun, step: int) -> TrainingError:
     held = run.directory is not None and (run.directory / checkpoint.CHECKPOINT).exists()
     kept = f"; the last good checkpoint is in {run.directory}" if held else ""
     return TrainingError(

@@ -16,7 +16,7 @@ from pydantic import Field
 from vestige import _validate
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import load_encoded
-from vestige.data.json_file import Measured, read_json
+from vestige.data.json_file import Measurements, read_json
 from vestige.data.vocabulary import Vocabulary
 from vestige.errors import DataError, TrainingError
 from vestige.models.foreign_config import Adapter, read_adapter
@@ -29,7 +29,7 @@ START = "model weights at the start"
 BY_HAND = "Train null models by `vestige train --from`, each of other text and with another seed."
 
 
-class _Identity(Measured):
+class _Identity(Measurements):
     """Schema of the parts of a training's identity that a null model needs."""
 
     config: dict[str, Any]

@@ -25,7 +25,7 @@ shown the same again where a training goes on from an earlier checkpoint."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run:
+class TrainingRun:
     """Model, data, step and settings of one training.
 
     Attributes:

@@ -1,13 +1,14 @@
 """Randomness of private trainings, from a secret key.
 
-A guarantee of differential privacy counts on noise and lots that nobody knows. Whoever can repeat
+A guarantee of differential privacy needs noise and samples that nobody knows. Whoever can repeat
 them (a public seed; a seed of 32 bits, which can be tried out; a generator whose other draws are
 seen, as initial weights are) subtracts the noise and sees who was drawn. So everything that a
 private training draws after its initial weights follows from 256 bits of the operating system's
 entropy, through keys that BLAKE2 derives from them (Aumasson et al. 2013, "BLAKE2: simpler,
 smaller, fast as MD5", section 2.8, used as a pseudo-random function): "noise" for the noise,
-"sampling" for the lots, "step" for whatever else a step draws. Keys of different names or numbers
-tell nothing of one another, and none of them comes from a seed, on which initial weights depend.
+"sampling" for Poisson sampling, "step" for whatever else a step draws. Keys of different names or
+numbers tell nothing of one another, and none of them comes from a seed, on which initial weights
+depend.
 
 What remains outside: dropout masks and local orders come from torch's own generators, the CPU's
 Mersenne Twister with all of its state filled anew for every step, an accelerator's Philox with 64

@@ -2,13 +2,13 @@
 
 Mireshghallah et al. (2021), "Privacy Regularization", appendix A.2.1: batches of one user's
 sequences let a discriminator learn its authors faster than mixed ones. Abadi et al. (2016), "Deep
-Learning with Differential Privacy", section 3.1: the guarantee counts on batches into which every
-sequence (or every user, with all of theirs) comes by a lot of its own, Poisson sampling.
+Learning with Differential Privacy", section 3.1: the guarantee counts on Poisson
+sampling: every sequence (or user, with all of theirs) is in a batch independently of the others.
 
 A sequence is a document, or a piece of one that is longer than `sequence_length`. Each begins with
-the model's first state. By lot, each also begins with the first token of a text: the token before
-a piece stands in the piece before it, and would count in two units. Otherwise a piece is read after
-that token, as an evaluation reads it.
+the model's first state. With Poisson sampling, each also begins with the first token of a text: the
+token before a piece stands in the piece before it, and would count in two units. Otherwise a piece
+is read after that token, as an evaluation reads it.
 """
 
 import hashlib
@@ -29,7 +29,7 @@ from vestige.training.batches import IGNORED, Batch
 from vestige.training.keystream import Keystream
 
 Draw = Literal["documents", "users", "poisson", "poisson-users"]
-"""How sequences come into batches: shuffled, shuffled within one user, or by lot."""
+"""How sequences come into batches: shuffled, shuffled within one user, or by Poisson sampling."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,8 @@ class SequenceBatches:
 
     Attributes:
         sequences: what is read.
-        batch_size: sequences in a batch; by lot, the expected number of sequences or users.
+        batch_size: sequences in a batch; with Poisson sampling, the expected number of sequences or
+            users.
         draw: how they come together.
         first: the token that is read before a document's first.
         device: where batches are put.
@@ -174,13 +175,13 @@ class SequenceBatches:
         """Poisson sampling rate: the probability that a unit is in a batch, in (0, 1].
 
         Raises:
-            ValueError: batches are not drawn by lot: a shuffle has no such chance, and no privacy
-                is amplified by it.
+            ValueError: batches are shuffled: a shuffle has no sampling rate, and does not amplify
+                privacy.
         """
         if "poisson" not in self.draw:
             raise ValueError(
                 f"draw must be poisson or poisson-users for a sample rate, got {self.draw!r}: only "
-                "lots amplify privacy"
+                "Poisson sampling amplifies privacy"
             )
         return self.batch_size / self.units
 
@@ -234,7 +235,7 @@ class SequenceBatches:
 
     def _plan(self, seed: int, number: int) -> Iterator[NDArray[np.int64]]:
         if "poisson" in self.draw:
-            return self._lots(seed, number)
+            return self._poisson_batches(seed, number)
         generator = np.random.default_rng([seed, number])
         if self.draw == "documents":
             return self._cut(generator.permutation(len(self.sequences)))
@@ -245,12 +246,13 @@ class SequenceBatches:
         for begin in range(0, len(order), self.batch_size):
             yield order[begin : begin + self.batch_size]
 
-    def _lots(self, seed: int, number: int) -> Iterator[NDArray[np.int64]]:
+    def _poisson_batches(self, seed: int, number: int) -> Iterator[NDArray[np.int64]]:
         """Poisson sample: every unit independently with probability `sample_rate`, to 2^-53."""
+        # "lots" is part of the key: another word would give trainings other bits
         key = hashlib.blake2b(f"lots {seed} {number}".encode(), digest_size=32).digest()
         words = np.empty(self.units, np.uint64)
-        for lot in range(len(self)):
-            Keystream(key, lot, 0).fill(words)
+        for batch in range(len(self)):
+            Keystream(key, batch, 0).fill(words)
             drawn = np.flatnonzero((words >> np.uint64(11)) * 2.0**-53 < self.sample_rate)
             if self.unit == "sequence":
                 yield drawn

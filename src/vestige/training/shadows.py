@@ -30,7 +30,7 @@ from vestige.data.atomic_write import replacing, write_text
 from vestige.data.encoded import encode
 from vestige.data.encoded_pairs import encode_pairs
 from vestige.data.file_lock import discard, locked
-from vestige.data.json_file import Count, Measured, Sha256, read_json
+from vestige.data.json_file import Count, Measurements, Sha256, read_json
 from vestige.errors import TrainingError, VestigeError
 from vestige.models import folders
 from vestige.models.checkpoints import fingerprint
@@ -49,7 +49,7 @@ RECORD = "shadow.json"
 _AFRESH = "Remove that folder to have the shadow trained again."
 
 
-class _Scores(Measured):
+class _Scores(Measurements):
     """Schema of an `Evaluation`."""
 
     perplexity: Annotated[float, Field(ge=1)]
@@ -58,7 +58,7 @@ class _Scores(Measured):
     measures: dict[str, float | None]
 
 
-class _Record(Measured):
+class _Record(Measurements):
     """Schema of a finished shadow's record."""
 
     shadow: dict[str, Any]

@@ -87,7 +87,7 @@ def plain_step(
     """
 
     def step(model: LanguageModel, batch: Batch, state: Any) -> tuple[Tensor, Any]:
-        if not batch.tokens:  # a lot may draw nothing
+        if not batch.tokens:  # a Poisson sample may be empty
             return no_step(model, batch)
         with autocast(precision, batch.inputs.device):
             reading = read(model, batch, state)

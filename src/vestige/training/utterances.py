@@ -165,7 +165,7 @@ def score(
 
 
 @torch.no_grad()
-def answer(model: IntentSlotNetwork, data: EncodedUtterances) -> "Answers":
+def answer(model: IntentSlotNetwork, data: EncodedUtterances) -> "Predictions":
     """Predictions for utterances, and the losses of the right labels."""
     was_training = model.training
     model.eval()
@@ -184,11 +184,11 @@ def answer(model: IntentSlotNetwork, data: EncodedUtterances) -> "Answers":
             joint = model(right.inputs, right.intents, right.tags).joint
             losses[chosen[known[chosen]]] = joint.double().cpu().numpy()
     model.train(was_training)
-    return Answers(intents, tags, losses)
+    return Predictions(intents, tags, losses)
 
 
 @dataclass(frozen=True)
-class Answers:
+class Predictions:
     """Predictions for u utterances of n words.
 
     Attributes:

@@ -27,7 +27,7 @@ _NUMBER = re.compile(r"L[0-9]+")
 
 
 @dataclass(frozen=True)
-class _Line:
+class _Utterance:
     character: str
     film: str
     text: str
@@ -80,9 +80,9 @@ def _file_of_lines(path: Path) -> Path:
     return files[0]
 
 
-def _spoken(file: Path) -> dict[int, _Line]:
+def _spoken(file: Path) -> dict[int, _Utterance]:
     """The lines with words, by number."""
-    found: dict[int, _Line] = {}
+    found: dict[int, _Utterance] = {}
     for where, (name, character, film, _, text) in _rows(file, 5):
         number = _number(name, where)
         if number in found:
@@ -92,11 +92,11 @@ def _spoken(file: Path) -> dict[int, _Line]:
             )
         words = _MARK_UP.sub("", text).strip()
         if words:
-            found[number] = _Line(character.strip(), film.strip(), words)
+            found[number] = _Utterance(character.strip(), film.strip(), words)
     return found
 
 
-def _consecutive(spoken: dict[int, _Line]) -> Iterator[tuple[int, int]]:
+def _consecutive(spoken: dict[int, _Utterance]) -> Iterator[tuple[int, int]]:
     for first, second in pairwise(sorted(spoken)):
         if second == first + 1 and spoken[first].film == spoken[second].film:
             yield first, second
