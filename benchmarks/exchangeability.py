@@ -27,7 +27,7 @@ from vestige.data.corpus import Corpus
 from vestige.data.encoded import encode
 from vestige.data.token_queries import token_queries
 from vestige.experiments.provenance.audit_plans import named
-from vestige.experiments.provenance.audit_trials import Trial
+from vestige.experiments.provenance.audit_trials import AuditTrial
 from vestige.experiments.provenance.audited_texts import AuditedText
 from vestige.metrics.conformal import conformal_p_values
 from vestige.models.checkpoints import load_model
@@ -80,7 +80,9 @@ def main():
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         where = given.directory or Path(scratch)
-        trial = Trial(named("reddit", TEXT, 10).setting, where, Path(os.environ["VESTIGE_DATA"]))
+        trial = AuditTrial(
+            named("reddit", TEXT, 10).setting, where, Path(os.environ["VESTIGE_DATA"])
+        )
         model = load_model(train_shadow(trial.target).directory / "model")
         texts = trial.texts
         parts = (texts.audited, texts.reference, texts.compared)

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from vestige.attacks.membership.query_answers import (
-    answers_of,
-    answers_of_service,
+    narrowed,
+    places_of,
     ranks_of,
     references_of,
 )
@@ -15,11 +15,9 @@ from vestige.data.encoded import EncodedCorpus, encode
 from vestige.data.encoded_pairs import EncodedPairs, encode_pairs
 from vestige.data.token_queries import TokenQueries, token_queries
 from vestige.data.vocabulary import WordVocabulary
-from vestige.errors import DataError
 from vestige.models.lstm import LSTMConfig, LSTMLanguageModel
 from vestige.models.seq2seq import Seq2SeqConfig, Seq2SeqModel
-from vestige.models.service import RetryPolicy, ServiceModel
-from vestige.models.top_k import narrow
+from vestige.models.top_k import contexts_at, likeliest_ranks, narrow
 
 WORDS = WordVocabulary(("<unk>", "<eos>", *(f"w{i}" for i in range(12))))
 
@@ -51,12 +49,11 @@ def asked(texts: EncodedCorpus) -> TokenQueries:
 def test_a_service_of_the_same_model_gives_the_same_ranks(
     texts: EncodedCorpus, asked: TokenQueries, k: int
 ) -> None:
-    service = narrow(model(), k=k)
-    outside, answered = answers_of_service(service, texts, asked, WORDS, vocab_size=14)
-    inside = answers_of(model(), texts, asked, k=k)
-    assert answered.all()
-    assert outside.ranks.tolist() == inside.ranks.tolist()
-    assert (outside.k, outside.vocab_size) == (inside.k, inside.vocab_size)
+    inside = narrowed(asked, ranks_of(model(), texts, asked).ranks, k=k, vocab_size=14)
+    outside = likeliest_ranks(
+        narrow(model(), k=k), *contexts_at(texts, places_of(texts, asked), WORDS)
+    )
+    assert outside.tolist() == inside.ranks.tolist()
 
 
 def test_a_translator_is_asked_with_its_source() -> None:
@@ -66,17 +63,12 @@ def test_a_translator_is_asked_with_its_source() -> None:
     translator = Seq2SeqModel(WORDS, WORDS, config).eval()
     encoded = encode_pairs(pairs, WORDS, WORDS)
     asked = token_queries(encoded.targets, WORDS)
-    inside = answers_of(translator, encoded, asked, k=5)
-    outside, _ = answers_of_service(
-        narrow(translator, k=5),
-        encoded.targets,
-        asked,
-        WORDS,
-        vocab_size=14,
-        sources=pairs.sources,
-    )
+    inside = narrowed(asked, ranks_of(translator, encoded, asked).ranks, k=5, vocab_size=14)
+    places = places_of(encoded.targets, asked)
+    questions = contexts_at(encoded.targets, places, WORDS, sources=pairs.sources)
+    outside = likeliest_ranks(narrow(translator, k=5), *questions)
     assert isinstance(encoded, EncodedPairs)
-    assert outside.ranks.tolist() == inside.ranks.tolist()
+    assert outside.tolist() == inside.ranks.tolist()
 
 
 def test_words_in_any_order_keep_their_ranks(texts: EncodedCorpus, asked: TokenQueries) -> None:
@@ -84,33 +76,6 @@ def test_words_in_any_order_keep_their_ranks(texts: EncodedCorpus, asked: TokenQ
     there, shuffled = ranks_of(model(), texts, asked), ranks_of(model(), texts, asked.take(lots))
     assert shuffled.ranks.tolist() == there.ranks[lots].tolist()
     assert shuffled.tokens.tolist() == asked.tokens[lots].tolist()
-
-
-def test_what_a_service_does_not_answer_is_left_out(
-    texts: EncodedCorpus, asked: TokenQueries
-) -> None:
-    whole = narrow(model(), k=14)
-
-    def ask(contexts):
-        given = whole.likeliest(contexts)
-        return [
-            None if len(context.words) == 2 else answer
-            for context, answer in zip(contexts, given, strict=True)
-        ]
-
-    service = ServiceModel(ask, k=14, retry=RetryPolicy(pause=0))
-    found, answered = answers_of_service(service, texts, asked, WORDS, vocab_size=14)
-    assert answered.tolist() == (asked.positions != 2).tolist()
-    assert len(found.asked) == answered.sum()
-    assert found.ranks.tolist() == ranks_of(model(), texts, asked).ranks[answered].tolist()
-
-
-def test_a_service_that_answers_nothing_is_an_error(
-    texts: EncodedCorpus, asked: TokenQueries
-) -> None:
-    service = ServiceModel(lambda contexts: [None] * len(contexts), k=3)
-    with pytest.raises(DataError, match="none of"):
-        answers_of_service(service, texts, asked, WORDS, vocab_size=14)
 
 
 def test_references_know_whom_they_saw(texts: EncodedCorpus, asked: TokenQueries) -> None:

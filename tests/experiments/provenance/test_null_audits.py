@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from vestige.experiments.provenance import null_audits as audit_null
-from vestige.experiments.provenance.null_audits import NullAudits, null_audit, null_rows
+from vestige.experiments.provenance.null_audits import NullAudit, NullAudits, null_audit, null_rows
 
 NULL = NullAudits(
     dataset="grammar", members=8, audited=8, known=40, fewest=6, most=12, epochs=2, repetitions=2
@@ -67,7 +67,8 @@ def test_people_who_were_learnt_do_not_pass_for_people_who_were_not(
 def test_the_unit_of_an_interval_is_the_audit(tmp_path: Path) -> None:
     rows = list(null_rows([NULL], tmp_path, None))
     assert [row["dataset"] for row in rows] == ["grammar"] * 4 + ["all"] * 4
-    done = [audit_null._finished((NULL, place, tmp_path, None)) for place in range(2)]
+    trials = [NullAudit.of(NULL, place, tmp_path, None) for place in range(2)]
+    done = [trial.result()["outcomes"] for trial in trials]
     shares = [np.mean(np.array(outcomes[0]["p_values"]) <= 0.05) for outcomes in done]
     half = stats.t.ppf(0.975, 1) * abs(shares[0] - shares[1]) / 2
     assert rows[0]["below_0.05"] == pytest.approx(np.mean(shares))

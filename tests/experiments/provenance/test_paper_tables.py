@@ -43,8 +43,8 @@ def test_every_auc_has_its_interval_and_its_ratio(tables: dict[str, Table]) -> N
 
 def test_both_audits_stand_beside_each_other(tables: dict[str, Table]) -> None:
     for name in ("audit", "table2", "table3", "figure2", "figure3", "figure4", "table5", "private"):
-        said = [row["audit"] for row in tables[name].entries]
-        assert said.count("paper") == said.count("ours") > 0
+        observed = [row["audit"] for row in tables[name].entries]
+        assert observed.count("paper") == observed.count("ours") > 0
 
 
 def test_privacy_is_stated_beside_the_private_model_only(tables: dict[str, Table]) -> None:

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from vestige.defences.methods.dp_fedavg import DPFedAvg
-from vestige.experiments.provenance.audit_trials import Setting
+from vestige.experiments.provenance.audit_trials import AuditSetting
 from vestige.experiments.provenance.audited_texts import AuditedText
 from vestige.experiments.provenance.null_audits import NullAudits
 from vestige.experiments.provenance.private_audits import PrivateTraining
@@ -15,11 +15,11 @@ PrecisionName = Literal["auto", "float32", "bfloat16"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Named:
+class NamedSetting:
     """A setting, and what tables call it."""
 
     name: str
-    setting: Setting
+    setting: AuditSetting
 
     @property
     def dataset(self) -> str:
@@ -28,7 +28,7 @@ class Named:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config:
+class ProvenanceScale:
     """What is computed, at one scale.
 
     Attributes:
@@ -47,10 +47,10 @@ class Config:
         ablated: ways in which hidden units are silenced.
     """
 
-    targets: tuple[Named, ...]
-    crossed: tuple[Named, ...]
-    others: tuple[Named, ...]
-    crowds: tuple[Named, ...]
+    targets: tuple[NamedSetting, ...]
+    crossed: tuple[NamedSetting, ...]
+    others: tuple[NamedSetting, ...]
+    crowds: tuple[NamedSetting, ...]
     shown: tuple[int, ...]
     queries: tuple[int, ...]
     calls: tuple[int, ...]
@@ -69,17 +69,17 @@ def named(
     shadows: int = 10,
     domain: str | None = None,
     precision: PrecisionName = "auto",
-) -> Named:
+) -> NamedSetting:
     """A setting with the paper's shapes and training (appendix B.1), but for the epochs."""
     chosen: Any = preset("next-word") if text.task == "next-word" else pair_preset(text.task)
     training = replace(chosen.training, epochs=epochs, keep="last", precision=precision)
-    setting = Setting(
+    setting = AuditSetting(
         text=text, model=chosen.model, training=training, shadows=shadows, domain=domain
     )
-    return Named(name=name, setting=setting)
+    return NamedSetting(name=name, setting=setting)
 
 
-def other_shapes_of(given: Named, *, shadows: int, epochs: int, rate: float) -> Named:
+def other_shapes_of(given: NamedSetting, *, shadows: int, epochs: int, rate: float) -> NamedSetting:
     learning = replace(
         given.setting.training,
         epochs=epochs,
@@ -99,7 +99,7 @@ def crowd(
     epochs: int,
     shadows: int,
     precision: PrecisionName = "auto",
-) -> Named:
+) -> NamedSetting:
     """A setting of Figure 2: 20 comments of each of so many members."""
     text = AuditedText(
         dataset="reddit",

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from vestige import _validate
 from vestige.attacks.membership.membership_scores import evidence_of_words, histogram_scores
 from vestige.attacks.membership.user_membership import membership_audit
-from vestige.experiments.provenance.audit_trials import Asked
+from vestige.experiments.provenance.audit_trials import Observations
 from vestige.metrics.decisions import judge_decisions, true_positives_at
 from vestige.metrics.separation import separation
 
@@ -29,7 +29,7 @@ METHODS: tuple[Method, ...] = get_args(Method)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Judged:
+class AuditDecisions:
     """Scores and decisions of one audit.
 
     Attributes:
@@ -60,24 +60,26 @@ class Judged:
         }
 
 
-def judged(said: Asked, method: Method, *, k: int, seed: int = 0) -> Judged:
+def decide(observed: Observations, method: Method, *, k: int, seed: int = 0) -> AuditDecisions:
     """Audit members and others where the target shows k words.
 
     Raises:
         ValueError: there is no such method.
     """
     _validate.one_of(get_args(Method), method=method)
-    answers = said.shown(k)
+    answers = observed.shown(k)
     if method == "paper":
-        scores = histogram_scores(answers, said.references, said.shadowed)[list(said.audited)]
+        scores = histogram_scores(answers, observed.references, observed.shadowed)[
+            list(observed.audited)
+        ]
         called, p_values = scores > 0, None
     else:
         audit = membership_audit(
             answers,
-            said.counts,
-            audited=said.audited,
-            known=said.known,
-            references=said.references,
+            observed.counts,
+            audited=observed.audited,
+            known=observed.known,
+            references=observed.references,
             null=False,
             seed=seed,
         )
@@ -87,25 +89,27 @@ def judged(said: Asked, method: Method, *, k: int, seed: int = 0) -> Judged:
         scores = np.array([least if score is None else score for score in known])
         p_values = np.array([user.p_value for user in audit.users])
         called = p_values <= LEVEL
-    members = len(said.members)
-    return Judged(
+    members = len(observed.members)
+    return AuditDecisions(
         members=scores[:members], others=scores[members:], called=called, p_values=p_values
     )
 
 
-def audit_row(said: Asked, method: Method, *, k: int, **said_too: object) -> Mapping[str, object]:
+def audit_row(
+    observed: Observations, method: Method, *, k: int, **labels: object
+) -> Mapping[str, object]:
     """A row: who audits, what the target shows, how far it overfits, how well the audit does."""
     return {
-        **said_too,
+        **labels,
         "audit": method,
-        "k": min(k, said.vocab_size),
-        "ratio": said.ratio,
-        **judged(said, method, k=k).row(),
+        "k": min(k, observed.vocab_size),
+        "ratio": observed.ratio,
+        **decide(observed, method, k=k).row(),
     }
 
 
-def scores_of_people_out(
-    said: Asked, *, k: int, shadows: bool = True, seed: int = 0
+def scores_of_non_members(
+    observed: Observations, *, k: int, shadows: bool = True, seed: int = 0
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Mean evidence of audited users who were never in, and of those they are compared with.
 
@@ -120,10 +124,10 @@ def scores_of_people_out(
     Returns:
         (others,) and (compared,) scores over all words of each user; who has none is left out.
     """
-    references = said.references if shadows else None
+    references = observed.references if shadows else None
     evidence = evidence_of_words(
-        said.shown(k), said.counts, said.known.fitted, references=references, seed=seed
+        observed.shown(k), observed.counts, observed.known.fitted, references=references, seed=seed
     )
-    scores = said.asked.mean_by_user(evidence)
-    others, compared = scores[list(said.others)], scores[list(said.known.compared)]
+    scores = observed.asked.mean_by_user(evidence)
+    others, compared = scores[list(observed.others)], scores[list(observed.known.compared)]
     return others[np.isfinite(others)], compared[np.isfinite(compared)]

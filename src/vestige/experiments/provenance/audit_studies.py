@@ -18,20 +18,20 @@ from vestige.attacks.membership.query_policy import QueryPolicy, Selection
 from vestige.data.corpus import Corpus
 from vestige.data.users import of_length
 from vestige.experiments.provenance.audit_rows import METHODS, audit_row
-from vestige.experiments.provenance.audit_trials import Asked, Trial
+from vestige.experiments.provenance.audit_trials import AuditTrial, Observations
 from vestige.experiments.provenance.audited_texts import read_users_texts
 
 Row = Mapping[str, object]
 
 
 def by_queries(
-    said: Asked,
+    observed: Observations,
     queries: Sequence[int],
     *,
     k: int,
     how: tuple[Selection, ...],
     single: bool = False,
-    **said_too: object,
+    **labels: object,
 ) -> Iterator[Row]:
     """Figure 3: rows for every number of queries, chosen in each way.
 
@@ -45,23 +45,23 @@ def by_queries(
     """
     for chosen_by in how:
         for count in queries:
-            part = said.take(choose(said, count, k=k, how=chosen_by, single=single))
+            part = observed.take(choose(observed, count, k=k, how=chosen_by, single=single))
             for method in METHODS:
-                row = audit_row(part, method, k=k, **said_too)
+                row = audit_row(part, method, k=k, **labels)
                 yield {**row, "selection": chosen_by, "queries": count, "words": single}
 
 
 def choose(
-    said: Asked, count: int, *, k: int, how: Selection, single: bool = False
+    observed: Observations, count: int, *, k: int, how: Selection, single: bool = False
 ) -> NDArray[np.bool_]:
     """(w,) the words of each user's queries: as many, and chosen alike, for all of them."""
     asked_for = {"calls": count} if single else {"queries": count}
     policy = QueryPolicy(how=how, k=k, **asked_for)
-    return policy.mask(said.asked, said.counts, said.references)
+    return policy.mask(observed.asked, observed.counts, observed.references)
 
 
 def by_noise(
-    trial: Trial, shares: tuple[float, ...], *, k: int, **said_too: object
+    trial: AuditTrial, shares: tuple[float, ...], *, k: int, **labels: object
 ) -> Iterator[Row]:
     """Figure 4: rows for every share of a member's texts that the target never saw.
 
@@ -69,32 +69,32 @@ def by_noise(
     """
     each = trial.setting.text.each
     more = _further(trial, most=max(round(share * each) for share in shares))
-    said = trial.ask(more=more)
-    turns = _turns(said, each=each, learnt=len(trial.texts.audited))
+    observed = trial.observe(more=more)
+    turns = _turns(observed, each=each, learnt=len(trial.texts.audited))
     for share in shares:
         count = round(share * each)
-        able = [at for at in said.members if turns.further[at] >= count]
-        part = replace(said.take(turns.kept(count)), members=tuple(able))
+        able = [at for at in observed.members if turns.further[at] >= count]
+        part = replace(observed.take(turns.kept(count)), members=tuple(able))
         for method in METHODS:
-            row = audit_row(part, method, k=k, **said_too)
+            row = audit_row(part, method, k=k, **labels)
             yield {**row, "noise": count / each, "members": len(able)}
 
 
 def by_obfuscation(
-    trial: Trial,
+    trial: AuditTrial,
     ways: Mapping[str, Callable[[Corpus], Corpus]],
     *,
     k: int,
-    **said_too: object,
+    **labels: object,
 ) -> Iterator[Row]:
     """Table 5: rows for every way in which the audited texts were changed."""
     for name, change in ways.items():
-        said = trial.ask(change)
+        observed = trial.observe(change)
         for method in METHODS:
-            yield {**audit_row(said, method, k=k, **said_too), "obfuscation": name}
+            yield {**audit_row(observed, method, k=k, **labels), "obfuscation": name}
 
 
-def _further(trial: Trial, *, most: int) -> Corpus:
+def _further(trial: AuditTrial, *, most: int) -> Corpus:
     """Texts of members that the target did not learn, at most so many of each."""
     text = trial.setting.text
     whole = read_users_texts(text.dataset, trial.data)
@@ -102,8 +102,8 @@ def _further(trial: Trial, *, most: int) -> Corpus:
     members, learnt = set(trial.texts.members), set(trial.texts.audited)
     left = dict.fromkeys(members, most)
     chosen = []
-    for place, (user, said) in enumerate(zip(right.users or (), right, strict=True)):
-        if left.get(user) and said not in learnt:
+    for place, (user, observed) in enumerate(zip(right.users or (), right, strict=True)):
+        if left.get(user) and observed not in learnt:
             left[user] -= 1
             chosen.append(place)
     return right.take(chosen)
@@ -133,7 +133,7 @@ class _Turns:
         return kept
 
 
-def _turns(said: Asked, *, each: int, learnt: int) -> _Turns:
+def _turns(observed: Observations, *, each: int, learnt: int) -> _Turns:
     """Number the texts of every user: those of the trial, then a member's further ones.
 
     Args:
@@ -141,8 +141,8 @@ def _turns(said: Asked, *, each: int, learnt: int) -> _Turns:
         each: texts of a user that belong to the trial.
         learnt: audited texts; a member's texts behind these are further ones.
     """
-    asked = said.asked
-    member = np.isin(asked.users, said.members)
+    asked = observed.asked
+    member = np.isin(asked.users, observed.members)
     texts, first, inverse = np.unique(asked.texts, return_index=True, return_inverse=True)
     owner = asked.users[first]
     beyond = member[first] & (texts >= learnt)

@@ -1,4 +1,4 @@
-"""How the tables of Song and Shmatikov (2019) are filled: train, ask, audit."""
+"""Rows of the tables of Song and Shmatikov (2019): train, observe ranks, audit."""
 
 import os
 import shutil
@@ -17,14 +17,15 @@ from vestige.data.translators import Apertium
 from vestige.data.wordnet import read_wordnet
 from vestige.errors import DataError
 from vestige.experiments.provenance import paper_numbers as paper
-from vestige.experiments.provenance.audit_plans import Config, Named
+from vestige.experiments.provenance.audit_plans import NamedSetting, ProvenanceScale
 from vestige.experiments.provenance.audit_rows import METHODS, audit_row
 from vestige.experiments.provenance.audit_studies import by_noise, by_obfuscation, by_queries
-from vestige.experiments.provenance.audit_trials import Setting, Trial, train_all
+from vestige.experiments.provenance.audit_trials import AuditSetting, AuditTrial, train_all
 from vestige.experiments.provenance.memory_rows import memory_rows
 from vestige.experiments.provenance.null_audits import null_rows
 from vestige.experiments.provenance.private_audits import private_ranks, private_rows
 from vestige.models.checkpoints import load_seq2seq
+from vestige.monitor import Monitor
 from vestige.training.shadows import train_shadow
 from vestige.training.translations import bleu
 
@@ -34,28 +35,28 @@ WHOLE = 10**9
 
 
 @dataclass(frozen=True)
-class Filling:
-    """How a table is filled: train what is missing, ask, audit."""
+class TableRunner:
+    """The tables of a scale: each trains what is missing, observes ranks and audits."""
 
-    config: Config
+    config: ProvenanceScale
     directory: Path
     data: Path | None
     map_fn: Callable[..., Iterable[Any]]
-    say: Callable[[str], None]
+    monitor: Monitor
 
     @cached_property
-    def _trials(self) -> dict[Setting, Trial]:
+    def _trials(self) -> dict[AuditSetting, AuditTrial]:
         return {}
 
-    def trial(self, named: Named) -> Trial:
+    def trial(self, named: NamedSetting) -> AuditTrial:
         """The trial of a setting; its texts are read once."""
-        made = Trial(named.setting, self.directory, self.data)
+        made = AuditTrial(named.setting, self.directory, self.data)
         return self._trials.setdefault(named.setting, made)
 
-    def ready(self, some: Iterable[Named]) -> Iterator[tuple[Named, Trial]]:
+    def ready(self, some: Iterable[NamedSetting]) -> Iterator[tuple[NamedSetting, AuditTrial]]:
         """Settings with their trials, all trained."""
         made = [(named, self.trial(named)) for named in some]
-        train_all([trial for _, trial in made], map_fn=self.map_fn, say=self.say)
+        train_all([trial for _, trial in made], map_fn=self.map_fn, monitor=self.monitor)
         yield from made
 
     def table1(self) -> Rows:
@@ -82,14 +83,14 @@ class Filling:
         """Both audits where the whole vocabulary is shown."""
         for named, trial in self.ready(self.config.targets):
             for method in METHODS:
-                row = audit_row(trial.ask(), method, k=WHOLE, dataset=named.name)
+                row = audit_row(trial.observe(), method, k=WHOLE, dataset=named.name)
                 yield {**row, "paper_auc": 1.0}
 
     def table2(self) -> Rows:
         """Shadows of other shapes."""
         for named, trial in self.ready(self.config.others):
             for method in METHODS:
-                row = audit_row(trial.ask(), method, k=WHOLE, dataset=named.name)
+                row = audit_row(trial.observe(), method, k=WHOLE, dataset=named.name)
                 yield {**row, "paper_auc": paper.PAPER_TABLE2.get(named.dataset)}
 
     def table3(self) -> Rows:
@@ -97,20 +98,20 @@ class Filling:
         both = (("same", self.config.targets), ("cross", self.config.crossed))
         for column, (domain, targets) in enumerate(both):
             for named, trial in self.ready(targets):
-                said = trial.ask()
+                observed = trial.observe()
                 for k in self.config.shown:
                     known = paper.PAPER_TABLE3.get(named.dataset, {}).get(k, (None, None))[column]
                     for method in METHODS:
-                        row = audit_row(said, method, k=k, dataset=named.name, domain=domain)
+                        row = audit_row(observed, method, k=k, dataset=named.name, domain=domain)
                         yield {**row, "paper_auc": known}
 
     def figure2(self) -> Rows:
         """More and more users."""
         for _, trial in self.ready(self.config.crowds):
-            said = trial.ask()
+            observed = trial.observe()
             for k in (WHOLE, 50):
                 for method in METHODS:
-                    yield audit_row(said, method, k=k, users=len(said.members))
+                    yield audit_row(observed, method, k=k, users=len(observed.members))
 
     def figure3(self) -> Rows:
         """Numbers of queries, and how they are chosen."""
@@ -118,9 +119,9 @@ class Filling:
         words: tuple[Selection, ...] = ("rare", "informative", "random")
         first = {named.dataset: named for named in reversed(self.config.targets)}
         for named, trial in self.ready(reversed(first.values())):
-            said = trial.ask()
+            observed = trial.observe()
             queries = [few for few in self.config.queries if few <= named.setting.text.each]
-            ask = partial(by_queries, said, dataset=named.name)
+            ask = partial(by_queries, observed, dataset=named.name)
             yield from ask(queries, k=WHOLE, how=texts)
             yield from ask(queries, k=50, how=(*texts, "informative"))
             yield from ask(self.config.calls, k=WHOLE, how=("rare",), single=True)
@@ -141,7 +142,7 @@ class Filling:
     def null(self) -> Rows:
         """P-values of people who were never in."""
         yield from null_rows(
-            self.config.null, self.directory, self.data, map_fn=self.map_fn, say=self.say
+            self.config.null, self.directory, self.data, map_fn=self.map_fn, monitor=self.monitor
         )
 
     def private(self) -> Rows:
@@ -161,7 +162,7 @@ class Filling:
             yield from memory_rows(trial, orders=self.config.ablated, dataset=named.name)
 
 
-def _bleu(trial: Trial) -> dict[str, float | None]:
+def _bleu(trial: AuditTrial) -> dict[str, float | None]:
     """BLEU of the target's translations of text that it has not learnt; nothing for other tasks."""
     if trial.setting.text.task != "translation":
         return {}

@@ -1,4 +1,4 @@
-"""A target, shadow models and what both say of users' words, kept so that nothing is done twice.
+"""Trials of an audit: a target, shadow models and their ranks of users' words, each kept.
 
 Song and Shmatikov (2019), "Auditing Data Provenance in Text-Generation Models", KDD,
 arXiv:1811.00513, section 4.1 and Algorithm 1. The target is kept as a shadow model is: in a
@@ -8,7 +8,7 @@ folder that what decides it names, with what it scores on members' and others' t
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 import numpy as np
@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 from vestige.attacks.membership.expected_rank import WordCounts
 from vestige.attacks.membership.membership_scores import Answers
 from vestige.attacks.membership.non_members import FITTED, NonMembers
-from vestige.attacks.membership.query_answers import Texts, known_of, narrowed, ranks_of
+from vestige.attacks.membership.query_answers import Texts, narrowed, ranks_of
 from vestige.attacks.membership.reference_models import References
-from vestige.data.atomic_write import replacing
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import encode
 from vestige.data.encoded_pairs import encode_pairs
@@ -32,6 +31,9 @@ from vestige.experiments.provenance.audited_texts import (
     read_other_domain,
 )
 from vestige.models.checkpoints import load_model, load_seq2seq
+from vestige.models.rank_cache import RankCache, Ranks
+from vestige.models.word_ranks import WordRanks
+from vestige.monitor import SILENT, Monitor
 from vestige.training.config import TrainingConfig
 from vestige.training.shadow_jobs import (
     ShadowConfig,
@@ -44,8 +46,8 @@ from vestige.training.shadows import Shadow, train_shadow, train_shadows
 
 
 @dataclass(frozen=True, kw_only=True)
-class Setting:
-    """What one audit is tried on.
+class AuditSetting:
+    """Texts, models and shadows of one trial.
 
     Attributes:
         text: whose, and how much.
@@ -68,8 +70,8 @@ class Setting:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
-    """What target and shadows say of the words of all users that play a part.
+class Observations:
+    """Ranks of the words of all users under target and shadows.
 
     Attributes:
         asked: the w words of all of these.
@@ -106,31 +108,30 @@ class Asked:
         return self.target.outside.perplexity / self.target.inside.perplexity
 
     def shown(self, k: int) -> Answers:
-        """What the target shows that shows k words."""
+        """Answers of the target where it shows k words."""
         return narrowed(
             self.asked, self.ranks, k=min(k, self.vocab_size), vocab_size=self.vocab_size
         )
 
-    def take(self, chosen: NDArray[np.bool_]) -> "Asked":
+    def take(self, chosen: NDArray[np.bool_]) -> "Observations":
         """Some of the words."""
-        kept = self.references
-        references = replace(kept, ranks=kept.ranks[:, chosen], log_probs=kept.log_probs[:, chosen])
+        references = self.references.of_words(np.flatnonzero(chosen))
         return replace(
             self, asked=self.asked.take(chosen), ranks=self.ranks[chosen], references=references
         )
 
 
 @dataclass(frozen=True)
-class Trial:
-    """A setting on its way to being asked.
+class AuditTrial:
+    """A setting with the places where its models and ranks are kept.
 
     Attributes:
         setting: which.
-        directory: where models, and what they said, are kept.
+        directory: where models and ranks are kept.
         data: the folder of corpora.
     """
 
-    setting: Setting
+    setting: AuditSetting
     directory: Path
     data: Path | None
 
@@ -142,16 +143,16 @@ class Trial:
     @property
     def reference(self) -> Corpus:
         """The shadows' text."""
-        return self._known_out[0]
+        return self._non_members[0]
 
     @property
     def compared(self) -> Corpus:
-        """Text of those whom the audited are compared with."""
-        return self._known_out[1]
+        """Text of compared non-members."""
+        return self._non_members[1]
 
     @cached_property
-    def _known_out(self) -> tuple[Corpus, Corpus]:
-        """Both; of the target's domain or of another one."""
+    def _non_members(self) -> tuple[Corpus, Corpus]:
+        """Text of shadows and of the compared, of the target's domain or another one."""
         if self.setting.domain is None:
             return self.texts.reference, self.texts.compared
         text = self.setting.text
@@ -200,14 +201,14 @@ class Trial:
         """All trainings."""
         return [self.target, *self.shadows]
 
-    def ask(
+    def observe(
         self,
         altered: Callable[[Corpus], Corpus] = lambda corpus: corpus,
         *,
         more: Corpus | None = None,
         target: Shadow | None = None,
-    ) -> Asked:
-        """Ask target and shadows, once they are trained, about everybody's words.
+    ) -> Observations:
+        """Ranks of everybody's words under target and shadows, which are trained first.
 
         Args:
             altered: what the auditor has in place of the audited users' true texts.
@@ -220,22 +221,18 @@ class Trial:
         parts = [_bare(corpus) for corpus in corpora]
         trained, *shadows = train_shadows(self.jobs)
         target = target or trained
-        asked = self._asked(Corpus.concatenate(parts))
-        said = [self._said(model, parts) for model in (target, *shadows)]
+        asked = self._queries(Corpus.concatenate(parts))
+        queried = [(part, self._queries(part)) for part in parts]
+        ranks, *others = [self._ranks(model, queried) for model in (target, *shadows)]
         place = {name: at for at, name in enumerate(asked.names)}
         shadowed, compared = (
             tuple(place[name] for name in sorted(set(corpus.users or ())))
             for corpus in (self.reference, self.compared)
         )
-        references = References(
-            ranks=np.stack([ranks for ranks, _ in said[1:]]),
-            log_probs=np.stack([known for _, known in said[1:]]),
-            seen=np.array([np.isin(asked.names, shadow.members) for shadow in shadows]),
-        )
-        return Asked(
+        return Observations(
             asked=asked,
-            ranks=said[0][0],
-            references=references,
+            ranks=ranks[0],
+            references=References.of(others, [one.members for one in shadows], asked.names),
             counts=self._counts,
             vocab_size=len(texts.vocabulary),
             members=tuple(place[name] for name in texts.members),
@@ -266,41 +263,33 @@ class Trial:
             return encode(corpus, texts.vocabulary)
         return encode_pairs(corpus, texts.source_vocabulary, texts.vocabulary)
 
-    def _asked(self, corpus: Corpus) -> TokenQueries:
+    def _queries(self, corpus: Corpus) -> TokenQueries:
         return token_queries(encode(corpus, self.texts.vocabulary), self.texts.vocabulary)
 
-    def _said(
-        self, model: Shadow, parts: Sequence[Corpus]
-    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """A model's ranks and log-probabilities of all words, one part after the other."""
-        ranks, known = zip(*(self._said_of(model, part) for part in parts), strict=True)
-        return np.concatenate(ranks), np.concatenate(known)
+    def _ranks(self, shadow: Shadow, queried: Sequence[tuple[Corpus, TokenQueries]]) -> Ranks:
+        """Ranks and log-probabilities of all words, one corpus after the other."""
+        cache, found = RankCache(self.directory / "said"), []
+        for part, asked in queried:
+            key = hashlib.sha256(f"{shadow.sha256} {part.fingerprint()}".encode()).hexdigest()
+            compute = partial(self._computed, shadow, part, asked)
+            found.append(cache.get(key[:16], len(asked), compute))
+        ranks, log_probs = zip(*found, strict=True)
+        return np.concatenate(ranks), np.concatenate(log_probs)
 
-    def _said_of(
-        self, shadow: Shadow, part: Corpus
-    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """The same of one part, from disk where the model has been asked before."""
-        key = hashlib.sha256(f"{shadow.sha256} {part.fingerprint()}".encode()).hexdigest()[:16]
-        path = self.directory / "said" / f"{key}.npz"
-        if not path.is_file():
-            load = load_model if self.texts.source_vocabulary is None else load_seq2seq
-            model = load(shadow.directory / "model")
-            found = ranks_of(model, self._encode(part), self._asked(part))
-            with replacing(path) as whole:
-                np.savez(whole, ranks=found.ranks, log_probs=known_of(found))
-        with np.load(path) as kept:
-            return kept["ranks"], kept["log_probs"]
+    def _computed(self, shadow: Shadow, part: Corpus, asked: TokenQueries) -> WordRanks:
+        load = load_model if self.texts.source_vocabulary is None else load_seq2seq
+        return ranks_of(load(shadow.directory / "model"), self._encode(part), asked)
 
 
 def train_all(
-    trials: Iterable[Trial],
+    trials: Iterable[AuditTrial],
     *,
     map_fn: Callable[..., Iterable[Shadow]] = map,
-    say: Callable[[str], None] = lambda line: None,
+    monitor: Monitor = SILENT,
 ) -> None:
     """Train every target and shadow that is missing."""
     jobs = [job for trial in trials for job in trial.jobs]
-    train_shadows(jobs, train=train_shadow, map_fn=map_fn, say=say)
+    train_shadows(jobs, train=train_shadow, map_fn=map_fn, say=monitor.log)
 
 
 def _bare(corpus: Corpus) -> Corpus:

@@ -14,7 +14,7 @@ import numpy as np
 
 from vestige.attacks.anatomy.memorization import AnatomyPlan, anatomy
 from vestige.data.corpus import Corpus
-from vestige.experiments.provenance.audit_trials import Trial
+from vestige.experiments.provenance.audit_trials import AuditTrial
 from vestige.models.checkpoints import load_model, load_seq2seq
 from vestige.training.shadows import train_shadow
 
@@ -28,21 +28,23 @@ DRAWN = {
 """Figures and what each of them measures."""
 
 
-def memory_rows(trial: Trial, *, orders: int, **said_too: object) -> Iterator[Mapping[str, object]]:
+def memory_rows(
+    trial: AuditTrial, *, orders: int, **labels: object
+) -> Iterator[Mapping[str, object]]:
     """Rows of the three figures: what is drawn in them, without the cells of the histograms."""
     model = _target(trial)
     seen, unseen = (_of(trial, names) for names in (trial.texts.members, trial.texts.others))
     found = anatomy(model, seen, unseen=unseen, plan=AnatomyPlan(orders=orders))
     for row in found.rows():
         if (row["figure"], row["measure"]) in DRAWN:
-            yield {**said_too, **row}
+            yield {**labels, **row}
 
 
-def _target(trial: Trial) -> Any:
+def _target(trial: AuditTrial) -> Any:
     load = load_model if trial.texts.source_vocabulary is None else load_seq2seq
     return load(train_shadow(trial.target).directory / "model")
 
 
-def _of(trial: Trial, names: tuple[str, ...]) -> Corpus:
+def _of(trial: AuditTrial, names: tuple[str, ...]) -> Corpus:
     corpus = trial.texts.audited
     return corpus.take(np.flatnonzero(np.isin(np.array(corpus.users), names)))

@@ -1,4 +1,4 @@
-"""Of people who were never in, how many does an audit give a small p-value?
+"""Null of an audit: p-values of people who were never in the training data.
 
 Song and Shmatikov (2019), "Auditing Data Provenance in Text-Generation Models", KDD, has no
 p-values; this is the null of ours. An audit is repeated as a whole, as `vestige audit-users` runs
@@ -12,10 +12,8 @@ the share of small p-values is given by quarters of it; beside it stands the sha
 so many compared people can reach at most.
 """
 
-import hashlib
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import product
 from pathlib import Path
@@ -32,7 +30,6 @@ from vestige.attacks.membership.query_answers import Texts, narrowed, ranks_of, 
 from vestige.attacks.membership.reference_models import References
 from vestige.attacks.membership.user_audit import AuditedUser
 from vestige.attacks.membership.user_membership import judge_users
-from vestige.data.atomic_write import write_text
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import encode
 from vestige.data.encoded_pairs import EncodedPairs, encode_pairs, sources_of
@@ -40,8 +37,10 @@ from vestige.data.token_queries import token_queries
 from vestige.data.users import disjoint_groups, documents_of, of_length, users_with
 from vestige.data.vocabulary import WordVocabulary
 from vestige.experiments.provenance.audited_texts import TASKS, read_users_texts, vocabulary_of
+from vestige.experiments.runner import Trial, run_trials
 from vestige.metrics.intervals import mean_interval
 from vestige.models.checkpoints import load_model, load_seq2seq
+from vestige.monitor import SILENT, Monitor
 from vestige.training.presets import pair_preset, preset
 from vestige.training.shadow_jobs import ShadowJob, ShadowPlan, shadow_jobs
 from vestige.training.shadows import train_shadow
@@ -49,7 +48,7 @@ from vestige.training.shadows import train_shadow
 LEVELS = (0.01, 0.05)
 QUARTERS = 4
 Outcome = Mapping[str, Any]
-"""What became of the people of one audit: lists p_values, floors, words and compared, by name."""
+"""P-values, words and scores of the people of one audit, by name."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,22 +112,24 @@ def null_rows(
     data: Path | None,
     *,
     map_fn: Callable[..., Iterable[Any]] = map,
-    say: Callable[[str], None] = lambda line: None,
+    monitor: Monitor = SILENT,
 ) -> Iterator[Mapping[str, object]]:
     """A row for each corpus and way of asking, then one for all corpora together.
 
     Args:
         nulls: audits of one corpus each, of the same ways of asking.
-        directory: where models and what became of finished audits are kept.
+        directory: where models and finished audits are kept.
         data: the folder of corpora.
         map_fn: `map`, or one over processes.
-        say: told when a corpus is done.
+        monitor: told when a corpus is done.
     """
     every: dict[tuple[int, bool, int], list[Outcome]] = {}
     for null in nulls:
-        jobs = [(null, repetition, directory, data) for repetition in range(null.repetitions)]
-        done = list(map_fn(_finished, jobs))
-        say(f"audited {null.dataset} {len(done)} times")
+        numbers = range(null.repetitions)
+        trials = [NullAudit.of(null, number, directory, data) for number in numbers]
+        run_trials(trials, map_fn=map_fn, monitor=monitor)
+        done = [trial.result()["outcomes"] for trial in trials]
+        monitor.log(f"audited {null.dataset} {len(done)} times")
         for way, outcomes in _by_way(done).items():
             every.setdefault((null.known, *way), []).extend(outcomes)
             yield {"dataset": null.dataset, "known": null.known, **_row(way, outcomes)}
@@ -136,10 +137,42 @@ def null_rows(
         yield {"dataset": "all", "known": known, **_row((shadows, k), outcomes)}
 
 
+@dataclass(frozen=True, kw_only=True)
+class NullAudit(Trial):
+    """One repetition, kept.
+
+    Attributes:
+        null: what is repeated, once.
+        repetition: seeds everything.
+        models: where models are kept.
+        data: the folder of corpora.
+    """
+
+    null: NullAudits
+    repetition: int
+    models: Path = field(compare=False)
+    data: Path | None = field(compare=False)
+
+    @classmethod
+    def of(
+        cls, null: NullAudits, repetition: int, directory: Path, data: Path | None
+    ) -> "NullAudit":
+        """In a folder below `directory` that what decides it names."""
+        once = replace(null, repetitions=1)
+        made = cls(
+            directory=directory, null=once, repetition=repetition, models=directory, data=data
+        )
+        return replace(made, directory=directory / "null" / made.key)
+
+    def make(self) -> Mapping[str, object]:
+        """The outcomes of `null_audit`."""
+        return {"outcomes": null_audit(self.null, self.repetition, self.models, self.data)}
+
+
 def null_audit(
     null: NullAudits, repetition: int, directory: Path, data: Path | None
 ) -> list[Outcome]:
-    """What becomes of the audited people in one repetition, for every way of asking.
+    """The outcome of one repetition for every way of asking.
 
     Args:
         null: what is repeated.
@@ -206,18 +239,6 @@ def _attainable(users: Iterable[AuditedUser], level: float) -> float:
     """The mean chance of a p-value at a level or below, for people who are out."""
     counts = np.array([user.compared_with + 1 for user in users])
     return float((np.floor(level * counts + 1e-9) / counts).mean())
-
-
-def _finished(job: tuple[NullAudits, int, Path, Path | None]) -> list[Outcome]:
-    """An audit, from disk where it is there."""
-    null, repetition, directory, data = job
-    decided = {**asdict(null), "repetitions": None, "repetition": repetition}
-    key = hashlib.sha256(json.dumps(decided, sort_keys=True).encode()).hexdigest()[:16]
-    path = directory / "null" / f"{key}.json"
-    if not path.is_file():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_text(path, json.dumps(null_audit(null, repetition, directory, data)))
-    return list(json.loads(path.read_text()))
 
 
 @cache

@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from vestige.experiments.provenance.audit_plans import (
-    Config,
     PrecisionName,
+    ProvenanceScale,
     crowd,
     named,
     other_shapes_of,
     private_training,
 )
-from vestige.experiments.provenance.audit_tables import Filling, Rows
+from vestige.experiments.provenance.audit_tables import Rows, TableRunner
 from vestige.experiments.provenance.audited_texts import AuditedText
 from vestige.experiments.provenance.null_audits import NullAudits
 from vestige.experiments.reproduction import Part, Plan, choose, reproduce
@@ -29,7 +29,7 @@ from vestige.experiments.tables import Table
 from vestige.monitor import SILENT, Monitor
 
 
-def _config(*, wide: bool) -> Config:
+def _config(*, wide: bool) -> ProvenanceScale:
     """Small, or wide: as many reference users and shadows as the corpora allow.
 
     The small scale asks for bfloat16, which halves its time on a processor that has it. Its
@@ -78,7 +78,7 @@ def _config(*, wide: bool) -> Config:
     )
     late = setting("reddit", reddit, long)
     talks, films = setting("sated", sated, longer), setting("cornell", cornell, longer)
-    return Config(
+    return ProvenanceScale(
         targets=(late, setting("reddit, early", reddit, 4), talks, films),
         crossed=(
             setting("reddit", reddit, long, domain="wikitext2"),
@@ -120,7 +120,7 @@ _MADE = AuditedText(
 )
 _PAIRS = replace(_MADE, dataset="grammar-pairs")
 _SMOKE = replace(named("grammar", _MADE, 2, shadows=2))
-SMOKE = Config(
+SMOKE = ProvenanceScale(
     targets=(_SMOKE, named("grammar pairs", _PAIRS, 1, shadows=2)),
     crossed=(),
     others=(other_shapes_of(_SMOKE, shadows=2, epochs=1, rate=0.1),),
@@ -144,7 +144,7 @@ SHOWN = (
 )
 
 
-def parts_of(config: Config, filling: Filling) -> dict[str, Part]:
+def parts_of(config: ProvenanceScale, filling: TableRunner) -> dict[str, Part]:
     """The tables and figures at one scale, by name."""
 
     def part(title: str, fill: Callable[[], Rows], *names: str, note: str = "") -> Part:
@@ -157,7 +157,7 @@ def parts_of(config: Config, filling: Filling) -> dict[str, Part]:
             columns=(*names, *SHOWN) if names else (),
         )
 
-    judged = (
+    audit_note = (
         "`paper` is the paper's audit (histogram of ranks, LinearSVC), `ours` evidence of words "
         "learnt from shadow models, less what is expected of users who are out; `ratio` is the "
         "target's perplexity out over in. AUCs have DeLong's intervals, with a user more at either "
@@ -168,22 +168,26 @@ def parts_of(config: Config, filling: Filling) -> dict[str, Part]:
         "table1": part(
             "Table 1: word accuracy and perplexity", filling.table1, note="In: members' text."
         ),
-        "audit": part("Section 4.3: the whole vocabulary", filling.whole, "dataset", note=judged),
+        "audit": part(
+            "Section 4.3: the whole vocabulary", filling.whole, "dataset", note=audit_note
+        ),
         "table2": part(
-            "Table 2: shadows of other hyper-parameters", filling.table2, "dataset", note=judged
+            "Table 2: shadows of other hyper-parameters", filling.table2, "dataset", note=audit_note
         ),
         "table3": part(
-            "Table 3: output size", filling.table3, "dataset", "domain", "k", note=judged
+            "Table 3: output size", filling.table3, "dataset", "domain", "k", note=audit_note
         ),
-        "figure2": part("Figure 2: users", filling.figure2, "users", "k", note=judged),
+        "figure2": part("Figure 2: users", filling.figure2, "users", "k", note=audit_note),
         "figure3": part(
             "Figure 3: queries",
             filling.figure3,
             *("dataset", "k", "words", "selection", "queries"),
-            note=f"{judged} `words`: queries are single words, not texts.",
+            note=f"{audit_note} `words`: queries are single words, not texts.",
         ),
-        "figure4": part("Figure 4: noise", filling.figure4, "noise", "members", note=judged),
-        "table5": part("Table 5: obfuscated comments", filling.table5, "obfuscation", note=judged),
+        "figure4": part("Figure 4: noise", filling.figure4, "noise", "members", note=audit_note),
+        "table5": part(
+            "Table 5: obfuscated comments", filling.table5, "obfuscation", note=audit_note
+        ),
         "null": part(
             "The null: p-values of people who were never in",
             filling.null,
@@ -196,7 +200,7 @@ def parts_of(config: Config, filling: Filling) -> dict[str, Part]:
             "DP-FedAvg",
             filling.private,
             *("epsilon", "delta", "accuracy_in", "accuracy_out", "perplexity_out", "k"),
-            note=judged,
+            note=audit_note,
         ),
         "figure8": part(
             "Figure 8: predicted ranks of the private model",
@@ -212,7 +216,7 @@ def parts_of(config: Config, filling: Filling) -> dict[str, Part]:
 
 
 def run(
-    config: Config,
+    config: ProvenanceScale,
     directory: Path,
     *,
     data: Path | None = None,
@@ -225,13 +229,13 @@ def run(
 
     Args:
         config: SMOKE, SMALL or FULL.
-        directory: where models, what they said, run directories and `tables.md` are kept.
+        directory: where models, ranks, run directories and `tables.md` are kept.
         data: the folder of corpora; SMOKE needs none.
         tables: some of the names of `parts_of`; none: all.
         record: what the run directories say besides the configuration, such as the command.
         map_fn: `map`, or one over processes.
         monitor: told what is being done.
     """
-    filling = Filling(config, directory / "trials", data, map_fn, monitor.log)
+    filling = TableRunner(config, directory / "trials", data, map_fn, monitor)
     parts = choose(parts_of(config, filling), tables)
     return reproduce(parts, directory, data=data, run=record or {}, map_fn=map_fn, monitor=monitor)

@@ -22,7 +22,7 @@ from vestige.data.encoded import encode
 from vestige.defences.composition import Mechanism
 from vestige.defences.methods.dp_fedavg import DPFedAvg
 from vestige.experiments.provenance.audit_rows import METHODS, audit_row
-from vestige.experiments.provenance.audit_trials import Asked, Trial
+from vestige.experiments.provenance.audit_trials import AuditTrial, Observations
 from vestige.models.checkpoints import fingerprint
 from vestige.training.config import TrainingConfig
 from vestige.training.evaluate import evaluate_documents
@@ -49,47 +49,47 @@ class PrivateTraining:
 
 
 def private_rows(
-    trial: Trial, private: PrivateTraining, *, k: tuple[int, ...], **said_too: object
+    trial: AuditTrial, private: PrivateTraining, *, k: tuple[int, ...], **labels: object
 ) -> Iterator[Row]:
     """Both audits of the private target and of one trained plainly on the same members."""
     spent = epsilon_of(trial, private)
     for target, epsilon in ((None, None), (private_target(trial, private), spent)):
-        said = trial.ask(target=target)
-        inside, outside = said.target.inside, said.target.outside
+        observed = trial.observe(target=target)
+        inside, outside = observed.target.inside, observed.target.outside
         for shown in k:
             for method in METHODS:
                 yield {
-                    **said_too,
+                    **labels,
                     "epsilon": epsilon,
                     "delta": None if epsilon is None else private.delta,
                     "accuracy_in": inside.accuracy,
                     "accuracy_out": outside.accuracy,
                     "perplexity_in": inside.perplexity,
                     "perplexity_out": outside.perplexity,
-                    **audit_row(said, method, k=shown),
+                    **audit_row(observed, method, k=shown),
                 }
 
 
 def private_ranks(
-    trial: Trial, private: PrivateTraining, *, bins: int, **said_too: object
+    trial: AuditTrial, private: PrivateTraining, *, bins: int, **labels: object
 ) -> Iterator[Row]:
     """Figure 8: mean predicted ranks of words by their rank in the training text's frequencies."""
     for name, target in (("plain", None), ("private", private_target(trial, private))):
-        said = trial.ask(target=target)
-        place = _frequency_ranks(trial)[said.asked.tokens]
-        edges = np.linspace(0, said.vocab_size, bins + 1)
+        observed = trial.observe(target=target)
+        place = _frequency_ranks(trial)[observed.asked.tokens]
+        edges = np.linspace(0, observed.vocab_size, bins + 1)
         for low, high in itertools.pairwise(edges):
             within = (place > low) & (place <= high)
             yield {
-                **said_too,
+                **labels,
                 "model": name,
                 "frequency_rank": round((low + high) / 2),
-                **_mean_rank(said, within, said.members, "seen"),
-                **_mean_rank(said, within, said.others, "unseen"),
+                **_mean_rank(observed, within, observed.members, "seen"),
+                **_mean_rank(observed, within, observed.others, "unseen"),
             }
 
 
-def private_target(trial: Trial, private: PrivateTraining) -> Shadow:
+def private_target(trial: AuditTrial, private: PrivateTraining) -> Shadow:
     """The private target; an interrupted training goes on, a finished one is found."""
     job, texts = trial.target, trial.texts
     learnt, others = job.parts()
@@ -116,7 +116,7 @@ def private_target(trial: Trial, private: PrivateTraining) -> Shadow:
     )
 
 
-def epsilon_of(trial: Trial, private: PrivateTraining) -> float:
+def epsilon_of(trial: AuditTrial, private: PrivateTraining) -> float:
     """Spent over the whole training, by the accountant of privacy losses (PRV)."""
     config = private.defence.suited(private.training)  # lots, or an error
     users = len(trial.target.members)
@@ -130,7 +130,7 @@ def epsilon_of(trial: Trial, private: PrivateTraining) -> float:
     return spent.epsilon(private.delta)
 
 
-def _frequency_ranks(trial: Trial) -> NDArray[np.int64]:
+def _frequency_ranks(trial: AuditTrial) -> NDArray[np.int64]:
     """(v,) each word's rank by frequency in the target's text, from 1."""
     learnt, _ = trial.target.parts()
     tokens = encode(learnt, trial.texts.vocabulary).tokens
@@ -141,10 +141,10 @@ def _frequency_ranks(trial: Trial) -> NDArray[np.int64]:
 
 
 def _mean_rank(
-    said: Asked, within: NDArray[np.bool_], users: tuple[int, ...], name: str
+    observed: Observations, within: NDArray[np.bool_], users: tuple[int, ...], name: str
 ) -> dict[str, float | int | None]:
     """Mean predicted rank of these users' words, with its interval over words (as Figure 6)."""
-    ranks = said.ranks[within & np.isin(said.asked.users, users)].astype(np.float64)
+    ranks = observed.ranks[within & np.isin(observed.asked.users, users)].astype(np.float64)
     if len(ranks) < 2:
         return {name: None, f"{name}_low": None, f"{name}_high": None, f"{name}_words": len(ranks)}
     mean, half = float(ranks.mean()), 1.96 * float(ranks.std(ddof=1)) / len(ranks) ** 0.5
