@@ -25,6 +25,19 @@ class Interval(NamedTuple):
     high: float
 
 
+def columns(name: str, value: float | None, interval: Interval | None) -> dict[str, float | None]:
+    """A number and the ends of its interval as entries of a summary.
+
+    Example:
+        >>> columns("auc", 0.7, Interval(0.6, 0.8))
+        {'auc': 0.7, 'auc_low': 0.6, 'auc_high': 0.8}
+        >>> columns("auc", None, None)
+        {'auc': None, 'auc_low': None, 'auc_high': None}
+    """
+    low, high = interval or (None, None)
+    return {name: value, f"{name}_low": low, f"{name}_high": high}
+
+
 def clopper_pearson(successes: int, trials: int, *, confidence: float = 0.95) -> Interval:
     """The interval of a rate; it covers the true rate at least as often as it says.
 

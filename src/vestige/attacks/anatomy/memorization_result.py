@@ -28,7 +28,7 @@ counted as often in one as in the other. Only these are compared fairly where th
 how frequent words are: the others differ in which words they are, for any model."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Measured:
     """One number with its interval.
 
@@ -77,20 +77,9 @@ def measured(
         estimate: value, low and high.
         n: words behind it.
     """
-    figure, text, words, measure = cell
+    start, stop = map(float, span)
     value, low, high = (None if math.isnan(number) else float(number) for number in estimate)
-    return Measured(
-        figure=figure,
-        text=text,
-        words=words,
-        measure=measure,
-        start=float(span[0]),
-        stop=float(span[1]),
-        value=value,
-        low=low,
-        high=high,
-        n=int(n),
-    )
+    return Measured(*cell, start, stop, value, low, high, int(n))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,13 +140,9 @@ class Anatomy(Result):
     def summary(self) -> dict[str, object]:
         """One row of a results table; differences are seen less unseen, natural logs."""
         sizes: dict[str, object] = {
-            f"{side}_{name}": counts[place]
+            f"{side}_{name}": getattr(self, name)[place]
             for place, side in enumerate(SIDES)
-            for name, counts in (
-                ("units", self.units),
-                ("texts", self.texts),
-                ("words", self.words),
-            )
+            for name in ("units", "texts", "words")
         }
         return {
             "unit": self.unit,
@@ -180,7 +165,7 @@ class Anatomy(Result):
         found: dict[str, object] = {}
         for text in SIDES:
             mean = self.find("means", text, "all", "log_prob")
-            found[f"perplexity_{text}"] = None if mean is None else _exp(_minus(mean.value))
+            found[f"perplexity_{text}"] = None if mean is None else _exp(mean.value, -1)
         gap = self.find("means", "gap", "all", "log_prob")
         found |= _times("perplexity_ratio", gap, sign=1)
         for text in SIDES:
@@ -233,15 +218,11 @@ def _times(name: str, one: Measured | None, *, sign: int) -> dict[str, object]:
     """A difference of logs as a ratio; the ends change places where the sign does."""
     value, low, high = (None, None, None) if one is None else (one.value, one.low, one.high)
     if sign < 0:
-        value, low, high = _minus(value), _minus(high), _minus(low)
-    ends = (_exp(value), _exp(low), _exp(high))
+        low, high = high, low
+    ends = (_exp(value, sign), _exp(low, sign), _exp(high, sign))
     return dict(zip((name, f"{name}_low", f"{name}_high"), ends, strict=True))
 
 
-def _minus(value: float | None) -> float | None:
-    return None if value is None else -value
-
-
-def _exp(value: float | None) -> float | None:
-    """None beyond what a float holds."""
-    return math.exp(value) if value is not None and value < 700 else None
+def _exp(value: float | None, sign: int) -> float | None:
+    """exp of the signed value; None beyond what a float holds."""
+    return math.exp(sign * value) if value is not None and sign * value < 700 else None

@@ -24,6 +24,7 @@ from vestige.attacks.exposure.sequence_scores import sequence_log_probs
 from vestige.data.canary import Canary
 from vestige.errors import DataError
 from vestige.metrics.epsilon import EpsilonBound, one_run_epsilon
+from vestige.metrics.intervals import columns
 from vestige.metrics.separation import Separation, separation
 from vestige.metrics.threshold_epsilon import threshold_epsilon
 from vestige.models.checkpoints import check_compatible
@@ -97,9 +98,7 @@ class CanaryAudit(Result):
             "correct": self.one_run.correct,
             "threshold_epsilon": self.threshold.epsilon,
             "threshold_ceiling": self.threshold.ceiling,
-            "auc": self.separation.value,
-            "auc_low": self.separation.interval.low,
-            "auc_high": self.separation.interval.high,
+            **columns("auc", self.separation.value, self.separation.interval),
             "calibrated": self.calibrated,
         }
 

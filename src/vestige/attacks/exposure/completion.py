@@ -13,7 +13,7 @@ With subword models the prefix counts tokens, and the first token may be less th
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from statistics import median_low
 
 import torch
@@ -59,11 +59,11 @@ class Attempt:
 
     kind: str
     canary: int
-    tokens: tuple[int, ...]
-    phrase: str
+    copies: int
     pattern: str
     user: str
-    copies: int
+    phrase: str
+    tokens: tuple[int, ...]
     greedy: bool = False
     beam_best: bool = False
     beam_kept: bool = False
@@ -127,22 +127,7 @@ class Completion(Result):
 
     def rows(self) -> Iterator[dict[str, object]]:
         """One row a text; `pandas.DataFrame(result.rows())` is the frame."""
-        for one in self.attempts:
-            yield {
-                "kind": one.kind,
-                "canary": one.canary,
-                "copies": one.copies,
-                "pattern": one.pattern,
-                "user": one.user,
-                "phrase": one.phrase,
-                "tokens": list(one.tokens),
-                "greedy": one.greedy,
-                "beam_best": one.beam_best,
-                "beam_kept": one.beam_kept,
-                "beam_place": one.beam_place,
-                "prefix_needed": one.prefix_needed,
-                "log_prob": one.log_prob,
-            }
+        yield from (asdict(one) | {"tokens": list(one.tokens)} for one in self.attempts)
 
 
 @torch.no_grad()

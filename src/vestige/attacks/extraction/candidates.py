@@ -4,7 +4,7 @@ Every attack ends here: whatever it optimised on its way, its guesses are ranked
 words themselves. A soft loss is below that of its own likeliest words in most starts.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -167,6 +167,37 @@ def check_numbers(losses: Tensor) -> None:
             "the model's loss is no finite number for some of the secrets",
             remedy="Check that its training did not diverge.",
         )
+
+
+def climb(
+    objective: ExtractionObjective,
+    start: Tensor,
+    step: Callable[[Tensor, list[CandidateTally]], Tensor],
+    *,
+    steps: int,
+    progress: Progress | None,
+) -> list[CandidateTally]:
+    """Secrets changed for the better, step by step, until none changes.
+
+    Args:
+        objective: the trials.
+        start: int64 (trials, k, n).
+        step: the secrets after one step; it adds all that it tries to the list.
+        steps: at most so many.
+        progress: told (steps done, steps in all).
+
+    Returns:
+        all secrets that were tried.
+    """
+    tried: list[CandidateTally] = []
+    current = start
+    for number in range(steps):
+        current = still_moving(objective, current, step(current, tried))
+        if progress:
+            progress(number + 1, steps)
+        if not current.shape[1]:
+            break
+    return tried
 
 
 def best_move(

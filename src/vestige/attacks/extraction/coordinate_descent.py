@@ -20,8 +20,8 @@ from vestige.attacks.extraction.candidates import (
     Candidates,
     CandidateTally,
     best_move,
+    climb,
     gathered,
-    still_moving,
 )
 from vestige.attacks.extraction.objective import ExtractionObjective
 from vestige.attacks.update.beam_search import Progress
@@ -50,18 +50,14 @@ class CoordinateDescent:
         progress: Progress | None = None,
     ) -> Candidates:
         """The secrets of least loss on the way of all restarts."""
-        tried: list[CandidateTally] = []
-        current = objective.random(self.restarts, generator)
-        for sweep in range(self.sweeps):
-            before = current
+
+        def sweep(current: Tensor, tried: list[CandidateTally]) -> Tensor:
             for place in torch.randperm(len(objective.sizes), generator=generator).tolist():
                 current = best_move(objective, replaced(objective, current, place), tried)
-            current = best_move(objective, swapped(current, objective.sizes), tried)
-            current = still_moving(objective, before, current)
-            if progress:
-                progress(sweep + 1, self.sweeps)
-            if not current.shape[1]:
-                break
+            return best_move(objective, swapped(current, objective.sizes), tried)
+
+        start = objective.random(self.restarts, generator)
+        tried = climb(objective, start, sweep, steps=self.sweeps, progress=progress)
         return gathered(objective, tried)
 
 

@@ -14,7 +14,7 @@ from vestige.metrics.extraction import (
     null_probability,
     share_interval,
 )
-from vestige.metrics.intervals import Interval
+from vestige.metrics.intervals import Interval, columns
 from vestige.metrics.rates import Rate, rate
 from vestige.result import Result
 
@@ -144,22 +144,16 @@ class Extraction(Result):
             "length": len(self.sizes),
             "space_bits": sum(log2(size) for size in self.sizes),
             "right": right and right.successes,
-            "accuracy": right and right.rate,
-            "accuracy_low": right and right.interval.low,
-            "accuracy_high": right and right.interval.high,
+            **columns("accuracy", *(right.rate, right.interval) if right else (None, None)),
             "accuracy_by_chance": baseline_accuracy(self.sizes),
-            "hamming": hamming,
-            "hamming_low": spread and spread.low,
-            "hamming_high": spread and spread.high,
+            **columns("hamming", hamming, spread),
             "hamming_by_chance": baseline_hamming(self.sizes),
             "ranked": len(ranks),
             "ranks_exact": all(rank.exact for rank in ranks) if ranks else None,
             "ranks_bounded": sum(rank.bounded for rank in ranks),
             "median_rank": median(rank.rank for rank in ranks) if ranks else None,
             "median_rank_known": median_known(ranks),
-            "exposure": bits,
-            "exposure_low": ends and ends.low,
-            "exposure_high": ends and ends.high,
+            **columns("exposure", bits, ends),
             "chance_probability": chance if ranks else None,
             "certainty": fmean(secret.certainty for secret in self.secrets),
             "certainty_among": "all" if self.whole else "tried",

@@ -22,8 +22,8 @@ from vestige.attacks.extraction.candidates import (
     Candidates,
     CandidateTally,
     best_move,
+    climb,
     gathered,
-    still_moving,
 )
 from vestige.attacks.extraction.discrete_optimization import one_hot_weights
 from vestige.attacks.extraction.objective import ExtractionObjective
@@ -56,19 +56,15 @@ class GradientSwaps:
         progress: Progress | None = None,
     ) -> Candidates:
         """The secrets of least loss on the way of all restarts."""
-        tried: list[CandidateTally] = []
-        current = objective.random(self.restarts, generator)
-        gradients = 0
-        for step in range(self.steps):
-            before = current
-            gradients += current.shape[1]
-            options = proposed(objective, current, self.proposals)
-            current = still_moving(objective, before, best_move(objective, options, tried))
-            if progress:
-                progress(step + 1, self.steps)
-            if not current.shape[1]:
-                break
-        return gathered(objective, tried, gradients=gradients)
+        asked: list[int] = []
+
+        def step(current: Tensor, tried: list[CandidateTally]) -> Tensor:
+            asked.append(current.shape[1])
+            return best_move(objective, proposed(objective, current, self.proposals), tried)
+
+        start = objective.random(self.restarts, generator)
+        tried = climb(objective, start, step, steps=self.steps, progress=progress)
+        return gathered(objective, tried, gradients=sum(asked))
 
 
 def proposed(objective: ExtractionObjective, secrets: Tensor, number: int) -> Tensor:

@@ -33,7 +33,7 @@ from vestige.attacks.update.beam_search import Progress
 from vestige.data.secret_canaries import SecretCanary, draw_secrets
 from vestige.metrics.differences import difference_of_means
 from vestige.metrics.extraction import baseline_accuracy, baseline_hamming
-from vestige.metrics.intervals import Interval
+from vestige.metrics.intervals import Interval, columns
 from vestige.metrics.permutation import PermutationTest, permutation_test
 from vestige.models.white_box import WhiteBox
 from vestige.result import Result
@@ -143,9 +143,7 @@ class SecretAudit(Result):
             **_measures("controls", self.controls, self.models),
             "controls_p_value": strays and strays.p_value,
             **_measures("drawn", self.drawn, self.models, ranks_only=True),
-            "exposure_difference": gap,
-            "exposure_difference_low": ends and ends.low,
-            "exposure_difference_high": ends and ends.high,
+            **columns("exposure_difference", gap, ends),
             "certainty_among": "all" if all(g.found.whole for g in self.groups) else "tried",
             "seed": first.seed,
         }
@@ -325,9 +323,7 @@ def _measures(
     ranked = {
         f"{name}_median_rank": median(r.rank for r in found.ranks) if found.ranks else None,
         f"{name}_median_rank_known": median_known(found.ranks),
-        f"{name}_exposure": bits,
-        f"{name}_exposure_low": ends and ends.low,
-        f"{name}_exposure_high": ends and ends.high,
+        **columns(f"{name}_exposure", bits, ends),
         f"{name}_bounded": sum(rank.bounded for rank in found.ranks),
     }
     if ranks_only:
@@ -336,11 +332,7 @@ def _measures(
     return {
         name: number,
         f"{name}_right": right and right.successes,
-        f"{name}_accuracy": right and right.rate,
-        f"{name}_accuracy_low": right and right.interval.low,
-        f"{name}_accuracy_high": right and right.interval.high,
-        f"{name}_hamming": hamming,
-        f"{name}_hamming_low": spread and spread.low,
-        f"{name}_hamming_high": spread and spread.high,
+        **columns(f"{name}_accuracy", *(right.rate, right.interval) if right else (None, None)),
+        **columns(f"{name}_hamming", hamming, spread),
         **ranked,
     }
