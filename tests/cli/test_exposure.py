@@ -131,7 +131,7 @@ def test_its_page_shows_the_table_and_no_phrase(shell, planting, tmp_path):
     page = (tmp_path / "page.html").read_text()
     assert "How exposed are the canaries?" in page
     assert "never planted" in page
-    assert "<svg" in page
+    assert "<table" in page
     assert "lantern" not in page
 
 
