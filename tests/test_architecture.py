@@ -52,6 +52,7 @@ def test_reports_never_see_a_model():
             "errors",
             "memory",
             "_validate",
+            "registry",
             "metrics",
             "result",
             "results",

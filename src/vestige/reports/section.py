@@ -125,7 +125,7 @@ def _asked(
             tables.append(_side_by_side(title, nested, show_secrets))
         else:
             lists += [
-                (f"{title}: {words_of(name)}", pairs(values, show_secrets=show_secrets))
+                (_heading(title, name), pairs(values, show_secrets=show_secrets))
                 for name, values in nested.items()
             ]
         if key == "configuration":
@@ -135,6 +135,10 @@ def _asked(
     versions = ", ".join(f"{k} {v}" for k, v in (run.get("versions") or {}).items())
     lists.append(("Run", pairs({**made, "versions": versions}, show_secrets=show_secrets)))
     return tuple((title, facts) for title, facts in lists if facts), tuple(tables)
+
+
+def _heading(title: str, name: str) -> str:
+    return title if name == title.lower() else f"{title}: {words_of(name)}"
 
 
 def _side_by_side(title: str, given: Mapping[str, Mapping[str, Any]], show_secrets: bool) -> Table:

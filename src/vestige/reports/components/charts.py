@@ -24,6 +24,8 @@ INK, ACCENT, QUIET, TEXT = "#111111", "#222222", "#333333", "#444444"
 _COLOURS = {INK: "#57534c", ACCENT: "#b0402a", QUIET: "#8a857c", TEXT: "#23211d"}
 """What the sentinels are where there is no style sheet."""
 
+_PAPER = "#fbfaf6"
+
 BROAD, SLIM = 620, 270
 """Width in pixels of a chart on a screen and on a phone."""
 
@@ -68,7 +70,9 @@ class Figure:
 
     def chart(self) -> "alt.Chart":
         """The chart by itself, in colours that need no style sheet."""
-        text = json.dumps(_spec(self.draw(BROAD)))
+        spec = _spec(self.draw(BROAD))
+        spec["config"]["background"] = _PAPER
+        text = json.dumps(spec)
         for sentinel, colour in _COLOURS.items():
             text = text.replace(f'"{sentinel}"', f'"{colour}"')
         return alt.Chart.from_dict(json.loads(text))

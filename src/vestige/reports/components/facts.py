@@ -10,6 +10,7 @@ from vestige.reports.components.numbers import NOTHING, percent, whole
 Facts = tuple[tuple[str, str], ...]
 _MOST = 12  # entries of a list that are shown
 _HASH = re.compile("[0-9a-f]{64}")
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00")
 _ENDS = ("_low", "_high")
 _WORDS = {
     "ablated_frequent": "frequent words, with silent units",
@@ -21,12 +22,11 @@ _WORDS = {
     "chance_probability": "probability of such ranks by chance",
     "counted": "word frequencies from",
     "created": "made on",
-    "delta": "δ, chance that the guarantee fails",
+    "delta": "δ",
     "drop": "end of a phrase after a loss of",
     "drawn": "random secrets never planted",
     "effective_runs": "effective sample size of the estimate",
-    "epsilon": "ε, claimed",
-    "exact": "rank is exact",
+    "epsilon": "ε",
     "exact_asked": "canaries ranked exactly",
     "exposure_difference": "exposure of planted secrets over others",
     "expected_by_chance": "exposure by chance",
@@ -40,12 +40,12 @@ _WORDS = {
     "joint": "score above which a phrase is split",
     "joint_confidence": "confidence for all defences together",
     "judged_by": "model chosen by",
-    "k": "words shown by the model (top k)",
     "keep": "checkpoint kept",
     "least_probability": "smallest probability possible",
     "least_order_probability": "smallest probability possible, other order",
     "least_p_value": "smallest p-value",
     "level": "significance level",
+    "max_grad_norm": "gradient norm clipped at",
     "mu": "μ of Gaussian differential privacy",
     "null_top_score": "highest score of the null searches",
     "orders": "random orders of silent units",
@@ -56,12 +56,14 @@ _WORDS = {
     "parameters": "weights",
     "ranks_bounded": "ranks known as bounds",
     "ranks_exact": "ranks known exactly",
-    "rate": "false-discovery rate allowed",
     "rank_estimate": "estimated rank",
     "rank_lower": "rank, at least",
     "rank_upper": "rank, at most",
     "removed": "removed phrases searched",
     "resolution": "most exposure that the references resolve",
+    "seconds": "time",
+    "seconds_per_epoch": "time for an epoch",
+    "seconds_per_trial": "time for a secret",
     "sha256": "SHA-256",
     "slot_f1": "slot F1",
     "space": "possible phrases",
@@ -69,7 +71,6 @@ _WORDS = {
     "surprise": "weight of surprisal",
     "tied": "input and output embeddings shared",
     "toll": "penalty for each token",
-    "top": "phrases kept",
     "top_e_value": "E-value of the best phrase",
     "top_reached_by": "null searches that reached the best score",
     "vocab_size": "size of the vocabulary",
@@ -131,7 +132,7 @@ def words_of(key: str) -> str:
     """
     if key in _WORDS:
         return _WORDS[key]
-    text = printable(key.replace("_", " ").replace(".", " · ")).strip()
+    text = printable(key.replace("_", " ")).strip()
     if key in _UNITS:
         text = text.removesuffix(" mib")
     for short, written in _ABBREVIATIONS.items():
@@ -145,8 +146,8 @@ def shown(key: str, value: Any, *, show_secrets: bool) -> str:
     Example:
         >>> shown("seconds", 2.0, show_secrets=False), shown("phrase", "a b", show_secrets=False)
         ('2 s', '▪▪▪ ▪▪▪')
-        >>> shown("noise", [{"scale": 0.1, "clip": None}], show_secrets=False)
-        'scale 0.1'
+        >>> shown("noise", [{"scale": 0.1, "clip": None}, {"name": "b"}], show_secrets=False)
+        'scale 0.1; b'
     """
     if value is None:
         return NOTHING
@@ -157,6 +158,8 @@ def shown(key: str, value: Any, *, show_secrets: bool) -> str:
     if isinstance(value, int | float):
         return _number(key, value)
     if isinstance(value, Mapping):
+        if "name" in value:  # settings of its own, of which run.json has the rest
+            return shown("name", value["name"], show_secrets=show_secrets)
         inner = pairs(value, show_secrets=show_secrets)
         return ", ".join(f"{name} {text}" for name, text in inner) or NOTHING
     if isinstance(value, list | tuple):
@@ -166,6 +169,8 @@ def shown(key: str, value: Any, *, show_secrets: bool) -> str:
     text = printable(str(value))
     if _HASH.fullmatch(text):
         return f"{text[:16]}…"
+    if _TIME.fullmatch(text):
+        return f"{text[:10]}, {text[11:16]} UTC"
     return text if show_secrets or key not in SECRET_KEYS else redact(text)
 
 
