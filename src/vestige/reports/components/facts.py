@@ -117,8 +117,10 @@ def pairs(facts: Mapping[str, Any], *, show_secrets: bool, left_out: str = "$^")
         text = shown(key, value, show_secrets=show_secrets)
         low, high = (facts.get(key + end) for end in _ENDS)
         if low is not None and high is not None:
+            unit = f" {_UNITS[key]}" if key in _UNITS else ""
             ends = (shown(key, end, show_secrets=show_secrets) for end in (low, high))
-            text += f" ({' to '.join(ends)})"
+            known = " to ".join(end.removesuffix(unit) for end in ends)
+            text = f"{text.removesuffix(unit)} ({known}){unit}"
         found.append((words_of(key), text))
     return tuple(found)
 

@@ -1,0 +1,71 @@
+"""A page as what a reader sees: headings, tables, lists and texts, read from its markup."""
+
+from dataclasses import dataclass, field
+from html.parser import HTMLParser
+
+VOID = {"meta", "br", "img", "link", "input", "line", "path", "rect"}
+
+
+@dataclass
+class Parsed(HTMLParser):
+    """What stands on a page.
+
+    Attributes:
+        tags: every element with its attributes.
+        headings: texts of h1 to h3.
+        lede: the verdict.
+        notices: paragraphs to read first.
+        tables: each a list of rows, a row a list of cells; the head is the first.
+        facts: names and values of key–value lists, of all together.
+        text: all that is read, charts included, style sheets not.
+    """
+
+    page: str
+    tags: list = field(default_factory=list)
+    headings: list = field(default_factory=list)
+    lede: str = ""
+    notices: list = field(default_factory=list)
+    tables: list = field(default_factory=list)
+    facts: dict = field(default_factory=dict)
+    text: str = ""
+
+    def __post_init__(self):
+        super().__init__()
+        self._open, self._name = [], ""
+        self.feed(self.page)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self._open.append((tag, dict(attrs).get("class"), []))
+        if tag == "table":
+            self.tables.append([])
+        if tag == "tr":
+            self.tables[-1].append([])
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data):
+        if self._open and self._open[-1][0] == "style":
+            return
+        self.text += data
+        for _, _, texts in self._open:
+            texts.append(data)
+
+    def handle_endtag(self, tag):
+        opened, kind, texts = self._open.pop()
+        assert opened == tag, f"{opened} is closed by {tag}"
+        text = " ".join("".join(texts).split())
+        if tag in ("h1", "h2", "h3"):
+            self.headings.append(text)
+        if tag in ("td", "th"):
+            self.tables[-1][-1].append(text)
+        if tag == "dt":
+            self._name = text
+        if tag == "dd":
+            self.facts[self._name] = text
+        if tag == "p" and kind == "lede":
+            self.lede = text
+        if tag == "p" and kind == "notice":
+            self.notices.append(text)
