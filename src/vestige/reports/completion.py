@@ -37,6 +37,7 @@ def completion_section(run: Run, *, show_secrets: bool) -> Section:
         f"planted (disc, with its {_percent(confidence)} interval), and the share that is the "
         "beam’s best continuation (ring).",
         points=len(points),
+        slim=True,
     )
     table = Table(
         title="Completed canaries by copies",

@@ -164,6 +164,7 @@ def _figures(rows: Sequence[Row], summary: Row) -> list[Block]:
             draw=lambda width: chart_of_scores(scores, line, width=width),
             caption=f"Score of each phrase{drawn}.",
             points=len(scores),
+            slim=True,
         )
     ]
 

@@ -45,6 +45,7 @@ def exposure_section(run: Run, *, show_secrets: bool) -> Section:
         draw=lambda width: exposures(points, never, width=width),
         caption=_CAPTION,
         points=len(points),
+        slim=True,
     )
     table = Table(
         title="Exposure by copies",

@@ -34,6 +34,7 @@ def rank_section(run: Run, *, show_secrets: bool) -> Section:
         caption="Probability of each token once the tokens before it are known: "
         "before the update (ring) and after it (disc).",
         points=len(labels),
+        slim=True,
     )
     table = Table(
         title="Token by token", columns=COLUMNS, rows=tuple(map(_cells, run.rows, labels))

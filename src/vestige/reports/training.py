@@ -41,7 +41,10 @@ def training_section(run: Run, *, show_secrets: bool) -> Section:
     )
     points, level = perplexities(rows), summary.get("word_frequency_perplexity")
     figure = Figure(
-        draw=lambda width: curve(points, level, width=width), caption=_CAPTION, points=len(points)
+        draw=lambda width: curve(points, level, width=width),
+        caption=_CAPTION,
+        points=len(points),
+        slim=True,
     )
     return Section(
         kind="training",
