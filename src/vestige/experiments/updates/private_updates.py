@@ -71,10 +71,15 @@ def private_plan(
     pairs: dict[float | None, tuple[Snapshot, Snapshot]] = {None: (before, after)}
     spent: dict[float | None, Row] = {None: {}}
     for epsilon in update.epsilons:
-        first = _private(update, material, before, epsilon)
-        second = _private(update, material, after, epsilon)
+        first, _ = _private(update, material, before, epsilon)
+        second, mechanism = _private(update, material, after, epsilon)
         pairs[epsilon] = first, second
-        spent[epsilon] = _spent(update, _mechanism(update, material, text, epsilon))
+        spent[epsilon] = {
+            "epsilon": mechanism.epsilon(update.delta),
+            "delta": update.delta,
+            "noise_multiplier": mechanism.noise_multiplier,
+            "steps": mechanism.steps,
+        }
 
     def rows() -> Iterator[Row]:
         for epsilon, pair in pairs.items():
@@ -90,44 +95,33 @@ def private_plan(
     return Plan(trials=[one for pair in pairs.values() for one in pair], rows=rows)
 
 
-def _mechanism(
-    update: PrivateUpdate, material: Material, text: Corpus, epsilon: float
-) -> Mechanism:
-    """The noise with which all steps of the training spend at most epsilon."""
+def batches_of(update: PrivateUpdate, material: Material, text: Corpus) -> SequenceBatches:
+    """How the private training of a text samples its sequences."""
     config = DPSGD(noise_multiplier=1.0).suited(update.private)
     encoded = encode(text, material.vocabulary)
     sequences = Sequences.of(encoded, length=config.sequence_length)
     draw: Any = config.batching
-    batches = SequenceBatches(sequences, config.batch_size, draw, 0, torch.device("cpu"))
-    noise = noise_for(
-        epsilon=epsilon,
-        delta=update.delta,
-        sample_rate=batches.sample_rate,
-        steps=config.epochs * len(batches),
-    )
-    return Mechanism.of(batches, noise_multiplier=noise, epochs=config.epochs)
-
-
-def _spent(update: PrivateUpdate, mechanism: Mechanism) -> Row:
-    return {
-        "epsilon": mechanism.epsilon(update.delta),
-        "delta": update.delta,
-        "noise_multiplier": mechanism.noise_multiplier,
-        "steps": mechanism.steps,
-    }
+    return SequenceBatches(sequences, config.batch_size, draw, 0, torch.device("cpu"))
 
 
 def _private(
     update: PrivateUpdate, material: Material, plain: Snapshot, epsilon: float
-) -> Snapshot:
-    """The private training of the text that a snapshot learns plainly."""
-    noise = _mechanism(update, material, plain.corpus, epsilon).noise_multiplier
-    return replace(
+) -> tuple[Snapshot, Mechanism]:
+    """The private training of the text that a snapshot learns plainly, and what it spends."""
+    batches, epochs = batches_of(update, material, plain.corpus), update.private.epochs
+    noise = noise_for(
+        epsilon=epsilon,
+        delta=update.delta,
+        sample_rate=batches.sample_rate,
+        steps=epochs * len(batches),
+    )
+    private = replace(
         plain,
         directory=plain.directory.with_name(f"private-{epsilon:g}-{plain.directory.name}"),
         config=replace(update.private, seed=plain.config.seed),
         defence=DPSGD(noise_multiplier=noise, max_grad_norm=update.max_grad_norm),
     )
+    return private, Mechanism.of(batches, noise_multiplier=noise, epochs=epochs)
 
 
 def _exposed(
