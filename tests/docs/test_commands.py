@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.documents import REPOSITORY, blocks, documents
-from tests.docs.workplace import Workplace, lay_out, put, run_vestige
+from tests.docs.workplace import Workplace, lay_out, put, run
 
 Words = list[str]
 _EXAMPLE = re.compile(r"^    (vestige [^\n]*(?:\n {4,}(?!vestige)[^\n]+)*)", re.MULTILINE)
@@ -48,6 +48,7 @@ PRINTED = {name: found for path in documents() for name, found in commands(path)
 
 MINUTES = {
     "README.md: How much does a model remember, and what does forgetting cost?",
+    "README.md: Was my text used?",
     "docs/audit-an-intent-model.md",
     "docs/audit-before-release.md",
     "docs/train-with-privacy.md",
@@ -151,11 +152,10 @@ def workplace(tmp_path_factory) -> Workplace:
     "document",
     [pytest.param(d, marks=pytest.mark.long) if d in MINUTES else d for d in PRINTED],
 )
-def test_the_commands_of_a_document_run(document, workplace, tmp_path, monkeypatch, capsys):
-    run = run_vestige(monkeypatch, capsys)
+def test_the_commands_of_a_document_run(document, workplace, tmp_path, monkeypatch):
     monkeypatch.chdir(workplace.root)
     taken = TAKEN.get(document, {})
-    made = {name: workplace.make(kind, run) for name, kind in taken.items()}
+    made = {name: workplace.make(kind) for name, kind in taken.items()}
     lay_out(workplace, tmp_path, made)
     monkeypatch.chdir(tmp_path)
     for block in PRINTED[document]:

@@ -7,13 +7,11 @@ would have made is made by that command.
 
 import json
 import shutil
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from random import Random
 
-Run = Callable[..., None]
-"""Runs `vestige` with some words in the working directory."""
+from tests.cli.shell import invoke
 
 _COMMON = ["the", "gate", "code", "is", "nine", "seven", "two", "my", "name", "and", "address",
            "pin", "call", "color", "fly", "to", "mill", "nobody"]  # fmt: skip
@@ -123,7 +121,7 @@ class Workplace:
         write_files(root)
         (root / "pool").mkdir()
 
-    def make(self, kind: str, run: Run) -> Path:
+    def make(self, kind: str) -> Path:
         """The folder of something that a document takes for granted."""
         folder = self.root / "pool" / kind
         if folder.exists():
@@ -134,7 +132,7 @@ class Workplace:
         words = _COMMANDS[kind]
         for word in words:
             if str(word).startswith("pool/"):
-                self.make(str(word).removeprefix("pool/"), run)
+                self.make(str(word).removeprefix("pool/"))
         run(*words, "--out", folder)
         return folder
 
@@ -197,20 +195,9 @@ def _write_bert(folder: Path) -> None:
 _WRITTEN: dict[str, Callable[[Path], None]] = {"gpt": _write_gpt, "bert": _write_bert}
 
 
-def run_vestige(monkeypatch, capsys) -> Run:
-    """The command line in this process: `vestige` with some words, which must leave with 0."""
-    from vestige.cli import main
-
-    # Both are for the whole process, which goes on with other tests.
-    monkeypatch.setattr(main, "keep_freed_pages", lambda: None)
-    monkeypatch.setattr(main.interrupts, "raise_when_asked_to_end", lambda: None)
-
-    def run(*words: object) -> None:
-        monkeypatch.setattr(sys, "argv", ["vestige", *map(str, words)])
-        try:
-            main.main()
-        except SystemExit as left:
-            code, said = left.code, capsys.readouterr().err
-        assert not code, f"vestige {' '.join(map(str, words))}\n{said[-2000:]}"
-
-    return run
+def run(*words: object) -> None:
+    """Run `vestige` with some words in this process; it must leave with 0."""
+    done = invoke(words)
+    if done.exception is not None:
+        raise done.exception
+    assert done.exit_code == 0, f"vestige {' '.join(map(str, words))}\n{done.stderr[-2000:]}"
