@@ -61,6 +61,19 @@ def measuring(model: vg.LanguageModel, manifest: vg.Manifest, corpus: vg.Corpus)
     assert_type(vg.extract_nlu("nlu", target), vg.Extraction | vg.SecretAudit)
 
 
+def auditing(model: vg.LanguageModel, corpus: vg.Corpus) -> None:
+    assert_type(vg.diff(model, "after", null=["null"]), vg.UpdateDiff)
+    audit = vg.audit_users(
+        model,
+        corpus,
+        reference=corpus,
+        top_k=5,
+        service=vg.ServiceSettings(budget=100),
+        shadow_models=vg.ShadowSettings(shadows=0),
+    )
+    assert_type(audit, vg.UserAudit)
+
+
 def defences() -> None:
     assert_type(vg.DPSGD(epsilon=8).epsilon, float | None)
     assert_type(vg.DPFedAvg(epsilon=8).epsilon, float | None)

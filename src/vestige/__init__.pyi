@@ -6,8 +6,10 @@ comes from the module that stands here, when it is first used.
 
 # Verbs: each is a command of the same name.
 from .workflows.anatomy import anatomy as anatomy
+from .workflows.audit_users import audit_users as audit_users
 from .workflows.compare import compare as compare
 from .workflows.complete import complete as complete
+from .workflows.diff import diff as diff
 from .workflows.exposure import exposure as exposure
 from .workflows.extract_nlu import extract_nlu as extract_nlu
 from .workflows.plant import plant as plant
@@ -15,6 +17,8 @@ from .workflows.rank import rank as rank
 from .workflows.train import train as train
 
 # What verbs take: settings that travel together.
+from .workflows.audit_options import ServiceSettings as ServiceSettings
+from .workflows.audit_options import ShadowSettings as ShadowSettings
 from .workflows.extract_nlu import ExtractionTarget as ExtractionTarget
 from .workflows.training_settings import ModelSettings as ModelSettings
 from .workflows.training_settings import NluSettings as NluSettings
@@ -63,6 +67,8 @@ from .attacks.exposure.exposure_result import CanaryExposure as CanaryExposure
 from .attacks.extraction.extraction_result import Extraction as Extraction
 from .attacks.extraction.secret_audit import SecretAudit as SecretAudit
 from .attacks.update.differential_rank import DifferentialRank as DifferentialRank
+from .attacks.membership.user_membership import UserAudit as UserAudit
+from .attacks.update.update_diff import UpdateDiff as UpdateDiff
 from .defences.comparison import DefenceComparison as DefenceComparison
 from .result import Result as Result
 from .results import Run as Run
