@@ -67,7 +67,7 @@ from .attacks.exposure.exposure_result import CanaryExposure as CanaryExposure
 from .attacks.extraction.extraction_result import Extraction as Extraction
 from .attacks.extraction.secret_audit import SecretAudit as SecretAudit
 from .attacks.update.differential_rank import DifferentialRank as DifferentialRank
-from .attacks.membership.user_membership import UserAudit as UserAudit
+from .attacks.membership.user_audit import UserAudit as UserAudit
 from .attacks.update.update_diff import UpdateDiff as UpdateDiff
 from .defences.comparison import DefenceComparison as DefenceComparison
 from .result import Result as Result

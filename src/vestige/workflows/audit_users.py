@@ -3,7 +3,7 @@
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from annotated_types import Ge
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from vestige.workflows.audit_inputs import AuditInputs
     from vestige.workflows.audit_run import Audit
 
-    Target = ModelLike | Ask | TopK
+    Target: TypeAlias = ModelLike | Ask | TopK
 else:
     Target = str
     """What a command line can give."""
