@@ -113,7 +113,7 @@ def test_norms_and_clipped_sum_are_those_of_a_loop_over_examples(name, dtype, to
 
     order = batch.lengths.argsort() if physical else torch.arange(len(rows))
     torch.testing.assert_close(
-        torch.cat(step._norms).double(), norms[order].double(), rtol=tolerance, atol=0
+        torch.cat(step.norms).double(), norms[order].double(), rtol=tolerance, atol=0
     )
     for parameter, sum_ in zip(model.parameters(), expected, strict=True):
         torch.testing.assert_close(
@@ -138,7 +138,7 @@ def test_a_user_is_clipped_with_all_that_is_theirs(name, physical):
     expected, norms = naive(make_model(name), batch, units, 0.5)
     step = step_of(unit="user", max_grad_norm=0.5, physical_batch_size=physical)
     step(model, batch, None)
-    torch.testing.assert_close(torch.stack([*step._norms[0]]).double(), norms.double())
+    torch.testing.assert_close(torch.stack([*step.norms[0]]).double(), norms.double())
     for parameter, sum_ in zip(model.parameters(), expected, strict=True):
         torch.testing.assert_close(parameter.grad * 4, sum_)
 
@@ -169,7 +169,7 @@ def test_dropout_enters_the_gradient_as_in_a_plain_pass(name, monkeypatch):
     scales = (0.3 / norms).clamp(max=1.0)
     step = step_of(expected_units=1)
     step(model, batch, None)
-    torch.testing.assert_close(torch.cat(step._norms), norms)
+    torch.testing.assert_close(torch.cat(step.norms), norms)
     for place, parameter in enumerate(model.parameters()):
         expected = sum(scale * grads[place] for scale, grads in zip(scales, own, strict=True))
         torch.testing.assert_close(parameter.grad, expected)
@@ -248,7 +248,7 @@ def test_frozen_parameters_stay_and_count_for_nothing():
         norms.append(torch.nn.utils.get_total_norm([p.grad for p in learning]))
     step = step_of()
     step(model, batch, None)
-    torch.testing.assert_close(torch.cat(step._norms), torch.stack(norms))
+    torch.testing.assert_close(torch.cat(step.norms), torch.stack(norms))
     assert model.embedding.weight.grad is None
 
 

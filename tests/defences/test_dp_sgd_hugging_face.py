@@ -134,7 +134,7 @@ def test_norms_and_clipped_sum_are_those_of_a_loop_over_examples(
 
     order = batch.lengths.argsort() if physical else torch.arange(len(norms))
     torch.testing.assert_close(
-        torch.cat(step._norms).double(), norms[order], rtol=tolerance, atol=0
+        torch.cat(step.norms).double(), norms[order], rtol=tolerance, atol=0
     )
     learning = [p for p in model.parameters() if p.requires_grad]
     for place, parameter in enumerate(learning):
@@ -171,7 +171,7 @@ def test_a_user_is_clipped_with_all_that_is_theirs(make, batch, kind):
         physical_batch_size=2,
     )
     step(model, Batch(batch.inputs, batch.targets, batch.padding, batch.lengths, users), None)
-    torch.testing.assert_close(torch.cat(step._norms), norms)
+    torch.testing.assert_close(torch.cat(step.norms), norms)
     learning = [p for p in model.parameters() if p.requires_grad]
     for place, parameter in enumerate(learning):
         expected = sum(

@@ -24,18 +24,16 @@ import torch
 from torch import Tensor
 
 from vestige import _validate
-from vestige.defences.clipping import coefficients, measured_norms, trainable
-from vestige.defences.dp_sgd import begin_with_noise
-from vestige.defences.noise import GaussianNoise
+from vestige.defences.clipping import coefficients, trainable
+from vestige.defences.noisy_step import NoisyStep
 from vestige.defences.user_clipping import by_user
 from vestige.models.protocols import LanguageModel
 from vestige.training.batches import Batch
 from vestige.training.precision import autocast
-from vestige.training.secret import Secret
 from vestige.training.steps import descend, read
 
 
-class DPFedAvgStep:
+class DPFedAvgStep(NoisyStep):
     """A StepFn; give it `TrainingConfig(batching="poisson-users")`: a step is a round.
 
     The gradient it leaves is minus the round's average update, so that SGD of rate 1 is the
@@ -67,33 +65,18 @@ class DPFedAvgStep:
         local_learning_rate: float = 1.0,
         precision: torch.dtype = torch.float32,
     ) -> None:
-        _validate.at_least(0, noise_multiplier=noise_multiplier)
-        _validate.positive(max_grad_norm=max_grad_norm, local_learning_rate=local_learning_rate)
-        _validate.finite(noise_multiplier=noise_multiplier, local_learning_rate=local_learning_rate)
-        _validate.at_least(
-            1,
-            expected_units=expected_units,
-            local_epochs=local_epochs,
-            local_batch_size=local_batch_size,
-        )
-        self.noise_multiplier, self.max_grad_norm = noise_multiplier, max_grad_norm
-        self.expected_units, self.precision = expected_units, precision
+        super().__init__(noise_multiplier, max_grad_norm, expected_units)
+        _validate.positive(local_learning_rate=local_learning_rate)
+        _validate.finite(local_learning_rate=local_learning_rate)
+        _validate.at_least(1, local_epochs=local_epochs, local_batch_size=local_batch_size)
         self.local_epochs, self.local_batch_size = local_epochs, local_batch_size
-        self.local_learning_rate = local_learning_rate
-        self._norms: list[Tensor] = []
-        self.draw_from(Secret.fresh(), 0)
-
-    def draw_from(self, secret: Secret, step: int) -> None:
-        """Take the noise of the next call, and of those after it, from a secret."""
-        self._noise, self._step = GaussianNoise(secret.key("noise")), step
+        self.local_learning_rate, self.precision = local_learning_rate, precision
 
     @property
     def settings(self) -> dict[str, object]:
         """What the step depends on."""
         return {
-            "noise_multiplier": self.noise_multiplier,
-            "max_grad_norm": self.max_grad_norm,
-            "expected_units": self.expected_units,
+            **self.mechanism,
             "local_epochs": self.local_epochs,
             "local_batch_size": self.local_batch_size,
             "local_learning_rate": self.local_learning_rate,
@@ -109,11 +92,7 @@ class DPFedAvgStep:
             FloatingPointError: a user's update is not finite, and cannot be clipped.
             ValueError: a state is carried on, or the batch does not say whose its rows are.
         """
-        if state is not None:
-            raise ValueError("state must be None: what is carried on is not protected")
-        deviation = self.noise_multiplier * self.max_grad_norm / self.expected_units
-        begin_with_noise(model, self._noise, step=self._step, deviation=deviation)
-        self._step += 1
+        self.begin(model, state)
         learning = trainable(model)
         total = [parameter.grad for parameter in learning]
         start = [parameter.detach().clone() for parameter in learning]
@@ -121,15 +100,10 @@ class DPFedAvgStep:
         loss = torch.zeros((), device=batch.inputs.device)
         for own in by_user(batch):
             loss += self._learn(model, own, optimizer)
-            self._norms.append(self._move(learning, start, total))
+            self.norms.append(self._move(learning, start, total))
         for parameter, summed in zip(learning, total, strict=True):
             parameter.grad = summed
         return loss / max(batch.tokens, 1), None
-
-    def measured(self) -> dict[str, float]:
-        """Median norm and share of updates clipped since last asked; not private, for the log."""
-        norms, self._norms = self._norms, []
-        return measured_norms(norms, self.max_grad_norm)
 
     def _learn(self, model: LanguageModel, own: Batch, optimizer: torch.optim.SGD) -> Tensor:
         """Train on one user's text; the summed loss of their first epoch."""

@@ -19,17 +19,16 @@ import torch
 from torch import Tensor
 
 from vestige import _validate
-from vestige.defences.clipping import ClipFn, Rule, measured_norms, trainable
-from vestige.defences.noise import GaussianNoise
+from vestige.defences.clipping import ClipFn, Rule
+from vestige.defences.noisy_step import NoisyStep
 from vestige.models.lstm import LSTMLanguageModel
 from vestige.models.protocols import LanguageModel
 from vestige.training.batches import Batch
-from vestige.training.secret import Secret
 
 Unit = Literal["sequence", "user"]
 
 
-class DPSGDStep:
+class DPSGDStep(NoisyStep):
     """A StepFn; give it Poisson-sampled batches, such as `TrainingConfig(batching="poisson")`.
 
     Args:
@@ -56,32 +55,18 @@ class DPSGDStep:
         unit: Unit = "sequence",
         physical_batch_size: int | None = None,
     ) -> None:
-        _validate.at_least(0, noise_multiplier=noise_multiplier)
-        _validate.positive(max_grad_norm=max_grad_norm)
-        _validate.at_least(1, expected_units=expected_units, sequence_length=sequence_length)
+        super().__init__(noise_multiplier, max_grad_norm, expected_units)
+        _validate.at_least(1, sequence_length=sequence_length)
         _validate.one_of(("sequence", "user"), unit=unit)
         if physical_batch_size is not None:
             _validate.at_least(1, physical_batch_size=physical_batch_size)
-        self.noise_multiplier, self.max_grad_norm = noise_multiplier, max_grad_norm
-        self.expected_units, self.sequence_length = expected_units, sequence_length
-        self.unit, self.physical_batch_size = unit, physical_batch_size
-        self._norms: list[Tensor] = []
-        self.draw_from(Secret.fresh(), 0)
-
-    def draw_from(self, secret: Secret, step: int) -> None:
-        """Take the noise of the next call, and of those after it, from a secret."""
-        self._noise, self._step = GaussianNoise(secret.key("noise")), step
+        self.sequence_length, self.unit = sequence_length, unit
+        self.physical_batch_size = physical_batch_size
 
     @property
     def settings(self) -> dict[str, object]:
         """What the step depends on; how it is computed is left out."""
-        return {
-            "noise_multiplier": self.noise_multiplier,
-            "max_grad_norm": self.max_grad_norm,
-            "expected_units": self.expected_units,
-            "sequence_length": self.sequence_length,
-            "unit": self.unit,
-        }
+        return {**self.mechanism, "sequence_length": self.sequence_length, "unit": self.unit}
 
     def __call__(self, model: LanguageModel, batch: Batch, state: Any) -> tuple[Tensor, Any]:
         """Put the clipped, noised mean gradient into `.grad`; a batch may be empty.
@@ -89,11 +74,7 @@ class DPSGDStep:
         Raises:
             FloatingPointError: a unit's gradient is not finite, and cannot be clipped.
         """
-        if state is not None:
-            raise ValueError("state must be None: what is carried on is not protected")
-        deviation = self.noise_multiplier * self.max_grad_norm / self.expected_units
-        begin_with_noise(model, self._noise, step=self._step, deviation=deviation)
-        self._step += 1
+        self.begin(model, state)
         clip = self._clip(model)
         rule = Rule(
             max_grad_norm=self.max_grad_norm,
@@ -104,13 +85,8 @@ class DPSGDStep:
         for part in self._parts(batch):
             clipped = clip(model, part, rule)
             loss += clipped.loss
-            self._norms.append(clipped.norms)
+            self.norms.append(clipped.norms)
         return loss / max(batch.tokens, 1), None
-
-    def measured(self) -> dict[str, float]:
-        """Median norm and share of units clipped since last asked; not private, for the log."""
-        norms, self._norms = self._norms, []
-        return measured_norms(norms, self.max_grad_norm)
 
     def _clip(self, model: LanguageModel) -> ClipFn:
         if self.unit == "user":
@@ -138,22 +114,3 @@ class DPSGDStep:
         order = torch.arange(rows) if batch.lengths is None else batch.lengths.argsort().cpu()
         for begin in range(0, rows, size):
             yield batch.select(order[begin : begin + size].to(batch.inputs.device))
-
-
-@torch.no_grad()
-def begin_with_noise(
-    model: LanguageModel, noise: GaussianNoise, *, step: int, deviation: float
-) -> None:
-    """Fill every trainable parameter's gradient with noise, to which the sum is then added.
-
-    One pass less over memory than adding the noise at the end.
-    """
-    learning = trainable(model)
-    for parameter in learning:
-        if parameter.grad is None or not parameter.grad.is_contiguous():
-            parameter.grad = torch.empty_like(parameter, memory_format=torch.contiguous_format)
-    gradients = [parameter.grad for parameter in learning]
-    if deviation:
-        noise.fill(gradients, step=step, deviation=deviation)
-    else:
-        torch._foreach_zero_(gradients)
