@@ -11,13 +11,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from os import PathLike, fspath
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import numpy as np
+
+from vestige.data.atomic_write import replacing, write_text
+from vestige.data.json_file import LARGEST_FILE
+from vestige.data.read_records import ReadRecords
+from vestige.data.regular_file import read_bytes
+from vestige.defences.privacy_ledger import UNKNOWN, LedgerEntry, from_json, to_json
+from vestige.errors import ModelError
+from vestige.models.folders import model_folder
 from vestige.workflows.training_directory import IDENTITY, LEDGER, RECORDS
-
-if TYPE_CHECKING:
-    from vestige.data.read_records import ReadRecords
-    from vestige.defences.privacy_ledger import LedgerEntry
 
 MODEL = "model"
 
@@ -31,14 +35,12 @@ class Lineage:
         read: what they read, by id, as far as their records are at hand.
     """
 
-    ledger: "tuple[LedgerEntry, ...]" = ()
-    read: "Mapping[str, ReadRecords]" = field(default_factory=dict)
+    ledger: tuple[LedgerEntry, ...] = ()
+    read: Mapping[str, ReadRecords] = field(default_factory=dict)
 
     @property
     def vocabulary(self) -> str:
         """Id of the training of whose text its vocabulary was made."""
-        from vestige.defences.privacy_ledger import UNKNOWN
-
         return self.ledger[-1].vocabulary if self.ledger else UNKNOWN
 
 
@@ -57,9 +59,6 @@ def lineage_of(model: object) -> Lineage:
         ModelError: its ledger is damaged.
         DataError: its records are.
     """
-    from vestige.defences.privacy_ledger import UNKNOWN, LedgerEntry, from_json
-    from vestige.models.folders import model_folder
-
     unknown = Lineage((LedgerEntry(id=new_id(), defence=UNKNOWN),))
     if not isinstance(model, str | PathLike):
         return unknown
@@ -73,8 +72,6 @@ def lineage_of(model: object) -> Lineage:
 
 def begun(out: Path) -> Lineage | None:
     """The ledger of a training that was begun in a directory, its own entry last; else None."""
-    from vestige.defences.privacy_ledger import from_json
-
     file = out / LEDGER
     if not (file.is_file() and (out / IDENTITY).is_file()):
         return None
@@ -83,7 +80,7 @@ def begun(out: Path) -> Lineage | None:
 
 @contextmanager
 def registered(
-    out: Path, entry: "LedgerEntry", before: Lineage, read: "Mapping[str, ReadRecords]"
+    out: Path, entry: LedgerEntry, before: Lineage, read: Mapping[str, ReadRecords]
 ) -> Iterator[None]:
     """Write down what a training is, and what it and its ancestors read, before its first step.
 
@@ -100,12 +97,7 @@ def registered(
         _write(out, (*before.ledger, entry), read)
 
 
-def _write(out: Path, ledger: "tuple[LedgerEntry, ...]", read: "Mapping[str, ReadRecords]") -> None:
-    import numpy as np
-
-    from vestige.data.atomic_write import replacing, write_text
-    from vestige.defences.privacy_ledger import to_json
-
+def _write(out: Path, ledger: tuple[LedgerEntry, ...], read: Mapping[str, ReadRecords]) -> None:
     for name, records in read.items():
         with replacing(out / RECORDS / f"{name}.npy") as file:
             np.save(file, records.rows(), allow_pickle=False)
@@ -114,9 +106,6 @@ def _write(out: Path, ledger: "tuple[LedgerEntry, ...]", read: "Mapping[str, Rea
 
 def end(out: Path, steps: int) -> None:
     """Put the ledger beside the weights that are released."""
-    from vestige.data.atomic_write import write_text
-    from vestige.defences.privacy_ledger import to_json
-
     own = begun(out)
     if own is not None and not (out / MODEL / LEDGER).is_file():
         *before, entry = own.ledger
@@ -124,16 +113,10 @@ def end(out: Path, steps: int) -> None:
 
 
 def _content(file: Path) -> bytes:
-    from vestige.data.json_file import LARGEST_FILE
-    from vestige.data.regular_file import read_bytes
-    from vestige.errors import ModelError
-
     remedy = "Restore it from where the model was trained."
     return read_bytes(file, limit=LARGEST_FILE, error=ModelError, remedy=remedy)
 
 
-def _read(directory: Path) -> "dict[str, ReadRecords]":
-    from vestige.data.read_records import ReadRecords
-
+def _read(directory: Path) -> dict[str, ReadRecords]:
     files = [file for file in sorted((directory / RECORDS).glob("*.npy")) if file.is_file()]
     return {file.stem: ReadRecords.load(file) for file in files}

@@ -5,21 +5,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from textwrap import wrap
-from typing import TYPE_CHECKING
 
+from vestige.data.read_records import ReadRecords
+from vestige.defences.composition import composed_epsilon
+from vestige.defences.privacy_ancestry import ancestry, vocabulary_of
+from vestige.defences.privacy_ledger import LedgerEntry
+from vestige.defences.privacy_statement import PrivacyStatement, drowned, number, small
 from vestige.defences.private import PrivacyPlan, PrivateDefence
 from vestige.monitor import Monitor
+from vestige.training.config import TrainingConfig
 from vestige.workflows import privacy_files
 from vestige.workflows.privacy_files import Lineage
+from vestige.workflows.train import TrainingRequest
+from vestige.workflows.training_data import Texts
 from vestige.workflows.training_runs import RUN
-
-if TYPE_CHECKING:
-    from vestige.data.read_records import ReadRecords
-    from vestige.defences.privacy_ledger import LedgerEntry
-    from vestige.defences.privacy_statement import PrivacyStatement
-    from vestige.training.config import TrainingConfig
-    from vestige.workflows.train import TrainingRequest
-    from vestige.workflows.training_data import Texts
 
 WIDTH = 100
 """Columns of a long sentence."""
@@ -41,12 +40,12 @@ class Lineages:
     id: str
     model: Lineage
     vocabulary: str
-    own: "ReadRecords"
-    read: "Mapping[str, ReadRecords]"
+    own: ReadRecords
+    read: Mapping[str, ReadRecords]
     void: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, request: "TrainingRequest", own: "ReadRecords") -> "Lineages":
+    def of(cls, request: TrainingRequest, own: ReadRecords) -> "Lineages":
         """Those of a training that begins, or of one that goes on in its directory.
 
         Args:
@@ -73,20 +72,18 @@ class Lineages:
         return cls(id=new, model=model, vocabulary=made_of, own=own, read=read)
 
     @property
-    def kept(self) -> "dict[str, ReadRecords]":
+    def kept(self) -> dict[str, ReadRecords]:
         """The records that the training's directory keeps, by id."""
         named = {entry.id for entry in self.model.ledger} | {self.vocabulary}
         return {**{name: self.read[name] for name in named & self.read.keys()}, self.id: self.own}
 
 
-def check_vocabulary(request: "TrainingRequest", lineages: Lineages) -> None:
+def check_vocabulary(request: TrainingRequest, lineages: Lineages) -> None:
     """Refuse a vocabulary that was made of the text that is to be protected.
 
     Raises:
         ValueError: it was, the defence is private, and nobody accepted that.
     """
-    from vestige.defences.privacy_ancestry import vocabulary_of
-
     defence, own = request.defence, lineages.own
     if not isinstance(defence, PrivateDefence):
         return
@@ -109,11 +106,11 @@ def check_vocabulary(request: "TrainingRequest", lineages: Lineages) -> None:
 
 
 def entry_of(
-    request: "TrainingRequest",
+    request: TrainingRequest,
     plan: PrivacyPlan | None,
-    config: "TrainingConfig",
+    config: TrainingConfig,
     lineages: Lineages,
-) -> "LedgerEntry":
+) -> LedgerEntry:
     """The training as its ledger has it, before its first step.
 
     Args:
@@ -122,8 +119,6 @@ def entry_of(
         config: of the training.
         lineages: where it comes from.
     """
-    from vestige.defences.privacy_ledger import LedgerEntry
-
     entry = LedgerEntry(
         id=lineages.id, defence=request.defence.name, vocabulary=lineages.vocabulary
     )
@@ -146,16 +141,13 @@ def entry_of(
 
 
 def statement_of(
-    request: "TrainingRequest",
+    request: TrainingRequest,
     plan: PrivacyPlan,
-    entry: "LedgerEntry",
-    texts: "Texts",
+    entry: LedgerEntry,
+    texts: Texts,
     lineages: Lineages,
-) -> "PrivacyStatement":
+) -> PrivacyStatement:
     """What a private training will promise, in the terms of its ledger's entry."""
-    from vestige.defences.privacy_ancestry import ancestry
-    from vestige.defences.privacy_statement import PrivacyStatement
-
     assert entry.sequence_length is not None
     users = texts.division.summary()["held_out_users"]
     return PrivacyStatement(
@@ -171,10 +163,8 @@ def statement_of(
     )
 
 
-def announce(statement: "PrivacyStatement", batch_size: int, monitor: Monitor) -> None:
+def announce(statement: PrivacyStatement, batch_size: int, monitor: Monitor) -> None:
     """Tell what a training will promise, before its first step."""
-    from vestige.defences.privacy_statement import drowned
-
     spent = statement.planned
     monitor.log(
         f"{statement.defence}: {statement.units:,} {spent.unit}s, noise multiplier "
@@ -187,8 +177,8 @@ def announce(statement: "PrivacyStatement", batch_size: int, monitor: Monitor) -
 
 
 def conclude(
-    request: "TrainingRequest", statement: "PrivacyStatement", plan: PrivacyPlan, steps: int
-) -> "PrivacyStatement":
+    request: TrainingRequest, statement: PrivacyStatement, plan: PrivacyPlan, steps: int
+) -> PrivacyStatement:
     """The statement after the last step, which is told."""
     done = replace(statement, taken=plan.spent(steps))
     log_all(request.monitor, done.headlines(), begin="Privacy: ")
@@ -199,9 +189,6 @@ def conclude(
 
 def log_joint(trainings: Sequence[Path], monitor: Monitor) -> None:
     """Tell what private trainings of one text promise together, since each tells more of it."""
-    from vestige.defences.composition import composed_epsilon
-    from vestige.defences.privacy_statement import number, small
-
     found = [own.ledger[-1] for one in trainings if (own := privacy_files.begun(one)) is not None]
     mechanisms = [entry.mechanism for entry in found if entry.mechanism is not None]
     delta, accountant = (found[0].delta, found[0].accountant) if found else (None, None)
@@ -224,7 +211,7 @@ def log_all(monitor: Monitor, sentences: Iterable[str], *, begin: str = "") -> N
         sentences: in their order.
         begin: what stands before the first.
     """
-    for number, sentence in enumerate(sentences):
-        first = "  " if number else begin
+    for place, sentence in enumerate(sentences):
+        first = "  " if place else begin
         for line in wrap(first + sentence, WIDTH, subsequent_indent="  "):
             monitor.log(line)

@@ -1,8 +1,15 @@
 """Training of an intent-and-slot model from labelled utterances."""
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from vestige.data.read_records import ReadRecords
+from vestige.models.white_box import IntentSlotNetwork
+from vestige.training.config import TrainingConfig
+from vestige.training.history import TrainingHistory
+from vestige.training.precision import settled
+from vestige.training.scored_utterances import IntentSlotTraining, score_with_intervals
+from vestige.training.utterances import UtteranceTask
 from vestige.workflows.privacy_plan import Lineages, entry_of
 from vestige.workflows.train import Trained, TrainingRequest
 from vestige.workflows.training_directory import claimed
@@ -11,20 +18,12 @@ from vestige.workflows.training_run import finished, learn, save
 from vestige.workflows.training_runs import RUN
 from vestige.workflows.utterance_plan import Parts, prepare, read_parts, stop_of
 
-if TYPE_CHECKING:
-    from vestige.models.white_box import IntentSlotNetwork
-    from vestige.training.config import TrainingConfig
-    from vestige.training.history import TrainingHistory
-
 UNUSED = ("sequence_length", "batching", "evaluate_every")
 """Settings that a training of utterances does not look at."""
 
 
 def run(request: TrainingRequest) -> Trained:
     """Read, train, score, save, and tell what came of it."""
-    from vestige.data.read_records import ReadRecords
-    from vestige.training.utterances import UtteranceTask
-
     request.nlu.check(request.model, request.start)
     with claimed(request.out, request.resume):
         parts = read_parts(request)
@@ -52,9 +51,7 @@ def run(request: TrainingRequest) -> Trained:
     return found
 
 
-def _provenance(
-    request: TrainingRequest, model: "IntentSlotNetwork", parts: Parts
-) -> dict[str, Any]:
+def _provenance(request: TrainingRequest, model: IntentSlotNetwork, parts: Parts) -> dict[str, Any]:
     other = request.data if request.validation is None else request.validation
     read = {
         "training": (request.data, parts.training),
@@ -71,14 +68,11 @@ def _provenance(
 def _save(
     request: TrainingRequest,
     parts: Parts,
-    model: "IntentSlotNetwork",
-    config: "TrainingConfig",
-    history: "TrainingHistory",
+    model: IntentSlotNetwork,
+    config: TrainingConfig,
+    history: TrainingHistory,
     provenance: dict[str, Any],
 ) -> None:
-    from vestige.training.precision import settled
-    from vestige.training.scored_utterances import IntentSlotTraining, score_with_intervals
-
     habits = request.nlu.habits
     scored = score_with_intervals(model, parts.test) if len(parts.test) else None
     trained = IntentSlotTraining(history=history, habits=habits, test=scored)

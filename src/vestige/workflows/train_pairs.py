@@ -1,9 +1,25 @@
 """Training of a model that predicts texts from their sources: a translation, or an answer."""
 
+from copy import deepcopy
 from dataclasses import asdict, replace
 from os import PathLike, fspath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from vestige.data.corpus import Corpus
+from vestige.data.encoded_pairs import encode_pairs, sources_of
+from vestige.data.read_records import ReadRecords
+from vestige.data.vocabulary import Vocabulary
+from vestige.models.checkpoints import SOURCE, load_seq2seq
+from vestige.models.folders import model_folder
+from vestige.models.protocols import choose_device
+from vestige.models.seq2seq import Seq2SeqModel
+from vestige.training.config import TrainingConfig
+from vestige.training.pairs import PairTask, score_pairs
+from vestige.training.precision import settled
+from vestige.training.presets import PairPreset, new_seq2seq, pair_preset
+from vestige.training.scored_texts import PairTraining, ScoredTexts, with_intervals
+from vestige.training.translations import bleu
+from vestige.training.vocabularies import borrow, learn_vocabulary
 from vestige.workflows.privacy_plan import Lineages, entry_of
 from vestige.workflows.train import Trained, TrainingRequest
 from vestige.workflows.training_data import read_texts, stop_of
@@ -12,20 +28,9 @@ from vestige.workflows.training_plan import provenance_of
 from vestige.workflows.training_run import finished, learn, log_kept, save
 from vestige.workflows.training_runs import RUN
 
-if TYPE_CHECKING:
-    from vestige.data.corpus import Corpus
-    from vestige.data.vocabulary import Vocabulary
-    from vestige.models.seq2seq import Seq2SeqModel
-    from vestige.training.config import TrainingConfig
-    from vestige.training.pairs import PairTask
-    from vestige.training.presets import PairPreset
-    from vestige.training.scored_texts import ScoredTexts
-
 
 def run(request: TrainingRequest) -> Trained:
     """Read, train, score, save, and tell what came of it."""
-    from vestige.data.read_records import ReadRecords
-
     stop = stop_of(request)
     if request.model.architecture == "transformer":
         raise ValueError(
@@ -50,9 +55,6 @@ def run(request: TrainingRequest) -> Trained:
             stop=stop,
         )
         if not (request.out / RUN).exists():  # else it was finished before, and knows what it cost
-            from vestige.training.precision import settled
-            from vestige.training.scored_texts import PairTraining
-
             shape = {"cell": model.config.cell, "attention": model.config.attention}
             scored = _scored(model, lesson, config)
             trained = PairTraining(
@@ -65,14 +67,8 @@ def run(request: TrainingRequest) -> Trained:
     return found
 
 
-def _prepare(request: TrainingRequest, corpus: "Corpus") -> "tuple[Seq2SeqModel, TrainingConfig]":
+def _prepare(request: TrainingRequest, corpus: Corpus) -> tuple[Seq2SeqModel, TrainingConfig]:
     """The model to train, on its device, and the configuration."""
-    from copy import deepcopy
-
-    from vestige.models.checkpoints import load_seq2seq
-    from vestige.models.protocols import choose_device
-    from vestige.training.presets import new_seq2seq, pair_preset
-
     plan, start = pair_preset(request.task), request.start
     config = replace(plan.training, seed=request.seed, **request.training.chosen)
     if isinstance(start, str | PathLike):
@@ -91,14 +87,9 @@ def _prepare(request: TrainingRequest, corpus: "Corpus") -> "tuple[Seq2SeqModel,
 
 
 def _vocabularies(
-    request: TrainingRequest, plan: "PairPreset", corpus: "Corpus"
-) -> "tuple[Vocabulary, Vocabulary]":
+    request: TrainingRequest, plan: PairPreset, corpus: Corpus
+) -> tuple[Vocabulary, Vocabulary]:
     """Vocabularies of sources and of targets."""
-    from vestige.data.encoded_pairs import sources_of
-    from vestige.models.checkpoints import SOURCE
-    from vestige.models.folders import model_folder
-    from vestige.training.vocabularies import borrow, learn_vocabulary
-
     asked = request.model
     if isinstance(asked.vocabulary, str | PathLike):
         folder = model_folder(fspath(asked.vocabulary))
@@ -119,11 +110,8 @@ def _vocabularies(
 
 
 def _lesson(
-    request: TrainingRequest, model: "Seq2SeqModel", training: "Corpus", held: "Corpus"
-) -> "PairTask":
-    from vestige.data.encoded_pairs import encode_pairs
-    from vestige.training.pairs import PairTask
-
+    request: TrainingRequest, model: Seq2SeqModel, training: Corpus, held: Corpus
+) -> PairTask:
     both = (model.source_vocabulary, model.vocabulary)
     return PairTask(
         encode_pairs(training, *both),
@@ -133,7 +121,7 @@ def _lesson(
 
 
 def _provenance(
-    request: TrainingRequest, model: "Seq2SeqModel", training: "Corpus", held: "Corpus"
+    request: TrainingRequest, model: Seq2SeqModel, training: Corpus, held: Corpus
 ) -> dict[str, Any]:
     other = request.data if request.validation is None else request.validation
     read: dict[str, tuple[object, Corpus]] = {"training": (request.data, training)}
@@ -144,13 +132,7 @@ def _provenance(
     return found
 
 
-def _scored(
-    model: "Seq2SeqModel", lesson: "PairTask", config: "TrainingConfig"
-) -> "ScoredTexts | None":
-    from vestige.training.pairs import score_pairs
-    from vestige.training.scored_texts import with_intervals
-    from vestige.training.translations import bleu
-
+def _scored(model: Seq2SeqModel, lesson: PairTask, config: TrainingConfig) -> ScoredTexts | None:
     held, length = lesson.validation, config.sequence_length
     if held is None:
         return None

@@ -1,10 +1,20 @@
 """Training of running text and of users' texts, under any defence."""
 
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from vestige.data.corpus import Corpus
+from vestige.data.encoded import EncodedCorpus, encode
+from vestige.data.read_records import ReadRecords
+from vestige.defences.defended_training import DefendedTraining, clip_advice
+from vestige.defences.privacy_statement import PrivacyStatement
 from vestige.defences.private import PrivacyPlan, PrivateDefence
 from vestige.defences.registry import Defence, settings_of
+from vestige.models.protocols import LanguageModel
+from vestige.training.config import TrainingConfig
+from vestige.training.history import StopAtPerplexity, TrainingHistory
+from vestige.training.precision import settled
+from vestige.training.training_task import TextTask
 from vestige.workflows import privacy_plan
 from vestige.workflows.privacy_plan import Lineages
 from vestige.workflows.train import Trained, TrainingRequest
@@ -13,14 +23,6 @@ from vestige.workflows.training_directory import IDENTITY, claimed
 from vestige.workflows.training_plan import prepare, provenance_of
 from vestige.workflows.training_run import finished, frequencies, learn, log_kept, save
 from vestige.workflows.training_runs import DATA, RUN
-
-if TYPE_CHECKING:
-    from vestige.data.corpus import Corpus
-    from vestige.data.encoded import EncodedCorpus
-    from vestige.defences.privacy_statement import PrivacyStatement
-    from vestige.models.protocols import LanguageModel
-    from vestige.training.config import TrainingConfig
-    from vestige.training.history import StopAtPerplexity, TrainingHistory
 
 LOG = "log.jsonl"
 
@@ -31,8 +33,6 @@ def run(request: TrainingRequest) -> Trained:
         raise ValueError(
             "`architecture` must be lstm or gru with `task` next-word, got transformer"
         )
-    from vestige.data.read_records import ReadRecords
-
     stop = stop_of(request)
     with claimed(request.out, request.resume):
         texts = read_texts(request, stop, by_user=_by_user(request))
@@ -62,19 +62,19 @@ def run(request: TrainingRequest) -> Trained:
 class _Prepared:
     """A model, its configuration, and the encoded texts."""
 
-    model: "LanguageModel"
-    config: "TrainingConfig"
-    data: "EncodedCorpus"
-    held: "EncodedCorpus | None"
+    model: LanguageModel
+    config: TrainingConfig
+    data: EncodedCorpus
+    held: EncodedCorpus | None
 
 
 @dataclass(frozen=True)
 class _Learnt:
     """What came of the training, under which defence with its noise, and what that promises."""
 
-    history: "TrainingHistory"
+    history: TrainingHistory
     defence: Defence
-    statement: "PrivacyStatement | None"
+    statement: PrivacyStatement | None
 
 
 def _by_user(request: TrainingRequest) -> bool:
@@ -84,7 +84,7 @@ def _by_user(request: TrainingRequest) -> bool:
     return unit == "user" or batching == "poisson-users"
 
 
-def _provenance(request: TrainingRequest, texts: Texts, model: "LanguageModel") -> dict[str, Any]:
+def _provenance(request: TrainingRequest, texts: Texts, model: LanguageModel) -> dict[str, Any]:
     other = request.data if request.validation is None else request.validation
     read = {
         "training": (request.data, texts.division.training),
@@ -94,10 +94,8 @@ def _provenance(request: TrainingRequest, texts: Texts, model: "LanguageModel") 
 
 
 def _encode(
-    request: TrainingRequest, corpus: "Corpus", model: "LanguageModel", part: str
-) -> "EncodedCorpus":
-    from vestige.data.encoded import encode
-
+    request: TrainingRequest, corpus: Corpus, model: LanguageModel, part: str
+) -> EncodedCorpus:
     begun = (request.out / IDENTITY).exists()  # a training that is resumed reads this
     with request.monitor.progress("encoding") as bar:
         return encode(
@@ -123,11 +121,9 @@ def _learn(
     texts: Texts,
     lineages: Lineages,
     prepared: _Prepared,
-    stop: "StopAtPerplexity | None",
+    stop: StopAtPerplexity | None,
 ) -> _Learnt:
     """Train, and tell before and after what a private training promises."""
-    from vestige.training.training_task import TextTask
-
     plan = _plan(request, prepared)
     model, config, data = prepared.model, prepared.config, prepared.data
     entry = privacy_plan.entry_of(request, plan, config, lineages)
@@ -159,9 +155,6 @@ def _save(
     provenance: dict[str, Any],
     learnt: _Learnt,
 ) -> None:
-    from vestige.defences.defended_training import DefendedTraining
-    from vestige.training.precision import settled
-
     statement, defence = learnt.statement, learnt.defence
     alone = frequencies(prepared.data, prepared.held, len(prepared.model.vocabulary))
     trained = DefendedTraining(learnt.history, defence.name, statement, alone)
@@ -174,8 +167,6 @@ def _save(
 
 def _advise(request: TrainingRequest) -> None:
     """Tell of a clipping norm that hardly anything reaches."""
-    from vestige.defences.defended_training import clip_advice
-
     advice = clip_advice(request.out / LOG)
     if advice is not None:
         request.monitor.log(advice)

@@ -1,18 +1,17 @@
 """Texts of a training: which documents are learnt, which validate, and what is left out."""
 
 from os import PathLike, fspath
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from vestige.data.corpus import Corpus
+from vestige.data.division import Division, divide
+from vestige.data.manifest import Manifest
+from vestige.errors import DataError
 from vestige.monitor import Monitor
+from vestige.training.history import StopAtPerplexity
 from vestige.workflows.inputs import open_corpus
 from vestige.workflows.sources import planting
-
-if TYPE_CHECKING:
-    from vestige.data.corpus import Corpus
-    from vestige.data.division import Division
-    from vestige.data.manifest import Manifest
-    from vestige.training.history import StopAtPerplexity
-    from vestige.workflows.train import TrainingRequest
+from vestige.workflows.train import TrainingRequest
 
 HOLD_OUT = 0.05
 """What stands for `hold_out` where no other text validates."""
@@ -21,20 +20,20 @@ HOLD_OUT = 0.05
 class Texts(NamedTuple):
     """What is learnt from, what validates, and what was planted in the first."""
 
-    division: "Division"
-    held: "Corpus"
-    planted: "Manifest | None"
+    division: Division
+    held: Corpus
+    planted: Manifest | None
 
 
-def stop_of(request: "TrainingRequest") -> "StopAtPerplexity | None":
+def stop_of(request: TrainingRequest) -> StopAtPerplexity | None:
     """When the training is to end; see `TrainingSettings.stop`."""
     validated = request.validation is not None or request.hold_out is None or request.hold_out > 0
     return request.training.stop(validated=validated)
 
 
 def read_texts(
-    request: "TrainingRequest",
-    stop: "StopAtPerplexity | None",
+    request: TrainingRequest,
+    stop: StopAtPerplexity | None,
     *,
     by_user: bool = False,
     **validation: Any,
@@ -54,9 +53,6 @@ def read_texts(
         DataError: it cannot be read, or has no users where they are asked for.
         ValueError: the training is to end by text that there is none of.
     """
-    from vestige.data.division import divide
-    from vestige.errors import DataError
-
     whole = open_corpus(
         request.data,
         format=request.format,
@@ -89,7 +85,7 @@ def read_texts(
 
 
 def _log_division(
-    division: "Division", share: float, most_per_user: int | None, monitor: Monitor
+    division: Division, share: float, most_per_user: int | None, monitor: Monitor
 ) -> None:
     found, documents = division.summary(), len(division.corpus)
     if most_per_user is not None:

@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from vestige.data import file_lock
+from vestige.errors import RunError
 from vestige.workflows.training_runs import DATA
 
 IDENTITY, CHECKPOINT = "training.json", "checkpoint.safetensors"
@@ -19,10 +21,8 @@ def claimed(out: Path, resume: bool) -> Iterator[None]:
     Raises:
         RunError: it is not a place for this training, or another process writes there.
     """
-    from vestige.data.file_lock import claimed
-
     _check_out(out, resume)
-    with claimed(out, worth=lambda directory: (directory / CHECKPOINT).exists()):
+    with file_lock.claimed(out, worth=lambda directory: (directory / CHECKPOINT).exists()):
         _check_out(out, resume)  # between the first look and the lock, another may have begun
         try:
             yield
@@ -34,12 +34,9 @@ def claimed(out: Path, resume: bool) -> Iterator[None]:
 
 def _check_out(out: Path, resume: bool) -> None:
     """Refuse a directory that is not ours, before anything is read or written."""
-    from vestige.data.file_lock import vacant
-    from vestige.errors import RunError
-
     if out.exists() and not out.is_dir():
         raise RunError(f"{out} is a file", remedy="Give the directory of the training.")
-    if vacant(out):
+    if file_lock.vacant(out):
         return
     if not resume:
         raise RunError(
@@ -57,8 +54,6 @@ def _check_out(out: Path, resume: bool) -> None:
 
 def check_repeats(out: Path, resume: bool) -> None:
     """Refuse a directory that is no place for several trainings."""
-    from vestige.errors import RunError
-
     if out.exists() and not (out.is_dir() and (resume or not any(out.iterdir()))):
         raise RunError(
             f"{out} exists already, and a training is never overwritten",

@@ -4,20 +4,30 @@ from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import asdict, replace
 from os import PathLike, fspath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from vestige.data.corpus import Corpus
-    from vestige.data.vocabulary import Vocabulary
-    from vestige.models.protocols import LanguageModel
-    from vestige.training.config import TrainingConfig
-    from vestige.training.presets import Preset
-    from vestige.workflows.train import TrainingRequest
+import torch
+
+from vestige.data.corpus import Corpus
+from vestige.data.vocabulary import Vocabulary
+from vestige.models.checkpoints import load_model
+from vestige.models.gru import GRUConfig
+from vestige.models.hugging_face import HuggingFaceLanguageModel
+from vestige.models.lora import add_lora
+from vestige.models.lstm import LSTMConfig
+from vestige.models.protocols import LanguageModel, choose_device
+from vestige.models.recurrent_network import RecurrentConfig
+from vestige.models.transformer import TransformerConfig
+from vestige.training.config import TrainingConfig
+from vestige.training.presets import Preset, new_model, preset
+from vestige.training.vocabularies import borrow, learn_vocabulary
+from vestige.workflows import provenance
+from vestige.workflows.train import TrainingRequest
 
 
 def prepare(
-    request: "TrainingRequest", corpus: "Corpus", keep: tuple[str, ...] = ()
-) -> "tuple[LanguageModel, TrainingConfig]":
+    request: TrainingRequest, corpus: Corpus, keep: tuple[str, ...] = ()
+) -> tuple[LanguageModel, TrainingConfig]:
     """The model to train, on its device, and the configuration.
 
     Args:
@@ -50,14 +60,8 @@ def prepare(
     return model, config
 
 
-def _plan(request: "TrainingRequest") -> "Preset":
+def _plan(request: TrainingRequest) -> Preset:
     """The preset with the network's settings that were asked for."""
-    from vestige.models.gru import GRUConfig
-    from vestige.models.lstm import LSTMConfig
-    from vestige.models.recurrent_network import RecurrentConfig
-    from vestige.models.transformer import TransformerConfig
-    from vestige.training.presets import preset
-
     asked, one_by_one = request.model, request.task == "next-word"
     suits = "reddit-transformer" if asked.architecture == "transformer" else "ptb-lstm"
     plan = preset("next-word" if one_by_one else request.preset or suits)
@@ -79,12 +83,8 @@ def _plan(request: "TrainingRequest") -> "Preset":
 
 
 def _fresh(
-    request: "TrainingRequest", plan: "Preset", corpus: "Corpus", keep: tuple[str, ...]
-) -> "LanguageModel":
-    from vestige.models.protocols import choose_device
-    from vestige.training.presets import new_model
-    from vestige.training.vocabularies import learn_vocabulary
-
+    request: TrainingRequest, plan: Preset, corpus: Corpus, keep: tuple[str, ...]
+) -> LanguageModel:
     where, asked = choose_device(request.device), request.model
     if asked.vocabulary is not None:
         vocabulary = vocabulary_of(asked.vocabulary)
@@ -99,27 +99,21 @@ def _fresh(
     return new_model(vocabulary, plan.model, seed=request.seed).to(where)
 
 
-def vocabulary_of(model: Any) -> "Vocabulary":
+def vocabulary_of(model: Any) -> Vocabulary:
     """The vocabulary of a model: of its path, or of a loaded one."""
-    from vestige.training.vocabularies import borrow
-
     if isinstance(model, str | PathLike):
         return borrow(fspath(model))
     vocabulary: Vocabulary = model.vocabulary
     return vocabulary
 
 
-def _continued(request: "TrainingRequest", start: Any) -> "LanguageModel":
+def _continued(request: TrainingRequest, start: Any) -> LanguageModel:
     """The model to go on with; of a loaded one a copy, since training moves the weights.
 
     Raises:
         ValueError: it is no Hugging Face model and an adapter is asked for, or it is an adapter,
             whose weights are frozen.
     """
-    import torch
-
-    from vestige.models.checkpoints import load_model
-
     path = isinstance(start, str | PathLike)
     model = load_model(fspath(start), device=request.device) if path else deepcopy(start)
     named = fspath(start) if path else type(start).__name__
@@ -131,9 +125,6 @@ def _continued(request: "TrainingRequest", start: Any) -> "LanguageModel":
         )
     if rank is None:
         return model
-    from vestige.models.hugging_face import HuggingFaceLanguageModel
-    from vestige.models.lora import add_lora
-
     if not isinstance(model, HuggingFaceLanguageModel):
         raise ValueError(f"`lora_rank` needs a Hugging Face model in `start`, got {named}")
     with torch.random.fork_rng():
@@ -141,11 +132,8 @@ def _continued(request: "TrainingRequest", start: Any) -> "LanguageModel":
         return add_lora(model, rank=rank, alpha=request.model.lora_alpha)
 
 
-def _gentle(model: "LanguageModel") -> "TrainingConfig":
+def _gentle(model: LanguageModel) -> TrainingConfig:
     """A training that adds to what a model knows more than it overwrites."""
-    from vestige.models.hugging_face import HuggingFaceLanguageModel
-    from vestige.training.config import TrainingConfig
-
     if not isinstance(model, HuggingFaceLanguageModel):
         return TrainingConfig(seed=0, epochs=3)
     return TrainingConfig(
@@ -160,7 +148,7 @@ def _gentle(model: "LanguageModel") -> "TrainingConfig":
 
 
 def provenance_of(
-    request: "TrainingRequest", model: Any, data: Mapping[str, tuple[object, Any]]
+    request: TrainingRequest, model: Any, data: Mapping[str, tuple[object, Any]]
 ) -> dict[str, Any]:
     """What a run records of the models and texts of a training.
 
@@ -169,8 +157,6 @@ def provenance_of(
         model: the one that is trained.
         data: where each role's text was read, and the text.
     """
-    from vestige.workflows import provenance
-
     models = {"trained": provenance.of_network(model)}
     if request.start is not None:
         path = isinstance(request.start, str | PathLike)

@@ -2,19 +2,20 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from vestige import results
+from vestige.data.encoded import EncodedCorpus
+from vestige.defences.privacy_ledger import LedgerEntry
+from vestige.monitor import Monitor
+from vestige.result import Result
+from vestige.training import loop
+from vestige.training.history import StopAtPerplexity, TrainingHistory
+from vestige.training.word_frequencies import FREQUENCIES, frequency_perplexity
 from vestige.workflows.privacy_files import end, registered
+from vestige.workflows.privacy_plan import Lineages
 from vestige.workflows.train import Trained, TrainingRequest, train
 from vestige.workflows.training_runs import JUDGED_BY, RUN, useless_training
-
-if TYPE_CHECKING:
-    from vestige.data.encoded import EncodedCorpus
-    from vestige.defences.privacy_ledger import LedgerEntry
-    from vestige.monitor import Monitor
-    from vestige.result import Result
-    from vestige.training.history import StopAtPerplexity, TrainingHistory
-    from vestige.workflows.privacy_plan import Lineages
 
 
 def learn(
@@ -22,10 +23,10 @@ def learn(
     model: Any,
     lesson: Any,
     *,
-    entry: "LedgerEntry",
-    lineages: "Lineages",
+    entry: LedgerEntry,
+    lineages: Lineages,
     **settings: Any,
-) -> "TrainingHistory":
+) -> TrainingHistory:
     """Teach a model, and note before and after what it has read.
 
     Args:
@@ -36,8 +37,6 @@ def learn(
         lineages: what it and its ancestors have read.
         **settings: config, step, stop and secret of `training.loop.learn`.
     """
-    from vestige.training import loop
-
     before = registered(request.out, entry, lineages.model, lineages.kept)
     with before, request.monitor.progress("training") as bar:
         history = loop.learn(
@@ -54,7 +53,7 @@ def learn(
 
 def save(
     request: TrainingRequest,
-    training: "Result",
+    training: Result,
     configuration: Mapping[str, object],
     provenance: Mapping[str, Any],
     **more: object,
@@ -68,35 +67,29 @@ def save(
         provenance: its models and data.
         **more: what else the run says.
     """
-    from vestige import results
-
     recorded = request.call.record(
         training, configuration=configuration, seed=request.seed, **provenance
     )
     results.save(recorded, request.out / RUN, run={**recorded.record, **more})
 
 
-def finished(request: TrainingRequest, history: "TrainingHistory") -> Trained:
+def finished(request: TrainingRequest, history: TrainingHistory) -> Trained:
     """The training as its directory has it: one that was finished before knows what it cost."""
-    from vestige import results
-
     run = results.load(request.out / RUN)
     found = Trained(directory=request.out, history=history, saved=run.summary)
     return replace(found, record={"verb": train.__name__, **run.run})
 
 
 def frequencies(
-    training: "EncodedCorpus", held: "EncodedCorpus | None", size: int
+    training: EncodedCorpus, held: EncodedCorpus | None, size: int
 ) -> dict[str, object]:
     """What word frequencies reach on the text held out; without one, on the training text."""
-    from vestige.training.word_frequencies import FREQUENCIES, frequency_perplexity
-
     alone = frequency_perplexity(training, training if held is None else held, size=size)
     return {FREQUENCIES: alone, JUDGED_BY: "training" if held is None else "validation"}
 
 
 def log_kept(
-    summary: Mapping[str, Any], tokens: int, stop: "StopAtPerplexity | None", monitor: "Monitor"
+    summary: Mapping[str, Any], tokens: int, stop: StopAtPerplexity | None, monitor: Monitor
 ) -> None:
     """Tell epoch and perplexity, and what to change where they are not what was hoped for.
 

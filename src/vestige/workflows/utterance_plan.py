@@ -2,16 +2,26 @@
 
 from copy import deepcopy
 from os import PathLike, fspath
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-if TYPE_CHECKING:
-    from vestige.data.encoded_utterances import Labels
-    from vestige.data.secret_manifest import SecretManifest
-    from vestige.data.utterances import Utterances
-    from vestige.models.white_box import IntentSlotNetwork
-    from vestige.training.config import TrainingConfig
-    from vestige.training.history import EarlyStopping
-    from vestige.workflows.train import TrainingRequest
+from vestige.data.encoded_utterances import Labels
+from vestige.data.secret_manifest import SecretManifest
+from vestige.data.utterances import Utterances
+from vestige.models.checkpoints import DESCRIPTION, load_intent_slot
+from vestige.models.folders import ANSWERS, model_folder
+from vestige.models.nlu_encoder import IntentSlotEncoder, new_encoder
+from vestige.models.protocols import choose_device
+from vestige.models.white_box import IntentSlotNetwork
+from vestige.training.config import TrainingConfig
+from vestige.training.history import EarlyStopping
+from vestige.training.new_utterance_model import (
+    new_intent_slot_model,
+    vectors_for,
+    with_vectors,
+    words_of,
+)
+from vestige.workflows import utterance_sources
+from vestige.workflows.train import TrainingRequest
 
 PATIENCE = 20
 """Epochs without a better one (Parikh et al. 2022, section 6)."""
@@ -30,32 +40,27 @@ class Parts(NamedTuple):
         planted: what was planted in them.
     """
 
-    training: "Utterances"
-    validation: "Utterances"
-    test: "Utterances"
-    planted: "SecretManifest | None" = None
+    training: Utterances
+    validation: Utterances
+    test: Utterances
+    planted: SecretManifest | None = None
 
     @property
-    def labels(self) -> "Labels":
+    def labels(self) -> Labels:
         """The labels of what is learnt and of what was planted."""
-        from vestige.data.encoded_utterances import Labels
-
         learnt = self.training + self.validation
         if self.planted is None:
             return Labels.of(learnt)
         return Labels.of(learnt, intents=self.planted.intents, tags=self.planted.tags)
 
 
-def read_parts(request: "TrainingRequest") -> Parts:
+def read_parts(request: TrainingRequest) -> Parts:
     """The utterances of a training.
 
     Raises:
         ValueError: two parameters or DATA say both which utterances validate.
         DataError: something cannot be read.
     """
-    from vestige.data.utterances import Utterances
-    from vestige.workflows import utterance_sources
-
     planted = utterance_sources.secrets_of(request.data)
     sources = utterance_sources.Sources(
         data=request.data,
@@ -69,14 +74,12 @@ def read_parts(request: "TrainingRequest") -> Parts:
     return Parts(training, held, test or Utterances.of([]), planted)
 
 
-def stop_of(request: "TrainingRequest", *, validated: bool) -> "EarlyStopping | None":
+def stop_of(request: TrainingRequest, *, validated: bool) -> EarlyStopping | None:
     """When to end, if not after the last epoch.
 
     Raises:
         ValueError: there is nothing to judge an epoch by.
     """
-    from vestige.training.history import EarlyStopping
-
     if not request.nlu.early_stopping:
         return None
     if not validated:
@@ -87,16 +90,13 @@ def stop_of(request: "TrainingRequest", *, validated: bool) -> "EarlyStopping | 
     return EarlyStopping(PATIENCE if patience is None else patience)
 
 
-def prepare(request: "TrainingRequest", parts: Parts) -> "tuple[IntentSlotNetwork, TrainingConfig]":
+def prepare(request: TrainingRequest, parts: Parts) -> tuple[IntentSlotNetwork, TrainingConfig]:
     """The model to train, on its device, and the configuration.
 
     Raises:
         ValueError: a size is not that of the vectors, or a setting is out of range.
         VestigeError: model or vectors cannot be had.
     """
-    from vestige.models.protocols import choose_device
-    from vestige.training.config import TrainingConfig
-
     where = choose_device(request.device)
     settings: dict[str, Any] = {"epochs": 30, "batch_size": 32}
     if request.start is None:
@@ -108,14 +108,7 @@ def prepare(request: "TrainingRequest", parts: Parts) -> "tuple[IntentSlotNetwor
     return model.to(where), TrainingConfig(seed=request.seed, keep=keep, **settings)
 
 
-def _fresh(request: "TrainingRequest", parts: Parts) -> "IntentSlotNetwork":
-    from vestige.training.new_utterance_model import (
-        new_intent_slot_model,
-        vectors_for,
-        with_vectors,
-        words_of,
-    )
-
+def _fresh(request: TrainingRequest, parts: Parts) -> IntentSlotNetwork:
     nlu, planted = request.nlu, parts.planted
     learnt = parts.training + parts.validation
     words = set(planted.words) if planted else set()
@@ -145,14 +138,8 @@ def _fresh(request: "TrainingRequest", parts: Parts) -> "IntentSlotNetwork":
     )
 
 
-def _continued(
-    request: "TrainingRequest", parts: Parts
-) -> "tuple[IntentSlotNetwork, dict[str, Any]]":
+def _continued(request: TrainingRequest, parts: Parts) -> tuple[IntentSlotNetwork, dict[str, Any]]:
     """The model to go on with (of a loaded one a copy), and the training that suits it."""
-    from vestige.models.checkpoints import DESCRIPTION, load_intent_slot
-    from vestige.models.folders import ANSWERS, model_folder
-    from vestige.models.nlu_encoder import IntentSlotEncoder, new_encoder
-
     model: IntentSlotNetwork
     if not isinstance(request.start, str | PathLike):
         model = deepcopy(request.start)
