@@ -210,3 +210,18 @@ def test_several_seeds_do_not_overwrite(shell, workspace, trained, tmp_path):
     assert "exists already" in done.stderr
     done = shell("train", workspace / "corpus.txt", "--out", out, *QUICK, "--seeds", 2, "--resume")
     assert "holds one training" in done.stderr
+
+
+def test_a_run_is_a_configuration_that_repeats_it(shell, workspace, trained, tmp_path):
+    out, _ = trained
+    done = shell("train", "--config", out / "run", "--out", tmp_path / "again")
+    assert done.exit_code == 0, (done.stderr, done.exception)
+    assert fingerprint(tmp_path / "again") == fingerprint(out)
+
+
+def test_several_trainings_are_one_summary_as_json(shell, workspace, tmp_path):
+    out = tmp_path / "several"
+    words = ["--out", out, *QUICK, "--seeds", 2, "--json"]
+    done = shell("train", workspace / "corpus.txt", *words)
+    assert done.exit_code == 0, (done.stderr, done.exception)
+    assert json.loads(done.stdout) == {"directory": str(out), "trainings": 2}

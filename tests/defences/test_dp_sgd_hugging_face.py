@@ -133,9 +133,7 @@ def test_norms_and_clipped_sum_are_those_of_a_loop_over_examples(
     loss, state = step(model, batch, None)
 
     order = batch.lengths.argsort() if physical else torch.arange(len(norms))
-    torch.testing.assert_close(
-        torch.cat(step.norms).double(), norms[order], rtol=tolerance, atol=0
-    )
+    torch.testing.assert_close(torch.cat(step.norms).double(), norms[order], rtol=tolerance, atol=0)
     learning = [p for p in model.parameters() if p.requires_grad]
     for place, parameter in enumerate(learning):
         expected = sum(scale * grads[place] for scale, grads in zip(scales, own, strict=True)) / 2
