@@ -35,10 +35,18 @@ CASES = {
     "unknown preset": ("train W/corpus.txt --preset bert --out W/new", "bert", "ptb-lstm"),
     "unknown optimizer": ("train W/corpus.txt --optimizer lion --out W/new", "lion", "adam"),
     "unknown precision": ("train W/corpus.txt --precision int4 --out W/new", "int4", "bfloat16"),
-    "unknown architecture": ("train W/corpus.txt --architecture rnn --out W/new", "rnn", "lstm"),
-    "unknown tokenizer": ("train W/corpus.txt --tokenizer chars --out W/new", "chars", "bpe"),
-    "zero epochs": ("train W/corpus.txt --epochs 0 --out W/new", "--epochs", "equal to 1"),
-    "epochs no number": ("train W/corpus.txt --epochs many --out W/new", "--epochs", "integer"),
+    "unknown architecture": (
+        "train W/corpus.txt --architecture rnn --out W/new",
+        "--architecture",
+        "lstm",
+    ),
+    "unknown tokenizer": ("train W/corpus.txt --tokenizer chars --out W/new", "--tokenizer", "bpe"),
+    "zero epochs": ("train W/corpus.txt --epochs 0 --out W/new", "--epochs", "at least 1"),
+    "epochs no number": (
+        "train W/corpus.txt --epochs many --out W/new",
+        "--epochs",
+        "whole number",
+    ),
     "learning rate negative": (
         "train W/corpus.txt --learning-rate -1 --out W/new",
         "learning_rate",
@@ -110,9 +118,9 @@ CASES = {
         "--from",
     ),
     "diff over a run": ("diff W/before W/after --out W/run", "run", "another --out"),
-    "unknown search": ("diff W/before W/after --search grep --out W/new", "grep", "beam"),
-    "unknown score": ("diff W/before W/after --score loss --out W/new", "loss", "smoothed"),
-    "length zero": ("diff W/before W/after --length 0 --out W/new", "--length", "equal to 1"),
+    "unknown search": ("diff W/before W/after --search grep --out W/new", "--search", "beam"),
+    "unknown score": ("diff W/before W/after --score loss --out W/new", "--score", "smoothed"),
+    "length zero": ("diff W/before W/after --length 0 --out W/new", "--length", "at least 1"),
     "diff without out": ("diff W/before W/after", "--out", "--help"),
     "rank of nothing": ("rank W/before W/after --phrase  --out W/new", "--phrase", "at least"),
     "rank of unknown words": (
@@ -121,7 +129,7 @@ CASES = {
         "vocabulary",
     ),
     # a planting
-    "plant without out": ("plant W/corpus.txt", "--out", "directory"),
+    "plant without out": ("plant W/corpus.txt", "Missing --out", "--help"),
     "plant over something": ("plant W/corpus.txt --out W/planted", "planted", "another --out"),
     "phrase that is there": (
         "plant W/corpus.txt --phrase lantern --out W/new",
@@ -136,7 +144,7 @@ CASES = {
     ),
     "too few words": ("plant W/one-line.txt --out W/new", "words", "larger corpus"),
     "unknown pattern": ("plant W/corpus.txt --pattern odd --out W/new", "number 1", "mixed"),
-    "zero copies": ("plant W/corpus.txt --copies 0 --out W/new", "--copies", "equal to 1"),
+    "zero copies": ("plant W/corpus.txt --copies 0 --out W/new", "--copies", "at least 1"),
     "manifest missing": ("plant W/planted-no-manifest --verify", "manifest.json", "vestige plant"),
     "planted corpus missing": ("plant W/planted-no-corpus --verify", "corpus.jsonl", "."),
     "manifest changed": ("plant W/planted-changed --verify", "canary 1", "Restore"),

@@ -50,4 +50,4 @@ def _show_canaries(planting: Planting, show_secrets: bool) -> None:
         show_table(f"All {len(rows):,}", ["copies", "canaries"], counts)
 
 
-VERB = Verb(plant, show=_show, outputs=(JSON, SHOW_SECRETS))
+VERB = Verb(plant, show=_show, outputs=(JSON, SHOW_SECRETS), required=("out",), unless="verify")

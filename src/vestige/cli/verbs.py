@@ -89,6 +89,7 @@ class Verb:
             what is to stand beside what the workflow has written.
         summary_of: what `--json` prints, the result's summary unless given.
         required: parameters that have a default in Python only.
+        unless: the option with which they may be left out.
     """
 
     workflow: Callable[..., Any]
@@ -97,6 +98,7 @@ class Verb:
     save: Callable[[Any, Path], None] | None = None
     summary_of: Callable[[Any, Output], Mapping[str, object]] | None = None
     required: tuple[str, ...] = ()
+    unless: str = ""
 
     @cached_property
     def name(self) -> str:
@@ -201,7 +203,8 @@ class Verb:
 
             known = [option for option in self.options if option is not CONFIG]
             values |= configured(config, self.name, known, values)
-        require(self.options, values)
+        free = self.required if values.get(self.unless) else ()
+        require([option for option in self.options if option.name not in free], values)
         return values
 
     def _output(self, values: dict[str, Any]) -> Output:
