@@ -48,6 +48,15 @@ def test_help_teaches_by_example(shell, verb):
     assert "--json" in text
 
 
+def test_help_of_the_program_has_the_first_sentence_of_every_verb():
+    assert {name: main.verb(name).summary for name in VERBS} == VERBS
+
+
+def test_help_of_the_program_imports_no_verb_and_no_parser():
+    loaded = modules_after("--help")
+    assert not {"cyclopts", "typer", "vestige.cli.verbs", "vestige.workflows.train"} & loaded
+
+
 def test_help_names_every_verb_in_order(shell):
     said = shell("--help").stdout
     assert re.findall(r"^│ ([a-z][\w-]+) ", said, re.MULTILINE) == list(VERBS)

@@ -68,7 +68,8 @@ def test_help_is_the_docstring_with_flags(verb, capsys):
     verb(["--help"])
     said = capsys.readouterr().out
     assert "Train a model on DATA, or continue one with --from." in said
-    assert "Passes over the data; see --batch-size. [default: 2]" in said
+    flowing = " ".join(said.replace("│", " ").split())
+    assert "Passes over the data; see --batch-size. [at least 1] [default: 2]" in flowing
     assert "Examples:" in said
     assert "vestige refit corpus.txt --out model" in said
     assert ">>>" not in said

@@ -30,11 +30,18 @@ def write(folder: Path) -> None:
 def _page(of: Verb) -> str:
     arguments = [option for option in of.options if not option.flags]
     chosen = [option for option in of.options if option.flags]
-    parts = [f"# vestige {of.name}", NOTE, f"```\n{of.usage}\n```", of.text]
+    parts = [f"# vestige {of.name}", NOTE, f"```\n{of.usage}\n```", of.text, *_examples(of)]
     if arguments:
         parts.append("\n".join(["| argument | |", "| --- | --- |", *map(_argument, arguments)]))
     parts.append("\n".join(_options(chosen)))
     return "\n\n".join(parts) + "\n"
+
+
+def _examples(of: Verb) -> Iterator[str]:
+    if of.examples:
+        yield "Examples:"
+    for example in of.examples:
+        yield "\n".join(f"    {line}" for line in example.splitlines())
 
 
 def _options(options: Sequence[Option]) -> Iterator[str]:

@@ -10,39 +10,48 @@ import traceback
 from collections.abc import Sequence
 from difflib import get_close_matches
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 from vestige import __version__
 from vestige.cli import interrupts
 from vestige.cli.error_lines import UsageError, error_line, in_one_line
-from vestige.cli.verbs import Verb
 from vestige.errors import VestigeError
 from vestige.memory import keep_freed_pages, ran_out
 
+if TYPE_CHECKING:
+    from vestige.cli.verbs import Verb
+
 GROUPS = {
-    "Start": {"demo": "vestige.cli.demo"},
+    "Start": {"demo": "See it work: plant a secret, train two models, read it back."},
     "Train": {
-        "plant": "vestige.cli.plant",
-        "train": "vestige.cli.train",
-        "null": "vestige.cli.null",
+        "plant": "Canaries planted in a copy of DATA.",
+        "train": "Train a model on DATA, or continue one with `--from`: a language model, one that "
+        "translates or answers, or one that reads intents and slots.",
+        "null": "Train null models: `BEFORE` continued as `AFTER` was, on other text and with "
+        "other seeds.",
     },
     "Audit": {
-        "diff": "vestige.cli.diff",
-        "rank": "vestige.cli.rank",
-        "exposure": "vestige.cli.exposure",
-        "extract-nlu": "vestige.cli.extract_nlu",
-        "complete": "vestige.cli.complete",
-        "audit-users": "vestige.cli.audit_users",
-        "anatomy": "vestige.cli.anatomy",
+        "diff": "Find the phrases that an update promoted most.",
+        "rank": "Say how exposed one phrase is by an update.",
+        "exposure": "Exposure of the canaries of a manifest under a model.",
+        "extract-nlu": "Extraction of an utterance's unknown words from an intent-and-slot model.",
+        "complete": "Completion of canaries by a model that is given their beginnings.",
+        "audit-users": "Say whose text a model was trained on, with a p-value for everybody.",
+        "anatomy": "Memorization by word frequency, by rank and by hidden unit.",
     },
     "Report": {
-        "compare": "vestige.cli.compare",
-        "report": "vestige.cli.report",
-        "reproduce": "vestige.cli.reproduce",
+        "compare": "Trainings under several defences side by side, and which to take.",
+        "report": "Write one self-contained HTML page from run directories.",
+        "reproduce": "Repeat a paper's experiments and print its numbers beside ours.",
     },
 }
-"""Each panel of the help, its verbs, and the module of each, which has a `VERB`."""
+"""Each panel of the help, with its verbs and the first sentence of each.
 
-VERBS = {verb: module for group in GROUPS.values() for verb, module in group.items()}
+The sentences are those of the workflows, which help of the program does not import; a test
+compares them. The module of a verb has its name.
+"""
+
+VERBS = {verb: summary for group in GROUPS.values() for verb, summary in group.items()}
 
 ABOUT = """Vestige measures what a text model gives away about the text it was trained on.
 
@@ -54,9 +63,9 @@ TRACEBACK = "VESTIGE_TRACEBACK"
 """An environment variable: where it is set, an error shows where it came from."""
 
 
-def verb(name: str) -> Verb:
+def verb(name: str) -> "Verb":
     """The verb of a name, imported when asked for."""
-    found: Verb = import_module(VERBS[name]).VERB
+    found: Verb = import_module(f"vestige.cli.{name.replace('-', '_')}").VERB
     return found
 
 
@@ -102,7 +111,7 @@ def _refuse(line: str) -> int:
 
 def _without_verb(name: str) -> int:
     """What the program says of itself; the exit code."""
-    from vestige.cli.parsing import HELP_FLAGS, show_verbs
+    from vestige.cli.help import HELP_FLAGS, show_verbs
 
     if name == "--version":
         print(f"vestige {__version__}")
@@ -112,10 +121,7 @@ def _without_verb(name: str) -> int:
         what = "option" if name.startswith("-") else "verb"
         also = f" Did you mean {near[0]}?" if near else ""
         raise UsageError(in_one_line(f"There is no {what} {name}.{also}"))
-    groups = {
-        title: {name: verb(name).summary for name in verbs} for title, verbs in GROUPS.items()
-    }
-    show_verbs(groups, text=ABOUT)
+    show_verbs(GROUPS, text=ABOUT)
     return 0 if name else 2
 
 

@@ -1,4 +1,4 @@
-"""Words of a command line to values, and help: options of ours, parsed and shown by cyclopts.
+"""Words of a command line to values: options of ours, parsed by cyclopts.
 
 What a usage error says is written here: one line that names the option and never repeats its
 value, which may be a secret.
@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, get_args
 
-from cyclopts import App, Group
+from cyclopts import App
 from cyclopts import Parameter as Spelling
 from cyclopts.exceptions import (
     CoercionError,
@@ -21,9 +21,6 @@ from cyclopts.exceptions import (
 
 from vestige.cli.error_lines import UsageError, in_one_line
 from vestige.workflows.parameters import REQUIRED, Option
-
-HELP_FLAGS = ("--help", "-h")
-ARGUMENTS, OPTIONS = "Arguments", "Options"
 
 MANY = 10**9
 """The most of what is counted and not held: steps, documents, questions, epochs."""
@@ -60,7 +57,7 @@ def parse(options: Sequence[Option], words: Sequence[str]) -> dict[str, Any]:
     Raises:
         UsageError: a word is no option, or a value is none that its option takes.
     """
-    app = _app(options, "", "", required=False)
+    app = _app(options)
     try:
         _, bound, _ = app.parse_args(list(words), print_error=False, exit_on_error=False)
     except CycloptsError as error:
@@ -104,69 +101,25 @@ _BOUNDS: tuple[tuple[str, Callable[[Any, Any], bool], str], ...] = (
 )
 
 
-def show_help(options: Sequence[Option], *, usage: str, text: str) -> None:
-    """Print the help of a verb on stdout.
-
-    Args:
-        options: of the verb.
-        usage: one line.
-        text: Markdown.
-    """
-    _app(options, usage, text, required=True).help_print([])
-
-
-def show_verbs(groups: Mapping[str, Mapping[str, str]], *, text: str) -> None:
-    """Print the help of the program on stdout.
-
-    Args:
-        groups: what each verb does, by name, under the title of its panel.
-        text: Markdown.
-    """
-    app = _app((), "vestige VERB ...", text, required=False)
-    for number, (title, verbs) in enumerate(groups.items()):
-        panel = Group(title, sort_key=number + 10)  # behind our own
-        for order, (name, summary) in enumerate(verbs.items()):
-            app.command(App(name=name, help=summary, group=panel, sort_key=order))
-    app.help_print([])
-
-
-def _app(options: Sequence[Option], usage: str, text: str, *, required: bool) -> App:
+def _app(options: Sequence[Option]) -> App:
     """A cyclopts application that has the options and does nothing."""
-    titles = dict.fromkeys([ARGUMENTS, OPTIONS, *(each.group or OPTIONS for each in options)])
-    groups = {title: Group(title, sort_key=number) for number, title in enumerate(titles)}
 
     def nothing(*_: Any, **__: Any) -> None:
         pass
 
-    parameters = [_parameter(each, groups, required=required) for each in options]
+    parameters = [_parameter(each) for each in options]
     nothing.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     nothing.__annotations__ = {each.name: each.annotation for each in parameters}
-    app = App(
-        name="vestige",
-        help=text,
-        usage=usage,
-        help_format="markdown",
-        help_flags=HELP_FLAGS,
-        version_flags=(),
-        group_arguments=groups[ARGUMENTS],
-        group_parameters=groups[OPTIONS],
-        group_commands=groups[OPTIONS],
-    )
-    app["--help"].help = "Show this message and exit."
+    app = App(name="vestige", help_flags=(), version_flags=())
     app.default(nothing)
     return app
 
 
-def _parameter(option: Option, groups: Mapping[str, Group], *, required: bool) -> inspect.Parameter:
-    default = option.default_shown
+def _parameter(option: Option) -> inspect.Parameter:
     spelling: dict[str, Any] = {
         "name": option.flags or (str(option.metavar),),
-        "group": groups[option.group or (OPTIONS if option.flags else ARGUMENTS)],
-        "help": option.help,
-        "metavar": option.metavar if option.flags else None,
         "negative": (),
-        "required": required and option.default is REQUIRED,
-        "show_default": False if default is None else (lambda _: default),
+        "required": False,
         "allow_leading_hyphen": bool(option.flags) and option.type is not bool,
         "allow_repeating": True,
     }

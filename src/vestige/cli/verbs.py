@@ -12,8 +12,7 @@ from inspect import signature
 from pathlib import Path
 from typing import Any
 
-from vestige.cli.parsing import HELP_FLAGS, require, show_help
-from vestige.cli.parsing import parse as parse_words
+from vestige.cli.help import HELP_FLAGS, show_help
 from vestige.workflows.arguments import COMMAND, keywords, verb_of
 from vestige.workflows.docstrings import docstring
 from vestige.workflows.parameters import REQUIRED, Option, options_of
@@ -137,13 +136,13 @@ class Verb:
 
     @property
     def text(self) -> str:
-        """The help above the options, in Markdown."""
-        told = docstring(self.workflow)
-        text = self._named(told.text)
-        if not told.examples:
-            return text
-        blocks = ["\n".join(f"    {line}" for line in each.splitlines()) for each in told.examples]
-        return "\n\n".join([text, "Examples:", *blocks])
+        """The paragraphs above the options."""
+        return self._named(docstring(self.workflow).text)
+
+    @property
+    def examples(self) -> tuple[str, ...]:
+        """Command lines."""
+        return docstring(self.workflow).examples
 
     def __call__(self, words: Sequence[str]) -> None:
         """Do what a command line asks.
@@ -155,10 +154,7 @@ class Verb:
             UsageError: they are not the verb's.
         """
         if any(word in HELP_FLAGS for word in words):
-            text = self.text.replace(
-                "\n\nExamples:\n", "\n\n**Examples:**\n"
-            )  # no section to parse
-            show_help(self.options, usage=self.usage, text=text)
+            show_help(self.options, usage=self.usage, text=self.text, examples=self.examples)
             return
         values = self._values(words)
         saved = self.saves and values.get(OUT.name) is not None
@@ -197,7 +193,9 @@ class Verb:
             self.save(found, out)
 
     def _values(self, words: Sequence[str]) -> dict[str, Any]:
-        values = parse_words(self.options, words)
+        from vestige.cli.parsing import parse, require
+
+        values = parse(self.options, words)
         if config := values.pop(CONFIG.name, None):
             from vestige.cli.configuration import configured
 
