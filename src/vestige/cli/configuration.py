@@ -9,6 +9,7 @@ from typing import Any
 
 from vestige.cli.error_lines import UsageError
 from vestige.cli.parsing import parse
+from vestige.data.regular_file import read_bytes
 from vestige.errors import DataError, reason
 from vestige.workflows.parameters import Option
 
@@ -33,7 +34,7 @@ def configured(
         DataError: the file cannot be read, has a key that is no option, or a value that its
             option does not take.
     """
-    path = path / "run.json" if path.is_dir() else path
+    path = _file_of(path)
     entries = _of_run(_read(path), path, verb)
     by_name = {option.name: option for option in options}
     values: dict[str, Any] = {}
@@ -45,20 +46,25 @@ def configured(
                 f"{path} sets {str(key)!r}, which is no option of vestige {verb}",
                 remedy=f"`vestige {verb} --help` lists them; a key is an option without dashes.",
             )
+        if option.name in values:
+            raise DataError(f"{path} sets {option.name!r} twice", remedy="Keep one of the two.")
         if option.name not in given and value is not None:
             values |= _value(option, value, path)
     return values
 
 
+def _file_of(path: Path) -> Path:
+    """The file itself, or that of a run directory; a training and an audit hold theirs in `run`."""
+    inner = path / "run" / "run.json"
+    if not path.is_dir() or inner.is_file():
+        return inner if inner.is_file() else path
+    return path / "run.json"
+
+
 def _read(path: Path) -> Any:
+    content = read_bytes(path, limit=LARGEST, error=DataError, remedy=_REMEDY)
     try:
-        with path.open("rb") as file:
-            text = file.read(LARGEST + 1)
-        if len(text) > LARGEST:
-            raise DataError(f"{path} is larger than {LARGEST:,} bytes", remedy=_REMEDY)
-        return _parsed(path, text.decode("utf-8"))
-    except OSError:
-        raise
+        return _parsed(path, content.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         raise DataError(f"{path} cannot be read: {reason(error)}", remedy=_REMEDY) from error
 
@@ -97,20 +103,36 @@ def _of_run(read: Any, path: Path, verb: str) -> Mapping[str, Any]:
 
 def _value(option: Option, value: Any, path: Path) -> dict[str, Any]:
     """A value of a file, read as the command line reads it."""
+    flag = f"--{option.name.replace('_', '-')}"
+    if isinstance(value, list) and not option.many:
+        raise DataError(f"{path}: {flag} takes one value, not a list", remedy="Give one.")
     many = value if isinstance(value, list) else [value]
-    flag = f"--{option.name}"
-    if any(isinstance(each, Mapping | list) for each in many) or (
-        isinstance(value, list) and not option.many
-    ):
-        raise DataError(
-            f"{path} sets {option.name!r} to a list or table", remedy="Give one plain value."
-        )
+    for each in many:
+        if not _fits(option, each):
+            raise DataError(
+                f"{path}: {flag} must be {_wanted(option)}", remedy="Change that entry."
+            )
     if option.type is bool:
-        if not isinstance(value, bool):
-            raise DataError(f"{path}: {option.name!r} must be true or false", remedy=_REMEDY)
         return {option.name: value}
     words = [f"{flag}={each}" for each in many]
     try:
         return parse([replace(option, flags=(flag,), metavar=None)], words)
     except UsageError as error:
         raise DataError(f"{path}: {error}", remedy="Change that entry.") from None
+
+
+def _fits(option: Option, value: Any) -> bool:
+    """Whether a value has the type of its option; YAML reads `yes` and `0123` as no text."""
+    if option.type is bool or isinstance(value, bool):
+        return option.type is bool and isinstance(value, bool)
+    if option.choices:
+        return isinstance(value, str | int)
+    numbers: dict[Any, Any] = {int: int, float: int | float}
+    return isinstance(value, numbers.get(option.type, str))
+
+
+def _wanted(option: Option) -> str:
+    if option.choices:
+        return f"one of {', '.join(option.choices)}, in quotation marks"
+    wanted = {bool: "true or false", int: "a whole number", float: "a number"}
+    return wanted.get(option.type, "text, in quotation marks where it looks like something else")
