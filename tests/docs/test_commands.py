@@ -20,11 +20,14 @@ Words = list[str]
 _EXAMPLE = re.compile(r"^    (vestige [^\n]*(?:\n {4,}(?!vestige)[^\n]+)*)", re.MULTILINE)
 """An example of a verb's page; a long one goes on in the next line."""
 
+_FILE = re.compile(r"# ([\w-]+\.(?:yaml|toml))\n")
+
 
 def commands(path: Path) -> dict[str, list[list[Words]]]:
     """The words of each `vestige` command, block by block; examples of a verb are a block each.
 
-    A block of Python is one command of two words: `python` and its source.
+    A block of Python is one command of two words: `python` and its source. A block whose first line
+    is a comment with a file's name is that file: `file`, its name and its text.
 
     By section in README, whose sections do not build on each other; else the whole document.
     """
@@ -34,6 +37,8 @@ def commands(path: Path) -> dict[str, list[list[Words]]]:
         name = f"{document}: {block.section}" if document == "README.md" else document
         if block.language == "python":
             found.setdefault(name, []).append([["python", block.text]])
+        elif block.language in ("yaml", "toml") and (named := _FILE.match(block.text)):
+            found.setdefault(name, []).append([["file", named[1], block.text]])
         lines = [line for line in block.text.splitlines() if line.startswith("vestige ")]
         if lines and "[OPTIONS]" not in block.text:
             words = [shlex.split(line, comments=True)[1:] for line in lines]
@@ -75,6 +80,7 @@ TAKEN = {
         "assistant-2": "assistant",
     },
     "docs/train-with-privacy.md": {"my-model": "gpt", "public-model": "model"},
+    "docs/configuration.md": {"before": "model", "after": "update"},
     "docs/verbs/anatomy.md": {"trained": "target", "gpt2-tuned": "gpt"},
     "docs/verbs/audit-users.md": {"trained": "target"},
     "docs/verbs/compare.md": {
@@ -136,7 +142,7 @@ def test_every_document_that_prints_a_command_is_known():
 @pytest.mark.parametrize("document", PRINTED)
 def test_the_options_of_a_command_are_those_of_its_verb(document):
     printed = [words for block in PRINTED[document] for words in block]
-    for words in (words for words in printed if words[0] != "python"):
+    for words in (words for words in printed if words[0] not in ("python", "file")):
         page = (REPOSITORY / "docs" / "verbs" / f"{words[0]}.md").read_text(encoding="utf-8")
         known = set(re.findall(r"`(--[\w-]+)", "\n".join(re.findall(r"^\| (.*?) \|", page, re.M))))
         options = {word.partition("=")[0] for word in words if word.startswith("--")}
@@ -164,6 +170,8 @@ def test_the_commands_of_a_document_run(document, workplace, tmp_path, monkeypat
         for words in block:
             if words[0] == "python":
                 exec(compile(words[1], document, "exec"), {})
+            elif words[0] == "file":
+                Path(words[1]).write_text(words[2], encoding="utf-8")
             elif words[0] not in NOT_RUN:
                 put(tmp_path, {n: made[n] for n in made if " " in n and n in " ".join(words)})
                 run(*words)
