@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import vestige
+from vestige.cli.main import VERBS
 
 LAYERS = [
     "errors", "_markers", "monitor", "result", "memory", "_validate", "registry", "data", "models",
@@ -91,3 +92,24 @@ def test_nothing_is_imported_that_windows_lacks():
                     ("signal", "SIGKILL"),
                     ("signal", "SIGALRM"),
                 }, path
+
+
+def test_the_command_line_parses_calls_and_prints_and_computes_nothing():
+    for path in (ROOT / "cli").rglob("*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        modules = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+        modules |= {
+            alias.name
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Import)
+            for alias in node.names
+        }
+        roots = {".".join((name or "").split(".")[:2]) for name in modules}
+        assert not roots & {"numpy", "torch", "vestige.metrics"}, path
+
+
+def test_a_verb_on_the_command_line_is_one_short_file():
+    for verb in VERBS:
+        path = ROOT / "cli" / f"{verb.replace('-', '_')}.py"
+        lines = len(path.read_text(encoding="utf-8").splitlines())
+        assert lines <= 120, f"{path} has {lines} lines"
