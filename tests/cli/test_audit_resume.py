@@ -45,7 +45,7 @@ places = {
     "record": (shadows, "write_text"),
     "recorded": (shadows, "_there"),
     "ranks": (audit_run, "rank_key"),
-    "file": (whole_file.os, "replace"),
+    "file": (atomic_write.os, "replace"),
     "save": (results, "save"),
     "rows": (results.pq, "write_table"),
 }
