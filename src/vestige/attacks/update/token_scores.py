@@ -30,7 +30,7 @@ ROUNDING = 1e-6
 """How far float32 may put a logarithm from its place."""
 
 
-Part = Callable[["Tensor"], "Tensor"]
+LogitTransform = Callable[["Tensor"], "Tensor"]
 """(n, v) logits of one model -> (n, v) numbers; the logits are left as they are."""
 
 
@@ -50,8 +50,8 @@ class TokenScore:
     """
 
     name: str
-    later: Part
-    earlier: Part
+    later: LogitTransform
+    earlier: LogitTransform
     least: float
     bound: float
     relative: bool = False
