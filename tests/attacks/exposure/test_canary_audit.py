@@ -6,7 +6,7 @@ import pytest
 
 from vestige.attacks.exposure.canary_audit import audit_canaries
 from vestige.data.canary import Canary
-from vestige.errors import DataError, IncompatibleModels
+from vestige.errors import DataError, IncompatibleModels, VestigeError
 from vestige.metrics.epsilon import one_run_epsilon
 from vestige.metrics.threshold_epsilon import threshold_epsilon
 from vestige.models.table import TableModel
@@ -138,12 +138,12 @@ def replaced(canaries, **change):
     [
         ({"pattern": "random"}, "canary 1 is 'random', and an audit needs canaries that a coin"),
         ({"copies": 7}, "planted 1, 7 times"),
-        ({"phrase": "w2 secret"}, "canary 1 has words that the model's vocabulary lacks"),
+        ({"phrase": "w2 secret"}, "canary 1 has words that the model's vocabulary of 42"),
         ({"ids": (9, 9)}, "canary 1 was planted for another vocabulary"),
     ],
 )
 def test_canaries_of_another_kind_are_refused_without_telling_them(canaries, change, message):
-    with pytest.raises(DataError, match=message) as caught:
+    with pytest.raises(VestigeError, match=message) as caught:
         audit_canaries(table(np.tile(FLAT, (WORDS, 1))), replaced(canaries, **change), delta=0.0)
     assert "secret" not in str(caught.value)
 

@@ -1,8 +1,5 @@
 """Memorization analysis: by word frequency, by rank and by hidden unit.
 
-`anatomy(model, seen, *, unseen, counted=None, plan=None, seed=0, progress=None)` is the one call: a
-loaded model and two corpora in, an `Anatomy` out.
-
 Song and Shmatikov (2019), "Auditing Data Provenance in Text-Generation Models", KDD,
 arXiv:1811.00513, section 5: Figure 5 (log-probabilities of frequent and of rare words), Figure 6
 (ranks against frequency) and Figure 7 (hidden units silenced), each for text that the model learnt
@@ -11,7 +8,7 @@ text is given to count.
 
 Differs from the paper: every mean has an interval, and beside every difference of seen and unseen
 text stands a null, the same difference of two random halves of the unseen text. See
-`anatomy_figures` and `anatomy_ablation` for what else differs.
+`frequency_figures` and `unit_ablation` for what else differs.
 """
 
 from collections.abc import Sequence
@@ -86,22 +83,21 @@ def anatomy(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Anatomy:
-    """Compare what a model says of text that it learnt and of other text.
+    """Memorization of seen text, compared with unseen text.
 
     Args:
-        model: of next tokens, or an encoder-decoder where the corpora have sources; loaded, in
-            evaluation mode. The ablation needs a linear head.
+        model: of next tokens, or an encoder-decoder where the corpora have sources. The ablation
+            needs a linear head.
         seen: text of the training data.
-        unseen: text like it that the model has not learnt. Where both have users, users are what
-            intervals draw anew, else texts.
+        unseen: text like it that the model has not learnt. Intervals resample users where both
+            have users, else texts.
         counted: text whose words the table of frequencies counts; None: the seen text.
         plan: what is measured; None: all three figures.
         seed: decides resamples, halves, orders, and which texts the ablation asks.
         progress: told (steps done, steps in all).
 
     Raises:
-        DataError: a corpus is empty, has no known word or no sources that the model needs, or all
-            unseen texts stand in the seen text.
+        DataError: a corpus lacks texts, known words or sources, or all unseen texts were seen.
         AccessDenied: an ablation is asked of a model without a linear head.
         ModelError: the model's answers are not numbers, or it finds a word impossible.
 
@@ -119,25 +115,15 @@ def anatomy(
     by_user = seen.users is not None and unseen.users is not None
     told = _Steps(progress, plan)
     texts = [encoded(model, corpus) for corpus in (seen, unseen)]
+    names = ("the seen text", "the unseen text")
     words = [
-        read_words(model, some, by_user=by_user, name=f"the {name} text", progress=told.next())
-        for some, name in zip(texts, ("seen", "unseen"), strict=True)
+        read_words(model, some, by_user=by_user, name=name, progress=told.next())
+        for some, name in zip(texts, names, strict=True)
     ]
-    counts = word_counts(
-        _targets(texts[0]) if counted is None else encode(counted, model.vocabulary),
-        model.vocabulary,
-        model.vocab_size,
-    )
+    source = _targets(texts[0]) if counted is None else encode(counted, model.vocabulary)
+    counts = word_counts(source, model.vocabulary, model.vocab_size)
     table = FrequencyTable.of(counts, np.concatenate([one.tokens for one in words]))
-    found = frequency_figures(
-        words[0],
-        words[1],
-        table,
-        frequent=plan.frequent,
-        bins=plan.bins,
-        resamples=plan.resamples,
-        seed=seed,
-    )
+    found = _figures(words, table, plan, seed)
     if hidden is not None:
         found += _ablated(model, texts, words, table, plan=plan, seed=seed, told=told)
     return Anatomy(
@@ -153,6 +139,20 @@ def anatomy(
         texts_in_both=in_both,
         orders=plan.orders,
         hidden_units=hidden,
+    )
+
+
+def _figures(
+    words: Sequence[TokenScores], table: FrequencyTable, plan: AnatomyPlan, seed: int
+) -> list[Measured]:
+    return frequency_figures(
+        words[0],
+        words[1],
+        table,
+        frequent=plan.frequent,
+        bins=plan.bins,
+        resamples=plan.resamples,
+        seed=seed,
     )
 
 

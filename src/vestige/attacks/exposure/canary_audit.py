@@ -20,6 +20,7 @@ import torch
 from numpy.typing import NDArray
 
 from vestige import _validate
+from vestige.attacks.exposure.phrase_exposure import canary_ids
 from vestige.attacks.exposure.sequence_scores import sequence_log_probs
 from vestige.data.canary import Canary
 from vestige.errors import DataError
@@ -141,9 +142,8 @@ def audit_canaries(
 
     Raises:
         ValueError: an argument is out of range, or the claim is for another unit.
-        DataError: the canaries are no coin flips, differ in copies, or have words that the
-            vocabulary lacks.
-        IncompatibleModels: the reference model has another vocabulary.
+        DataError: the canaries are no coin flips, differ in copies, or have unknown words.
+        IncompatibleModels: the reference model, or the planting, has another vocabulary.
     """
     copies = _copies(canaries)
     _check_claim(claimed, claimed_copies, copies)
@@ -169,7 +169,8 @@ def audit_canaries(
 def _scores(model: NextToken, canaries: Sequence[Canary]) -> NDArray[np.float64]:
     """(n,) log-probability of each whole canary, in nats."""
     groups = defaultdict(list)
-    texts = [_ids(model, number, canary) for number, canary in enumerate(canaries, start=1)]
+    read = enumerate(canaries, start=1)
+    texts = [canary_ids(number, canary, model.vocabulary) for number, canary in read]
     for index, ids in enumerate(texts):
         groups[len(ids)].append(index)
     scores = np.empty(len(texts))
@@ -178,22 +179,6 @@ def _scores(model: NextToken, canaries: Sequence[Canary]) -> NDArray[np.float64]
         sums = sequence_log_probs(model, tokens).double().sum(1)
         scores[indices] = sums.cpu().numpy()
     return scores
-
-
-def _ids(model: NextToken, number: int, canary: Canary) -> tuple[int, ...]:
-    """A canary's tokens; an error tells its number, since its words are secret."""
-    ids = tuple(model.vocabulary.encode(canary.phrase))
-    if not ids or model.vocabulary.unk_id in ids:
-        raise DataError(
-            f"canary {number} has words that the model's vocabulary lacks",
-            remedy="Make the canaries with the vocabulary of the training.",
-        )
-    if canary.ids and canary.ids != ids:
-        raise DataError(
-            f"canary {number} was planted for another vocabulary: its ids are not the model's",
-            remedy="Give the manifest of the model's own training text.",
-        )
-    return ids
 
 
 def _copies(canaries: Sequence[Canary]) -> int:

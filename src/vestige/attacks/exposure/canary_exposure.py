@@ -24,6 +24,7 @@ from vestige.attacks.exposure.exposure_tests import DRAWN, ORDERED
 from vestige.attacks.exposure.phrase_exposure import (
     FEWEST,
     KnownReferences,
+    canary_ids,
     order_rank,
 )
 from vestige.attacks.exposure.reference_space import (
@@ -39,7 +40,7 @@ from vestige.attacks.exposure.reference_space import (
 )
 from vestige.data.canary import Canary
 from vestige.data.vocabulary import Vocabulary, WordVocabulary
-from vestige.errors import DataError, IncompatibleModels
+from vestige.errors import DataError
 from vestige.models.protocols import NextToken
 
 Progress = Callable[[int, int], None]
@@ -147,7 +148,7 @@ def _subjects(
 ) -> list[_Subject]:
     found = []
     for number, canary in enumerate(canaries, start=1):
-        _check_readable(number, canary, vocabulary)
+        canary_ids(number, canary, vocabulary)
         words = split_phrase(canary.phrase, vocabulary)
         found.append(
             _Subject(
@@ -254,21 +255,6 @@ def _check_kinds(canaries: Sequence[Canary]) -> None:
                 "with ones that were never planted",
                 remedy="Give the manifest of `vestige plant`, which makes both.",
             )
-
-
-def _check_readable(number: int, canary: Canary, vocabulary: Vocabulary) -> None:
-    ids = tuple(vocabulary.encode(canary.phrase))
-    if not ids or vocabulary.unk_id in ids:
-        raise DataError(
-            f"canary {number} has words that the model's vocabulary of {len(vocabulary)} tokens "
-            "lacks, so that the model would read them as <unk>",
-            remedy="Plant canaries with --vocabulary, or give the model trained on them.",
-        )
-    if canary.ids and canary.ids != ids:
-        raise IncompatibleModels(
-            f"canary {number} was planted for another vocabulary: its ids are not the model's",
-            remedy="Give the manifest of the model's own training text.",
-        )
 
 
 def _check_candidates(phrases: Sequence[str], vocabulary: Vocabulary) -> None:

@@ -115,9 +115,6 @@ def exact_rank(
         batch: prefixes read at once.
         progress: told (prefixes read, budget).
 
-    Returns:
-        1 + the other sequences at least as likely, exactly or within bounds.
-
     Raises:
         ValueError: an argument is out of range, or the model rules the sequence out.
 

@@ -10,32 +10,23 @@ from dataclasses import dataclass, replace
 from math import inf, isfinite, log2
 from statistics import median
 
+from vestige.attacks.exposure.phrase_exposure import PhraseExposure
 from vestige.metrics.intervals import Interval, median_interval
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExposedCanary:
-    """One canary. Exposures are in bits.
+class ExposedCanary(PhraseExposure):
+    """Exposure of one canary, in bits.
 
     Attributes:
         phrase: its words.
         pattern: how it was made.
         user: whose it is, or empty.
         copies: how often it was planted; 0 for a control.
-        length: its tokens.
-        log_perplexity: bits; -log2 of its probability.
-        per_token: the same for each of its tokens.
+        per_token: the log-perplexity for each of its tokens.
         references: phrases that it was compared with.
         whole: whether these are the whole space.
         space_bits: log2 of the size of the space, which no exposure exceeds.
-        rank: 1 + the others at least as likely.
-        exposure: by the rank.
-        low: the true exposure is no less, with 97.5% confidence; with `whole`, the same.
-        high: it is no more; of a sample at its ceiling, the bits of the space.
-        at_ceiling: no reference is as likely: all that is known is `low`, a bound.
-        fit_exposure: by the skew-normal fit, at most `space_bits`, or None where nothing could be
-            fitted.
-        extrapolated: whether the fit was read beyond all references, where nothing checks it.
         shuffled_log_perplexity: bits; of the same words in another order, or None.
         shuffled_exposure: of that, by its rank.
         shuffled_fit_exposure: of that, by the fit.
@@ -50,19 +41,10 @@ class ExposedCanary:
     pattern: str
     user: str
     copies: int
-    length: int
-    log_perplexity: float
     per_token: float
     references: int
     whole: bool
     space_bits: float
-    rank: int
-    exposure: float
-    low: float
-    high: float
-    at_ceiling: bool
-    fit_exposure: float | None
-    extrapolated: bool | None
     shuffled_log_perplexity: float | None
     shuffled_exposure: float | None
     shuffled_fit_exposure: float | None

@@ -39,21 +39,19 @@ def real_canaries(
     Args:
         data: the training text, with users.
         vocabulary: what its ids mean.
-        loss: (d,) summed negative log-likelihood of each document, in nats, under an undefended
-            model, such as `score_documents` gives.
+        loss: (d,) summed nats of each document under an undefended model (`score_documents`).
         tokens: (d,) tokens over which it was summed.
         shortest: tokens of a canary at least, the end of its text not counted.
         longest: tokens at most.
         without: texts that are never taken: the phrases of planted canaries.
 
     Returns:
-        one canary of the pattern "real" for each user who has such a text, users in the order
-        of `data.names`. `copies` is how often the text stands among the documents.
+        a canary of the pattern "real" for each user with such a text, in the order of
+        `data.names`; `copies` counts its documents.
 
     Raises:
-        ValueError: the arrays do not fit the documents or are no losses, or the lengths are
-            out of order.
-        DataError: nobody said whose the documents are, or no document is eligible.
+        ValueError: the arrays do not fit the documents, or the lengths are out of order.
+        DataError: the documents have no users, or none is eligible.
 
     Example:
         >>> from vestige import Corpus, WordVocabulary
@@ -74,16 +72,9 @@ def real_canaries(
     surprise = _surprise(len(data), loss, tokens)
     lengths = np.diff(data.offsets) - 1
     texts = _texts(data, np.flatnonzero((lengths >= shortest) & (lengths <= longest)))
+    order = sorted(texts, key=lambda place: (-surprise[place], place))
     barred = {_bytes(vocabulary.encode(text)) for text in without}
-    chosen: dict[int, bytes] = {}
-    for place in sorted(texts, key=lambda place: (-surprise[place], place)):
-        owner, text = int(data.users[place]), texts[place]
-        if owner in chosen or not data.names[owner] or text in barred:
-            continue
-        if vocabulary.unk_id in np.frombuffer(text, np.int32):
-            continue
-        chosen[owner] = text
-        barred.add(text)
+    chosen = _first_of_each(data, {place: texts[place] for place in order}, vocabulary, barred)
     if not chosen:
         raise DataError(
             f"no document of {shortest} to {longest} known words belongs to anyone",
@@ -94,6 +85,22 @@ def real_canaries(
         _canary(chosen[owner], vocabulary, counts, standing, data.names[owner])
         for owner in sorted(chosen)
     )
+
+
+def _first_of_each(
+    data: EncodedCorpus, texts: dict[int, bytes], vocabulary: Vocabulary, barred: set[bytes]
+) -> dict[int, bytes]:
+    """The first text of each user that is not barred and has known words only; none twice."""
+    chosen: dict[int, bytes] = {}
+    users, taken = np.asarray(data.users), set(barred)
+    for place, text in texts.items():
+        owner = int(users[place])
+        if owner in chosen or not data.names[owner] or text in taken:
+            continue
+        if vocabulary.unk_id not in np.frombuffer(text, np.int32):
+            chosen[owner] = text
+            taken.add(text)
+    return chosen
 
 
 def _surprise(documents: int, loss: ArrayLike, tokens: ArrayLike) -> NDArray[np.float64]:

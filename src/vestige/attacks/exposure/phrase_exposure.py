@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 
 from vestige.attacks.exposure.reference_space import References
 from vestige.attacks.exposure.sequence_scores import sequence_log_probs
+from vestige.data.canary import Canary
+from vestige.data.vocabulary import Vocabulary
+from vestige.errors import DataError, IncompatibleModels
 from vestige.metrics.exposure import (
     RankExposure,
     SkewNormalFit,
@@ -30,10 +33,23 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True)
 class PhraseExposure:
-    """One phrase; see `ExposedCanary` for the numbers."""
+    """Exposure of one phrase, in bits.
 
-    log_perplexity: float
+    Attributes:
+        length: its tokens.
+        log_perplexity: -log2 of its probability.
+        rank: 1 + the others at least as likely.
+        exposure: by the rank.
+        low: the true exposure is no less, with 97.5% confidence; of a whole space, the same.
+        high: it is no more; of a sample at its ceiling, the bits of the space.
+        at_ceiling: no reference is as likely: all that is known is `low`, a bound.
+        fit_exposure: by the skew-normal fit, at most the bits of the space, or None where nothing
+            could be fitted.
+        extrapolated: whether the fit was read beyond all references, where nothing checks it.
+    """
+
     length: int
+    log_perplexity: float
     rank: int
     exposure: float
     low: float
@@ -99,6 +115,28 @@ class KnownReferences:
         where = np.array([places.get(phrase, -1) for phrase in phrases], dtype=np.int64)
         bits = np.where(where >= 0, self.bits[where], bits)
         return bits, whole_exposure(bits, self.bits, inside=where >= 0)
+
+
+def canary_ids(number: int, canary: Canary, vocabulary: Vocabulary) -> tuple[int, ...]:
+    """The ids of a canary; messages name its number, since its words are secret.
+
+    Raises:
+        DataError: the vocabulary lacks a word of it.
+        IncompatibleModels: it was planted for another vocabulary.
+    """
+    ids = tuple(vocabulary.encode(canary.phrase))
+    if not ids or vocabulary.unk_id in ids:
+        raise DataError(
+            f"canary {number} has words that the model's vocabulary of {len(vocabulary)} tokens "
+            "lacks, so that the model would read them as <unk>",
+            remedy="Plant canaries with --vocabulary, or give the model trained on them.",
+        )
+    if canary.ids and canary.ids != ids:
+        raise IncompatibleModels(
+            f"canary {number} was planted for another vocabulary: its ids are not the model's",
+            remedy="Give the manifest of the model's own training text.",
+        )
+    return ids
 
 
 def order_rank(model: NextToken, phrase: str, others: Sequence[str]) -> int:

@@ -53,12 +53,12 @@ class ExactSearch:
 
 def exhaust(
     objective: ExtractionObjective,
-    *,
     truths: Tensor | None = None,
+    *,
     budget: int = BUDGET,
     progress: Progress | None = None,
 ) -> tuple[Candidates, tuple[Standing, ...]]:
-    """Every secret's loss, and where the true ones stand.
+    """The loss of every secret, and the standings of the true ones.
 
     Args:
         objective: the trials.

@@ -56,23 +56,19 @@ def extract_secrets(
     ranking: Ranking | None = None,
     progress: Progress | None = None,
 ) -> Extraction:
-    """Look for the secrets of all trials at once.
+    """Secrets of all trials, extracted at once.
 
     Args:
         objective: the trials, as `objective_of` encodes them for a model.
         seed: decides what an attack leaves to chance, and the sample of a rank.
         attack: a name of `secret_attacks.ATTACKS`, or an attack with settings of its own.
-        truths: the true secret of each trial, to see how right the guesses are; they do not
-            change the guesses. Of a single trial there may be several: they share its guesses.
+        truths: the true secret of each trial, which does not change the guesses; of a single
+            trial there may be several.
         ranking: how the truths are ranked, `Ranking()` unless given.
         progress: told (steps done, steps in all), of the search and then of the ranking.
 
-    Returns:
-        one secret a trial, or one a truth, in their order.
-
     Raises:
-        ValueError: there is no such attack, or the truths are not one a trial, or one is no
-            secret that its pattern can have.
+        ValueError: there is no such attack, or the truths are not secrets of the trials.
         DataError: exact search was asked for and there are more secrets than its budget.
         ModelError: a loss is no number.
 
@@ -88,19 +84,15 @@ def extract_secrets(
         >>> found.search, found.evaluated, 1 <= found.secrets[0].rank.rank <= 100
         ('exact', 100, True)
     """
-    chosen = asked = named_attack(attack)
-    if isinstance(asked, Automatic):
-        chosen = asked.chosen(objective.space)
+    asked = named_attack(attack)
+    chosen = asked.chosen(objective.space) if isinstance(asked, Automatic) else asked
     numbers = None if truths is None else objective.numbers(truths)
-    generator = torch.Generator().manual_seed(seed)
     began = time.perf_counter()
     standings: tuple[Standing, ...] = ()
     if isinstance(chosen, ExactSearch):
-        guesses, standings = exhaust(
-            objective, truths=numbers, budget=chosen.budget, progress=progress
-        )
+        guesses, standings = exhaust(objective, numbers, budget=chosen.budget, progress=progress)
     else:
-        guesses = chosen.search(objective, generator, progress)
+        guesses = chosen.search(objective, torch.Generator().manual_seed(seed), progress)
     seconds = time.perf_counter() - began
     if numbers is not None and not standings:
         standings = _standings(objective, numbers, ranking or Ranking(), seed, progress)
@@ -127,7 +119,7 @@ def _standings(
 ) -> tuple[Standing, ...]:
     """The truths' standings, none where they are not asked for."""
     if objective.space <= ranking.budget:
-        return exhaust(objective, truths=truths, budget=ranking.budget, progress=progress)[1]
+        return exhaust(objective, truths, budget=ranking.budget, progress=progress)[1]
     if not ranking.sample:
         return ()
     # not the attack's own generator: a rank must not depend on the attack

@@ -182,7 +182,7 @@ def objective_of(
     kind: ObjectiveKind = "joint",
     references: Sequence[WhiteBox] = (),
 ) -> ExtractionObjective:
-    """Encode trials for a model.
+    """Trials encoded for a model.
 
     Args:
         model: one model, or a stack of m models with m trials, each asked of its own model.
@@ -210,12 +210,7 @@ def objective_of(
         >>> objective.losses(torch.tensor([[[0], [1]]])).shape
         torch.Size([1, 2])
     """
-    _validate.one_of(get_args(ObjectiveKind), objective=kind)
-    if (kind == "calibrated") != bool(references):
-        raise ValueError(
-            "references must be given with the objective 'calibrated' and with no other, got "
-            f"{len(references)} with {kind!r}"
-        )
+    _check_kind(kind, len(references))
     trials = _trials(model, patterns)
     others = tuple(objective_of(other, trials) for other in references)
     read = {pattern: _read(model, pattern) for pattern in dict.fromkeys(trials)}
@@ -252,6 +247,15 @@ class _Read:
     intent: int
     candidates: list[list[int]]
     sizes: list[int]
+
+
+def _check_kind(kind: str, references: int) -> None:
+    _validate.one_of(get_args(ObjectiveKind), objective=kind)
+    if (kind == "calibrated") != bool(references):
+        raise ValueError(
+            "references must be given with the objective 'calibrated' and with no other, got "
+            f"{references} with {kind!r}"
+        )
 
 
 def _trials(
