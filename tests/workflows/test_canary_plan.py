@@ -25,7 +25,7 @@ def kinds(canaries):
 
 
 def test_without_settings_every_frequency_pattern_has_a_canary_and_a_control():
-    words = [f"{one}{other}" for one in "abcdefgh" for other in "klmnopqr"]
+    words = [f"{one}ar{other}" for one in "abcdefgh" for other in "klmnopqr"]
     corpus = Corpus.from_texts([" ".join(words[: 64 - i]) for i in range(64)])
     canaries = CanaryPlan(length=2, seed=0).make(corpus, None)
     patterns = ("all-low", "low-to-high", "mixed", "high-to-low")
