@@ -72,19 +72,9 @@ def frequency_canaries(
         _validate.one_of(PATTERNS, pattern=pattern)
     _validate.positive(copies=copies, controls=controls)
     _validate.at_least(2, length=length)
-    lexicon = Lexicon.of(corpus, vocabulary or WordVocabulary.build(corpus, size=_SIZE))
-    generator = np.random.default_rng(seed)
-    used: set[str] = set()
-    made = []
-    for number, pattern in enumerate(list(patterns) * (1 + controls)):
-
-        def draw(pattern: str = pattern) -> list[str]:
-            return _fill(_levels(pattern, length, generator), lexicon, used, generator)
-
-        words = _absent(corpus, draw)
-        used.update(words)
-        made.append(_canary(words, pattern, lexicon, copies if number < len(patterns) else 0))
-    return tuple(made)
+    kinds = [(pattern, copies) for pattern in patterns]
+    kinds += [(pattern, 0) for pattern in list(patterns) * controls]
+    return _drawn(corpus, vocabulary, kinds, length, seed)
 
 
 def random_canaries(
@@ -117,19 +107,8 @@ def random_canaries(
     """
     _validate.positive(number=number, copies=copies, controls=controls)
     _validate.at_least(2, length=length)
-    lexicon = Lexicon.of(corpus, vocabulary or WordVocabulary.build(corpus, size=_SIZE))
-    generator = np.random.default_rng(seed)
-    used: set[str] = set()
-    made = []
-    for index in range(number + controls):
-
-        def draw() -> list[str]:
-            return _choose(lexicon.alphabetic(), length, used, generator)
-
-        words = _absent(corpus, draw)
-        used.update(words)
-        made.append(_canary(words, "random", lexicon, copies if index < number else 0))
-    return tuple(made)
+    kinds = [("random", copies)] * number + [("random", 0)] * controls
+    return _drawn(corpus, vocabulary, kinds, length, seed)
 
 
 def given_canaries(
@@ -181,6 +160,31 @@ def given_canaries(
         control = _absent(corpus, draw)
         used.update(control)
         made.append(_canary(control, "given", lexicon, 0))
+    return tuple(made)
+
+
+def _drawn(
+    corpus: Corpus,
+    vocabulary: WordVocabulary | None,
+    kinds: Sequence[tuple[str, int]],
+    length: int,
+    seed: int,
+) -> tuple[Canary, ...]:
+    """A canary for each pattern and number of copies; no word comes twice."""
+    lexicon = Lexicon.of(corpus, vocabulary or WordVocabulary.build(corpus, size=_SIZE))
+    generator = np.random.default_rng(seed)
+    used: set[str] = set()
+    made = []
+    for pattern, copies in kinds:
+
+        def draw(pattern: str = pattern) -> list[str]:
+            if pattern == "random":
+                return _choose(lexicon.alphabetic(), length, used, generator)
+            return _fill(_levels(pattern, length, generator), lexicon, used, generator)
+
+        words = _absent(corpus, draw)
+        used.update(words)
+        made.append(_canary(words, pattern, lexicon, copies))
     return tuple(made)
 
 
