@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from io import BytesIO
 from os import PathLike, fspath
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from annotated_types import Ge
 
@@ -35,7 +35,6 @@ from vestige.workflows.utterance_sources import Sources, read, read_parts
 if TYPE_CHECKING:
     from vestige.data.corpus import Corpus
     from vestige.data.manifest import Manifest
-    from vestige.data.secret_canaries import SecretCanary
     from vestige.data.secret_manifest import SecretManifest
     from vestige.data.utterances import Utterances
     from vestige.data.vocabulary import Vocabulary
@@ -199,54 +198,46 @@ def plant(
         from vestige import results
 
         results.require_new(out)
-    columns = (tokens_column, tags_column, intent_column)
-    if task == "nlu":
-        canaries = planned_secrets(
-            several(pattern),
-            intents=several(intent),
-            slot=slot,
-            candidates=candidates,
-            copies=copies,
-            controls=controls,
-            number=number,
-            seed=seed,
-        )
-        source = Sources(
-            data=cast("str | PathLike[str] | Utterances", data),
-            format=format,
-            columns=columns,
-            limit=limit,
-            validation=validation,
-            hold_out=hold_out,
-        )
-        found = _plant_secrets(source, canaries, seed)
-    else:
-        plan = CanaryPlan(
-            phrase=several(phrase),
-            pattern=several(pattern),
-            copies=copies,
-            controls=controls,
-            per_user=per_user,
-            repetitions=repetitions_of(repetitions),
-            coin_flip=coin_flip,
-            length=LENGTH if length is None else length,
-            seed=seed,
-        )
-        documents = cast("str | PathLike[str] | Corpus", data)
-        corpus = open_corpus(documents, format=format, text=text, user=user, limit=limit)
-        found = _plant_canaries(corpus, plan, vocabulary)
+    planting = _in_utterances if task == "nlu" else _in_corpus
+    found = planting(call.arguments)
     if out is not None:
         _write(found, out, monitor)
         found = replace(found, directory=out)
     return call.record(found, configuration={}, seed=seed)
 
 
-def _plant_canaries(
-    corpus: "Corpus", plan: CanaryPlan, vocabulary: "VocabularyLike | None"
-) -> Planting:
+def _in_utterances(given: Mapping[str, Any]) -> Planting:
+    """Secrets in labelled utterances, by the arguments of `plant`."""
+    from vestige.data.secret_manifest import plant_secrets
+
+    seed: int = given["seed"]
+    shared = {name: given[name] for name in ("slot", "candidates", "copies", "controls", "number")}
+    canaries = planned_secrets(
+        several(given["pattern"]), intents=several(given["intent"]), **shared, seed=seed
+    )
+    read_by = {name: given[name] for name in ("data", "format", "limit", "validation", "hold_out")}
+    columns = (given["tokens_column"], given["tags_column"], given["intent_column"])
+    train, validation, test = read_parts(Sources(**read_by, columns=columns), seed)
+    train, validation, manifest = plant_secrets(train, validation, canaries, seed=seed)
+    parts = {TRAIN: train, VALIDATION: validation} | ({} if test is None else {TEST: test})
+    return Planting(manifest=manifest, parts=parts)
+
+
+def _in_corpus(given: Mapping[str, Any]) -> Planting:
+    """Canaries in running text, by the arguments of `plant`."""
     from vestige.data.manifest import plant as planted_in
 
-    known = None if vocabulary is None else _vocabulary(vocabulary)
+    shared = {name: given[name] for name in ("copies", "controls", "per_user", "coin_flip", "seed")}
+    plan = CanaryPlan(
+        phrase=several(given["phrase"]),
+        pattern=several(given["pattern"]),
+        repetitions=repetitions_of(given["repetitions"]),
+        length=LENGTH if given["length"] is None else given["length"],
+        **shared,
+    )
+    columns = {name: given[name] for name in ("format", "text", "user", "limit")}
+    corpus = open_corpus(given["data"], **columns)
+    known = None if given["vocabulary"] is None else _vocabulary(given["vocabulary"])
     canaries = plan.make(corpus, known)
     planted, manifest = planted_in(corpus, canaries, seed=plan.seed, vocabulary=known)
     return Planting(manifest=manifest, parts={CORPUS: planted})
@@ -262,15 +253,6 @@ def _vocabulary(model: "VocabularyLike") -> "Vocabulary":
     loaded: Any = model
     found: Vocabulary = getattr(loaded, "vocabulary", loaded)
     return found
-
-
-def _plant_secrets(source: Sources, canaries: "list[SecretCanary]", seed: int) -> Planting:
-    from vestige.data.secret_manifest import plant_secrets
-
-    train, validation, test = read_parts(source, seed)
-    train, validation, manifest = plant_secrets(train, validation, canaries, seed=seed)
-    parts = {TRAIN: train, VALIDATION: validation} | ({} if test is None else {TEST: test})
-    return Planting(manifest=manifest, parts=parts)
 
 
 def _write(planting: Planting, out: Path, monitor: Monitor) -> None:

@@ -41,8 +41,7 @@ def real_canaries(
         vocabulary: what its ids mean.
         loss: (d,) summed nats of each document under an undefended model (`score_documents`).
         tokens: (d,) tokens over which it was summed.
-        shortest: tokens of a canary at least, the end of its text not counted.
-        longest: tokens at most.
+        shortest: tokens of a canary at least, its end not counted; `longest` at most.
         without: texts that are never taken: the phrases of planted canaries.
 
     Returns:

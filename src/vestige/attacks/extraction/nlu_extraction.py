@@ -65,11 +65,11 @@ def extract_secrets(
         truths: the true secret of each trial, which does not change the guesses; of a single
             trial there may be several.
         ranking: how the truths are ranked, `Ranking()` unless given.
-        progress: told (steps done, steps in all), of the search and then of the ranking.
+        progress: told (steps done, steps in all).
 
     Raises:
         ValueError: there is no such attack, or the truths are not secrets of the trials.
-        DataError: exact search was asked for and there are more secrets than its budget.
+        DataError: there are more secrets than the budget of an exact search.
         ModelError: a loss is no number.
 
     Example:
