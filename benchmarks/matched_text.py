@@ -78,7 +78,7 @@ def world(layout, chance, of_text):
     return asked, np.repeat(means, texts) + chance.normal(size=len(users))
 
 
-def whole_texts(asked, evidence, chance):
+def whole_texts(asked, word_scores, chance):
     """P-values of the audited by the rule that stood before, written naively."""
     read = []
     for user in range(COMPARED + AUDITED):
@@ -86,7 +86,7 @@ def whole_texts(asked, evidence, chance):
         texts, inverse = np.unique(asked.texts[own], return_inverse=True)
         lots = chance.permutation(len(texts))
         words = np.bincount(inverse)[lots]
-        read.append((np.cumsum(words), np.cumsum(np.bincount(inverse, evidence[own])[lots])))
+        read.append((np.cumsum(words), np.cumsum(np.bincount(inverse, word_scores[own])[lots])))
     found = []
     for words, sums in read[COMPARED:]:
         own, reached = sums[-1] / words[-1], 0
@@ -97,11 +97,11 @@ def whole_texts(asked, evidence, chance):
     return np.array(found)
 
 
-def cut_texts(asked, evidence, seed):
+def cut_texts(asked, word_scores, seed):
     """P-values by `judge_users`, and who is called."""
     answers = Answers(asked=asked, ranks=np.ones(len(asked), dtype=np.int32), k=1, vocab_size=2)
     audited = range(COMPARED, COMPARED + AUDITED)
-    judged, _ = judge_users(answers, evidence, audited, range(COMPARED), seed=seed)
+    judged, _ = judge_users(answers, word_scores, audited, range(COMPARED), seed=seed)
     return np.array([(user.p_value, user.called) for user in judged]).T
 
 
@@ -110,9 +110,9 @@ def discoveries(layout, trials):
     false, found = [], []
     for trial in range(trials):
         chance = np.random.default_rng([trial, 2])
-        asked, evidence = world(layout, chance, OF_TEXT)
+        asked, word_scores = world(layout, chance, OF_TEXT)
         members = np.arange(COMPARED, COMPARED + AUDITED // 2)
-        _, called = cut_texts(asked, evidence + MORE * np.isin(asked.users, members), trial)
+        _, called = cut_texts(asked, word_scores + MORE * np.isin(asked.users, members), trial)
         inside, outside = called[: AUDITED // 2].sum(), called[AUDITED // 2 :].sum()
         false.append(outside / max(1, inside + outside))
         found.append(inside / (AUDITED // 2))
@@ -124,9 +124,9 @@ def row(layout, trials, *, gain, of_text=OF_TEXT):
     low, users = np.zeros((2, 4)), np.zeros(4)
     for trial in range(trials):
         chance = np.random.default_rng([trial, 1])
-        asked, evidence = world(layout, chance, of_text)
-        evidence = evidence + gain * (asked.users >= COMPARED)
-        both = whole_texts(asked, evidence, chance), cut_texts(asked, evidence, trial)[0]
+        asked, word_scores = world(layout, chance, of_text)
+        word_scores = word_scores + gain * (asked.users >= COMPARED)
+        both = whole_texts(asked, word_scores, chance), cut_texts(asked, word_scores, trial)[0]
         amounts = asked.counts()[COMPARED:]
         order = np.lexsort((chance.random(AUDITED), amounts))
         quarter = np.empty(AUDITED, dtype=int)

@@ -1,4 +1,4 @@
-"""Where does an encoder-decoder list each word of some targets, given their sources?
+"""Ranks of the words of targets under an encoder-decoder, given their sources.
 
 As `word_ranks` for models that translate or answer: Song and Shmatikov (2019), "Auditing Data
 Provenance in Text-Generation Models", KDD, arXiv:1811.00513, section 3. Sources of one length are

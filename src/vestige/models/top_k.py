@@ -1,4 +1,4 @@
-"""What does a model show that shows only its likeliest next words?
+"""Ranked words without probabilities: the least access to a model.
 
 Song and Shmatikov (2019), "Auditing Data Provenance in Text-Generation Models", KDD,
 arXiv:1811.00513, section 4.3: a service lists its k likeliest words, ranked, without

@@ -1,4 +1,4 @@
-"""Where does a model list each word of some texts, given the words before it?
+"""Ranks of the words of some texts under a model, given the words before.
 
 Song and Shmatikov (2019), "Auditing Data Provenance in Text-Generation Models", KDD,
 arXiv:1811.00513, section 3. Every text is read from its beginning, once, whatever the number of

@@ -7,7 +7,7 @@ import numpy as np
 from tests.attacks.made_users import answers_of, asked_of, counts_of, references_of
 from vestige.attacks.membership.expected_rank import WordCounts
 from vestige.attacks.membership.membership_log_odds import MembershipLogOdds
-from vestige.attacks.membership.membership_scores import evidence_of_words, surprise_of_words
+from vestige.attacks.membership.membership_scores import score_words, surprise_words
 from vestige.metrics.separation import separation
 
 ASKED = asked_of(90)
@@ -21,8 +21,8 @@ def test_members_stand_above_others_and_these_around_zero() -> None:
     areas, means = [], []
     for seed in range(3):
         answers = answers_of(ASKED, MEMBERS, gain=0.15, k=20, seed=seed)
-        evidence = evidence_of_words(answers, COUNTS, FITTED, references=REFERENCES)
-        scores = ASKED.mean_by_user(evidence)
+        word_scores = score_words(answers, COUNTS, FITTED, references=REFERENCES)
+        scores = ASKED.mean_by_user(word_scores)
         areas.append(separation(scores[MEMBERS], scores[OTHERS]).value)
         means.append([scores[MEMBERS].mean(), scores[OTHERS].mean()])
     assert np.mean(areas) > 0.9
@@ -32,22 +32,22 @@ def test_members_stand_above_others_and_these_around_zero() -> None:
 
 def test_it_tells_no_less_than_surprise_where_few_words_are_shown() -> None:
     found = {}
-    for how in (evidence_of_words, surprise_of_words):
+    for how in (score_words, surprise_words):
         areas = []
         for seed in range(3):
             answers = answers_of(ASKED, MEMBERS, gain=0.15, k=3, seed=seed)
             scores = ASKED.mean_by_user(how(answers, COUNTS, FITTED, references=REFERENCES))
             areas.append(separation(scores[MEMBERS], scores[OTHERS]).value)
         found[how.__name__] = np.mean(areas)
-    assert found["evidence_of_words"] > found["surprise_of_words"] - 0.02
+    assert found["score_words"] > found["surprise_words"] - 0.02
 
 
 def test_too_few_references_teach_nothing_and_surprise_stands_in() -> None:
     one = references_of(ASKED, 2, half_of=FITTED)
     assert MembershipLogOdds.fit(ASKED, COUNTS, one, FITTED, k=20) is None
     answers = answers_of(ASKED, MEMBERS, k=20)
-    given = evidence_of_words(answers, COUNTS, FITTED, references=one)
-    wanted = surprise_of_words(answers, COUNTS, FITTED, references=one)
+    given = score_words(answers, COUNTS, FITTED, references=one)
+    wanted = surprise_words(answers, COUNTS, FITTED, references=one)
     np.testing.assert_array_equal(given, wanted)
 
 
@@ -61,14 +61,14 @@ def test_nothing_is_learnt_from_users_who_are_compared() -> None:
     compared = np.isin(ASKED.users, COMPARED)
     ranks = np.where(compared, REFERENCES.ranks[:, ::-1], REFERENCES.ranks)
     changed = replace(REFERENCES, ranks=ranks)
-    mine = evidence_of_words(answers, COUNTS, FITTED, references=REFERENCES)
-    theirs = evidence_of_words(answers, COUNTS, FITTED, references=changed)
+    mine = score_words(answers, COUNTS, FITTED, references=REFERENCES)
+    theirs = score_words(answers, COUNTS, FITTED, references=changed)
     np.testing.assert_array_equal(mine[~compared], theirs[~compared])
 
 
 def test_the_same_seed_gives_the_same_evidence() -> None:
     answers = answers_of(ASKED, MEMBERS, k=20)
     first, second = (
-        evidence_of_words(answers, COUNTS, FITTED, references=REFERENCES, seed=3) for _ in range(2)
+        score_words(answers, COUNTS, FITTED, references=REFERENCES, seed=3) for _ in range(2)
     )
     np.testing.assert_array_equal(first, second)

@@ -13,7 +13,7 @@ from tests.attacks.made_users import (
     references_of,
 )
 from vestige.attacks.membership.length_matching import LengthMatched, common_words
-from vestige.attacks.membership.membership_scores import histogram_scores, surprise_of_words
+from vestige.attacks.membership.membership_scores import histogram_scores, surprise_words
 from vestige.attacks.membership.non_members import FITTED, NonMembers, draw_groups, users_needed
 from vestige.attacks.membership.query_selection import select_calls, select_texts, value_of
 from vestige.attacks.membership.rank_histogram import rank_histogram
@@ -48,7 +48,7 @@ def test_members_are_found_and_others_are_not() -> None:
 def test_references_make_it_stronger_where_little_is_shown() -> None:
     answers = answers_of(ASKED, MEMBERS, gain=0.15, k=10)
     scores = [
-        ASKED.mean_by_user(surprise_of_words(answers, COUNTS, FITTED_ON, references=references))
+        ASKED.mean_by_user(surprise_words(answers, COUNTS, FITTED_ON, references=references))
         for references in (None, references_of(ASKED, 6, half_of=FITTED_ON))
     ]
     alone, helped = (separation(score[MEMBERS], score[OTHERS]).value for score in scores)
@@ -58,7 +58,7 @@ def test_references_make_it_stronger_where_little_is_shown() -> None:
 def test_ours_is_stronger_than_the_papers_where_little_is_shown() -> None:
     answers = answers_of(ASKED, MEMBERS, gain=0.15, k=10)
     references = references_of(ASKED, 6, half_of=FITTED_ON)
-    surprise = surprise_of_words(answers, COUNTS, FITTED_ON, references=references)
+    surprise = surprise_words(answers, COUNTS, FITTED_ON, references=references)
     ours = ASKED.mean_by_user(surprise)
     papers = histogram_scores(answers, references, FITTED_ON)
     assert (
@@ -191,10 +191,10 @@ def test_histograms_are_those_of_algorithm_1() -> None:
 @pytest.mark.parametrize("words", [1, 17, 20, 21, 55, 60])
 def test_everybody_is_cut_to_the_word_inside_the_last_text(words: int) -> None:
     asked = asked_of(3, texts=3, words=20)
-    evidence = np.random.default_rng(0).normal(size=len(asked))
-    ordered = LengthMatched.of(asked, evidence, [2, 0], seed=1)
+    word_scores = np.random.default_rng(0).normal(size=len(asked))
+    ordered = LengthMatched.of(asked, word_scores, [2, 0], seed=1)
     for place, user in enumerate((2, 0)):
-        own = [evidence[asked.texts == text] for text in range(3 * user, 3 * user + 3)]
+        own = [word_scores[asked.texts == text] for text in range(3 * user, 3 * user + 3)]
         means = {round(np.concatenate(lots)[:words].mean(), 9) for lots in permutations(own)}
         assert round(ordered.means(words)[place], 9) in means
     assert ordered.words.tolist() == [60, 60]
@@ -202,9 +202,9 @@ def test_everybody_is_cut_to_the_word_inside_the_last_text(words: int) -> None:
 
 
 def test_the_order_of_ones_texts_does_not_depend_on_who_else_is_there() -> None:
-    evidence = np.random.default_rng(0).normal(size=len(ASKED))
-    alone = LengthMatched.of(ASKED, evidence, [7], seed=3).means(50)
-    assert LengthMatched.of(ASKED, evidence, [2, 7], seed=3).means(50)[1] == alone[0]
+    word_scores = np.random.default_rng(0).normal(size=len(ASKED))
+    alone = LengthMatched.of(ASKED, word_scores, [7], seed=3).means(50)
+    assert LengthMatched.of(ASKED, word_scores, [2, 7], seed=3).means(50)[1] == alone[0]
 
 
 @pytest.mark.parametrize("own", [5, 100, 250, 10_000])
@@ -312,7 +312,7 @@ def test_users_whom_every_reference_saw_are_refused() -> None:
     seen = references.seen.copy()
     seen[:, 31] = True
     with pytest.raises(DataError, match="seen by every reference"):
-        surprise_of_words(
+        surprise_words(
             answers_of(ASKED, MEMBERS),
             COUNTS,
             FITTED_ON,

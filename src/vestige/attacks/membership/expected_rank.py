@@ -1,9 +1,9 @@
-r"""How much better does a model rank a user's words than it would had it never seen them?
+r"""Expected log rank of a word: difficulty calibration by gradient boosting.
 
 .. math:: s_u = \frac{1}{|W_u|} \sum_{w \in W_u}
     \left( \mathrm{E}[\log r_w \mid \mathrm{features}] - \log r_w \right)
 
-The expectation is fitted by gradient boosting on queries of users who are known to be out of the
+The expectation is fitted by gradient boosting on queries of non-members of the
 target's training data, so that it knows how far the target was trained, what it shows, and which
 words are hard in any case. This is difficulty calibration (Watson, Guo, Cormode and Sablayrolles
 2022, "On the Importance of Difficulty Calibration in Membership Inference Attacks", ICLR), learnt
@@ -109,7 +109,7 @@ class ExpectedRank:
 
     @classmethod
     def fit(cls, features: ArrayLike, log_ranks: ArrayLike, *, seed: int = 0) -> "ExpectedRank":
-        """Learn from words of users who are known to be out.
+        """Learn from words of non-members.
 
         Args:
             features: (w, f).
@@ -124,7 +124,7 @@ class ExpectedRank:
         given = np.asarray(features, dtype=np.float64)
         if len(given) < FEWEST_WORDS:
             raise DataError(
-                f"{len(given)} words of users who are known to be out are too few to tell what "
+                f"{len(given)} words of non-members are too few to tell what "
                 f"to expect, it takes {FEWEST_WORDS}",
                 remedy="Give more text of people who are not in the training data (--reference).",
             )

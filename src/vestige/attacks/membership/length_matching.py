@@ -1,8 +1,8 @@
-"""What would other users score over exactly as much text as the one who is audited?
+"""Length matching: scores of all compared users over exactly as many words.
 
 A mean over few words spreads more than one over many: against users with more text, chance would
 look like membership too often, against users with less too seldom. So an audited user and all who
-are compared with them are cut to the same number of words, by one rule: texts in an order by lot,
+are compared with them are cut to the same number of words, by one rule: texts in a random order,
 words as they stand, and within the last text the first ones.
 
 That number is the audited user's own, or, where so few of the others have as much that hardly
@@ -23,35 +23,35 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class LengthMatched:
-    """Evidence of some users, to be had for any number of words.
+    """Scores of some users over any number of words.
 
     Attributes:
-        sums: for each user the evidence of the first 1, 2, ... words, summed.
+        sums: for each user the score of the first 1, 2, ... words, summed.
     """
 
     sums: tuple[Floats, ...]
 
     @classmethod
     def of(
-        cls, asked: TokenQueries, evidence: ArrayLike, users: ArrayLike, *, seed: int
+        cls, asked: TokenQueries, word_scores: ArrayLike, users: ArrayLike, *, seed: int
     ) -> "LengthMatched":
-        """Put the texts of each user into an order by lot.
+        """Put the texts of each user into a random order.
 
         Args:
             asked: w words.
-            evidence: (w,) finite for these users.
+            word_scores: (w,) finite for these users.
             users: whom, places in `asked.names`.
-            seed: of the lots; a user's do not depend on who else is given.
+            seed: of that order; a user's do not depend on who else is given.
         """
-        values = np.asarray(evidence, dtype=np.float64)
+        values = np.asarray(word_scores, dtype=np.float64)
         order = np.argsort(asked.users, kind="stable")
         bounds = np.searchsorted(asked.users[order], np.arange(len(asked.names) + 1))
         sums = []
         for user in np.asarray(users).tolist():
             own = order[bounds[user] : bounds[user + 1]]
             texts, text = np.unique(asked.texts[own], return_inverse=True)
-            lots = np.random.default_rng([seed, user]).permutation(len(texts))
-            read = own[np.lexsort((asked.positions[own], lots[text]))]
+            order_of_texts = np.random.default_rng([seed, user]).permutation(len(texts))
+            read = own[np.lexsort((asked.positions[own], order_of_texts[text]))]
             sums.append(np.cumsum(values[read]))
         return cls(tuple(sums))
 
@@ -61,7 +61,7 @@ class LengthMatched:
         return np.array([len(one) for one in self.sums], dtype=np.int64)
 
     def means(self, words: int) -> Floats:
-        """Mean evidence over the first `words` words of each user who has as many."""
+        """Mean score over the first `words` words of each user who has as many."""
         return np.array([one[words - 1] / words for one in self.sums if len(one) >= words])
 
 
@@ -70,7 +70,7 @@ def common_words(own: int, others: ArrayLike, *, fewest: int) -> int:
 
     Args:
         own: words of the audited user.
-        others: (n,) words of each of those known to be out; n at least `fewest`.
+        others: (n,) words of each of non-members; n at least `fewest`.
         fewest: users to compare with.
 
     Example:

@@ -1,6 +1,6 @@
-r"""How much likelier is a word's rank under a model that saw its user than under one that did not?
+r"""Membership log-odds of a word: the likelihood ratio of its rank, learnt from shadow models.
 
-Shadow models answer: each has seen some of the users who are known to be out of the target's
+Shadow models answer: each has seen some of the non-members of the target's
 training data, and not the others. Boosting learns from their words the log odds of having been
 seen, given the rank, what reference models say and how common the word is,
 
@@ -63,9 +63,9 @@ class MembershipLogOdds:
             asked: w words of u users.
             counts: of public text.
             references: of which each has seen some of the users.
-            users: who are learnt from (`non_members`).
+            users: the fitted (`non_members`).
             k: words that the target shows.
-            seed: of lots and boosting.
+            seed: of random draws and boosting.
 
         Returns:
             None where the references are too few, or have seen too little.

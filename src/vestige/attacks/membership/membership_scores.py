@@ -1,6 +1,6 @@
-"""How much does each word of a user speak for their text having been learnt?
+"""Membership scores of words and users.
 
-Two audits give each user a score: the paper's histogram of ranks, and ours, the mean evidence of
+Two audits give each user a score: the paper's histogram of ranks, and ours, the mean score of
 words: learnt from shadow models (`membership_log_odds`) or, where these are too few, how much
 better a word ranks than expected (`expected_rank`). Both ask everyone the same way: whoever is
 compared with the audited users has had their queries selected by the same rule, from as much text.
@@ -60,7 +60,7 @@ class Answers:
         return np.log(self.ranks.astype(np.float64))
 
 
-def evidence_of_words(
+def score_words(
     answers: Answers,
     counts: WordCounts,
     fitted_on: ArrayLike,
@@ -75,9 +75,9 @@ def evidence_of_words(
     Args:
         answers: of the target.
         counts: of public text.
-        fitted_on: users known to be out, from whose words is learnt what to expect.
+        fitted_on: non-members, from whose words is learnt what to expect.
         references: models of the auditor's own; None: word counts alone.
-        seed: of lots and boosting.
+        seed: of random draws and boosting.
 
     Returns:
         (w,); NaN for users with too few references.
@@ -90,7 +90,7 @@ def evidence_of_words(
     if references is not None:
         learnt = MembershipLogOdds.fit(asked, counts, references, users, k=answers.k, seed=seed)
     if references is None or learnt is None:
-        return surprise_of_words(answers, counts, users, references=references, seed=seed)
+        return surprise_words(answers, counts, users, references=references, seed=seed)
     features, _ = _features(answers, counts, references, learnt.each, seed=seed)
     log_odds = learnt.log_odds(features, answers.log_ranks)
     known = np.isin(asked.users, users)
@@ -98,7 +98,7 @@ def evidence_of_words(
     return -expected.surprise(features, log_odds)
 
 
-def surprise_of_words(
+def surprise_words(
     answers: Answers,
     counts: WordCounts,
     fitted_on: ArrayLike,
@@ -112,10 +112,10 @@ def surprise_of_words(
     Args:
         answers: of the target.
         counts: of public text.
-        fitted_on: users known to be out, from whose words the expectation is learnt.
+        fitted_on: non-members, from whose words the expectation is learnt.
         references: models of the auditor's own; None: word counts alone.
         each: references for each user; None: as many as every user can have.
-        seed: of lots and boosting.
+        seed: of random draws and boosting.
 
     Returns:
         (w,); NaN for users with too few references.

@@ -1,7 +1,7 @@
-"""Which part does each user play who is known to be out of a target's training data?
+"""Groups of non-members: counted, fitted and compared, each with one part in an audit.
 
-Three groups by lot, and nobody is in two of them. Word counts come from the text of the counted, so
-that they are the same function for everybody else; what to expect of a word is learnt from the
+Three groups at random, and nobody is in two of them. Word counts come from the text of the counted,
+so that they are the same function for everybody else; what to expect of a word is learnt from the
 fitted; shadow models learn from both. The compared play no part in any of this, and neither do the
 audited: where an audited user is out, too, the two could change places without anything else
 changing, and conformal p-values are exact (Vovk, Gammerman and Shafer 2005, "Algorithmic Learning
@@ -20,14 +20,14 @@ from vestige.metrics.conformal import calibration_needed
 User = TypeVar("User", int, str)
 
 FITTED = 60
-"""Users that the expectation is learnt from, at most; 20 are enough."""
+"""Fitted users at most; 20 are enough."""
 FEWEST = 4
 """Users below which there are no three groups that could tell anything."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class NonMembers:
-    """Users known to be out, as places among the names of those who are asked about.
+    """Non-members, as places among the names of those who are asked about.
 
     Attributes:
         fitted: from whose words is learnt what to expect.
@@ -67,13 +67,13 @@ class NonMembers:
 def draw_groups(
     users: Sequence[User], *, seed: int
 ) -> tuple[tuple[User, ...], tuple[User, ...], tuple[User, ...]]:
-    """The counted, the fitted and the compared, by lot.
+    """The counted, the fitted and the compared at random.
 
     One half is compared with the audited; of the other half one half is fitted, at most 60.
 
     Args:
-        users: all different; their order is of no account.
-        seed: of the lots.
+        users: all different; in any order.
+        seed: of what is drawn at random.
 
     Raises:
         DataError: they are too few.
@@ -84,22 +84,22 @@ def draw_groups(
     """
     if len(users) < FEWEST:
         raise DataError(
-            f"{len(users)} users are known to be out, it takes {FEWEST} at least",
+            f"{len(users)} users are non-members, it takes {FEWEST} at least",
             remedy="Give texts of more people who are not in the training data (--reference).",
         )
     ordered = sorted(users)
-    lots = np.random.default_rng(seed).permutation(len(ordered)).tolist()
+    shuffled = np.random.default_rng(seed).permutation(len(ordered)).tolist()
     taught = len(ordered) // 2
     fitted = min(FITTED, (taught + 1) // 2)
     ends = ((fitted, taught), (0, fitted), (taught, len(ordered)))
     counted, learnt, compared = (
-        tuple(sorted(ordered[place] for place in lots[begin:end])) for begin, end in ends
+        tuple(sorted(ordered[place] for place in shuffled[begin:end])) for begin, end in ends
     )
     return counted, learnt, compared
 
 
 def users_needed(rate: float) -> int:
-    """Users known to be out that leave enough to compare with before a p-value can be `rate`.
+    """Non-members that leave enough to compare with before a p-value can be `rate`.
 
     Example:
         >>> users_needed(0.05)

@@ -1,4 +1,4 @@
-r"""The paper's audit: how many of a user's words have which rank?
+r"""Rank histograms and their support vector machine: the paper's audit.
 
 Song and Shmatikov (2019), "Auditing Data Provenance in Text-Generation Models", KDD, section 3 and
 Algorithm 1: counts of ranks in d bins of equal width |V| / d, and where a model shows its k

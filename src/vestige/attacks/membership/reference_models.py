@@ -1,7 +1,7 @@
-"""What do models that never saw a user make of their words?
+"""Reference models: ranks of words under models that never saw their users.
 
 Shadow models serve as references, each for the users who were not in its training data. Everyone
-is given the same number of them, drawn by lot among those that qualify, and one of each pair at
+is given the same number of them, drawn at random among those that qualify, and one of each pair at
 most: the users who are learnt from are out of one model of each pair, those who are compared and
 those who are audited are out of both. With more references for some than for others, or others,
 scores would not be comparable.
@@ -115,7 +115,7 @@ class References:
 
         Args:
             asked: the w words.
-            seed: of the lots that choose the models.
+            seed: of the draw of models.
 
         Raises:
             DataError: some user was seen by all.

@@ -18,7 +18,7 @@ Verdict = Literal["members found", "not shown", "underpowered"]
 
 - members found: some p-values are so small that chance would hardly have brought them.
 - not shown: none is.
-- underpowered: so few users are known to be out that none could have been.
+- underpowered: so few non-members that none could have been.
 """
 
 
@@ -28,13 +28,13 @@ class AuditedUser:
 
     Attributes:
         name: as the texts say it.
-        score: mean evidence of their words that are compared, in nats; above 0 where the model
+        score: mean score of their words that are compared, in nats; above 0 where the model
             does better than expected. None where none of their words was asked.
         p_value: how often users who are out would score as high with as much text.
-        called: whether the audit says that they were in.
+        called: whether the audit flags them as a member.
         texts: of theirs that were asked about.
         words: likewise.
-        compared_with: users known to be out who have as many words as are compared.
+        compared_with: non-members who have as many words as are compared.
         compared_words: of this user, and of each of those.
     """
 
@@ -73,17 +73,17 @@ class UserAudit(Result):
 
     Attributes:
         users: in the order in which they were given.
-        calibrated_on: users known to be out, with whom they were compared: with all of them, or
+        calibrated_on: non-members, with whom they were compared: with all of them, or
             with those who have text enough, see `AuditedUser.compared_with`.
-        fitted_on: other users known to be out, from whom the expectation was learnt.
+        fitted_on: other non-members, from whom the expectation was learnt.
         counted_on: yet others, whose words were counted; 0 where the counts are of other text.
         references: models of the auditor's own that played a part.
         k: words that the target shows.
         vocab_size: words that it could show.
-        rate: share of those called that may be expected to be out.
+        rate: share of those flagged that may be expected to be out.
         null: p-values of the same users against models that never saw them, one a reference
             model; empty where there are too few references.
-        compared: scores of the users known to be out with whom the audited user was compared who
+        compared: scores of the non-members with whom the audited user was compared who
             has the middle amount of text; of one user: all that decides the p-value.
         statistics: of queries, and how they were chosen, by name; a part of the summary.
     """
@@ -102,12 +102,12 @@ class UserAudit(Result):
 
     @property
     def needed(self) -> int:
-        """Users known to be out that it takes before anyone can be called."""
+        """Non-members that it takes before anyone can be called."""
         return calibration_needed(self.rate, tested=len(self.users))
 
     @property
     def known_needed(self) -> int:
-        """Users known to be out, in all groups, that keep an audit from being underpowered."""
+        """Non-members, in all groups, that keep an audit from being underpowered."""
         return users_needed(self.rate)
 
     @property

@@ -1,13 +1,13 @@
-"""Was this user's text in the training data? Ranks of their words in, a p-value out.
+"""User-level membership inference: ranks of users' words in, p-values out.
 
 Song and Shmatikov (2019), "Auditing Data Provenance in Text-Generation Models", KDD: user-level
 membership from the ranks of a user's words among a model's likeliest ones.
 
-Differs from the paper: the default evidence is the mean over words (`membership_scores`) in
-place of a histogram's support vector machine; the decision is by conformal p-values against users
-who are known to be out and have no part in anything else (`non_members`), over exactly as much text
-(`matched_text`), in place of a threshold learnt from shadow models, which does not carry over to a
-target of another domain or another extent of training.
+Differs from the paper: the default score is the mean over words (`membership_scores`) in place of a
+histogram's support vector machine; the decision is by conformal p-values against non-members who
+have no part in anything else (`non_members`), over exactly as much text (`length_matching`), in
+place of a threshold learnt from shadow models, which does not carry over to a target of another
+domain or another extent of training.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from vestige import _validate
 from vestige.attacks.membership.expected_rank import WordCounts
 from vestige.attacks.membership.length_matching import LengthMatched, common_words
-from vestige.attacks.membership.membership_scores import Answers, evidence_of_words
+from vestige.attacks.membership.membership_scores import Answers, score_words
 from vestige.attacks.membership.non_members import NonMembers
 from vestige.attacks.membership.reference_models import References
 from vestige.attacks.membership.user_audit import AuditedUser, UserAudit
@@ -47,25 +47,27 @@ def membership_audit(
         answers: ranks of users' words under the target.
         counts: of text of nobody who is audited, fitted or compared.
         audited: users, as places in `answers.asked.names`.
-        known: users who are known to be out of the target's training data, in groups. Those whom
+        known: non-members of the target's training data, in groups. Those whom
             nothing was asked of are left out.
         references: models of the auditor's own, which have seen nobody of the audited, nor of
             those that they are compared with; and about half of the fitted.
         rate: the false-discovery rate.
         null: ask the references about the same users, too.
-        seed: of all lots.
+        seed: of everything that is drawn at random.
 
     Raises:
-        ValueError: nobody is audited, or somebody who is known to be out; a reference has seen
+        ValueError: nobody is audited, or a non-member; a reference has seen
             somebody who is audited or compared.
-        DataError: there are too few users or words known to be out.
+        DataError: there are too few non-members, or too few words of them.
     """
     _validate.open_fraction(rate=rate)
     known = _known_asked(answers, audited, known)
     if references is not None:
         _refuse_seen(answers, references, audited, known)
-    evidence = evidence_of_words(answers, counts, known.fitted, references=references, seed=seed)
-    found, compared = judge_users(answers, evidence, audited, known.compared, rate=rate, seed=seed)
+    word_scores = score_words(answers, counts, known.fitted, references=references, seed=seed)
+    found, compared = judge_users(
+        answers, word_scores, audited, known.compared, rate=rate, seed=seed
+    )
     nulls: Floats = np.empty(0)
     if null and references is not None:
         nulls = null_p_values(
@@ -114,28 +116,28 @@ def null_p_values(
             vocab_size=answers.vocab_size,
         )
         with suppress(DataError):  # half of the words may be too few to tell anything
-            evidence = evidence_of_words(played, counts, fitted, references=other, seed=seed)
-            judged, _ = judge_users(played, evidence, audited, known.compared, seed=seed)
+            word_scores = score_words(played, counts, fitted, references=other, seed=seed)
+            judged, _ = judge_users(played, word_scores, audited, known.compared, seed=seed)
             found += [user.p_value for user in judged if user.score is not None]
     return np.array(found)
 
 
 def judge_users(
     answers: Answers,
-    evidence: Floats,
+    word_scores: Floats,
     audited: Sequence[int],
     compared: Sequence[int],
     *,
     rate: float = 0.05,
     seed: int = 0,
 ) -> tuple[list[AuditedUser], Floats]:
-    """Compare each audited user with those known to be out, over as much text.
+    """Compare each audited user with non-members, over as much text.
 
     Args:
         answers: what was asked.
-        evidence: (w,) evidence of each word; NaN where there is none.
+        word_scores: (w,) score of each word; NaN where there is none.
         audited: users, as places in `answers.asked.names`.
-        compared: users known to be out, who had no part in the evidence.
+        compared: non-members, who had no part in the scores.
         rate: the false-discovery rate.
         seed: of the order of each user's texts.
 
@@ -144,19 +146,19 @@ def judge_users(
         text was compared with.
 
     Raises:
-        DataError: there is no evidence on anybody who is known to be out.
+        DataError: there is no score of anybody among the non-members.
     """
     asked = answers.asked
-    scored, words = np.isfinite(asked.mean_by_user(evidence)), asked.counts()
+    scored, words = np.isfinite(asked.mean_by_user(word_scores)), asked.counts()
     known = [user for user in compared if scored[user]]
     if not known:
         raise DataError(
-            "no user who is known to be out has words and reference models enough",
+            "no user among the non-members has words and reference models enough",
             remedy="Train more references, or give more texts of these people (--reference).",
         )
-    others = LengthMatched.of(asked, evidence, known, seed=seed)
+    others = LengthMatched.of(asked, word_scores, known, seed=seed)
     own = LengthMatched.of(
-        asked, evidence, [user for user in audited if scored[user]], seed=seed
+        asked, word_scores, [user for user in audited if scored[user]], seed=seed
     ).sums
     scores, p_values = np.full(len(audited), np.nan), np.ones(len(audited))
     cut, reach = np.zeros((2, len(audited)), dtype=np.int64)
@@ -203,12 +205,12 @@ def fewest_compared(known: int, rate: float) -> int:
 
 
 def _known_asked(answers: Answers, audited: Sequence[int], known: NonMembers) -> NonMembers:
-    """The users known to be out of whom something was asked."""
+    """The non-members of whom something was asked."""
     if not len(audited):
         raise ValueError(f"audited must be at least one user, got {list(audited)}")
     everybody = {*known.fitted, *known.compared, *known.counted}
     if both := sorted(everybody & set(audited)):
-        raise ValueError(f"audited must not be known to be out, got user {both[0]} as both")
+        raise ValueError(f"audited must be no non-members, got user {both[0]} as both")
     words = answers.asked.counts()
     fitted, compared = (
         tuple(user for user in group if words[user]) for group in (known.fitted, known.compared)

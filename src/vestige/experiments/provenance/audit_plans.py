@@ -1,4 +1,4 @@
-"""Which audits fill the tables of Song and Shmatikov (2019), at one scale."""
+"""Settings of the audits behind the tables of Song and Shmatikov (2019), at one scale."""
 
 from dataclasses import dataclass, replace
 from typing import Any, Literal

@@ -1,4 +1,4 @@
-"""What helps or hinders an audit: queries, noise, obfuscation. Nothing is trained for any of it.
+"""Studies of an audit: queries, noise and obfuscation; nothing is trained for any of them.
 
 Song and Shmatikov (2019), "Auditing Data Provenance in Text-Generation Models", KDD,
 arXiv:1811.00513, section 4.3: Figures 3 and 4 and Table 5.

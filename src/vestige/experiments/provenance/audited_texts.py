@@ -1,4 +1,4 @@
-"""Whose text an audit of users is tried on: members, others, and users of the auditor's own.
+"""Texts of members, others and non-members on which an audit of users is tried.
 
 Song and Shmatikov (2019), "Auditing Data Provenance in Text-Generation Models", KDD,
 arXiv:1811.00513, section 4.1: Reddit comments, SATED talks and film dialogues; reference users
@@ -55,9 +55,9 @@ class AuditedText:
         dataset: one of `TASKS`; the grammars are made, for tests.
         members: users whose text the target learns.
         others: users who are audited as well.
-        reference: users of the auditor's own, known to be out: shadows learn from them, and what
+        reference: users of the auditor's own, non-members: shadows learn from them, and what
             to expect is learnt from some.
-        compared: others known to be out, with whom p-values compare the audited, and who play no
+        compared: other non-members, with whom p-values compare the audited, and who play no
             other part.
         each: texts of a user.
         shortest: words of a text at least.

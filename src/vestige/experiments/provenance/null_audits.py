@@ -3,8 +3,8 @@
 Song and Shmatikov (2019), "Auditing Data Provenance in Text-Generation Models", KDD, has no
 p-values; this is the null of ours. An audit is repeated as a whole, as `vestige audit-users` runs
 it: in every repetition it is drawn anew whose text the target learns, who is audited without having
-been learnt, who is known to be out, which part each of these plays and whose text every shadow
-learns; target and shadows are trained, words counted, evidence learnt, texts cut.
+been learnt, among the non-members, which part each of these plays and whose text every shadow
+learns; target and shadows are trained, words counted, scores learnt, texts cut.
 
 People who are audited together are compared with the same others, so that their p-values go up and
 down together: the unit of every interval is the repetition. Amounts of text are people's own, and
@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vestige.attacks.membership.expected_rank import WordCounts
-from vestige.attacks.membership.membership_scores import Answers, evidence_of_words
+from vestige.attacks.membership.membership_scores import Answers, score_words
 from vestige.attacks.membership.non_members import NonMembers, draw_groups
 from vestige.attacks.membership.query_answers import Texts, narrowed, ranks_of, references_of
 from vestige.attacks.membership.reference_models import References
@@ -59,7 +59,7 @@ class NullAudits:
         dataset: of `audited_texts.TASKS`.
         members: users whose text the target learns.
         audited: users of whom nothing is learnt.
-        known: users known to be out, for all parts that such users play.
+        known: non-members, for all parts that such users play.
         fewest: texts of a user at least.
         most: texts of a user that are used at most.
         shortest: words of a text at least.
@@ -221,11 +221,11 @@ def _outcome(
     references: References | None,
     seed: int,
 ) -> Outcome:
-    """One audit: `membership_audit`, with the mean evidence of everybody beside it."""
-    evidence = evidence_of_words(answers, counts, known.fitted, references=references, seed=seed)
-    judged, _ = judge_users(answers, evidence, audited, known.compared, seed=seed)
+    """One audit: `membership_audit`, with the mean score of everybody beside it."""
+    word_scores = score_words(answers, counts, known.fitted, references=references, seed=seed)
+    judged, _ = judge_users(answers, word_scores, audited, known.compared, seed=seed)
     asked = [user for user in judged if user.score is not None]
-    means = answers.asked.mean_by_user(evidence)
+    means = answers.asked.mean_by_user(word_scores)
     return {
         "p_values": [user.p_value for user in asked],
         "words": [user.words for user in asked],
