@@ -86,7 +86,7 @@ def test_an_audit_becomes_a_page(extract, shell, trained, tmp_path, secret):
     assert len(run.rows) == SPACE
     assert run.rows[0]["truth"] == " ".join(secret)
     assert run.run["data"]["manifest"]
-    assert "never said" in done.stdout
+    assert "never planted" in done.stdout
     page = tmp_path / "page.html"
     assert shell("report", tmp_path / "run", "--out", page).exit_code == 0
     text = page.read_text("utf-8")
@@ -109,7 +109,7 @@ def test_the_truth_gets_a_rank_in_plain_english(extract, secret):
 def test_without_the_truth_nothing_is_claimed(extract):
     asked = ("--prefix", "my pin code is", "--slots", "{digit:2}", "--intent", "PinIntent")
     said = extract(*asked).stdout
-    assert "That does not say that they were ever said" in said
+    assert "That does not show that they stood in its text" in said
     assert f"of all {SPACE} secrets" in said
     assert "It has no rank" in said
     assert "leak" not in said

@@ -50,9 +50,12 @@ def test_a_person_amid_the_others_is_told_that_nothing_is_shown(saved):
 
 def test_too_few_people_are_named_with_how_many_more_it_takes(saved):
     page = shown(saved, audit_of([0.2], known=KNOWN[:12]))
-    assert page.lede == "This audit could not have told: too few people are known to be out."
+    assert (
+        page.lede
+        == "This audit could not have told: there are too few non-members to compare with."
+    )
     assert "once in 13 audits" in page.because
-    assert "It takes 19 to compare with, and 37 known to be out in all" in page.because
+    assert "It takes 19 to compare with, and 37 non-members in all" in page.because
     assert "texts of 13 more people (--reference)" in page.because
 
 
@@ -117,7 +120,7 @@ def test_an_owner_is_told_how_many_users_can_be_shown_with_an_interval(saved):
     assert page.title == "Audit before release"
     assert page.lede == "For 30 of 100 users an outsider could show that their text was used."
     assert page.because.startswith("That is 30 % of them (21 to 40 % with 95 % confidence)")
-    assert "about 5 in 100 of those named" in page.because
+    assert "about 5 in 100 of those flagged" in page.because
     assert not page.notices
 
 
@@ -125,7 +128,7 @@ def test_an_owner_without_called_users_learns_how_sharp_the_audit_was(saved):
     page = shown(saved, audit_of(np.linspace(-0.05, 0.05, 100).tolist(), known=KNOWN[:40]))
     assert page.lede == "Of none of the 100 users could it be shown that their text was used."
     # The least p-value is 1 / 41, and 49 / 100 * 0.05 is the first multiple above it.
-    assert "no one is named before 49 users stand out at once" in page.because
+    assert "no one is flagged before 49 users stand out at once" in page.because
 
 
 def test_users_who_differ_in_more_than_membership_make_an_audit_that_does_not_hold(saved):
@@ -133,7 +136,7 @@ def test_users_who_differ_in_more_than_membership_make_an_audit_that_does_not_ho
     page = shown(saved, audit_of([0.2] * 50 + [0.0] * 50, null=null * 4))
     assert page.lede == UNFAIR
     [warning] = page.notices
-    assert "differ from those known to be out in more than membership" in warning
+    assert "differ from the non-members in more than membership" in warning
     assert "43 % of their p-values at or below 0.05, where 5 % belong" in warning
 
 
@@ -243,7 +246,7 @@ def test_an_audit_of_made_up_answers_becomes_a_page(saved):
     called = sum(user.called for user in audit.users)
     assert called >= 10
     assert page.lede.startswith(f"For {called} of 20 users")
-    assert f"{audit.calibrated_on} to compare with" in dict(page.numbers)["people known to be out"]
+    assert f"{audit.calibrated_on} to compare with" in dict(page.numbers)["non-members"]
 
 
 def test_a_run_without_anybody_audited_is_refused(saved):

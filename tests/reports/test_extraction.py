@@ -117,7 +117,7 @@ def test_what_the_search_found_bounds_a_rank_too(shown):
 
 def test_without_the_truth_no_leak_is_claimed_and_no_rank_shown(shown):
     told = shown(extraction(secret(truth=None)))
-    assert "does not say that they were ever said" in told.lede
+    assert "does not show that they stood in its text" in told.lede
     assert "Certainty 40 %" in told.lede
     assert "no rank" in told.because
     assert told.tables[0].columns == ("pattern", "guess", "loss", "certainty")
@@ -128,8 +128,8 @@ def test_without_the_truth_no_leak_is_claimed_and_no_rank_shown(shown):
 def test_planted_secrets_and_controls_stand_beside_each_other(shown):
     told = shown(audit([counted(1, guess=("4", "0", "7"))], [counted(r) for r in (400, 600)]))
     assert told.lede == (
-        "The planted secret stands at rank 1 of 1,000, before all 201 secrets that were never said "
-        "(p = 0.005). The model gives planted secrets away: an attacker needs 1 guess, not 500."
+        "The planted secret stands at rank 1 of 1,000, before all 201 secrets that were never "
+        "planted (p = 0.005). The model gives planted secrets away: an attacker needs 1 guess, not 500."
     )
     planted, controls, drawn = told.tables[0].rows
     assert told.tables[0].columns == GROUPS[1:]
@@ -143,7 +143,7 @@ def test_planted_secrets_and_controls_stand_beside_each_other(shown):
 
 def test_one_control_and_one_secret_are_said_to_be_few(shown):
     told = shown(audit([counted(2)], [counted(455)]))
-    assert "A secret that was never said stands at rank 455 of 1,000." in told.because
+    assert "A secret that was never planted stands at rank 455 of 1,000." in told.because
     assert "One planted secret says nothing of how often" in told.because
     assert "ask several models" in told.because
 
@@ -182,7 +182,7 @@ def test_too_few_controls_decide_nothing_and_say_what_is_missing(shown):
     assert told.lede.startswith("The planted secret stands at rank 1 of 1,000, before all 9")
     assert "Nothing is decided: with so few" in told.lede
     assert "p = 0.10, where 0.01 is asked for" in told.lede
-    assert "no secret that was never said" in shown(audit([counted(1)], [], drawn=())).lede
+    assert "no secret that was never planted" in shown(audit([counted(1)], [], drawn=())).lede
 
 
 def test_what_was_not_ranked_is_decided_by_losses(shown):
@@ -239,7 +239,7 @@ def test_no_nan_is_on_a_page_or_in_a_summary(saved):
     ]
     page = render(runs, show_secrets=True)
     assert not re.search(r"\b(nan|NaN|None|inf)\b", page)
-    assert "no secret that was never said to compare with" in page
+    assert "no secret that was never planted to compare with" in page
 
 
 def test_a_run_without_secrets_says_so(saved):

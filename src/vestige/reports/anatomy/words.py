@@ -1,4 +1,4 @@
-"""Where does a model's memory sit, in sentences and tables for a terminal and a page?
+"""Sentences and tables of an analysis of memorization, for a terminal and a page.
 
 From the rows and the summary of an `Anatomy`, which hold no text.
 """

@@ -1,4 +1,4 @@
-"""Four charts of an audit: does somebody stand out from non-members?
+"""Charts of an audit: scores and p-values of users beside those of non-members.
 
 Colours are the page's sentinels. Each chart has a width, so that letters stay readable on a phone.
 """
@@ -21,7 +21,7 @@ _POINTS = 300  # p-values up to which each is a point
 
 
 def person_among(known: Sequence[float], own: float, *, label: str, width: int = BROAD) -> Chart:
-    """One person's score among those of people known to be out, each a dot.
+    """One person's score among those of non-members, each a dot.
 
     Args:
         known: scores, at least one.
@@ -54,7 +54,7 @@ def person_among(known: Sequence[float], own: float, *, label: str, width: int =
 
 
 def two_groups(audited: Sequence[float], known: Sequence[float], *, width: int = BROAD) -> Chart:
-    """Scores of audited users, upwards, and of users known to be out, downwards.
+    """Scores of audited users, upwards, and of non-members, downwards.
 
     Args:
         audited: scores, at least one.
@@ -89,7 +89,7 @@ def two_groups(audited: Sequence[float], known: Sequence[float], *, width: int =
     ]
     names = [
         {"x": edges[0], "share": 0.92 * most, "name": f"audited ({len(audited):,})"},
-        {"x": edges[0], "share": -0.92 * most, "name": f"known to be out ({len(known):,})"},
+        {"x": edges[0], "share": -0.92 * most, "name": f"non-members ({len(known):,})"},
     ]
     said = alt.Chart(alt.InlineData(values=names)).mark_text(
         fill=TEXT, fontSize=13, fontWeight=600, align="left", dx=6

@@ -1,4 +1,4 @@
-"""What does an audit of users look like? One person's page, and that of a model's owner."""
+"""An audit of users: one person's page, and that of a model's owner."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -37,17 +37,17 @@ LIMITS = (
     "but raises no false alarm.",
     "An audit that is repeated with other options until it says yes says nothing. Choose the "
     "options first, and ask once.",
-    "Among users who are named, the stated share of wrong ones is an average over audits.",
+    "Among users who are flagged, the stated share of wrong ones is an average over audits.",
 )
 
 LISTED = 25
 """Users that the owner's page lists one by one."""
 
-COLUMNS = ("user", "named", "p-value", "score as high", "score", "words compared")
+COLUMNS = ("user", "flagged", "p-value", "score as high", "score", "words compared")
 _ANSWERS = {
     "members found": "shown",
     "not shown": "not shown",
-    "underpowered": "too few people known to be out to tell",
+    "underpowered": "too few non-members to tell",
 }
 _ACCOUNT = {
     "words_asked": "words of everybody asked about",
@@ -160,7 +160,7 @@ def _owner_figures(found: AuditedRows, summary: Row) -> tuple[Figure, ...]:
     caption = (
         "P-values of all audited users, the smallest first. If nobody’s text could be recognised "
         "they would lie along the dashed line; the further below it, the more users stand out. "
-        "A disc is named, a ring is not. "
+        "A disc is flagged, a ring is not. "
     )
     if null:
         caption += (
@@ -191,13 +191,13 @@ def _numbers(found: AuditedRows, summary: Row) -> list[tuple[str, str]]:
         pairs.append(("p-value", p_value(least)))
         pairs.append(("texts asked about", whole(found.audited[0]["texts"])))
     else:
-        pairs.append(("users", f"{whole(summary['called'])} of {whole(summary['users'])} named"))
+        pairs.append(("users", f"{whole(summary['called'])} of {whole(summary['users'])} flagged"))
         pairs.append(("smallest p-value", p_value(least)))
     pairs += [
         ("limit set before", f"{float(summary['rate']):g}"),
         ("words asked about", whole(summary["words"])),
         ("words that the model shows", f"{k:,} of {words:,}" if k < words else f"all {words:,}"),
-        ("people known to be out", f"{whole(summary['calibrated_on'])} to compare with, "
+        ("non-members", f"{whole(summary['calibrated_on'])} to compare with, "
                                    f"{whole(summary['fitted_on'])} to learn what to expect, "
                                    f"{whole(summary['counted_on'])} to count words of"),
         ("models of our own", whole(summary["references"])),

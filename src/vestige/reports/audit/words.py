@@ -1,4 +1,4 @@
-"""Was the text used, and whose could be shown to have been? An audit of users in sentences.
+"""Verdicts and warnings of an audit of users, in sentences.
 
 For readers without statistics: every probability is also said as so many people of so many.
 """
@@ -20,8 +20,8 @@ METHOD = (
     "Each word of a text was looked up among the words that the model holds likeliest in its "
     "place. A word that stands further up than such a word does on average speaks for membership, "
     "one that stands further down against it; the mean over all words is the score. What to "
-    "expect of a word was learnt from people known to be out{references}. Then each score is "
-    "compared with those of others known to be out, who had no part in any of this, over exactly "
+    "expect of a word was learnt from non-members{references}. Then each score is "
+    "compared with those of other non-members, who had no part in any of this, over exactly "
     "as many words: where one has more, only so many count."
 )
 
@@ -42,7 +42,7 @@ class AuditedRows:
 
     Attributes:
         audited: the smallest p-value first.
-        known: scores of people known to be out, falling.
+        known: scores of non-members, falling.
         null: rows of p-values against models that never saw the audited.
     """
 
@@ -100,7 +100,7 @@ def describe_person(found: AuditedRows, summary: Row) -> tuple[str, str]:
         )
     if summary["verdict"] == "underpowered":
         return (
-            "This audit could not have told: too few people are known to be out.",
+            "This audit could not have told: there are too few non-members to compare with.",
             describe_need(summary),
         )
     if own["called"]:
@@ -123,7 +123,7 @@ def describe_owner(found: AuditedRows, summary: Row) -> tuple[str, str]:
     users, called, rate = int(summary["users"]), int(summary["called"]), float(summary["rate"])
     if summary["verdict"] == "underpowered":
         return (
-            "This audit could not have told: too few people are known to be out.",
+            "This audit could not have told: there are too few non-members to compare with.",
             describe_need(summary),
         )
     interval = clopper_pearson(called, users)
@@ -135,13 +135,13 @@ def describe_owner(found: AuditedRows, summary: Row) -> tuple[str, str]:
         subject = "one" if called == 1 else f"{called:,}"
         return (
             f"For {subject} of {users:,} users an outsider could show that their text was used.",
-            f"{share} In audits like this one, about {_in_a_hundred(rate)} of those named, or "
-            "fewer, were not in the training data at all. Who is not named is not thereby safe. "
+            f"{share} In audits like this one, about {_in_a_hundred(rate)} of those flagged, or "
+            "fewer, were not in the training data at all. Who is not flagged is not thereby safe. "
             "What hides users with a proof: vestige train --defence dp-fedavg.",
         )
     least = _needed_at_once(found, rate)
     weak = (
-        f" With {int(summary['calibrated_on']):,} people to compare with, no one is named before "
+        f" With {int(summary['calibrated_on']):,} people to compare with, no one is flagged before "
         f"{least:,} users stand out at once: hold out more for a sharper audit."
         if least > 1
         else ""
@@ -153,7 +153,7 @@ def describe_owner(found: AuditedRows, summary: Row) -> tuple[str, str]:
 
 
 def _needed_at_once(found: AuditedRows, rate: float) -> int:
-    """How many users must stand above everybody they are compared with before one is named.
+    """How many users must stand above everybody they are compared with before one is flagged.
 
     By Benjamini and Hochberg's rule: the j-th smallest p-value must be at most rate j / m.
     """
@@ -171,7 +171,7 @@ def describe_need(summary: Row) -> str:
     return (
         f"With {compared} people to compare with, even the highest score of all would come up by "
         f"chance once in {compared + 1} audits, and the limit was set to {_in_a_hundred(rate)}. "
-        f"It takes {calibration_needed(rate)} to compare with, and {known} known to be out in "
+        f"It takes {calibration_needed(rate)} to compare with, and {known} non-members in "
         "all, since half of them teach what to expect: add texts of "
         f"{max(1, known - there)} more people (--reference)."
     )
@@ -263,16 +263,16 @@ def _fairness(found: AuditedRows, summary: Row) -> str:
         return ""
     share = checked[0]
     return (
-        "The audited users differ from those known to be out in more than membership. Models that "
+        "The audited users differ from the non-members in more than membership. Models that "
         f"never saw them put {percent(share)} of their p-values at "
         f"or below {rate:g}, where {percent(rate)} belong. Look at topics, time and amount of "
-        "text, hold out users by lot, and audit again."
+        "text, hold out users at random, and audit again."
     )
 
 
 def _unchecked(models: int, needed: int) -> str:
     if models >= needed:
-        why = f"the {models} models of your own leave too few words of people known to be out."
+        why = f"the {models} models of your own leave too few words of non-members."
     else:
         there = f"; here {'is' if models == 1 else 'are'} {models}" if models else ""
         why = (

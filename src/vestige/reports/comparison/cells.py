@@ -119,87 +119,84 @@ def _cost(row: Row) -> Cell:
 
 
 def all_numbers(rows: Sequence[Row]) -> list[tuple[str, ...]]:
-    """Every number with its interval, a training a column, in groups."""
+    """Every number with its interval, a training a column; an entry of one cell begins a group."""
     table: list[tuple[str, ...]] = [("", *(printable(row["name"]) for row in rows))]
-    for title, lines in _groups(rows):
-        kept = [(name, *cells) for name, cells in lines if any(cells)]
-        if kept:
-            table += [(title,), *((name, *(c or UNKNOWN for c in cells)) for name, *cells in kept)]
+    for title, lines in _NUMBERS.items():
+        found = [(name, [_shown(row, key, form) for row in rows]) for name, key, form in lines]
+        if title.startswith("Leakage"):
+            found += _by_copies(rows)
+        kept = [(name, *(cell or UNKNOWN for cell in cells)) for name, cells in found if any(cells)]
+        table += [(title,), *kept] if kept else []
     return table
 
 
-def _groups(rows: Sequence[Row]) -> list[tuple[str, list[tuple[str, list[str]]]]]:
-    def each(name: str, show: Any) -> tuple[str, list[str]]:
-        return name, [show(row) for row in rows]
-
-    def ends(name: str, key: str, form: str) -> tuple[str, list[str]]:
-        return each(name, lambda row: _with_ends(row, key, form))
-
-    def number(name: str, key: str, form: str) -> tuple[str, list[str]]:
-        return each(name, lambda row: _number(row[key], form))
-
-    copies = sorted({point["copies"] for row in rows for point in row["by_copies"]})
-    leakage = [
-        ends("exposure of canaries", "exposure", ".2f"),
-        ends("… in another order", "shuffled", ".2f"),
-        ends("… never planted", "never_planted", ".2f"),
-        ends("change against undefended", "exposure_change", "+.2f"),
-        *(
-            each(f"exposure, planted {n} ×", lambda row, n=n: _at_copies(row, n, "exposure"))
-            for n in copies
-        ),
-        each("completed", lambda row: _rate(row, "completion")),
-        each("… never planted", lambda row: _rate(row, "completion_control")),
-        *(each(f"completed, planted {n} ×", lambda row, n=n: _done(row, n)) for n in copies),
-    ]
-    utility = [
-        number("test perplexity", "test_perplexity", ".2f"),
-        ends("over undefended", "perplexity_ratio", ".3f"),
-        number("next word right", "test_accuracy", ".1%"),
-    ]
-    fairness = [
-        ends("drop, users with most samples", "top_drop", "+.2f"),
-        ends("drop, users with fewest", "low_drop", "+.2f"),
-        ends("gap", "gap", "+.2f"),
-        ends("drop against samples (Spearman)", "correlation", "+.2f"),
-        each("p-value", lambda row: _p_value(row["p_value"])),
-    ]
-    privacy = [
-        number("claimed ε", "epsilon", ".4g"),
-        each("δ", lambda row: "" if row["delta"] is None else _tiny(row["delta"])),
-        each("protects", lambda row: printable(row["unit"] or "")),
-        number("measured ε, at least", "empirical_epsilon", ".2f"),
-        number("… most that could be shown", "empirical_ceiling", ".2f"),
-        number("… by a threshold", "threshold_epsilon", ".2f"),
-        each("… for", lambda row: printable(row["audit_unit"] or "")),
-        number("ε claimed for as many", "audit_claim", ".4g"),
-        each("the claim is", lambda row: printable(row["audit_verdict"] or "")),
-    ]
-    cost = [
-        number("trainings", "trainings", "d"),
-        number("steps", "steps", ",d"),
-        number("tokens read", "tokens", ",d"),
-        number("times each copy was read", "presentations_per_copy", ".1f"),
-        number("peak memory, MiB", "peak_memory_mib", ",.0f"),
-        number("seconds by the clock, under whatever load", "seconds", ",.1f"),
-    ]
-    return [
-        ("Leakage, in bits or as a share", leakage),
-        ("Utility", utility),
-        ("Fairness, in points of perplexity", fairness),
-        ("Privacy", privacy),
-        ("Cost", cost),
-    ]
+_NUMBERS = {
+    "Leakage, in bits or as a share": (
+        ("exposure of canaries", "exposure", "ends .2f"),
+        ("… in another order", "shuffled", "ends .2f"),
+        ("… never planted", "never_planted", "ends .2f"),
+        ("change against undefended", "exposure_change", "ends +.2f"),
+        ("completed", "completion", "rate"),
+        ("… never planted", "completion_control", "rate"),
+    ),
+    "Utility": (
+        ("test perplexity", "test_perplexity", ".2f"),
+        ("over undefended", "perplexity_ratio", "ends .3f"),
+        ("next word right", "test_accuracy", ".1%"),
+    ),
+    "Fairness, in points of perplexity": (
+        ("drop, users with most samples", "top_drop", "ends +.2f"),
+        ("drop, users with fewest", "low_drop", "ends +.2f"),
+        ("gap", "gap", "ends +.2f"),
+        ("drop against samples (Spearman)", "correlation", "ends +.2f"),
+        ("p-value", "p_value", "p"),
+    ),
+    "Privacy": (
+        ("claimed ε", "epsilon", ".4g"),
+        ("δ", "delta", "tiny"),
+        ("protects", "unit", "text"),
+        ("measured ε, at least", "empirical_epsilon", ".2f"),
+        ("… most that could be shown", "empirical_ceiling", ".2f"),
+        ("… by a threshold", "threshold_epsilon", ".2f"),
+        ("… for", "audit_unit", "text"),
+        ("ε claimed for as many", "audit_claim", ".4g"),
+        ("the claim is", "audit_verdict", "text"),
+    ),
+    "Cost": (
+        ("trainings", "trainings", "d"),
+        ("steps", "steps", ",d"),
+        ("tokens read", "tokens", ",d"),
+        ("times each copy was read", "presentations_per_copy", ".1f"),
+        ("peak memory, MiB", "peak_memory_mib", ",.0f"),
+        ("seconds by the clock, under whatever load", "seconds", ",.1f"),
+    ),
+}
+"""Groups of lines: name, key and form, a number's format where it is no word."""
 
 
-def _at_copies(row: Row, copies: int, key: str) -> str:
-    point = next((one for one in row["by_copies"] if one["copies"] == copies), None)
-    return "" if point is None else _with_ends(point, key, ".2f")
+def _shown(row: Row, key: str, form: str) -> str:
+    if form == "rate":
+        return _rate(row, key)
+    if row[key] is None:
+        return ""
+    if form.startswith("ends "):
+        return _with_ends(row, key, form.removeprefix("ends "))
+    words = {"text": printable, "tiny": _tiny, "p": _p_value}
+    return words[form](row[key]) if form in words else _number(row[key], form)
 
 
-def _done(row: Row, copies: int) -> str:
-    point = next((one for one in row["by_copies"] if one["copies"] == copies), None)
-    return "" if point is None else _rate(point, "completion")
+def _by_copies(rows: Sequence[Row]) -> list[tuple[str, list[str]]]:
+    """Exposure and completion at each number of copies."""
+    found = []
+    for name, key, form in (
+        ("exposure", "exposure", "ends .2f"),
+        ("completed", "completion", "rate"),
+    ):
+        for n in sorted({point["copies"] for row in rows for point in row["by_copies"]}):
+            points = [[p for p in row["by_copies"] if p["copies"] == n] for row in rows]
+            cells = [_shown(point[0], key, form) if point else "" for point in points]
+            found.append((f"{name}, planted {n} ×", cells))
+    return found
 
 
 def _with_ends(row: Row, key: str, form: str) -> str:
@@ -226,8 +223,8 @@ def _number(value: float | None, form: str) -> str:
     return "" if value is None else f"{value:{form}}"
 
 
-def _p_value(value: float | None) -> str:
-    return "" if value is None else "< 0.001" if value < 0.001 else f"{value:.3f}"
+def _p_value(value: float) -> str:
+    return "< 0.001" if value < 0.001 else f"{value:.3f}"
 
 
 def _tiny(value: float) -> str:

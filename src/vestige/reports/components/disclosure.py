@@ -1,4 +1,4 @@
-"""How is text that came out of a model shown to a person?
+"""Disclosure: text that came out of a model, made safe to show.
 
 Such text is chosen by whoever trained the model: it may hold terminal escapes, right-to-left
 overrides or markup, and it may be a secret. Here its invisible characters become visible and,

@@ -1,4 +1,4 @@
-"""How are counts, shares and bits written for a reader?"""
+"""Counts, shares, probabilities and lists of names as text."""
 
 from collections.abc import Sequence
 

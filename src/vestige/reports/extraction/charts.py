@@ -26,11 +26,11 @@ def ranks(points: Sequence[Row], *, width: int = 400) -> Chart:
     """The rank of every truth among all secrets, on a logarithmic axis.
 
     Args:
-        points: label (of its line), rank, low, high, space, and said (False for controls); lines
+        points: label (of its line), rank, low, high, space, and planted (False for controls); lines
             stand in the order of their first point.
 
     Returns:
-        A disc was planted, a ring never said; the tick is what guessing needs on average.
+        A disc was planted, a ring never planted; the tick is what guessing needs on average.
     """
     labels = list(dict.fromkeys(str(point["label"]) for point in points))
     values = [
@@ -55,10 +55,10 @@ def ranks(points: Sequence[Row], *, width: int = 400) -> Chart:
             x="low:Q", x2="high:Q", y=y, yOffset=offset
         ),
         *(
-            _points([v for v in values if bool(v["said"]) == said], said).encode(
+            _points([v for v in values if bool(v["planted"]) == planted], planted).encode(
                 x=x, y=y, yOffset=offset
             )
-            for said in (True, False)
+            for planted in (True, False)
         ),
     )
     return layers.properties(width=width, height=_LINE * len(labels) + 10)
@@ -245,9 +245,9 @@ def _title(text: str) -> Any:
     return titled(text, frame="group", fontSize=12, fontWeight="normal")
 
 
-def _points(values: Sequence[Row], said: bool) -> Any:
+def _points(values: Sequence[Row], planted: bool) -> Any:
     chart = alt.Chart(alt.InlineData(values=[dict(value) for value in values]))
-    if said:
+    if planted:
         return chart.mark_point(fill=ACCENT, stroke=ACCENT, size=70, opacity=0.9)
     return chart.mark_point(stroke=INK, fill="transparent", strokeWidth=1.8, size=70, opacity=1)
 

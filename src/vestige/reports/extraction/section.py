@@ -13,7 +13,7 @@ from vestige.reports.extraction.tables import (
     group_listing,
     guess_listing,
     guess_shares,
-    said,
+    times_planted,
     trial_listing,
 )
 from vestige.reports.extraction.words import (
@@ -41,7 +41,7 @@ LIMITS = (
 AUDIT_LIMITS = (
     "That a leak is not shown does not say that there is none: another objective, another "
     "prefix or more copies may show it.",
-    "A secret is compared with others drawn by the same rule that were never said, in the same "
+    "A secret is compared with others drawn by the same rule that were never planted, in the same "
     "models. The p-value is exact whatever words a model prefers; it holds for secrets that "
     "were drawn at random, which a secret of your own choice was not.",
     "Planted secrets are random words: real ones that are likelier from the start, such as "
@@ -118,19 +118,21 @@ def _rank_figure(rows: Sequence[Row]) -> tuple[Figure, ...]:
         return ()
     points = [
         {
-            "label": " · ".join(filter(None, (printable(row["pattern"]), said(row["copies"])))),
+            "label": " · ".join(
+                filter(None, (printable(row["pattern"]), times_planted(row["copies"])))
+            ),
             "rank": float(row["rank"]),
             "low": float(row["rank_low"]),
             "high": float(row["rank_high"]),
             "space": float(2 ** row["space_bits"]),
-            "said": row["copies"] != 0,
+            "planted": row["copies"] != 0,
         }
         for row in ranked
     ]
     caption = (
         "Rank of each true secret among all that there could be, on a logarithmic axis: further "
         "left is easier to guess. "
-        + ("A disc was planted, a ring never said. " if rows[0]["copies"] is not None else "")
+        + ("A disc was planted, a ring never planted. " if rows[0]["copies"] is not None else "")
         + "The tick is what somebody who knows nothing needs on average."
     )
     return (

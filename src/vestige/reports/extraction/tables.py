@@ -1,4 +1,4 @@
-"""Which secrets were read back, in tables for a terminal and a page?
+"""Tables of extracted secrets, for a terminal and a page.
 
 Words of secrets become blocks here, one a word, unless secrets are wanted.
 """
@@ -16,14 +16,14 @@ from vestige.reports.components.table import Table, without_empty_columns
 
 Row = Mapping[str, Any]
 GROUPS = (
-    *("model", "pattern", "said", "secrets", "came back", "95 %", "words wrong", "95 %"),
+    *("model", "pattern", "planted", "secrets", "came back", "95 %", "words wrong", "95 %"),
     *("by chance", "median rank", "exposure, bits", "95 %"),
 )
 TRIALS = (
     *(
         "model",
         "pattern",
-        "said",
+        "planted",
         "guess",
         "loss",
         "certainty",
@@ -53,7 +53,7 @@ def group_listing(rows: Sequence[Row]) -> Table:
     several = len({row["model"] for row in rows}) > 1
     cells = [_group_cells(group) for group in groups.values()]
     return without_empty_columns(
-        "Planted, and never said", GROUPS, cells, texts=3, first=not several
+        "Planted secrets and controls", GROUPS, cells, texts=3, first=not several
     )
 
 
@@ -98,8 +98,8 @@ def guess_shares(row: Row) -> list[float]:
     return [row["certainty"] * exp(row["losses"][0] - loss) for loss in row["losses"]]
 
 
-def said(copies: int | None) -> str:
-    """How often a secret was said; nothing where that is not known."""
+def times_planted(copies: int | None) -> str:
+    """How often a secret was planted; nothing where that is not known."""
     if copies is None:
         return ""
     return "never" if copies == 0 else "once" if copies == 1 else f"{copies:,} ×"
@@ -117,7 +117,7 @@ def _group_cells(group: Sequence[Row]) -> tuple[str, ...]:
     return (
         str(first["model"]),
         printable(first["pattern"]),
-        "never, drawn now" if first["drawn"] else said(first["copies"]),
+        "never, drawn now" if first["drawn"] else times_planted(first["copies"]),
         f"{len(group):,}",
         *(_NO_GUESS if first["drawn"] else _guess_cells(group)),
         percent(first["hamming_by_chance"]),
@@ -150,7 +150,7 @@ def _trial_cells(row: Row, show_secrets: bool) -> tuple[str, ...]:
     return (
         str(row["model"]),
         printable(row["pattern"]),
-        said(row["copies"]),
+        times_planted(row["copies"]),
         _secret(row["guess"], show_secrets),
         f"{row['loss']:.4g}",
         percent(row["certainty"]),

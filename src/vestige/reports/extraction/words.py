@@ -1,4 +1,4 @@
-"""What does an extraction say in plain English, in a terminal as on a page?
+"""Verdicts of an extraction in plain English, for a terminal and a page.
 
 Sentences are made from a run's summary and rows alone. No words of a secret are in them.
 """
@@ -37,7 +37,7 @@ _UNDECIDED = (
 def entries(rows: Sequence[Row], summary: Row) -> list[dict[str, Any]]:
     """The rows of an extraction or an audit, all with what only one of them has.
 
-    Copies are None where it is not known how often the secret was said.
+    Copies are None where it is not known how often the secret was planted.
     """
     common: dict[str, Any] = {"copies": None, "drawn": False, "model": 1}
     common |= {key: summary[key] for key in ("space_bits", "hamming_by_chance") if key in summary}
@@ -46,7 +46,7 @@ def entries(rows: Sequence[Row], summary: Row) -> list[dict[str, Any]]:
 
 def describe_truth(row: Row) -> str:
     """Where a true secret stands, and what that spares an attacker."""
-    who = "A secret that was never said" if row["copies"] == 0 else "The true secret"
+    who = "A secret that was never planted" if row["copies"] == 0 else "The true secret"
     if row["rank"] is None:
         return f"{who} was not ranked: its rank was not asked for."
     space, rank = _space(row), float(row["rank"])
@@ -116,7 +116,7 @@ def describe_extraction(rows: Sequence[Row], summary: Row) -> list[str]:
             else [f"Mean certainty {percent(summary['certainty'])}."]
         )
         return [
-            "These words fit the model best. That does not say that they were ever said to it.",
+            "These words fit the model best. That does not show that they stood in its text.",
             *certain,
             _UNDECIDED,
             f"{one} has no rank: that needs the truth.",
@@ -133,12 +133,12 @@ def describe_audit(rows: Sequence[Row], summary: Row) -> list[str]:
     """
     planted = [row for row in rows if row["copies"]]
     controls = [row for row in rows if row["copies"] == 0 and not row["drawn"]]
-    said = [_places(planted, summary), _meaning(planted, summary)]
+    sentences = [_places(planted, summary), _meaning(planted, summary)]
     if len(planted) == 1:
-        said.append(_guess_right(planted[0]))
+        sentences.append(_guess_right(planted[0]))
     else:
-        said.append(_came_back("planted ", _named(summary, "planted"), len(planted)))
-    return [*said, *_controls(controls, summary), *_doubts(planted, summary)]
+        sentences.append(_came_back("planted ", _named(summary, "planted"), len(planted)))
+    return [*sentences, *_controls(controls, summary), *_doubts(planted, summary)]
 
 
 def describe_method(summary: Row) -> str:
@@ -149,7 +149,7 @@ def describe_method(summary: Row) -> str:
 
 
 def _places(planted: Sequence[Row], summary: Row) -> str:
-    """The first sentence of an audit: ranks, and places among secrets that were never said."""
+    """The first sentence of an audit: ranks, and places among secrets that were never planted."""
     value, models = summary["p_value"], summary["models"]
     p = "" if value is None else f" (p = {chance(value)})"
     ranked = [row for row in planted if row["rank"] is not None]
@@ -181,8 +181,8 @@ def _among(row: Row) -> str:
     if not asked:
         return ""
     if not before:
-        return f", before all {whole(asked)} secrets that were never said"
-    return f"; {whole(before)} of {whole(asked)} secrets that were never said stand as high"
+        return f", before all {whole(asked)} secrets that were never planted"
+    return f"; {whole(before)} of {whole(asked)} secrets that were never planted stand as high"
 
 
 def _meaning(planted: Sequence[Row], summary: Row) -> str:
@@ -200,7 +200,7 @@ def _meaning(planted: Sequence[Row], summary: Row) -> str:
             f"{percent(value)} of such audits."
         )
     if value is None:
-        return "Nothing is decided: there is no secret that was never said to compare with."
+        return "Nothing is decided: there is no secret that was never planted to compare with."
     return (
         f"Nothing is decided: with so few secrets to compare with, even those that stand before "
         f"all others have p = {chance(summary['p_least'])}, where {summary['level']} is asked for. "
@@ -209,30 +209,30 @@ def _meaning(planted: Sequence[Row], summary: Row) -> str:
 
 
 def _controls(controls: Sequence[Row], summary: Row) -> list[str]:
-    said = []
+    sentences = []
     if len(controls) == 1:
-        said.append(describe_truth(controls[0]))
+        sentences.append(describe_truth(controls[0]))
     elif controls:
         back = int(summary["controls_right"])
         first = "No" if back == 0 else f"{back}"
-        said.append(
-            f"{first} secret of {len(controls)} that were never said came up as the best guess."
+        sentences.append(
+            f"{first} secret of {len(controls)} that were never planted came up as the best guess."
         )
-        said += _ranked("secrets that were never said", controls)
+        sentences += _ranked("secrets that were never planted", controls)
     if summary["drawn"] and summary["drawn_median_rank"] is not None:
-        said.append(
+        sentences.append(
             f"{whole(summary['drawn'])} more of them, drawn for this audit, are exposed by "
             f"{decimal(summary['drawn_exposure'], 1)} bits on average."
         )
     stray = summary["controls_p_value"]
     if stray is not None and stray <= summary["level"]:
-        said.append(
+        sentences.append(
             f"The manifest's controls stand higher than those drawn now (p = {chance(stray)}): "
             "chance does that in 1 of 100 audits, and so do words that they share with a secret "
-            "that was said, or that they were said elsewhere in the training text. Planted secrets "
+            "that was planted, or that they stand elsewhere in the training text. Planted secrets "
             "are compared with all of them, which makes a leak harder to show, never easier."
         )
-    return said
+    return sentences
 
 
 def _doubts(planted: Sequence[Row], summary: Row) -> list[str]:
