@@ -90,7 +90,7 @@ def test_the_chart_has_a_point_for_each_number_of_copies(saved, exposure):
 
 def test_what_the_table_says_is_not_said_again_below(saved, exposure):
     names = [name for name, _ in section(saved(exposure), show_secrets=False).numbers]
-    assert "most exposure that the references resolve" in names
+    assert "what the references resolve" in names
     assert "exposure by chance" in names
     assert not [name for name in names if "copies" in name or "controls" in name]
 

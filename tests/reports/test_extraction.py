@@ -129,7 +129,8 @@ def test_planted_secrets_and_controls_stand_beside_each_other(shown):
     told = shown(audit([counted(1, guess=("4", "0", "7"))], [counted(r) for r in (400, 600)]))
     assert told.lede == (
         "The planted secret stands at rank 1 of 1,000, before all 201 secrets that were never "
-        "planted (p = 0.005). The model gives planted secrets away: an attacker needs 1 guess, not 500."
+        "planted (p = 0.005). The model gives planted secrets away: an attacker needs 1 guess, "
+        "not 500."
     )
     planted, controls, drawn = told.tables[0].rows
     assert told.tables[0].columns == GROUPS[1:]
