@@ -33,12 +33,14 @@ KINDS = {
     "Anatomy": ("anatomy", 0),
     "DefenceComparison": ("compare", 0),
     "DefendedTraining": ("train", 0),
+    "IntentSlotTraining": ("train", 3),
 }
 
 
 def test_every_kind_of_result_is_there():
     known = set(SECTIONS.names())
-    assert set(KINDS) == known - {"Table"}  # of `reproduce`: rows of our own, tested beside it
+    # Tables of `reproduce` have rows of our own; a training on pairs is shown as one on utterances.
+    assert set(KINDS) == known - {"Table", "PairTraining"}
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -71,7 +73,7 @@ def test_an_attack_in_any_field_is_text(run, tmp_path, monkeypatch):
         bad = {c for c in page if unicodedata.category(c) in ("Cc", "Cf", "Cs") and c != "\n"}
         assert not bad, (name, bad)
         assert "<b>evil" not in page, name
-    assert pages >= 4  # else nothing was shown at all
+    assert pages >= 3  # else nothing was shown at all
 
 
 def test_an_attack_in_every_word_of_a_chart_is_text(run, tmp_path):

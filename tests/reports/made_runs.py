@@ -9,6 +9,7 @@ from tests.reports.test_anatomy import anatomy
 from tests.reports.test_completion import attempt
 from tests.reports.test_exposure import canary
 from tests.reports.test_extraction import audit, counted, extraction
+from tests.reports.test_training import DefendedTraining, IntentSlotTraining, PairTraining
 from vestige.attacks.exposure.completion import Completion
 from vestige.attacks.exposure.exposure_result import CanaryExposure
 from vestige.experiments.tables import Table
@@ -39,4 +40,7 @@ RESULTS: dict[str, Callable[[], Any]] = {
     ),
     "UserAudit": lambda: audit_of([0.2, 0.01, None], null=uniform(20)),
     "Anatomy": anatomy,
+    "DefendedTraining": DefendedTraining,
+    "IntentSlotTraining": IntentSlotTraining,
+    "PairTraining": PairTraining,
 }

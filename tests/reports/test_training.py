@@ -36,6 +36,28 @@ class DefendedTraining:
             }
 
 
+class IntentSlotTraining(DefendedTraining):
+    """Utterances."""
+
+    def rows(self):
+        for row in super().rows():
+            yield {**row, "intent_accuracy": 0.9, "slot_f1": None}
+
+    def summary(self):
+        return {**super().summary(), "intent_accuracy": 0.9, "slot_f1": None}
+
+
+class PairTraining(DefendedTraining):
+    """Pairs of texts."""
+
+    def rows(self):
+        for row in super().rows():
+            yield {**row, "bleu": 0.25}
+
+    def summary(self):
+        return {**super().summary(), "bleu": 0.25}
+
+
 def shown(tmp_path, training, terms=None):
     run = {} if terms is None else {"privacy": terms}
     results.save(training, tmp_path / "run", run=run)
@@ -70,6 +92,21 @@ def test_perplexities_that_no_axis_has_are_left_out(tmp_path, last):
     found = shown(tmp_path, DefendedTraining(last=last))
     assert len(found.figures) == 1
     assert "NaN" not in found.figures[0].svg
+
+
+@pytest.mark.parametrize(
+    ("training", "lede", "columns"),
+    [
+        (IntentSlotTraining(), "and intent accuracy 0.9.", ("intent accuracy", "slot F1")),
+        (PairTraining(), "and BLEU 0.25.", ("BLEU",)),
+    ],
+)
+def test_what_a_task_measures_stands_beside_the_perplexity(tmp_path, training, lede, columns):
+    found = shown(tmp_path, training)
+    assert found.lede.startswith(f"Perplexity 40.0 on the validation text {lede}")
+    assert found.lede.endswith("That says nothing about what the model gives away.")
+    assert found.tables[0].columns[4:] == columns
+    assert {len(row) for row in found.tables[0].rows} == {len(found.tables[0].columns)}
 
 
 def test_a_damaged_statement_is_refused(tmp_path):

@@ -8,6 +8,7 @@ from typing import Any
 
 from vestige.reports.components.charts import ACCENT, QUIET, Chart, Figure, alt
 from vestige.reports.components.disclosure import printable
+from vestige.reports.components.numbers import decimal, listed
 from vestige.reports.components.table import Table
 from vestige.reports.section import KINDS, Section
 from vestige.results import Run
@@ -58,10 +59,38 @@ def training_section(run: Run, *, show_secrets: bool) -> Section:
     )
 
 
+@KINDS.register("PairTraining")
+@KINDS.register("IntentSlotTraining")
+def learning_section(run: Run, *, show_secrets: bool) -> Section:
+    """The section of a training on utterances or on pairs of texts."""
+    rows, summary = run.rows, run.summary
+    told = [f"Perplexity {_number(summary['validation_perplexity'])} on the validation text"]
+    told += [f"{name} {summary[key]:.3g}" for name, key in _TASKS if summary.get(key) is not None]
+    points = perplexities(rows)
+    figure = Figure(
+        draw=lambda width: curve(points, None, width=width),
+        caption=_CAPTION.partition(";")[0] + ".",
+        points=len(points),
+        slim=True,
+    )
+    return Section(
+        kind="training",
+        title="How well did this model learn?",
+        lede=f"{listed(told)}. That says nothing about what the model gives away.",
+        blocks=(*((figure,) if points else ()), _table(rows)),
+        limits=LIMITS[1:],
+    )
+
+
+_TASKS = (("intent accuracy", "intent_accuracy"), ("slot F1", "slot_f1"), ("BLEU", "bleu"))
+
+
 def _table(rows: Sequence[Row]) -> Table:
+    """Perplexities by evaluation, and what a task has beside them."""
+    more = [(name, key) for name, key in _TASKS if any(key in row for row in rows)]
     return Table(
         title="Perplexity",
-        columns=("epoch", "step", "training", "validation"),
+        columns=("epoch", "step", "training", "validation", *(name for name, _ in more)),
         texts=0,
         rows=tuple(
             (
@@ -69,6 +98,7 @@ def _table(rows: Sequence[Row]) -> Table:
                 f"{row['step']:,d}",
                 _number(row["perplexity"]),
                 _number(row["validation_perplexity"]),
+                *(decimal(row[key], 3) for _, key in more),
             )
             for row in rows
         ),
