@@ -1,6 +1,6 @@
 """Measures of each training as cells of tables: text, notes under it, and an interval beside it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from vestige.reports.components.disclosure import printable
@@ -181,7 +181,7 @@ def _shown(row: Row, key: str, form: str) -> str:
         return ""
     if form.startswith("ends "):
         return _with_ends(row, key, form.removeprefix("ends "))
-    words = {"text": printable, "tiny": _tiny, "p": _p_value}
+    words: dict[str, Callable[[Any], str]] = {"text": printable, "tiny": _tiny, "p": _p_value}
     return words[form](row[key]) if form in words else _number(row[key], form)
 
 
