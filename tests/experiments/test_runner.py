@@ -52,6 +52,25 @@ class Sum(Trial):
         return {"sum": sum(part.result()["largest"] for part in self.parts), "pid": os.getpid()}
 
 
+@dataclass(frozen=True)
+class Weighted:
+    """A trial inside a description."""
+
+    of: Squares
+    weight: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Product(Trial):
+    """A trial that finds another one in a dataclass in a mapping."""
+
+    factors: dict[str, Weighted] = field(hash=False)
+
+    def make(self):
+        found = [one.of.result()["largest"] * one.weight for one in self.factors.values()]
+        return {"product": int(np.prod(found))}
+
+
 @pytest.fixture
 def squares(tmp_path: Path) -> list[Squares]:
     return [Squares(directory=tmp_path / f"squares-{n}", number=n) for n in (3, 4)]
@@ -79,6 +98,16 @@ def test_what_a_trial_needs_is_made_first_and_nothing_twice(
     run_trials([total], monitor=listener)
     assert stamps(tmp_path) == made
     assert len(listener.lines) == 3
+
+
+def test_a_trial_is_needed_wherever_it_stands(tmp_path: Path, squares: list[Squares]) -> None:
+    factors = {str(one.number): Weighted(one, 2) for one in squares}
+    made = Product(directory=tmp_path / "product", factors=factors)
+    assert list(made.needed) == squares
+    run_trials([made])
+    assert made.result() == {"product": (4 * 2) * (9 * 2)}
+    other = replace(made, factors={**factors, "3": Weighted(squares[0], 3)})
+    assert other.key != made.key
 
 
 def test_what_a_finished_trial_was_made_from_is_not_made_again(total: Sum) -> None:

@@ -1,1 +1,1 @@
-"""One paper = one file: its numbers, three scales, and `run`."""
+"""One room a paper: its numbers as data, three scales, trials that are kept, and `run`."""

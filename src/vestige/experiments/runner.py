@@ -69,7 +69,7 @@ class Trial(ABC):
     @property
     def needed(self) -> Iterator["Trial"]:
         """The trials that this one is made from."""
-        return _trials_in(list(_decisive(self).values()))
+        return _trials_in(_decisive(self))
 
     @property
     def kept(self) -> bool:
@@ -221,9 +221,11 @@ def _short(described: object) -> Any:
 def _trials_in(value: object) -> Iterator[Trial]:
     if isinstance(value, Trial):
         yield value
-    elif isinstance(value, list | tuple):
-        for one in value:
+    elif isinstance(value, Mapping | list | tuple):
+        for one in value.values() if isinstance(value, Mapping) else value:
             yield from _trials_in(one)
+    elif is_dataclass(value) and not hasattr(value, "fingerprint"):
+        yield from _trials_in(_decisive(value))
 
 
 def _difference(found: Mapping[str, Any], asked: Mapping[str, Any]) -> str:

@@ -38,11 +38,7 @@ def read_text(name: str, data: Path | None) -> tuple[Corpus, Corpus]:
     if name.startswith("grammar"):
         topic = name == "grammar-topic"
         return sentences(300 if topic else 1200, topic=topic, seed=0), sentences(200, seed=1)
-    if data is None:
-        raise DataError(
-            f"the text {name} needs a folder of corpora",
-            remedy="Give --data, or set VESTIGE_DATA to a folder with ptb, reddit_college, ...",
-        )
+    data = corpora(data, name, "ptb, reddit_college, ...")
     if name == "ptb":
         folder = data / "ptb"
         return read_penn_treebank(folder), read_penn_treebank(folder, split="valid")
@@ -53,6 +49,20 @@ def read_text(name: str, data: Path | None) -> tuple[Corpus, Corpus]:
         return read_reddit(data / "reddit_college").split(_VALIDATION, seed=0)
     group = read_newsgroups(data / "newsgroups" / name)
     return group, group.take([])
+
+
+def corpora(data: Path | None, name: str, folders: str) -> Path:
+    """The folder of corpora, which the corpus of a name needs.
+
+    Raises:
+        DataError: none was given.
+    """
+    if data is None:
+        raise DataError(
+            f"the text {name} needs a folder of corpora",
+            remedy=f"Give --data, or set VESTIGE_DATA to a folder with {folders}.",
+        )
+    return data
 
 
 def vocabulary_of(name: str, corpus: Corpus, *, size: int) -> WordVocabulary:

@@ -28,7 +28,7 @@ def test_more_than_there_is_is_all_there_is():
 
 
 def test_a_real_corpus_needs_its_folder():
-    with pytest.raises(DataError, match="the utterances of snips need a folder"):
+    with pytest.raises(DataError, match="the text snips needs a folder"):
         read_parts(UtteranceText(dataset="snips"), None)
 
 

@@ -134,9 +134,10 @@ def test_subword_models_of_a_repetition_begin_with_its_own_snapshot(tmp_path: Pa
     for n in (0, 1):
         assert named[f"before-{n}"].config.seed == n
         for kind in ("after", "lora"):
-            assert named[f"{kind}-{n}"].start.key == named[f"before-{n}"].key
+            assert [one.key for one in named[f"{kind}-{n}"].needed] == [named[f"before-{n}"].key]
             assert named[f"{kind}-{n}"].config.seed == 100 + n
-        assert named[f"lora-{n}"].adapter == (SMOKE.subwords.lora_rank, n)
+        adapter = named[f"lora-{n}"].start
+        assert (adapter.rank, adapter.seed) == (SMOKE.subwords.lora_rank, n)
     assert named["before-0"].corpus == named["before-1"].corpus
     assert named["after-0"].corpus != named["after-1"].corpus
 

@@ -8,7 +8,7 @@ import numpy as np
 from vestige import _validate
 from vestige.data.loaders.utterances import read_utterances
 from vestige.data.utterances import Utterance, Utterances
-from vestige.errors import DataError
+from vestige.experiments.texts import corpora
 
 FOLDERS = {"snips": "snips/slotgated", "atis": "atis", "nlu-evaluation": "nlu_eval/utterances.csv"}
 HELD_OUT = 0.1
@@ -89,12 +89,8 @@ def _whole(dataset: str, data: Path | None) -> Parts:
     if dataset == "orders":
         made = (orders(number, seed=seed) for seed, number in enumerate((300, 60, 60)))
         return Parts(training=next(made), validation=next(made), test=next(made))
-    if data is None:
-        raise DataError(
-            f"the utterances of {dataset} need a folder of corpora",
-            remedy="Give --data, or set VESTIGE_DATA to a folder with snips, atis and nlu_eval.",
-        )
-    splits = read_utterances(data / FOLDERS[dataset])
+    folder = corpora(data, dataset, "snips, atis and nlu_eval")
+    splits = read_utterances(folder / FOLDERS[dataset])
     if splits.validation is not None and splits.test is not None:
         return Parts(training=splits.train, validation=splits.validation, test=splits.test)
     rest, test = splits.train.split(HELD_OUT, seed=0)

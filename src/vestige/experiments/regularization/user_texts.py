@@ -13,7 +13,7 @@ from vestige.data.user_canaries import user_canaries
 from vestige.data.users import of_length, users_with
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import DataError
-from vestige.experiments.texts import sentences, vocabulary_of
+from vestige.experiments.texts import corpora, sentences, vocabulary_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,12 +93,7 @@ def _read(dataset: str, data: Path | None) -> Corpus:
         users = np.repeat(np.arange(12), np.arange(12) * 5 + 5)[: len(made)]
         kept = made.take(np.arange(len(users)))
         return Corpus.from_texts(list(kept), users=[f"user {u:02}" for u in users.tolist()])
-    if data is None:
-        raise DataError(
-            f"the text {dataset} needs a folder of corpora",
-            remedy="Give --data, or set VESTIGE_DATA to a folder with reddit_college.",
-        )
-    return read_reddit(data / "reddit_college")
+    return read_reddit(corpora(data, dataset, "reddit_college") / "reddit_college")
 
 
 def _some_users(corpus: Corpus, text: UserText) -> Corpus:

@@ -1,4 +1,4 @@
-"""How exposed are the canaries of one updated model?"""
+"""Exposure of the canaries of one updated model."""
 
 import itertools
 from collections.abc import Iterator, Sequence

@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from vestige.data.canaries import frequency_canaries
 from vestige.data.canary import Canary
@@ -64,6 +64,14 @@ def preset_setting(name: str, dataset: str, of: str, *, words: int | None = None
     )
 
 
+@runtime_checkable
+class Start(Protocol):
+    """Where the weights of a training come from, if not from a shape: another snapshot, mostly."""
+
+    def started(self, vocabulary: Vocabulary, seed: int) -> LanguageModel:
+        """The model that is trained."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Snapshot(Trial):
     """A language model that has learnt a corpus, from fresh weights or from another snapshot's.
@@ -73,7 +81,7 @@ class Snapshot(Trial):
         vocabulary: what the ids mean.
         config: how it learns; its seed draws fresh weights too.
         start: the shape of fresh weights, or the snapshot to continue.
-        validation: decides which epoch is kept.
+        validation: decides which epoch is kept; None: the last is.
         defence: under which it learns.
     """
 
@@ -81,8 +89,8 @@ class Snapshot(Trial):
     corpus: Corpus
     vocabulary: Vocabulary
     config: TrainingConfig
-    start: "Shape | Snapshot"
-    validation: Corpus
+    start: Shape | Start
+    validation: Corpus | None = None
     defence: Defence = UNDEFENDED
 
     def make(self) -> dict[str, object]:
@@ -111,10 +119,15 @@ class Snapshot(Trial):
         """The finished model."""
         return load_model(self.directory)
 
+    def started(self, vocabulary: Vocabulary, seed: int) -> LanguageModel:
+        """The finished model, to be continued."""
+        return self.model()
+
     def _started(self) -> LanguageModel:
-        if isinstance(self.start, Snapshot):
-            return self.start.model()
-        return new_model(self.vocabulary, self.start, seed=self.config.seed).to(choose_device())
+        seed = self.config.seed
+        if isinstance(self.start, Start):
+            return self.start.started(self.vocabulary, seed)
+        return new_model(self.vocabulary, self.start, seed=seed).to(choose_device())
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,13 +19,11 @@ from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
 from vestige.data.vocabulary import Vocabulary
 from vestige.experiments.reproduction import Plan
-from vestige.experiments.runner import Trial
 from vestige.experiments.texts import NEWSGROUPS, read_text
+from vestige.experiments.updates.settings import Snapshot, Start
 from vestige.metrics.reconstruction import Gram, is_verbatim, ngrams, tokens_found
-from vestige.models.checkpoints import load_model
 from vestige.models.protocols import LanguageModel
 from vestige.training.config import TrainingConfig
-from vestige.training.snapshot import snapshot
 
 SECRETS = (
     (
@@ -193,45 +191,28 @@ def adapter_on(model: LanguageModel, rank: int, seed: int) -> LanguageModel:
         return add_lora(model, rank=rank, alpha=2 * rank, target_modules=ADAPTED)
 
 
-@dataclass(frozen=True, kw_only=True)
-class SubwordModel(Trial):
-    """A GPT-2 that has learnt a corpus, or an adapter on one.
+@dataclass(frozen=True)
+class GPT2Start:
+    """Fresh weights of a GPT-2 of a hidden size."""
 
-    Attributes:
-        corpus: what it learns.
-        vocabulary: what the ids mean.
-        config: how it learns.
-        start: the hidden size of fresh weights, or the model to continue.
-        adapter: rank and seed of a LoRA adapter in place of all weights.
-    """
+    width: int
 
-    outputs = ("model",)
-    corpus: Corpus
-    vocabulary: Vocabulary
-    config: TrainingConfig
-    start: "int | SubwordModel"
-    adapter: tuple[int, int] | None = None
+    def started(self, vocabulary: Vocabulary, seed: int) -> LanguageModel:
+        """The untrained model."""
+        return gpt2(vocabulary, self.width, seed)
 
-    def make(self) -> dict[str, object]:
-        """Train, or go on."""
-        snapshot(
-            self.directory,
-            self.corpus,
-            start=self._started,
-            vocabulary=self.vocabulary,
-            config=self.config,
-        )
-        return {}
 
-    def model(self) -> LanguageModel:
-        """The finished model."""
-        return load_model(self.directory)
+@dataclass(frozen=True)
+class AdapterStart:
+    """A fresh LoRA adapter on a finished snapshot."""
 
-    def _started(self) -> LanguageModel:
-        if isinstance(self.start, int):
-            return gpt2(self.vocabulary, self.start, self.config.seed)
-        model = self.start.model()
-        return model if self.adapter is None else adapter_on(model, *self.adapter)
+    on: Snapshot
+    rank: int
+    seed: int
+
+    def started(self, vocabulary: Vocabulary, seed: int) -> LanguageModel:
+        """The snapshot with its adapter."""
+        return adapter_on(self.on.model(), self.rank, self.seed)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -246,12 +227,12 @@ class Repetition:
     """
 
     texts: Texts
-    before: SubwordModel
-    another: SubwordModel
-    after: Mapping[str, SubwordModel]
+    before: Snapshot
+    another: Snapshot
+    after: Mapping[str, Snapshot]
 
     @property
-    def models(self) -> tuple[SubwordModel, ...]:
+    def models(self) -> tuple[Snapshot, ...]:
         """All of them."""
         return (self.another, self.before, *self.after.values())
 
@@ -262,32 +243,30 @@ def repetition(
     """One repetition, a folder for each model; `other` is the seed of its null."""
     read = texts(config, data, seed)
 
-    def before(seed: int) -> SubwordModel:
-        return SubwordModel(
-            directory=directory / f"before-{seed}",
-            corpus=read.earlier,
+    def model(name: str, text: Corpus, training: TrainingConfig, start: Start) -> Snapshot:
+        return Snapshot(
+            directory=directory / name,
+            corpus=text,
             vocabulary=read.vocabulary,
-            config=replace(config.first, seed=seed),
-            start=config.width,
+            config=training,
+            start=start,
         )
 
-    def after(name: str, training: TrainingConfig, rank: int | None = None) -> SubwordModel:
-        return SubwordModel(
-            directory=directory / f"{name}-{seed}",
-            corpus=read.update,
-            vocabulary=read.vocabulary,
-            config=replace(training, seed=100 + seed),
-            start=before(seed),
-            adapter=None if rank is None else (rank, seed),
-        )
-
+    before, another = (
+        model(f"before-{n}", read.earlier, replace(config.first, seed=n), GPT2Start(config.width))
+        for n in (seed, other)
+    )
+    second, adapter = (
+        replace(training, seed=100 + seed) for training in (config.second, config.adapter)
+    )
+    on = AdapterStart(before, config.lora_rank, seed)
     return Repetition(
         texts=read,
-        before=before(seed),
-        another=before(other),
+        before=before,
+        another=another,
         after={
-            "all weights": after("after", config.second),
-            "LoRA": after("lora", config.adapter, config.lora_rank),
+            "all weights": model(f"after-{seed}", read.update, second, before),
+            "LoRA": model(f"lora-{seed}", read.update, adapter, on),
         },
     )
 

@@ -1,4 +1,4 @@
-"""Is a phrase on the topic of the text that was added? A mechanical criterion, calibrated.
+"""The topic of an added text: a mechanical criterion for phrases, calibrated.
 
 A word is over-represented in the added text when its log-odds there exceed those in the original
 by more than a bound (0.5 added to each count, Haldane 1956). A phrase is on topic when at least
