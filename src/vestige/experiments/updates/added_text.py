@@ -83,13 +83,8 @@ def addition_plan(
 
     Both models are trained from fresh weights, with seeds 0 and 100. A null pair, the original
     learnt again with seed 1, tells what the searches find where nothing was added; what speaks of
-    the added text there does so by chance, for one vocabulary knows both texts.
-
-    Args:
-        additions: settings and texts.
-        directory: where each setting keeps its snapshots.
-        data: the folder of corpora.
-        paper: its score by added text, model, "group" or "vanilla", and phrase.
+    the added text there does so by chance, for one vocabulary knows both texts. The paper's scores
+    are keyed by added text, model, "group" or "vanilla", and phrase.
     """
     updates = [one for of in additions for one in _added(of, directory, data)]
 
@@ -150,14 +145,7 @@ def _added(addition: Addition, directory: Path, data: Path | None) -> Iterator[_
 def persistence_plan(
     persistence: Persistence, directory: Path, data: Path | None, *, paper: Numbers
 ) -> Plan:
-    """Table 5: a row for each phrase, a column for each update.
-
-    Args:
-        persistence: which updates.
-        directory: where the setting keeps its snapshots.
-        data: the folder of corpora.
-        paper: its scores by phrase, named as our columns.
-    """
+    """Table 5: a row for each phrase, a column for each update, named as in the paper's file."""
     added, _ = read_text(persistence.added, data)
     percents = (*persistence.retrained, *persistence.continued)
     material = extended(persistence.setting, directory, data, percents, read_too=(added,))
@@ -228,21 +216,15 @@ def _searches(addition: Addition) -> dict[str, tuple[Beams | SeedAndExtend, str]
 
 
 def _found(before: LanguageModel, after: LanguageModel, addition: Addition) -> Iterator[Row]:
-    for name, (search, score) in _searches(addition).items():
+    for search_name, (search, score) in _searches(addition).items():
         diff = update_diff(before, after, search=search, score=token_score(score), top=10_000)
-        grouped = name.startswith("group")
+        grouped = search_name.startswith("group")
         per_group = addition.shown // addition.groups if grouped else addition.shown
         for rank, finding in enumerate(_best(diff.findings, per_group, grouped=grouped)):
-            yield {
-                "search": name,
-                "rank": rank,
-                "group": finding.group if grouped else None,
-                "phrase": finding.phrase,
-                "score": finding.score,
-                "copies": finding.copies,
-                "tokens": list(finding.tokens),
-                "token_scores": list(finding.gains),
-            }
+            group = finding.group if grouped else None
+            found = {name: getattr(finding, name) for name in ("phrase", "score", "copies")}
+            lists = {"tokens": list(finding.tokens), "token_scores": list(finding.gains)}
+            yield {"search": search_name, "rank": rank, "group": group, **found, **lists}
 
 
 def _best(findings: Sequence[Finding], number: int, *, grouped: bool) -> list[Finding]:

@@ -93,13 +93,8 @@ class _Update:
 def copies_plan(of: CanaryCopies, directory: Path, data: Path | None, *, paper: Numbers) -> Plan:
     """Table 1: a row for each canary, with its ranks in the first training.
 
-    The model before has seed 0, that of k copies 100 + k, a later training 1,000 more each.
-
-    Args:
-        of: the canaries.
-        directory: where the setting keeps its snapshots.
-        data: the folder of corpora.
-        paper: its score of (dataset, model, pattern, copies).
+    The model before has seed 0, that of k copies 100 + k, a later training 1,000 more each. The
+    paper's scores are keyed by dataset, model, pattern and copies.
     """
     material = prepare(of.setting, directory, data)
     updates = [_planted(of, material, copies) for copies in of.copies]
@@ -165,11 +160,7 @@ def extension_plan(
 ) -> Plan:
     """Table 2: a row for each update and number of copies.
 
-    Args:
-        extension: which updates.
-        directory: where the setting keeps its snapshots.
-        data: the folder of corpora.
-        paper: its score of (update, extra percent, one of `FREQUENCIES`).
+    The paper's scores are keyed by update, extra percent and one of `FREQUENCIES`.
     """
     percents = (*extension.retrained, *extension.continued)
     material = extended(extension.setting, directory, data, percents)

@@ -92,14 +92,11 @@ def _exact_ranks(
 ) -> dict[str, Any]:
     whole = differential_rank(before, after, tokens=canary.ids, budget=budget)
     prefix = differential_rank(before, after, tokens=canary.ids[:2], budget=budget)
+    shown = ("rank_lower", "rank_upper", "exact", "relative_score", "smoothed_score")
     return {
-        "rank_lower": whole.rank_lower,
-        "rank_upper": whole.rank_upper,
-        "exact": whole.exact,
+        **{name: getattr(whole, name) for name in shown},
         "prefix_rank_lower": prefix.rank_lower,
         "prefix_rank_upper": prefix.rank_upper,
-        "relative_score": whole.relative_score,
-        "smoothed_score": whole.smoothed_score,
     }
 
 

@@ -56,14 +56,7 @@ class PrivateUpdate:
 def private_plan(
     update: PrivateUpdate, directory: Path, data: Path | None, *, paper: Numbers
 ) -> Plan:
-    """A row for each degree of privacy, None (undefended) first.
-
-    Args:
-        update: what is learnt.
-        directory: where the setting keeps its snapshots.
-        data: the folder of corpora.
-        paper: its accuracy, differential score and prefix rank by epsilon.
-    """
+    """A row for each epsilon, as the paper's are keyed; None (undefended) first."""
     copies, material = update.copies, prepare(update.trial.setting, directory, data)
     text, canaries = planted_text(update.trial, material, copies, seed=copies)
     before = material.snapshot("copies-0", material.original, seed=0)

@@ -292,13 +292,7 @@ def judged(diff: UpdateDiff, read: Texts) -> dict[str, object]:
 
 
 def subword_plan(config: Subwords, directory: Path, data: Path | None) -> Plan:
-    """A row for each repetition, kind of update, search and score.
-
-    Args:
-        config: one scale.
-        directory: where the snapshots are kept.
-        data: the folder of corpora.
-    """
+    """A row for each repetition, kind of update, search and score."""
     others = (*config.seeds[1:], config.seeds[0])
     repetitions = {
         seed: repetition(config, directory, data, seed=seed, other=other)
