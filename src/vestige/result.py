@@ -85,6 +85,10 @@ class Result(ABC):
 
         return html(self)
 
+    def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
+        """The short text in place of `repr`, which holds texts in the clear: for notebooks."""
+        return {"text/plain": str(self)}
+
     def __str__(self) -> str:
         from vestige.reports.notebook import text
 
