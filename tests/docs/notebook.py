@@ -1,0 +1,45 @@
+"""Runs a notebook as a reader would; `python -m tests.docs.notebook` stores what it shows.
+
+OMP_NUM_THREADS=1 python -m tests.docs.notebook
+"""
+
+import os
+import tempfile
+from pathlib import Path
+
+import nbformat
+from nbclient import NotebookClient
+from nbformat import NotebookNode
+
+from tests.docs.documents import REPOSITORY
+
+NOTEBOOK = REPOSITORY / "docs" / "notebook.ipynb"
+
+
+def executed(path: Path, folder: Path) -> NotebookNode:
+    """The notebook with fresh outputs, run in a folder."""
+    notebook = nbformat.read(path, as_version=4)
+    environment = {
+        **os.environ,
+        "IPYTHONDIR": str(folder / ".ipython"),
+        "PYTHONWARNINGS": "ignore:IProgress not found",  # a bar of tqdm that is never drawn
+    }
+    where = {"metadata": {"path": str(folder)}}
+    client = NotebookClient(notebook, kernel_name="python3", timeout=300, resources=where)
+    client.execute(env=environment)
+    return notebook
+
+
+def store(path: Path = NOTEBOOK) -> None:
+    """Run a notebook and write its outputs into it, without what changes from run to run."""
+    with tempfile.TemporaryDirectory() as folder:
+        notebook = executed(path, Path(folder))
+    kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
+    notebook.metadata = NotebookNode({"kernelspec": kernel, "language_info": {"name": "python"}})
+    for cell in notebook.cells:
+        cell.metadata = NotebookNode()
+    nbformat.write(notebook, path)
+
+
+if __name__ == "__main__":
+    store()
