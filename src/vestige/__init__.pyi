@@ -5,6 +5,7 @@ comes from the module that stands here, when it is first used.
 """
 
 # Verbs: each is a command of the same name.
+from .reports.report import report as report
 from .workflows.anatomy import anatomy as anatomy
 from .workflows.audit_users import audit_users as audit_users
 from .workflows.compare import compare as compare
@@ -12,6 +13,7 @@ from .workflows.complete import complete as complete
 from .workflows.diff import diff as diff
 from .workflows.exposure import exposure as exposure
 from .workflows.extract_nlu import extract_nlu as extract_nlu
+from .workflows.null import null as null
 from .workflows.plant import plant as plant
 from .workflows.rank import rank as rank
 from .workflows.train import train as train
@@ -27,7 +29,6 @@ from .workflows.training_settings import TrainingSettings as TrainingSettings
 # What verbs take: text, with its canaries.
 from .data.canary import Canary as Canary
 from .data.corpus import Corpus as Corpus
-from .data.corpus_file import write_corpus as write_corpus
 from .data.loaders import read_corpus as read_corpus
 from .data.loaders.utterances import read_utterances as read_utterances
 from .data.manifest import Manifest as Manifest
@@ -41,15 +42,12 @@ from .data.vocabulary import WordVocabulary as WordVocabulary
 # What verbs take: models, by what they let one see.
 from .models.checkpoints import load_intent_slot as load_intent_slot
 from .models.checkpoints import load_model as load_model
-from .models.checkpoints import load_seq2seq as load_seq2seq
-from .models.checkpoints import save_model as save_model
 from .models.hugging_face import HuggingFaceLanguageModel as HuggingFaceLanguageModel
 from .models.protocols import LanguageModel as LanguageModel
 from .models.protocols import NextToken as NextToken
 from .models.service import ServiceModel as ServiceModel
 from .models.table import TableModel as TableModel
 from .models.top_k import TopK as TopK
-from .models.top_k import narrow as narrow
 from .models.white_box import WhiteBox as WhiteBox
 
 # What verbs take: defences, and a reader of progress.
@@ -72,6 +70,7 @@ from .attacks.update.update_diff import UpdateDiff as UpdateDiff
 from .defences.comparison import DefenceComparison as DefenceComparison
 from .result import Result as Result
 from .results import Run as Run
+from .workflows.null import NullModels as NullModels
 from .workflows.plant import Planting as Planting
 from .workflows.train import RepeatedTraining as RepeatedTraining
 from .workflows.train import Trained as Trained
