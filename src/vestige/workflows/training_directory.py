@@ -73,13 +73,11 @@ def claimed_for_several(out: Path) -> Iterator[None]:
     Raises:
         RunError: another process writes there, or it cannot be written.
     """
-    from vestige.data.file_lock import claimed, vacant
-
-    with claimed(out, worth=_holds_a_training_or_run):
+    with file_lock.claimed(out, worth=_holds_a_training_or_run):
         try:
             yield
         except (OSError, KeyboardInterrupt) as error:
-            if not vacant(out):
+            if not file_lock.vacant(out):
                 error.add_note("The same command goes on: what is finished is found again")
             raise
 
