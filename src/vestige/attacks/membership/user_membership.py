@@ -24,6 +24,7 @@ from vestige.attacks.membership.membership_scores import Answers, score_words
 from vestige.attacks.membership.non_members import NonMembers
 from vestige.attacks.membership.reference_models import References
 from vestige.attacks.membership.user_audit import AuditedUser, UserAudit
+from vestige.data.token_queries import TokenQueries
 from vestige.errors import DataError
 from vestige.metrics.conformal import benjamini_hochberg, calibration_needed, conformal_p_values
 
@@ -149,7 +150,7 @@ def judge_users(
         DataError: there is no score of anybody among the non-members.
     """
     asked = answers.asked
-    scored, words = np.isfinite(asked.mean_by_user(word_scores)), asked.counts()
+    scored = np.isfinite(asked.mean_by_user(word_scores))
     known = [user for user in compared if scored[user]]
     if not known:
         raise DataError(
@@ -157,9 +158,8 @@ def judge_users(
             remedy="Train more references, or give more texts of these people (--reference).",
         )
     others = LengthMatched.of(asked, word_scores, known, seed=seed)
-    own = LengthMatched.of(
-        asked, word_scores, [user for user in audited if scored[user]], seed=seed
-    ).sums
+    tested = [user for user in audited if scored[user]]
+    own = LengthMatched.of(asked, word_scores, tested, seed=seed).sums
     scores, p_values = np.full(len(audited), np.nan), np.ones(len(audited))
     cut, reach = np.zeros((2, len(audited)), dtype=np.int64)
     fewest = fewest_compared(len(known), rate)
@@ -169,16 +169,13 @@ def judge_users(
         theirs = others.means(cut[place])
         reach[place] = len(theirs)
         p_values[place] = conformal_p_values(scores[place : place + 1], theirs)[0]
-    called = benjamini_hochberg(p_values, rate)
-    texts = np.bincount(
-        asked.users[np.unique(asked.texts, return_index=True)[1]], minlength=len(asked.names)
-    )
+    flagged, words, texts = benjamini_hochberg(p_values, rate), asked.counts(), _texts_of(asked)
     found = [
         AuditedUser(
             name=asked.names[user],
             score=float(scores[place]) if np.isfinite(scores[place]) else None,
             p_value=float(p_values[place]),
-            called=bool(called[place]),
+            called=bool(flagged[place]),
             texts=int(texts[user]),
             words=int(words[user]),
             compared_with=int(reach[place]),
@@ -188,6 +185,12 @@ def judge_users(
     ]
     middle = int(np.sort(cut)[len(cut) // 2])
     return found, others.means(middle) if middle else np.empty(0)
+
+
+def _texts_of(asked: TokenQueries) -> NDArray[np.int64]:
+    """(u,) texts of each user that are queried."""
+    _, first = np.unique(asked.texts, return_index=True)
+    return np.bincount(asked.users[first], minlength=len(asked.names))
 
 
 def fewest_compared(known: int, rate: float) -> int:

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from vestige.experiments.provenance import paper_numbers as paper
 from vestige.experiments.provenance.audit_plans import (
     PrecisionName,
     ProvenanceScale,
@@ -29,42 +30,45 @@ from vestige.experiments.tables import Table
 from vestige.monitor import SILENT, Monitor
 
 
+def _texts(*, wide: bool) -> tuple[AuditedText, AuditedText, AuditedText]:
+    """Reddit's, SATED's and Cornell's users.
+
+    Numbers of compared users are such that p-values of 0.05 and of 0.01 can be had exactly.
+    """
+    reference, talking, filmed = (200, 300, 80) if wide else (80, 120, 60)
+    reddit = AuditedText(
+        dataset="reddit", members=100, others=100, reference=reference, compared=99, each=50
+    )
+    sated = AuditedText(
+        dataset="sated", members=talking, others=talking, reference=600 if wide else 80,
+        compared=199 if wide else 99, each=4, shortest=1, longest=200,
+    )  # fmt: skip
+    cornell = AuditedText(
+        dataset="cornell", members=filmed, others=filmed, reference=filmed, compared=99,
+        each=15 if wide else 10, shortest=1,
+    )  # fmt: skip
+    return reddit, sated, cornell
+
+
+def _nulls(*, wide: bool) -> tuple[NullAudits, ...]:
+    return tuple(
+        NullAudits(
+            dataset=dataset, members=60, audited=120, known=known, fewest=fewest, most=most,
+            shadows=learning, repetitions=40 if wide else 8 if learning else 16,
+        )
+        for known, learning in ((198, 4), (398, 0))
+        for dataset, fewest, most in (("reddit", 3, 12), ("sated", 4, 4), ("cornell", 4, 12))
+    )  # fmt: skip
+
+
 def _config(*, wide: bool) -> ProvenanceScale:
     """Small, or wide: as many reference users and shadows as the corpora allow.
 
-    The small scale asks for bfloat16, which halves its time on a processor that has it. Its
-    numbers of compared users are such that p-values of 0.05 and of 0.01 can be had exactly.
+    The small scale asks for bfloat16, which halves its time on a processor that has it.
     """
     number: PrecisionName = "auto" if wide else "bfloat16"
     shadows = 10 if wide else 4
-    reddit = AuditedText(
-        dataset="reddit",
-        members=100,
-        others=100,
-        reference=200 if wide else 80,
-        compared=99,
-        each=50,
-    )
-    sated = AuditedText(
-        dataset="sated",
-        members=300 if wide else 120,
-        others=300 if wide else 120,
-        reference=600 if wide else 80,
-        compared=199 if wide else 99,
-        each=4,
-        shortest=1,
-        longest=200,
-    )
-    filmed = 80 if wide else 60
-    cornell = AuditedText(
-        dataset="cornell",
-        members=filmed,
-        others=filmed,
-        reference=filmed,
-        compared=99,
-        each=15 if wide else 10,
-        shortest=1,
-    )
+    reddit, sated, cornell = _texts(wide=wide)
     long, longer = (30, 30) if wide else (10, 20)
     setting = partial(named, shadows=shadows, precision=number)
     gathered = partial(
@@ -94,20 +98,7 @@ def _config(*, wide: bool) -> ProvenanceScale:
         calls=(8, 32, 128, 512),
         noise=(0.1, 0.2, 0.3, 0.4, 0.5),
         obfuscations=("none", "apertium", "synonyms"),
-        null=tuple(
-            NullAudits(
-                dataset=dataset,
-                members=60,
-                audited=120,
-                known=known,
-                fewest=fewest,
-                most=most,
-                shadows=learning,
-                repetitions=40 if wide else 8 if learning else 16,
-            )
-            for known, learning in ((198, 4), (398, 0))
-            for dataset, fewest, most in (("reddit", 3, 12), ("sated", 4, 4), ("cornell", 4, 12))
-        ),
+        null=_nulls(wide=wide),
         private=private_training(1.0, 0.3, users=1500 if wide else 500, rounds=300),
         ablated=20 if wide else 5,
     )
@@ -138,81 +129,36 @@ SMOKE = ProvenanceScale(
     private=private_training(1.0, 0.3, users=8, rounds=25),
     ablated=1,
 )
-SHOWN = (
-    *("ratio", "audit", "auc", "auc_low", "auc_high", "paper_auc", "tpr_at_fpr_1"),
-    *("accuracy", "accuracy_low", "accuracy_high", "precision", "recall", "false_positive_rate"),
-)
 
 
-def parts_of(config: ProvenanceScale, filling: TableRunner) -> dict[str, Part]:
+def parts_of(scale: ProvenanceScale, runner: TableRunner) -> dict[str, Part]:
     """The tables and figures at one scale, by name."""
 
-    def part(title: str, fill: Callable[[], Rows], *names: str, note: str = "") -> Part:
+    def part(text: paper.TableText, fill: Callable[[], Rows]) -> Part:
         return Part(
-            title=title,
-            note=note,
+            title=text.title,
+            note=text.note,
             folder="trials",
-            settings=config,
+            settings=scale,
             plan=lambda directory, data: Plan(rows=fill),
-            columns=(*names, *SHOWN) if names else (),
+            columns=(*text.columns, *paper.SHOWN) if text.columns else (),
         )
 
-    audit_note = (
-        "`paper` is the paper's audit (histogram of ranks, LinearSVC), `ours` evidence of words "
-        "learnt from shadow models, less what is expected of users who are out; `ratio` is the "
-        "target's perplexity out over in. AUCs have DeLong's intervals, with a user more at either "
-        "end of both sides, decisions Clopper and Pearson's; ours calls whose p-value is at most "
-        "0.05."
-    )
-    return {
-        "table1": part(
-            "Table 1: word accuracy and perplexity", filling.table1, note="In: members' text."
-        ),
-        "audit": part(
-            "Section 4.3: the whole vocabulary", filling.whole, "dataset", note=audit_note
-        ),
-        "table2": part(
-            "Table 2: shadows of other hyper-parameters", filling.table2, "dataset", note=audit_note
-        ),
-        "table3": part(
-            "Table 3: output size", filling.table3, "dataset", "domain", "k", note=audit_note
-        ),
-        "figure2": part("Figure 2: users", filling.figure2, "users", "k", note=audit_note),
-        "figure3": part(
-            "Figure 3: queries",
-            filling.figure3,
-            *("dataset", "k", "words", "selection", "queries"),
-            note=f"{audit_note} `words`: queries are single words, not texts.",
-        ),
-        "figure4": part("Figure 4: noise", filling.figure4, "noise", "members", note=audit_note),
-        "table5": part(
-            "Table 5: obfuscated comments", filling.table5, "obfuscation", note=audit_note
-        ),
-        "null": part(
-            "The null: p-values of people who were never in",
-            filling.null,
-            note="Whole audits, all redrawn: intervals are over audits. `attainable` is the share "
-            "that p-values of so many compared people can reach; quarters, of words of the "
-            "audited from the fewest on, are for p-values of at most 0.05. Without `k` the whole "
-            "vocabulary is shown.",
-        ),
-        "private": part(
-            "DP-FedAvg",
-            filling.private,
-            *("epsilon", "delta", "accuracy_in", "accuracy_out", "perplexity_out", "k"),
-            note=audit_note,
-        ),
-        "figure8": part(
-            "Figure 8: predicted ranks of the private model",
-            filling.figure8,
-            note="Mean predicted rank of words by their rank in the training text's frequencies.",
-        ),
-        "figures5-7": part(
-            "Figures 5 to 7: where the memory sits",
-            filling.memory,
-            note="Words by frequency in the training text; gaps are unseen less seen.",
-        ),
+    fills: dict[str, Callable[[], Rows]] = {
+        "table1": runner.table1,
+        "audit": runner.whole,
+        "table2": runner.table2,
+        "table3": runner.table3,
+        "figure2": runner.figure2,
+        "figure3": runner.figure3,
+        "figure4": runner.figure4,
+        "table5": runner.table5,
+        "null": runner.null,
+        "private": runner.private,
+        "figure8": runner.figure8,
+        "figures5-7": runner.memory,
     }
+    return {name: part(text, fills[name]) for name, text in paper.TABLES.items()}
 
 
 def run(
@@ -236,6 +182,6 @@ def run(
         map_fn: `map`, or one over processes.
         monitor: told what is being done.
     """
-    filling = TableRunner(config, directory / "trials", data, map_fn, monitor)
-    parts = choose(parts_of(config, filling), tables)
+    runner = TableRunner(config, directory / "trials", data, map_fn, monitor)
+    parts = choose(parts_of(config, runner), tables)
     return reproduce(parts, directory, data=data, run=record or {}, map_fn=map_fn, monitor=monitor)
