@@ -51,7 +51,7 @@ def require_room(size: int, what: str) -> None:
 
     Args:
         size: bytes that are about to be taken.
-        what: needs them, as a message shall say.
+        what: needs them, for the message.
     """
     free = free_memory()
     if size > free:

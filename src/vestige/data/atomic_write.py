@@ -5,7 +5,7 @@ that nobody can foresee, and moved there in one step. A part is locked by whoeve
 lock ends with its process: what a killed one left is removed by the next that writes there.
 
 What is written is private to its owner (0600, in directories of 0700): it is text, or says whose.
-What others shall read, a model or a page, is `shared`: as open as the umask lets it.
+What others may read, a model or a page, is `shared`: as open as the umask lets it.
 """
 
 import errno
@@ -29,7 +29,7 @@ def replacing(path: Path, *, shared: bool = False, new: bool = False) -> Iterato
     """Binary file to write and seek in, which becomes `path` when the block ends well.
 
     Args:
-        path: where the file shall stand; its folder is made where it is missing.
+        path: of the file; its folder is made where it is missing.
         shared: whether others may read it, as far as the umask lets them.
         new: refuse to replace a file that is there by then.
 

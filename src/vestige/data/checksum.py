@@ -41,7 +41,7 @@ def write_record(path: Path, content: dict[str, Any]) -> None:
     """Write a record with its checksums as JSON, atomically.
 
     Args:
-        path: where it shall stand.
+        path: of the file.
         content: `format`, `canaries` (a dictionary each) and anything else.
     """
     entries = [{**entry, _CHECKSUM: checksum(entry)} for entry in content[_ENTRIES]]
@@ -53,7 +53,7 @@ def read_record(path: Path, schema: type[AnyRecord], *, format: str) -> AnyRecor
     """Read a record, and verify its checksums and its schema.
 
     Args:
-        path: what `write_record` wrote.
+        path: a file of `write_record`.
         schema: what a record of this format has; its `canaries` are sealed, too.
         format: which format it must have.
 

@@ -65,9 +65,9 @@ class Corpus:
 
         Args:
             texts: the documents.
-            users: whose each document is, as many as texts.
+            users: user ID per text.
             labels: a class for each document, as many as texts.
-            sources: what each document answers or translates, as many as texts.
+            sources: source text per text.
 
         Raises:
             ValueError: users, labels or sources are fewer or more than the texts.
@@ -195,7 +195,7 @@ class Corpus:
     def fingerprint(self) -> str:
         """SHA-256 (hex) over every column's name and contents, however the table is chunked.
 
-        A column that the corpus does not have is of no account.
+        A column that the corpus does not have is ignored.
         """
         digest = hashlib.sha256(b"vestige corpus 1")
         for name in self.table.column_names:

@@ -85,7 +85,7 @@ def divide(
     """Cap what each user contributes, then hold out records or users.
 
     Args:
-        corpus: what is divided.
+        corpus: to divide.
         fraction: chance of a record (of a user, with `by_user`) to be held out, in [0, 1); copies
             of a text go the same way.
         by_user: users are held out, with all of their documents.

@@ -40,7 +40,7 @@ class EncodedCorpus:
         tokens: (n,) int32 ids, each document followed by the end-of-text token; mapped from
             disk where the corpus was encoded into a folder.
         offsets: (d + 1,) int64; document i is tokens[offsets[i]:offsets[i + 1]].
-        users: (d,) int32, whose each document is, as a place in `names`; None where nobody said.
+        users: (d,) int32, user per document as a place in `names`; None without users.
         names: the users, in alphabetical order.
     """
 
@@ -68,9 +68,9 @@ def encode(
     """The corpus as ids, a batch of documents at a time.
 
     Args:
-        corpus: what to encode.
-        vocabulary: what the ids mean.
-        directory: where `tokens.npy`, `offsets.npy` and `encoded.json` shall stand; an
+        corpus: to encode.
+        vocabulary: of the token ids.
+        directory: where `tokens.npy`, `offsets.npy` and `encoded.json` are written; an
             encoding of the same corpus by the same vocabulary is found there and used again.
             None keeps the arrays in memory.
         replace: any other that is found there is replaced.

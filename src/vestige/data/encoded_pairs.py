@@ -42,8 +42,8 @@ def encode_pairs(
 
     Args:
         corpus: its documents are the targets.
-        source_vocabulary: what the ids of the sources mean.
-        vocabulary: what the ids of the targets mean.
+        source_vocabulary: of the sources' ids.
+        vocabulary: of the targets' ids.
 
     Raises:
         DataError: the corpus is empty or has no sources.

@@ -53,7 +53,7 @@ class EncodedUtterances:
             that begins no word.
         offsets: int64 (u + 1,) where each utterance begins, and the end of the last.
         intents: int32 (u,); UNKNOWN for one that the labels lack.
-        labels: what the ids of intents and tags mean.
+        labels: intents and tags of the ids.
     """
 
     tokens: NDArray[np.int32]
@@ -76,7 +76,7 @@ class EncodedUtterances:
             tokens: the ids of each utterance.
             tags: a tag for each id; None for one that begins no word.
             intents: the intent of each utterance.
-            labels: what a model can answer.
+            labels: of the model.
         """
         tag_ids: dict[str | None, int] = {tag: number for number, tag in enumerate(labels.tags)}
         tag_ids[None] = IGNORED

@@ -12,7 +12,7 @@ def scatter(
     """Random places for copies among documents, every set of places alike.
 
     Args:
-        size: how many documents there are.
+        size: number of documents.
         copies: (k,) how many copies of each canary go among them.
         generator: decides the places.
 

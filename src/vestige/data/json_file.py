@@ -68,9 +68,9 @@ def read_json(
 
     Args:
         path: an ordinary file of UTF-8.
-        schema: what its object must have.
-        error: what to raise.
-        remedy: what to do about a file that is not as it should be.
+        schema: of its object.
+        error: class to raise.
+        remedy: for a file with a fault.
         finite: refuse NaN and infinities, which a training that went wrong may have written.
 
     Raises:
@@ -107,9 +107,9 @@ def parse_object(
 
     Args:
         content: UTF-8.
-        where: what to call it in a message: a file, or a file and a line.
-        error: what to raise.
-        remedy: what to do about it.
+        where: a file, or a file and a line, for messages.
+        error: class to raise.
+        remedy: for a fault.
         finite: refuse NaN and infinities.
     """
     try:
@@ -145,11 +145,11 @@ def conform(
     """Check an object against a schema.
 
     Args:
-        content: what was read.
-        schema: what it must be.
+        content: as read.
+        schema: of the content.
         where: the file that it comes from.
-        error: what to raise.
-        remedy: what to do about it.
+        error: class to raise.
+        remedy: for a fault.
 
     Raises:
         VestigeError: of the type given, naming where and the first field that is not as it should

@@ -47,8 +47,8 @@ def read_bytes(path: Path, *, limit: int, error: type[VestigeError], remedy: str
     Args:
         path: which.
         limit: bytes that it may have at most.
-        error: what to raise.
-        remedy: what to do about a file that cannot be read.
+        error: class to raise.
+        remedy: for an unreadable file.
 
     Raises:
         VestigeError: of the type given; the file is missing, larger, or no ordinary file.

@@ -114,7 +114,7 @@ def fitting(folder: Path, suffixes: tuple[str, ...]) -> list[Path]:
 def parallel_lines(files: Sequence[Path]) -> Iterator[tuple[str, ...]]:
     """Lines of the same number of all files, stripped.
 
-    Blank lines at the files' ends are of no account, whichever of them have some.
+    Blank lines at the files' ends are ignored.
 
     Args:
         files: of one folder.

@@ -1,7 +1,7 @@
 """Users of a corpus who can be audited, and their documents.
 
 Song and Shmatikov (2019), "Auditing Data Provenance in Text-Generation Models", sections 4.1
-and 4.3: users with enough documents, equally many of each, drawn into groups that share nobody;
+and 4.3: users with enough documents, equally many of each, drawn into disjoint groups;
 a reference corpus without users is split into artificial ones.
 
 Differs from the paper: documents are chosen by their length as well, so that groups of users do
@@ -19,7 +19,7 @@ from vestige.data.corpus import Corpus
 from vestige.errors import DataError
 
 NOBODY = ("", "[deleted]", "[removed]", "AutoModerator")
-"""Names under which nobody, or no single person, writes."""
+"""Names of deleted or shared accounts."""
 
 
 def is_person(name: str) -> bool:
@@ -131,7 +131,7 @@ def disjoint_groups(
     """Disjoint random groups of users: members, others, users of shadow models and so on.
 
     Args:
-        names: users, all different; their order is of no account.
+        names: users, all different; in any order.
         sizes: of the groups.
         seed: decides who is where.
 

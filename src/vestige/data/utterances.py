@@ -29,7 +29,7 @@ class Utterance(NamedTuple):
     Attributes:
         tokens: its words, at least one.
         tags: a BIO tag for each word.
-        intent: what the speaker wants.
+        intent: of the utterance.
     """
 
     tokens: tuple[str, ...]

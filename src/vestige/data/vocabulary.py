@@ -140,7 +140,7 @@ class WordVocabulary:
 
         Args:
             corpus: read once, as a stream.
-            size: how many tokens at most, `<unk>` and `<eos>` counted.
+            size: largest number of tokens, `<unk>` and `<eos>` counted.
             min_count: words seen less often are left out.
             lowercase: count in lower case.
             tokenise: "whitespace" or "words", see the class.

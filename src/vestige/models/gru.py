@@ -2,8 +2,8 @@
 
 Cho et al. (2014), "Learning Phrase Representations using RNN Encoder-Decoder for Statistical
 Machine Translation", arXiv:1406.1078, section 2.3. Song and Shmatikov (2019), "Auditing Data
-Provenance in Text-Generation Models", KDD, arXiv:1811.00513, appendix B.2, take it for shadow
-models of an LSTM whose shape nobody told them.
+Provenance in Text-Generation Models", KDD, arXiv:1811.00513, appendix B.2, use it for shadow
+models of an LSTM of unknown shape.
 """
 
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class GRULanguageModel(RecurrentLanguageModel):
     """Embedding, stacked GRU and linear head, with dropout on input and output.
 
     Args:
-        vocabulary: what the ids mean.
+        vocabulary: of the token ids.
         config: sizes and dropout.
 
     Attributes:

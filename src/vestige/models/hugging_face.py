@@ -282,8 +282,8 @@ def read_pretrained(
         source: a folder or a hub name.
         kind: the class that reads it, such as `AutoModelForCausalLM`.
         unlike: says what is wrong with a configuration; None where nothing is.
-        remedy: what to give instead.
-        spare: how weights begin that may be absent.
+        remedy: for a model of another kind.
+        spare: prefixes of weights that may be absent.
 
     Raises:
         ModelError: it is not a whole model of this kind.

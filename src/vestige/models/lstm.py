@@ -23,7 +23,7 @@ class LSTMLanguageModel(RecurrentLanguageModel):
     """Embedding, stacked LSTM and linear head, with dropout on input and output.
 
     Args:
-        vocabulary: what the ids mean.
+        vocabulary: of the token ids.
         config: sizes and dropout.
 
     Attributes:

@@ -51,7 +51,7 @@ class IntentSlotEncoder(IntentSlotNetwork):
     Args:
         encoder: of transformers; its parameters are used as they are, not copied.
         vocabulary: its tokenizer.
-        labels: what it shall answer.
+        labels: intents and tags.
         dropout: share of the hidden vectors that training drops before the heads.
 
     Raises:
@@ -198,7 +198,7 @@ def new_encoder(
 
     Args:
         source: an encoder's folder or hub name.
-        intents: what it shall tell apart.
+        intents: their number.
         tags: BIO tags, likewise.
         seed: decides the heads' first weights.
         dropout: share of the hidden vectors that training drops before the heads.

@@ -45,7 +45,7 @@ class NextToken(Protocol):
     """Grey-box access: the whole next-token distribution after any text.
 
     Attributes:
-        vocabulary: what the ids mean.
+        vocabulary: of the token ids.
         vocab_size: v, the width of `log_probs`; at least len(vocabulary).
         device: where states and answers live.
     """
@@ -103,7 +103,7 @@ class Network(nn.Module, ABC):
 
     Attributes:
         architecture: the name under which a checkpoint finds the class again.
-        vocabulary: what the ids mean.
+        vocabulary: of the token ids.
     """
 
     architecture: ClassVar[str]

@@ -45,7 +45,7 @@ class Ranked:
 
     Attributes:
         ranks: (n,) int64 in [1, v].
-        log_probs: (n,) float32 natural logarithms; None where nobody asked.
+        log_probs: (n,) float32 natural logarithms; None if not requested.
     """
 
     ranks: Tensor

@@ -149,11 +149,11 @@ class RecurrentLanguageModel(LanguageModel):
     """Embedding, stacked recurrent layers and linear head, with dropout on input and output.
 
     Args:
-        vocabulary: what the ids mean.
+        vocabulary: of the token ids.
         config: sizes and dropout.
 
     Attributes:
-        kind: what the layers are; they stand under the architecture's name.
+        kind: class of the layers, an attribute named after the architecture.
         embedding: (v, embedding_size) token vectors.
         head: hidden_size -> v.
     """

@@ -39,7 +39,7 @@ class Seq2SeqConfig:
     """The shape of an encoder-decoder; both have one layer.
 
     Attributes:
-        cell: what encoder and decoder are made of.
+        cell: recurrent cell of encoder and decoder.
         attention: the decoder looks at all that the encoder said, and not at its last state only.
         embedding_size: width of a token's vector, in both languages.
         hidden_size: width of a state.
@@ -68,8 +68,8 @@ class Seq2SeqModel(Network):
     """Encoder, decoder, linear head and optional attention.
 
     Args:
-        source_vocabulary: what the ids of a source mean.
-        vocabulary: what the ids of a target mean.
+        source_vocabulary: of source ids.
+        vocabulary: of target ids.
         config: sizes, dropout, cells, attention.
 
     Attributes:
@@ -170,7 +170,7 @@ class GivenSource:
     rows are as many as one likes, and never drop anything.
 
     Attributes:
-        vocabulary: what the ids of a target mean.
+        vocabulary: of target ids.
         vocab_size: v.
         head: hidden_size -> v.
     """

@@ -101,7 +101,7 @@ def token_names(vocabulary: Vocabulary, size: int | None = None) -> list[str]:
     """What each id is called in an answer: its word, or its token as the tokenizer writes it.
 
     Args:
-        vocabulary: what the ids mean.
+        vocabulary: of the token ids.
         size: names wanted, where a model has more outputs than the vocabulary has tokens.
     """
     known = len(vocabulary)

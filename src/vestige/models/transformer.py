@@ -97,7 +97,7 @@ class CausalTransformer(LanguageModel):
     """Token and position embeddings, blocks, a last norm and a linear head.
 
     Args:
-        vocabulary: what the ids mean.
+        vocabulary: of the token ids.
         config: sizes and dropout.
     """
 

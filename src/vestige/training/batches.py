@@ -28,9 +28,9 @@ class Batch:
     Attributes:
         inputs: int64 (b, t) token ids.
         targets: int64 (b, t), the token after each input; IGNORED where there is none.
-        padding: how many targets are IGNORED.
+        padding: number of targets that are IGNORED.
         lengths: int64 (b,) tokens of each row before its padding; None: all t.
-        users: int64 (b,) whose each row is; None where nobody said.
+        users: int64 (b,) user per row, or None.
     """
 
     inputs: Tensor

@@ -85,8 +85,8 @@ class Progress:
     Attributes:
         step: steps taken.
         loss: float64 scalar, the summed loss of the tokens since the last evaluation, in nats.
-        tokens: how many that were.
-        state: what the model carries into the next window; None at the start of an epoch.
+        tokens: their number.
+        state: carried into the next window; None at the start of an epoch.
         epochs: records of the evaluations so far.
         best: the weights of the best record so far; empty without validation data.
         stopped: a StopFn has ended the training.

@@ -26,7 +26,7 @@ class Evaluation:
         perplexity: exp of the mean negative log-probability, at least 1; inf past float range.
         accuracy: share of tokens that were the model's first choice, in [0, 1].
         tokens: predicted tokens, n - 1 for a text of n.
-        measures: what else was measured, by name.
+        measures: further measures, by name.
     """
 
     perplexity: float

@@ -21,7 +21,7 @@ class EpochRecord:
         validation_accuracy: of the next word, likewise.
         tokens: learnt in it.
         seconds: that this took, evaluation left out. Two runs of one training agree in all else.
-        measures: what else was measured on the validation data, by name.
+        measures: further measures on the validation data, by name.
     """
 
     epoch: float
@@ -71,7 +71,7 @@ class EarlyStopping:
     """Stop when the validation perplexity has not fallen for some evaluations.
 
     Attributes:
-        patience: how many in a row (Parikh et al. 2022, section 6: 20 epochs).
+        patience: number in a row (Parikh et al. 2022, section 6: 20 epochs).
 
     Raises:
         ValueError: it is not positive.
@@ -95,8 +95,8 @@ class TrainingHistory:
         best_epoch: the record, from 1, whose weights were kept: the lowest validation perplexity,
             or the last without validation data.
         stopped: a StopFn ended it before its last epoch.
-        peak_memory_mib: what the training took at most, above what was there before it; None
-            where nobody can say, or where it was resumed and its beginning is not known.
+        peak_memory_mib: peak memory of the training, above the memory used before it; None
+            if unknown, or if the training was resumed.
     """
 
     epochs: tuple[EpochRecord, ...]

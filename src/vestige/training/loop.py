@@ -77,7 +77,7 @@ def train(  # noqa: PLR0913 - a defence's two doors come on top of eight
     `directory` until the model does.
 
     Args:
-        model: what is trained; parameters with requires_grad off stay as they are.
+        model: to train; parameters with requires_grad off stay as they are.
         data: the text.
         config: how.
         validation: text that decides which record is best; without it the last is.

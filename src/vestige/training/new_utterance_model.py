@@ -39,15 +39,15 @@ def new_intent_slot_model(
     The caller's random numbers are left as they were.
 
     Args:
-        utterances: those whose words and labels it shall know, such as training and validation.
+        utterances: source of words and labels, such as training and validation.
         vectors: first vectors of its words, or what `read_word_vectors` reads; drawn without. A
             word without a vector has that of its lower case, else one drawn with the spread of
             the others.
-        words: others that it shall know, such as `SecretManifest.words`, or `with_vectors`.
-        intents: labels that it shall have besides, such as `SecretManifest.intents`.
+        words: additional words, such as `SecretManifest.words`, or `with_vectors`.
+        intents: additional labels, such as `SecretManifest.intents`.
         tags: likewise.
         lowercase: it reads all words in lower case.
-        seed: what is drawn.
+        seed: of the initial weights.
         **shape: settings of `IntentSlotConfig`; `vectors` decide `embedding_size`.
 
     Raises:

@@ -115,7 +115,7 @@ def null_texts(
 
     Args:
         corpus: clean text.
-        vocabulary: what counts as a token.
+        vocabulary: for counting tokens.
         sizes: tokens of each part, ends of documents counted; 0 for none.
         seed: decides which documents.
 

@@ -59,8 +59,8 @@ class PairBatches:
     """Pairs in batches of one source length each, in another order every epoch.
 
     Attributes:
-        pairs: what is read; a pair without a word in its target is left out.
-        batch_size: how many at most in a batch.
+        pairs: to read; a pair without a word in its target is left out.
+        batch_size: largest number in a batch.
         length: tokens that are read of a source and of a target at most.
         first: the token that is read before a target's first.
         device: where batches are put.
@@ -193,7 +193,7 @@ class PairTask:
     Attributes:
         data: the pairs.
         validation: pairs to be judged by, or None.
-        references: the texts of the validation's targets, where greedy answers shall be scored
+        references: the texts of the validation's targets, where greedy answers are scored
             with BLEU; None where not, as in a dialogue.
     """
 

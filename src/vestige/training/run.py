@@ -29,12 +29,12 @@ class TrainingRun:
     """Model, data, step and settings of one training.
 
     Attributes:
-        model: what learns.
-        lesson: what is learnt.
+        model: in training.
+        lesson: data, step and evaluation.
         batches: in what order.
         config: how.
         directory: where it is kept, if anywhere.
-        optimizer: what moves the model.
+        optimizer: of the model.
         step: how a batch becomes a gradient.
         stop: whether it ends early.
         progress: told every few steps.

@@ -3,7 +3,7 @@
 Song and Shmatikov (2019), "Auditing Data Provenance in Text-Generation Models", KDD,
 arXiv:1811.00513, section 4.2 and table 1: word accuracy and perplexity. The words of one text, and
 the texts of one user, are not independent of each other: intervals count users, or texts where
-nobody said whose they are.
+users are unknown.
 """
 
 import math
@@ -60,7 +60,7 @@ def with_intervals(
 
     Args:
         scores: of d texts.
-        users: (d,) whose each text is; None where nobody said.
+        users: (d,) user ID per text, or None.
         bleu: of the texts' translations.
 
     Raises:
@@ -97,10 +97,10 @@ class PairTraining(Result):
     """A finished training of a sequence-to-sequence model, as a run directory holds it.
 
     Attributes:
-        history: what it went through.
+        history: of its evaluations.
         task: "translation" or "dialogue".
-        settings: what decides what the numbers mean, by name.
-        validation: what the kept model scores on the pairs that it was judged by; None without.
+        settings: that decide what the numbers mean, by name.
+        validation: scores of the kept model on the validation pairs, or None.
     """
 
     history: TrainingHistory

@@ -96,9 +96,9 @@ class IntentSlotTraining(Result):
     """A finished training of an intent-and-slot model, as a run directory holds it.
 
     Attributes:
-        history: what it went through.
-        habits: what it was trained with that may protect or expose, by name.
-        test: what the model scores on utterances that it never saw, or None without any.
+        history: of its evaluations.
+        habits: settings that may protect or expose, by name.
+        test: scores on test utterances, or None.
     """
 
     history: TrainingHistory

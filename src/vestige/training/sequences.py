@@ -117,16 +117,16 @@ class SequenceBatches:
     """Sequences in batches.
 
     Attributes:
-        sequences: what is read.
+        sequences: to read.
         batch_size: sequences in a batch; with Poisson sampling, the expected number of sequences or
             users.
-        draw: how they come together.
+        draw: how batches are formed.
         first: the token that is read before a document's first.
         device: where batches are put.
 
     Raises:
-        TrainingError: batches by user are asked for and nobody said whose the documents are, or
-            fewer sequences or users are there than a batch shall hold.
+        TrainingError: batches by user are asked for and documents have no users, or
+            there are fewer sequences or users than a batch holds.
     """
 
     sequences: Sequences
@@ -202,7 +202,7 @@ class SequenceBatches:
         """Batches of epoch `number`, from batch `first` on; Poisson-sampled ones may be empty.
 
         Args:
-            seed: an integer of any size. Lots of a seed of 256 secret bits are nobody's to guess.
+            seed: an integer of any size. Samples from a seed of 256 secret bits cannot be guessed.
             number: the epoch, from 0.
             first: batches already read, when a training is resumed.
         """
@@ -216,7 +216,7 @@ class SequenceBatches:
         With batches by user it is one user's, each as likely as they have sequences.
 
         Args:
-            rows: how many sequences, or all that the user has.
+            rows: number of sequences, or all that the user has.
         """
         generator = np.random.default_rng(int(torch.randint(2**31, ()).item()))
         pool = np.arange(len(self.sequences))

@@ -9,7 +9,7 @@ Shadow i is drawn from the plan's seed and i alone, so that a plan of more shado
 those of a plan of fewer. Users are drawn by name: the order of documents does not decide whose
 half is whose.
 
-Differs from the paper: halves come in pairs that share nobody (`draw_half`).
+Differs from the paper: halves come in disjoint pairs (`draw_half`).
 """
 
 import hashlib
@@ -51,9 +51,9 @@ class ShadowPlan:
     Attributes:
         seed: of the halves, and through them of weights and order.
         count: the paper's k.
-        task: what the target does; the models of the last two read a source first.
+        task: of the target; the models of the last two read a source first.
         models: shapes, taken in turn; one where all shadows are alike.
-        training: how each learns; its own seed is not used, and no text is held out, so that
+        training: configuration of each; its own seed is not used, and no text is held out, so that
             the last weights are kept.
 
     Raises:
@@ -85,7 +85,7 @@ def other_shapes(
     Args:
         seed: see `ShadowPlan`.
         task: the decoder of a translation has attention, that of a dialogue has none.
-        training: how they learn; None: as the paper has it, 50 epochs of SGD with rate 0.01 and
+        training: their configuration; None: the paper's, 50 epochs of SGD with rate 0.01 and
             momentum 0.9, and what it does not state as in the task's preset.
     """
     shape: Callable[..., ShadowConfig] = partial(GRUConfig, layers=1)
@@ -111,7 +111,8 @@ class ShadowJob:
         folder: where the shadows are kept, each in a folder of its own.
         task: see `ShadowPlan`.
         model: its shape.
-        training: how it learns, its own seed and a precision of the machine that planned it.
+        training: its configuration, with its own seed and a precision of the machine that planned
+            it.
         reference: the documents of all users.
         members: the users whose documents it learns, in alphabetical order.
         vocabulary: of what it predicts.
@@ -228,8 +229,8 @@ def shadow_jobs(
 def draw_half(names: Sequence[str], *, seed: int, index: int) -> tuple[tuple[str, ...], int]:
     """Members of shadow `index` out of n users, and the seed of its training.
 
-    Halves come in pairs: shadows 0 and 1 share nobody, nor do 2 and 3. So every user was left out
-    by as many shadows as any other, and all can be compared by as many references.
+    Halves come in pairs: shadows 0 and 1 have disjoint members, as do 2 and 3. So every user was
+    left out by as many shadows as any other, and all can be compared by as many references.
 
     Returns:
         floor(n / 2) names in alphabetical order, the rest of them for an odd index, and a number

@@ -75,8 +75,8 @@ class Shadow:
         directory: its folder; `load_model` reads it.
         members: the users whose documents it has learnt.
         others: those whose documents it has not.
-        inside: what it scores on the members' documents.
-        outside: what it scores on the others'.
+        inside: scores on members' documents.
+        outside: scores on non-members' documents.
         sha256: of its weights, see `models.checkpoints.fingerprint`.
     """
 

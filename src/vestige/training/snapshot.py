@@ -48,9 +48,9 @@ def snapshot(  # noqa: PLR0913 - a defence, a stop and a watcher come on top of 
 
     Args:
         directory: the training's own; its `data` holds the encoded corpus.
-        corpus: what is learnt.
+        corpus: training text.
         start: makes the untrained model, or is the model to continue (left as it is).
-        vocabulary: what the ids mean.
+        vocabulary: of the token ids.
         config: how.
         validation: decides which epoch is kept.
         defence: under which it learns.

@@ -30,8 +30,8 @@ class Bleu:
 
     Attributes:
         score: of the whole corpus, in [0, 100].
-        interval: 95 %, by drawing texts anew; None where nobody asked, or nothing varies.
-        signature: how sacrebleu counted.
+        interval: 95 %, by resampling texts; None if not requested, or if nothing varies.
+        signature: sacrebleu's settings.
     """
 
     score: float

@@ -45,7 +45,7 @@ def retrain(
     Args:
         fresh: an untrained model, trained in place; make it, and `config`, with another seed
             than those of the model before the update.
-        original: what that model was trained on.
+        original: training text of that model.
         update: the new text, canaries planted in it; its documents follow those of `original`.
         config: how.
         validation: text that decides which epoch is best.

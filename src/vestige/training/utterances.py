@@ -53,7 +53,7 @@ class UtteranceBatches:
 
     Attributes:
         data: the utterances.
-        batch_size: how many at most in a batch.
+        batch_size: largest number in a batch.
         device: where batches are put.
 
     Raises:

@@ -36,8 +36,8 @@ def frequency_perplexity(training: EncodedCorpus, text: EncodedCorpus, *, size: 
     """The perplexity of a text under the word frequencies of another.
 
     Args:
-        training: what is counted.
-        text: what is predicted, every token of it.
+        training: text whose words are counted.
+        text: every token of it is predicted.
         size: tokens in the vocabulary of both.
 
     Returns:

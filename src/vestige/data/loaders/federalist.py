@@ -34,7 +34,7 @@ def read_federalist(
 
     Args:
         authors: some of `AUTHORS`.
-        documents: what makes a document, "paragraph" or "sentence".
+        documents: unit of a document, "paragraph" or "sentence".
 
     Returns:
         users are the authors, labels the papers' numbers ("1" to "85").

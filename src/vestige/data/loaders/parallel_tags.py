@@ -17,7 +17,7 @@ FILES = ("seq.in", "seq.out", "label")
 
 
 def read_parallel_tags(folder: str | Path) -> Utterances:
-    """The utterances of one folder; blank lines at the files' ends are of no account.
+    """Utterances of one folder; blank lines at the files' ends are ignored.
 
     Args:
         folder: holds `seq.in`, `seq.out` and `label`.

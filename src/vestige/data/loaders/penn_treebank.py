@@ -21,7 +21,7 @@ def read_penn_treebank(path: str | Path, *, split: str = "train") -> Corpus:
 
     Args:
         path: the folder, or one of its files.
-        split: "train", "valid" or "test"; of no account when `path` is a file.
+        split: "train", "valid" or "test"; ignored if `path` is a file.
 
     Raises:
         ValueError: there is no such split.

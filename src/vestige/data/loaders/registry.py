@@ -27,7 +27,7 @@ class ReadOptions:
         user_column: the users' column, in tables.
         source_column: what documents answer or translate, in tables; the ending of the source's
             files in SATED.
-        limit: how many documents are wanted at most; a format may read more.
+        limit: largest number of documents wanted; a format may read more.
     """
 
     text_column: str = "text"

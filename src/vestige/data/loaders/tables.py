@@ -77,7 +77,7 @@ def rows(path: str | Path, columns: Sequence[str]) -> Iterator[tuple[str, dict[s
 
     Args:
         path: a file as for `read_table`.
-        columns: what every row must have.
+        columns: required in every row.
 
     Raises:
         DataError: naming file, line or row, and the column that is missing.
@@ -114,9 +114,9 @@ def corpus_of(table: pa.Table, columns: dict[str, str], source: str) -> Corpus:
     """A corpus from the named columns of a table.
 
     Args:
-        table: what was read.
+        table: as read.
         columns: the table's column for each of "text", "user", "label" and "source".
-        source: what to call it in messages.
+        source: name for messages.
 
     Raises:
         DataError: a column is missing, holds no text, or the text has nulls.

@@ -48,7 +48,7 @@ def read_ubuntu_irc(path: str | Path, *, replies: bool = True) -> Corpus:
 
 
 def _replies(messages: Corpus) -> Corpus:
-    last: dict[tuple[str, str], str] = {}  # by log and nickname, whose case is of no account
+    last: dict[tuple[str, str], str] = {}  # by log and nickname in lower case
     places: list[int] = []
     texts: list[str] = []
     sources: list[str] = []

@@ -27,7 +27,7 @@ def read_wikitext(
 
     Args:
         path: the folder of the `wiki.*.tokens` files, or one of them.
-        split: "train", "valid" or "test"; of no account when `path` is a file.
+        split: "train", "valid" or "test"; ignored if `path` is a file.
         documents: "paragraph" makes a document of each paragraph and heading, "article" of
             each article, its paragraphs on lines of their own.
 
