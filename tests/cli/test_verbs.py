@@ -64,6 +64,63 @@ def test_a_usage_error_names_the_option_and_quotes_nothing(verb, words, message)
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--epochs", "1e3"], "--epochs must be a whole number."),
+        (["--epochs", ""], "--epochs must be a whole number."),
+        (["--epochs="], "--epochs must be a whole number."),
+        (["--epochs", "True"], "--epochs must be a whole number."),
+        (["--epochs", "0x10"], "--epochs must be a whole number."),
+        (["--epochs", "9" * 5000], "--epochs must be a whole number."),
+        (["--epochs", "3", "--epochs", "SECRET"], "--epochs must be a whole number."),
+        (["--epochs=--seed"], "--epochs must be a whole number."),
+        (["--epochs", "--seed", "3"], "--epochs must come with a value, got the option --seed."),
+        (["--from", "--seed=SECRET"], "--from must come with a value, got the option --seed."),
+        (["--null"], "--null must come with a value."),
+        (["--null", "SECRET", "SECRET"], "Got 1 unexpected extra argument(s)."),
+        (["--clip", "1e400"], "--clip must be a finite number."),
+        (["--other-shapes", "SECRET"], "Got 1 unexpected extra argument(s)."),
+        (["--", "--epochs"], "Got 1 unexpected extra argument(s)."),
+        (["--null.0", "SECRET"], "There is no option --null.0. Did you mean --null?"),
+        (["--training.epochs", "3"], "There is no option --training.epochs."),
+        (["--EPOCHS", "3"], "There is no option --EPOCHS."),
+        (["---epochs", "3"], "There is no option ---epochs. Did you mean --epochs?"),
+        (["-e"], "There is no option -e."),
+        (["-"], "There is no option -."),
+        (["--my SECRET"], "A word that begins with a dash is no option of this verb."),
+        (["--te\x1b[31mxt", "a"], "A word that begins with a dash is no option of this verb."),
+    ],
+)
+def test_a_hostile_command_line_is_refused_in_a_line(verb, words, message):
+    with pytest.raises(UsageError) as caught:
+        verb(["d", *words])
+    assert str(caught.value).startswith(message)
+    assert "SECRET" not in str(caught.value)
+    assert str(caught.value).isprintable()
+
+
+@pytest.mark.parametrize(
+    ("words", "name", "value"),
+    [
+        (["d", "--from=--epochs"], "from_", "--epochs"),
+        (["d", "--from", "-b"], "from_", "-b"),
+        (["d", "--from", ""], "from_", ""),
+        (["d", "--from", "none"], "from_", "none"),
+        (["d", "--device", "None"], "device", "None"),
+        (["d", "--text", "a b\tc"], "text", "a b\tc"),
+        (["d", "--null", "", "--null", "a,b"], "null", ("", "a,b")),
+        (["d", "--other-shapes=false"], "other_shapes", False),
+        (["d", "--seed", "1", "--seed", "2"], "seed", 2),
+        (["--", "-d"], "data", "-d"),
+        ([""], "data", ""),
+    ],
+)
+def test_values_arrive_as_they_were_typed(verb, tmp_path, words, name, value):
+    verb(["--out", f"{tmp_path}/run", *words])
+    assert verb.seen[0][name] == value
+
+
 def test_help_is_the_docstring_with_flags(verb, capsys):
     verb(["--help"])
     said = capsys.readouterr().out

@@ -6,6 +6,7 @@ value, which may be a secret.
 
 import inspect
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, get_args
 
@@ -57,6 +58,7 @@ def parse(options: Sequence[Option], words: Sequence[str]) -> dict[str, Any]:
     Raises:
         UsageError: a word is no option, or a value is none that its option takes.
     """
+    _require_values(options, words)
     app = _app(options)
     try:
         _, bound, _ = app.parse_args(list(words), print_error=False, exit_on_error=False)
@@ -67,6 +69,21 @@ def parse(options: Sequence[Option], words: Sequence[str]) -> dict[str, Any]:
         if option.name in values:
             check(option, values[option.name])
     return values
+
+
+def _require_values(options: Sequence[Option], words: Sequence[str]) -> None:
+    """Raise UsageError where an option stands in the place of another one's value."""
+    named = {flag: option for option in options for flag in option.flags}
+    rest = iter(words)
+    for word in rest:
+        if word == "--":
+            return
+        if word in named and named[word].type is not bool:
+            value = next(rest, "")
+            if value.partition("=")[0] in named:
+                raise UsageError(
+                    f"{word} must come with a value, got the option {value.partition('=')[0]}."
+                )
 
 
 def require(options: Sequence[Option], given: Mapping[str, Any]) -> None:
@@ -152,6 +169,8 @@ def _reader(option: Option) -> Callable[..., Any]:
     return read
 
 
+_NAME = re.compile(r"-{1,3}[A-Za-z0-9_.-]{0,40}")
+"""What may be the name of an option, and no text that someone forgot to put behind one."""
 _NAMED = {int: "a whole number", float: "a number"}
 
 
@@ -166,6 +185,10 @@ def _usage(error: CycloptsError, options: Sequence[Option]) -> str:
         )
     if isinstance(error, UnknownOptionError):
         name = (error.token.keyword or error.token.value).partition("=")[0]
+        if name in by_name:  # behind `--`
+            return "Got 1 unexpected extra argument(s)."
+        if not _NAME.fullmatch(name):
+            return "A word that begins with a dash is no option of this verb."
         return f"There is no option {name}.{_near(name, by_name)}"
     if own is None:
         return "The command line cannot be read."
