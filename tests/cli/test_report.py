@@ -19,3 +19,9 @@ def test_phrases_show_only_when_they_are_wanted(shell, workspace, tmp_path):
     assert json.loads(done.stdout)["show_secrets"] is True
     assert f">{phrase}<" not in (tmp_path / "closed.html").read_text()
     assert f">{phrase}<" in (tmp_path / "open.html").read_text()
+
+
+def test_a_run_may_have_any_name(shell, tmp_path):
+    done = shell("report", "[/]", '["run"]', "--out", tmp_path / "page.html")
+    assert done.exit_code == 2
+    assert "[/] is not a run directory" in done.stderr

@@ -110,6 +110,7 @@ def test_a_hostile_command_line_is_refused_in_a_line(verb, words, message):
         (["d", "--device", "None"], "device", "None"),
         (["d", "--text", "a b\tc"], "text", "a b\tc"),
         (["d", "--null", "", "--null", "a,b"], "null", ("", "a,b")),
+        (["d", "--null", "[/]", "--null", '["x"]', "--null", "{"], "null", ("[/]", '["x"]', "{")),
         (["d", "--other-shapes=false"], "other_shapes", False),
         (["d", "--seed", "1", "--seed", "2"], "seed", 2),
         (["--", "-d"], "data", "-d"),

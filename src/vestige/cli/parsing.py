@@ -139,6 +139,8 @@ def _parameter(option: Option) -> inspect.Parameter:
         "required": False,
         "allow_leading_hyphen": bool(option.flags) and option.type is not bool,
         "allow_repeating": True,
+        "json_list": False,
+        "json_dict": False,
     }
     if option.type is not bool:
         spelling |= {"converter": _reader(option), "n_tokens": 1}
