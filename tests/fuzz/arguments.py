@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from tests.fuzz.cases import Case
 from tests.fuzz.world import MADE, PHRASE, SMALL, TINY
+from vestige.cli.main import VERBS
 from vestige.cli.main import verb as named_verb
 from vestige.workflows.parameters import REQUIRED, Option
 
@@ -107,10 +108,13 @@ OUTSIDE = {"/": "O/full-folder", "../..": "O/..", "/proc/self/mem": "/dev/null"}
 UNKNOWN = ("--nonsense", "--nonsense=1", "-z", "--", "extra")
 
 
-@cache
+OPTIONS = {verb: named_verb(verb).options for verb in VERBS}
+"""Read here, since what is imported within a strategy must not touch `random`."""
+
+
 def options(verb: str) -> tuple[Option, ...]:
     """Every option and argument of a verb."""
-    return named_verb(verb).options
+    return OPTIONS[verb]
 
 
 @cache
