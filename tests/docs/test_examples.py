@@ -6,6 +6,7 @@ import pytest
 
 from tests.docs.documents import REPOSITORY, Block, blocks, documents
 from vestige.attacks.update.token_scores import SCORES
+from vestige.data.loaders.registry import CORPUS_FORMATS
 from vestige.defences.registry import DEFENCES
 
 SESSIONS = {
@@ -22,7 +23,7 @@ def test_there_are_sessions():
 @pytest.fixture(autouse=True)
 def registries_stay(monkeypatch):
     """What a session registers is gone after it."""
-    for registry in (SCORES, DEFENCES):
+    for registry in (SCORES, DEFENCES, CORPUS_FORMATS):
         assert registry.names()
         monkeypatch.setattr(registry, "_found", dict(registry._found))
 
