@@ -86,8 +86,7 @@ def anatomy(
     """Memorization of seen text, compared with unseen text.
 
     Args:
-        model: of next tokens, or an encoder-decoder where the corpora have sources. The ablation
-            needs a linear head.
+        model: of next tokens, or an encoder-decoder of sources; ablation needs a linear head.
         seen: text of the training data.
         unseen: text like it that the model has not learnt. Intervals resample users where both
             have users, else texts.
@@ -115,14 +114,8 @@ def anatomy(
     by_user = seen.users is not None and unseen.users is not None
     told = _Steps(progress, plan)
     texts = [encoded(model, corpus) for corpus in (seen, unseen)]
-    names = ("the seen text", "the unseen text")
-    words = [
-        read_words(model, some, by_user=by_user, name=name, progress=told.next())
-        for some, name in zip(texts, names, strict=True)
-    ]
-    source = _targets(texts[0]) if counted is None else encode(counted, model.vocabulary)
-    counts = word_counts(source, model.vocabulary, model.vocab_size)
-    table = FrequencyTable.of(counts, np.concatenate([one.tokens for one in words]))
+    words = _scored(model, texts, by_user, told)
+    table = _table(model, _targets(texts[0]) if counted is None else counted, words)
     found = _figures(words, table, plan, seed)
     if hidden is not None:
         found += _ablated(model, texts, words, table, plan=plan, seed=seed, told=told)
@@ -140,6 +133,26 @@ def anatomy(
         orders=plan.orders,
         hidden_units=hidden,
     )
+
+
+def _table(
+    model: Any, counted: Corpus | EncodedCorpus, words: Sequence[TokenScores]
+) -> FrequencyTable:
+    """How frequent each scored word is in the text that is counted."""
+    source = encode(counted, model.vocabulary) if isinstance(counted, Corpus) else counted
+    counts = word_counts(source, model.vocabulary, model.vocab_size)
+    return FrequencyTable.of(counts, np.concatenate([one.tokens for one in words]))
+
+
+def _scored(
+    model: Any, texts: Sequence[EncodedCorpus | EncodedPairs], by_user: bool, told: "_Steps"
+) -> list[TokenScores]:
+    """Token scores of the seen text, and of the unseen."""
+    names = ("the seen text", "the unseen text")
+    return [
+        read_words(model, some, by_user=by_user, name=name, progress=told.next())
+        for some, name in zip(texts, names, strict=True)
+    ]
 
 
 def _figures(

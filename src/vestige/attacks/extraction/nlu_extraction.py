@@ -62,8 +62,7 @@ def extract_secrets(
         objective: the trials, as `objective_of` encodes them for a model.
         seed: decides what an attack leaves to chance, and the sample of a rank.
         attack: a name of `secret_attacks.ATTACKS`, or an attack with settings of its own.
-        truths: the true secret of each trial, which does not change the guesses; of a single
-            trial there may be several.
+        truths: the true secret of each trial, or several of a single one; guesses ignore them.
         ranking: how the truths are ranked, `Ranking()` unless given.
         progress: told (steps done, steps in all).
 

@@ -151,12 +151,7 @@ def judge_users(
     """
     asked = answers.asked
     scored = np.isfinite(asked.mean_by_user(word_scores))
-    known = [user for user in compared if scored[user]]
-    if not known:
-        raise DataError(
-            "no user among the non-members has words and reference models enough",
-            remedy="Train more references, or give more texts of these people (--reference).",
-        )
+    known = _comparable(compared, scored)
     others = LengthMatched.of(asked, word_scores, known, seed=seed)
     tested = [user for user in audited if scored[user]]
     own = LengthMatched.of(asked, word_scores, tested, seed=seed).sums
@@ -185,6 +180,17 @@ def judge_users(
     ]
     middle = int(np.sort(cut)[len(cut) // 2])
     return found, others.means(middle) if middle else np.empty(0)
+
+
+def _comparable(compared: Sequence[int], scored: NDArray[np.bool_]) -> list[int]:
+    """The non-members who have a score."""
+    known = [user for user in compared if scored[user]]
+    if not known:
+        raise DataError(
+            "no user among the non-members has words and reference models enough",
+            remedy="Train more references, or give more texts of these people (--reference).",
+        )
+    return known
 
 
 def _texts_of(asked: TokenQueries) -> NDArray[np.int64]:
