@@ -95,7 +95,7 @@ def test_mechanisms_that_no_training_is_are_refused():
 @pytest.mark.parametrize("draw", ["documents", "users"])
 def test_batches_that_are_shuffled_amplify_nothing(tiny_data, draw):
     shuffled = SequenceBatches(Sequences.of(tiny_data(), length=16), 2, draw, 0, "cpu")
-    with pytest.raises(ValueError, match="only lots amplify privacy"):
+    with pytest.raises(ValueError, match="only Poisson sampling amplifies privacy"):
         Mechanism.of(shuffled, noise_multiplier=1.0, epochs=3)
 
 
