@@ -244,7 +244,7 @@ def test_without_a_test_part_the_validation_part_is_named(shell, planted, tmp_pa
 def test_a_report_shows_it_and_a_comparison_says_what_it_needs(shell, trained, tmp_path):
     out, _ = trained
     assert shell("report", out / "run", "--out", tmp_path / "page.html").exit_code == 0
-    assert "IntentSlotTraining" in (tmp_path / "page.html").read_text()
+    assert "How well did this model learn?" in (tmp_path / "page.html").read_text()
     again = shutil.copytree(out, tmp_path / "again")
     done = shell("compare", f"a={out}", f"b={again}", "--out", tmp_path / "comparison")
     assert done.exit_code == 2
