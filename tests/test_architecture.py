@@ -113,3 +113,40 @@ def test_a_verb_on_the_command_line_is_one_short_file():
         path = ROOT / "cli" / f"{verb.replace('-', '_')}.py"
         lines = len(path.read_text(encoding="utf-8").splitlines())
         assert lines <= 120, f"{path} has {lines} lines"
+
+
+def module_imports(path: Path) -> set[str]:
+    """Modules of ours that a file imports when it is imported itself."""
+    found = set()
+    nodes: list[ast.stmt] = list(ast.parse(path.read_text(encoding="utf-8")).body)
+    while nodes:
+        node = nodes.pop()
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            nodes += node.orelse
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("vestige"):
+            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+        elif isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.If | ast.Try | ast.With):
+            nodes += node.body
+    return found
+
+
+def test_no_module_waits_for_itself():
+    names = {
+        ".".join(["vestige", *path.relative_to(ROOT).with_suffix("").parts]): path
+        for path in ROOT.rglob("*.py")
+    }
+    names = {name.removesuffix(".__init__"): path for name, path in names.items()}
+    # What a module takes from its own package stands in another module of it.
+    rest = {
+        name: {
+            other
+            for other in module_imports(path) & set(names)
+            if other != name and not name.startswith(f"{other}.")
+        }
+        for name, path in names.items()
+    }
+    while free := {name for name, needed in rest.items() if not needed}:
+        rest = {name: needed - free for name, needed in rest.items() if name not in free}
+    assert not rest, f"these import each other in a circle: {sorted(rest)}"
