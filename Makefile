@@ -11,10 +11,13 @@ DOCS_READY := $(VENV)/.vestige-docs-ready
 
 # Tests run tiny models: threads would only wait for each other.
 TEST_THREADS ?= 1
+# Files of tests are shared out among so many processes.
+TEST_PROCESSES ?= 2
 ORDER ?= fixed
 SEED ?= $(shell date +%s)
 PYTEST = OMP_NUM_THREADS=$(TEST_THREADS) TOKENIZERS_PARALLELISM=false HF_HUB_OFFLINE=1 \
-	$(BIN)/python -m pytest $(if $(filter random,$(ORDER)),-p randomly --randomly-seed=$(SEED))
+	$(BIN)/python -m pytest --numprocesses=$(TEST_PROCESSES) --dist=loadfile \
+	$(if $(filter random,$(ORDER)),-p randomly --randomly-seed=$(SEED))
 
 # Whose results are numbers that a processor computes.
 NUMERIC := tests/models tests/attacks tests/training tests/defences tests/metrics
