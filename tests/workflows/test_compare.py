@@ -1,6 +1,7 @@
 """`compare` takes trainings by name, on disk and in memory."""
 
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,8 +12,9 @@ from vestige.data.manifest import plant
 from vestige.data.vocabulary import WordVocabulary
 from vestige.models.checkpoints import save_model
 from vestige.models.table import TableModel
+from vestige.workflows.arguments import keywords
 from vestige.workflows.compare import compare
-from vestige.workflows.trained_models import TrainedModel, named, undefended
+from vestige.workflows.trained_models import TrainedModel, listed, named, undefended
 
 WORDS = ("red", "blue", "green", "gate", "mill", "code", "lamp", "door")
 PLANTED = {"red mill lamp": 5, "blue code door": 5, "green gate red": 1}
@@ -99,3 +101,37 @@ def test_a_directory_of_seeds_stands_for_its_trainings(tmp_path):
         (tmp_path / "runs" / f"seed-{seed}").mkdir(parents=True)
     expected = tuple(str(tmp_path / "runs" / f"seed-{seed}") for seed in (0, 2, 10))
     assert named({"plain": tmp_path / "runs", "b": "x"}) == {"plain": expected, "b": ("x",)}
+
+
+def test_trainings_on_disk_by_name_are_recorded_so_that_the_run_can_be_repeated(manifest, tmp_path):
+    for place, leak in (("x", 0.9), ("y", 0.8), ("z", 0.1)):
+        save_model(model(leak), tmp_path / place)
+    runs = {"plain": [tmp_path / "x", str(tmp_path / "y")], "private": tmp_path / "z"}
+    first = compare(runs, test=TEST, baseline="plain", device="cpu")
+    assert first.record["arguments"]["runs"] == [
+        f"plain={tmp_path}/x", f"plain={tmp_path}/y", f"private={tmp_path}/z"
+    ]  # fmt: skip
+    again = compare(**{**keywords(compare, first.record["arguments"]), "test": TEST})
+    assert list(again.rows()) == list(first.rows())
+    assert again.record["arguments"] == first.record["arguments"]
+
+
+def test_loaded_models_by_name_are_recorded_by_the_class_of_what_was_given():
+    runs = {"a": model(0.5), "b": model(0.1)}
+    assert compare(runs, test=TEST, baseline="a").record["arguments"]["runs"] == "<dict>"
+
+
+@pytest.mark.parametrize("runs", [{"a=b": "x", "c": "y"}, {"": "x", "c": "y"}])
+def test_names_that_a_command_line_cannot_give_stay_a_mapping(runs):
+    assert listed(runs) is runs
+
+
+@pytest.mark.parametrize(
+    "runs", [{"a": "x", "b": ["y", "z"]}, {"a": [Path("x")], "b": (Path("y"), "z")}]
+)
+def test_the_written_form_names_the_same_trainings(runs):
+    assert named(listed(runs)) == named(runs) == {"a": ("x",), "b": ("y", "z")}
+
+
+def test_paths_may_be_listed_as_paths():
+    assert named([Path("runs/a"), Path("runs/b")]) == {"a": ("runs/a",), "b": ("runs/b",)}

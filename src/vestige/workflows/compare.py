@@ -24,6 +24,7 @@ from vestige.workflows.options import (
 from vestige.workflows.trained_models import (
     TrainedModels,
     labelled,
+    listed,
     load_trainings,
     shared_text,
     undefended,
@@ -83,7 +84,7 @@ def compare(
         vestige compare a=runs/1 a=runs/2 a=runs/3 b=runs/4 b=runs/5 b=runs/6 --baseline a
         --manifest planted --test mail.jsonl --user author --out comparison
     """
-    call = Call.of(compare, locals())
+    call = Call.of(compare, {**locals(), "runs": listed(runs)})
     from vestige.defences.comparison import compare_defences
 
     _validate.open_fraction(**{"`tolerance`": tolerance})

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from vestige.results import Run
 
     Trained: TypeAlias = str | PathLike[str] | LanguageModel
-    TrainedModels: TypeAlias = Sequence[str] | Mapping[str, Trained | Sequence[Trained]]
+    Paths: TypeAlias = Sequence[str | PathLike[str]]
+    TrainedModels: TypeAlias = Paths | Mapping[str, Trained | Sequence[Trained]]
 else:
     TrainedModels = Sequence[str]
     """NAME=PATH or paths; or, in Python, paths and loaded models by name."""
@@ -118,6 +119,26 @@ def named(runs: "TrainedModels") -> "dict[str, tuple[Trained, ...]]":
     return found
 
 
+def listed(runs: "TrainedModels") -> "TrainedModels":
+    """Trainings by name as a command line gives them, `NAME=PATH`, so that a record repeats them.
+
+    What has no such form, a loaded model or a name with "=" in it, leaves all as they were given.
+
+    Example:
+        >>> listed({"plain": "runs/plain", "gold": ["runs/1", "runs/2"]})
+        ('plain=runs/plain', 'gold=runs/1', 'gold=runs/2')
+    """
+    if not isinstance(runs, Mapping):
+        return runs
+    found = []
+    for name, given in runs.items():
+        for one in given if isinstance(given, list | tuple) else (given,):
+            if not isinstance(one, str | PathLike) or not name or "=" in name:
+                return runs
+            found.append(f"{name}={fspath(one)}")
+    return tuple(found)
+
+
 def _by_key(runs: "Mapping[str, Trained | Sequence[Trained]]") -> "dict[str, tuple[Trained, ...]]":
     found: dict[str, tuple[Trained, ...]] = {}
     for name, given in runs.items():
@@ -130,9 +151,9 @@ def _each(one: "Trained") -> "tuple[Trained, ...]":
     return repeats(fspath(one)) if isinstance(one, str | PathLike) else (one,)
 
 
-def _by_prefix(runs: Sequence[str]) -> "dict[str, tuple[Trained, ...]]":
+def _by_prefix(runs: "Paths") -> "dict[str, tuple[Trained, ...]]":
     found: dict[str, tuple[Trained, ...]] = {}
-    for run in runs:
+    for run in (fspath(one) for one in runs):
         name, equals, path = run.partition("=")
         given = bool(equals and name) and not Path(run).exists()
         if not given:
