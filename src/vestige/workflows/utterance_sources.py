@@ -78,11 +78,11 @@ def read_parts(
     found = read(sources.data, format=sources.format, limit=sources.limit, **columns)
     file, fraction = sources.validation, sources.hold_out
     if file is not None and fraction is not None:
-        raise ValueError("--validation and --hold-out must not be given together: choose one")
+        raise ValueError("`validation` and `hold_out` must not be given together: choose one")
     if found.validation is not None:
         if file is not None or fraction is not None:
-            name = "--hold-out" if file is None else "--validation"
-            raise ValueError(f"{name} must be left out: DATA has a validation part of its own")
+            name = "hold_out" if file is None else "validation"
+            raise ValueError(f"`{name}` must be left out: DATA has a validation part of its own")
         return found.train, found.validation, found.test
     if file is not None:
         return found.train, read(file, **columns).train, found.test
