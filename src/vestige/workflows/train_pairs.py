@@ -91,22 +91,28 @@ def _vocabularies(
 ) -> tuple[Vocabulary, Vocabulary]:
     """Vocabularies of sources and of targets."""
     asked = request.model
-    if isinstance(asked.vocabulary, str | PathLike):
-        folder = model_folder(fspath(asked.vocabulary))
+    given: Any = asked.vocabulary
+    if isinstance(given, str | PathLike):
+        folder = model_folder(fspath(given))
         if folder.is_dir() and not (folder / SOURCE).is_dir():
-            raise ValueError(
-                "`vocabulary` must be a model of `task` translation or dialogue, which has one for "
-                f"sources too, got {asked.vocabulary}"
-            )
+            raise _without_sources(given)
         return borrow(folder / SOURCE), borrow(folder)
-    if asked.vocabulary is not None:
-        other: Any = asked.vocabulary
-        return other.source_vocabulary, other.vocabulary
+    if given is not None:
+        if not hasattr(given, "source_vocabulary"):
+            raise _without_sources(type(given).__name__)
+        return given.source_vocabulary, given.vocabulary
     source, target = (
         learn_vocabulary(part, asked.tokenizer, size=asked.vocab_size, usual=plan.vocabulary_size)
         for part in (sources_of(corpus), corpus)
     )
     return source, target
+
+
+def _without_sources(given: object) -> ValueError:
+    return ValueError(
+        "`vocabulary` must be a model of `task` translation or dialogue, which has one for "
+        f"sources too, got {given}"
+    )
 
 
 def _lesson(
