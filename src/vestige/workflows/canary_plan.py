@@ -35,6 +35,8 @@ class CanaryPlan:
 
     def __post_init__(self) -> None:
         _check_patterns(self.pattern)
+        check_counts(copies=self.copies, controls=self.controls, length=self.length)
+        check_counts(2, coin_flip=self.coin_flip)
         regular = [pattern for pattern in self.pattern if pattern != RANDOM]
         clashes = {
             "`phrase` and `pattern`": bool(self.phrase and self.pattern),
@@ -143,6 +145,13 @@ def repetitions_of(given: str | Sequence[int] | None) -> tuple[int, ...] | None:
             f"`repetitions` must be whole numbers from 1 on with commas between, got {given!r}"
         )
     return tuple(map(int, entries))
+
+
+def check_counts(least: int = 1, **counts: int | None) -> None:
+    """Raise ValueError where a number that was given is below the least; None was not given."""
+    for name, count in counts.items():
+        if count is not None and count < least:
+            raise ValueError(f"`{name}` must be at least {least}, got {count}")
 
 
 def _check_patterns(patterns: Sequence[str]) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vestige.workflows.canary_plan import CONTROLS, COPIES
+from vestige.workflows.canary_plan import CONTROLS, COPIES, check_counts
 from vestige.workflows.inputs import read_lines
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ def planned_secrets(
     """
     from vestige.data.secret_canaries import secret_canaries
 
+    check_counts(copies=copies, controls=controls, number=number)
     pairs = with_intents(patterns, intents)
     sets = candidate_sets(candidates)
     require_used(sets, [text for text, _ in pairs], by="a `pattern`")
