@@ -46,6 +46,7 @@ class Service:
     show_secrets: bool
     monitor: Monitor
     _counted: QueryStatistics | None = field(default=None, init=False)
+    _error: BaseException | None = field(default=None, init=False)
 
     @property
     def statistics(self) -> dict[str, Any]:
@@ -70,7 +71,8 @@ class Service:
             ModelError: it gives no lists of words, or fails.
         """
         if not self.ranks(asked.take([0])).any() and not self.statistics["refused"]:
-            raise self._gave_up("the first query was not answered")
+            why = f": {self._reason()}" if self._error else ""
+            raise self._gave_up(f"the first query was not answered{why}")
 
     def ranks(self, asked: TokenQueries) -> NDArray[np.int32]:
         """(w,) ranks up to k + 1; 0 where there was no answer.
@@ -98,12 +100,9 @@ class Service:
                     at_once=64,
                     progress=step,
                 )
-            self._counted = model.statistics
+            self._counted, self._error = model.statistics, model.last_error
         if self._counted.gave_up:
-            error = model.last_error
-            shown = "--show-secrets shows the whole of it" if not self.show_secrets else ""
-            name = type(error).__name__
-            raise self._gave_up(f"{name}, {shown}" if shown else f"{name}: {error}")
+            raise self._gave_up(self._reason())
         ranks = np.zeros(len(order), dtype=np.int32)
         ranks[order] = found
         return ranks
@@ -120,6 +119,12 @@ class Service:
             known=frozenset(map(target.vocabulary.piece, range(len(target.vocabulary)))),
             retry=RetryPolicy(attempts=self.settings.attempts, timeout=self.settings.timeout),
         )
+
+    def _reason(self) -> str:
+        """The callable's last error; its words, which may quote texts, only if they are wanted."""
+        name = type(self._error).__name__
+        shown = f": {self._error}" if self.show_secrets else ""
+        return f"{name}{shown or ', --show-secrets shows the whole of it'}"
 
     def _gave_up(self, what: str) -> ModelError:
         return ModelError(
