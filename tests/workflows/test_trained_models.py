@@ -161,3 +161,58 @@ def test_without_canaries_only_utility_is_measured(trained):
     assert all(one.scores is not None and one.completion is None for one in found)
     assert all(one.frequency_perplexity > 1 for one in found)
     assert notes == []
+
+
+def test_word_frequencies_of_the_training_text_have_their_closed_form(trained):
+    plain = trained[0]
+    data, test = plain.encoded("training"), encode(text(3), plain.model.vocabulary)
+    counts = np.bincount(data.tokens, minlength=len(plain.model.vocabulary))
+    kinds = len(set(data.tokens.tolist()))  # Witten-Bell: new words as often as new kinds came
+    shares = (counts + kinds / len(counts)) / (len(data.tokens) + kinds)
+    expected = np.exp(-np.log(shares[test.tokens]).mean())
+    assert by_frequencies(plain, test) == pytest.approx(expected, rel=1e-6)
+
+
+def test_users_whom_the_training_did_not_know_have_no_document(trained):
+    stranger = Corpus.from_texts(["red mill", "blue"], users=["eve", "ann"])
+    test = encode(stranger, trained[0].model.vocabulary)
+    samples, _ = user_samples(trained, "gold", test)
+    assert dict(zip(test.names, samples.tolist(), strict=True)) == {"eve": 0, "ann": 6}
+
+
+def test_trainings_that_recorded_no_users_tell_no_samples(tmp_path):
+    several = [training(tmp_path / name, n, users=False) for n, name in enumerate("ab")]
+    found = load_trainings(list(map(str, several)), device="cpu")
+    test = encode(text(3), found[0].model.vocabulary)
+    samples, [note] = user_samples(found, "a", test)
+    assert samples is None
+    assert "no training recorded whose each document is" in note
+
+
+def test_a_text_whose_file_is_gone_is_not_shared(trained, tmp_path):
+    for file in (tmp_path / "plain" / "data").glob("validation*"):
+        file.rename(tmp_path / "gone")
+    assert trained[0].encoded("validation") is None
+    encoded, [note] = shared_text(trained, None)
+    assert encoded is None
+    assert "give --test" in note
+
+
+def test_one_directory_under_two_spellings_is_one_training(tmp_path):
+    place = training(tmp_path / "one", 0)
+    with pytest.raises(ValueError, match="`runs` must name each training once"):
+        named({"a": str(place), "b": str(place / ".." / "one")})
+
+
+def test_a_file_whose_name_has_an_equals_sign_is_a_path(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a=b").mkdir()
+    assert named(["a=b", "c=d"]) == {"a=b": ("a=b",), "c": ("d",)}
+
+
+def test_the_undefended_is_the_only_name_without_a_defence(tmp_path):
+    places = [training(tmp_path / "x", 0), training(tmp_path / "y", 1)]
+    private = training(tmp_path / "z", 2, defence="goldfish")
+    found = load_trainings({"open": places, "private": private}, device="cpu")
+    assert undefended(found, None) == "open"
+    assert list(labelled(found)) == ["open 1", "open 2", "private"]
