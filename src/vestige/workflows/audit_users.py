@@ -1,4 +1,4 @@
-"""An audit of users: was the text of these people in a model's training data?"""
+"""Membership audit of users: p-values for texts that may have been in the training data."""
 
 from contextlib import ExitStack
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""How exposed is one phrase by an update?"""
+"""Exposure of one phrase by an update."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated
