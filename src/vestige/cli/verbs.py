@@ -159,12 +159,15 @@ class Verb:
         values = self._values(words)
         saved = self.saves and values.get(OUT.name) is not None
         output = self._output(values)
-        COMMAND.set(("vestige", self.name, *words))
         if saved:
             from vestige.results import require_new
 
             require_new(output.out)
-        found = self._call(values)
+        command = COMMAND.set(("vestige", self.name, *words))
+        try:
+            found = self._call(values)
+        finally:
+            COMMAND.reset(command)
         if saved or self.save:
             self._save(found, output.out)
         if output.json:
