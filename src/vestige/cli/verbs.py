@@ -64,7 +64,6 @@ class Output:
     Attributes:
         out: its run directory, or where the workflow has written; the working directory where
             nothing is written.
-        json: print the summary as JSON.
         show_secrets: show texts in the clear.
         more: values of the options that this verb alone adds, by name.
     """
@@ -149,9 +148,6 @@ class Verb:
 
         Args:
             words: after the verb's name.
-
-        Raises:
-            UsageError: they are not the verb's.
         """
         if any(word in HELP_FLAGS for word in words):
             show_help(self.options, usage=self.usage, text=self.text, examples=self.examples)

@@ -29,11 +29,7 @@ def keywords(workflow: Callable[..., object], values: Mapping[str, Any]) -> dict
     """Flat values as keyword arguments of the workflow.
 
     Args:
-        workflow: the function that will be called.
         values: by `Option.name`; an option that is left out has its default.
-
-    Raises:
-        ValueError: an option belongs to another task or kind than the chosen one, or lacks.
     """
     options = {option.name: option for option in options_of(workflow)}
     if "task" in options:
@@ -108,7 +104,6 @@ class Call:
         """The call that has just begun.
 
         Args:
-            workflow: the function itself.
             local: its `locals()`, before a parameter is bound anew.
         """
         return cls(workflow, {name: local[name] for name in parameters_of(workflow)})
@@ -130,9 +125,7 @@ class Call:
         """The result with its provenance.
 
         Args:
-            result: what was computed.
             configuration: every setting that it depends on.
-            seed: where chance entered.
             models: `of_model` by role.
             data: `of_corpus` by role.
         """

@@ -32,22 +32,13 @@ ME = "me"
 
 @dataclass(frozen=True, kw_only=True)
 class AuditTexts:
-    """Texts of an audit, with users; nobody is in both parts.
-
-    Attributes:
-        texts: of audited users.
-        reference: of non-members.
-    """
+    """Texts of an audit, with users; nobody is in both parts."""
 
     texts: Corpus
     reference: Corpus
 
     def groups(self, *, seed: int) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-        """Non-members whose words are counted, who are fitted, and who are compared.
-
-        Raises:
-            DataError: the reference has too few users.
-        """
+        """Non-members whose words are counted, who are fitted, and who are compared."""
         return draw_groups(sorted(set(self.reference.users or ())), seed=seed)
 
     def reference_of(self, *groups: tuple[str, ...]) -> Corpus:
@@ -82,13 +73,6 @@ def read_texts(
     texts: Any, reference: Any, settings: TextSettings, *, show_secrets: bool, monitor: Monitor
 ) -> AuditTexts:
     """Read both corpora, by user.
-
-    Args:
-        texts: path or corpus of audited users.
-        reference: path or corpus of non-members.
-        settings: how they are read, and whose they are.
-        show_secrets: name a user who is in both.
-        monitor: told of texts without a user, and of texts in both.
 
     Raises:
         DataError: one cannot be read, or somebody is in both.
@@ -179,13 +163,10 @@ class AuditInputs:
     """Encoded texts, the words that can be queried, and the role of each user.
 
     Attributes:
-        texts: ids of all texts by the target's vocabularies.
         asked: w words.
         counts: of words of the non-members who play no other part.
         audited: users, as places in `asked.names`.
         known: non-members, likewise.
-        target: what is audited.
-        parts: the texts themselves.
     """
 
     texts: Texts
@@ -198,11 +179,7 @@ class AuditInputs:
 
     @classmethod
     def of(cls, target: Target, parts: AuditTexts, *, seed: int) -> "AuditInputs":
-        """Encode, find the words, and draw the groups of non-members.
-
-        Raises:
-            DataError: no word of the texts is known.
-        """
+        """Encode, find the words, and draw the groups of non-members."""
         whole = parts.together()
         if target.source_vocabulary is None:
             texts: Texts = encode(whole, target.vocabulary)

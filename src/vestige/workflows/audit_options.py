@@ -133,18 +133,7 @@ TRAINING = (*("epochs", "batch_size", "sequence_length", "learning_rate", "optim
 
 @dataclass(frozen=True, kw_only=True)
 class TextSettings:
-    """How texts are read, and whose they are.
-
-    Attributes:
-        format: of both corpora.
-        text: column of the text.
-        user: column of the user.
-        source: column of what a text answers or translates.
-        limit: documents of each corpus.
-        person: the user of all audited texts; None: as the texts say.
-        artificial: users to split the reference into; None: as it says.
-        seed: of that split.
-    """
+    """How texts are read, and whose they are."""
 
     format: str
     text: str

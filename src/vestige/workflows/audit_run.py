@@ -35,20 +35,7 @@ FORMAT = 2
 
 @dataclass(frozen=True, kw_only=True)
 class Audit:
-    """An audit that can be run.
-
-    Attributes:
-        inputs: texts, words and users.
-        policy: which words are queried.
-        rate: of false discoveries.
-        settings: of shadow models.
-        plan: what shadow models are trained; None for none.
-        service: the target, where it is a callable.
-        out: directory of the audit.
-        shadow_dir: where shadow models are kept.
-        device: where shadow models are trained and queried.
-        monitor: told of every step.
-    """
+    """An audit that can be run."""
 
     inputs: AuditInputs
     policy: QueryPolicy
@@ -62,11 +49,7 @@ class Audit:
     monitor: Monitor
 
     def check_budget(self) -> None:
-        """Refuse a budget that cannot be enough, before anything is trained or queried.
-
-        Raises:
-            DataError: it is too small.
-        """
+        """Refuse a budget that cannot be enough, before anything is trained or queried."""
         if self.service is None:
             return
         if self.policy.how == "informative":
@@ -96,11 +79,7 @@ class Audit:
         }
 
     def run(self) -> UserAudit:
-        """Train, query, compare.
-
-        Raises:
-            VestigeError: a training, the service or the cluster fails.
-        """
+        """Train, query, compare."""
         asked, references = self.inputs.asked, None
         early = self.policy.how != "informative"
         if early:

@@ -31,12 +31,7 @@ class Service:
     """A callable behind `ServiceModel`, with answers that outlive the program.
 
     Attributes:
-        inputs: the words.
-        policy: which of them are queried.
-        settings: budget and retries.
-        answers: file of the answers.
         show_secrets: whether an error of the callable, which may quote texts, is shown.
-        monitor: told of progress, of damaged answers and of silence.
     """
 
     inputs: AuditInputs

@@ -32,18 +32,7 @@ ORDINARY = ("stream", "documents", "users")
 def plan_shadows(
     settings: ShadowSettings, target: Target, *, seed: int, device: str, monitor: Monitor
 ) -> ShadowPlan | None:
-    """Shapes and trainings for a target; None without shadow models.
-
-    Args:
-        settings: what was asked for; what is None the target or its task's preset decides.
-        target: what is audited.
-        seed: of everything that is drawn.
-        device: where the shadows are trained.
-        monitor: told where they learn as the target did.
-
-    Raises:
-        ValueError: a setting does not suit the shape.
-    """
+    """Shapes and trainings, by the target or its task's preset where settings leave them open."""
     if not settings.shadows:
         return None
     given = settings.set_of(TRAINING)

@@ -21,14 +21,9 @@ class Target:
     """The audited model: one of ours, or a callable.
 
     Attributes:
-        name: of the model, as messages show it.
-        task: what it does.
         vocabulary: the words that are queried; of a callable, those of the reference.
         source_vocabulary: of what those answer or translate; None for next words.
         vocab_size: words that it could show.
-        model: one of ours.
-        ask: a callable.
-        recorded: provenance.
     """
 
     name: str
@@ -62,15 +57,7 @@ def find_callable(model: Any) -> Ask | None:
 
 
 def open_target(model: Any, *, device: str) -> Target:
-    """A model of next words, of translation or of dialogue.
-
-    Args:
-        model: a path, a hub name, or a loaded model, which stays on its device.
-        device: where a path is loaded to.
-
-    Raises:
-        ModelError: it cannot be read, or generates no words.
-    """
+    """A model of next words, of translation or of dialogue."""
     loaded = open_generator(model, device=device)
     source = getattr(loaded, "source_vocabulary", None)
     task: Task = "next-word"
@@ -91,11 +78,8 @@ def callable_target(ask: Ask, reference: Corpus, settings: ServiceSettings, *, n
     """A callable as a target; the words that are queried are the commonest of some texts.
 
     Args:
-        ask: the callable.
         reference: texts of non-members who are neither fitted nor compared: their own words would
             all be known, and an audited user's not.
-        settings: task, vocabulary size and tokenizer.
-        name: of the callable.
     """
     task: Task = settings.task or "next-word"
 

@@ -58,16 +58,7 @@ class CanaryPlan:
             )
 
     def make(self, corpus: "Corpus", vocabulary: "Vocabulary | None") -> tuple["Canary", ...]:
-        """The canaries, with their controls.
-
-        Args:
-            corpus: where they will be planted.
-            vocabulary: whose words they consist of; None takes the corpus's commonest.
-
-        Raises:
-            ValueError: a number is out of range.
-            DataError: the corpus lacks what they need, such as words or users.
-        """
+        """The canaries, with their controls."""
         from vestige.data.canaries import given_canaries
         from vestige.data.vocabulary import WordVocabulary
 

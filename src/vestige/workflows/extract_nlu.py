@@ -97,9 +97,6 @@ class ExtractionTarget:
     def parsed(self, intents: Sequence[str]) -> "SecretPattern":
         """The pattern of the utterance.
 
-        Args:
-            intents: of the model, to be named where none was given.
-
         Raises:
             ValueError: the pattern cannot be read, or has no intent.
             DataError: a file of candidates is no text.

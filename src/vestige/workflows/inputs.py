@@ -38,15 +38,7 @@ LARGEST_LIST = 2**28
 
 
 def open_model(model: "str | PathLike[str] | LanguageModel", *, device: str) -> "LanguageModel":
-    """A language model in evaluation mode.
-
-    Args:
-        model: a path, a hub name, or a loaded model, which stays on its device.
-        device: where a path is loaded to.
-
-    Raises:
-        ModelError: it cannot be read, or predicts no next words.
-    """
+    """A language model in evaluation mode."""
     from vestige.models.checkpoints import load_model
 
     if isinstance(model, str | PathLike):
@@ -56,10 +48,6 @@ def open_model(model: "str | PathLike[str] | LanguageModel", *, device: str) -> 
 
 def open_generator(model: "str | PathLike[str] | LanguageModel", *, device: str) -> Any:
     """A model of next words, of translation or of dialogue, in evaluation mode.
-
-    Args:
-        model: a path, a hub name, or a loaded model, which stays on its device.
-        device: where a path is loaded to.
 
     Raises:
         ModelError: it cannot be read, or generates no text.
@@ -79,15 +67,7 @@ def open_generator(model: "str | PathLike[str] | LanguageModel", *, device: str)
 def open_intent_slot(
     model: "str | PathLike[str] | IntentSlotNetwork", *, device: str
 ) -> "IntentSlotNetwork":
-    """An intent-and-slot model in evaluation mode.
-
-    Args:
-        model: a path, or a loaded model, which stays on its device.
-        device: where a path is loaded to.
-
-    Raises:
-        ModelError: it cannot be read, or has no intents.
-    """
+    """An intent-and-slot model in evaluation mode."""
     from vestige.models.checkpoints import load_intent_slot
 
     if isinstance(model, str | PathLike):
@@ -96,11 +76,7 @@ def open_intent_slot(
 
 
 def open_corpus(data: "str | PathLike[str] | Corpus", **columns: Any) -> "Corpus":
-    """A corpus; `columns` are the settings of `read_source`, which reads a path.
-
-    Raises:
-        DataError: it cannot be read, or holds labelled utterances.
-    """
+    """A corpus; `columns` are the settings of `read_source`, which reads a path."""
     return read_source(fspath(data), **columns) if isinstance(data, str | PathLike) else data
 
 
@@ -118,7 +94,6 @@ def read_lines(file: Path, *, one: str) -> list[str]:
     """The lines of a UTF-8 file.
 
     Args:
-        file: where they are.
         one: what stands on each line, "word" or "phrase".
 
     Raises:

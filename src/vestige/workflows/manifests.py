@@ -31,8 +31,6 @@ def load_canaries(
 
     Args:
         manifest: a `Manifest`, its file, or the directory of `vestige plant` that holds one.
-        model: its vocabulary encodes the canaries.
-        monitor: told how many controls are left out.
 
     Raises:
         ManifestError: it is missing, malformed, was changed, or holds no canary.

@@ -44,7 +44,6 @@ def measure_models(
         canaries: with the ids that the models read; none leaves leakage out.
         test: the test text; None leaves utility out.
         seed: draws the phrases that canaries are compared with.
-        progress: told (trainings done, all).
 
     Returns:
         (measurements in the same order; notes).

@@ -32,7 +32,6 @@ class Option:
         path: where its value goes: a parameter, or a parameter and a field of its class.
         type: without None and list: int, float, str, bool, Path or a Literal.
         many: it may be given several times.
-        default: `REQUIRED`, or what stands where it is not given.
         help: one or more sentences.
         flags: spellings, the first one shown; none for an argument that is found by its place.
         metavar: what stands for the value.
@@ -82,12 +81,10 @@ class Parameter:
     """A parameter of a workflow, or a field of a configuration class.
 
     Attributes:
-        name: in Python.
         type: without None, list and markers.
         many: a sequence of that type.
         default: `REQUIRED` where there is none.
         markers: of `vestige.workflows.options` and `annotated_types`.
-        help: from the docstring, else from a marker.
         by_place: it may be given without its name.
     """
 

@@ -277,12 +277,7 @@ def _of(total: int, step: Step) -> Callable[[int], None]:
 
 
 def _verified(data: object) -> Planting:
-    """A planted directory that holds what its manifest says.
-
-    Raises:
-        ManifestError: the manifest was changed, or the copy does not hold what it says.
-        DataError: the copy cannot be read.
-    """
+    """A planted directory that holds what its manifest says."""
     from vestige.data.checksum import format_of
     from vestige.data.manifest import Manifest
     from vestige.data.secret_manifest import FORMAT

@@ -28,12 +28,7 @@ MODEL = "model"
 
 @dataclass(frozen=True)
 class Lineage:
-    """What is known of how a model came to be.
-
-    Attributes:
-        ledger: its trainings, oldest first; empty for one that nobody has trained.
-        read: what they read, by id, as far as their records are at hand.
-    """
+    """What is known of how a model came to be: its trainings, oldest first, and their texts by id."""
 
     ledger: tuple[LedgerEntry, ...] = ()
     read: Mapping[str, ReadRecords] = field(default_factory=dict)
@@ -54,10 +49,6 @@ def lineage_of(model: object) -> Lineage:
 
     Args:
         model: its path; of a loaded model nothing is known.
-
-    Raises:
-        ModelError: its ledger is damaged.
-        DataError: its records are.
     """
     unknown = Lineage((LedgerEntry(id=new_id(), defence=UNKNOWN),))
     if not isinstance(model, str | PathLike):
@@ -86,9 +77,6 @@ def registered(
 
     Args:
         out: its directory. What a training in it was said to be stays as it is.
-        entry: its own.
-        before: the model that it goes on from.
-        read: records by id.
     """
     if not (out / IDENTITY).is_file():
         _write(out, (*before.ledger, entry), read)

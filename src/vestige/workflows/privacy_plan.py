@@ -29,10 +29,7 @@ class Lineages:
     """Where a training comes from, and what it reads.
 
     Attributes:
-        id: of the training.
-        model: the one that it goes on from.
         vocabulary: id of the training of whose text the vocabulary was made.
-        own: what this training reads.
         read: what its ancestors and the maker of its vocabulary have read.
         void: what has voided its guarantee since it began.
     """
@@ -46,12 +43,7 @@ class Lineages:
 
     @classmethod
     def of(cls, request: TrainingRequest, own: ReadRecords) -> "Lineages":
-        """Those of a training that begins, or of one that goes on in its directory.
-
-        Args:
-            request: what was asked for.
-            own: what the training reads.
-        """
+        """Those of a training that begins, or of one that goes on in its directory."""
         begun = privacy_files.begun(request.out)
         if begun is not None:
             *before, entry = begun.ledger
@@ -111,14 +103,7 @@ def entry_of(
     config: TrainingConfig,
     lineages: Lineages,
 ) -> LedgerEntry:
-    """The training as its ledger has it, before its first step.
-
-    Args:
-        request: what was asked for.
-        plan: of a private defence.
-        config: of the training.
-        lineages: where it comes from.
-    """
+    """The training as its ledger has it, before its first step."""
     entry = LedgerEntry(
         id=lineages.id, defence=request.defence.name, vocabulary=lineages.vocabulary
     )
@@ -204,13 +189,7 @@ def log_joint(trainings: Sequence[Path], monitor: Monitor) -> None:
 
 
 def log_all(monitor: Monitor, sentences: Iterable[str], *, begin: str = "") -> None:
-    """Tell sentences, each from a new line on and set in where it takes several.
-
-    Args:
-        monitor: is told.
-        sentences: in their order.
-        begin: what stands before the first.
-    """
+    """Tell sentences, each from a new line on and set in where it takes several."""
     for place, sentence in enumerate(sentences):
         first = "  " if place else begin
         for line in wrap(first + sentence, WIDTH, subsequent_indent="  "):

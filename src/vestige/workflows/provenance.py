@@ -14,10 +14,6 @@ def of_model(source: object, model: "Network") -> dict[str, object]:
     """Where a model was read from, what it is, and the SHA-256 of its weights.
 
     Of an adapter, where its base was read from and the SHA-256 of the base's weights as well.
-
-    Args:
-        source: a path, or the model itself where it was given as an object.
-        model: as it was loaded.
     """
     from vestige.models.checkpoints import fingerprint
 

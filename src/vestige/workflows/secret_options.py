@@ -25,21 +25,7 @@ def planned_secrets(
     number: int | None = None,
     seed: int,
 ) -> "list[SecretCanary]":
-    """Canaries of labelled utterances, pattern by pattern, with their controls.
-
-    Args:
-        patterns: texts with unknown words, or shorthands such as "pin:4".
-        intents: one for each pattern that is no shorthand, or one for each pattern.
-        slot: the slot that every secret fills, "canary" unless given.
-        candidates: sets of words.
-        copies: of each canary, 10 unless given.
-        controls: of each pattern, 1 unless given.
-        number: canaries of each pattern, 1 unless given.
-        seed: decides the secrets.
-
-    Raises:
-        ValueError: a pattern, an intent or a set of candidates is missing or makes no sense.
-    """
+    """Canaries of labelled utterances, pattern by pattern, with their controls."""
     from vestige.data.secret_canaries import secret_canaries
 
     check_counts(copies=copies, controls=controls, number=number)
@@ -121,13 +107,7 @@ def candidate_sets(given: Candidates) -> dict[str, tuple[str, ...]]:
 
 
 def require_used(sets: Mapping[str, object], texts: Sequence[str], *, by: str) -> None:
-    """Raise ValueError where no pattern names a set of candidates.
-
-    Args:
-        sets: by name.
-        texts: of the patterns.
-        by: what should name them, for the message.
-    """
+    """Raise ValueError where no pattern names a set of candidates."""
     from vestige.data.secret_pattern import named_sets
 
     if unused := set(sets).difference(*map(named_sets, texts)):

@@ -27,13 +27,7 @@ def load_snapshots(given: Mapping[str, ModelLike], *, device: str, monitor: Moni
     """Read models, each path once, and make sure that they share a vocabulary.
 
     Args:
-        given: each role's path, hub name or model; "before" among them.
-        device: see `load_model`.
         monitor: told where models differ in what does not matter here.
-
-    Raises:
-        ModelError: one cannot be read.
-        IncompatibleModels: their vocabularies differ.
     """
     from vestige.models.checkpoints import check_compatible, load_model
 
@@ -62,9 +56,7 @@ class ComparedNulls:
     """Null models that an update is compared with; a path is read when its turn comes.
 
     Attributes:
-        given: paths, or models.
         hashes: SHA-256 of the weights of each.
-        device: see `load_model`.
     """
 
     given: tuple[ModelLike, ...]
@@ -76,9 +68,7 @@ class ComparedNulls:
         """The models that are given; a directory that is no model stands for those in it.
 
         Args:
-            given: one or several.
             unlike: the two snapshots, which are no null models.
-            device: see `load_model`.
 
         Raises:
             ValueError: a model is given twice, or is one of the snapshots.
@@ -106,14 +96,7 @@ class ComparedNulls:
         return {"nulls": {"path": paths, "sha256": list(self.hashes)}}
 
     def read(self, progress: Step) -> "Iterator[LanguageModel]":
-        """One model after the other.
-
-        Args:
-            progress: told (models done, models in all).
-
-        Raises:
-            ModelError: one cannot be read.
-        """
+        """One model after the other."""
         for done, model in enumerate(self.given):
             progress(done, len(self.given))
             yield open_model(model, device=self.device)

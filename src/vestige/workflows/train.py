@@ -192,8 +192,6 @@ class TrainingRequest:
     """One training that was asked for: the parameters of `train`.
 
     Attributes:
-        call: of the workflow, for the record.
-        monitor: told what is done.
         defence: `NoDefence` where none was asked for.
     """
 
@@ -232,11 +230,7 @@ def _own(call: Call) -> dict[str, Any]:
 
 
 def _repeated(call: Call, monitor: Monitor) -> "RepeatedTraining":
-    """The same training with several seeds.
-
-    Raises:
-        RunError: the directory holds something else.
-    """
+    """The same training with several seeds."""
     from vestige.workflows.privacy_plan import log_joint
     from vestige.workflows.training_directory import check_repeats
     from vestige.workflows.training_runs import REPEAT

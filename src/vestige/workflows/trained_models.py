@@ -40,7 +40,6 @@ class TrainedModel:
     Attributes:
         name: of the trainings that it is one of.
         source: its path, or the loaded model as given.
-        model: loaded.
         run: of its training; None where the model was loaded or made elsewhere.
     """
 

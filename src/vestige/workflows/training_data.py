@@ -44,8 +44,6 @@ def read_texts(
     learnt as often as their manifest says.
 
     Args:
-        request: what was asked for.
-        stop: when it is to end.
         by_user: users are held out, with all of their documents.
         **validation: settings of `open_corpus` for text that validates.
 

@@ -31,8 +31,6 @@ def prepare(
     """The model to train, on its device, and the configuration.
 
     Args:
-        request: what was asked for.
-        corpus: what a fresh vocabulary is made of.
         keep: texts whose words a fresh vocabulary must have, such as canaries.
 
     Raises:
@@ -150,13 +148,7 @@ def _gentle(model: LanguageModel) -> TrainingConfig:
 def provenance_of(
     request: TrainingRequest, model: Any, data: Mapping[str, tuple[object, Any]]
 ) -> dict[str, Any]:
-    """What a run records of the models and texts of a training.
-
-    Args:
-        request: what was asked for.
-        model: the one that is trained.
-        data: where each role's text was read, and the text.
-    """
+    """What a run records of the models and texts of a training."""
     models = {"trained": provenance.of_network(model)}
     if request.start is not None:
         path = isinstance(request.start, str | PathLike)

@@ -27,16 +27,7 @@ def learn(
     lineages: Lineages,
     **settings: Any,
 ) -> TrainingHistory:
-    """Teach a model, and note before and after what it has read.
-
-    Args:
-        request: what was asked for.
-        model: is trained in place.
-        lesson: a `TrainingTask`.
-        entry: the training in the privacy ledger.
-        lineages: what it and its ancestors have read.
-        **settings: config, step, stop and secret of `training.loop.learn`.
-    """
+    """Teach a model, and note before and after what it has read; see `training.loop.learn`."""
     before = registered(request.out, entry, lineages.model, lineages.kept)
     with before, request.monitor.progress("training") as bar:
         history = loop.learn(
@@ -58,15 +49,7 @@ def save(
     provenance: Mapping[str, Any],
     **more: object,
 ) -> None:
-    """Write the run directory of a training.
-
-    Args:
-        request: what was asked for.
-        training: what came of it.
-        configuration: every setting that it depends on.
-        provenance: its models and data.
-        **more: what else the run says.
-    """
+    """Write the run directory of a training."""
     recorded = request.call.record(
         training, configuration=configuration, seed=request.seed, **provenance
     )
@@ -94,10 +77,7 @@ def log_kept(
     """Tell epoch and perplexity, and what to change where they are not what was hoped for.
 
     Args:
-        summary: of the training.
         tokens: in the vocabulary; guessing among them has that perplexity.
-        stop: when it should have ended.
-        monitor: is told.
     """
     judged = summary["validation_perplexity"]
     kind = "perplexity" if judged is None else "validation perplexity"

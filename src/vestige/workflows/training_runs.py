@@ -26,22 +26,12 @@ def training_summary(model: object) -> Mapping[str, Any]:
 
 
 def useless_model(model: object, *, who: str = "The model") -> str | None:
-    """A sentence about a model that is no better than word frequencies; else None.
-
-    Args:
-        model: a path, or a loaded model, of which nothing is known.
-        who: the sentence's subject.
-    """
+    """A sentence about a model that is no better than word frequencies; else None."""
     return useless_training(training_summary(model), who=who)
 
 
 def useless_training(summary: Mapping[str, Any], *, who: str = "It") -> str | None:
-    """A sentence about a training that is no better than word frequencies; else None.
-
-    Args:
-        summary: of a training, one that computed no frequencies included.
-        who: the sentence's subject.
-    """
+    """A sentence about a training that is no better than word frequencies; else None."""
     from vestige.training.word_frequencies import FREQUENCIES, is_useless, useless_words
 
     alone, judged = summary.get(FREQUENCIES), summary.get("validation_perplexity")

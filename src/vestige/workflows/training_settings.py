@@ -63,9 +63,6 @@ class ModelSettings:
     def check_start(self, start: object | None) -> None:
         """Refuse what only a fresh model, or only a continued one, can follow.
 
-        Args:
-            start: the model that is continued, or None.
-
         Raises:
             ValueError: naming the parameters.
         """
@@ -143,9 +140,6 @@ class TrainingSettings:
 
     def stop(self, *, validated: bool) -> "StopAtPerplexity | None":
         """When to end, if not after the last epoch.
-
-        Args:
-            validated: whether there is text to judge an epoch by.
 
         Raises:
             ValueError: the perplexity makes no sense, or there is no such text.

@@ -34,11 +34,7 @@ FILTERS = 30
 
 
 class Parts(NamedTuple):
-    """The utterances of a training; validation and test may be empty.
-
-    Attributes:
-        planted: what was planted in them.
-    """
+    """The utterances of a training; validation and test may be empty."""
 
     training: Utterances
     validation: Utterances
@@ -55,12 +51,7 @@ class Parts(NamedTuple):
 
 
 def read_parts(request: TrainingRequest) -> Parts:
-    """The utterances of a training.
-
-    Raises:
-        ValueError: two parameters or DATA say both which utterances validate.
-        DataError: something cannot be read.
-    """
+    """The utterances of a training."""
     planted = utterance_sources.secrets_of(request.data)
     sources = utterance_sources.Sources(
         data=request.data,
@@ -91,12 +82,7 @@ def stop_of(request: TrainingRequest, *, validated: bool) -> EarlyStopping | Non
 
 
 def prepare(request: TrainingRequest, parts: Parts) -> tuple[IntentSlotNetwork, TrainingConfig]:
-    """The model to train, on its device, and the configuration.
-
-    Raises:
-        ValueError: a size is not that of the vectors, or a setting is out of range.
-        VestigeError: model or vectors cannot be had.
-    """
+    """The model to train, on its device, and the configuration."""
     where = choose_device(request.device)
     settings: dict[str, Any] = {"epochs": 30, "batch_size": 32}
     if request.start is None:

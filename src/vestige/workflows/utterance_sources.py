@@ -17,16 +17,7 @@ HOLD_OUT = 0.1
 
 @dataclass(frozen=True, kw_only=True)
 class Sources:
-    """Where the utterances are; None where an option was not given.
-
-    Attributes:
-        data: DATA: a path, or utterances that are loaded.
-        format: how it is to be read.
-        columns: of words, tags and intents, in tables.
-        limit: how many utterances of each part to read.
-        validation: a file with those that validate, or utterances that are loaded.
-        hold_out: which share of DATA validates.
-    """
+    """Where the utterances are; None where an option was not given."""
 
     data: "str | PathLike[str] | Utterances"
     format: str = "auto"
@@ -63,11 +54,6 @@ def read_parts(
     sources: Sources, seed: int, *, planted: "SecretManifest | None" = None
 ) -> "tuple[Utterances, Utterances, Utterances | None]":
     """The utterances to train, to validate and, where DATA has some, to test on.
-
-    Args:
-        sources: where they are.
-        seed: which are held out, where DATA has none to validate on.
-        planted: tells which are canaries, and are not held out.
 
     Raises:
         ValueError: two options or DATA say both which utterances validate.
