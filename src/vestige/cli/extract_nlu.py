@@ -5,29 +5,21 @@ from typing import TYPE_CHECKING
 
 from annotated_types import Ge, Le
 
+from vestige.cli.help import added
 from vestige.cli.verbs import JSON, OUT, SHOW_SECRETS, Output, Verb
 from vestige.workflows.extract_nlu import extract_nlu
-from vestige.workflows.parameters import Option
 
 if TYPE_CHECKING:
     from vestige.attacks.extraction.extraction_result import Extraction
     from vestige.attacks.extraction.secret_audit import SecretAudit
 
-TOP = Option(
-    name="top",
-    path=("top",),
-    type=int,
-    default=10,
-    flags=("--top",),
-    help="How many of the best guesses to show.",
-    group=OUT.group,
-    bounds=(Ge(1), Le(10)),
-)
+TOP = added(
+    "top", "How many of the best guesses to show.",
+    type=int, default=10, group=OUT.group, bounds=(Ge(1), Le(10)),
+)  # fmt: skip
 OUTPUTS = (
     replace(
-        OUT,
-        default=None,
-        help="A run directory to make, for `vestige report`; it must not exist.",
+        OUT, default=None, help="A run directory to make, for `vestige report`; it must not exist."
     ),
     JSON,
     replace(SHOW_SECRETS, help="Show the guesses in the clear; else they are blocks."),

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from rich.console import Console, Group
 from rich.padding import Padding
@@ -12,22 +13,16 @@ from rich.text import Text
 from vestige.workflows.parameters import REQUIRED, Option
 
 HELP_FLAGS = ("--help", "-h")
-HELP = Option(
-    name="help",
-    path=("help",),
-    type=bool,
-    default=False,
-    flags=HELP_FLAGS,
-    help="Show this message and exit.",
-)
-VERSION = Option(
-    name="version",
-    path=("version",),
-    type=bool,
-    default=False,
-    flags=("--version",),
-    help="Show the version and exit.",
-)
+
+
+def added(name: str, told: str, **settings: Any) -> Option:
+    """An option that the command line adds to a workflow's own: a flag unless settings differ."""
+    usual = {"type": bool, "default": False, "flags": (f"--{name.replace('_', '-')}",)}
+    return Option(name=name, path=(name,), help=told, **(usual | settings))
+
+
+HELP = added("help", "Show this message and exit.", flags=HELP_FLAGS)
+VERSION = added("version", "Show the version and exit.")
 ARGUMENTS, OPTIONS = "Arguments", "Options"
 BOUNDS = (("ge", "at least"), ("gt", "more than"), ("le", "at most"), ("lt", "less than"))
 """Attributes of the bounds of `annotated_types`, in words."""

@@ -7,7 +7,7 @@ instead of sending them and leaves square brackets alone.
 import json
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
@@ -19,9 +19,6 @@ PATIENCE = 2.0
 EVERY = 30.0
 """Seconds between two lines of progress where there is no terminal to draw a bar on."""
 
-WIDTH = 100
-"""Columns of a long sentence."""
-
 UNBOUNDED = 10_000
 """Columns of a table that no terminal shows."""
 
@@ -31,21 +28,6 @@ Progress = Callable[..., None]
 def say(line: str) -> None:
     """One line for the reader, on stderr, so that stdout holds only the result."""
     print(printable(line), file=sys.stderr, flush=True)
-
-
-def say_all(sentences: Iterable[str], *, begin: str = "") -> None:
-    """Sentences for the reader, each from a new line on and set in where it takes several.
-
-    Args:
-        sentences: in their order.
-        begin: what stands before the first.
-    """
-    from textwrap import wrap
-
-    for number, sentence in enumerate(sentences):
-        first = "  " if number else begin
-        for line in wrap(first + sentence, WIDTH, subsequent_indent="  "):
-            say(line)
 
 
 def show_json(summary: Mapping[str, object], *, show_secrets: bool = False) -> None:

@@ -12,49 +12,26 @@ from inspect import signature
 from pathlib import Path
 from typing import Any
 
-from vestige.cli.help import HELP_FLAGS, show_help
+from vestige.cli.help import HELP_FLAGS, added, show_help
 from vestige.workflows.arguments import COMMAND, keywords, verb_of
 from vestige.workflows.docstrings import docstring
 from vestige.workflows.parameters import REQUIRED, Option, options_of
 
 OUTPUT = "Output"
-OUT = Option(
-    name="out",
-    path=("out",),
-    type=Path,
-    flags=("--out",),
-    metavar="DIR",
-    help="A directory to make; it must not exist.",
-    group=OUTPUT,
+OUT = added(
+    "out", "A directory to make; it must not exist.",
+    type=Path, default=REQUIRED, metavar="DIR", group=OUTPUT,
+)  # fmt: skip
+JSON = added("json", "Print the summary as JSON on stdout.", group=OUTPUT)
+SHOW_SECRETS = added(
+    "show_secrets", "Show phrases in the clear; otherwise each word is a block.", group=OUTPUT
 )
-JSON = Option(
-    name="json",
-    path=("json",),
-    type=bool,
-    default=False,
-    flags=("--json",),
-    help="Print the summary as JSON on stdout.",
-    group=OUTPUT,
-)
-SHOW_SECRETS = Option(
-    name="show_secrets",
-    path=("show_secrets",),
-    type=bool,
-    default=False,
-    flags=("--show-secrets",),
-    help="Show phrases in the clear; otherwise each word is a block.",
-    group=OUTPUT,
-)
-CONFIG = Option(
-    name="config",
-    path=("config",),
-    type=Path,
-    default=None,
-    flags=("--config",),
-    metavar="FILE",
-    help="Take options from a YAML, TOML or JSON file, or from a run directory, which repeats "
+CONFIG = added(
+    "config",
+    "Take options from a YAML, TOML or JSON file, or from a run directory, which repeats "
     "the run. Options that are given here win.",
-)
+    type=Path, default=None, metavar="FILE",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

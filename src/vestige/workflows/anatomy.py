@@ -80,16 +80,13 @@ def anatomy(
     call = Call.of(anatomy, locals())
     from vestige.attacks.anatomy import memorization
 
-    plan = memorization.AnatomyPlan(
-        frequent=frequent, bins=bins, orders=orders, ablation_words=ablation_words
-    )
+    planned = call.chosen("frequent", "bins", "orders", "ablation_words")
+    plan = memorization.AnatomyPlan(**planned)
     loaded = open_generator(model, device=device)
     given = {"seen": seen, "unseen": unseen}
     if frequencies is not None:
         given["frequencies"] = frequencies
-    columns = {
-        "format": format, "text": text, "user": user, "source_column": source, "limit": limit
-    }  # fmt: skip
+    columns = {**call.chosen("format", "text", "user", "limit"), "source_column": source}
     corpora = {name: open_corpus(data, **columns) for name, data in given.items()}
     with monitor.progress("reading words") as step:
         found = memorization.anatomy(
@@ -103,12 +100,7 @@ def anatomy(
         )
     return call.record(
         found,
-        configuration={
-            "frequent": frequent,
-            "bins": bins,
-            "orders": orders,
-            "ablation_words": ablation_words,
-        },
+        configuration=planned,
         seed=seed,
         models={"model": provenance.of_model(model, loaded)},
         data={name: provenance.of_corpus(data, corpora[name]) for name, data in given.items()},

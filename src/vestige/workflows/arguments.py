@@ -108,6 +108,10 @@ class Call:
         """
         return cls(workflow, {name: local[name] for name in parameters_of(workflow)})
 
+    def chosen(self, *names: str) -> dict[str, Any]:
+        """Some of its arguments, by name."""
+        return {name: self.arguments[name] for name in names}
+
     @property
     def seconds(self) -> float:
         """Time since it began."""

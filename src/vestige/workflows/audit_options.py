@@ -127,7 +127,7 @@ class ShadowSettings:
 SIZES = ("hidden_size", "embedding_size")
 """Settings of a shadow's network."""
 
-TRAINING = (*("epochs", "batch_size", "sequence_length", "learning_rate", "optimizer", "momentum"),)
+TRAINING = ("epochs", "batch_size", "sequence_length", "learning_rate", "optimizer", "momentum")
 """Settings of a shadow's training."""
 
 

@@ -59,7 +59,12 @@ class CanaryPlan:
 
     def make(self, corpus: "Corpus", vocabulary: "Vocabulary | None") -> tuple["Canary", ...]:
         """The canaries, with their controls."""
-        from vestige.data.canaries import given_canaries
+        from vestige.data.canaries import (
+            PATTERNS,
+            frequency_canaries,
+            given_canaries,
+            random_canaries,
+        )
         from vestige.data.vocabulary import WordVocabulary
 
         if self.phrase:
@@ -74,19 +79,8 @@ class CanaryPlan:
         words = vocabulary if isinstance(vocabulary, WordVocabulary) else None
         if self.per_user or self.coin_flip:
             return self._of_users(corpus, words)
-        return self._of_patterns(corpus, words)
-
-    def _of_patterns(
-        self, corpus: "Corpus", words: "WordVocabulary | None"
-    ) -> tuple["Canary", ...]:
-        from vestige.data.canaries import PATTERNS, frequency_canaries, random_canaries
-
-        shared = {
-            "copies": self.copies or COPIES,
-            "controls": self.controls or CONTROLS,
-            "length": self.length,
-            "seed": self.seed,
-        }
+        shared = {"copies": self.copies or COPIES, "controls": self.controls or CONTROLS}
+        shared |= {"length": self.length, "seed": self.seed}
         if RANDOM in self.pattern:
             return random_canaries(corpus, words, number=len(self.pattern), **shared)
         return frequency_canaries(corpus, words, patterns=self.pattern or PATTERNS, **shared)

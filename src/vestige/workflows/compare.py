@@ -115,8 +115,7 @@ def compare(
         found,
         configuration={
             "baseline": base,
-            "tolerance": tolerance,
-            "group": group,
+            **call.chosen("tolerance", "group"),
             "manifest": None if manifest is None else shown(manifest),
         },
         seed=seed,

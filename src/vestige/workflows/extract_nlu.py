@@ -203,7 +203,7 @@ def extract_nlu(
     call = Call.of(extract_nlu, locals())
     from vestige.attacks.extraction.nlu_extraction import CONTROLS, Ranking
 
-    paths = _listed(model)
+    paths: list[Any] = list(model) if isinstance(model, list | tuple) else [model]
     _check(len(paths), target, manifest, objective, len(reference), controls)
     loaded = _load(paths, reference, device)
     models, others = list(loaded.values())[: len(paths)], list(loaded.values())[len(paths) :]
@@ -225,10 +225,7 @@ def extract_nlu(
     return call.record(
         found,
         configuration={
-            "attack": attack,
-            "objective": objective,
-            "budget": budget,
-            "sample": sample,
+            **call.chosen("attack", "objective", "budget", "sample"),
             "controls": None if manifest is None else compared,
             **target.configuration,
             "manifest": None if manifest is None else shown(manifest),
@@ -237,10 +234,6 @@ def extract_nlu(
         models={name: provenance.of_model(sources[name], one) for name, one in loaded.items()},
         data=data,
     )
-
-
-def _listed(model: Any) -> list[Any]:
-    return list(model) if isinstance(model, list | tuple) else [model]
 
 
 def _check(

@@ -15,32 +15,13 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 from annotated_types import Ge
 
-from vestige._markers import Flag, Group, Help, Kinds, Metavar, Only, PythonOnly
-
-__all__ = [
-    "DATA",
-    "CorpusLike",
-    "DataFormat",
-    "Device",
-    "Directory",
-    "Flag",
-    "Group",
-    "Help",
-    "IntentColumn",
-    "Kinds",
-    "Limit",
-    "Metavar",
-    "ModelLike",
-    "ModelsLike",
-    "Only",
-    "PythonOnly",
-    "Seed",
-    "SourceColumn",
-    "TagsColumn",
-    "TextColumn",
-    "TokensColumn",
-    "UserColumn",
-]
+from vestige._markers import Flag as Flag
+from vestige._markers import Group as Group
+from vestige._markers import Help as Help
+from vestige._markers import Kinds as Kinds
+from vestige._markers import Metavar as Metavar
+from vestige._markers import Only as Only
+from vestige._markers import PythonOnly as PythonOnly
 
 if TYPE_CHECKING:
     from vestige.data.corpus import Corpus

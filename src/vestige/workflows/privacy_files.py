@@ -28,7 +28,7 @@ MODEL = "model"
 
 @dataclass(frozen=True)
 class Lineage:
-    """What is known of how a model came to be: its trainings, oldest first, and their texts by id."""
+    """What is known of how a model came to be: its trainings, oldest first, and their texts."""
 
     ledger: tuple[LedgerEntry, ...] = ()
     read: Mapping[str, ReadRecords] = field(default_factory=dict)

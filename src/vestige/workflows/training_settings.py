@@ -19,6 +19,7 @@ RUNNING = Only("text", "next-word")
 PAIRS = Only("translation", "dialogue")
 TEXTS = Only(*RUNNING.tasks, *PAIRS.tasks)
 NLU = Only("nlu")
+SIZES = ("layers", "hidden_size", "embedding_size")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,11 +54,7 @@ class ModelSettings:
     @property
     def shape(self) -> dict[str, int]:
         """Sizes of the network that were asked for, by name."""
-        sizes = {
-            "layers": self.layers,
-            "hidden_size": self.hidden_size,
-            "embedding_size": self.embedding_size,
-        }
+        sizes = {name: getattr(self, name) for name in SIZES}
         return {name: size for name, size in sizes.items() if size is not None}
 
     def check_start(self, start: object | None) -> None:
@@ -66,15 +63,8 @@ class ModelSettings:
         Raises:
             ValueError: naming the parameters.
         """
-        fresh_only = {
-            "architecture": self.architecture,
-            "layers": self.layers,
-            "hidden_size": self.hidden_size,
-            "embedding_size": self.embedding_size,
-            "tokenizer": self.tokenizer,
-            "vocabulary": self.vocabulary,
-            "vocab_size": self.vocab_size,
-        }
+        names = ("architecture", *SIZES, "tokenizer", "vocabulary", "vocab_size")
+        fresh_only = {name: getattr(self, name) for name in names}
         refuse_with_start(start, fresh_only)
         if start is None and self.lora_rank is not None:
             raise ValueError("`lora_rank` must come with `start`, a Hugging Face model to adapt")
@@ -188,13 +178,8 @@ class NluSettings:
     @property
     def habits(self) -> dict[str, object]:
         """What may protect or expose, as a summary names it."""
-        return {
-            "dropout": self.dropout,
-            "early_stopping": self.early_stopping,
-            "char_embeddings": self.char_embeddings,
-            "vectors": self.vectors,
-            "vectors_frozen": self.vectors_frozen,
-        }
+        names = ("dropout", "early_stopping", "char_embeddings", "vectors", "vectors_frozen")
+        return {name: getattr(self, name) for name in names}
 
     def check(self, model: ModelSettings, start: object | None) -> None:
         """Raise ValueError where settings contradict each other."""
@@ -202,11 +187,6 @@ class NluSettings:
             raise ValueError("`vectors_frozen` must come with `vectors`, which it freezes")
         if self.patience is not None and not self.early_stopping:
             raise ValueError("`patience` must come with `early_stopping`, which it belongs to")
-        fresh_only = {
-            "vectors": self.vectors,
-            "dropout": self.dropout,
-            "char_embeddings": self.char_embeddings,
-            "lowercase": self.lowercase,
-            **model.shape,
-        }
+        names = ("vectors", "dropout", "char_embeddings", "lowercase")
+        fresh_only = {**{name: getattr(self, name) for name in names}, **model.shape}
         refuse_with_start(start, fresh_only)
