@@ -10,7 +10,7 @@ from vestige.training.history import TrainingHistory
 from vestige.training.precision import settled
 from vestige.training.scored_utterances import IntentSlotTraining, score_with_intervals
 from vestige.training.utterances import UtteranceTask
-from vestige.workflows.privacy_plan import Lineages, entry_of
+from vestige.workflows.privacy_plan import Lineages
 from vestige.workflows.train import Trained, TrainingRequest
 from vestige.workflows.training_directory import claimed
 from vestige.workflows.training_plan import provenance_of
@@ -35,15 +35,8 @@ def run(request: TrainingRequest) -> Trained:
         )
         lineages = Lineages.of(request, own)
         held = parts.validation if len(parts.validation) else None
-        history = learn(
-            request,
-            model,
-            UtteranceTask(model.encode(parts.training), held),
-            entry=entry_of(request, None, config, lineages),
-            lineages=lineages,
-            config=config,
-            stop=stop,
-        )
+        lesson = UtteranceTask(model.encode(parts.training), held)
+        history = learn(request, model, lesson, config, lineages=lineages, stop=stop)
         if not (request.out / RUN).exists():  # else it was finished before, and knows what it cost
             _save(request, parts, model, config, history, provenance)
     found = finished(request, history)
@@ -52,14 +45,8 @@ def run(request: TrainingRequest) -> Trained:
 
 
 def _provenance(request: TrainingRequest, model: IntentSlotNetwork, parts: Parts) -> dict[str, Any]:
-    other = request.data if request.validation is None else request.validation
-    read = {
-        "training": (request.data, parts.training),
-        "validation": (other, parts.validation),
-        "test": (request.data, parts.test),
-    }
-    there = {role: one for role, one in read.items() if len(one[1])}
-    found = provenance_of(request, model, there)
+    held, test = (part if len(part) else None for part in (parts.validation, parts.test))
+    found = provenance_of(request, model, parts.training, held, test)
     if parts.planted is not None:
         found["data"]["planted"] = {"sha256": parts.planted.sha256}
     return found

@@ -20,7 +20,7 @@ from vestige.training.presets import PairPreset, new_seq2seq, pair_preset
 from vestige.training.scored_texts import PairTraining, ScoredTexts, with_intervals
 from vestige.training.translations import bleu
 from vestige.training.vocabularies import borrow, learn_vocabulary
-from vestige.workflows.privacy_plan import Lineages, entry_of
+from vestige.workflows.privacy_plan import Lineages
 from vestige.workflows.train import Trained, TrainingRequest
 from vestige.workflows.training_data import read_texts, stop_of
 from vestige.workflows.training_directory import claimed
@@ -45,15 +45,7 @@ def run(request: TrainingRequest) -> Trained:
         provenance = _provenance(request, model, training, held)
         lesson = _lesson(request, model, training, held)
         lineages = Lineages.of(request, ReadRecords.of(training, held))
-        history = learn(
-            request,
-            model,
-            lesson,
-            entry=entry_of(request, None, config, lineages),
-            lineages=lineages,
-            config=config,
-            stop=stop,
-        )
+        history = learn(request, model, lesson, config, lineages=lineages, stop=stop)
         if not (request.out / RUN).exists():  # else it was finished before, and knows what it cost
             shape = {"cell": model.config.cell, "attention": model.config.attention}
             scored = _scored(model, lesson, config)
@@ -129,11 +121,7 @@ def _lesson(
 def _provenance(
     request: TrainingRequest, model: Seq2SeqModel, training: Corpus, held: Corpus
 ) -> dict[str, Any]:
-    other = request.data if request.validation is None else request.validation
-    read: dict[str, tuple[object, Corpus]] = {"training": (request.data, training)}
-    if len(held):
-        read["validation"] = (other, held)
-    found = provenance_of(request, model, read)
+    found = provenance_of(request, model, training, held if len(held) else None)
     found["models"]["trained"] |= {"source_vocabulary": model.source_vocabulary.fingerprint()}
     return found
 

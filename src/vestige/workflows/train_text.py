@@ -41,7 +41,7 @@ def run(request: TrainingRequest) -> Trained:
         keep = tuple(one.phrase for one in texts.planted.canaries) if texts.planted else ()
         model, config = prepare(request, texts.division.within_cap, keep)
         config = request.defence.suited(config, request.training.given)
-        provenance = _provenance(request, texts, model)
+        provenance = provenance_of(request, model, texts.division.training, texts.held)
         prepared = _Prepared(
             model=model,
             config=config,
@@ -82,15 +82,6 @@ def _by_user(request: TrainingRequest) -> bool:
     defence, batching = request.defence, request.training.batching
     unit = defence.protected if isinstance(defence, PrivateDefence) else None
     return unit == "user" or batching == "poisson-users"
-
-
-def _provenance(request: TrainingRequest, texts: Texts, model: LanguageModel) -> dict[str, Any]:
-    other = request.data if request.validation is None else request.validation
-    read = {
-        "training": (request.data, texts.division.training),
-        "validation": (other, texts.held),
-    }
-    return provenance_of(request, model, read)
 
 
 def _encode(
@@ -136,9 +127,9 @@ def _learn(
         request,
         model,
         TextTask(data, prepared.held),
+        config,
         entry=entry,
         lineages=lineages,
-        config=config,
         step=defence.step(model, data, config),
         stop=stop,
         secret=None if plan is None else plan.defence.secret(),

@@ -1,6 +1,5 @@
 """Model and configuration with which a training of running text begins."""
 
-from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import asdict, replace
 from os import PathLike, fspath
@@ -146,14 +145,22 @@ def _gentle(model: LanguageModel) -> TrainingConfig:
 
 
 def provenance_of(
-    request: TrainingRequest, model: Any, data: Mapping[str, tuple[object, Any]]
+    request: TrainingRequest, model: Any, training: Any, validation: Any = None, test: Any = None
 ) -> dict[str, Any]:
-    """What a run records of the models and texts of a training."""
+    """What a run records of the models and texts of a training; None for a text there is not."""
+    other = request.data if request.validation is None else request.validation
+    read = {
+        "training": (request.data, training),
+        "validation": (other, validation),
+        "test": (request.data, test),
+    }
     models = {"trained": provenance.of_network(model)}
     if request.start is not None:
         path = isinstance(request.start, str | PathLike)
         models["from"] = provenance.of_model(request.start, model if path else request.start)
     return {
         "models": models,
-        "data": {role: provenance.of_corpus(*one) for role, one in data.items()},
+        "data": {
+            role: provenance.of_corpus(*one) for role, one in read.items() if one[1] is not None
+        },
     }

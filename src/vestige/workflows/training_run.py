@@ -10,10 +10,11 @@ from vestige.defences.privacy_ledger import LedgerEntry
 from vestige.monitor import Monitor
 from vestige.result import Result
 from vestige.training import loop
+from vestige.training.config import TrainingConfig
 from vestige.training.history import StopAtPerplexity, TrainingHistory
 from vestige.training.word_frequencies import FREQUENCIES, frequency_perplexity
 from vestige.workflows.privacy_files import end, registered
-from vestige.workflows.privacy_plan import Lineages
+from vestige.workflows.privacy_plan import Lineages, entry_of
 from vestige.workflows.train import Trained, TrainingRequest, train
 from vestige.workflows.training_runs import JUDGED_BY, RUN, useless_training
 
@@ -22,17 +23,20 @@ def learn(
     request: TrainingRequest,
     model: Any,
     lesson: Any,
+    config: TrainingConfig,
     *,
-    entry: LedgerEntry,
     lineages: Lineages,
+    entry: LedgerEntry | None = None,
     **settings: Any,
 ) -> TrainingHistory:
     """Teach a model, and note before and after what it has read; see `training.loop.learn`."""
+    entry = entry or entry_of(request, None, config, lineages)
     before = registered(request.out, entry, lineages.model, lineages.kept)
     with before, request.monitor.progress("training") as bar:
         history = loop.learn(
             model,
             lesson,
+            config=config,
             directory=request.out,
             resume=request.resume,
             progress=lambda step, steps, *_: bar(step, steps),
