@@ -17,7 +17,11 @@ HELP_FLAGS = ("--help", "-h")
 
 def added(name: str, told: str, **settings: Any) -> Option:
     """An option that the command line adds to a workflow's own: a flag unless settings differ."""
-    usual = {"type": bool, "default": False, "flags": (f"--{name.replace('_', '-')}",)}
+    usual: dict[str, Any] = {
+        "type": bool,
+        "default": False,
+        "flags": (f"--{name.replace('_', '-')}",),
+    }
     return Option(name=name, path=(name,), help=told, **(usual | settings))
 
 

@@ -6,6 +6,7 @@ value, which may be a secret.
 
 import inspect
 import math
+import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, get_args
@@ -21,6 +22,7 @@ from cyclopts.exceptions import (
 )
 
 from vestige.cli.error_lines import UsageError, in_one_line
+from vestige.cli.help import BOUNDS
 from vestige.workflows.parameters import REQUIRED, Option
 
 MANY = 10**9
@@ -101,21 +103,13 @@ def check(option: Option, value: Any) -> None:
         if not isinstance(number, int | float) or isinstance(number, bool):
             continue
         for bound in option.bounds:
-            for sign, holds, word in _BOUNDS:
+            for sign, word in BOUNDS:
                 limit = getattr(bound, sign, None)
-                if limit is not None and not holds(number, limit):
+                if limit is not None and not getattr(operator, sign)(number, limit):
                     raise UsageError(f"{option.shown} must be {word} {limit:,}.")
         most = min((LARGEST[flag] for flag in option.flags if flag in LARGEST), default=MANY)
         if isinstance(number, int) and number > most:
             raise UsageError(f"{option.shown} must be at most {most:,}.")
-
-
-_BOUNDS: tuple[tuple[str, Callable[[Any, Any], bool], str], ...] = (
-    ("ge", lambda number, limit: number >= limit, "at least"),
-    ("gt", lambda number, limit: number > limit, "more than"),
-    ("le", lambda number, limit: number <= limit, "at most"),
-    ("lt", lambda number, limit: number < limit, "less than"),
-)
 
 
 def _app(options: Sequence[Option]) -> App:

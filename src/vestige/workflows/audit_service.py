@@ -3,8 +3,8 @@
 import random
 import sys
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, redirect_stdout
+from collections.abc import Sequence
+from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -132,24 +132,18 @@ class Service:
 
 def _reporting_silence(ask: Ask, monitor: Monitor) -> Ask:
     """The callable; a long silence of it is reported."""
-
-    def asked(contexts: Sequence[Context]) -> Sequence[Sequence[str] | None]:
-        with _timer(monitor):
-            return ask(contexts)
-
-    return asked
-
-
-@contextmanager
-def _timer(monitor: Monitor) -> Iterator[None]:
     line = (
         f"The service has not answered for {SILENCE:.0f} s: it is waited for. --timeout bounds a "
         "call; interrupted, the same command goes on where it was"
     )
-    timer = threading.Timer(SILENCE, monitor.log, [line])
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
+
+    def asked(contexts: Sequence[Context]) -> Sequence[Sequence[str] | None]:
+        timer = threading.Timer(SILENCE, monitor.log, [line])
+        timer.daemon = True
+        timer.start()
+        try:
+            return ask(contexts)
+        finally:
+            timer.cancel()
+
+    return asked

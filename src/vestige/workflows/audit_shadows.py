@@ -25,6 +25,8 @@ from vestige.workflows.audit_options import SIZES, TRAINING, ShadowSettings
 from vestige.workflows.audit_target import Target
 from vestige.workflows.training_runs import RUN
 
+SHAPES = LSTMConfig | GRUConfig | TransformerConfig | Seq2SeqConfig
+
 ORDINARY = ("stream", "documents", "users")
 """Batches of trainings that a shadow can imitate; a defence draws others."""
 
@@ -42,7 +44,7 @@ def plan_shadows(
         plan = replace(plan, count=settings.shadows, training=training)
     else:
         preset = PRESETS[target.task] if target.task == "next-word" else pair_preset(target.task)
-        recorded = _recorded_training(target)
+        own, recorded = getattr(target.model, "config", None), _recorded_training(target)
         training = replace(recorded or preset.training, **given)
         if recorded is not None:
             changed = [f"--{name.replace('_', '-')} {value}" for name, value in given.items()]
@@ -54,7 +56,7 @@ def plan_shadows(
             seed=seed,
             count=settings.shadows,
             task=target.task,
-            models=(_resized(_own_shape(target) or preset.model, settings),),
+            models=(_resized(own if isinstance(own, SHAPES) else preset.model, settings),),
             training=training,
         )
     return replace(plan, training=settled(plan.training, choose_device(device)))
@@ -121,12 +123,6 @@ def _resized(shape: ShadowConfig, settings: ShadowSettings) -> ShadowConfig:
             "transformer, or come with `architecture`"
         )
     return replace(shape, **wanted)
-
-
-def _own_shape(target: Target) -> ShadowConfig | None:
-    own = getattr(target.model, "config", None)
-    known = LSTMConfig | GRUConfig | TransformerConfig | Seq2SeqConfig
-    return own if isinstance(own, known) else None
 
 
 def _recorded_training(target: Target) -> TrainingConfig | None:

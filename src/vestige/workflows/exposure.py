@@ -1,6 +1,6 @@
 """Exposure of planted canaries: `vestige exposure`."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
@@ -63,7 +63,11 @@ def exposure(
     from vestige.attacks.exposure.canary_exposure import canary_exposure
 
     warning = useless_model(model)
-    listed = _phrases(candidates)
+    listed = (
+        read_lines(Path(candidates), one="phrase")
+        if isinstance(candidates, str | PathLike)
+        else candidates
+    )
     loaded = open_model(model, device=device)
     sealed, canaries = load_canaries(manifest, loaded, monitor)
     with monitor.progress("scoring") as step, _naming(manifest, candidates):
@@ -90,12 +94,6 @@ def exposure(
         models={"model": provenance.of_model(model, loaded)},
         data={"manifest": sealed.sha256, "planted": sealed.planted},
     )
-
-
-def _phrases(candidates: "Lines | None") -> "Sequence[str] | None":
-    if isinstance(candidates, str | PathLike):
-        return read_lines(Path(candidates), one="phrase")
-    return candidates
 
 
 @contextmanager

@@ -5,8 +5,6 @@ from typing import Any
 
 from vestige.data.read_records import ReadRecords
 from vestige.models.white_box import IntentSlotNetwork
-from vestige.training.config import TrainingConfig
-from vestige.training.history import TrainingHistory
 from vestige.training.precision import settled
 from vestige.training.scored_utterances import IntentSlotTraining, score_with_intervals
 from vestige.training.utterances import UtteranceTask
@@ -38,7 +36,12 @@ def run(request: TrainingRequest) -> Trained:
         lesson = UtteranceTask(model.encode(parts.training), held)
         history = learn(request, model, lesson, config, lineages=lineages, stop=stop)
         if not (request.out / RUN).exists():  # else it was finished before, and knows what it cost
-            _save(request, parts, model, config, history, provenance)
+            habits = request.nlu.habits
+            scored = score_with_intervals(model, parts.test) if len(parts.test) else None
+            trained = IntentSlotTraining(history=history, habits=habits, test=scored)
+            used = asdict(settled(config, model.device))
+            settings = {name: value for name, value in used.items() if name not in UNUSED}
+            save(request, trained, {**settings, **habits}, provenance)
     found = finished(request, history)
     _log_kept(found.saved, request)
     return found
@@ -50,22 +53,6 @@ def _provenance(request: TrainingRequest, model: IntentSlotNetwork, parts: Parts
     if parts.planted is not None:
         found["data"]["planted"] = {"sha256": parts.planted.sha256}
     return found
-
-
-def _save(
-    request: TrainingRequest,
-    parts: Parts,
-    model: IntentSlotNetwork,
-    config: TrainingConfig,
-    history: TrainingHistory,
-    provenance: dict[str, Any],
-) -> None:
-    habits = request.nlu.habits
-    scored = score_with_intervals(model, parts.test) if len(parts.test) else None
-    trained = IntentSlotTraining(history=history, habits=habits, test=scored)
-    used = asdict(settled(config, model.device))
-    settings = {name: value for name, value in used.items() if name not in UNUSED}
-    save(request, trained, {**settings, **habits}, provenance)
 
 
 def _log_kept(summary: dict[str, Any], request: TrainingRequest) -> None:

@@ -42,7 +42,9 @@ def run(request: TrainingRequest) -> Trained:
         texts = read_texts(request, stop, **columns)
         training, held = texts.division.training, texts.held
         model, config = _prepare(request, texts.division.within_cap)
-        provenance = _provenance(request, model, training, held)
+        provenance = provenance_of(request, model, training, held if len(held) else None)
+        own = {"source_vocabulary": model.source_vocabulary.fingerprint()}
+        provenance["models"]["trained"] |= own
         lesson = _lesson(request, model, training, held)
         lineages = Lineages.of(request, ReadRecords.of(training, held))
         history = learn(request, model, lesson, config, lineages=lineages, stop=stop)
@@ -116,14 +118,6 @@ def _lesson(
         encode_pairs(held, *both) if len(held) else None,
         tuple(held) if request.task == "translation" and len(held) else None,
     )
-
-
-def _provenance(
-    request: TrainingRequest, model: Seq2SeqModel, training: Corpus, held: Corpus
-) -> dict[str, Any]:
-    found = provenance_of(request, model, training, held if len(held) else None)
-    found["models"]["trained"] |= {"source_vocabulary": model.source_vocabulary.fingerprint()}
-    return found
 
 
 def _scored(model: Seq2SeqModel, lesson: PairTask, config: TrainingConfig) -> ScoredTexts | None:

@@ -51,8 +51,8 @@ def run(request: TrainingRequest) -> Trained:
         learnt = _learn(request, texts, lineages, prepared, stop)
         if not (request.out / RUN).exists():  # else it was finished before, and knows what it cost
             _save(request, texts, prepared, provenance, learnt)
-        if learnt.statement is not None:
-            _advise(request)
+        if learnt.statement is not None and (advice := clip_advice(request.out / LOG)) is not None:
+            request.monitor.log(advice)
         found = finished(request, learnt.history)
         log_kept(found.saved, len(model.vocabulary), stop, request.monitor)
     return found
@@ -154,10 +154,3 @@ def _save(
     settings = {**used, "defence": settings_of(defence)}
     division = texts.division.summary()
     save(request, trained, settings, provenance, division=division, **terms)
-
-
-def _advise(request: TrainingRequest) -> None:
-    """Tell of a clipping norm that hardly anything reaches."""
-    advice = clip_advice(request.out / LOG)
-    if advice is not None:
-        request.monitor.log(advice)

@@ -83,8 +83,12 @@ def _fresh(
     request: TrainingRequest, plan: Preset, corpus: Corpus, keep: tuple[str, ...]
 ) -> LanguageModel:
     where, asked = choose_device(request.device), request.model
-    if asked.vocabulary is not None:
-        vocabulary = vocabulary_of(asked.vocabulary)
+    vocabulary: Vocabulary
+    given: Any = asked.vocabulary
+    if isinstance(given, str | PathLike):
+        vocabulary = borrow(fspath(given))
+    elif given is not None:
+        vocabulary = given.vocabulary
     else:
         vocabulary = learn_vocabulary(
             corpus,
@@ -94,14 +98,6 @@ def _fresh(
             keep=keep,
         )
     return new_model(vocabulary, plan.model, seed=request.seed).to(where)
-
-
-def vocabulary_of(model: Any) -> Vocabulary:
-    """The vocabulary of a model: of its path, or of a loaded one."""
-    if isinstance(model, str | PathLike):
-        return borrow(fspath(model))
-    vocabulary: Vocabulary = model.vocabulary
-    return vocabulary
 
 
 def _continued(request: TrainingRequest, start: Any) -> LanguageModel:
