@@ -96,7 +96,7 @@ class Call:
     """
 
     workflow: Callable[..., object]
-    arguments: Mapping[str, object]
+    arguments: Mapping[str, Any]
     started: float = field(default_factory=time.monotonic)
 
     @classmethod

@@ -3,7 +3,7 @@
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 from annotated_types import Ge
 
@@ -137,22 +137,12 @@ def audit_users(
     # Checked here without the number of words, which the model has yet to tell.
     policy = QueryPolicy(how=how, queries=queries, calls=calls, k=top_k or 0, seed=seed)
     _check(policy, shadow_models, rate, is_service=ask is not None)
-    settings = TextSettings(
-        format=format, text=text, user=user, source=source, limit=limit, person=person,
-        artificial=artificial, seed=seed,
-    )  # fmt: skip
     with ExitStack() as stack:
         place = Path(out or stack.enter_context(TemporaryDirectory()))
         check_out(place)
-        inputs = _open(
-            model, ask, texts, reference, settings, service,
-            device=device, show_secrets=show_secrets, monitor=monitor,
-        )  # fmt: skip
-        audit = _prepared(
-            inputs, policy, rate, service, shadow_models,
-            out=place, device=device, show_secrets=show_secrets, monitor=monitor,
-        )  # fmt: skip
-        return _finished(audit, call, texts, reference, keep=out is not None)
+        inputs = _open(call, ask, monitor)
+        audit = _prepared(call, inputs, policy, place, monitor)
+        return _finished(call, audit)
 
 
 def _check(
@@ -171,49 +161,36 @@ def _check(
         )
 
 
-def _open(
-    model: Any,
-    ask: "Ask | None",
-    texts: Any,
-    reference: Any,
-    settings: TextSettings,
-    service: ServiceSettings,
-    *,
-    device: str,
-    show_secrets: bool,
-    monitor: Monitor,
-) -> "AuditInputs":
+def _open(call: Call, ask: "Ask | None", monitor: Monitor) -> "AuditInputs":
     """The target and the texts, encoded; a callable's words are those of some non-members."""
     from vestige.workflows.audit_inputs import AuditInputs, read_texts
     from vestige.workflows.audit_target import callable_target, open_target
     from vestige.workflows.training_runs import useless_model
 
+    given = call.arguments
+    model = given["model"]
+    texts = ("format", "text", "user", "source", "limit", "person", "artificial", "seed")
+    settings = TextSettings(**call.chosen(*texts))
     if ask is None:
         if warning := useless_model(model):
             monitor.log(warning)
-        target = open_target(model, device=device)
-    parts = read_texts(texts, reference, settings, show_secrets=show_secrets, monitor=monitor)
+        target = open_target(model, device=given["device"])
+    parts = read_texts(
+        given["texts"], given["reference"], settings,
+        show_secrets=given["show_secrets"], monitor=monitor,
+    )  # fmt: skip
     if ask is not None:
-        parts = parts.sourced(service.task not in (None, "next-word"))
+        parts = parts.sourced(given["service"].task not in (None, "next-word"))
         counted, _, _ = parts.groups(seed=settings.seed)
         name = model if isinstance(model, str) else getattr(ask, "__qualname__", repr(type(ask)))
-        target = callable_target(ask, parts.reference_of(counted), service, name=name)
+        target = callable_target(ask, parts.reference_of(counted), given["service"], name=name)
     else:
         parts = parts.sourced(target.task != "next-word")
     return AuditInputs.of(target, parts, seed=settings.seed)
 
 
 def _prepared(
-    inputs: "AuditInputs",
-    policy: QueryPolicy,
-    rate: float,
-    service: ServiceSettings,
-    shadow_models: ShadowSettings,
-    *,
-    out: Path,
-    device: str,
-    show_secrets: bool,
-    monitor: Monitor,
+    call: Call, inputs: "AuditInputs", policy: QueryPolicy, out: Path, monitor: Monitor
 ) -> "Audit":
     """The audit, checked: nothing has been trained or queried."""
     from dataclasses import replace
@@ -223,14 +200,15 @@ def _prepared(
     from vestige.workflows.audit_service import Service
     from vestige.workflows.audit_shadows import plan_shadows
 
-    target, asked = inputs.target, None
+    given, target, asked = call.arguments, inputs.target, None
+    rate, device, shadow_models = given["rate"], given["device"], given["shadow_models"]
     if target.ask is None and policy.k > target.vocab_size:
         raise ValueError(f"`top_k` must lie in [1, {target.vocab_size}], got {policy.k}")
     policy = replace(policy, k=policy.k or target.vocab_size)
     if target.ask is not None:
         asked = Service(
-            inputs=inputs, policy=policy, settings=service, answers=out / ANSWERS,
-            show_secrets=show_secrets, monitor=monitor,
+            inputs=inputs, policy=policy, settings=given["service"], answers=out / ANSWERS,
+            show_secrets=given["show_secrets"], monitor=monitor,
         )  # fmt: skip
     inputs.check(policy, rate)
     audit = Audit(
@@ -244,7 +222,7 @@ def _prepared(
     return audit
 
 
-def _finished(audit: "Audit", call: Call, texts: Any, reference: Any, *, keep: bool) -> "UserAudit":
+def _finished(call: Call, audit: "Audit") -> "UserAudit":
     """The result: of the directory where it is there, else of a run, which is saved."""
     from vestige import results
     from vestige.workflows.audit_directory import RUN, claimed, finished_audit
@@ -261,10 +239,10 @@ def _finished(audit: "Audit", call: Call, texts: Any, reference: Any, *, keep: b
             seed=audit.policy.seed,
             models={"target": audit.inputs.target.recorded},
             data={
-                "texts": of_corpus(texts, parts.texts),
-                "reference": of_corpus(reference, parts.reference),
+                "texts": of_corpus(call.arguments["texts"], parts.texts),
+                "reference": of_corpus(call.arguments["reference"], parts.reference),
             },
         )
-        if keep:
+        if call.arguments["out"] is not None:
             results.save(found, audit.out / RUN, run=found.record)
         return found
