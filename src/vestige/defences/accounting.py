@@ -27,7 +27,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -83,17 +83,7 @@ class PrivacySpent:
 
     def summary(self) -> dict[str, object]:
         """One row of a results table; an epsilon without bound is None."""
-        return {
-            "epsilon": self.epsilon if math.isfinite(self.epsilon) else None,
-            "delta": self.delta,
-            "accountant": self.accountant,
-            "unit": self.unit,
-            "noise_multiplier": self.noise_multiplier,
-            "sample_rate": self.sample_rate,
-            "steps": self.steps,
-            "max_grad_norm": self.max_grad_norm,
-            "mu": self.mu,
-        }
+        return asdict(self) | {"epsilon": self.epsilon if math.isfinite(self.epsilon) else None}
 
 
 def privacy_spent(
@@ -239,11 +229,7 @@ def noise_for(
 
 
 def _least_noise(spent: Callable[[float], float], epsilon: float) -> float:
-    """The least noise that spends at most epsilon, by bisection.
-
-    Raises:
-        OverflowError: no noise within the limits does.
-    """
+    """The least noise that spends at most epsilon, by bisection; OverflowError beyond limits."""
     low, high = 0.5, 1.0
     while spent(high) > epsilon:
         low, high = high, 2 * high

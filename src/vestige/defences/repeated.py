@@ -4,8 +4,9 @@ One training says nothing of the next: two that differ in their seed alone diffe
 exposure. What was drawn independently is the training, and canaries and documents beside it.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -110,20 +111,12 @@ class Repeated:
     @property
     def cost(self) -> TrainingCost:
         """The mean of what each took."""
-        costs = [one.cost for one in self.trainings]
-
-        def mean(read: Callable[[TrainingCost], float | None]) -> float | None:
-            return _mean([read(one) for one in costs])
-
-        steps = mean(lambda cost: cost.steps)
-        tokens = mean(lambda cost: cost.tokens)
-        return TrainingCost(
-            steps=None if steps is None else round(steps),
-            tokens=None if tokens is None else round(tokens),
-            passes=mean(lambda cost: cost.passes),
-            seconds=mean(lambda cost: cost.seconds),
-            peak_memory_mib=mean(lambda cost: cost.peak_memory_mib),
-        )
+        means: dict[str, Any] = {}
+        for name in (part.name for part in fields(TrainingCost)):
+            mean = _mean([getattr(one.cost, name) for one in self.trainings])
+            whole = name in ("steps", "tokens") and mean is not None
+            means[name] = round(mean) if whole else mean
+        return TrainingCost(**means)
 
     @property
     def guarantee(self) -> Guarantee | None:

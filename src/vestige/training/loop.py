@@ -199,6 +199,11 @@ def _learn(run: TrainingRun, position: Progress) -> Progress:
     loss, told, pause = position.loss.clone(), _Told(position), run.pause(position.step)
     epoch, first = divmod(step, size)
     before, began = position.seconds, time.perf_counter()
+
+    def reached() -> Progress:
+        seconds = before + time.perf_counter() - began
+        return replace(position, step=step, loss=loss, tokens=tokens, state=state, seconds=seconds)
+
     for batch in run.batches.epoch(run.order, epoch, first=first):
         if run.private and run.secret:
             run.private.draw_from(run.secret, step)
@@ -219,23 +224,8 @@ def _learn(run: TrainingRun, position: Progress) -> Progress:
         if step == pause:
             break
         if step % run.config.checkpoint_every == 0:
-            position = replace(
-                position,
-                step=step,
-                loss=loss,
-                tokens=tokens,
-                state=state,
-                seconds=before + time.perf_counter() - began,
-            )
-            _save(run, position)
-    return replace(
-        position,
-        step=step,
-        loss=loss,
-        tokens=tokens,
-        state=state if step % size else None,
-        seconds=before + time.perf_counter() - began,
-    )
+            _save(run, reached())
+    return replace(reached(), state=state if step % size else None)
 
 
 def _evaluate(run: TrainingRun, position: Progress) -> Progress:

@@ -11,7 +11,7 @@ nothing before it.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -74,6 +74,7 @@ class PairBatches:
     length: int
     first: int
     device: torch.device
+    carries: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         _validate.at_least(1, batch_size=self.batch_size, length=self.length)
@@ -93,11 +94,6 @@ class PairBatches:
         """(n,) tokens read of each source."""
         lengths = np.diff(self.pairs.sources.offsets)[self.targets.documents]
         return np.minimum(lengths, self.length)
-
-    @property
-    def carries(self) -> bool:
-        """Whether rows continue from batch to batch: no."""
-        return False
 
     def __len__(self) -> int:
         """Batches in an epoch."""

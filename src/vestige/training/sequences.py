@@ -16,7 +16,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, Self, get_args
+from typing import ClassVar, Literal, Self, get_args
 
 import numpy as np
 import torch
@@ -134,6 +134,7 @@ class SequenceBatches:
     draw: Draw
     first: int
     device: torch.device
+    carries: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         _validate.one_of(get_args(Draw), draw=self.draw)
@@ -154,11 +155,6 @@ class SequenceBatches:
         if self.draw == "users":
             return int((-(-self._counts // self.batch_size)).sum())
         return math.ceil(self.units / self.batch_size)
-
-    @property
-    def carries(self) -> bool:
-        """Whether rows continue from batch to batch: no."""
-        return False
 
     @property
     def unit(self) -> Literal["sequence", "user"]:

@@ -151,16 +151,7 @@ def train_shadow(job: ShadowJob) -> Shadow:
         TrainingError: the training fails.
         DataError: half of the users have no text.
     """
-    with _alone(job):
-        shadow = _sound(job)
-        if shadow is None:
-            _make_room(job)
-            with _one_thread():
-                inside, outside = _learn(job)
-            _record(job, inside, outside)
-            (job.directory / checkpoint.CHECKPOINT).unlink(missing_ok=True)
-            shadow = finished(job)
-    return _there(job, shadow)
+    return _once(job, lambda: _learn(job))
 
 
 def train_shadow_away(job: ShadowJob) -> dict[str, bytes]:
@@ -184,14 +175,7 @@ def keep_shadow(job: ShadowJob, files: Mapping[str, bytes]) -> Shadow:
     Raises:
         TrainingError: they are not the files of this shadow.
     """
-    with _alone(job):
-        shadow = _sound(job)
-        if shadow is None:
-            _make_room(job)
-            _unpack(job.directory, files)
-            (job.directory / checkpoint.CHECKPOINT).unlink(missing_ok=True)
-            shadow = finished(job)
-    return _there(job, shadow)
+    return _once(job, lambda: _unpack(job.directory, files))
 
 
 def finished(job: ShadowJob) -> Shadow | None:
@@ -231,23 +215,38 @@ def _sound(job: ShadowJob, say: Callable[[str], None] = lambda line: None) -> Sh
         return None
 
 
-def _make_room(job: ShadowJob) -> None:
-    """Move a damaged shadow aside, under a hidden name."""
-    if (job.directory / RECORD).exists():
-        aside = job.directory.with_name(f".{job.digest}.damaged")
-        shutil.rmtree(aside, ignore_errors=True)
-        job.directory.replace(aside)
+def _once(job: ShadowJob, fill: Callable[[], None]) -> Shadow:
+    """The finished shadow; where it is missing, `fill` its folder. A damaged one is moved aside."""
+    with locked(_lock(job)):
+        shadow = _sound(job)
+        if shadow is None:
+            if (job.directory / RECORD).exists():
+                aside = job.directory.with_name(f".{job.digest}.damaged")
+                shutil.rmtree(aside, ignore_errors=True)
+                job.directory.replace(aside)
+            fill()
+            (job.directory / checkpoint.CHECKPOINT).unlink(missing_ok=True)
+            shadow = finished(job)
+    return _there(job, shadow)
 
 
-def _learn(job: ShadowJob) -> tuple[Evaluation, Evaluation]:
-    """Train a shadow; its scores on members' and non-members' documents."""
-    model, lesson, inside, outside = _classroom(job)
-    model.to(job.device)
-    learn(model, lesson(inside, None), config=job.training, directory=job.directory, resume=True)
-    own, others = (lesson(inside, part).judge(model, job.training) for part in (inside, outside))
-    learnt, other = (getattr(part, "targets", part) for part in (inside, outside))
-    alone = frequency_perplexity(learnt, other, size=len(job.vocabulary))
-    return own, replace(others, measures={**others.measures, FREQUENCIES: alone})
+def _learn(job: ShadowJob) -> None:
+    """Train a shadow, and record its scores on members' and non-members' documents."""
+    config = job.training
+    with _one_thread():
+        model, lesson, inside, outside = _classroom(job)
+        model.to(job.device)
+        learn(model, lesson(inside, None), config=config, directory=job.directory, resume=True)
+        own, others = (lesson(inside, part).judge(model, config) for part in (inside, outside))
+        learnt, other = (getattr(part, "targets", part) for part in (inside, outside))
+        alone = frequency_perplexity(learnt, other, size=len(job.vocabulary))
+    record = {
+        "shadow": job.identity,
+        "inside": asdict(own),
+        "outside": asdict(replace(others, measures={**others.measures, FREQUENCIES: alone})),
+        "sha256": fingerprint(job.directory),
+    }
+    write_text(job.directory / RECORD, json.dumps(record, indent=2) + "\n")
 
 
 def _classroom(job: ShadowJob) -> tuple[Network, Callable[..., Any], Any, Any]:
@@ -261,16 +260,6 @@ def _classroom(job: ShadowJob) -> tuple[Network, Callable[..., Any], Any, Any]:
         return pairs, PairTask, own, others
     inside, outside = (encode(part, job.vocabulary) for part in job.parts())
     return new_model(job.vocabulary, job.model, seed=seed), TextTask, inside, outside
-
-
-def _record(job: ShadowJob, inside: Evaluation, outside: Evaluation) -> None:
-    record = {
-        "shadow": job.identity,
-        "inside": asdict(inside),
-        "outside": asdict(outside),
-        "sha256": fingerprint(job.directory),
-    }
-    write_text(job.directory / RECORD, json.dumps(record, indent=2) + "\n")
 
 
 def _unpack(directory: Path, files: Mapping[str, bytes]) -> None:
@@ -307,12 +296,6 @@ def _changed(job: ShadowJob, what: str) -> TrainingError:
         f"{job.directory} does not hold the shadow model that was trained there: {what}",
         remedy=_AFRESH,
     )
-
-
-@contextmanager
-def _alone(job: ShadowJob) -> Iterator[None]:
-    with locked(_lock(job)):
-        yield
 
 
 def _lock(job: ShadowJob) -> Path:

@@ -10,6 +10,7 @@ training on D from fresh weights R or from a model, and C the canaries among the
 
 from copy import deepcopy
 from pathlib import Path
+from typing import Required, TypedDict, Unpack
 
 import numpy as np
 
@@ -17,6 +18,24 @@ from vestige.data.encoded import EncodedCorpus
 from vestige.models.protocols import LanguageModel
 from vestige.training.config import TrainingConfig
 from vestige.training.loop import ProgressFn, train
+
+
+class How(TypedDict, total=False):
+    """How a model is trained, as `training.loop.train` takes it.
+
+    Attributes:
+        config: of the training.
+        validation: text that decides which epoch is best.
+        directory: where the training is kept.
+        resume: go on with the training in `directory`.
+        progress: told every few steps.
+    """
+
+    config: Required[TrainingConfig]
+    validation: EncodedCorpus | None
+    directory: Path | None
+    resume: bool
+    progress: ProgressFn | None
 
 
 def joined(*parts: EncodedCorpus) -> EncodedCorpus:
@@ -33,25 +52,16 @@ def retrain(
     fresh: LanguageModel,
     original: EncodedCorpus,
     update: EncodedCorpus,
-    *,
-    config: TrainingConfig,
-    validation: EncodedCorpus | None = None,
-    directory: Path | None = None,
-    resume: bool = False,
-    progress: ProgressFn | None = None,
+    **how: Unpack[How],
 ) -> LanguageModel:
     """Retraining: fresh weights trained on old and new text together.
 
     Args:
-        fresh: an untrained model, trained in place; make it, and `config`, with another seed
-            than those of the model before the update.
+        fresh: an untrained model, trained in place; make it, and its configuration, with
+            another seed than those of the model before the update.
         original: training text of that model.
         update: the new text, canaries planted in it; its documents follow those of `original`.
-        config: how.
-        validation: text that decides which epoch is best.
-        directory: where the training is kept.
-        resume: go on with the training in `directory`.
-        progress: told every few steps.
+        how: see `How`.
 
     Returns:
         `fresh`, trained.
@@ -59,11 +69,7 @@ def retrain(
     train(
         fresh,
         joined(original, update),
-        config=config,
-        validation=validation,
-        directory=directory,
-        resume=resume,
-        progress=progress,
+        **how,
     )
     return fresh
 
@@ -71,23 +77,14 @@ def retrain(
 def continued(
     before: LanguageModel,
     update: EncodedCorpus,
-    *,
-    config: TrainingConfig,
-    validation: EncodedCorpus | None = None,
-    directory: Path | None = None,
-    resume: bool = False,
-    progress: ProgressFn | None = None,
+    **how: Unpack[How],
 ) -> LanguageModel:
     """Continued training: a trained model's copy trained on the new text alone.
 
     Args:
         before: the model before the update; it is left as it is.
         update: the new text, canaries planted in it.
-        config: how; the optimizer starts anew.
-        validation: text that decides which epoch is best.
-        directory: where the training is kept.
-        resume: go on with the training in `directory`.
-        progress: told every few steps.
+        how: see `How`; the optimizer starts anew.
 
     Returns:
         The model after the update.
@@ -96,11 +93,7 @@ def continued(
     train(
         after,
         update,
-        config=config,
-        validation=validation,
-        directory=directory,
-        resume=resume,
-        progress=progress,
+        **how,
     )
     return after
 
@@ -109,12 +102,7 @@ def two_stage(
     before: LanguageModel,
     update: EncodedCorpus,
     later: EncodedCorpus,
-    *,
-    config: TrainingConfig,
-    validation: EncodedCorpus | None = None,
-    directory: Path | None = None,
-    resume: bool = False,
-    progress: ProgressFn | None = None,
+    **how: Unpack[How],
 ) -> LanguageModel:
     """Two-stage continued training: further text is learnt before the next snapshot.
 
@@ -122,24 +110,14 @@ def two_stage(
         before: the model before the update; it is left as it is.
         update: the new text of the first stage, canaries planted in it.
         later: the text of the second stage.
-        config: how, in both stages.
-        validation: text that decides which epoch of each stage is best.
-        directory: its `first` and `second` hold the two trainings.
-        resume: go on where the two trainings in `directory` stopped.
-        progress: told every few steps of either stage.
+        how: see `How`, of both stages; `first` and `second` in its directory hold the trainings.
 
     Returns:
         The model after both stages.
     """
-    model = before
+    model, directory = before, how.get("directory")
     for name, text in (("first", update), ("second", later)):
-        model = continued(
-            model,
-            text,
-            config=config,
-            validation=validation,
-            directory=None if directory is None else directory / name,
-            resume=resume,
-            progress=progress,
-        )
+        if directory is not None:
+            how["directory"] = directory / name
+        model = continued(model, text, **how)
     return model

@@ -7,7 +7,7 @@ equal work that is more than twice as fast as packed sequences.
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -63,6 +63,7 @@ class UtteranceBatches:
     data: EncodedUtterances
     batch_size: int
     device: torch.device
+    carries: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if not len(self.data) or not self.data.known.all():
@@ -74,11 +75,6 @@ class UtteranceBatches:
                 else "There are no utterances to learn from",
                 remedy="Give labelled utterances, and a model with their labels.",
             )
-
-    @property
-    def carries(self) -> bool:
-        """Whether rows continue from batch to batch: no."""
-        return False
 
     def __len__(self) -> int:
         """Batches in an epoch."""
