@@ -1,17 +1,18 @@
 """Canaries that the model completes from their first words."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from statistics import median_low
 from typing import Any
 
 from vestige.metrics.rates import Rate, rate
-from vestige.reports.components.charts import ACCENT, QUIET, Chart, Figure, alt
+from vestige.reports.components.charts import ACCENT, Chart, Figure, alt
 from vestige.reports.components.facts import pairs
+from vestige.reports.components.marks import by_copies, disc, ring
+from vestige.reports.components.numbers import Row
 from vestige.reports.components.table import Table
 from vestige.reports.section import KINDS, Section
 from vestige.results import Run
 
-Row = Mapping[str, Any]
 COLUMNS = ("copies", "canaries", "greedy", "interval", "beam", "interval", "kept", "prefix needed")
 """Of the table: rates are shares of the canaries, the prefix is a median in tokens."""
 
@@ -161,13 +162,10 @@ def completions(points: Sequence[Row], *, width: int) -> Chart:
     Returns:
         A disc with its interval is greedy decoding, a ring the beam's best.
     """
-    values = [{**point, "place": place} for place, point in enumerate(points)]
-    order = alt.EncodingSortField(field="place", order="ascending")
-    x = alt.X("copies:N", sort=order, title="copies planted", axis=alt.Axis(labelAngle=0))
     y = alt.Y("low:Q", title="share completed", scale=alt.Scale(domain=[0, 1]))
-    chart = alt.Chart(alt.InlineData(values=values)).encode(x=x)
+    chart = by_copies(points)
     return alt.layer(
         chart.mark_rule(stroke=ACCENT, strokeWidth=2).encode(y=y, y2="high:Q"),
-        chart.mark_point(stroke=QUIET, size=150, opacity=1).encode(y="beam:Q"),
-        chart.mark_point(fill=ACCENT, stroke=ACCENT, size=55, opacity=1).encode(y="rate:Q"),
+        ring(chart, 150).encode(y="beam:Q"),
+        disc(chart, 55).encode(y="rate:Q"),
     ).properties(width=width, height=220)

@@ -8,12 +8,13 @@ from itertools import groupby
 from typing import Any
 
 from vestige.reports.components import findings
-from vestige.reports.components.charts import ACCENT, QUIET, Chart, Figure, alt
+from vestige.reports.components.charts import Chart, Figure, alt
 from vestige.reports.components.findings import Findings, Phrase
+from vestige.reports.components.marks import dashed, disc, inline
+from vestige.reports.components.numbers import Row
 from vestige.reports.section import KINDS, Block, Section
 from vestige.results import Run
 
-Row = Mapping[str, Any]
 LIMITS = (
     "A high score says that the second model prefers this text more than the first did. It "
     "does not prove that the text stood in the training data: models also compose.",
@@ -174,13 +175,9 @@ def chart_of_scores(scores: Sequence[float], threshold: float | None, *, width: 
     values = [{"place": place, "score": score} for place, score in enumerate(scores, start=1)]
     x = alt.X("place:Q", title="phrase, best first", axis=alt.Axis(tickMinStep=1, grid=False))
     y = alt.Y("score:Q", title="score")
-    points = alt.Chart(alt.InlineData(values=values)).mark_point(
-        fill=ACCENT, stroke=ACCENT, size=28, opacity=1
-    )
-    layers: list[Any] = [points.encode(x=x, y=y)]
+    layers = [disc(inline(values), 28).encode(x=x, y=y)]
     if threshold is not None:
-        line = alt.Chart(alt.InlineData(values=[{"score": threshold}]))
-        layers.append(line.mark_rule(stroke=QUIET, strokeDash=[5, 4]).encode(y=y))
+        layers.append(dashed(score=threshold).encode(y=y))
     return alt.layer(*layers).properties(width=width, height=190)
 
 

@@ -1,17 +1,17 @@
 """Exposure of canaries in bits, by how often they were planted."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from vestige.reports.components.charts import ACCENT, QUIET, Chart, Figure, alt
 from vestige.reports.components.disclosure import printable
 from vestige.reports.components.facts import pairs
-from vestige.reports.components.interval import interval
+from vestige.reports.components.marks import by_copies, disc, inline, ring
+from vestige.reports.components.numbers import Row, interval
 from vestige.reports.components.table import Table
 from vestige.reports.section import KINDS, Section
 from vestige.results import Run
 
-Row = Mapping[str, Any]
 COLUMNS = ("copies", "canaries", "exposure", "interval", "other order", "interval")
 """Of the table: medians in bits; with ≥, bounds, where the references resolve no more."""
 
@@ -133,21 +133,13 @@ def exposures(points: Sequence[Row], never: Row, *, width: int) -> Chart:
         A disc with its interval is planted, a triangle a bound, a ring its words in another
         order; the dashed line with its band is never planted.
     """
-    values = [{**point, "place": place} for place, point in enumerate(points)]
-    order = alt.EncodingSortField(field="place", order="ascending")
-    x = alt.X("copies:N", sort=order, title="copies planted", axis=alt.Axis(labelAngle=0))
     y = alt.Y("low:Q", title="exposure in bits")
-    chart = alt.Chart(alt.InlineData(values=values)).encode(x=x)
-    controls = alt.Chart(alt.InlineData(values=[dict(never)]))
+    chart, controls = by_copies(points), inline([never])
     return alt.layer(
         controls.mark_rect(fill=QUIET, opacity=0.15).encode(y=y, y2="high:Q"),
         controls.mark_rule(stroke=QUIET, strokeDash=[5, 4]).encode(y="exposure:Q"),
         chart.mark_rule(stroke=ACCENT, strokeWidth=2).encode(y=y, y2="high:Q"),
-        chart.mark_point(stroke=QUIET, size=90, opacity=1).encode(y="other:Q"),
-        chart.transform_filter("!datum.bound")
-        .mark_point(fill=ACCENT, stroke=ACCENT, size=55, opacity=1)
-        .encode(y="exposure:Q"),
-        chart.transform_filter("datum.bound")
-        .mark_point(shape="triangle-up", fill=ACCENT, stroke=ACCENT, size=90, opacity=1)
-        .encode(y="exposure:Q"),
+        ring(chart, 90).encode(y="other:Q"),
+        disc(chart.transform_filter("!datum.bound"), 55).encode(y="exposure:Q"),
+        disc(chart.transform_filter("datum.bound"), 90, shape="triangle-up").encode(y="exposure:Q"),
     ).properties(width=width, height=240)

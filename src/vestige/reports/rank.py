@@ -1,16 +1,15 @@
 """The rank of a phrase among all of its length: the estimate first, then what is proven."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from vestige.reports.components.charts import ACCENT, QUIET, Chart, Figure, alt
+from vestige.reports.components.charts import ACCENT, Chart, Figure, alt
 from vestige.reports.components.disclosure import disclose
-from vestige.reports.components.numbers import whole
+from vestige.reports.components.marks import disc, inline, ring
+from vestige.reports.components.numbers import Row, whole
 from vestige.reports.components.table import Table
 from vestige.reports.section import KINDS, Section
 from vestige.results import Run
 
-Row = Mapping[str, Any]
 COLUMNS = ("token", "before", "after", "gain", "sum")
 """Of the table: probabilities, gain in score and its running sum."""
 
@@ -80,11 +79,11 @@ def profile(rows: Sequence[Row], labels: Sequence[str], *, width: int) -> Chart:
     order = alt.EncodingSortField(field="position", order="ascending")
     x = alt.X("token:N", sort=order, title=None, axis=alt.Axis(labelAngle=-35, labelLimit=110))
     y = alt.Y("before:Q", title="probability given the prefix", scale=alt.Scale(domain=[0, 1]))
-    chart = alt.Chart(alt.InlineData(values=values)).encode(x=x)
+    chart = inline(values).encode(x=x)
     return alt.layer(
         chart.mark_rule(stroke=ACCENT, strokeWidth=3).encode(y=y, y2="after:Q"),
-        chart.mark_point(stroke=QUIET, size=55, opacity=1).encode(y=y),
-        chart.mark_point(fill=ACCENT, stroke=ACCENT, size=75, opacity=1).encode(y="after:Q"),
+        ring(chart, 55).encode(y=y),
+        disc(chart, 75).encode(y="after:Q"),
     ).properties(width=width, height=240)
 
 

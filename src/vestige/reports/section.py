@@ -15,8 +15,7 @@ from vestige.registry import Registry
 from vestige.reports.components.charts import Figure
 from vestige.reports.components.disclosure import SECRET_OPTIONS, printable
 from vestige.reports.components.facts import Facts, pairs, shown, words_of
-from vestige.reports.components.findings import Findings
-from vestige.reports.components.prose import Prose
+from vestige.reports.components.findings import Findings, Prose
 from vestige.reports.components.table import Table
 from vestige.results import Run
 

@@ -1,17 +1,15 @@
 """Tables of `vestige reproduce`, and any result that has no section of its own."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from vestige.reports.components.disclosure import printable
 from vestige.reports.components.facts import pairs, shown, words_of
+from vestige.reports.components.numbers import Row
 from vestige.reports.components.table import Table
 from vestige.reports.extraction.section import table_figures
 from vestige.reports.section import KINDS, Section
 from vestige.results import Run
-
-Row = Mapping[str, Any]
 
 
 @KINDS.register("Table")

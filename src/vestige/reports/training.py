@@ -3,17 +3,17 @@
 The sentences of its promise were written when it ended (`run.json`, "privacy") and are shown here.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from vestige.reports.components.charts import ACCENT, QUIET, Chart, Figure, alt
 from vestige.reports.components.disclosure import printable
-from vestige.reports.components.numbers import decimal, listed
+from vestige.reports.components.marks import dashed, disc, inline, ring
+from vestige.reports.components.numbers import Row, decimal, listed
 from vestige.reports.components.table import Table
 from vestige.reports.section import KINDS, Section
 from vestige.results import Run
 
-Row = Mapping[str, Any]
 _LARGEST = 1e12
 _CAPTION = (
     "Perplexity on the validation text (disc) and on the training text while it trained (ring), "
@@ -127,16 +127,11 @@ def curve(points: Sequence[Row], frequencies: float | None, *, width: int) -> Ch
     y = alt.Y("perplexity:Q", title="perplexity", scale=alt.Scale(type="log", nice=False))
     layers: list[Any] = []
     for kind, colour in (("ring", QUIET), ("disc", ACCENT)):
-        own = [dict(point) for point in points if point["kind"] == kind]
-        chart = alt.Chart(alt.InlineData(values=own)).encode(x=x, y=y)
-        filled: dict[str, Any] = {"fill": colour} if kind == "disc" else {}
-        layers += [
-            chart.mark_line(stroke=colour, strokeWidth=1.5),
-            chart.mark_point(stroke=colour, size=50, opacity=1, **filled),
-        ]
+        chart = inline(p for p in points if p["kind"] == kind).encode(x=x, y=y)
+        point = disc if kind == "disc" else ring
+        layers += [chart.mark_line(stroke=colour, strokeWidth=1.5), point(chart, 50, colour)]
     if frequencies is not None and 0 < frequencies < _LARGEST:
-        line = alt.Chart(alt.InlineData(values=[{"perplexity": frequencies}]))
-        layers.append(line.mark_rule(stroke=QUIET, strokeDash=[5, 4]).encode(y=y))
+        layers.append(dashed(perplexity=frequencies).encode(y=y))
     return alt.layer(*layers).properties(width=width, height=220)
 
 

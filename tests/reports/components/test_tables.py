@@ -3,8 +3,15 @@
 import pytest
 
 from tests.reports.parsed import Parsed
-from vestige.reports.components.interval import Bar, bar, interval
-from vestige.reports.components.table import LONG, Cell, Table, without_empty_columns
+from vestige.reports.components.table import (
+    LONG,
+    Bar,
+    Cell,
+    Table,
+    bar,
+    interval,
+    without_empty_columns,
+)
 from vestige.reports.page import _templates
 
 

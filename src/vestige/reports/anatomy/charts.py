@@ -4,13 +4,14 @@ From plain rows of an `Anatomy`, in the sentinel colours of the page. Seen text 
 or solid, unseen text dashed.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import exp
 from typing import Any
 
 from vestige.reports.components.charts import ACCENT, BROAD, INK, Chart, alt, titled
+from vestige.reports.components.marks import inline
+from vestige.reports.components.numbers import Row
 
-Row = Mapping[str, Any]
 _ENDS = ("value", "low", "high")
 _PANELS = {"frequent": "frequent words", "rest": "the rest"}
 _HEIGHT = 220
@@ -29,7 +30,7 @@ def log_probabilities(rows: Sequence[Row], *, width: int = BROAD) -> Chart:
         y = alt.Y("y:Q", title="share of words", axis=alt.Axis(format="~p", tickCount=5))
         layers = []
         for text in ("seen", "unseen"):
-            chart = alt.Chart(alt.InlineData(values=_steps([r for r in own if r["text"] == text])))
+            chart = inline(_steps([r for r in own if r["text"] == text]))
             if text == "seen":
                 layers.append(
                     chart.mark_area(fill=ACCENT, opacity=0.35, interpolate="step-after").encode(
@@ -89,7 +90,7 @@ def _curves(points: Sequence[Row], x: Any, title: str, **how: Any) -> list[Any]:
     for text, colour in (("seen", ACCENT), ("unseen", INK)):
         own = [p for p in points if p["text"] == text and p["value"] is not None]
         known = [p for p in own if p["low"] is not None]
-        chart, bands = (alt.Chart(alt.InlineData(values=_plain(some))) for some in (own, known))
+        chart, bands = (inline(_plain(some)) for some in (own, known))
         if known:
             layers.append(
                 bands.mark_area(fill=colour, opacity=0.15).encode(x=x, y=low, y2="high:Q")

@@ -11,7 +11,7 @@ from vestige.reports.anatomy import charts
 from vestige.reports.anatomy.words import describe_anatomy, listings, method
 from vestige.reports.components.charts import Chart, Figure
 from vestige.reports.components.facts import pairs
-from vestige.reports.components.prose import Prose
+from vestige.reports.components.findings import Prose
 from vestige.reports.section import KINDS, Section
 from vestige.results import Run
 

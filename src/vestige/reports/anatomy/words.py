@@ -3,14 +3,13 @@
 From the rows and the summary of an `Anatomy`, which hold no text.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from math import exp
 from typing import Any
 
-from vestige.reports.components.numbers import NOTHING, decimal, ends, listed, percent, whole
+from vestige.reports.components.numbers import NOTHING, Row, decimal, ends, listed, percent, whole
 from vestige.reports.components.table import Table
 
-Row = Mapping[str, Any]
 WORDS = (
     *("words", "of seen text", "seen", "unseen", "seen less unseen", "95 %"),
     *("null", "95 %", "ranks, times", "95 %"),

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vestige.reports.components.charts import ACCENT, BROAD, INK, QUIET, TEXT, Chart, alt
+from vestige.reports.components.marks import inline
 
 DOTS = 400
 """People up to whom each is a dot; of more there are bars."""
@@ -39,8 +40,8 @@ def person_among(known: Sequence[float], own: float, *, label: str, width: int =
     x = _scores_axis(edges, width)
     y = alt.Y("height:Q", axis=None, scale=alt.Scale(domain=[0, top]))
     left = own > (edges[0] + edges[-1]) / 2
-    person = alt.Chart(alt.InlineData(values=[{"x": own, "height": 0.0, "top": top - 1.6}]))
-    said = alt.Chart(alt.InlineData(values=[{"x": own, "height": top - 1.0, "label": label}]))
+    person = inline([{"x": own, "height": 0.0, "top": top - 1.6}])
+    said = inline([{"x": own, "height": top - 1.0, "label": label}])
     marks = [
         _dots(counts, edges) if dotted else _bars(counts, edges),
         person.mark_rule(stroke=ACCENT, strokeWidth=3).encode(x=x, y=y, y2="top:Q"),
@@ -82,7 +83,7 @@ def two_groups(audited: Sequence[float], known: Sequence[float], *, width: int =
         axis=alt.Axis(labelExpr="format(abs(datum.value), '~p')", tickCount=5),
     )
     bars = [
-        alt.Chart(alt.InlineData(values=[v for v in values if v["colour"] == colour]))
+        inline([v for v in values if v["colour"] == colour])
         .mark_bar(fill=colour, stroke=colour, fillOpacity=opacity, strokeWidth=0.5)
         .encode(x=x, x2="right:Q", y=y, y2="zero:Q")
         for colour, opacity in ((ACCENT, 0.85), (QUIET, 0.45))
@@ -91,9 +92,7 @@ def two_groups(audited: Sequence[float], known: Sequence[float], *, width: int =
         {"x": edges[0], "share": 0.92 * most, "name": f"audited ({len(audited):,})"},
         {"x": edges[0], "share": -0.92 * most, "name": f"non-members ({len(known):,})"},
     ]
-    said = alt.Chart(alt.InlineData(values=names)).mark_text(
-        fill=TEXT, fontSize=13, fontWeight=600, align="left", dx=6
-    )
+    said = inline(names).mark_text(fill=TEXT, fontSize=13, fontWeight=600, align="left", dx=6)
     return alt.layer(*bars, said.encode(x=x, y=y, text="name:N")).properties(
         width=width, height=260
     )
@@ -120,22 +119,22 @@ def sorted_p_values(
     x = alt.X("share:Q", title="users, the most exposed first", scale=alt.Scale(domain=[0, 1]),
               axis=alt.Axis(format="~p", tickCount=5))  # fmt: skip
     y = alt.Y("p:Q", title="p-value", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(tickCount=5))
-    chance = alt.Chart(alt.InlineData(values=[{"share": s, "p": s} for s in (0.0, 1.0)]))
+    chance = inline([{"share": s, "p": s} for s in (0.0, 1.0)])
     layers: list[Any] = [
         chance.mark_line(stroke=QUIET, strokeDash=[5, 4]).encode(x=x, y=y),
     ]
     if null:
-        line = alt.Chart(alt.InlineData(values=_rising(sorted(null), most=_POINTS)))
+        line = inline(_rising(sorted(null), most=_POINTS))
         layers.append(line.mark_line(stroke=INK, strokeWidth=1.6).encode(x=x, y=y))
     points = [
         {**point, "called": bool(one)} for point, one in zip(_rising(p_values), called, strict=True)
     ]
     if len(points) > _POINTS:
-        line = alt.Chart(alt.InlineData(values=_rising(p_values, most=_POINTS)))
+        line = inline(_rising(p_values, most=_POINTS))
         layers.append(line.mark_line(stroke=ACCENT, strokeWidth=3).encode(x=x, y=y))
     else:
         for named, fill in ((False, "transparent"), (True, ACCENT)):
-            own = alt.Chart(alt.InlineData(values=[p for p in points if p["called"] is named]))
+            own = inline([p for p in points if p["called"] is named])
             layers.append(
                 own.mark_point(fill=fill, stroke=ACCENT, size=42, opacity=1).encode(x=x, y=y)
             )
@@ -157,10 +156,10 @@ def person_and_null(own: float, null: Sequence[float], rate: float, *, width: in
     target, others = "the audited model", "models that never saw it"
     x = alt.X("p:Q", title="p-value", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(tickCount=5))
     y = alt.Y("of:N", title=None, scale=alt.Scale(domain=[target, others]), axis=None)
-    band = alt.Chart(alt.InlineData(values=[{"p": 0.0, "end": rate}]))
-    names = alt.Chart(alt.InlineData(values=[{"p": 1.0, "of": of} for of in (target, others)]))
+    band = inline([{"p": 0.0, "end": rate}])
+    names = inline([{"p": 1.0, "of": of} for of in (target, others)])
     points = [
-        alt.Chart(alt.InlineData(values=[{"p": p, "of": of} for p in values]))
+        inline([{"p": p, "of": of} for p in values])
         .mark_point(fill=fill, stroke=stroke, strokeWidth=1.8, size=90, opacity=1)
         .encode(x=x, y=y)
         for of, values, fill, stroke in (
@@ -186,9 +185,7 @@ def _dots(counts: NDArray[np.int64], edges: NDArray[np.float64]) -> Any:
         for middle, count in zip(middles, counts.tolist(), strict=True)
         for place in range(count)
     ]
-    return alt.Chart(alt.InlineData(values=values)).mark_point(
-        fill=QUIET, stroke=QUIET, strokeWidth=0, size=58, opacity=0.75
-    )
+    return inline(values).mark_point(fill=QUIET, stroke=QUIET, strokeWidth=0, size=58, opacity=0.75)
 
 
 def _bars(counts: NDArray[np.int64], edges: NDArray[np.float64]) -> Any:
@@ -197,9 +194,7 @@ def _bars(counts: NDArray[np.int64], edges: NDArray[np.float64]) -> Any:
         {"x": x, "height": height}
         for x, height in zip(middles.tolist(), heights.tolist(), strict=True)
     ]
-    return alt.Chart(alt.InlineData(values=values)).mark_bar(
-        fill=QUIET, opacity=0.55, size=_CELL - 2
-    )
+    return inline(values).mark_bar(fill=QUIET, opacity=0.55, size=_CELL - 2)
 
 
 def _rising(p_values: Sequence[float], *, most: int | None = None) -> list[dict[str, float]]:

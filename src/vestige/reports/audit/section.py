@@ -1,8 +1,5 @@
 """An audit of users: one person's page, and that of a model's owner."""
 
-from collections.abc import Mapping
-from typing import Any
-
 from vestige.reports.audit import charts
 from vestige.reports.audit.words import (
     METHOD,
@@ -17,13 +14,11 @@ from vestige.reports.audit.words import (
 )
 from vestige.reports.components.charts import Figure
 from vestige.reports.components.disclosure import disclose_names
-from vestige.reports.components.numbers import NOTHING, decimal, percent, whole
-from vestige.reports.components.prose import Prose
+from vestige.reports.components.findings import Prose
+from vestige.reports.components.numbers import NOTHING, Row, decimal, percent, whole
 from vestige.reports.components.table import Table
 from vestige.reports.section import KINDS, Section
 from vestige.results import Run
-
-Row = Mapping[str, Any]
 
 LIMITS = (
     "A p-value is not the chance that a text was used. It says how often somebody whose text "

@@ -3,18 +3,15 @@
 For readers without statistics: every probability is also said as so many people of so many.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from statistics import fmean
-from typing import Any
 
 from vestige.metrics.conformal import calibration_needed, most_by_chance
 from vestige.metrics.extraction import share_interval
 from vestige.metrics.intervals import Interval, clopper_pearson
-from vestige.reports.components.numbers import chance, percent
-
-Row = Mapping[str, Any]
+from vestige.reports.components.numbers import Row, chance, percent
 
 METHOD = (
     "Each word of a text was looked up among the words that the model holds likeliest in its "

@@ -1,13 +1,13 @@
 """Measures of each training as cells of tables: text, notes under it, and an interval beside it."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from vestige.reports.components.disclosure import printable
-from vestige.reports.components.interval import bar as interval_bar
+from vestige.reports.components.numbers import Row
 from vestige.reports.components.table import Cell
+from vestige.reports.components.table import bar as interval_bar
 
-Row = Mapping[str, Any]
 UNKNOWN = "–"
 COLUMNS = ("leakage", "test perplexity", "fairness between users", "guarantee", "cost")
 

@@ -10,8 +10,9 @@ from typing import Any, Literal
 
 from vestige.reports.components.charts import ACCENT, INK, QUIET, Chart, alt
 from vestige.reports.components.disclosure import printable
+from vestige.reports.components.marks import disc, inline, ring
+from vestige.reports.components.numbers import Row
 
-Row = Mapping[str, Any]
 LINE = 15
 """Pixels that a label needs from one to the next."""
 
@@ -41,7 +42,7 @@ def trade(rows: Sequence[Row], *, tolerance: float, width: int) -> Chart:
     y = alt.Y("y:Q", title="mean exposure, bits", scale=alt.Scale(domain=y_domain, nice=False))
     layers = [band.encode(x=x, x2="x2:Q") for band in _band(rows, tolerance, x_domain)]
     for value, row in zip(values, rows, strict=True):
-        chart = alt.Chart(alt.InlineData(values=[value]))
+        chart = inline([value])
         colour = ACCENT if row["recommended"] else INK
         layers += [
             chart.mark_rule(stroke=colour, strokeWidth=1.5).encode(x=x, y="y_low:Q", y2="y_high:Q"),
@@ -73,7 +74,7 @@ def repetitions(rows: Sequence[Row], *, width: int) -> Chart:
     y = alt.Y("y:Q", title="mean exposure, bits", scale=alt.Scale(domain=y_domain, nice=False))
     layers: list[Any] = list(_chance_level(rows))
     for place, (row, values) in enumerate(zip(rows, points, strict=True)):
-        chart = alt.Chart(alt.InlineData(values=values))
+        chart = inline(values)
         colour = ACCENT if row["recommended"] else INK
         dash = DASHES[place % len(DASHES)]
         layers += [
@@ -124,23 +125,21 @@ def _band(rows: Sequence[Row], tolerance: float, domain: list[float]) -> list[An
     if base is None:
         return []
     low, high = max(domain[0], base / (1 + tolerance)), min(domain[1], base * (1 + tolerance))
-    band = alt.Chart(alt.InlineData(values=[{"x": low, "x2": high}]))
-    return [band.mark_rect(fill=QUIET, opacity=0.13)]
+    return [inline([{"x": low, "x2": high}]).mark_rect(fill=QUIET, opacity=0.13)]
 
 
 def _chance_level(rows: Sequence[Row]) -> list[Any]:
     known = [row["never_planted"] for row in rows if row["never_planted"] is not None]
     if not known:
         return []
-    level = alt.Chart(alt.InlineData(values=[{"y": sum(known) / len(known)}]))
+    level = inline([{"y": sum(known) / len(known)}])
     return [level.mark_rule(stroke=QUIET, strokeDash=[1, 4]).encode(y="y:Q")]
 
 
 def _point(chart: Any, row: Row, colour: str, *, size: int = 90) -> Any:
     if row["undefended"]:
-        return chart.mark_point(stroke=colour, fill="transparent", size=size + 20, opacity=1,
-                                strokeWidth=2)  # fmt: skip
-    return chart.mark_point(stroke=colour, fill=colour, size=size, opacity=1)
+        return ring(chart, size + 20, colour, fill="transparent", strokeWidth=2)
+    return disc(chart, size, colour)
 
 
 def _labels(
@@ -171,7 +170,7 @@ def _labels(
 def _label(
     value: Mapping[str, Any], row: Row, *, dx: int, align: Literal["left", "right"] = "left"
 ) -> Any:
-    return alt.Chart(alt.InlineData(values=[dict(value)])).mark_text(
+    return inline([value]).mark_text(
         align=align,
         baseline="middle",
         dx=dx,

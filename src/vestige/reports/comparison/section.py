@@ -4,20 +4,19 @@ One row a way of training: what it leaks, predicts, does to users with few sampl
 costs. What a verdict says was decided when the run was made, not here.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from vestige.reports.comparison import charts
 from vestige.reports.comparison.cells import COLUMNS, all_numbers, measures
 from vestige.reports.components.charts import Figure
 from vestige.reports.components.disclosure import printable
 from vestige.reports.components.facts import pairs
-from vestige.reports.components.prose import Prose
+from vestige.reports.components.findings import Prose
+from vestige.reports.components.numbers import Row
 from vestige.reports.components.table import Cell, Table
 from vestige.reports.section import KINDS, Section
 from vestige.results import Run
 
-Row = Mapping[str, Any]
 _KEY = (
     "A bar is the {confidence} interval over trainings that differ in their seed, and its tick the "
     "measured value; one training has no bar. The intervals of differences hold for all defences "

@@ -1,4 +1,4 @@
-"""Phrases with each token shaded by its score."""
+"""What stands under a heading beside tables: phrases, each token shaded by its score, and prose."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -52,6 +52,22 @@ class Findings:
     key: str
     groups: tuple[tuple[Phrase, ...], ...]
     folded: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prose:
+    """Paragraphs or a list under a heading.
+
+    Attributes:
+        title: the heading.
+        lines: sentences, one paragraph or list entry each.
+        listed: a list, not paragraphs.
+    """
+
+    template: ClassVar[str] = "prose"
+    title: str
+    lines: tuple[str, ...]
+    listed: bool = False
 
 
 def phrase(

@@ -1,8 +1,11 @@
 """Counts, shares, probabilities and lists of names as text."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 NOTHING = "–"
+Row = Mapping[str, Any]
+"""A row or the summary of a run."""
 
 
 def whole(number: float) -> str:
@@ -50,9 +53,21 @@ def decimal(value: float | None, digits: int = 2) -> str:
 
 def ends(low: float | None, high: float | None, digits: int = 2) -> str:
     """The two ends of an interval; a dash where there is none."""
-    if low is None or high is None:
+    return NOTHING if high is None else interval(low, high, digits=digits)
+
+
+def interval(low: float | None, high: float | None, *, digits: int = 2, unit: str = "") -> str:
+    """Both ends of an interval; "or more" without the upper one, a dash without any.
+
+    Example:
+        >>> interval(1.0, 2.5), interval(1.0, None), interval(None, None)
+        ('1.00 to 2.50', '1.00 or more', '–')
+    """
+    if low is None:
         return NOTHING
-    return f"{low:.{digits}f} to {high:.{digits}f}"
+    if high is None:
+        return f"{low:.{digits}f}{unit} or more"
+    return f"{low:.{digits}f} to {high:.{digits}f}{unit}"
 
 
 def listed(names: Sequence[str]) -> str:

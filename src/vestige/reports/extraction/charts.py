@@ -4,16 +4,16 @@ A chart has four sentinel colours only; series are told apart by dash and shape,
 opacity.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import log10
 from statistics import fmean
 from typing import Any
 
 from vestige.reports.components.charts import ACCENT, INK, QUIET, TEXT, Chart, alt, titled
 from vestige.reports.components.disclosure import printable
-from vestige.reports.components.numbers import decimal
+from vestige.reports.components.marks import inline, ring
+from vestige.reports.components.numbers import Row, decimal
 
-Row = Mapping[str, Any]
 _LINE = 34
 _POWER = "datum.value < 1000 ? datum.label : '10^' + format(log(datum.value) / LN10, '.0f')"
 CHANCE = "random guess"
@@ -46,7 +46,7 @@ def ranks(points: Sequence[Row], *, width: int = 400) -> Chart:
         {"label": label, "rank": 1.0, "space": space, "half": (space + 1) / 2}
         for label, space in ends.items()
     ]
-    base, chart = (alt.Chart(alt.InlineData(values=data)) for data in (lines, values))
+    base, chart = (inline(data) for data in (lines, values))
     offset = alt.YOffset("aside:Q", scale=alt.Scale(domain=[-1, 1]))
     layers = alt.layer(
         base.mark_rule(stroke=QUIET, opacity=0.35).encode(x=x, x2="space:Q", y=y),
@@ -74,7 +74,7 @@ def shares(certainties: Sequence[float], *, width: int = 400) -> Chart:
     x = alt.X("place:O", title="guess, best first", axis=alt.Axis(labelAngle=0))
     y = alt.Y("share:Q", title="share of the weight", axis=alt.Axis(format="~p"),
               scale=alt.Scale(domain=[0, max(certainties) * 1.1]))  # fmt: skip
-    bars = alt.Chart(alt.InlineData(values=values)).mark_bar(fill=ACCENT, size=18)
+    bars = inline(values).mark_bar(fill=ACCENT, size=18)
     return bars.encode(x=x, y=y).properties(width=width, height=170)
 
 
@@ -136,7 +136,7 @@ def _heat(rows: Sequence[Row], canary: str, order: Sequence[str], *, first: bool
     cells += [{"defence": CHANCE, "copies": n, "text": decimal(level), "gain": 0.0} for n in copies]
     x = alt.X("copies:O", sort=copies, title="copies", axis=alt.Axis(labelAngle=0, orient="bottom"))
     y = _names(order, labels=first)
-    chart = alt.Chart(alt.InlineData(values=cells))
+    chart = inline(cells)
     shade = alt.Opacity(
         "gain:Q", scale=alt.Scale(domain=[0, 1], range=[0.02, _DARKEST]), legend=None
     )
@@ -176,7 +176,7 @@ def _utility(rows: Sequence[Row], order: Sequence[str]) -> Any | None:
     if not cells:
         return None
     x = alt.X("of:O", sort=["intents", "slot F1"], title=None, axis=alt.Axis(labelAngle=0))
-    chart = alt.Chart(alt.InlineData(values=cells)).mark_text(fill=TEXT, fontSize=12)
+    chart = inline(cells).mark_text(fill=TEXT, fontSize=12)
     return chart.encode(x=x, y=_names(order, labels=False), text="text:N").properties(
         width=120, height=26 * len(order), title=_title("utility")
     )
@@ -221,9 +221,7 @@ def _panel(
         scale = alt.Scale(domain=names, range=[values[n % len(values)] for n in range(len(names))])
         return by("attack:N", title="attack", scale=scale)
 
-    chart = alt.Chart(alt.InlineData(values=values)).encode(
-        x=x, y=y, color=told_apart(alt.Color, (ACCENT, INK, QUIET))
-    )
+    chart = inline(values).encode(x=x, y=y, color=told_apart(alt.Color, (ACCENT, INK, QUIET)))
     layers = [
         chart.mark_line(strokeWidth=2).encode(strokeDash=told_apart(alt.StrokeDash, _SERIES)),
         chart.mark_point(size=38, opacity=1, strokeWidth=1.6).encode(
@@ -232,7 +230,7 @@ def _panel(
     ]
     levels = [float(r["hamming_by_chance"]) for r in rows if r.get("hamming_by_chance") is not None]
     if measure == "hamming" and levels:
-        level = alt.Chart(alt.InlineData(values=[{"y": fmean(levels)}]))
+        level = inline([{"y": fmean(levels)}])
         layers.insert(0, level.mark_rule(stroke=QUIET, strokeDash=[1, 4]).encode(y="y:Q"))
     return alt.layer(*layers).properties(width=175, height=110, title=_title(title))
 
@@ -246,10 +244,9 @@ def _title(text: str) -> Any:
 
 
 def _points(values: Sequence[Row], planted: bool) -> Any:
-    chart = alt.Chart(alt.InlineData(values=[dict(value) for value in values]))
     if planted:
-        return chart.mark_point(fill=ACCENT, stroke=ACCENT, size=70, opacity=0.9)
-    return chart.mark_point(stroke=INK, fill="transparent", strokeWidth=1.8, size=70, opacity=1)
+        return inline(values).mark_point(fill=ACCENT, stroke=ACCENT, size=70, opacity=0.9)
+    return ring(inline(values), 70, INK, fill="transparent", strokeWidth=1.8)
 
 
 def _names_of(points: Sequence[Row]) -> list[str]:

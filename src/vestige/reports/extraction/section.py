@@ -1,13 +1,13 @@
 """Secrets that were read back: sentences, charts and tables of `vestige extract-nlu`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 from vestige.reports.components.charts import Chart, Figure
 from vestige.reports.components.disclosure import printable
 from vestige.reports.components.facts import pairs
-from vestige.reports.components.prose import Prose
+from vestige.reports.components.findings import Prose
+from vestige.reports.components.numbers import Row
 from vestige.reports.extraction import charts
 from vestige.reports.extraction.tables import (
     group_listing,
@@ -25,7 +25,6 @@ from vestige.reports.extraction.words import (
 from vestige.reports.section import KINDS, Block, Section
 from vestige.results import Run
 
-Row = Mapping[str, Any]
 _OF_A_GROUP = "(planted|controls|drawn)_(?!p_value).*"
 LIMITS = (
     "A model that prefers some words has not thereby read them: without the truth, controls "

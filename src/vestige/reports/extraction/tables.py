@@ -3,7 +3,7 @@
 Words of secrets become blocks here, one a word, unless secrets are wanted.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import ceil, exp
 from statistics import fmean
 from typing import Any
@@ -11,10 +11,9 @@ from typing import Any
 from vestige.metrics.extraction import share_interval
 from vestige.metrics.rates import rate
 from vestige.reports.components.disclosure import disclose, printable
-from vestige.reports.components.numbers import NOTHING, decimal, ends, percent, whole
+from vestige.reports.components.numbers import NOTHING, Row, decimal, ends, percent, whole
 from vestige.reports.components.table import Table, without_empty_columns
 
-Row = Mapping[str, Any]
 GROUPS = (
     *("model", "pattern", "planted", "secrets", "came back", "95 %", "words wrong", "95 %"),
     *("by chance", "median rank", "exposure, bits", "95 %"),

@@ -3,15 +3,14 @@
 Sentences are made from a run's summary and rows alone. No words of a secret are in them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import ceil
 from typing import Any
 
 from vestige.metrics.extraction import null_probability
-from vestige.reports.components.numbers import chance, decimal, percent, whole
+from vestige.reports.components.numbers import Row, chance, decimal, percent, whole
 from vestige.reports.extraction.tables import median_rank
 
-Row = Mapping[str, Any]
 _OBJECTIVES = {
     "joint": "the summed loss of intent and tags",
     "tags": "the loss of the tags alone",
