@@ -79,12 +79,7 @@ def describe_completion(summary: Row) -> str:
 
 
 def completion_table(rows: Sequence[Row], *, confidence: float) -> list[tuple[str, ...]]:
-    """One row for each number of copies, then the controls; cells in the order of `COLUMNS`.
-
-    Args:
-        rows: of a `Completion`.
-        confidence: of the intervals.
-    """
+    """One row for each number of copies, then the controls; cells in the order of `COLUMNS`."""
     return [
         (
             name,
@@ -102,22 +97,14 @@ def completion_points(rows: Sequence[Row], *, confidence: float) -> list[dict[st
     """One point of the chart for each number of copies and kind of control."""
     points = []
     for name, group in _groups(rows):
-        greedy = _rate(group, "greedy", confidence)
-        points.append(
-            {
-                "copies": name,
-                "rate": greedy.rate,
-                "low": greedy.interval.low,
-                "high": greedy.interval.high,
-                "beam": _rate(group, "beam_best", confidence).rate,
-            }
-        )
+        greedy, beam = (_rate(group, by, confidence) for by in ("greedy", "beam_best"))
+        low, high = greedy.interval
+        one = {"copies": name, "rate": greedy.rate, "low": low, "high": high, "beam": beam.rate}
+        points.append(one)
     return points
 
 
-def _groups(
-    rows: Sequence[Row],
-) -> list[tuple[str, list[Row]]]:
+def _groups(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
     """The rows of each number of copies, fewest first, then those of each kind of control."""
     planted = [row for row in rows if row["kind"] == "canary"]
     copies = sorted({int(row["copies"]) for row in planted})
@@ -141,11 +128,10 @@ def _cells(found: Rate) -> tuple[str, str]:
 
 def _needed(group: Sequence[Row]) -> str:
     """The median prefix; a text that only itself gives away counts as its own length."""
-    needed = [
-        len(row["tokens"]) if row["prefix_needed"] is None else int(row["prefix_needed"])
-        for row in group
-    ]
-    return f"{median_low(needed)} of {median_low([len(row['tokens']) for row in group])}"
+    sizes = [len(row["tokens"]) for row in group]
+    asked = [row["prefix_needed"] for row in group]
+    needed = [size if n is None else int(n) for n, size in zip(asked, sizes, strict=True)]
+    return f"{median_low(needed)} of {median_low(sizes)}"
 
 
 def _percent(share: float) -> str:
@@ -157,7 +143,6 @@ def completions(points: Sequence[Row], *, width: int) -> Chart:
 
     Args:
         points: copies (a label), rate with its ends low and high, and beam; in their order.
-        width: in pixels.
 
     Returns:
         A disc with its interval is greedy decoding, a ring the beam's best.

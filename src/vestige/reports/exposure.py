@@ -7,7 +7,7 @@ from vestige.reports.components.charts import ACCENT, QUIET, Chart, Figure, alt
 from vestige.reports.components.disclosure import printable
 from vestige.reports.components.facts import pairs
 from vestige.reports.components.marks import by_copies, disc, inline, ring
-from vestige.reports.components.numbers import Row, interval
+from vestige.reports.components.numbers import NOTHING, Row, interval
 from vestige.reports.components.table import Table
 from vestige.reports.section import KINDS, Section
 from vestige.results import Run
@@ -112,7 +112,7 @@ def _groups(rows: Sequence[Row]) -> list[tuple[str, str]]:
 
 def _number(summary: Row, measure: str, key: str) -> str:
     value, bound = (summary[f"{measure}_{key}{end}"] for end in ("", "_is_bound"))
-    return "–" if value is None else f"{'≥ ' if bound else ''}{value:.2f}"
+    return NOTHING if value is None else f"{'≥ ' if bound else ''}{value:.2f}"
 
 
 def _ends(summary: Row, measure: str, key: str) -> tuple[float | None, float | None]:
@@ -127,7 +127,6 @@ def exposures(points: Sequence[Row], never: Row, *, width: int) -> Chart:
             or more, and other, the median of the same words in another order, or None; in their
             order.
         never: exposure, low and high of the controls.
-        width: in pixels.
 
     Returns:
         A disc with its interval is planted, a triangle a bound, a ring its words in another

@@ -62,19 +62,14 @@ def profile(rows: Sequence[Row], labels: Sequence[str], *, width: int) -> Chart:
     Args:
         rows: of a DifferentialRank: before, after.
         labels: what stands under each position.
-        width: in pixels.
 
     Returns:
         The length of each line is the token's gain, as in the paper's Figure 1.
     """
+    ends = [{end: float(row[end]) for end in ("before", "after")} for row in rows]
     values = [
-        {
-            "position": index,
-            "token": f"{index + 1} · {label}",
-            "before": float(row["before"]),
-            "after": float(row["after"]),
-        }
-        for index, (row, label) in enumerate(zip(rows, labels, strict=True))
+        {"position": index, "token": f"{index + 1} · {label}", **own}
+        for index, (own, label) in enumerate(zip(ends, labels, strict=True))
     ]
     order = alt.EncodingSortField(field="position", order="ascending")
     x = alt.X("token:N", sort=order, title=None, axis=alt.Axis(labelAngle=-35, labelLimit=110))

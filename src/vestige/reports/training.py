@@ -9,7 +9,7 @@ from typing import Any
 from vestige.reports.components.charts import ACCENT, QUIET, Chart, Figure, alt
 from vestige.reports.components.disclosure import printable
 from vestige.reports.components.marks import dashed, disc, inline, ring
-from vestige.reports.components.numbers import Row, decimal, listed
+from vestige.reports.components.numbers import NOTHING, Row, decimal, listed
 from vestige.reports.components.table import Table
 from vestige.reports.section import KINDS, Section
 from vestige.results import Run
@@ -40,13 +40,6 @@ def training_section(run: Run, *, show_secrets: bool) -> Section:
     promise = Table(
         title="What it promises, and what it does not", texts=2, rows=tuple(said.items())
     )
-    points, level = perplexities(rows), summary.get("word_frequency_perplexity")
-    figure = Figure(
-        draw=lambda width: curve(points, level, width=width),
-        caption=_CAPTION,
-        points=len(points),
-        slim=True,
-    )
     return Section(
         kind="training",
         title="What does this training promise?",
@@ -54,7 +47,11 @@ def training_section(run: Run, *, show_secrets: bool) -> Section:
         or "This training had no defence with a guarantee: nothing bounds what its model gives "
         "away.",
         notices=tuple(filter(None, [*notices, _frequencies(summary)])),
-        blocks=(*((figure,) if points else ()), *((promise,) if said else ()), _table(rows)),
+        blocks=(
+            *_figure(rows, summary.get("word_frequency_perplexity"), _CAPTION),
+            *((promise,) if said else ()),
+            _table(rows),
+        ),
         limits=LIMITS,
     )
 
@@ -66,20 +63,22 @@ def learning_section(run: Run, *, show_secrets: bool) -> Section:
     rows, summary = run.rows, run.summary
     told = [f"Perplexity {_number(summary['validation_perplexity'])} on the validation text"]
     told += [f"{name} {summary[key]:.3g}" for name, key in _TASKS if summary.get(key) is not None]
-    points = perplexities(rows)
-    figure = Figure(
-        draw=lambda width: curve(points, None, width=width),
-        caption=_CAPTION.partition(";")[0] + ".",
-        points=len(points),
-        slim=True,
-    )
     return Section(
         kind="training",
         title="How well did this model learn?",
         lede=f"{listed(told)}. That says nothing about what the model gives away.",
-        blocks=(*((figure,) if points else ()), _table(rows)),
+        blocks=(*_figure(rows, None, f"{_CAPTION.partition(';')[0]}."), _table(rows)),
         limits=LIMITS[1:],
     )
+
+
+def _figure(rows: Sequence[Row], level: float | None, caption: str) -> tuple[Figure, ...]:
+    points = perplexities(rows)
+
+    def draw(width: int) -> Chart:
+        return curve(points, level, width=width)
+
+    return (Figure(draw=draw, caption=caption, points=len(points), slim=True),) if points else ()
 
 
 _TASKS = (("intent accuracy", "intent_accuracy"), ("slot F1", "slot_f1"), ("BLEU", "bleu"))
@@ -121,7 +120,6 @@ def curve(points: Sequence[Row], frequencies: float | None, *, width: int) -> Ch
     Args:
         points: `perplexities`.
         frequencies: what word frequencies alone reach, a dashed line; None leaves it out.
-        width: in pixels.
     """
     x = alt.X("step:Q", title="steps", axis=alt.Axis(grid=False, tickMinStep=1))
     y = alt.Y("perplexity:Q", title="perplexity", scale=alt.Scale(type="log", nice=False))
@@ -150,6 +148,4 @@ def _frequencies(summary: Row) -> str:
 
 
 def _number(value: float | None) -> str:
-    if value is None:
-        return "–"
-    return f"{value:,.1f}" if value < 1e6 else f"{value:.3g}"
+    return NOTHING if value is None else f"{value:,.1f}" if value < 1e6 else f"{value:.3g}"

@@ -3,15 +3,8 @@
 import pytest
 
 from tests.reports.parsed import Parsed
-from vestige.reports.components.table import (
-    LONG,
-    Bar,
-    Cell,
-    Table,
-    bar,
-    interval,
-    without_empty_columns,
-)
+from vestige.reports.components.numbers import interval
+from vestige.reports.components.table import LONG, Bar, Cell, Table, bar, without_empty_columns
 from vestige.reports.page import _templates
 
 

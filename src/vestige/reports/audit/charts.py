@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vestige.reports.components.charts import ACCENT, BROAD, INK, QUIET, TEXT, Chart, alt
-from vestige.reports.components.marks import inline
+from vestige.reports.components.marks import disc, inline, ring
 
 DOTS = 400
 """People up to whom each is a dot; of more there are bars."""
@@ -22,16 +22,9 @@ _POINTS = 300  # p-values up to which each is a point
 
 
 def person_among(known: Sequence[float], own: float, *, label: str, width: int = BROAD) -> Chart:
-    """One person's score among those of non-members, each a dot.
+    """One person's score among those of non-members, each a dot; `label` stands beside it.
 
-    Args:
-        known: scores, at least one.
-        own: the score of the person.
-        label: what stands beside it.
-        width: in pixels.
-
-    Returns:
-        Dots at the line or to its right score as high.
+    Dots at the line or to its right score as high.
     """
     edges = _edges([*known, own], width // _CELL, through=own)
     counts = np.histogram(known, edges)[0]
@@ -55,16 +48,7 @@ def person_among(known: Sequence[float], own: float, *, label: str, width: int =
 
 
 def two_groups(audited: Sequence[float], known: Sequence[float], *, width: int = BROAD) -> Chart:
-    """Scores of audited users, upwards, and of non-members, downwards.
-
-    Args:
-        audited: scores, at least one.
-        known: likewise.
-        width: in pixels.
-
-    Returns:
-        Heights are shares of each group.
-    """
+    """Scores of audited users, upwards, and of non-members, downwards, as shares of each group."""
     edges = _edges([*audited, *known], max(10, width // 22))
     values = []
     for scores, colour, sign in ((audited, ACCENT, 1), (known, QUIET, -1)):
@@ -99,101 +83,69 @@ def two_groups(audited: Sequence[float], known: Sequence[float], *, width: int =
 
 
 def sorted_p_values(
-    p_values: Sequence[float],
-    called: Sequence[bool],
-    null: Sequence[float],
-    *,
-    width: int = BROAD,
+    p_values: Sequence[float], called: Sequence[bool], null: Sequence[float], *, width: int = BROAD
 ) -> Chart:
     """P-values in rising order against what chance alone gives.
 
     Args:
         p_values: of the audited users, in rising order.
-        called: whether each counts as a member.
-        null: of the same users against models that never saw them; may be empty.
-        width: in pixels.
-
-    Returns:
-        A disc is called, a ring is not; the dashed line is chance, the thin one the null.
+        called: whether each counts as a member: a disc; a ring does not.
+        null: of the same users against models that never saw them, the thin line; may be empty.
     """
     x = alt.X("share:Q", title="users, the most exposed first", scale=alt.Scale(domain=[0, 1]),
               axis=alt.Axis(format="~p", tickCount=5))  # fmt: skip
     y = alt.Y("p:Q", title="p-value", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(tickCount=5))
     chance = inline([{"share": s, "p": s} for s in (0.0, 1.0)])
-    layers: list[Any] = [
-        chance.mark_line(stroke=QUIET, strokeDash=[5, 4]).encode(x=x, y=y),
-    ]
+    layers: list[Any] = [chance.mark_line(stroke=QUIET, strokeDash=[5, 4]).encode(x=x, y=y)]
     if null:
         line = inline(_rising(sorted(null), most=_POINTS))
         layers.append(line.mark_line(stroke=INK, strokeWidth=1.6).encode(x=x, y=y))
-    points = [
-        {**point, "called": bool(one)} for point, one in zip(_rising(p_values), called, strict=True)
-    ]
-    if len(points) > _POINTS:
+    if len(p_values) > _POINTS:
         line = inline(_rising(p_values, most=_POINTS))
         layers.append(line.mark_line(stroke=ACCENT, strokeWidth=3).encode(x=x, y=y))
     else:
         for named, fill in ((False, "transparent"), (True, ACCENT)):
-            own = inline([p for p in points if p["called"] is named])
-            layers.append(
-                own.mark_point(fill=fill, stroke=ACCENT, size=42, opacity=1).encode(x=x, y=y)
-            )
+            points = zip(_rising(p_values), called, strict=True)
+            own = inline({**p, "called": named} for p, one in points if bool(one) is named)
+            layers.append(ring(own, 42, ACCENT, fill=fill).encode(x=x, y=y))
     return alt.layer(*layers).properties(width=width, height=260)
 
 
 def person_and_null(own: float, null: Sequence[float], rate: float, *, width: int = BROAD) -> Chart:
     """The p-value of one person beside those against models that never saw their text.
 
-    Args:
-        own: the p-value.
-        null: others, at least one.
-        rate: at or below which the person counts as a member; shaded.
-        width: in pixels.
-
-    Returns:
-        A disc is the model that was audited, a ring a model of the auditor's own.
+    A disc is the model that was audited, a ring a model of the auditor's own; shaded is where the
+    person counts as a member, at or below `rate`.
     """
     target, others = "the audited model", "models that never saw it"
     x = alt.X("p:Q", title="p-value", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(tickCount=5))
     y = alt.Y("of:N", title=None, scale=alt.Scale(domain=[target, others]), axis=None)
     band = inline([{"p": 0.0, "end": rate}])
     names = inline([{"p": 1.0, "of": of} for of in (target, others)])
-    points = [
-        inline([{"p": p, "of": of} for p in values])
-        .mark_point(fill=fill, stroke=stroke, strokeWidth=1.8, size=90, opacity=1)
-        .encode(x=x, y=y)
-        for of, values, fill, stroke in (
-            (others, null, "transparent", INK),
-            (target, [own], ACCENT, ACCENT),
-        )
-    ]
+    rings = inline({"p": p, "of": others} for p in null)
     layers = [
-        band.mark_rect(fill=ACCENT, opacity=0.16).encode(x=x, x2="end:Q"),
-        names.mark_text(fill=TEXT, fontSize=12, align="right", dy=-18).encode(
-            x=x, y=y, text="of:N"
-        ),
-        *points,
+        ring(rings, 90, INK, fill="transparent", strokeWidth=1.8),
+        disc(inline([{"p": own, "of": target}]), 90, strokeWidth=1.8),
     ]
-    return alt.layer(*layers).properties(width=width, height=120)
+    said = names.mark_text(fill=TEXT, fontSize=12, align="right", dy=-18).encode(text="of:N")
+    return alt.layer(
+        band.mark_rect(fill=ACCENT, opacity=0.16).encode(x=x, x2="end:Q"),
+        *(layer.encode(x=x, y=y) for layer in (said, *layers)),
+    ).properties(width=width, height=120)
 
 
 def _dots(counts: NDArray[np.int64], edges: NDArray[np.float64]) -> Any:
     """As many dots as people, stacked in the middle of each bin."""
     middles = ((edges[:-1] + edges[1:]) / 2).tolist()
-    values = [
-        {"x": middle, "height": place + 0.6}
-        for middle, count in zip(middles, counts.tolist(), strict=True)
-        for place in range(count)
-    ]
+    stacks = zip(middles, counts.tolist(), strict=True)
+    values = [{"x": x, "height": place + 0.6} for x, count in stacks for place in range(count)]
     return inline(values).mark_point(fill=QUIET, stroke=QUIET, strokeWidth=0, size=58, opacity=0.75)
 
 
 def _bars(counts: NDArray[np.int64], edges: NDArray[np.float64]) -> Any:
     middles, heights = (edges[:-1] + edges[1:]) / 2, _TALL * counts / counts.max()
-    values = [
-        {"x": x, "height": height}
-        for x, height in zip(middles.tolist(), heights.tolist(), strict=True)
-    ]
+    bars = zip(middles.tolist(), heights.tolist(), strict=True)
+    values = [{"x": x, "height": height} for x, height in bars]
     return inline(values).mark_bar(fill=QUIET, opacity=0.55, size=_CELL - 2)
 
 

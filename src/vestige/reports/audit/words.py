@@ -28,6 +28,8 @@ LITTLE = 0.1
 UNFAIR = "This comparison is not fair, and its answer does not hold."
 """What stands in place of the answer where more than membership sets the audited apart."""
 
+_TOO_FEW = "This audit could not have told: there are too few non-members to compare with."
+
 # Of one person's p-values under models that never saw them, however alike these are, half lie at
 # or below a rate in twice the rate of all audits at most; more than a fifth are worth a word.
 _HALF, _SOME = 0.5, 0.2
@@ -67,9 +69,8 @@ class AuditedRows:
         if not self.null:
             return None
         named = sorted((str(row["user"]), float(row["p_value"]) <= rate) for row in self.null)
-        shares = [
-            fmean(low for _, low in of_user) for _, of_user in groupby(named, key=lambda n: n[0])
-        ]
+        users = groupby(named, key=lambda one: one[0])
+        shares = [fmean(low for _, low in of_user) for _, of_user in users]
         return fmean(shares), share_interval(shares)
 
 
@@ -83,12 +84,7 @@ def describe(found: AuditedRows, summary: Row) -> tuple[str, str]:
 
 
 def describe_person(found: AuditedRows, summary: Row) -> tuple[str, str]:
-    """The answer for one person, and why.
-
-    Args:
-        found: the rows, one of them audited.
-        summary: of the audit.
-    """
+    """The answer for one person, and why."""
     own, rate = found.audited[0], float(summary["rate"])
     if own["score"] is None:
         return (
@@ -96,10 +92,7 @@ def describe_person(found: AuditedRows, summary: Row) -> tuple[str, str]:
             "Give more text, or text in the language and vocabulary of the model.",
         )
     if summary["verdict"] == "underpowered":
-        return (
-            "This audit could not have told: there are too few non-members to compare with.",
-            describe_need(summary),
-        )
+        return _TOO_FEW, describe_need(summary)
     if own["called"]:
         answer = "Yes, says this test: the model knows this text better than chance explains."
     else:
@@ -111,18 +104,10 @@ def describe_person(found: AuditedRows, summary: Row) -> tuple[str, str]:
 
 
 def describe_owner(found: AuditedRows, summary: Row) -> tuple[str, str]:
-    """The answer for the owner of a model, and why.
-
-    Args:
-        found: the rows.
-        summary: of the audit.
-    """
+    """The answer for the owner of a model, and why."""
     users, called, rate = int(summary["users"]), int(summary["called"]), float(summary["rate"])
     if summary["verdict"] == "underpowered":
-        return (
-            "This audit could not have told: there are too few non-members to compare with.",
-            describe_need(summary),
-        )
+        return _TOO_FEW, describe_need(summary)
     interval = clopper_pearson(called, users)
     share = (
         f"That is {percent(called / users)} of them "
@@ -150,10 +135,7 @@ def describe_owner(found: AuditedRows, summary: Row) -> tuple[str, str]:
 
 
 def _needed_at_once(found: AuditedRows, rate: float) -> int:
-    """How many users must stand above everybody they are compared with before one is flagged.
-
-    By Benjamini and Hochberg's rule: the j-th smallest p-value must be at most rate j / m.
-    """
+    """How many users must stand above everybody before one is flagged, by Benjamini–Hochberg."""
     lowest = sorted(1 / (int(row["compared_with"]) + 1) for row in found.audited)
     m = len(lowest)
     fits = (n for n, p in enumerate(lowest, start=1) if p <= rate * n / m + 1e-12)
@@ -223,12 +205,7 @@ def describe_owner_null(found: AuditedRows, summary: Row) -> str:
 
 
 def warnings(found: AuditedRows, summary: Row) -> tuple[str, ...]:
-    """What the reader must know before believing the answer.
-
-    Args:
-        found: the rows.
-        summary: of the audit, with what asking came to.
-    """
+    """What the reader must know before believing the answer."""
     told = [_fairness(found, summary)]
     asked, left = (int(summary.get(name) or 0) for name in ("words_asked", "words_unanswered"))
     if asked and left / asked > LITTLE:

@@ -4,7 +4,7 @@ Lines and points are labelled where they stand, and told apart by dash and shape
 has three sentinel colours only; the accent belongs to the training that the answer names.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -28,7 +28,6 @@ def trade(rows: Sequence[Row], *, tolerance: float, width: int) -> Chart:
     Args:
         rows: of a comparison, each with exposure and test_perplexity; the undefended among them.
         tolerance: share of the undefended perplexity that counts as equal.
-        width: in pixels.
     """
     height, values = 320, [_trade_point(row) for row in rows]
     x_domain = _domain([v[k] for v in values for k in ("x", "x_low", "x_high")], least=0.12)
@@ -54,12 +53,7 @@ def trade(rows: Sequence[Row], *, tolerance: float, width: int) -> Chart:
 
 
 def repetitions(rows: Sequence[Row], *, width: int) -> Chart:
-    """Mean exposure by copies planted, a line a training, with intervals.
-
-    Args:
-        rows: of a comparison, each with its by_copies.
-        width: in pixels, without the names beside it.
-    """
+    """Mean exposure by copies planted, a line a training, with intervals; names stand beside."""
     height = 300
     points = [
         _copies_points(row, (place - len(rows) / 2) * APART) for place, row in enumerate(rows)
@@ -144,7 +138,7 @@ def _point(chart: Any, row: Row, colour: str, *, size: int = 90) -> Any:
 
 def _labels(
     rows: Sequence[Row],
-    values: Sequence[Mapping[str, Any]],
+    values: Sequence[Row],
     x_domain: list[float],
     y_domain: list[float],
     height: int,
@@ -167,9 +161,7 @@ def _labels(
     return layers
 
 
-def _label(
-    value: Mapping[str, Any], row: Row, *, dx: int, align: Literal["left", "right"] = "left"
-) -> Any:
+def _label(value: Row, row: Row, *, dx: int, align: Literal["left", "right"] = "left") -> Any:
     return inline([value]).mark_text(
         align=align,
         baseline="middle",

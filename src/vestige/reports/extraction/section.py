@@ -26,14 +26,17 @@ from vestige.reports.section import KINDS, Block, Section
 from vestige.results import Run
 
 _OF_A_GROUP = "(planted|controls|drawn)_(?!p_value).*"
+_EXPOSURE = (
+    "Exposure is log2 of all secrets less log2 of the rank. Where no secret of a sample loses "
+    "as little, the rank is an upper bound (≤) and the exposure a lower one (≥). Chance alone "
+    "gives 1.44 bits on average."
+)
 LIMITS = (
     "A model that prefers some words has not thereby read them: without the truth, controls "
     "or a model that never saw the data, certainty proves nothing.",
     "A truth that is not the best guess is not thereby safe: an attacker who may try several "
     "needs as many tries as its rank.",
-    "Exposure is log2 of all secrets less log2 of the rank. Where no secret of a sample loses "
-    "as little, the rank is an upper bound (≤) and the exposure a lower one (≥). Chance alone "
-    "gives 1.44 bits on average.",
+    _EXPOSURE,
     "The attacker is given weights, words, intent, tags and candidates; one who knows less "
     "learns less.",
 )
@@ -45,9 +48,7 @@ AUDIT_LIMITS = (
     "were drawn at random, which a secret of your own choice was not.",
     "Planted secrets are random words: real ones that are likelier from the start, such as "
     "dates, are guessed sooner.",
-    "Exposure is log2 of all secrets less log2 of the rank. Where no secret of a sample loses "
-    "as little, the rank is an upper bound (≤) and the exposure a lower one (≥). Chance alone "
-    "gives 1.44 bits on average.",
+    _EXPOSURE,
     "Intervals take secrets as drawn alike and each by itself. They say nothing about "
     "another training of the same kind: repeat it with other seeds for that.",
 )
@@ -134,13 +135,7 @@ def _rank_figure(rows: Sequence[Row]) -> tuple[Figure, ...]:
         + ("A disc was planted, a ring never planted. " if rows[0]["copies"] is not None else "")
         + "The tick is what somebody who knows nothing needs on average."
     )
-    return (
-        Figure(
-            draw=lambda _: charts.ranks(points),
-            caption=caption,
-            points=len(points),
-        ),
-    )
+    return (Figure(draw=lambda _: charts.ranks(points), caption=caption, points=len(points)),)
 
 
 def _share_figure(row: Row, summary: Row) -> tuple[Figure, ...]:

@@ -19,18 +19,8 @@ GROUPS = (
     *("by chance", "median rank", "exposure, bits", "95 %"),
 )
 TRIALS = (
-    *(
-        "model",
-        "pattern",
-        "planted",
-        "guess",
-        "loss",
-        "certainty",
-        "right",
-        "words wrong",
-        "rank of the truth",
-    ),
-    *("exposure, bits", "95 %"),
+    *("model", "pattern", "planted", "guess", "loss", "certainty", "right", "words wrong"),
+    *("rank of the truth", "exposure, bits", "95 %"),
 )
 GUESSES = ("guess", "loss", "share of the weight", "right")
 _MARKS = {"exact": "", "sampled": "≈ ", "bounded": "≤ "}
@@ -40,11 +30,7 @@ LISTED = 100
 
 
 def group_listing(rows: Sequence[Row]) -> Table:
-    """A row for each pattern and number of copies, controls last.
-
-    Args:
-        rows: `entries` of an audit.
-    """
+    """A row for each pattern and number of copies, controls last, from `entries` of an audit."""
     groups: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
         key = tuple(row[name] for name in ("model", "pattern", "space_bits", "copies", "drawn"))
@@ -57,12 +43,7 @@ def group_listing(rows: Sequence[Row]) -> Table:
 
 
 def trial_listing(rows: Sequence[Row], *, show_secrets: bool) -> Table:
-    """A row for each secret, as many as are listed.
-
-    Args:
-        rows: `entries`.
-        show_secrets: guesses in the clear.
-    """
+    """A row for each of the first `LISTED` secrets, from `entries`."""
     asked = [row for row in rows if not row["drawn"]]
     cells = [_trial_cells(row, show_secrets) for row in asked[:LISTED]]
     left = len(asked) - len(cells)
@@ -155,24 +136,19 @@ def _trial_cells(row: Row, show_secrets: bool) -> tuple[str, ...]:
         percent(row["certainty"]),
         "" if not known else "yes" if row["right"] else "no",
         percent(row["hamming"]) if known else "",
-        _rank(row) if ranked else NOTHING if known else "",
-        _at_least([row]) + decimal(row["exposure"]) if ranked else NOTHING if known else "",
-        _exposure_ends(row) if ranked else NOTHING if known else "",
+        *(_ranked_cells(row) if ranked else (NOTHING if known else "",) * 3),
     )
 
 
-def _rank(row: Row) -> str:
-    return f"{rank_of(row)} of {whole(round(2 ** row['space_bits']))}"
+def _ranked_cells(row: Row) -> tuple[str, ...]:
+    rank = f"{rank_of(row)} of {whole(round(2 ** row['space_bits']))}"
+    return rank, _at_least([row]) + decimal(row["exposure"]), _exposure_ends(row)
 
 
 def rank_of(row: Row) -> str:
     """A rank, marked "≤" where it is an upper bound and "≈" where it is an estimate."""
-    shown = whole(float(row["rank"])) if row["rank_known"] == "exact" else _rounded(row)
-    return _MARKS[row["rank_known"]] + shown
-
-
-def _rounded(row: Row) -> str:
-    return whole(ceil(row["rank"]) if row["rank_known"] == "bounded" else round(row["rank"]))
+    rounded = {"exact": float, "bounded": ceil, "sampled": round}[row["rank_known"]]
+    return _MARKS[row["rank_known"]] + whole(rounded(row["rank"]))
 
 
 def median_rank(rows: Sequence[Row]) -> str:
