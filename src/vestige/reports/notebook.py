@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from vestige.reports.components.table import Table
 from vestige.reports.page import drawn, fill, style
-from vestige.reports.section import Section, section
+from vestige.reports.section import section
 from vestige.result import Result
 from vestige.results import run_of
 
@@ -50,13 +50,16 @@ def html(result: Result, *, show_secrets: bool = False) -> str:
         RunError: the result lacks what its kind has.
     """
     found = drawn(run_of(result), show_secrets=show_secrets)
-    lists = [block for block in found.blocks if block.template in ("table", "findings")]
-    blocks = [*found.figures[:1], *lists[:1]]
+    lists = [block for block in found.blocks if block.template in ("table", "findings")][:1]
+    more = max((len(block.rows) - LISTED for block in lists if isinstance(block, Table)), default=0)
     return fill(
         "notebook.html",
         section=found,
-        blocks=[_short(block) if isinstance(block, Table) else block for block in blocks],
-        left=_left(lists[0]) if lists and isinstance(lists[0], Table) else "",
+        blocks=[
+            *found.figures[:1],
+            *(replace(b, rows=b.rows[:LISTED]) if isinstance(b, Table) else b for b in lists),
+        ],
+        left=f"{more:,} more rows are in to_frame()." if more > 0 else "",
         style=style("components.css"),
     )
 
@@ -64,17 +67,5 @@ def html(result: Result, *, show_secrets: bool = False) -> str:
 def text(result: Result, *, show_secrets: bool = False) -> str:
     """The verdict as a sentence: the number, what it means, what it does not mean."""
     found = section(run_of(result), show_secrets=show_secrets)
-    return "\n".join(filter(None, (_named(found), *found.notices)))
-
-
-def _named(found: Section) -> str:
-    return f"{found.title}\n{found.lede} {found.because}".strip()
-
-
-def _short(table: Table) -> Table:
-    return replace(table, rows=table.rows[:LISTED])
-
-
-def _left(table: Table) -> str:
-    more = len(table.rows) - LISTED
-    return f"{more:,} more rows are in to_frame()." if more > 0 else ""
+    told = f"{found.title}\n{found.lede} {found.because}".strip()
+    return "\n".join(filter(None, (told, *found.notices)))

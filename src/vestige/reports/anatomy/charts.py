@@ -25,19 +25,14 @@ def log_probabilities(rows: Sequence[Row], *, width: int = BROAD) -> Chart:
     panels = []
     for words, title in _PANELS.items():
         own = [row for row in rows if (row["figure"], row["words"]) == ("log-probabilities", words)]
-        span = alt.Axis(tickCount=6)
-        x = alt.X("x:Q", title="log-probability of the true word", axis=span)
+        x = alt.X("x:Q", title="log-probability of the true word", axis=alt.Axis(tickCount=6))
         y = alt.Y("y:Q", title="share of words", axis=alt.Axis(format="~p", tickCount=5))
         layers = []
         for text in ("seen", "unseen"):
-            chart = inline(_steps([r for r in own if r["text"] == text]))
+            chart = inline(_steps([r for r in own if r["text"] == text])).encode(x=x, y=y)
             if text == "seen":
-                layers.append(
-                    chart.mark_area(fill=ACCENT, opacity=0.35, interpolate="step-after").encode(
-                        x=x, y=y
-                    )
-                )
-            layers.append(_line(chart, text, interpolate="step-after").encode(x=x, y=y))
+                layers.append(chart.mark_area(fill=ACCENT, opacity=0.35, interpolate="step-after"))
+            layers.append(_line(chart, text, interpolate="step-after"))
         panels.append(_panel(layers, title, width))
     return _beside(panels, width)
 
@@ -66,9 +61,8 @@ def fall(rows: Sequence[Row], *, width: int = BROAD) -> Chart:
         for row in rows
         if row["measure"] == "log_rank_lost"
     ]
-    axis = alt.Axis(tickCount=5)
-    scale = alt.Scale(type="log", nice=False)
-    return _silenced(own, "log_rank_lost", "times as far down", width, axis=axis, scale=scale)
+    axes = {"axis": alt.Axis(tickCount=5), "scale": alt.Scale(type="log", nice=False)}
+    return _silenced(own, "log_rank_lost", "times as far down", width, **axes)
 
 
 def _silenced(rows: Sequence[Row], measure: str, y: str, width: int, **how: Any) -> Chart:
@@ -92,11 +86,10 @@ def _curves(points: Sequence[Row], x: Any, title: str, **how: Any) -> list[Any]:
         known = [p for p in own if p["low"] is not None]
         chart, bands = (inline(_plain(some)) for some in (own, known))
         if known:
-            layers.append(
-                bands.mark_area(fill=colour, opacity=0.15).encode(x=x, y=low, y2="high:Q")
-            )
-        layers.append(_line(chart, text).encode(x=x, y=y))
-        layers.append(chart.mark_point(stroke=colour, fill=colour, size=22).encode(x=x, y=y))
+            area = bands.mark_area(fill=colour, opacity=0.15)
+            layers.append(area.encode(x=x, y=low, y2="high:Q"))
+        points_of = chart.mark_point(stroke=colour, fill=colour, size=22)
+        layers += [one.encode(x=x, y=y) for one in (_line(chart, text), points_of)]
     return layers
 
 
@@ -119,9 +112,8 @@ def _plain(points: Sequence[Row]) -> list[dict[str, Any]]:
 
 def _panel(layers: Sequence[Any], title: str, width: int) -> Any:
     own = width - _ASIDE // 2 if width < _NARROW else (width - _ASIDE) // 2
-    return alt.layer(*layers).properties(
-        width=own, height=_HEIGHT, title=titled(title, fontSize=13)
-    )
+    named = titled(title, fontSize=13)
+    return alt.layer(*layers).properties(width=own, height=_HEIGHT, title=named)
 
 
 def _beside(panels: Sequence[Any], width: int) -> Chart:

@@ -14,13 +14,8 @@ COLUMNS = ("leakage", "test perplexity", "fairness between users", "guarantee", 
 
 def measures(row: Row, rows: Sequence[Row], tolerance: float) -> tuple[Cell, ...]:
     """Cells of a training, in the order of `COLUMNS`; `rows` set the axes of intervals."""
-    return (
-        _leakage(row, rows),
-        _utility(row, rows, tolerance),
-        _fairness(row, rows),
-        _privacy(row),
-        _cost(row),
-    )
+    utility = _utility(row, rows, tolerance)
+    return _leakage(row, rows), utility, _fairness(row, rows), _privacy(row), _cost(row)
 
 
 def terminal_table(rows: Sequence[Row]) -> tuple[list[str], list[tuple[str, ...]]]:
@@ -51,43 +46,37 @@ def terminal_table(rows: Sequence[Row]) -> tuple[list[str], list[tuple[str, ...]
 def _leakage(row: Row, rows: Sequence[Row]) -> Cell:
     if row["exposure"] is None:
         return Cell(text=UNKNOWN)
-    ends = [one[key] for one in rows for key in ("exposure_low", "exposure_high", "exposure")]
-    low, high = min([0.0, *_known(ends)]), max([1.0, *_known(ends)])
+    known = _known(rows, "exposure")
     reference = next((one["exposure"] for one in rows if one["undefended"]), None)
     completed = _rate(row, "completion")
     return Cell(
         text=f"{row['exposure']:.1f} bits",
         notes=(f"{completed} completed",) if completed else (),
-        bar=interval_bar(row, "exposure", (low, high), reference=reference),
+        bar=interval_bar(
+            row, "exposure", (min(0.0, *known), max(1.0, *known)), reference=reference
+        ),
     )
 
 
 def _utility(row: Row, rows: Sequence[Row], tolerance: float) -> Cell:
     if row["test_perplexity"] is None:
         return Cell(text=UNKNOWN)
-    ends = [
-        one[key]
-        for one in rows
-        for key in ("perplexity_ratio_low", "perplexity_ratio_high", "perplexity_ratio")
-    ]
-    band = (1 / (1 + tolerance), 1 + tolerance)
-    low, high = min([band[0] - 0.02, *_known(ends)]), max([band[1] + 0.02, *_known(ends)])
+    known, band = _known(rows, "perplexity_ratio"), (1 / (1 + tolerance), 1 + tolerance)
+    low, high = min([band[0] - 0.02, *known]), max([band[1] + 0.02, *known])
     ratio = row["perplexity_ratio"]
     note = f"{100 * row['test_accuracy']:.1f} % right"
+    bar = interval_bar(row, "perplexity_ratio", (low, high), reference=1.0, band=band)
     return Cell(
         text=f"{row['test_perplexity']:.1f}",
         notes=(note if row["undefended"] else f"{100 * (ratio - 1):+.1f} % · {note}",),
-        bar=None
-        if row["undefended"]
-        else interval_bar(row, "perplexity_ratio", (low, high), reference=1.0, band=band),
+        bar=None if row["undefended"] else bar,
     )
 
 
 def _fairness(row: Row, rows: Sequence[Row]) -> Cell:
     if row["gap"] is None:
         return Cell(text=UNKNOWN)
-    ends = [one[key] for one in rows for key in ("gap_low", "gap_high", "gap")]
-    reach = max([1.0, *(abs(end) for end in _known(ends))])
+    reach = max([1.0, *map(abs, _known(rows, "gap"))])
     return Cell(
         text=f"{row['gap']:+.1f} points",
         notes=(f"small {row['low_drop']:+.1f} · large {row['top_drop']:+.1f}",),
@@ -114,7 +103,7 @@ def _cost(row: Row) -> Cell:
     notes = [] if row["tokens"] is None else [f"{row['tokens']:,d} tokens read"]
     notes += [] if row["seconds"] is None else [f"{row['seconds']:,.3g} s by the clock"]
     if not row["undefended"] and row["memory_ratio"] is not None:
-        notes.append(f"memory {_times(row['memory_ratio'])}")
+        notes.append(f"memory × {row['memory_ratio']:.2f}")
     return Cell(text=f"{row['steps']:,d} steps", notes=tuple(notes))
 
 
@@ -188,10 +177,8 @@ def _shown(row: Row, key: str, form: str) -> str:
 def _by_copies(rows: Sequence[Row]) -> list[tuple[str, list[str]]]:
     """Exposure and completion at each number of copies."""
     found = []
-    for name, key, form in (
-        ("exposure", "exposure", "ends .2f"),
-        ("completed", "completion", "rate"),
-    ):
+    lines = (("exposure", "exposure", "ends .2f"), ("completed", "completion", "rate"))
+    for name, key, form in lines:
         for n in sorted({point["copies"] for row in rows for point in row["by_copies"]}):
             points = [[p for p in row["by_copies"] if p["copies"] == n] for row in rows]
             cells = [_shown(point[0], key, form) if point else "" for point in points]
@@ -235,9 +222,7 @@ def _at_least(value: float | None) -> str:
     return "" if value is None else f"≥ {value:.2f}"
 
 
-def _times(ratio: float | None) -> str:
-    return "" if ratio is None else f"× {ratio:.2f}"
-
-
-def _known(values: Sequence[float | None]) -> list[float]:
+def _known(rows: Sequence[Row], key: str) -> list[float]:
+    """All values of a measure and their ends."""
+    values = (row[f"{key}{end}"] for row in rows for end in ("", "_low", "_high"))
     return [value for value in values if value is not None]

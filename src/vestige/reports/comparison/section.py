@@ -90,42 +90,31 @@ def _measures(rows: Sequence[Row], summary: Row, confidence: str) -> Table:
 
 
 def _name(row: Row, *, taken: bool) -> Cell:
-    notes = [row["verdict_short"]]
-    if taken:
-        notes[0] = f"take this: {notes[0]}"
+    notes = [f"take this: {row['verdict_short']}" if taken else row["verdict_short"]]
     if not row["undefended"] and row["defence"] != row["name"]:
         notes.insert(0, row["defence"])
     return Cell(text=printable(row["name"]), notes=tuple(map(printable, notes)), name=True)
 
 
 def _figures(rows: Sequence[Row], summary: Row) -> list[Figure]:
-    figures = []
-    tolerance = summary["tolerance"]
+    figures, tolerance = [], summary["tolerance"]
     whole = [row for row in rows if None not in (row["exposure"], row["test_perplexity"])]
     if len(whole) > 1:
-        caption = (
-            "Leakage against utility, with intervals: lower is safer, further left predicts "
-            f"better. The band is test perplexity within {100 * tolerance:g} % of the "
-            "undefended training (ring); only within it is leakage compared at equal utility."
+        figure = Figure(
+            draw=lambda width: charts.trade(whole, tolerance=tolerance, width=width),
+            caption="Leakage against utility, with intervals: lower is safer, further left "
+            f"predicts better. The band is test perplexity within {100 * tolerance:g} % of the "
+            "undefended training (ring); only within it is leakage compared at equal utility.",
         )
-        figures.append(
-            Figure(
-                draw=lambda width: charts.trade(whole, tolerance=tolerance, width=width),
-                caption=caption,
-            )
-        )
+        figures.append(figure)
     counted = [row for row in rows if row["by_copies"]]
     copies = {point["copies"] for row in counted for point in row["by_copies"]}
     if counted and len(copies) > 1:
-        caption = (
-            "Mean exposure of the canaries by how often each was planted, with intervals. "
-            "The dotted line is what canaries that were never planted reach."
+        figure = Figure(
+            draw=lambda width: charts.repetitions(counted, width=width - 100),
+            caption="Mean exposure of the canaries by how often each was planted, with intervals. "
+            "The dotted line is what canaries that were never planted reach.",
+            points=len(counted) * len(copies),
         )
-        figures.append(
-            Figure(
-                draw=lambda width: charts.repetitions(counted, width=width - 100),
-                caption=caption,
-                points=len(counted) * len(copies),
-            )
-        )
+        figures.append(figure)
     return figures

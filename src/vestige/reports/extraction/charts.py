@@ -32,10 +32,8 @@ def ranks(points: Sequence[Row], *, width: int = 400) -> Chart:
     Returns:
         A disc was planted, a ring never planted; the tick is what guessing needs on average.
     """
-    labels = list(dict.fromkeys(str(point["label"]) for point in points))
-    values = [
-        {**point, "aside": aside} for point, aside in zip(points, _aside(points), strict=True)
-    ]
+    labels = list(dict.fromkeys(_names_of(points)))
+    values = [{**p, "aside": aside} for p, aside in zip(points, _aside(points), strict=True)]
     most = max(float(point["space"]) for point in points)
     axis = alt.Axis(values=_powers(most), labelExpr=_POWER if most > 1e6 else alt.Undefined)
     scale = alt.Scale(type="log", domain=[0.8, most * 1.25], nice=False)
@@ -54,22 +52,13 @@ def ranks(points: Sequence[Row], *, width: int = 400) -> Chart:
         chart.mark_rule(stroke=ACCENT, strokeWidth=2, opacity=0.6).encode(
             x="low:Q", x2="high:Q", y=y, yOffset=offset
         ),
-        *(
-            _points([v for v in values if bool(v["planted"]) == planted], planted).encode(
-                x=x, y=y, yOffset=offset
-            )
-            for planted in (True, False)
-        ),
+        *(_points(values, planted).encode(x=x, y=y, yOffset=offset) for planted in (True, False)),
     )
     return layers.properties(width=width, height=_LINE * len(labels) + 10)
 
 
 def shares(certainties: Sequence[float], *, width: int = 400) -> Chart:
-    """The best guesses' shares of the weight exp(-loss), best first.
-
-    Args:
-        certainties: at least one, in [0, 1].
-    """
+    """The best guesses' shares of the weight exp(-loss), best first, each in [0, 1]."""
     values = [{"place": place, "share": share} for place, share in enumerate(certainties, 1)]
     x = alt.X("place:O", title="guess, best first", axis=alt.Axis(labelAngle=0))
     y = alt.Y("share:Q", title="share of the weight", axis=alt.Axis(format="~p"),
@@ -136,15 +125,12 @@ def _heat(rows: Sequence[Row], canary: str, order: Sequence[str], *, first: bool
     cells += [{"defence": CHANCE, "copies": n, "text": decimal(level), "gain": 0.0} for n in copies]
     x = alt.X("copies:O", sort=copies, title="copies", axis=alt.Axis(labelAngle=0, orient="bottom"))
     y = _names(order, labels=first)
-    chart = inline(cells)
-    shade = alt.Opacity(
-        "gain:Q", scale=alt.Scale(domain=[0, 1], range=[0.02, _DARKEST]), legend=None
-    )
+    chart = inline(cells).encode(x=x, y=y)
+    shades = alt.Scale(domain=[0, 1], range=[0.02, _DARKEST])
+    shade = alt.Opacity("gain:Q", scale=shades, legend=None)
     return alt.layer(
-        chart.mark_rect(fill=ACCENT, stroke=QUIET, strokeOpacity=0.3).encode(
-            x=x, y=y, opacity=shade
-        ),
-        chart.mark_text(fill=TEXT, fontSize=12).encode(x=x, y=y, text="text:N"),
+        chart.mark_rect(fill=ACCENT, stroke=QUIET, strokeOpacity=0.3).encode(opacity=shade),
+        chart.mark_text(fill=TEXT, fontSize=12).encode(text="text:N"),
     ).properties(width=54 * len(copies), height=26 * len(order), title=_title(printable(canary)))
 
 
@@ -166,11 +152,8 @@ def _utility(rows: Sequence[Row], order: Sequence[str]) -> Any | None:
     cells = []
     for key, name in (("intent_accuracy", "intents"), ("slot_f1", "slot F1")):
         for defence in order:
-            known = [
-                float(row[key])
-                for row in rows
-                if row.get(key) is not None and printable(str(row["defence"])) == defence
-            ]
+            own = [row for row in rows if printable(str(row["defence"])) == defence]
+            known = [float(row[key]) for row in own if row.get(key) is not None]
             if known:
                 cells.append({"defence": defence, "of": name, "text": decimal(fmean(known), 3)})
     if not cells:
@@ -202,19 +185,11 @@ def _panel(
         for r in rows
     ]
     scale = alt.Scale(type="log", domain=[copies[0] / 1.3, copies[-1] * 1.3], nice=False)
-    x = alt.X(
-        "copies:Q",
-        title=None,
-        scale=scale,
-        axis=alt.Axis(values=list(copies), format="d", grid=False),
-    )
+    axis = alt.Axis(values=list(copies), format="d", grid=False)
+    x = alt.X("copies:Q", title=None, scale=scale, axis=axis)
     name = {"hamming": "words wrong", "accuracy": "whole secrets"}[measure] if left else None
-    y = alt.Y(
-        "y:Q",
-        title=name,
-        scale=alt.Scale(domain=[0, 1]),
-        axis=alt.Axis(tickCount=5, labels=left, titlePadding=12),
-    )
+    axis = alt.Axis(tickCount=5, labels=left, titlePadding=12)
+    y = alt.Y("y:Q", title=name, scale=alt.Scale(domain=[0, 1]), axis=axis)
     names = [printable(attack) for attack in attacks]
 
     def told_apart(by: Any, values: Sequence[Any]) -> Any:
@@ -222,11 +197,10 @@ def _panel(
         return by("attack:N", title="attack", scale=scale)
 
     chart = inline(values).encode(x=x, y=y, color=told_apart(alt.Color, (ACCENT, INK, QUIET)))
+    points = chart.mark_point(size=38, opacity=1, strokeWidth=1.6)
     layers = [
         chart.mark_line(strokeWidth=2).encode(strokeDash=told_apart(alt.StrokeDash, _SERIES)),
-        chart.mark_point(size=38, opacity=1, strokeWidth=1.6).encode(
-            shape=told_apart(alt.Shape, _SHAPES)
-        ),
+        points.encode(shape=told_apart(alt.Shape, _SHAPES)),
     ]
     levels = [float(r["hamming_by_chance"]) for r in rows if r.get("hamming_by_chance") is not None]
     if measure == "hamming" and levels:
@@ -244,9 +218,10 @@ def _title(text: str) -> Any:
 
 
 def _points(values: Sequence[Row], planted: bool) -> Any:
+    chart = inline(value for value in values if bool(value["planted"]) == planted)
     if planted:
-        return inline(values).mark_point(fill=ACCENT, stroke=ACCENT, size=70, opacity=0.9)
-    return ring(inline(values), 70, INK, fill="transparent", strokeWidth=1.8)
+        return chart.mark_point(fill=ACCENT, stroke=ACCENT, size=70, opacity=0.9)
+    return ring(chart, 70, INK, fill="transparent", strokeWidth=1.8)
 
 
 def _names_of(points: Sequence[Row]) -> list[str]:

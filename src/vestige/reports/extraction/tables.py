@@ -3,7 +3,7 @@
 Words of secrets become blocks here, one a word, unless secrets are wanted.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import ceil, exp
 from statistics import fmean
 from typing import Any
@@ -147,8 +147,9 @@ def _ranked_cells(row: Row) -> tuple[str, ...]:
 
 def rank_of(row: Row) -> str:
     """A rank, marked "≤" where it is an upper bound and "≈" where it is an estimate."""
-    rounded = {"exact": float, "bounded": ceil, "sampled": round}[row["rank_known"]]
-    return _MARKS[row["rank_known"]] + whole(rounded(row["rank"]))
+    rounding: dict[str, Callable[[float], float]]
+    rounding = {"exact": float, "bounded": ceil, "sampled": round}
+    return _MARKS[row["rank_known"]] + whole(rounding[row["rank_known"]](row["rank"]))
 
 
 def median_rank(rows: Sequence[Row]) -> str:
