@@ -10,18 +10,16 @@ With r copies of each canary the bound is one for groups of r sequences. A claim
 sequences must then be converted first: `defences.group_privacy.group_epsilon`.
 """
 
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from vestige import _validate
 from vestige.attacks.exposure.phrase_exposure import canary_ids
-from vestige.attacks.exposure.sequence_scores import sequence_log_probs
+from vestige.attacks.exposure.sequence_scores import text_log_probs
 from vestige.data.canary import Canary
 from vestige.errors import DataError
 from vestige.metrics.epsilon import EpsilonBound, one_run_epsilon
@@ -137,21 +135,28 @@ def audit_canaries(
         claimed_copies: must be the copies of each canary: a claim for one sequence does not
             speak of groups until `group_epsilon` converts it.
 
-    Returns:
-        both bounds, and what they say about the claim.
-
     Raises:
         ValueError: an argument is out of range, or the claim is for another unit.
         DataError: the canaries are no coin flips, differ in copies, or have unknown words.
         IncompatibleModels: the reference model, or the planting, has another vocabulary.
     """
     copies = _copies(canaries)
-    _check_claim(claimed, claimed_copies, copies)
+    if claimed is not None:
+        _validate.at_least(0, claimed=claimed)
+        if claimed_copies != copies:
+            raise ValueError(
+                f"claimed_copies must be {copies}, as often as each canary was planted, got "
+                f"{claimed_copies}; group_epsilon converts a claim"
+            )
     scores = _scores(model, canaries)
     if reference is not None:
         check_compatible(reference, model)
         scores = scores - _scores(reference, canaries)
-    _check_finite(scores)
+    for number in np.flatnonzero(~np.isfinite(scores))[:1]:
+        raise DataError(
+            f"canary {number + 1} has no finite log-probability under the model",
+            remedy="Audit a model that gives every word some probability.",
+        )
     planted = np.array([canary.planted for canary in canaries])
     inside, outside = scores[planted], scores[~planted]
     return CanaryAudit(
@@ -168,17 +173,8 @@ def audit_canaries(
 
 def _scores(model: NextToken, canaries: Sequence[Canary]) -> NDArray[np.float64]:
     """(n,) log-probability of each whole canary, in nats."""
-    groups = defaultdict(list)
     read = enumerate(canaries, start=1)
-    texts = [canary_ids(number, canary, model.vocabulary) for number, canary in read]
-    for index, ids in enumerate(texts):
-        groups[len(ids)].append(index)
-    scores = np.empty(len(texts))
-    for indices in groups.values():
-        tokens = torch.tensor([texts[index] for index in indices])
-        sums = sequence_log_probs(model, tokens).double().sum(1)
-        scores[indices] = sums.cpu().numpy()
-    return scores
+    return text_log_probs(model, [canary_ids(n, canary, model.vocabulary) for n, canary in read])
 
 
 def _copies(canaries: Sequence[Canary]) -> int:
@@ -203,22 +199,3 @@ def _copies(canaries: Sequence[Canary]) -> int:
             remedy="Audit the canaries of each number of copies by themselves.",
         )
     return copies.pop()
-
-
-def _check_claim(claimed: float | None, claimed_copies: int, copies: int) -> None:
-    if claimed is None:
-        return
-    _validate.at_least(0, claimed=claimed)
-    if claimed_copies != copies:
-        raise ValueError(
-            f"claimed_copies must be {copies}, as often as each canary was planted, got "
-            f"{claimed_copies}; group_epsilon converts a claim"
-        )
-
-
-def _check_finite(scores: NDArray[np.float64]) -> None:
-    for number in np.flatnonzero(~np.isfinite(scores))[:1]:
-        raise DataError(
-            f"canary {number + 1} has no finite log-probability under the model",
-            remedy="Audit a model that gives every word some probability.",
-        )

@@ -11,6 +11,7 @@ Beside the planted canaries stand controls that never were.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import isfinite
 from typing import get_args
 
@@ -44,6 +45,7 @@ from vestige.errors import DataError
 from vestige.models.protocols import NextToken
 
 Progress = Callable[[int, int], None]
+Done = Callable[[int], None]
 
 _FEWEST_ORDERS = 19
 
@@ -91,12 +93,12 @@ def canary_exposure(
     else:
         spaces = {0: listed_references(candidates)}
         _check_candidates(spaces[0].phrases, model.vocabulary)
-    done = _Count(progress, spaces, subjects, exact_budget)
+    done = _counting(progress, subjects, spaces, exact_budget)
     found: dict[int, ExposedCanary] = {}
     distances = []
     for length, drawn in spaces.items():
         group = {i: subject for i, subject in enumerate(subjects) if subject.group == length}
-        known = KnownReferences.of(model, drawn, done.add)
+        known = KnownReferences.of(model, drawn, done)
         found |= dict(zip(group, _measured(model, list(group.values()), known, done), strict=True))
         distances += [known.fit.distance] if known.fit else []
     exposed = [found[index] for index in range(len(subjects))]
@@ -121,26 +123,23 @@ class _Subject:
     orders: tuple[str, ...] = ()
 
 
-class _Count:
-    """Progress in phrases and prefixes."""
+def _counting(
+    progress: Progress | None,
+    subjects: Sequence[_Subject],
+    spaces: Mapping[int, References],
+    budget: int | None,
+) -> Done:
+    """Progress in phrases and prefixes, told how many more are done."""
+    each = (2 + len(s.orders) + s.canary.planted * (budget or 0) for s in subjects)
+    done, total = 0, sum(len(drawn.phrases) for drawn in spaces.values()) + sum(each)
 
-    def __init__(
-        self,
-        progress: Progress | None,
-        spaces: Mapping[int, References],
-        subjects: Sequence[_Subject],
-        budget: int | None,
-    ) -> None:
-        planted = sum(subject.canary.planted for subject in subjects)
-        scored = sum(len(drawn.phrases) for drawn in spaces.values())
-        scored += sum(2 + len(subject.orders) for subject in subjects)
-        self._total = scored + planted * (budget or 0)
-        self._progress, self._done = progress, 0
+    def add(number: int) -> None:
+        nonlocal done
+        done += number
+        if progress:
+            progress(done, total)
 
-    def add(self, number: int) -> None:
-        self._done += number
-        if self._progress:
-            self._progress(self._done, self._total)
+    return add
 
 
 def _subjects(
@@ -150,14 +149,8 @@ def _subjects(
     for number, canary in enumerate(canaries, start=1):
         canary_ids(number, canary, vocabulary)
         words = split_phrase(canary.phrase, vocabulary)
-        found.append(
-            _Subject(
-                canary=canary,
-                phrase=" ".join(words),
-                other=other_order(words, vocabulary),
-                group=0 if one_group else len(words),
-            )
-        )
+        other, group = other_order(words, vocabulary), 0 if one_group else len(words)
+        found.append(_Subject(canary=canary, phrase=" ".join(words), other=other, group=group))
     return found
 
 
@@ -187,33 +180,24 @@ def _spaces(
     space: Space,
     generator: np.random.Generator,
 ) -> dict[int, References]:
-    planted = frozenset(subject.phrase for subject in subjects if subject.canary.planted)
-    return {
-        length: word_references(
-            words,
-            length=length,
-            number=number,
-            space=space,
-            exclude=planted,
-            generator=generator,
-        )
-        for length in sorted({subject.group for subject in subjects})
-    }
+    exclude = frozenset(subject.phrase for subject in subjects if subject.canary.planted)
+    of = partial(
+        word_references, words, number=number, space=space, exclude=exclude, generator=generator
+    )
+    return {n: of(length=n) for n in sorted({subject.group for subject in subjects})}
 
 
 def _measured(
-    model: NextToken, subjects: Sequence[_Subject], known: KnownReferences, done: _Count
+    model: NextToken, subjects: Sequence[_Subject], known: KnownReferences, done: Done
 ) -> Iterator[ExposedCanary]:
     """Canaries of one group, each with its rank among other orders of its words."""
     own = known.measure(model, [subject.phrase for subject in subjects])
     turned = iter(known.measure(model, [one.other for one in subjects if one.other is not None]))
     for subject, phrase in zip(subjects, own, strict=True):
         other = None if subject.other is None else next(turned)
+        names = ("phrase", "pattern", "user", "copies")
         yield ExposedCanary(
-            phrase=subject.canary.phrase,
-            pattern=subject.canary.pattern,
-            user=subject.canary.user,
-            copies=subject.canary.copies,
+            **{name: getattr(subject.canary, name) for name in names},
             **vars(phrase),
             per_token=phrase.log_perplexity / phrase.length,
             references=len(known.drawn.phrases),
@@ -225,11 +209,11 @@ def _measured(
             orders=1 + len(subject.orders),
             order_rank=order_rank(model, subject.phrase, subject.orders),
         )
-        done.add(2 + len(subject.orders))
+        done(2 + len(subject.orders))
 
 
 def _ranked(
-    model: NextToken, words: Sequence[str], canary: ExposedCanary, budget: int, done: _Count
+    model: NextToken, words: Sequence[str], canary: ExposedCanary, budget: int, done: Done
 ) -> ExposedCanary:
     """A planted canary with its exact rank, or its bounds."""
     if not canary.planted or not isfinite(canary.log_perplexity):
@@ -242,7 +226,7 @@ def _ranked(
         distinct=True,
         budget=budget,
     )
-    done.add(budget)
+    done(budget)
     return replace(canary, exact_low=ranked.exposure_low, exact_high=ranked.exposure_high)
 
 

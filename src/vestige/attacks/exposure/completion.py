@@ -119,8 +119,8 @@ class Completion(Result):
             **_scalars("greedy", self.rate()),
             **_scalars("beam_best", self.rate(by="beam_best")),
             **_scalars("beam_kept", self.rate(by="beam_kept")),
-            **_scalars("control", self.rate(CONTROL)),
-            **_scalars("shuffled", self.rate(SHUFFLED)),
+            **_scalars(CONTROL, self.rate(CONTROL)),
+            **_scalars(SHUFFLED, self.rate(SHUFFLED)),
             "whole_needed": len(needed) - len(known),
             "median_prefix_needed": median_low(known) if known else None,
         }

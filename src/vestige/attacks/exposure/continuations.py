@@ -1,7 +1,6 @@
 """Greedy decoding and beam search after many texts of one length.
 
-Both questions are asked of many texts of one length at once. A state is a value, so that a beam
-reads each prefix once and `state[index]` carries on with the rows that it keeps.
+A state is a value: a beam reads each prefix once and `state[index]` goes on with the rows it keeps.
 """
 
 from collections.abc import Iterator
@@ -87,7 +86,8 @@ def best_continuations(
     score = torch.zeros(n, 1, device=model.device)
     for place in range(length):
         parent, token, score = _children(model, state, score, width)
-        tokens = torch.cat([_rows(tokens, parent), token[:, :, None]], 2)
+        extended = tokens.gather(1, parent[:, :, None].expand(-1, -1, place))  # (n, w, place)
+        tokens = torch.cat([extended, token[:, :, None]], 2)
         if place + 1 < length:
             first = torch.arange(n, device=model.device)[:, None] * (len(state) // n)
             state = model.advance(state[(first + parent).flatten()], token.flatten())
@@ -110,11 +110,6 @@ def _children(
     totals = (best.view(n, candidates, each) + score[:, :, None]).flatten(1)
     cell = largest(totals, min(width, totals.shape[1]), alike=ALIKE)
     return cell // each, token.view(n, -1).gather(1, cell), totals.gather(1, cell)
-
-
-def _rows(tokens: Tensor, parent: Tensor) -> Tensor:
-    """(n, b, t) -> (n, w, t): the candidates that were extended."""
-    return tokens.gather(1, parent[:, :, None].expand(-1, -1, tokens.shape[2]))
 
 
 def _log_probs(model: NextToken, state: State) -> Iterator[tuple[slice, Tensor]]:

@@ -75,14 +75,9 @@ class ExactRank(Result):
 
     def summary(self) -> dict[str, object]:
         """One row of a results table."""
+        names = ("length", "log_probability", "rank_low", "rank_high", "exact")
         return {
-            "length": self.length,
-            "log_probability": self.log_probability,
-            "rank_low": self.rank_low,
-            "rank_high": self.rank_high,
-            "exact": self.exact,
-            "exposure_low": self.exposure_low,
-            "exposure_high": self.exposure_high,
+            **{name: getattr(self, name) for name in (*names, "exposure_low", "exposure_high")},
             "space_bits": log2(self.space),
             "prefixes": self.prefixes,
             "complete": self.complete,
@@ -158,43 +153,26 @@ def exact_rank(
 
 @dataclass(frozen=True)
 class _Open:
-    """Prefixes that may hide sequences as likely, the likeliest first, not read yet.
+    """Prefixes that may hide sequences as likely, the likeliest first, not read yet."""
 
-    Attributes:
-        state: what k prefixes one token shorter have read.
-        shorter: (k, t) those, as places in the alphabet.
-        parent: (m,) which of them each prefix goes on from.
-        place: (m,) its last token, as a place in the alphabet.
-        score: (m,) its log-probability, falling.
-    """
-
-    state: State
-    shorter: Tensor
-    parent: Tensor
-    place: Tensor
-    score: Tensor
+    state: State  # of k prefixes one token shorter
+    shorter: Tensor  # (k, t) those, as places in the alphabet
+    parent: Tensor  # (m,) which of them each prefix goes on from
+    place: Tensor  # (m,) its last token, as a place in the alphabet
+    score: Tensor  # (m,) its log-probability, falling
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Search:
-    """The sequence, its competitors, and the steps of the search.
-
-    Attributes:
-        own: (n,) the sequence as places in the alphabet; -1 for a token that is not in it.
-        score: its log-probability.
-        alphabet: (a,) token ids.
-        distinct: competitors have no token twice.
-        space: how many competitors there are, the sequence among them if it belongs there.
-        most: the largest rank that it can have.
-    """
+    """The sequence, its competitors, and the steps of the search."""
 
     model: NextToken
-    own: Tensor
-    score: float
-    alphabet: Tensor
-    distinct: bool
-    space: int
-    most: int
+    own: Tensor  # (n,) the sequence as places in the alphabet; -1 for a token that is not in it
+    score: float  # its log-probability
+    alphabet: Tensor  # (a,) token ids
+    distinct: bool  # competitors have no token twice
+    space: int  # how many competitors there are, the sequence among them if it belongs there
+    most: int  # the largest rank that it can have
 
     @classmethod
     def of(

@@ -64,9 +64,20 @@ class CanaryExposure(Result):
 
     @property
     def resolution(self) -> str:
-        """The resolution of the ranks in a sentence."""
-        references = min(canary.references for canary in self.canaries)
-        return _resolution(self.planted, self.space, self.ceiling, references)
+        """The resolution of the ranks, and what would raise it, in a sentence."""
+        if self.space != "sampled":
+            return "Every phrase of the space was scored, so that ranks are exact."
+        planted, references = self.planted, min(canary.references for canary in self.canaries)
+        if not planted.at_ceiling:
+            return (
+                f"No planted canary stands at the ceiling of {self.ceiling:.1f} bits: the ranks "
+                "resolve them all."
+            )
+        return (
+            f"{planted.at_ceiling} of {planted.canaries} planted canaries are likelier than all "
+            f"{references:,} references: what is known of them is a bound (≥), with 97.5 % "
+            "confidence. More references raise it, and exact ranks count where they can."
+        )
 
     @cached_property
     def memory(self) -> Evidence:
@@ -83,9 +94,31 @@ class CanaryExposure(Result):
 
     @property
     def verdict(self) -> str:
-        """The verdict in sentences."""
+        """The number, what it means, and what it does not mean, in sentences."""
+        planted, known = self.planted, self.memory
+        means = (
+            f"{_bits(planted.exposure)} for the planted canaries, {_bits(self.controls.exposure)} "
+            f"for those never planted (medians; {_p(known)})"
+        )
+        means = means[:1].upper() + means[1:]
+        if not known.possible:
+            them = "it" if planted.canaries == 1 else "them"
+            more = (
+                " and controls" if known.against == "controls" else ", or compare with more phrases"
+            )
+            return (
+                f"{means}: {_canaries(planted.canaries)} cannot tell whether the model remembers "
+                f"{them}, since the least p-value that this could have given is {known.least:.2g}. "
+                f"Plant more canaries{more}."
+            )
+        if not known.shown:
+            return (
+                f"{means}: no memory of the canaries shows. It does not follow that there is none: "
+                "more canaries would show weaker memory."
+            )
+        alone = f", {known.alone} of {planted.canaries} by themselves" if known.alone else ""
         drawn = all(c.pattern in exposure_tests.DRAWN for c in self.canaries if c.planted)
-        return _verdict(self.planted, self.controls, self.memory, self.order, drawn=drawn)
+        return f"{means}: {_order(planted, self.order, alone)}{'' if drawn else NOT_DRAWN}"
 
     def summary(self) -> dict[str, object]:
         """One row of a results table."""
@@ -129,58 +162,10 @@ _AMONG = {
     "controls' orders": "against how the orders of the controls' words rank",
 }
 
-
 NOT_DRAWN = (
     " Their words were not drawn as the references' were: a model that never read them may prefer "
     "them, too, and is what to compare with."
 )
-
-
-def _verdict(
-    planted: Group, controls: Group, known: Evidence, order: Evidence | None, *, drawn: bool
-) -> str:
-    """The verdict in sentences: the number, what it means, and what it does not mean.
-
-    Args:
-        planted: all planted canaries.
-        controls: those never planted.
-        known: whether the planted ones are remembered.
-        order: whether their order is; None where that was not asked.
-        drawn: whether the planted ones' words were drawn at random, as references are.
-    """
-    means = (
-        f"{_bits(planted.exposure)} for the planted canaries, {_bits(controls.exposure)} for those "
-        f"never planted (medians; {_p(known)})"
-    )
-    if not known.possible:
-        return (
-            f"{_capital(means)}: {_canaries(planted.canaries)} cannot tell whether the model "
-            f"remembers {_them(planted)}, since the least p-value that this could have given is "
-            f"{known.least:.2g}. Plant more canaries{_more(known)}."
-        )
-    if not known.shown:
-        return (
-            f"{_capital(means)}: no memory of the canaries shows. It does not follow that there "
-            "is none: more canaries would show weaker memory."
-        )
-    alone = f", {known.alone} of {planted.canaries} by themselves" if known.alone else ""
-    return f"{_capital(means)}: {_order(planted, order, alone)}{'' if drawn else NOT_DRAWN}"
-
-
-def _resolution(planted: Group, space: str, ceiling: float, references: int) -> str:
-    """The resolution of the ranks, and what would raise it."""
-    if space != "sampled":
-        return "Every phrase of the space was scored, so that ranks are exact."
-    if not planted.at_ceiling:
-        return (
-            f"No planted canary stands at the ceiling of {ceiling:.1f} bits: the ranks resolve "
-            "them all."
-        )
-    return (
-        f"{planted.at_ceiling} of {planted.canaries} planted canaries are likelier than all "
-        f"{references:,} references: what is known of them is a bound (≥), with 97.5 % "
-        "confidence. More references raise it, and exact ranks count where they can."
-    )
 
 
 def written(middle: Median | None, digits: int = 2) -> str:
@@ -226,15 +211,3 @@ def _p(found: Evidence) -> str:
 
 def _canaries(number: int) -> str:
     return "1 canary" if number == 1 else f"{number} canaries"
-
-
-def _them(planted: Group) -> str:
-    return "it" if planted.canaries == 1 else "them"
-
-
-def _more(known: Evidence) -> str:
-    return " and controls" if known.against == "controls" else ", or compare with more phrases"
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]

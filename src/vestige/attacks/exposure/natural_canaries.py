@@ -72,7 +72,7 @@ def real_canaries(
     lengths = np.diff(data.offsets) - 1
     texts = _texts(data, np.flatnonzero((lengths >= shortest) & (lengths <= longest)))
     order = sorted(texts, key=lambda place: (-surprise[place], place))
-    barred = {_bytes(vocabulary.encode(text)) for text in without}
+    barred = {np.asarray(vocabulary.encode(text), np.int32).tobytes() for text in without}
     chosen = _first_of_each(data, {place: texts[place] for place in order}, vocabulary, barred)
     if not chosen:
         raise DataError(
@@ -80,9 +80,17 @@ def real_canaries(
             remedy="Allow other lengths, or give a larger vocabulary.",
         )
     standing, counts = Counter(texts.values()), np.bincount(data.tokens)
+    read = ((owner, np.frombuffer(chosen[owner], np.int32)) for owner in sorted(chosen))
     return tuple(
-        _canary(chosen[owner], vocabulary, counts, standing, data.names[owner])
-        for owner in sorted(chosen)
+        Canary(
+            phrase=vocabulary.decode(ids.tolist()),
+            pattern=PATTERN,
+            frequencies=tuple(counts[ids].tolist()),
+            copies=standing[chosen[owner]],
+            ids=tuple(ids.tolist()),
+            user=data.names[owner],
+        )
+        for owner, ids in read
     )
 
 
@@ -124,25 +132,3 @@ def _texts(data: EncodedCorpus, places: NDArray[np.int64]) -> dict[int, bytes]:
     begins, ends = data.offsets[places].tolist(), (data.offsets[places + 1] - 1).tolist()
     spans = zip(places.tolist(), begins, ends, strict=True)
     return {place: data.tokens[begin:end].tobytes() for place, begin, end in spans}
-
-
-def _bytes(ids: list[int]) -> bytes:
-    return np.asarray(ids, np.int32).tobytes()
-
-
-def _canary(
-    text: bytes,
-    vocabulary: Vocabulary,
-    counts: NDArray[np.int64],
-    standing: Counter[bytes],
-    user: str,
-) -> Canary:
-    ids = np.frombuffer(text, np.int32)
-    return Canary(
-        phrase=vocabulary.decode(ids.tolist()),
-        pattern=PATTERN,
-        frequencies=tuple(counts[ids].tolist()),
-        copies=standing[text],
-        ids=tuple(ids.tolist()),
-        user=user,
-    )

@@ -1,16 +1,14 @@
 """Exposure of phrases by references that are scored once."""
 
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import log
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from vestige.attacks.exposure.reference_space import References
-from vestige.attacks.exposure.sequence_scores import sequence_log_probs
+from vestige.attacks.exposure.sequence_scores import text_log_probs
 from vestige.data.canary import Canary
 from vestige.data.vocabulary import Vocabulary
 from vestige.errors import DataError, IncompatibleModels
@@ -25,8 +23,6 @@ from vestige.models.protocols import NextToken
 
 FEWEST = 100
 """References that a sample must have, and a fit: fewer say next to nothing."""
-
-_ROWS = 4096
 
 Floats = NDArray[np.float64]
 
@@ -163,16 +159,4 @@ def log_perplexities(
         >>> log_perplexities(model, ["<eos> <unk>", "<eos>"]).round(3).tolist()
         [3.0, 2.0]
     """
-    ids = model.vocabulary.encode_batch(list(phrases))
-    rows = defaultdict(list)
-    for row, tokens in enumerate(ids):
-        rows[len(tokens)].append(row)
-    bits = np.empty(len(ids))
-    for of_length in rows.values():
-        for first in range(0, len(of_length), _ROWS):
-            chosen = of_length[first : first + _ROWS]
-            log_probs = sequence_log_probs(model, torch.tensor([ids[row] for row in chosen]))
-            bits[chosen] = log_probs.double().sum(1).cpu().numpy() / -log(2)
-            if done:
-                done(len(chosen))
-    return bits
+    return text_log_probs(model, model.vocabulary.encode_batch(list(phrases)), done) / -log(2)

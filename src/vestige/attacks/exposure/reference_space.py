@@ -62,11 +62,7 @@ def split_phrase(phrase: str, vocabulary: Vocabulary) -> list[str]:
 
 
 def space_words(vocabulary: Vocabulary, canaries: Sequence[Canary]) -> tuple[str, ...]:
-    """The words that references are made of.
-
-    Returns:
-        the alphabetic words of a word vocabulary, or else those of the canaries, each once.
-    """
+    """The alphabetic words of a word vocabulary, or else those of the canaries, each once."""
     if isinstance(vocabulary, WordVocabulary):
         words = alphabetic_words(vocabulary.words)
         read = vocabulary.encode_batch(words)

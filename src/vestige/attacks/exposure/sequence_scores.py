@@ -6,18 +6,24 @@ The sum over a sequence, negated and in bits, is the log-perplexity of Carlini e
 Secret Sharer", Definition 1.
 """
 
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from vestige import _validate
 from vestige.models.protocols import NextToken, State
 
+_ROWS = 4096
 _CELLS = 2**24
 """Rows x vocabulary asked at once: 64 MiB of float32, a second of them while they are summed."""
 
 
 @torch.no_grad()
-def sequence_log_probs(model: NextToken, tokens: Tensor, *, rows: int = 4096) -> Tensor:
+def sequence_log_probs(model: NextToken, tokens: Tensor, *, rows: int = _ROWS) -> Tensor:
     """The log-probability of each token given those before it, from the beginning of a text.
 
     Args:
@@ -39,7 +45,16 @@ def sequence_log_probs(model: NextToken, tokens: Tensor, *, rows: int = 4096) ->
                 [0.2500, 0.5000]])
     """
     _validate.positive(rows=rows)
-    _check(tokens, model.vocab_size)
+    if tokens.ndim != 2 or not tokens.shape[1] or tokens.dtype != torch.int64:
+        raise ValueError(
+            "tokens must be int64 of shape (n, t) with t at least 1, "
+            f"got {tokens.dtype} of shape {tuple(tokens.shape)}"
+        )
+    if len(tokens) and not (int(tokens.min()) >= 0 and int(tokens.max()) < model.vocab_size):
+        raise ValueError(
+            f"tokens must be ids below {model.vocab_size}, got {int(tokens.min())} to "
+            f"{int(tokens.max())}"
+        )
     tokens = tokens.to(model.device)
     answers = torch.empty(tokens.shape, device=model.device)
     # All sequences begin alike: one row says how likely each first token is.
@@ -67,13 +82,22 @@ def _next(model: NextToken, state: State, following: Tensor) -> Tensor:
     return torch.cat(answers)
 
 
-def _check(tokens: Tensor, vocab_size: int) -> None:
-    if tokens.ndim != 2 or not tokens.shape[1] or tokens.dtype != torch.int64:
-        raise ValueError(
-            "tokens must be int64 of shape (n, t) with t at least 1, "
-            f"got {tokens.dtype} of shape {tuple(tokens.shape)}"
-        )
-    if len(tokens) and not (int(tokens.min()) >= 0 and int(tokens.max()) < vocab_size):
-        raise ValueError(
-            f"tokens must be ids below {vocab_size}, got {int(tokens.min())} to {int(tokens.max())}"
-        )
+def text_log_probs(
+    model: NextToken, texts: Sequence[Sequence[int]], done: Callable[[int], None] | None = None
+) -> NDArray[np.float64]:
+    """(n,) natural log-probabilities of whole texts of ids; `done` is told how many more have one.
+
+    Texts of one length are scored together.
+    """
+    rows = defaultdict(list)
+    for row, ids in enumerate(texts):
+        rows[len(ids)].append(row)
+    sums = np.empty(len(texts))
+    for of_length in rows.values():
+        for first in range(0, len(of_length), _ROWS):
+            chosen = of_length[first : first + _ROWS]
+            found = sequence_log_probs(model, torch.tensor([texts[row] for row in chosen]))
+            sums[chosen] = found.double().sum(1).cpu().numpy()
+            if done:
+                done(len(chosen))
+    return sums

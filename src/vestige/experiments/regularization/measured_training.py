@@ -19,7 +19,7 @@ from torch import Tensor
 
 from vestige.attacks.exposure.completion import complete
 from vestige.attacks.exposure.reference_space import space_words
-from vestige.attacks.exposure.sequence_scores import sequence_log_probs
+from vestige.attacks.exposure.sequence_scores import text_log_probs
 from vestige.data.atomic_write import write_text
 from vestige.data.canary import Canary
 from vestige.data.corpus import Corpus
@@ -132,11 +132,11 @@ class MeasuredTraining(Trial):
 
     def _exposures(self, model: LanguageModel) -> dict[str, dict[str, float]]:
         """Mean exposure in bits of canaries and of their shuffled controls, by copies."""
-        ids = torch.tensor([canary.ids for canary in self.canaries])
-        others = torch.tensor([shuffled(canary.ids) or canary.ids for canary in self.canaries])
-        against = _log_perplexity(model, self._references)
-        found = sampled_exposure(_log_perplexity(model, ids), against)
-        controls = sampled_exposure(_log_perplexity(model, others), against)
+        ids = [canary.ids for canary in self.canaries]
+        others = [shuffled(canary.ids) or canary.ids for canary in self.canaries]
+        against = -text_log_probs(model, self._references.tolist())
+        found = sampled_exposure(-text_log_probs(model, ids), against)
+        controls = sampled_exposure(-text_log_probs(model, others), against)
         return {
             "canary": self._by_copies(found.exposure),
             "shuffled": self._by_copies(controls.exposure),
@@ -204,7 +204,3 @@ def _between(one: Mapping[str, Any], other: Mapping[str, Any], share: float) -> 
         elif name != "perplexity" and isinstance(value, int | float):
             mixed[name] = value + share * (other[name] - value)
     return mixed
-
-
-def _log_perplexity(model: LanguageModel, tokens: Tensor) -> NDArray[np.float64]:
-    return -sequence_log_probs(model, tokens).double().sum(1).cpu().numpy()
