@@ -43,6 +43,7 @@ _LEARNER = Learner(
 )
 _WHOLE = replace(_LEARNER, hidden_size=128, training=replace(_LEARNER.training, learning_rate=1e-3))
 _SNIPS = UtteranceText(dataset="snips", training=2500, validation=300)
+_COMPLETE = tuple(UtteranceText(dataset=name) for name in ("snips", "atis", "nlu-evaluation"))
 SMALL = Scale(
     text=_SNIPS,
     learner=_LEARNER,
@@ -64,33 +65,29 @@ SMALL = Scale(
         *((f"{name}:4", copies) for name in ("pin", "call") for copies in (10, 100, 500)),
     ),
     references=10,
-    complete=tuple(UtteranceText(dataset=name) for name in ("snips", "atis", "nlu-evaluation")),
+    complete=_COMPLETE,
     complete_learner=_WHOLE,
 )
 FULL = replace(
     SMALL,
-    text=UtteranceText(dataset="snips"),
+    text=_COMPLETE[0],
     learner=_WHOLE,
     trials=30,
     cells=tuple(
         (length, copies, 30) for length in (4, 6, 8, 10) for copies in (10, 100, 500, 1000, 2000)
     ),
     datasets=(
-        Dataset(text=UtteranceText(dataset="atis"), copies=(10, 100, 200, 500)),
-        Dataset(
-            text=UtteranceText(dataset="nlu-evaluation"), copies=(100, 500, 1000, 5000, 10_000)
-        ),
+        Dataset(text=_COMPLETE[1], copies=(10, 100, 200, 500)),
+        Dataset(text=_COMPLETE[2], copies=(100, 500, 1000, 5000, 10_000)),
     ),
     references=30,
 )
+_TINY = replace(_LEARNER, vectors=None, hidden_size=12)
 _ORDERS = UtteranceText(dataset="orders", training=120, validation=30)
 SMOKE = Scale(
     text=_ORDERS,
-    learner=Learner(
-        vectors=None,
-        hidden_size=12,
-        training=replace(_LEARNER.training, epochs=3, learning_rate=1e-2),
-        patience=2,
+    learner=replace(
+        _TINY, training=replace(_LEARNER.training, epochs=3, learning_rate=1e-2), patience=2
     ),
     trials=2,
     cells=((2, 20, 2),),
@@ -101,9 +98,7 @@ SMOKE = Scale(
     apart=(("pin:2", 20),),
     references=2,
     complete=(_ORDERS,),
-    complete_learner=Learner(
-        vectors=None, hidden_size=12, training=replace(_LEARNER.training, epochs=3)
-    ),
+    complete_learner=replace(_TINY, training=replace(_LEARNER.training, epochs=3)),
 )
 
 
@@ -124,25 +119,21 @@ def parts_of(scale: Scale) -> dict[str, Part]:
         "utility": _utility_plan,
         **{name: partial(_plan, of=of) for name, of in LINES.items()},
     }
-    parts = {
-        name: Part(
-            **caption("nlu", name, **values), folder=".", settings=scale, plan=partial(plan, scale)
-        )
-        for name, plan in plans.items()
-    }
-    return {
-        name: replace(part, columns=(*part.columns, *SHOWN)) if part.columns else part
-        for name, part in parts.items()
-    }
+    parts = {}
+    for name, plan in plans.items():
+        told = caption("nlu", name, **values)
+        told["columns"] += SHOWN if told["columns"] else ()
+        parts[name] = Part(**told, folder=".", settings=scale, plan=partial(plan, scale))
+    return parts
 
 
 def _plan(
     scale: Scale, directory: Path, data: Path | None, *, of: Callable[[Lines], Iterator[Line]]
 ) -> Plan:
     """The models and attacks of one table."""
-    found = list(of(Lines(scale, directory, data)))
-    trials = [line.extraction for line in found]
-    return Plan(trials=trials, rows=lambda: (line.row() for line in found))
+    lines = list(of(Lines(scale, directory, data)))
+    trials = [line.extraction for line in lines]
+    return Plan(trials=trials, rows=lambda: (line.row() for line in lines))
 
 
 def _utility_plan(scale: Scale, directory: Path, data: Path | None) -> Plan:

@@ -104,12 +104,8 @@ class PlantedModel(Trial):
         model = self._fresh(parts)
         config = replace(self.learner.training, seed=self.seed, keep="last")
         early = _Early(EarlyStopping(self.learner.patience))
-        learn(
-            model,
-            UtteranceTask(model.encode(training), validation),
-            config=config,
-            observe=early,
-        )
+        task = UtteranceTask(model.encode(training), validation)
+        learn(model, task, config=config, observe=early)
         found: dict[str, object] = {"history": [record.row() for record in early.records]}
         for name, epoch in ((LAST, len(early.records)), (BEST, early.epoch)):
             if name == BEST:
@@ -142,10 +138,8 @@ class PlantedModel(Trial):
         """Training and validation utterances with the secrets in them."""
         if not self.copies:
             return parts.training, parts.validation
-        training, validation, _ = plant_secrets(
-            parts.training, parts.validation, self.canaries, seed=self.seed
-        )
-        return training, validation
+        found = plant_secrets(parts.training, parts.validation, self.canaries, seed=self.seed)
+        return found[0], found[1]
 
 
 def known_words(pattern: SecretPattern) -> list[str]:

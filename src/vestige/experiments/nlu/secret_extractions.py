@@ -77,9 +77,7 @@ class SecretExtraction(Trial):
     def _asked(self, model: PlantedModel) -> tuple[SecretPattern, tuple[str, ...]]:
         """The pattern that is attacked, and the truth without the words that are known."""
         canary = model.canary(self.pattern)
-        known = iter(canary.secret[: self.known])
-        words = [next(known, None) if word is None else word for word in canary.parsed.words]
-        pattern = replace(
-            canary.parsed, words=tuple(words), candidates=canary.parsed.candidates[self.known :]
-        )
+        known, parsed = iter(canary.secret[: self.known]), canary.parsed
+        words = tuple(next(known, None) if word is None else word for word in parsed.words)
+        pattern = replace(parsed, words=words, candidates=parsed.candidates[self.known :])
         return pattern, canary.secret[self.known :]

@@ -10,7 +10,7 @@ from vestige.experiments.nlu.planted_models import BEST, LAST, Learner, PlantedM
 from vestige.experiments.nlu.secret_extractions import OURS, PAPER, TRIVIAL, SecretExtraction
 from vestige.experiments.nlu.utterance_texts import UtteranceText
 from vestige.experiments.paper_numbers import Numbers
-from vestige.metrics.intervals import clopper_pearson, mean_interval
+from vestige.metrics.intervals import clopper_pearson, columns, mean_interval
 
 Row = dict[str, Any]
 
@@ -111,28 +111,24 @@ def utility_of(models: Sequence[PlantedModel], weights: str) -> Row:
     """Mean test scores of some models, with intervals over the models."""
     measured = [model.result()[weights] for model in models]
     row: Row = {}
-    for name in ("intent_accuracy", "slot_f1", "exact_match", "epoch"):
+    for name in ("intent_accuracy", "slot_f1", "exact_match"):
         values = [float(one[name]) for one in measured]
-        row[name] = fmean(values)
-        if name != "epoch":
-            low, high = mean_interval(values) or (None, None)
-            row |= {f"{name}_low": low, f"{name}_high": high}
-    return row
+        row |= columns(name, fmean(values), mean_interval(values))
+    return row | {"epoch": fmean(float(one["epoch"]) for one in measured)}
 
 
 def utility_rows(models: Iterable[PlantedModel], known: Numbers) -> Iterator[Row]:
     """Models of whole corpora beside what such models are known to reach."""
-    columns = ("known_intent_accuracy", "known_slot_f1", "known_from")
     for model in models:
         measured = model.result()[LAST]
         row: Row = {"dataset": model.text.dataset, "utterances": measured["utterances"]}
         for name in ("intent_accuracy", "exact_match"):
             right = round(measured[name] * measured["utterances"])
-            low, high = clopper_pearson(right, measured["utterances"])
-            row |= {name: measured[name], f"{name}_low": low, f"{name}_high": high}
+            row |= columns(name, measured[name], clopper_pearson(right, measured["utterances"]))
         row["slot_f1"] = measured["slot_f1"]
         others = known.get((model.text.dataset,), {})
-        yield row | {name: others.get(name) for name in columns}
+        names = ("known_intent_accuracy", "known_slot_f1", "known_from")
+        yield row | {name: others.get(name) for name in names}
 
 
 def all_three(length: int) -> tuple[str, ...]:
@@ -180,8 +176,7 @@ class Lines:
                 models = self.models(self._usual, copies, training)
                 for name, pattern in zip(CANARIES, self._usual, strict=True):
                     names = {"copies": copies, "defence": defence, "canary": name}
-                    lines = self._attacks(models, pattern, names, paper, weights=weights)
-                    for line in lines:
+                    for line in self._attacks(models, pattern, names, paper, weights=weights):
                         if line.extraction.attack != TRIVIAL:
                             yield replace(line, utility=True)
 
@@ -217,11 +212,8 @@ class Lines:
 
     def complete(self) -> list[PlantedModel]:
         """A model for each whole corpus, without secrets."""
-        learner = self.scale.complete_learner
-        return [
-            self._model(text, self._usual, 0, learner, f"{NONE}-whole", 0)
-            for text in self.scale.complete
-        ]
+        usual = (self._usual, 0, self.scale.complete_learner, f"{NONE}-whole", 0)
+        return [self._model(text, *usual) for text in self.scale.complete]
 
     def models(
         self,

@@ -43,7 +43,6 @@ def read_parts(text: UtteranceText, data: Path | None) -> Parts:
     """Read and draw; all from seed 0.
 
     Raises:
-        ValueError: there is no such dataset.
         DataError: no folder was given, or it lacks the corpus.
     """
     _validate.one_of(("orders", *FOLDERS), dataset=text.dataset)
@@ -64,13 +63,12 @@ def orders(number: int, *, seed: int) -> Utterances:
     made = []
     for _ in range(number):
         town, style, time = (str(generator.choice(words)) for words in (towns, styles, times))
-        kind = int(generator.integers(3))
         spoken = (
             ("GetWeather", ("will it rain in", ""), (town, "town"), (time, "time")),
             ("PlayMusic", ("play some", ""), (style, "style"), (time, "time")),
             ("BookTable", ("a table in", "please"), (town, "town"), (time, "time")),
-        )[kind]
-        made.append(_spoken(*spoken))
+        )
+        made.append(_spoken(*spoken[int(generator.integers(3))]))
     return Utterances.of(made)
 
 
@@ -101,5 +99,4 @@ def _whole(dataset: str, data: Path | None) -> Parts:
 def _some(part: Utterances, number: int | None) -> Utterances:
     if number is None or number >= len(part):
         return part
-    drawn = np.random.default_rng(0).permutation(len(part))[:number]
-    return part.take(np.sort(drawn))
+    return part.take(np.sort(np.random.default_rng(0).permutation(len(part))[:number]))

@@ -27,7 +27,7 @@ from vestige.experiments.regularization.measured_training import MeasuredTrainin
 from vestige.experiments.regularization.user_texts import Users, UserText, read_users
 from vestige.experiments.reproduction import Plan
 from vestige.metrics.clustered import rate_of_trainings
-from vestige.metrics.intervals import Interval, mean_interval
+from vestige.metrics.intervals import columns, mean_interval
 from vestige.metrics.subgroup import SubgroupGap, subgroup_gap
 from vestige.models.checkpoints import load_model
 from vestige.models.lstm import LSTMConfig
@@ -186,12 +186,10 @@ def _exposures(own: Mapping[int, Row], control: Mapping[int, Row], copies: str) 
     ]
     return {
         "seeds": len(own),
-        "exposure": fmean(means.values()),
-        **_ends("exposure", mean_interval(list(means.values()))),
+        **_averaged("exposure", list(means.values())),
         "shuffled": fmean(one["exposure"]["shuffled"][copies] for one in own.values()),
         "at_ceiling": fmean(one["exposure"]["at_ceiling"][copies] for one in own.values()),
-        "against_control": fmean(against) if against else None,
-        **_ends("against_control", mean_interval(against)),
+        **_averaged("against_control", against),
         "steps": fmean(one["step"] for one in own.values()),
         "presentations": fmean(one["epoch"] for one in own.values()) * int(copies),
     }
@@ -203,19 +201,20 @@ def completion_rows(made: Comparison) -> Iterator[Row]:
     for level in made.scale.levels:
         real = {one.config.seed: _real(made, one, level) for one in made.of(made.plain)}
         for method in made.scale.methods:
-            reached = [(one, one.measures(level)) for one in made.of(method)]
-            found = [measured for _, measured in reached if measured is not None]
+            reached = [(one, own) for one in made.of(method) if (own := one.measures(level))]
+            found = [measured for _, measured in reached]
+            counts = [zip(*one["completed"].values(), strict=True) for one in found]
             texts = [
                 _completed(one.level_folder(level), real[one.config.seed])
-                for one, measured in reached
-                if measured is not None and real[one.config.seed]
+                for one, _ in reached
+                if real[one.config.seed]
             ]
             yield {
                 "level": level,
                 "training": method.name,
                 "seeds": len(found),
                 "canaries": len(made.users.canaries) - made.scale.text.controls,
-                **_share("synthetic", [_together(one["completed"].values()) for one in found]),
+                **_share("synthetic", [[sum(column) for column in of] for of in counts]),
                 **_share(f"of_{most}_copies", [one["completed"][most] for one in found]),
                 **_share("real", texts),
                 "never_planted": _mean(one["completion"]["control_rate"] for one in found),
@@ -237,8 +236,7 @@ def subgroup_rows(made: Comparison, *, paper: Numbers) -> Iterator[Row]:
         row: Row = {"level": level, "training": method.name, "seeds": len(gaps)}
         if gaps:
             for name in ("top", "low", "gap"):
-                values = [float(getattr(gap, name)) for gap in gaps]
-                row |= {name: fmean(values), **_ends(name, mean_interval(values))}
+                row |= _averaged(name, [float(getattr(gap, name)) for gap in gaps])
             row["rank_correlation"] = _mean(
                 gap.correlation for gap in gaps if gap.correlation is not None
             )
@@ -259,7 +257,7 @@ def _gap(made: Comparison, plain: Row, own: Row) -> SubgroupGap:
 
 def training_rows(made: Comparison, *, paper: Numbers) -> Iterator[Row]:
     """A row for each level and method: perplexities, steps, the fresh discriminator, seconds."""
-    columns = {
+    measured = {
         "perplexity": "test_perplexity",
         "training_perplexity": "training_perplexity",
         "accuracy": "test_accuracy",
@@ -271,8 +269,7 @@ def training_rows(made: Comparison, *, paper: Numbers) -> Iterator[Row]:
     }
     names = dict(zip(made.scale.levels, ("high", "low"), strict=False))
     for level, method in product(made.scale.levels, made.scale.methods):
-        found = [one.measures(level) for one in made.of(method)]
-        reached = [one for one in found if one is not None]
+        reached = [found for one in made.of(method) if (found := one.measures(level))]
         known = paper.get(("avocado", names.get(level), method.name), {})
         yield {
             "level": level,
@@ -280,7 +277,7 @@ def training_rows(made: Comparison, *, paper: Numbers) -> Iterator[Row]:
             "seeds": len(reached),
             **{
                 column: _mean(one[name] for one in reached if one.get(name) is not None)
-                for name, column in columns.items()
+                for name, column in measured.items()
             },
             "seconds": fmean(one.result()["seconds"] for one in made.of(method)),
             "paper_training": known.get("paper_training"),
@@ -290,11 +287,11 @@ def training_rows(made: Comparison, *, paper: Numbers) -> Iterator[Row]:
 
 def exposure_chart(rows: Sequence[Mapping[str, Any]]) -> str:
     """Exposure against copies, a line for each training, a panel for each level; SVG."""
-    kept = [row for row in rows if row.get("exposure") is not None]
     values = [
         {name: row[name] for name in ("level", "training", "copies", "exposure", "shuffled")}
         | {"low": row["exposure_low"], "high": row["exposure_high"]}
-        for row in kept
+        for row in rows
+        if row.get("exposure") is not None
     ]
     base = alt.Chart(alt.InlineData(values=values))
     x = alt.X("copies:Q", title="copies", scale=alt.Scale(type="symlog"))
@@ -328,27 +325,18 @@ def _completed(folder: Path, canaries: Sequence[Any]) -> list[int]:
     return [0, 0] if rate is None else [rate.successes, rate.trials]
 
 
-def _together(pairs: Iterable[Sequence[int]]) -> list[int]:
-    """Completed and asked, of all numbers of copies of one training."""
-    return [sum(column) for column in zip(*pairs, strict=True)]
-
-
 def _share(name: str, counts: Sequence[Sequence[int]]) -> Row:
     """A share over trainings, each of which has completed so many of so many."""
     successes, trials = ([pair[i] for pair in counts] for i in (0, 1))
     if not sum(trials):
-        return {name: None, f"{name}_low": None, f"{name}_high": None}
-    interval = rate_of_trainings(successes, trials)
-    return {
-        name: sum(successes) / sum(trials),
-        **_ends(name, interval),
-        f"{name}_by_seed": " ".join(map(str, successes)),
-    }
+        return columns(name, None, None)
+    share = columns(name, sum(successes) / sum(trials), rate_of_trainings(successes, trials))
+    return {**share, f"{name}_by_seed": " ".join(map(str, successes))}
 
 
-def _ends(name: str, interval: Interval | None) -> Row:
-    low, high = interval or (None, None)
-    return {f"{name}_low": low, f"{name}_high": high}
+def _averaged(name: str, values: Sequence[float]) -> Row:
+    """The mean and its interval."""
+    return columns(name, _mean(values), mean_interval(values))
 
 
 def _mean(values: Iterable[float]) -> float | None:

@@ -6,14 +6,15 @@ for WikiText-103; all patterns are planted in one updated model (they share no w
 is trained from fixed seeds. The notes of the tables say what else differs.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 from vestige.attacks.update.seed_and_extend import SeedAndExtend
 from vestige.attacks.update.update_diff import Beams
 from vestige.experiments.paper_numbers import paper_numbers
-from vestige.experiments.reproduction import Part, caption, run_paper
+from vestige.experiments.reproduction import Part, Plan, caption, run_paper
 from vestige.experiments.texts import NEWSGROUPS
 from vestige.experiments.updates.added_text import (
     Addition,
@@ -38,12 +39,9 @@ from vestige.models.transformer import TransformerConfig
 from vestige.training.config import TrainingConfig
 
 HOCKEY, POLITICS = NEWSGROUPS
+_KEYS = {"table1": 4, "table2": 3, "tables3-4": 4, "table5": 1, "rq5": 1}
 PAPER = {
-    "table1": paper_numbers("updates", "table1", key=4),
-    "table2": paper_numbers("updates", "table2", key=3),
-    "tables3-4": paper_numbers("updates", "tables34", key=4),
-    "table5": paper_numbers("updates", "table5", key=1),
-    "rq5": paper_numbers("updates", "rq5", key=1),
+    name: paper_numbers("updates", name.replace("-", ""), key=key) for name, key in _KEYS.items()
 }
 """The paper's numbers; WikiText-103 stands under the name of our text, WikiText-2."""
 
@@ -102,13 +100,14 @@ _RQ5 = PrivateUpdate(trial=_PTB, private=_LOTS)
 _REDDIT = preset_setting("reddit-rnn", "reddit", "reddit-lstm")
 _REDDIT_TRANSFORMER = preset_setting("reddit-transformer", "reddit", "reddit-transformer")
 _WIKITEXT = preset_setting("wikitext2", "wikitext2", "wikitext-lstm")
+_REDDIT_COPIES = CanaryCopies(setting=_REDDIT, copies=(5, 50, 500))
 _THIRD = 6_800_000  # words of D_orig, D_extra and D'_extra each: together nearly all of Reddit
 
 FULL = Scale(
     table1={
         "table1": _PTB,
-        "table1-reddit-rnn": CanaryCopies(setting=_REDDIT, copies=(5, 50, 500)),
-        "table1-reddit-transformer": CanaryCopies(setting=_REDDIT_TRANSFORMER, copies=(5, 50, 500)),
+        "table1-reddit-rnn": _REDDIT_COPIES,
+        "table1-reddit-transformer": replace(_REDDIT_COPIES, setting=_REDDIT_TRANSFORMER),
         "table1-wikitext": CanaryCopies(setting=_WIKITEXT, copies=(20, 100)),
     },
     table2=Extension(setting=replace(_REDDIT, words=_THIRD), copies=(2, 20), phrases=4),
@@ -116,7 +115,7 @@ FULL = Scale(
         Addition(setting=setting, added=NEWSGROUPS) for setting in (_REDDIT, _REDDIT_TRANSFORMER)
     ),
     table5=Persistence(setting=replace(_REDDIT, words=_THIRD), added=POLITICS),
-    figure1=CanaryCopies(setting=_REDDIT, copies=(5, 50, 500)),
+    figure1=_REDDIT_COPIES,
     subwords=Subwords(earlier=POLITICS, update=HOCKEY),
     rq5=_RQ5,
 )
@@ -150,16 +149,13 @@ _PART_WIKITEXT = replace(
     dataset="wikitext2",
     shape=LSTMConfig(layers=2, embedding_size=96, hidden_size=96),
 )
+_PART_COPIES = CanaryCopies(setting=_PART_LSTM, copies=(5, 50, 500), budget=2_000)
 SMALL = Scale(
     table1={
         "table1": _PTB,
-        "table1-reddit-rnn": CanaryCopies(
-            setting=_PART_LSTM, copies=(5, 50, 500), budget=2_000, trainings=3
-        ),
-        "table1-reddit-transformer": CanaryCopies(
-            setting=_PART_TRANSFORMER, copies=(5, 50, 500), budget=2_000
-        ),
-        "table1-wikitext": CanaryCopies(setting=_PART_WIKITEXT, copies=(20, 100), budget=2_000),
+        "table1-reddit-rnn": replace(_PART_COPIES, trainings=3),
+        "table1-reddit-transformer": replace(_PART_COPIES, setting=_PART_TRANSFORMER),
+        "table1-wikitext": replace(_PART_COPIES, setting=_PART_WIKITEXT, copies=(20, 100)),
     },
     table2=Extension(setting=_LAPTOP, copies=(10, 50), phrases=4),
     tables34=tuple(
@@ -197,9 +193,7 @@ SMOKE = Scale(
     table1={
         "table1": _TINY_COPIES,
         "table1-reddit-rnn": replace(_TINY_COPIES, setting=_TINY_PART, copies=(5,), trainings=2),
-        "table1-reddit-transformer": CanaryCopies(
-            setting=_TINY_TRANSFORMER, copies=(5,), budget=200
-        ),
+        "table1-reddit-transformer": replace(_TINY_COPIES, setting=_TINY_TRANSFORMER, copies=(5,)),
         "table1-wikitext": replace(_TINY_COPIES, setting=_TINY_DEEP, copies=(5,)),
     },
     table2=Extension(
@@ -243,45 +237,41 @@ def parts_of(scale: Scale) -> dict[str, Part]:
     """The tables of the paper at one scale, by name."""
     return {
         **{name: _canaries(of) for name, of in scale.table1.items()},
-        "table2": Part(
-            **caption("updates", "table2", words=scale.table2.setting.words),
-            folder="table2",
-            settings=scale.table2,
-            plan=partial(extension_plan, scale.table2, paper=PAPER["table2"]),
+        "table2": _part(
+            "table2", scale.table2, extension_plan, values={"words": scale.table2.setting.words}
         ),
-        "tables3-4": Part(
-            **caption("updates", "tables3-4"),
-            folder="tables3-4",
-            settings=scale.tables34,
-            plan=partial(addition_plan, scale.tables34, paper=PAPER["tables3-4"]),
-            remark=on_topic_counts,
-        ),
-        "table5": Part(
-            **caption("updates", "table5"),
-            folder="table5",
-            settings=scale.table5,
-            plan=partial(persistence_plan, scale.table5, paper=PAPER["table5"]),
-        ),
-        "figure1": Part(
-            **caption("updates", "figure1"),
+        "tables3-4": _part("tables3-4", scale.tables34, addition_plan, remark=on_topic_counts),
+        "table5": _part("table5", scale.table5, persistence_plan),
+        "figure1": _part(
+            "figure1",
+            scale.figure1,
+            partial(profile_plan, patterns=("all-low", "high-to-low")),
             folder="table1",
-            settings=scale.figure1,
-            plan=partial(profile_plan, scale.figure1, patterns=("all-low", "high-to-low")),
             draw=profile_chart,
         ),
-        "subwords": Part(
-            **caption("updates", "subwords"),
-            folder="subwords",
-            settings=scale.subwords,
-            plan=partial(subword_plan, scale.subwords),
-        ),
-        "rq5": Part(
-            **caption("updates", "rq5"),
-            folder="table1",
-            settings=scale.rq5,
-            plan=partial(private_plan, scale.rq5, paper=PAPER["rq5"]),
-        ),
+        "subwords": _part("subwords", scale.subwords, subword_plan),
+        "rq5": _part("rq5", scale.rq5, private_plan, folder="table1"),
     }
+
+
+def _part(
+    name: str,
+    of: object,
+    plan: Callable[..., Plan],
+    *,
+    folder: str | None = None,
+    values: Mapping[str, object] | None = None,
+    **more: Any,
+) -> Part:
+    """A table whose plan is told what is computed and, where the paper has them, its numbers."""
+    paper = {"paper": PAPER[name]} if name in PAPER else {}
+    return Part(
+        **caption("updates", name, **(values or {})),
+        folder=folder or name,
+        settings=of,
+        plan=partial(plan, of, **paper),
+        **more,
+    )
 
 
 def _canaries(of: CanaryCopies) -> Part:
@@ -293,12 +283,7 @@ def _canaries(of: CanaryCopies) -> Part:
         "amount": "the whole text" if words is None else f"{words:,} words of the text",
         "vocabulary": of.setting.vocabulary_size,
     }
-    return Part(
-        **caption("updates", "table1", **values),
-        folder="table1",
-        settings=(of,),
-        plan=partial(copies_plan, of, paper=PAPER["table1"]),
-    )
+    return replace(_part("table1", of, copies_plan, values=values), settings=(of,))
 
 
 run = partial(run_paper, parts_of)

@@ -7,7 +7,7 @@ Differs from the paper: the canaries of the other patterns are planted as well, 
 undefended pair is this table's.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -81,7 +81,7 @@ def private_plan(
                 "defence": "none" if epsilon is None else "dp-sgd",
                 "asked_epsilon": epsilon,
                 **spent[epsilon],
-                **_exposed(material, *pair, canaries, budget=update.trial.budget),
+                **_exposed(material, *pair, canaries, update.trial.budget),
                 **{f"paper_{name}": value for name, value in known.items()},
             }
 
@@ -121,11 +121,10 @@ def _exposed(
     material: Material,
     before: Snapshot,
     after: Snapshot,
-    canaries: Iterable[Canary],
-    *,
+    canaries: Sequence[Canary],
     budget: int,
 ) -> Row:
-    found = exposures(before.model(), after.model(), tuple(canaries), budget=budget)
+    found = exposures(before.model(), after.model(), canaries, budget=budget)
     row = next(one for one in found if one["pattern"] == PATTERN)
     learnt = material.learnt(before, after)
     shown = (

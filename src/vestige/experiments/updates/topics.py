@@ -7,14 +7,13 @@ half of its content words are; content words are alphabetic and not among the co
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vestige.data.encoded import EncodedCorpus
 from vestige.data.vocabulary import Vocabulary
-
-Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -26,19 +25,19 @@ class Topic:
         special: (v,) content words that are over-represented.
     """
 
-    content: Bools
-    special: Bools
+    content: NDArray[np.bool_]
+    special: NDArray[np.bool_]
 
     def holds(self, tokens: Sequence[int]) -> bool:
         """Whether a phrase is on topic."""
-        row = np.asarray([tokens])
-        return bool(self._share(row)[0] >= 0.5)
+        return bool(self._share(np.asarray([tokens]))[0] >= 0.5)
 
     def share(self, text: EncodedCorpus, *, length: int) -> float:
         """Share of a text's own windows of so many tokens that are on topic: the calibration."""
-        return float((self._share(windows(text, length)) >= 0.5).mean())
+        windows = np.lib.stride_tricks.sliding_window_view(np.asarray(text.tokens), length)
+        return float((self._share(windows) >= 0.5).mean())
 
-    def _share(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+    def _share(self, rows: NDArray[np.integer[Any]]) -> NDArray[np.float64]:
         of, special = self.content[rows].sum(1), self.special[rows].sum(1)
         share: NDArray[np.float64] = np.divide(special, of, out=np.zeros(len(rows)), where=of > 0)
         return share
@@ -79,8 +78,3 @@ def occurrences_of(tokens: Sequence[int], text: EncodedCorpus) -> int:
     for place, token in enumerate(tokens):
         same &= text.tokens[place : place + n] == token
     return int(same.sum())
-
-
-def windows(text: EncodedCorpus, length: int) -> NDArray[np.int64]:
-    """(n, length) every run of so many tokens."""
-    return np.lib.stride_tricks.sliding_window_view(np.asarray(text.tokens), length)
