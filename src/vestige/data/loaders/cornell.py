@@ -14,7 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from vestige.data.corpus import Corpus
-from vestige.data.loaders.registry import CORPUS_FORMATS, CorpusFormat
+from vestige.data.loaders.registry import CORPUS_FORMATS, path_format
 from vestige.data.text_file import ending, not_empty, raw_lines
 from vestige.errors import DataError
 
@@ -159,10 +159,4 @@ def _recognised(path: Path) -> bool:
     return path.exists() and ending(path) == ".txt" and path.name.startswith(LINES)
 
 
-CORPUS_FORMATS.add(
-    "cornell",
-    CorpusFormat(
-        read=lambda source, _: read_cornell(source),
-        recognised=lambda source, _: _recognised(Path(source)),
-    ),
-)
+CORPUS_FORMATS.add("cornell", path_format(read_cornell, _recognised))

@@ -1,13 +1,14 @@
 """Data sets of the Hugging Face hub, and those that `datasets` saved to disk."""
 
 import re
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from vestige.data.corpus import Corpus
 from vestige.data.loaders import tables
 from vestige.data.loaders.registry import CORPUS_FORMATS, CorpusFormat, ReadOptions
-from vestige.data.loaders.tables import check_columns, corpus_of
+from vestige.data.loaders.tables import check_columns, corpus_of, named_columns
 from vestige.data.text_file import ending
 from vestige.errors import DataError
 
@@ -36,8 +37,7 @@ def read_hub(
     Raises:
         DataError: it cannot be fetched, or lacks the columns.
     """
-    columns = {"text": text_column, "user": user_column, "source": source_column}
-    wanted = {key: column for key, column in columns.items() if column is not None}
+    wanted = named_columns(text=text_column, user=user_column, source=source_column)
     data = _fetched(name, limit)
     check_columns(list(wanted.values()), data.column_names, name)
     table = data.select_columns(list(wanted.values())).with_format("arrow")[:]
@@ -67,16 +67,6 @@ def _fetched(name: str, limit: int | None) -> Any:
         ) from error
 
 
-def _read(source: str, options: ReadOptions) -> Corpus:
-    return read_hub(
-        source,
-        text_column=options.text_column,
-        user_column=options.user_column,
-        source_column=options.source_column,
-        limit=options.limit,
-    )
-
-
 def _recognised(source: str, _: ReadOptions) -> bool:
     path = Path(source)
     if path.exists():
@@ -85,4 +75,9 @@ def _recognised(source: str, _: ReadOptions) -> bool:
     return not named and _OWNED.fullmatch(source) is not None
 
 
-CORPUS_FORMATS.add("hub", CorpusFormat(read=_read, recognised=_recognised))
+CORPUS_FORMATS.add(
+    "hub",
+    CorpusFormat(
+        read=lambda source, options: read_hub(source, **asdict(options)), recognised=_recognised
+    ),
+)

@@ -9,7 +9,7 @@ from email.utils import parseaddr
 from pathlib import Path
 
 from vestige.data.corpus import Corpus
-from vestige.data.loaders.registry import CORPUS_FORMATS, MESSAGES, CorpusFormat
+from vestige.data.loaders.registry import CORPUS_FORMATS, MESSAGES, path_format
 from vestige.data.text_file import not_empty
 from vestige.errors import DataError
 
@@ -127,11 +127,4 @@ def _recognised(path: Path) -> bool:
     return first is not None and is_message(first)
 
 
-CORPUS_FORMATS.add(
-    "newsgroups",
-    CorpusFormat(
-        read=lambda source, _: read_newsgroups(source),
-        recognised=lambda source, _: _recognised(Path(source)),
-        stage=MESSAGES,
-    ),
-)
+CORPUS_FORMATS.add("newsgroups", path_format(read_newsgroups, _recognised, stage=MESSAGES))

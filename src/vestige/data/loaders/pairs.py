@@ -7,7 +7,7 @@ say who speaks.
 from pathlib import Path
 
 from vestige.data.corpus import Corpus
-from vestige.data.loaders.registry import CORPUS_FORMATS, CorpusFormat
+from vestige.data.loaders.registry import CORPUS_FORMATS, path_format
 from vestige.data.text_file import ending, not_empty, parallel_lines
 from vestige.errors import DataError
 
@@ -59,10 +59,4 @@ def _recognised(path: Path) -> bool:
     return path.exists() and ending(path) in ENDINGS
 
 
-CORPUS_FORMATS.add(
-    "pairs",
-    CorpusFormat(
-        read=lambda source, _: read_pairs(source),
-        recognised=lambda source, _: _recognised(Path(source)),
-    ),
-)
+CORPUS_FORMATS.add("pairs", path_format(read_pairs, _recognised))

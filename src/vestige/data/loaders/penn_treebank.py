@@ -10,7 +10,7 @@ from pathlib import Path
 from vestige import _validate
 from vestige.data.corpus import Corpus
 from vestige.data.loaders.plain_text import read_plain_text
-from vestige.data.loaders.registry import CORPUS_FORMATS, CorpusFormat
+from vestige.data.loaders.registry import CORPUS_FORMATS, path_format
 from vestige.errors import DataError
 
 SPLITS = ("train", "valid", "test")
@@ -45,10 +45,4 @@ def _recognised(path: Path) -> bool:
     return any(re.fullmatch(r"ptb.*\.(train|valid|test)\.txt", name) for name in names)
 
 
-CORPUS_FORMATS.add(
-    "penn-treebank",
-    CorpusFormat(
-        read=lambda source, _: read_penn_treebank(source),
-        recognised=lambda source, _: _recognised(Path(source)),
-    ),
-)
+CORPUS_FORMATS.add("penn-treebank", path_format(read_penn_treebank, _recognised))

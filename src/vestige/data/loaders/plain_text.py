@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from vestige.data.corpus import Corpus
-from vestige.data.loaders.registry import CORPUS_FORMATS, TEXT, CorpusFormat, read_files
+from vestige.data.loaders.registry import CORPUS_FORMATS, TEXT, path_format, read_files
 from vestige.data.text_file import ending, fitting, lines, not_empty
 
 SUFFIXES = (".txt", ".text", "")
@@ -15,10 +15,8 @@ def read_plain_text(path: str | Path) -> Corpus:
     Raises:
         DataError: the file is missing, holds no text, or is not UTF-8 (with the line).
     """
-    path = Path(path)
-    texts = (line.strip() for line in lines(path))
-    corpus = Corpus.from_texts(text for text in texts if text)
-    return not_empty(corpus, path)
+    texts = (line.strip() for line in lines(Path(path)))
+    return not_empty(Corpus.from_texts(text for text in texts if text), path)
 
 
 def _recognised(path: Path) -> bool:
@@ -29,9 +27,5 @@ def _recognised(path: Path) -> bool:
 
 CORPUS_FORMATS.add(
     "text",
-    CorpusFormat(
-        read=lambda source, _: read_files(source, SUFFIXES, read_plain_text),
-        recognised=lambda source, _: _recognised(Path(source)),
-        stage=TEXT,
-    ),
+    path_format(lambda path: read_files(path, SUFFIXES, read_plain_text), _recognised, stage=TEXT),
 )

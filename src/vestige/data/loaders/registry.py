@@ -61,6 +61,17 @@ class CorpusFormat:
     stage: int = NAMES
 
 
+def path_format(
+    read: Callable[[Path], Corpus], recognised: Callable[[Path], bool], *, stage: int = NAMES
+) -> CorpusFormat:
+    """A format that is read by its path alone; see `CorpusFormat`."""
+    return CorpusFormat(
+        read=lambda source, _: read(Path(source)),
+        recognised=lambda source, _: recognised(Path(source)),
+        stage=stage,
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class UtteranceColumns:
     """Columns of labelled utterances in tables.
@@ -99,7 +110,9 @@ UTTERANCE_FORMATS: Registry[UtteranceFormat] = Registry(
 )
 
 
-def read_files(source: str, suffixes: tuple[str, ...], read: Callable[[Path], Corpus]) -> Corpus:
+def read_files(
+    source: str | Path, suffixes: tuple[str, ...], read: Callable[[Path], Corpus]
+) -> Corpus:
     """One file, or the files of a folder that have one of the endings, in order.
 
     Raises:

@@ -62,13 +62,9 @@ def read_table(
         DataError: naming file, line or column, and the columns that there are.
     """
     path = existing(Path(path))
-    columns = {
-        "text": text_column,
-        "user": user_column,
-        "label": label_column,
-        "source": source_column,
-    }
-    wanted = {name: column for name, column in columns.items() if column is not None}
+    wanted = named_columns(
+        text=text_column, user=user_column, label=label_column, source=source_column
+    )
     return corpus_of(_table(path, list(wanted.values())), wanted, str(path))
 
 
@@ -314,6 +310,11 @@ def _plain(column: pa.Array) -> pa.Array:
 def _in_parquet(error: Exception) -> str:
     """What Arrow says of a Parquet file, on one line and without what it may quote."""
     return re.sub(r"'[^']*'|\"[^\"]*\"", "…", str(error)).partition("\n")[0]
+
+
+def named_columns(**columns: str | None) -> dict[str, str]:
+    """The columns that are wanted, by what they hold."""
+    return {name: column for name, column in columns.items() if column is not None}
 
 
 def check_columns(wanted: Sequence[str], there: Sequence[str], source: str) -> None:

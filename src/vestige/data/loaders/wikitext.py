@@ -10,7 +10,7 @@ from typing import Literal, get_args
 
 from vestige import _validate
 from vestige.data.corpus import Corpus
-from vestige.data.loaders.registry import CORPUS_FORMATS, CorpusFormat
+from vestige.data.loaders.registry import CORPUS_FORMATS, path_format
 from vestige.data.text_file import ending, lines, not_empty
 from vestige.errors import DataError
 
@@ -80,10 +80,4 @@ def _recognised(path: Path) -> bool:
     return path.exists() and ending(path) in (".tokens", ".raw")
 
 
-CORPUS_FORMATS.add(
-    "wikitext",
-    CorpusFormat(
-        read=lambda source, _: read_wikitext(source),
-        recognised=lambda source, _: _recognised(Path(source)),
-    ),
-)
+CORPUS_FORMATS.add("wikitext", path_format(read_wikitext, _recognised))
