@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import safetensors
 import torch
@@ -52,6 +52,7 @@ DESCRIPTION, WEIGHTS = "model.json", "model.safetensors"
 SOURCE = "source"
 """The folder with a second vocabulary, and what `model.json` calls its SHA-256."""
 SAVE_AGAIN = "Save the model again, or point to another checkpoint."
+AnyNetwork = TypeVar("AnyNetwork", bound=Network)
 HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
 
@@ -67,21 +68,9 @@ class _Description(Excerpt):
     source: Sha256 | None = None
 
 
-def _lstm(vocabulary: Vocabulary, config: Mapping[str, Any], _: int) -> LanguageModel:
-    return LSTMLanguageModel(vocabulary, LSTMConfig(**config))
-
-
-def _gru(vocabulary: Vocabulary, config: Mapping[str, Any], _: int) -> LanguageModel:
-    return GRULanguageModel(vocabulary, GRUConfig(**config))
-
-
 def _seq2seq(vocabulary: Vocabulary, config: Mapping[str, Any], _: int) -> Network:
     settings = dict(config)
     return Seq2SeqModel(settings.pop(SOURCE), vocabulary, Seq2SeqConfig(**settings))
-
-
-def _transformer(vocabulary: Vocabulary, config: Mapping[str, Any], _: int) -> LanguageModel:
-    return CausalTransformer(vocabulary, TransformerConfig(**config))
 
 
 def _table(vocabulary: Vocabulary, _: Mapping[str, Any], size: int) -> LanguageModel:
@@ -101,12 +90,12 @@ def _intent_slot(vocabulary: Vocabulary, config: Mapping[str, Any], _: int) -> N
 
 
 BUILDERS: dict[str, Callable[[Vocabulary, Mapping[str, Any], int], Network]] = {
-    "gru": _gru,
+    "gru": lambda words, config, _: GRULanguageModel(words, GRUConfig(**config)),
     "intent-slot": _intent_slot,
-    "lstm": _lstm,
+    "lstm": lambda words, config, _: LSTMLanguageModel(words, LSTMConfig(**config)),
     "seq2seq": _seq2seq,
     "table": _table,
-    "transformer": _transformer,
+    "transformer": lambda words, config, _: CausalTransformer(words, TransformerConfig(**config)),
 }
 
 
@@ -186,8 +175,7 @@ def load_model(
             f"{path} is an intent-and-slot model, and says no next words",
             remedy="Ask it with `vestige extract-nlu`, or give a language model.",
         )
-    require_finite(model, path)
-    return model.to(where).eval()
+    return _ready(model, path, where)
 
 
 def load_seq2seq(path: str | Path, *, device: str = "auto") -> Seq2SeqModel:
@@ -207,8 +195,7 @@ def load_seq2seq(path: str | Path, *, device: str = "auto") -> Seq2SeqModel:
             f"{path} is {_kind(model)}, and reads no source before it answers",
             remedy="Give a model of `vestige train --task translation` or `--task dialogue`.",
         )
-    require_finite(model, path)
-    return model.to(where).eval()
+    return _ready(model, path, where)
 
 
 def load_intent_slot(path: str | Path, *, device: str = "auto") -> IntentSlotNetwork:
@@ -229,8 +216,7 @@ def load_intent_slot(path: str | Path, *, device: str = "auto") -> IntentSlotNet
             f"{path} is {_kind(model)}, and has no intents",
             remedy="Give a model of `vestige train --task nlu`.",
         )
-    require_finite(model, path)
-    return model.to(where).eval()
+    return _ready(model, path, where)
 
 
 def fingerprint(path: str | Path) -> str:
@@ -277,6 +263,11 @@ def check_compatible(before: NextToken, after: NextToken) -> tuple[str, ...]:
             f"but not the same ones: {error}",
             remedy=remedy,
         ) from error
+
+
+def _ready(model: AnyNetwork, path: str | Path, device: torch.device) -> AnyNetwork:
+    require_finite(model, path)
+    return model.to(device).eval()
 
 
 def _ours(path: str | Path) -> Network | None:

@@ -13,9 +13,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from vestige import _validate
 from vestige.data.encoded_pairs import EncodedPairs
+from vestige.models.protocols import require_evaluation
 from vestige.models.ranks import RankCounter
 from vestige.models.seq2seq import Seq2SeqModel
-from vestige.models.word_ranks import Progress, Read, WordRanks, asked_places, collect
+from vestige.models.word_ranks import Progress, Read, WordRanks, asked_places, collect, require_ids
 
 _ROWS = 64
 
@@ -44,30 +45,14 @@ def pair_ranks(
         ModelError: a logit is not a number.
     """
     _validate.at_least(1, rows_at_once=rows_at_once)
-    if model.training:
-        raise ValueError("the model must be in evaluation mode, got training: call eval()")
+    require_evaluation(model)
     data = pairs.targets
     places = asked_places(data, where=where)
-    for name, ids, size in (
-        ("sources", pairs.sources.tokens, len(model.source_vocabulary)),
-        ("targets", data.tokens, model.vocab_size),
-    ):
-        if len(ids) and int(ids.max()) >= size:
-            raise ValueError(
-                f"{name} must hold ids below {size}, got {int(ids.max())}: encode them with the "
-                "model's own vocabulary"
-            )
+    require_ids(len(model.source_vocabulary), sources=pairs.sources)
+    require_ids(model.vocab_size, targets=data)
     reads = _reads(model, pairs, places, rows_at_once)
     found = collect(reads, RankCounter(model.head, log_probs=log_probs), places, progress=progress)
-    texts = np.searchsorted(data.offsets, places, side="right") - 1
-    known = found.log_probs
-    return WordRanks(
-        texts=texts.astype(np.int64),
-        positions=places - data.offsets[texts],
-        tokens=np.asarray(data.tokens[places], np.int32),
-        ranks=found.ranks.numpy().astype(np.int32),
-        log_probs=None if known is None else known.numpy(),
-    )
+    return WordRanks.of(data, places, found)
 
 
 @torch.no_grad()

@@ -163,6 +163,12 @@ def require_read(state: State) -> None:
         )
 
 
+def require_evaluation(model: Any, *, drops: object = True) -> None:
+    """Raise ValueError when a model is in training mode and drops units there."""
+    if drops and getattr(model, "training", False):
+        raise ValueError("the model must be in evaluation mode, got training: call eval()")
+
+
 def choose_device(name: str = "auto") -> torch.device:
     """The device that `name` asks for; "auto" is CUDA where there is one, else the CPU.
 

@@ -97,13 +97,7 @@ class RecurrentState(ABC):
 
 @dataclass(frozen=True)
 class LSTMState(RecurrentState):
-    """Recurrent state of n sequences.
-
-    Attributes:
-        hidden: (layers, n, hidden_size).
-        cell: (layers, n, hidden_size).
-        has_read: False before the first token of a text entered anywhere.
-    """
+    """State of LSTM layers; `cell` has the shape of `hidden`."""
 
     hidden: Tensor
     cell: Tensor
@@ -116,12 +110,7 @@ class LSTMState(RecurrentState):
 
 @dataclass(frozen=True)
 class GRUState(RecurrentState):
-    """Recurrent state of n sequences.
-
-    Attributes:
-        hidden: (layers, n, hidden_size).
-        has_read: False before the first token of a text entered anywhere.
-    """
+    """State of GRU layers."""
 
     hidden: Tensor
     has_read: bool = True

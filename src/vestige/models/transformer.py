@@ -16,7 +16,7 @@ from torch.nn import functional
 
 from vestige import _validate
 from vestige.data.vocabulary import Vocabulary
-from vestige.models.protocols import LanguageModel, require_read
+from vestige.models.protocols import LanguageModel, require_evaluation, require_read
 from vestige.models.sizes import MOST_LAYERS, WIDEST
 
 KeysAndValues = tuple[Tensor, Tensor]  # each (n, heads, t, head_size)
@@ -168,8 +168,7 @@ class CausalTransformer(LanguageModel):
         Raises:
             ValueError: the text becomes longer than max_length, or dropout is on.
         """
-        if self.training and self.config.dropout:
-            raise ValueError("the model must be in evaluation mode, got training: call eval()")
+        require_evaluation(self, drops=self.config.dropout)
         hidden, cache = self._read(tokens[:, None], state)
         return TransformerState(cache, hidden[:, 0])
 

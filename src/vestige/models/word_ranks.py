@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from vestige import _validate
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import EncodedCorpus, encode
-from vestige.models.protocols import NextToken, TwoParts
+from vestige.models.protocols import NextToken, TwoParts, require_evaluation
 from vestige.models.ranks import RankCounter, Ranked, ranks_by
 
 Count = Callable[[Tensor, Tensor], Ranked]
@@ -66,6 +66,18 @@ class WordRanks:
     ranks: NDArray[np.int32]
     log_probs: NDArray[np.float32] | None = None
 
+    @classmethod
+    def of(cls, data: EncodedCorpus, places: NDArray[np.int64], found: Ranked) -> "WordRanks":
+        """Ranks, on the CPU, of the words at some places of the data."""
+        texts = np.searchsorted(data.offsets, places, side="right") - 1
+        return cls(
+            texts=texts.astype(np.int64),
+            positions=places - data.offsets[texts],
+            tokens=np.asarray(data.tokens[places], np.int32),
+            ranks=found.ranks.numpy().astype(np.int32),
+            log_probs=None if found.log_probs is None else found.log_probs.numpy(),
+        )
+
     def __len__(self) -> int:
         return len(self.ranks)
 
@@ -106,15 +118,7 @@ def word_ranks(
     places = asked_places(data, where=where, ends=ends)
     reads = read_before(model, data, places, tokens_at_once=tokens_at_once)
     found = collect(reads, counter(model, log_probs=log_probs), places, progress=progress)
-    documents = np.searchsorted(data.offsets, places, side="right") - 1
-    known = found.log_probs
-    return WordRanks(
-        texts=documents.astype(np.int64),
-        positions=places - data.offsets[documents],
-        tokens=np.asarray(data.tokens[places], np.int32),
-        ranks=found.ranks.numpy().astype(np.int32),
-        log_probs=None if known is None else known.numpy(),
-    )
+    return WordRanks.of(data, places, found)
 
 
 def asked_places(
@@ -142,6 +146,16 @@ def asked_places(
     if not ends:
         asked[data.offsets[1:][np.diff(data.offsets) > 0] - 1] = False
     return np.flatnonzero(asked)
+
+
+def require_ids(size: int, **texts: EncodedCorpus) -> None:
+    """Require texts, named as in messages, whose ids are below a size."""
+    for name, data in texts.items():
+        if len(data.tokens) and int(data.tokens.max()) >= size:
+            raise ValueError(
+                f"{name} must hold ids below {size}, got {int(data.tokens.max())}: encode them "
+                "with the model's own vocabulary"
+            )
 
 
 def counter(model: NextToken, *, log_probs: bool = False) -> Count:
@@ -215,14 +229,10 @@ def read_before(
     _validate.at_least(1, tokens_at_once=tokens_at_once)
     if not len(places):
         return
-    if int(data.tokens.max()) >= model.vocab_size:
-        raise ValueError(
-            f"texts must hold ids below {model.vocab_size}, got {int(data.tokens.max())}: "
-            "encode them with the model's own vocabulary"
-        )
+    require_ids(model.vocab_size, texts=data)
     apart = _is_apart(model)
-    if apart and getattr(model, "training", False):
-        raise ValueError("the model must be in evaluation mode, got training: call eval()")
+    if apart:
+        require_evaluation(model)
     longest = getattr(model, "longest", None)
     if longest is None and apart and not getattr(model, "carries_state", True):
         longest = tokens_at_once
