@@ -9,8 +9,24 @@ import pyarrow.compute as pc
 from vestige.data.corpus import Corpus
 
 
+class Copied:
+    """What is planted some number of times; a control never is."""
+
+    copies: int
+
+    @property
+    def planted(self) -> bool:
+        """Whether it is planted."""
+        return self.copies > 0
+
+    @property
+    def control(self) -> bool:
+        """Whether it is a control, which is never planted."""
+        return not self.planted
+
+
 @dataclass(frozen=True)
-class Canary:
+class Canary(Copied):
     """A phrase that a model has no reason to know, unless it was trained on it.
 
     Attributes:
@@ -29,16 +45,6 @@ class Canary:
     copies: int
     ids: tuple[int, ...] = ()
     user: str = ""
-
-    @property
-    def planted(self) -> bool:
-        """Whether it is planted."""
-        return self.copies > 0
-
-    @property
-    def control(self) -> bool:
-        """Whether it is a control, which is never planted."""
-        return not self.planted
 
 
 def occurrences(corpus: Corpus, phrases: Sequence[str]) -> list[int]:

@@ -6,6 +6,7 @@ its own, so that a reader learns not only that the record was changed but where.
 
 import hashlib
 import json
+from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -71,6 +72,23 @@ def read_record(path: Path, schema: type[AnyRecord], *, format: str) -> AnyRecor
         raise malformed(path, f'"{_ENTRIES}" is no list of objects')
     _check(path, content, entries)
     return conform(content, schema, path, error=ManifestError, remedy=REMEDY)
+
+
+class Sealed(ABC):
+    """Record of a planting, as an object."""
+
+    @property
+    def sha256(self) -> str:
+        """The seal: SHA-256 (hex) over the canonical content."""
+        return checksum(self._content())
+
+    def save(self, path: Path) -> None:
+        """Write the sealed record as JSON, whole or not at all."""
+        write_record(Path(path), self._content())
+
+    @abstractmethod
+    def _content(self) -> dict[str, Any]:
+        """Content for `write_record`."""
 
 
 def malformed(path: Path, reason: str) -> ManifestError:

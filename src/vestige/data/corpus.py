@@ -13,7 +13,7 @@ from typing import Self
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from vestige import _validate
 from vestige.errors import DataError
@@ -23,7 +23,38 @@ _ROWS_PER_CHUNK = 10_000
 
 
 @dataclass(frozen=True)
-class Corpus:
+class Rows:
+    """Documents or utterances, a row each."""
+
+    table: pa.Table
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+    def take(self, indices: ArrayLike) -> Self:
+        """The rows at the given places, in the given order.
+
+        Args:
+            indices: (k,) places in [0, len(self)); a place may come twice.
+
+        Raises:
+            ValueError: a place lies outside.
+        """
+        places = np.asarray(indices, dtype=np.int64).reshape(-1)
+        if places.size and not 0 <= places.min() <= places.max() < len(self):
+            raise ValueError(f"indices must lie in [0, {len(self)}), got {places}")
+        return type(self)(self.table.take(pa.array(places)))
+
+    def _parted(self, held_out: NDArray[np.bool_], keep: Sequence[int]) -> tuple[Self, Self]:
+        """(the rest, the rows held out), of which those to keep are none."""
+        if len(keep) and not 0 <= min(keep) <= max(keep) < len(self):
+            raise ValueError(f"keep must lie in [0, {len(self)}), got {min(keep)} to {max(keep)}")
+        held_out[list(keep)] = False
+        return self.take(np.flatnonzero(~held_out)), self.take(np.flatnonzero(held_out))
+
+
+@dataclass(frozen=True)
+class Corpus(Rows):
     """Documents in order, each with an optional user, label and source.
 
     Attributes:
@@ -88,9 +119,6 @@ class Corpus:
         empty = pa.large_string()
         return cls(pa.table({n: pa.chunked_array(c, type=empty) for n, c in chunks.items()}))
 
-    def __len__(self) -> int:
-        return int(self.table.num_rows)
-
     def __iter__(self) -> Iterator[str]:
         for batch in self.batches():
             yield from batch
@@ -116,7 +144,7 @@ class Corpus:
         """Source text per document, or None."""
         return self._column("source")
 
-    def owners(self) -> tuple[list[str], "np.ndarray[tuple[int], np.dtype[np.int64]]"]:
+    def owners(self) -> tuple[list[str], NDArray[np.int64]]:
         """Users in the order of their first documents, and the user's number per document.
 
         Returns:
@@ -133,20 +161,6 @@ class Corpus:
         codes = pc.dictionary_encode(self.table["user"]).combine_chunks()
         places = codes.indices.to_numpy(zero_copy_only=False).astype(np.int64)
         return codes.dictionary.to_pylist(), places
-
-    def take(self, indices: ArrayLike) -> "Corpus":
-        """The documents at the given places, in the given order.
-
-        Args:
-            indices: (k,) places in [0, len(self)); a place may come twice.
-
-        Raises:
-            ValueError: a place lies outside the corpus.
-        """
-        places = np.asarray(indices, dtype=np.int64).reshape(-1)
-        if places.size and not 0 <= places.min() <= places.max() < len(self):
-            raise ValueError(f"indices must lie in [0, {len(self)}), got {places}")
-        return Corpus(self.table.take(pa.array(places)))
 
     def __add__(self, other: "Corpus") -> "Corpus":
         return Corpus.concatenate([self, other])
@@ -186,11 +200,7 @@ class Corpus:
             DataError: `by_user` on a corpus without users.
         """
         _validate.fraction(fraction=fraction)
-        held_out = self._draw(fraction, np.random.default_rng(seed), by_user)
-        if len(keep) and not 0 <= min(keep) <= max(keep) < len(self):
-            raise ValueError(f"keep must lie in [0, {len(self)}), got {min(keep)} to {max(keep)}")
-        held_out[list(keep)] = False
-        return self.take(np.flatnonzero(~held_out)), self.take(np.flatnonzero(held_out))
+        return self._parted(self._draw(fraction, np.random.default_rng(seed), by_user), keep)
 
     def fingerprint(self) -> str:
         """SHA-256 (hex) over every column's name and contents, however the table is chunked.
@@ -214,12 +224,12 @@ class Corpus:
 
     def _draw(
         self, fraction: float, generator: np.random.Generator, by_user: bool
-    ) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
+    ) -> NDArray[np.bool_]:
         owner = self.owners()[1] if by_user else np.arange(len(self))
         owners = int(owner.max()) + 1 if owner.size else 0
         drawn = np.zeros(owners, dtype=bool)
         drawn[generator.permutation(owners)[: round(fraction * owners)]] = True
-        held_out: np.ndarray[tuple[int], np.dtype[np.bool_]] = drawn[owner]
+        held_out: NDArray[np.bool_] = drawn[owner]
         return held_out
 
 
@@ -258,7 +268,7 @@ def _as_text(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column.cast(pa.large_string())
 
 
-def _lengths(chunk: pa.LargeStringArray) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
+def _lengths(chunk: pa.LargeStringArray) -> NDArray[np.int64]:
     return np.asarray(pc.binary_length(chunk), dtype=np.int64)
 
 

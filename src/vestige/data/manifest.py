@@ -14,11 +14,10 @@ import pyarrow as pa
 from vestige.data.canary import Canary, occurrences
 from vestige.data.checksum import (
     Checksummed,
-    checksum,
+    Sealed,
     malformed,
     not_there,
     read_record,
-    write_record,
 )
 from vestige.data.corpus import Corpus
 from vestige.data.insertion_positions import scatter
@@ -53,7 +52,7 @@ class _Record(Checksummed):
 
 
 @dataclass(frozen=True)
-class Manifest:
+class Manifest(Sealed):
     """The record of one planting.
 
     Attributes:
@@ -73,18 +72,9 @@ class Manifest:
     vocabulary: str | None = None
 
     @property
-    def sha256(self) -> str:
-        """The seal: SHA-256 (hex) over the canonical content."""
-        return checksum(self._content())
-
-    @property
     def places(self) -> tuple[int, ...]:
         """Positions of all copies in the planted corpus, in order."""
         return tuple(sorted(place for own in self.positions for place in own))
-
-    def save(self, path: Path) -> None:
-        """Write the sealed record as JSON, whole or not at all."""
-        write_record(Path(path), self._content())
 
     @classmethod
     def load(cls, path: Path) -> Self:

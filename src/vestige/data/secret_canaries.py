@@ -14,6 +14,7 @@ from functools import cached_property
 import numpy as np
 
 from vestige import _validate
+from vestige.data.canary import Copied
 from vestige.data.secret_pattern import CANDIDATES, SecretPattern, named_sets
 from vestige.data.utterances import Utterance
 
@@ -21,7 +22,7 @@ _AT_ONCE = 256  # secrets drawn in one go; the draws are those of one after the 
 
 
 @dataclass(frozen=True, kw_only=True)
-class SecretCanary:
+class SecretCanary(Copied):
     """An utterance with a secret in it, and how often it is planted.
 
     Attributes:
@@ -67,16 +68,6 @@ class SecretCanary:
     def utterance(self) -> Utterance:
         """The pattern with the secret in its places."""
         return self.parsed.utterance(self.secret)
-
-    @property
-    def planted(self) -> bool:
-        """Whether it is planted."""
-        return self.copies > 0
-
-    @property
-    def control(self) -> bool:
-        """Whether it is a control, which is never planted."""
-        return not self.planted
 
 
 def draw_secrets(

@@ -18,11 +18,10 @@ import numpy as np
 from vestige.data.canary import occurrences
 from vestige.data.checksum import (
     Checksummed,
-    checksum,
+    Sealed,
     malformed,
     not_there,
     read_record,
-    write_record,
 )
 from vestige.data.insertion_positions import scatter
 from vestige.data.json_file import Count, Name, Schema, Seed, Sha256
@@ -68,7 +67,7 @@ class _Record(Checksummed):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SecretManifest:
+class SecretManifest(Sealed):
     """The record of one planting.
 
     Attributes:
@@ -86,11 +85,6 @@ class SecretManifest:
     seed: int
     before: tuple[str, str]
     after: tuple[str, str]
-
-    @property
-    def sha256(self) -> str:
-        """The seal: SHA-256 (hex) over the canonical content."""
-        return checksum(self._content())
 
     @property
     def patterns(self) -> tuple[SecretPattern, ...]:
@@ -117,10 +111,6 @@ class SecretManifest:
     def tags(self) -> tuple[str, ...]:
         """The tags of the canaries' words, each once, in order."""
         return tuple(dict.fromkeys(tag for pattern in self.patterns for tag in pattern.tags))
-
-    def save(self, path: Path) -> None:
-        """Write the sealed record as JSON, whole or not at all."""
-        write_record(Path(path), self._content())
 
     @classmethod
     def load(cls, path: Path) -> Self:

@@ -22,7 +22,10 @@ from vestige.data.patterns import slow_reason
 from vestige.errors import DataError
 
 MOST_TOKENS = 2**24
-_SIZES = ("id", "Fixed", "pad_to_multiple_of", "max_length", "stride")
+_SIZES = (
+    *("id", "Fixed", "pad_to_multiple_of", "max_length", "stride"),
+    "max_input_chars_per_word",
+)
 _WIDEST = 2**20  # tokens that a text may be filled up with
 _LONGEST = 20_000  # letters of a regular expression
 _SECONDS = 120
@@ -96,14 +99,7 @@ def _objects(value: Any) -> Iterator[dict[str, Any]]:
 
 def _wrong(part: dict[str, Any]) -> str | None:
     """Fault of an object in a tokenizer.json, by the fields that decide on sizes."""
-    for name in (
-        "id",
-        "Fixed",
-        "pad_to_multiple_of",
-        "max_length",
-        "stride",
-        "max_input_chars_per_word",
-    ):
+    for name in _SIZES:
         number = part.get(name)
         most = MOST_TOKENS if name == "id" else _WIDEST
         if isinstance(number, int | float) and not 0 <= number <= most:

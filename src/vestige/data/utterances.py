@@ -12,10 +12,9 @@ from typing import NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import ArrayLike
 
 from vestige import _validate
-from vestige.data.corpus import Corpus
+from vestige.data.corpus import Corpus, Rows
 from vestige.errors import DataError
 
 _WORDS = pa.large_list(pa.large_string())
@@ -43,7 +42,7 @@ class Utterance(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Utterances:
+class Utterances(Rows):
     """Labelled utterances in order; `Utterances.of` makes them.
 
     Attributes:
@@ -80,9 +79,6 @@ class Utterances:
         }
         return cls(pa.table(columns, schema=SCHEMA))
 
-    def __len__(self) -> int:
-        return int(self.table.num_rows)
-
     def __iter__(self) -> Iterator[Utterance]:
         for batch in self.table.to_batches(max_chunksize=1000):
             columns = (batch.column(name).to_pylist() for name in SCHEMA.names)
@@ -102,20 +98,6 @@ class Utterances:
         """The utterances as plain documents, their intents as labels."""
         return Corpus.from_texts((u.text for u in self), labels=self.intents)
 
-    def take(self, indices: ArrayLike) -> "Utterances":
-        """The utterances at the given places, in the given order.
-
-        Args:
-            indices: (k,) places in [0, len(self)); a place may come twice.
-
-        Raises:
-            ValueError: a place lies outside.
-        """
-        places = np.asarray(indices, dtype=np.int64).reshape(-1)
-        if places.size and not 0 <= places.min() <= places.max() < len(self):
-            raise ValueError(f"indices must lie in [0, {len(self)}), got {places}")
-        return Utterances(self.table.take(pa.array(places)))
-
     def split(
         self, fraction: float, *, seed: int, keep: Sequence[int] = ()
     ) -> tuple["Utterances", "Utterances"]:
@@ -133,13 +115,10 @@ class Utterances:
             ValueError: the fraction is out of range, or a place lies outside.
         """
         _validate.fraction(fraction=fraction)
-        if len(keep) and not 0 <= min(keep) <= max(keep) < len(self):
-            raise ValueError(f"keep must lie in [0, {len(self)}), got {min(keep)} to {max(keep)}")
         held = np.zeros(len(self), dtype=bool)
         drawn = np.random.default_rng(seed).permutation(len(self))
         held[drawn[: round(fraction * len(self))]] = True
-        held[list(keep)] = False
-        return self.take(np.flatnonzero(~held)), self.take(np.flatnonzero(held))
+        return self._parted(held, keep)
 
     def fingerprint(self) -> str:
         """SHA-256 (hex) over all that is in them, however the table is chunked."""

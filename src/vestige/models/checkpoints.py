@@ -35,7 +35,6 @@ from vestige.data.vocabulary import (
 from vestige.errors import AccessDenied, IncompatibleModels, ModelError, VestigeError
 from vestige.memory import require_room
 from vestige.models.bilstm_crf import IntentSlotConfig, IntentSlotModel
-from vestige.models.finite import require_finite
 from vestige.models.folders import ANSWERS, DESCRIPTIONS, model_folder, replacing, sha256
 from vestige.models.gru import GRUConfig, GRULanguageModel
 from vestige.models.lstm import LSTMConfig, LSTMLanguageModel
@@ -51,6 +50,7 @@ FORMAT = 1
 DESCRIPTION, WEIGHTS = "model.json", "model.safetensors"
 SOURCE = "source"
 """The folder with a second vocabulary, and what `model.json` calls its SHA-256."""
+_ROUNDING = 1e-6
 SAVE_AGAIN = "Save the model again, or point to another checkpoint."
 AnyNetwork = TypeVar("AnyNetwork", bound=Network)
 HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
@@ -230,8 +230,7 @@ def fingerprint(path: str | Path) -> str:
         from vestige.models.hugging_face import downloaded
 
         folder = downloaded(str(path)) or folder
-    if not any((folder / name).is_file() for name in DESCRIPTIONS):
-        raise _not_a_model(folder)
+    _require_model(folder)
     return sha256(weight_files(folder))
 
 
@@ -265,22 +264,27 @@ def check_compatible(before: NextToken, after: NextToken) -> tuple[str, ...]:
         ) from error
 
 
+@torch.no_grad()
 def _ready(model: AnyNetwork, path: str | Path, device: torch.device) -> AnyNetwork:
-    require_finite(model, path)
+    """The model on its device, if its weights are finite; a table's -inf is the logarithm of 0."""
+    table = isinstance(model, TableModel)
+    for name, tensor in model.state_dict(keep_vars=True).items():
+        sound = tensor <= _ROUNDING if table else torch.isfinite(tensor)  # NaN is not <=, either
+        if tensor.is_floating_point() and not bool(sound.all()):
+            raise ModelError(
+                f"{path} holds {name} with numbers that are not finite: NaN or infinities",
+                remedy="Take a checkpoint from before its training went wrong, or train again at "
+                "a lower rate.",
+            )
     return model.to(device).eval()
 
 
 def _ours(path: str | Path) -> Network | None:
-    """Model of a checkpoint in our format; None for any other.
-
-    Raises:
-        ModelError: there is none, or ours is broken.
-    """
+    """Model of a checkpoint in our format; None for any other."""
     folder = model_folder(path)
     if any((folder / name).is_file() for name in (DESCRIPTION, ANSWERS)):
         return _load_checkpoint(folder)
-    if not any((folder / name).is_file() for name in DESCRIPTIONS):
-        raise _not_a_model(folder)
+    _require_model(folder)
     return None
 
 
@@ -316,27 +320,19 @@ def _load_checkpoint(folder: Path) -> Network:
     vocabulary, config = _vocabulary(folder, told.vocabulary), dict(told.config)
     if name == Seq2SeqModel.architecture:
         config[SOURCE] = _vocabulary(folder / SOURCE, told.source)
+
+    def build() -> Network:
+        return BUILDERS[name](vocabulary, config, told.vocab_size)
+
     try:
-        model = _built(name, vocabulary, config, told.vocab_size, weights)
+        if name != TableModel.architecture:  # which has its numbers from the beginning
+            require_fit(weights, build)  # nothing is made that the weights do not fill
+        model = build()
+        load_weights(model, weights)
     except (ValueError, TypeError, RuntimeError, safetensors.SafetensorError) as error:
         raise ModelError(
             f"{weights} does not fit the configuration in {DESCRIPTION}: {error}", remedy=SAVE_AGAIN
         ) from error
-    return model
-
-
-def _built(
-    name: str, vocabulary: Vocabulary, config: Mapping[str, Any], size: int, weights: Path
-) -> Network:
-    """The network of a configuration with its weights; nothing is made that they do not fill."""
-
-    def build() -> Network:
-        return BUILDERS[name](vocabulary, config, size)
-
-    if name != TableModel.architecture:  # which has its numbers from the beginning
-        require_fit(weights, build)
-    model = build()
-    load_weights(model, weights)
     return model
 
 
@@ -370,14 +366,15 @@ def _on_hub(path: str | Path) -> bool:
     return not Path(path).exists() and HUB_NAME.fullmatch(str(path)) is not None
 
 
+def _require_model(folder: Path) -> None:
+    if not any((folder / name).is_file() for name in DESCRIPTIONS):
+        raise _not_a_model(folder)
+
+
 def _not_a_model(path: Path) -> ModelError:
-    what = (
-        "does not exist"
-        if not path.exists()
-        else "is a file"
-        if path.is_file()
-        else (f"holds neither {DESCRIPTION}, config.json nor adapter_config.json")
-    )
+    what = f"holds neither {DESCRIPTION}, config.json nor adapter_config.json"
+    if path.is_file() or not path.exists():
+        what = "is a file" if path.is_file() else "does not exist"
     return ModelError(
         f"{path} {what}",
         remedy="Give a directory that `vestige train` wrote, a Hugging Face model (folder or hub "

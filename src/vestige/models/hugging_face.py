@@ -27,7 +27,7 @@ from transformers.cache_utils import DynamicCache, DynamicLayer, DynamicSlidingW
 from vestige.data.subwords import SubwordVocabulary
 from vestige.errors import ModelError, VestigeError
 from vestige.models.foreign_config import require_sound
-from vestige.models.protocols import LanguageModel, require_read
+from vestige.models.protocols import LanguageModel, require_evaluation, require_read
 from vestige.models.sizes import require_filled
 from vestige.models.weight_files import pretrained_files
 
@@ -179,8 +179,7 @@ class HuggingFaceLanguageModel(LanguageModel):
         Raises:
             ValueError: the text becomes longer than the model can read, or dropout is on.
         """
-        if self.training:
-            raise ValueError("the model must be in evaluation mode, got training: call eval()")
+        require_evaluation(self)
         self._check_length(state.length + 1)
         if len(tokens) == 0:  # transformers cannot reshape a batch without rows
             return CacheState(state.layers, state.output, state.length + 1)

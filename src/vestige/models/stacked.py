@@ -11,7 +11,7 @@ from dataclasses import asdict
 from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from vestige.errors import IncompatibleModels
@@ -22,6 +22,7 @@ from vestige.models.white_box import Losses
 
 ORDER = (3, 0, 1, 2)
 """The gates of `nn.LSTM` (input, forget, cell, output) in the order of `recur`."""
+_KINDS = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
 IRRELEVANT = {"input_dropout", "hidden_dropout", "frozen_embeddings"}
 """Settings of the training, which may differ from model to model."""
 
@@ -120,10 +121,14 @@ class _Affine(NamedTuple):
 def _cells(models: Sequence[IntentSlotModel], layer: int) -> Cells:
     """Weights of an `nn.LSTM` layer, first one direction, then the other."""
     names = [f"l{layer}", f"l{layer}_reverse"]
-    weights, biases, states = (
-        torch.stack([_ordered(kind(model.lstm, name)) for name in names for model in models])
-        for kind in (_weights, _biases, _states)
-    )
+    parts = [
+        {kind: model.lstm.get_parameter(f"{kind}_{name}") for kind in _KINDS}
+        for name in names
+        for model in models
+    ]
+    weights = torch.stack([_ordered(part["weight_ih"]) for part in parts])
+    biases = torch.stack([_ordered(part["bias_ih"] + part["bias_hh"]) for part in parts])
+    states = torch.stack([_ordered(part["weight_hh"]) for part in parts])
     by_input, by_state = (part.transpose(1, 2).contiguous() for part in (weights, states))
     return Cells(by_input, biases.unsqueeze(1), by_state, states)
 
@@ -131,18 +136,6 @@ def _cells(models: Sequence[IntentSlotModel], layer: int) -> Cells:
 def _ordered(gates: Tensor) -> Tensor:
     """(4h, ...) with the gates in the order of `recur`."""
     return gates.view(4, -1, *gates.shape[1:])[list(ORDER)].flatten(0, 1)
-
-
-def _weights(lstm: nn.LSTM, name: str) -> Tensor:
-    return lstm.get_parameter(f"weight_ih_{name}")
-
-
-def _biases(lstm: nn.LSTM, name: str) -> Tensor:
-    return lstm.get_parameter(f"bias_ih_{name}") + lstm.get_parameter(f"bias_hh_{name}")
-
-
-def _states(lstm: nn.LSTM, name: str) -> Tensor:
-    return lstm.get_parameter(f"weight_hh_{name}")
 
 
 def stack(models: Sequence[IntentSlotModel]) -> StackedModels:
