@@ -31,7 +31,7 @@ from safetensors import safe_open
 
 from vestige.data.encoded import EncodedCorpus
 from vestige.data.vocabulary import WordVocabulary
-from vestige.models.lstm import LSTMConfig
+from vestige.models.recurrent_network import LSTMConfig
 from vestige.training.checkpoint import CHECKPOINT, HISTORY, MODEL
 from vestige.training.loop import TrainingConfig, train
 from vestige.training.presets import new_model

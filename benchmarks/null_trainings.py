@@ -63,8 +63,8 @@ from vestige.data.subwords import SubwordVocabulary
 from vestige.data.vocabulary import Vocabulary, WordVocabulary
 from vestige.experiments.texts import random_parts
 from vestige.experiments.updates.subwords import adapter_on, gpt2
-from vestige.models.lstm import LSTMConfig
 from vestige.models.protocols import LanguageModel
+from vestige.models.recurrent_network import LSTMConfig
 from vestige.training.config import TrainingConfig
 from vestige.training.presets import new_model
 from vestige.training.snapshot import snapshot

@@ -60,8 +60,8 @@ from vestige.defences.dp_sgd import DPSGDStep
 from vestige.metrics.intervals import clopper_pearson
 from vestige.metrics.threshold_epsilon import threshold_epsilon
 from vestige.models.checkpoints import load_model, save_model
-from vestige.models.lstm import LSTMConfig
 from vestige.models.protocols import LanguageModel
+from vestige.models.recurrent_network import LSTMConfig
 from vestige.training.batches import Batch
 from vestige.training.config import TrainingConfig
 from vestige.training.loop import train

@@ -68,8 +68,8 @@ from vestige.defences.noise import GaussianNoise
 from vestige.models.checkpoints import load_model, save_model
 from vestige.models.hugging_face import HuggingFaceLanguageModel
 from vestige.models.lora import add_lora
-from vestige.models.lstm import LSTMConfig
 from vestige.models.protocols import LanguageModel
+from vestige.models.recurrent_network import LSTMConfig
 from vestige.training.checkpoint import CHECKPOINT, HISTORY, MODEL
 from vestige.training.config import TrainingConfig
 from vestige.training.key_file import KEY

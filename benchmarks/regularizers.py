@@ -28,7 +28,7 @@ from vestige.defences.adversarial import AdversarialStep
 from vestige.defences.goldfish import GoldfishStep
 from vestige.defences.triplet import TripletStep
 from vestige.memory import keep_freed_pages
-from vestige.models.lstm import LSTMConfig
+from vestige.models.recurrent_network import LSTMConfig
 from vestige.training.batches import Batch
 from vestige.training.presets import new_model
 from vestige.training.sequences import SequenceBatches, Sequences

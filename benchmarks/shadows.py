@@ -35,7 +35,7 @@ import numpy as np
 
 from vestige.data.corpus import Corpus
 from vestige.data.vocabulary import WordVocabulary
-from vestige.models.lstm import LSTMConfig
+from vestige.models.recurrent_network import LSTMConfig
 from vestige.parallel import map_cluster
 from vestige.training import checkpoint
 from vestige.training.config import TrainingConfig

@@ -25,7 +25,7 @@ from vestige.attacks.update.model_pair import ModelPair
 from vestige.attacks.update.token_scores import token_score
 from vestige.data.vocabulary import WordVocabulary
 from vestige.memory import keep_freed_pages
-from vestige.models.lstm import LSTMConfig, LSTMLanguageModel
+from vestige.models.recurrent_network import LSTMConfig, LSTMLanguageModel
 
 VOCABULARY, HIDDEN, LAYERS, LENGTH = 10_000, 200, 2, 5
 

@@ -9,7 +9,7 @@ from vestige.data.loaders.utterances import write_utterances
 from vestige.data.utterances import Utterance, Utterances
 from vestige.data.vocabulary import WordVocabulary
 from vestige.models.checkpoints import save_model
-from vestige.models.lstm import LSTMConfig, LSTMLanguageModel
+from vestige.models.recurrent_network import LSTMConfig, LSTMLanguageModel
 from vestige.training.new_utterance_model import new_intent_slot_model
 
 QUICK = "--task nlu --epochs 1 --layers 1 --hidden-size 4 --embedding-size 4"

@@ -9,8 +9,7 @@ import torch
 from vestige import results
 from vestige.data.vocabulary import load_vocabulary
 from vestige.models.checkpoints import load_model, load_seq2seq, save_model
-from vestige.models.gru import GRULanguageModel
-from vestige.models.lstm import LSTMConfig, LSTMLanguageModel
+from vestige.models.recurrent_network import GRULanguageModel, LSTMConfig, LSTMLanguageModel
 
 FRENCH, ENGLISH = ("un", "deux", "trois", "quatre"), ("one", "two", "three", "four")
 PAIRS = ["--task", "translation", "--source", "french", "--text", "english", "--user", "who"]

@@ -9,8 +9,8 @@ import torch
 
 from vestige.data.encoded import EncodedCorpus
 from vestige.data.vocabulary import WordVocabulary
-from vestige.models.lstm import LSTMConfig
 from vestige.models.protocols import LanguageModel
+from vestige.models.recurrent_network import LSTMConfig
 from vestige.models.table import TableModel
 from vestige.models.transformer import TransformerConfig
 from vestige.training.batches import Batch

@@ -12,8 +12,8 @@ from vestige.data.encoded import EncodedCorpus
 from vestige.data.vocabulary import WordVocabulary
 from vestige.defences import ghost_lstm, products
 from vestige.defences.dp_sgd import DPSGDStep
-from vestige.models.lstm import LSTMConfig
 from vestige.models.protocols import LanguageModel
+from vestige.models.recurrent_network import LSTMConfig
 from vestige.models.transformer import TransformerConfig
 from vestige.training.batches import IGNORED, Batch
 from vestige.training.loop import TrainingConfig, train

@@ -9,9 +9,13 @@ import torch
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
 from vestige.data.vocabulary import WordVocabulary
-from vestige.models.gru import GRUConfig, GRULanguageModel
-from vestige.models.lstm import LSTMConfig, LSTMLanguageModel
 from vestige.models.protocols import LanguageModel
+from vestige.models.recurrent_network import (
+    GRUConfig,
+    GRULanguageModel,
+    LSTMConfig,
+    LSTMLanguageModel,
+)
 from vestige.models.table import TableModel
 from vestige.models.transformer import CausalTransformer, TransformerConfig
 

@@ -18,7 +18,7 @@ from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import IncompatibleModels, ModelError
 from vestige.models.checkpoints import check_compatible, fingerprint, load_model, save_model
 from vestige.models.folders import replacing, sha256
-from vestige.models.lstm import LSTMConfig, LSTMLanguageModel
+from vestige.models.recurrent_network import LSTMConfig, LSTMLanguageModel
 from vestige.models.table import TableModel
 
 OURS = ["lstm", "tied lstm", "gru", "transformer", "table"]

@@ -9,8 +9,12 @@ from torch import nn
 from torch.nn import functional
 
 from vestige.data.vocabulary import WordVocabulary
-from vestige.models.gru import GRUConfig, GRULanguageModel
-from vestige.models.lstm import LSTMConfig, LSTMLanguageModel
+from vestige.models.recurrent_network import (
+    GRUConfig,
+    GRULanguageModel,
+    LSTMConfig,
+    LSTMLanguageModel,
+)
 from vestige.models.transformer import TransformerConfig
 
 

@@ -19,8 +19,8 @@ from vestige.models.checkpoints import (
     load_seq2seq,
     save_model,
 )
-from vestige.models.lstm import LSTMConfig, LSTMLanguageModel
 from vestige.models.protocols import NextToken, TwoParts
+from vestige.models.recurrent_network import LSTMConfig, LSTMLanguageModel
 from vestige.models.seq2seq import GivenSource, Seq2SeqConfig, Seq2SeqModel
 
 SOURCES = WordVocabulary(("<unk>", "<eos>", *(f"s{i}" for i in range(9))))

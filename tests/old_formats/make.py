@@ -26,8 +26,12 @@ from tests.cli.shell import invoke
 from vestige.data.corpus import Corpus
 from vestige.data.vocabulary import WordVocabulary
 from vestige.models.checkpoints import save_model
-from vestige.models.gru import GRUConfig, GRULanguageModel
-from vestige.models.lstm import LSTMConfig, LSTMLanguageModel
+from vestige.models.recurrent_network import (
+    GRUConfig,
+    GRULanguageModel,
+    LSTMConfig,
+    LSTMLanguageModel,
+)
 from vestige.models.table import TableModel
 from vestige.models.transformer import CausalTransformer, TransformerConfig
 from vestige.training import checkpoint

@@ -11,9 +11,8 @@ import torch
 
 from vestige.data.encoded import EncodedCorpus
 from vestige.data.vocabulary import WordVocabulary
-from vestige.models.gru import GRUConfig
-from vestige.models.lstm import LSTMConfig
 from vestige.models.protocols import LanguageModel
+from vestige.models.recurrent_network import GRUConfig, LSTMConfig
 from vestige.models.transformer import TransformerConfig
 from vestige.training.presets import new_model
 

@@ -16,7 +16,7 @@ from vestige.data.corpus import Corpus
 from vestige.data.encoded import encode, load_encoded
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import DataError, TrainingError
-from vestige.models.lstm import LSTMConfig
+from vestige.models.recurrent_network import LSTMConfig
 from vestige.training.checkpoint import CHECKPOINT, LOG, load, log_lines, open_directory
 from vestige.training.config import TrainingConfig
 from vestige.training.loop import train

@@ -12,7 +12,7 @@ from vestige.data.corpus import Corpus
 from vestige.data.encoded import encode
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import DataError, TrainingError
-from vestige.models.lstm import LSTMConfig, LSTMLanguageModel
+from vestige.models.recurrent_network import LSTMConfig, LSTMLanguageModel
 from vestige.training.config import TrainingConfig
 from vestige.training.loop import train
 from vestige.training.null_models import Recipe, null_texts

@@ -3,7 +3,7 @@
 import pytest
 
 from vestige.data.vocabulary import WordVocabulary
-from vestige.models.gru import GRUConfig, GRULanguageModel
+from vestige.models.recurrent_network import GRUConfig, GRULanguageModel
 from vestige.training.presets import PAIR_PRESETS, PRESETS, new_model, pair_preset, preset
 
 

@@ -15,8 +15,7 @@ from vestige.data.corpus import Corpus
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import DataError, TrainingError
 from vestige.models.checkpoints import load_model, load_seq2seq
-from vestige.models.gru import GRUConfig
-from vestige.models.lstm import LSTMConfig
+from vestige.models.recurrent_network import GRUConfig, LSTMConfig
 from vestige.models.seq2seq import Seq2SeqConfig
 from vestige.training import shadows
 from vestige.training.config import TrainingConfig

@@ -7,7 +7,7 @@ from vestige.data.corpus import Corpus
 from vestige.data.loaders import read_corpus
 from vestige.data.vocabulary import WordVocabulary
 from vestige.models.checkpoints import save_model
-from vestige.models.lstm import LSTMConfig, LSTMLanguageModel
+from vestige.models.recurrent_network import LSTMConfig, LSTMLanguageModel
 from vestige.models.seq2seq import Seq2SeqConfig, Seq2SeqModel
 from vestige.workflows.anatomy import anatomy
 

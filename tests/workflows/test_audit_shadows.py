@@ -7,8 +7,7 @@ import pytest
 from vestige import results
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import DataError
-from vestige.models.gru import GRUConfig
-from vestige.models.lstm import LSTMConfig, LSTMLanguageModel
+from vestige.models.recurrent_network import GRUConfig, LSTMConfig, LSTMLanguageModel
 from vestige.models.seq2seq import Seq2SeqConfig, Seq2SeqModel
 from vestige.models.transformer import TransformerConfig
 from vestige.training.presets import PRESETS, pair_preset

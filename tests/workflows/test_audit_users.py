@@ -11,7 +11,7 @@ from vestige.data.corpus import Corpus
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import DataError, ModelError, RunError
 from vestige.models.checkpoints import save_model
-from vestige.models.lstm import LSTMConfig, LSTMLanguageModel
+from vestige.models.recurrent_network import LSTMConfig, LSTMLanguageModel
 from vestige.models.top_k import narrow
 from vestige.workflows.audit_options import ServiceSettings, ShadowSettings
 from vestige.workflows.audit_users import audit_users

@@ -11,8 +11,7 @@ from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
 from vestige.defences.methods.goldfish import Goldfish
 from vestige.models.checkpoints import fingerprint, save_model
-from vestige.models.gru import GRUConfig
-from vestige.models.lstm import LSTMConfig
+from vestige.models.recurrent_network import GRUConfig, LSTMConfig
 from vestige.models.transformer import TransformerConfig
 from vestige.training.config import TrainingConfig
 from vestige.training.presets import PRESETS

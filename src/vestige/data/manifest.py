@@ -12,13 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from vestige.data.canary import Canary, occurrences
-from vestige.data.checksum import (
-    Checksummed,
-    Sealed,
-    malformed,
-    not_there,
-    read_record,
-)
+from vestige.data.checksum import Checksummed, Sealed, malformed, not_there, read_record
 from vestige.data.corpus import Corpus
 from vestige.data.insertion_positions import scatter
 from vestige.data.json_file import Count, Name, Seed, Sha256

@@ -21,8 +21,8 @@ from torch import Tensor
 from vestige import _validate
 from vestige.defences.clipping import ClipFn, Rule
 from vestige.defences.noisy_step import NoisyStep
-from vestige.models.lstm import LSTMLanguageModel
 from vestige.models.protocols import LanguageModel
+from vestige.models.recurrent_network import LSTMLanguageModel
 from vestige.training.batches import Batch
 
 Unit = Literal["sequence", "user"]

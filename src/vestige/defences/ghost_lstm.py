@@ -31,8 +31,8 @@ from vestige.defences import lstm_layer
 from vestige.defences.clipping import Clipped, Rule
 from vestige.defences.lstm_layer import LayerWeights
 from vestige.defences.products import linear
-from vestige.models.lstm import LSTMLanguageModel
 from vestige.models.protocols import LanguageModel
+from vestige.models.recurrent_network import LSTMLanguageModel
 from vestige.training.batches import IGNORED, Batch
 
 _IN_CACHE = 1 << 17

@@ -9,8 +9,8 @@ from torch.nn.functional import pad
 
 from vestige.data.encoded import EncodedCorpus
 from vestige.errors import TrainingError
-from vestige.models.lstm import LSTMLanguageModel
 from vestige.models.protocols import LanguageModel, TwoParts
+from vestige.models.recurrent_network import LSTMLanguageModel
 from vestige.training.batches import Batch
 from vestige.training.steps import Reading, last_hidden, read, read_hidden
 

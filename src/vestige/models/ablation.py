@@ -101,7 +101,7 @@ def silenced_ranks(
 
     Example:
         >>> from vestige.data.vocabulary import WordVocabulary
-        >>> from vestige.models.lstm import LSTMConfig, LSTMLanguageModel
+        >>> from vestige.models.recurrent_network import LSTMConfig, LSTMLanguageModel
         >>> words = WordVocabulary(("<unk>", "<eos>", "to", "be"))
         >>> model = LSTMLanguageModel(words, LSTMConfig(hidden_size=2)).eval()
         >>> data = EncodedCorpus(np.array([2, 3, 1], np.int32), np.array([0, 3]))

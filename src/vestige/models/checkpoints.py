@@ -26,19 +26,18 @@ from safetensors.torch import save_model as save_weights
 
 from vestige.data.json_file import Count, Excerpt, Name, Sha256, read_json
 from vestige.data.regular_file import require_regular
-from vestige.data.vocabulary import (
-    Vocabulary,
-    WordVocabulary,
-    differences,
-    load_vocabulary,
-)
+from vestige.data.vocabulary import Vocabulary, WordVocabulary, differences, load_vocabulary
 from vestige.errors import AccessDenied, IncompatibleModels, ModelError, VestigeError
 from vestige.memory import require_room
 from vestige.models.bilstm_crf import IntentSlotConfig, IntentSlotModel
 from vestige.models.folders import ANSWERS, DESCRIPTIONS, model_folder, replacing, sha256
-from vestige.models.gru import GRUConfig, GRULanguageModel
-from vestige.models.lstm import LSTMConfig, LSTMLanguageModel
 from vestige.models.protocols import LanguageModel, Network, NextToken, choose_device
+from vestige.models.recurrent_network import (
+    GRUConfig,
+    GRULanguageModel,
+    LSTMConfig,
+    LSTMLanguageModel,
+)
 from vestige.models.seq2seq import Seq2SeqConfig, Seq2SeqModel
 from vestige.models.sizes import require_fit
 from vestige.models.table import TableModel

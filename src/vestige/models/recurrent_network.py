@@ -1,7 +1,15 @@
-"""Shared parts of recurrent language models: embedding, layers, head, state.
+"""Recurrent language models, LSTM and GRU: embedding, layers, head, state.
 
 An LSTM and a GRU differ in their layers and in what a state holds, and in nothing else; the
 encoder and the decoder of a sequence-to-sequence model are read on by the same function.
+
+The LSTM is that of the update papers: Zanella-Béguelin et al. (2020), "Analyzing Information
+Leakage of Updates to Natural Language Models", CCS, arXiv:1912.07942, section 3.2, which follows
+Zaremba et al. (2014), "Recurrent Neural Network Regularization", arXiv:1409.2329. The GRU: Cho et
+al. (2014), "Learning Phrase Representations using RNN Encoder-Decoder for Statistical Machine
+Translation", arXiv:1406.1078, section 2.3; Song and Shmatikov (2019), "Auditing Data Provenance in
+Text-Generation Models", KDD, arXiv:1811.00513, appendix B.2, use it for shadow models of an LSTM
+of unknown shape.
 """
 
 from abc import ABC, abstractmethod
@@ -54,6 +62,16 @@ class RecurrentConfig:
                 "tied needs embedding_size == hidden_size, "
                 f"got {self.embedding_size} and {self.hidden_size}"
             )
+
+
+@dataclass(frozen=True)
+class LSTMConfig(RecurrentConfig):
+    """The shape of an LSTM language model; see `RecurrentConfig`."""
+
+
+@dataclass(frozen=True)
+class GRUConfig(RecurrentConfig):
+    """The shape of a GRU language model; see `RecurrentConfig`."""
 
 
 class RecurrentState(ABC):
@@ -235,3 +253,25 @@ class RecurrentLanguageModel(LanguageModel):
         """(n, v) unnormalised float32 log-probabilities of the next token."""
         require_read(state)
         return functional.linear(state.hidden[-1], self.head.weight, self.head.bias).float()
+
+
+class LSTMLanguageModel(RecurrentLanguageModel):
+    """Stacked LSTM layers, in the attribute `lstm`; see `RecurrentLanguageModel`."""
+
+    architecture: ClassVar[str] = "lstm"
+    kind: ClassVar[type[Layers]] = nn.LSTM
+    lstm: nn.LSTM
+
+    def __init__(self, vocabulary: Vocabulary, config: LSTMConfig | None = None) -> None:
+        super().__init__(vocabulary, config or LSTMConfig())
+
+
+class GRULanguageModel(RecurrentLanguageModel):
+    """Stacked GRU layers, in the attribute `gru`; see `RecurrentLanguageModel`."""
+
+    architecture: ClassVar[str] = "gru"
+    kind: ClassVar[type[Layers]] = nn.GRU
+    gru: nn.GRU
+
+    def __init__(self, vocabulary: Vocabulary, config: GRUConfig | None = None) -> None:
+        super().__init__(vocabulary, config or GRUConfig())

@@ -22,9 +22,13 @@ import torch
 
 from vestige import _validate
 from vestige.data.vocabulary import Vocabulary
-from vestige.models.gru import GRUConfig, GRULanguageModel
-from vestige.models.lstm import LSTMConfig, LSTMLanguageModel
 from vestige.models.protocols import LanguageModel, Network
+from vestige.models.recurrent_network import (
+    GRUConfig,
+    GRULanguageModel,
+    LSTMConfig,
+    LSTMLanguageModel,
+)
 from vestige.models.seq2seq import Seq2SeqConfig, Seq2SeqModel
 from vestige.models.sizes import require_room_for
 from vestige.models.transformer import CausalTransformer, TransformerConfig

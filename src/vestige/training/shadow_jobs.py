@@ -28,8 +28,8 @@ from vestige import _validate
 from vestige.data.corpus import Corpus
 from vestige.data.vocabulary import Vocabulary
 from vestige.errors import DataError
-from vestige.models.gru import GRUConfig
 from vestige.models.protocols import choose_device
+from vestige.models.recurrent_network import GRUConfig
 from vestige.models.seq2seq import Seq2SeqConfig
 from vestige.training.config import TrainingConfig
 from vestige.training.precision import settled

@@ -9,9 +9,8 @@ from typing import Any
 from vestige import results
 from vestige.data.corpus import Corpus
 from vestige.errors import RunError
-from vestige.models.gru import GRUConfig
-from vestige.models.lstm import LSTMConfig
 from vestige.models.protocols import choose_device
+from vestige.models.recurrent_network import GRUConfig, LSTMConfig
 from vestige.models.seq2seq import Seq2SeqConfig
 from vestige.models.transformer import TransformerConfig
 from vestige.monitor import Monitor

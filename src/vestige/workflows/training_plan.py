@@ -10,12 +10,10 @@ import torch
 from vestige.data.corpus import Corpus
 from vestige.data.vocabulary import Vocabulary
 from vestige.models.checkpoints import load_model
-from vestige.models.gru import GRUConfig
 from vestige.models.hugging_face import HuggingFaceLanguageModel
 from vestige.models.lora import add_lora
-from vestige.models.lstm import LSTMConfig
 from vestige.models.protocols import LanguageModel, choose_device
-from vestige.models.recurrent_network import RecurrentConfig
+from vestige.models.recurrent_network import GRUConfig, LSTMConfig, RecurrentConfig
 from vestige.models.transformer import TransformerConfig
 from vestige.training.config import TrainingConfig
 from vestige.training.presets import Preset, new_model, preset

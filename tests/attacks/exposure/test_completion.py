@@ -12,8 +12,8 @@ from vestige import results
 from vestige.attacks.exposure.completion import Completion, complete
 from vestige.data.canary import Canary
 from vestige.metrics.intervals import clopper_pearson
-from vestige.models.lstm import LSTMConfig, LSTMLanguageModel
 from vestige.models.protocols import NextToken
+from vestige.models.recurrent_network import LSTMConfig, LSTMLanguageModel
 from vestige.models.table import TableModel
 
 

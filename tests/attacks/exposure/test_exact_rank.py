@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from vestige.attacks.exposure.exact_rank import exact_rank
 from vestige.attacks.exposure.sequence_scores import sequence_log_probs
 from vestige.data.vocabulary import WordVocabulary
-from vestige.models.lstm import LSTMConfig, LSTMLanguageModel
 from vestige.models.protocols import LanguageModel
+from vestige.models.recurrent_network import LSTMConfig, LSTMLanguageModel
 from vestige.models.table import TableModel
 
 Tokens = tuple[int, ...]

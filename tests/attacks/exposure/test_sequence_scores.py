@@ -8,8 +8,8 @@ import torch
 from vestige.attacks.exposure import sequence_scores
 from vestige.attacks.exposure.sequence_scores import sequence_log_probs
 from vestige.data.vocabulary import WordVocabulary
-from vestige.models.lstm import LSTMConfig, LSTMLanguageModel
 from vestige.models.protocols import LanguageModel
+from vestige.models.recurrent_network import LSTMConfig, LSTMLanguageModel
 from vestige.models.table import TableModel
 from vestige.models.transformer import CausalTransformer, TransformerConfig
 

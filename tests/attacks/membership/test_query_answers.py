@@ -15,7 +15,7 @@ from vestige.data.encoded import EncodedCorpus, encode
 from vestige.data.encoded_pairs import EncodedPairs, encode_pairs
 from vestige.data.token_queries import TokenQueries, token_queries
 from vestige.data.vocabulary import WordVocabulary
-from vestige.models.lstm import LSTMConfig, LSTMLanguageModel
+from vestige.models.recurrent_network import LSTMConfig, LSTMLanguageModel
 from vestige.models.seq2seq import Seq2SeqConfig, Seq2SeqModel
 from vestige.models.top_k import contexts_at, likeliest_ranks, narrow
 

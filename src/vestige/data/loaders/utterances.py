@@ -9,11 +9,7 @@ import numpy as np
 from vestige import _validate
 from vestige.data.atomic_write import write_text
 from vestige.data.loaders import tables
-from vestige.data.loaders.registry import (
-    UTTERANCE_FORMATS,
-    UtteranceColumns,
-    UtteranceFormat,
-)
+from vestige.data.loaders.registry import UTTERANCE_FORMATS, UtteranceColumns, UtteranceFormat
 from vestige.data.utterances import Utterances, UtteranceSplits
 from vestige.errors import DataError
 

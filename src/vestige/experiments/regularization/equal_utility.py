@@ -30,7 +30,7 @@ from vestige.metrics.clustered import rate_of_trainings
 from vestige.metrics.intervals import columns, mean_interval
 from vestige.metrics.subgroup import SubgroupGap, subgroup_gap
 from vestige.models.checkpoints import load_model
-from vestige.models.lstm import LSTMConfig
+from vestige.models.recurrent_network import LSTMConfig
 from vestige.training.config import Batching, TrainingConfig
 from vestige.training.evaluate import score_documents
 

@@ -30,7 +30,7 @@ from vestige.experiments.regularization.equal_utility import (
 )
 from vestige.experiments.regularization.user_texts import UserText
 from vestige.experiments.reproduction import Part, caption, run_paper
-from vestige.models.lstm import LSTMConfig
+from vestige.models.recurrent_network import LSTMConfig
 from vestige.training.config import TrainingConfig
 
 PAPER_TABLE1 = paper_numbers("regularization", "table1", key=3)

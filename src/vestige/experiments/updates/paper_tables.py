@@ -34,7 +34,7 @@ from vestige.experiments.updates.canary_tables import (
 from vestige.experiments.updates.private_updates import PrivateUpdate, private_plan
 from vestige.experiments.updates.settings import Setting, preset_setting
 from vestige.experiments.updates.subwords import Subwords, subword_plan
-from vestige.models.lstm import LSTMConfig
+from vestige.models.recurrent_network import LSTMConfig
 from vestige.models.transformer import TransformerConfig
 from vestige.training.config import TrainingConfig
 

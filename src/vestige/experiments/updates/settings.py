@@ -16,8 +16,8 @@ from vestige.defences.registry import Defence, NoDefence
 from vestige.experiments.runner import Trial
 from vestige.experiments.texts import random_parts, read_text, vocabulary_of
 from vestige.models.checkpoints import load_model
-from vestige.models.lstm import LSTMConfig
 from vestige.models.protocols import LanguageModel, choose_device
+from vestige.models.recurrent_network import LSTMConfig
 from vestige.training.config import TrainingConfig
 from vestige.training.history import EpochRecord, best_epoch
 from vestige.training.presets import Shape, new_model, preset
