@@ -106,8 +106,8 @@ def documents_of(
     """
     _validate.all_different(names=names)
     _validate.positive(each=each)
-    every, owner = corpus.owners()
-    wanted = np.isin(np.arange(len(every)), _places(every, names))
+    (every, owner), named = corpus.owners(), set(names)
+    wanted = np.array([name in named for name in every], dtype=bool)
     fit = np.flatnonzero(wanted[owner] & _fits(corpus, shortest, longest))
     counts = np.bincount(owner[fit], minlength=len(every))
     fewest = each if fewest is None else fewest
@@ -218,11 +218,6 @@ def share_of_text(corpus: Corpus) -> dict[str, float]:
     if not total:
         raise DataError("the corpus holds no words", remedy="Give documents with words.")
     return {name: count / total for name, count in words.items()}
-
-
-def _places(every: Sequence[str], names: Sequence[str]) -> list[int]:
-    known = {name: place for place, name in enumerate(every)}
-    return [known[name] for name in names if name in known]
 
 
 def _fits(corpus: Corpus, shortest: int, longest: int | None) -> NDArray[np.bool_]:

@@ -101,7 +101,8 @@ class AnswerCache(MutableMapping[Context, tuple[str, ...]]):
         if self._file is None:
             self._file = self._opened()
         with naming(self._path):
-            self._file.write(_summed(json.dumps(content).encode()) + b"\n")
+            body = json.dumps(content).encode()
+            self._file.write(body[:-1] + b', "sum": %d}\n' % zlib.crc32(body))
 
     def _opened(self) -> BinaryIO:
         """The file with its whole lines and no others; unbuffered, so that a kill takes none."""
@@ -143,11 +144,6 @@ class AnswerCache(MutableMapping[Context, tuple[str, ...]]):
         except (ValueError, KeyError, TypeError, RecursionError):
             return False
         return True
-
-
-def _summed(body: bytes) -> bytes:
-    """A line with its checksum."""
-    return body[:-1] + b', "sum": %d}' % zlib.crc32(body)
 
 
 class _Statistics(Excerpt):

@@ -108,14 +108,24 @@ def require_sound(folder: Path, *, remedy: str) -> None:
     Raises:
         ModelError: naming file and field; or the folder is an adapter, or has no tokenizer.
     """
-    _require_whole(folder)
+    # transformers would read the weights of whatever base the adapter names.
+    if (folder / ADAPTER_CONFIG).is_file():
+        raise ModelError(
+            f"{folder} is an adapter, not a whole model",
+            remedy="Give the model that it adapts, or merge the two and save that.",
+        )
     read_json(folder / CONFIG, _Sizes, error=ModelError, remedy=remedy)
     for name in _OTHERS:
         if (folder / name).exists():
             read_object(folder / name, error=ModelError, remedy=remedy)
     for file in folder.glob("*.safetensors"):
         require_regular(file, error=ModelError, remedy=remedy)
-    _require_tokenizer(folder)
+    # Without any, transformers makes up an empty tokenizer of the architecture's usual kind.
+    if not any((folder / name).is_file() for name in TOKENIZERS):
+        raise ModelError(
+            f"{folder} holds no tokenizer ({', '.join(TOKENIZERS)})",
+            remedy="Save the model's tokenizer into the folder, with its save_pretrained.",
+        )
 
 
 def read_adapter(file: Path) -> Adapter:
@@ -136,21 +146,3 @@ def read_adapter(file: Path) -> Adapter:
                     remedy=remedy,
                 )
     return found
-
-
-def _require_whole(folder: Path) -> None:
-    # transformers would read the weights of whatever base the adapter names.
-    if (folder / ADAPTER_CONFIG).is_file():
-        raise ModelError(
-            f"{folder} is an adapter, not a whole model",
-            remedy="Give the model that it adapts, or merge the two and save that.",
-        )
-
-
-def _require_tokenizer(folder: Path) -> None:
-    # Without any, transformers makes up an empty tokenizer of the architecture's usual kind.
-    if not any((folder / name).is_file() for name in TOKENIZERS):
-        raise ModelError(
-            f"{folder} holds no tokenizer ({', '.join(TOKENIZERS)})",
-            remedy="Save the model's tokenizer into the folder, with its save_pretrained.",
-        )

@@ -3,7 +3,6 @@
 Every score of an attack on it has a closed form.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
@@ -74,7 +73,10 @@ class TableModel(LanguageModel):
         table = torch.cat([then, first[None]])
         if not (bool((table >= 0).all()) and bool(((table.sum(1) - 1).abs() < 1e-6).all())):
             raise ValueError("start and after must hold distributions: rows >= 0 that sum to 1")
-        self.vocabulary = vocabulary if vocabulary is not None else _words(size)
+        if vocabulary is None:
+            words = ("<eos>", "<unk>", *(f"w{i}" for i in range(2, size)))
+            vocabulary = WordVocabulary(words=words, lowercase=False)
+        self.vocabulary = vocabulary
         if len(self.vocabulary) > size:
             raise ValueError(
                 f"vocabulary must have at most {size} tokens, got {len(self.vocabulary)}"
@@ -107,8 +109,3 @@ class TableModel(LanguageModel):
         """(n, v) the table's own log-probabilities; -inf where the probability is 0."""
         require_read(state)
         return self.log_table[state.row]
-
-
-def _words(size: int) -> Vocabulary:
-    words: Sequence[str] = ["<eos>", "<unk>", *(f"w{i}" for i in range(2, size))]
-    return WordVocabulary(words=tuple(words), lowercase=False)

@@ -61,31 +61,24 @@ def _named_by_config(folder: Path) -> str | None:
 def _shards(index: Path) -> list[Path]:
     named = _content(index).get("weight_map")
     if not isinstance(named, dict) or not named:
-        raise _damaged(index, "it has no weight_map")
+        raise ModelError(f"{index} cannot be read: it has no weight_map", remedy=SAVE)
     return [index.parent / name for name in sorted({_plain(n, index) for n in named.values()})]
 
 
 def _plain(name: Any, file: Path) -> str:
     """File name, if it has no path in it."""
-    if not isinstance(name, str) or Path(name).name != name or not _ends_well(name):
+    plain = isinstance(name, str) and Path(name).name == name and "\0" not in name
+    if not plain or not name.endswith((".safetensors", ".safetensors.index.json")):
         raise ModelError(
             f"{file} names weights by {name!r}, which is no plain name of a safetensors file in "
             "the same folder",
             remedy="Get the model from its source again; do not use it if that says the same.",
         )
-    return name
-
-
-def _ends_well(name: str) -> bool:
-    return name.endswith((".safetensors", ".safetensors.index.json")) and "\0" not in name
+    return str(name)
 
 
 def _content(file: Path) -> dict[str, Any]:
     return read_object(file, error=ModelError, remedy=SAVE)
-
-
-def _damaged(file: Path, why: str) -> ModelError:
-    return ModelError(f"{file} cannot be read: {why}", remedy=SAVE)
 
 
 def _there(files: list[Path]) -> list[Path]:
