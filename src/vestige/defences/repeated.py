@@ -114,8 +114,8 @@ class Repeated:
         means: dict[str, Any] = {}
         for name in (part.name for part in fields(TrainingCost)):
             mean = _mean([getattr(one.cost, name) for one in self.trainings])
-            whole = name in ("steps", "tokens") and mean is not None
-            means[name] = round(mean) if whole else mean
+            whole = name in ("steps", "tokens")
+            means[name] = round(mean) if whole and mean is not None else mean
         return TrainingCost(**means)
 
     @property

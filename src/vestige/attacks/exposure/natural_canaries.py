@@ -61,13 +61,7 @@ def real_canaries(
         >>> real_canaries(data, words, loss=[3, 9], tokens=[3, 3], shortest=2)[0].phrase
         'or not'
     """
-    _validate.at_least(1, shortest=shortest)
-    _validate.at_least(shortest, longest=longest)
-    if data.users is None:
-        raise DataError(
-            "the documents have no users, and every real canary belongs to one",
-            remedy="Name the column that holds the users when the corpus is read (--user).",
-        )
+    _check(data, shortest, longest)
     surprise = _surprise(len(data), loss, tokens)
     lengths = np.diff(data.offsets) - 1
     texts = _texts(data, np.flatnonzero((lengths >= shortest) & (lengths <= longest)))
@@ -92,6 +86,16 @@ def real_canaries(
         )
         for owner, ids in read
     )
+
+
+def _check(data: EncodedCorpus, shortest: int, longest: int) -> None:
+    _validate.at_least(1, shortest=shortest)
+    _validate.at_least(shortest, longest=longest)
+    if data.users is None:
+        raise DataError(
+            "the documents have no users, and every real canary belongs to one",
+            remedy="Name the column that holds the users when the corpus is read (--user).",
+        )
 
 
 def _first_of_each(
