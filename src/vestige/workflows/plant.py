@@ -30,7 +30,7 @@ from vestige.workflows.options import (
 from vestige.workflows.secret_options import planned_secrets
 from vestige.workflows.sources import CORPUS, MANIFEST, TEST, TRAIN, VALIDATION, read_source
 from vestige.workflows.task_options import Only, refuse_others
-from vestige.workflows.utterance_sources import read, read_parts
+from vestige.workflows.utterance_sources import Sources, read, read_parts
 
 if TYPE_CHECKING:
     from vestige.data.corpus import Corpus
@@ -215,7 +215,9 @@ def _in_utterances(given: Mapping[str, Any]) -> Planting:
     canaries = planned_secrets(
         several(given["pattern"]), intents=several(given["intent"]), **shared, seed=seed
     )
-    train, validation, test = read_parts(given)
+    read_by = {name: given[name] for name in ("data", "format", "limit", "validation", "hold_out")}
+    columns = (given["tokens_column"], given["tags_column"], given["intent_column"])
+    train, validation, test = read_parts(Sources(**read_by, columns=columns), seed)
     train, validation, manifest = plant_secrets(train, validation, canaries, seed=seed)
     parts = {TRAIN: train, VALIDATION: validation} | ({} if test is None else {TEST: test})
     return Planting(manifest=manifest, parts=parts)

@@ -11,7 +11,7 @@ from vestige.training.utterances import UtteranceTask
 from vestige.workflows.privacy_plan import Lineages
 from vestige.workflows.train import Trained, TrainingRequest
 from vestige.workflows.training_directory import claimed
-from vestige.workflows.training_plan import provenance_of
+from vestige.workflows.training_plan import provenance_of, read_by
 from vestige.workflows.training_run import finished, learn, save
 from vestige.workflows.training_runs import RUN
 from vestige.workflows.utterance_plan import Parts, prepare, read_parts, stop_of
@@ -49,7 +49,7 @@ def run(request: TrainingRequest) -> Trained:
 
 def _provenance(request: TrainingRequest, model: IntentSlotNetwork, parts: Parts) -> dict[str, Any]:
     held, test = (part if len(part) else None for part in (parts.validation, parts.test))
-    found = provenance_of(request, model, parts.training, held, test)
+    found = provenance_of(request, model, read_by(request, parts.training, held, test))
     if parts.planted is not None:
         found["data"]["planted"] = {"sha256": parts.planted.sha256}
     return found

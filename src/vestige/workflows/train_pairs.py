@@ -24,7 +24,7 @@ from vestige.workflows.privacy_plan import Lineages
 from vestige.workflows.train import Trained, TrainingRequest
 from vestige.workflows.training_data import read_texts, stop_of
 from vestige.workflows.training_directory import claimed
-from vestige.workflows.training_plan import provenance_of
+from vestige.workflows.training_plan import provenance_of, read_by
 from vestige.workflows.training_run import finished, learn, log_kept, save
 from vestige.workflows.training_runs import RUN
 
@@ -42,7 +42,9 @@ def run(request: TrainingRequest) -> Trained:
         texts = read_texts(request, stop, **columns)
         training, held = texts.division.training, texts.held
         model, config = _prepare(request, texts.division.within_cap)
-        provenance = provenance_of(request, model, training, held if len(held) else None)
+        provenance = provenance_of(
+            request, model, read_by(request, training, held if len(held) else None)
+        )
         own = {"source_vocabulary": model.source_vocabulary.fingerprint()}
         provenance["models"]["trained"] |= own
         lesson = _lesson(request, model, training, held)

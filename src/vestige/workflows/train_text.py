@@ -20,7 +20,7 @@ from vestige.workflows.privacy_plan import Lineages
 from vestige.workflows.train import Trained, TrainingRequest
 from vestige.workflows.training_data import Texts, read_texts, stop_of
 from vestige.workflows.training_directory import IDENTITY, claimed
-from vestige.workflows.training_plan import prepare, provenance_of
+from vestige.workflows.training_plan import prepare, provenance_of, read_by
 from vestige.workflows.training_run import finished, frequencies, learn, log_kept, save
 from vestige.workflows.training_runs import DATA, RUN
 
@@ -41,7 +41,9 @@ def run(request: TrainingRequest) -> Trained:
         keep = tuple(one.phrase for one in texts.planted.canaries) if texts.planted else ()
         model, config = prepare(request, texts.division.within_cap, keep)
         config = request.defence.suited(config, request.training.given)
-        provenance = provenance_of(request, model, texts.division.training, texts.held)
+        provenance = provenance_of(
+            request, model, read_by(request, texts.division.training, texts.held)
+        )
         prepared = _Prepared(
             model=model,
             config=config,

@@ -1,5 +1,6 @@
 """Model and configuration with which a training of running text begins."""
 
+from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import asdict, replace
 from os import PathLike, fspath
@@ -81,12 +82,8 @@ def _fresh(
     request: TrainingRequest, plan: Preset, corpus: Corpus, keep: tuple[str, ...]
 ) -> LanguageModel:
     where, asked = choose_device(request.device), request.model
-    vocabulary: Vocabulary
-    given: Any = asked.vocabulary
-    if isinstance(given, str | PathLike):
-        vocabulary = borrow(fspath(given))
-    elif given is not None:
-        vocabulary = given.vocabulary
+    if asked.vocabulary is not None:
+        vocabulary = vocabulary_of(asked.vocabulary)
     else:
         vocabulary = learn_vocabulary(
             corpus,
@@ -96,6 +93,14 @@ def _fresh(
             keep=keep,
         )
     return new_model(vocabulary, plan.model, seed=request.seed).to(where)
+
+
+def vocabulary_of(model: Any) -> Vocabulary:
+    """The vocabulary of a model: of its path, or of a loaded one."""
+    if isinstance(model, str | PathLike):
+        return borrow(fspath(model))
+    vocabulary: Vocabulary = model.vocabulary
+    return vocabulary
 
 
 def _continued(request: TrainingRequest, start: Any) -> LanguageModel:
@@ -138,23 +143,26 @@ def _gentle(model: LanguageModel) -> TrainingConfig:
     )
 
 
-def provenance_of(
-    request: TrainingRequest, model: Any, training: Any, validation: Any = None, test: Any = None
-) -> dict[str, Any]:
-    """What a run records of the models and texts of a training; None for a text there is not."""
+def read_by(
+    request: TrainingRequest, training: Any, validation: Any = None, test: Any = None
+) -> dict[str, tuple[object, Any]]:
+    """Where each role's text was read, and the text; None for a text there is not."""
     other = request.data if request.validation is None else request.validation
     read = {
         "training": (request.data, training),
         "validation": (other, validation),
         "test": (request.data, test),
     }
+    return {role: one for role, one in read.items() if one[1] is not None}
+
+
+def provenance_of(
+    request: TrainingRequest, model: Any, data: Mapping[str, tuple[object, Any]]
+) -> dict[str, Any]:
+    """What a run records of the models and texts of a training; see `read_by`."""
     models = {"trained": provenance.of_network(model)}
     if request.start is not None:
         path = isinstance(request.start, str | PathLike)
         models["from"] = provenance.of_model(request.start, model if path else request.start)
-    return {
-        "models": models,
-        "data": {
-            role: provenance.of_corpus(*one) for role, one in read.items() if one[1] is not None
-        },
-    }
+    found = {role: provenance.of_corpus(*one) for role, one in data.items()}
+    return {"models": models, "data": found}

@@ -53,7 +53,15 @@ class Parts(NamedTuple):
 def read_parts(request: TrainingRequest) -> Parts:
     """The utterances of a training."""
     planted = utterance_sources.secrets_of(request.data)
-    training, held, test = utterance_sources.read_parts(vars(request), planted=planted)
+    sources = utterance_sources.Sources(
+        data=request.data,
+        format=request.format,
+        columns=(request.tokens_column, request.tags_column, request.intent_column),
+        limit=request.limit,
+        validation=request.validation,
+        hold_out=request.hold_out,
+    )
+    training, held, test = utterance_sources.read_parts(sources, request.seed, planted=planted)
     return Parts(training, held, test or Utterances.of([]), planted)
 
 

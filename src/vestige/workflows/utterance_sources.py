@@ -1,6 +1,6 @@
 """Where `plant` and `train` get labelled utterances from, and which of them validate."""
 
-from collections.abc import Mapping
+from dataclasses import dataclass
 from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,18 @@ if TYPE_CHECKING:
 
 HOLD_OUT = 0.1
 """What stands for `--hold-out` where nobody says which utterances validate."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sources:
+    """Where the utterances are; None where an option was not given."""
+
+    data: "str | PathLike[str] | Utterances"
+    format: str = "auto"
+    columns: tuple[str, str, str] = ("tokens", "tags", "intent")
+    limit: int | None = None
+    validation: "str | PathLike[str] | Utterances | None" = None
+    hold_out: float | None = None
 
 
 def secrets_of(source: object) -> "SecretManifest | None":
@@ -39,20 +51,18 @@ def secrets_of(source: object) -> "SecretManifest | None":
 
 
 def read_parts(
-    given: Mapping[str, Any], *, planted: "SecretManifest | None" = None
+    sources: Sources, seed: int, *, planted: "SecretManifest | None" = None
 ) -> "tuple[Utterances, Utterances, Utterances | None]":
     """The utterances to train, to validate and, where DATA has some, to test on.
 
-    Args:
-        given: arguments of a verb, by name: where the utterances are, and how they are read.
-        planted: tells which are canaries, and are not held out.
-
     Raises:
         ValueError: two options or DATA say both which utterances validate.
+        DataError: something cannot be read.
     """
-    columns = {name: given[name] for name in ("tokens_column", "tags_column", "intent_column")}
-    found = read(given["data"], format=given["format"], limit=given["limit"], **columns)
-    file, fraction = given["validation"], given["hold_out"]
+    names = zip(("tokens_column", "tags_column", "intent_column"), sources.columns, strict=True)
+    columns = dict(names)
+    found = read(sources.data, format=sources.format, limit=sources.limit, **columns)
+    file, fraction = sources.validation, sources.hold_out
     if file is not None and fraction is not None:
         raise ValueError("`validation` and `hold_out` must not be given together: choose one")
     if found.validation is not None:
@@ -66,7 +76,7 @@ def read_parts(
     canaries = [place for own in planted.train_positions for place in own] if planted else []
     train, validation = found.train.split(
         HOLD_OUT if fraction is None else fraction,
-        seed=given["seed"],
+        seed=seed,
         keep=[place for place in canaries if place < len(found.train)],
     )
     return train, validation, found.test
