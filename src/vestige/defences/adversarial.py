@@ -27,6 +27,7 @@ from vestige.defences.running_mean import RunningMeans
 from vestige.defences.user_hidden_states import read_linkable, users_of
 from vestige.models.protocols import LanguageModel
 from vestige.training.batches import Batch
+from vestige.training.checkpoint import load_optimizer, under
 from vestige.training.precision import autocast
 from vestige.training.steps import descend, detached, no_step
 
@@ -148,14 +149,8 @@ class AdversarialStep:
 
     def restore(self, kept: Mapping[str, Tensor]) -> None:
         """Go back to where `tensors` was asked."""
-        weights = {n.removeprefix("weights."): t for n, t in kept.items() if n[0] == "w"}
-        self.discriminator.load_state_dict(weights)
-        state: dict[int, dict[str, Tensor]] = {}
-        for name, tensor in kept.items():
-            if name.startswith("moments."):
-                _, index, moment = name.split(".")
-                state.setdefault(int(index), {})[moment] = tensor
-        self._optimizer.load_state_dict({**self._optimizer.state_dict(), "state": state})
+        self.discriminator.load_state_dict(under("weights", kept))
+        load_optimizer(self._optimizer, under("moments", kept))
 
 
 def kl_from_uniform(logits: Tensor) -> Tensor:

@@ -17,9 +17,7 @@ from vestige.metrics.subgroup import SubgroupGap
 
 Floats = NDArray[np.float64]
 
-UNDEFENDED = Verdict(
-    kind="undefended", short="undefended", sentence="What the others are compared with."
-)
+UNDEFENDED = Verdict("undefended", "undefended", "What the others are compared with.")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ the records: Rogers et al. (2016), "Privacy Odometers and Filters", section 1.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -59,13 +59,7 @@ class Mechanism:
 
     def epsilon(self, delta: float, accountant: Accountant = "prv") -> float:
         """Spent by this one alone; see `epsilon_spent`."""
-        return epsilon_spent(
-            noise_multiplier=self.noise_multiplier,
-            sample_rate=self.sample_rate,
-            steps=self.steps,
-            delta=delta,
-            accountant=accountant,
-        )
+        return epsilon_spent(**asdict(self), delta=delta, accountant=accountant)
 
 
 def composed_epsilon(

@@ -13,19 +13,18 @@ hands to the step, or a fresh one that is kept nowhere.
 """
 
 from collections.abc import Iterator
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from vestige import _validate
+from vestige.defences.accounting import Unit
 from vestige.defences.clipping import ClipFn, Rule
 from vestige.defences.noisy_step import NoisyStep
 from vestige.models.protocols import LanguageModel
 from vestige.models.recurrent_network import LSTMLanguageModel
 from vestige.training.batches import Batch
-
-Unit = Literal["sequence", "user"]
 
 
 class DPSGDStep(NoisyStep):

@@ -89,7 +89,7 @@ class Measured:
     broken: float | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Verdict:
     """What a defence comes to.
 
@@ -118,17 +118,17 @@ def judge(one: Measured, *, tolerance: float) -> Verdict:
         Leaks 3.0 bits less (2.0 to 4.0) at the same test perplexity (+0.0 %).
     """
     if one.change is None:
-        return _verdict("unmeasured", "leakage not measured", "Its leakage was not measured.")
+        return Verdict("unmeasured", "leakage not measured", "Its leakage was not measured.")
     if one.useless:
-        return _verdict("useless", "no better than word frequencies", one.useless)
+        return Verdict("useless", "no better than word frequencies", one.useless)
     if min(one.trainings) < FEWEST:
-        return _verdict("too few", "no verdict: too few trainings", _too_few(one))
+        return Verdict("too few", "no verdict: too few trainings", _too_few(one))
     leaks = _leaks(one.change) + _ceiling(one.stuck)
     if one.stuck[1] and one.stuck[0] == one.stuck[1]:
-        return _verdict("unmeasured", "leakage past what was resolved", f"{leaks}.")
+        return Verdict("unmeasured", "leakage past what was resolved", f"{leaks}.")
     if one.ratio is None:
         told = f"{leaks}; its utility was not measured, so that nothing follows."
-        return _verdict("unmeasured", "utility not measured", told)
+        return Verdict("unmeasured", "utility not measured", told)
     leak, use = leakage(one.change), _utility(one.ratio, tolerance)
     if (leak == "less" and use == "worse") or (leak != "less" and use == "better"):
         return _incomparable(one.ratio, leak, leaks, tolerance)
@@ -136,9 +136,9 @@ def judge(one: Measured, *, tolerance: float) -> Verdict:
         return _less(one, leaks, one.ratio, use)
     told = f"{leaks}{_with(one.ratio, use)}."
     if leak == "more":
-        return _verdict("worse", "leaks more", told)
+        return Verdict("worse", "leaks more", told)
     short = "no measurable difference" + (", worse utility" if use == "worse" else "")
-    return _verdict("none", short, told)
+    return Verdict("none", short, told)
 
 
 def answer(
@@ -256,9 +256,9 @@ def _less(one: Measured, leaks: str, ratio: Estimate, use: str) -> Verdict:
     if prices:
         told += f" It costs {_and(prices)}."
     if use == "unclear":
-        return _verdict("unclear", "leaks less, utility unclear", told)
+        return Verdict("unclear", "leaks less, utility unclear", told)
     short = "leaks less" + (" at the same utility" if use == "same" else ", predicts better")
-    return _verdict("helps", short + (", at a price" if prices else ""), told)
+    return Verdict("helps", short + (", at a price" if prices else ""), told)
 
 
 def _incomparable(ratio: Estimate, leak: str, leaks: str, tolerance: float) -> Verdict:
@@ -268,7 +268,7 @@ def _incomparable(ratio: Estimate, leak: str, leaks: str, tolerance: float) -> V
         f"{'higher' if more else 'lower'}, more than the {100 * tolerance:g} % allowed. {leaks}"
     )
     why = ", which less training alone might do" if leak == "less" else ""
-    return _verdict("incomparable", "not comparable", f"{told}{why}.")
+    return Verdict("incomparable", "not comparable", f"{told}{why}.")
 
 
 def _word_caveat(one: Measured) -> str:
@@ -360,7 +360,3 @@ def _guarantees(measured: Sequence[tuple[Measured, Verdict]]) -> list[str]:
 
 def _and(names: list[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-
-
-def _verdict(kind: Kind, short: str, sentence: str) -> Verdict:
-    return Verdict(kind=kind, short=short, sentence=sentence)

@@ -176,11 +176,11 @@ def load(
             # Clones lie where torch's own allocator puts tensors: views into the file may not be
             # aligned, and vector kernels round their unaligned ends differently.
             tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
-        _require_shapes(weights(model), _under("model", tensors))
-        restore(model, _under("model", tensors))
-        _load_optimizer(optimizer, _under("optimizer", tensors))
+        _require_shapes(weights(model), under("model", tensors))
+        restore(model, under("model", tensors))
+        load_optimizer(optimizer, under("optimizer", tensors))
         if isinstance(step, Learns):
-            step.restore(_under("step", tensors))
+            step.restore(under("step", tensors))
         if "chance.cpu" in tensors:
             torch.set_rng_state(tensors["chance.cpu"])
         if model.device.type == "cuda" and "chance.cuda" in tensors:
@@ -189,9 +189,9 @@ def load(
             step=facts["step"],
             loss=tensors["loss"].to(model.device),
             tokens=facts["tokens"],
-            state=_carried(model, _under("state", tensors)),
+            state=_carried(model, under("state", tensors)),
             epochs=tuple(EpochRecord(**record) for record in facts["epochs"]),
-            best={k: v.to(model.device) for k, v in _under("best", tensors).items()},
+            best={k: v.to(model.device) for k, v in under("best", tensors).items()},
             stopped=facts["stopped"],
             seconds=facts["seconds"],
         )
@@ -298,7 +298,8 @@ def _require_shapes(wanted: Mapping[str, Tensor], found: Mapping[str, Tensor]) -
             raise ValueError(f"{name} has the shape {tuple(found[name].shape)}")
 
 
-def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors whose names begin with a prefix and a dot, by the rest of their names."""
     start = f"{prefix}."
     return {k.removeprefix(start): v for k, v in tensors.items() if k.startswith(start)}
 
@@ -317,7 +318,8 @@ def _carried(model: Network, tensors: Mapping[str, Tensor]) -> Any:
     return replace(model.start(1), **{k: v.to(model.device) for k, v in tensors.items()})
 
 
-def _load_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
+def load_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
+    """Restore the state of an optimizer from tensors by "index.name"."""
     state: dict[int, dict[str, Tensor]] = {}
     for key, tensor in tensors.items():
         index, name = key.split(".", 1)

@@ -106,11 +106,8 @@ class TrainingHistory:
 
     def summary(self) -> dict[str, Any]:
         """The kept record as one row of a table, with what the whole training cost."""
-        return {
-            **self.epochs[self.best_epoch - 1].row(),
-            "stopped": self.stopped,
-            **self.cost(),
-        }
+        kept = self.epochs[self.best_epoch - 1].row()
+        return {**kept, "stopped": self.stopped, **self.cost()}
 
     def cost(self) -> dict[str, Any]:
         """Steps, tokens and seconds in all, tokens a second, seconds an epoch, memory."""

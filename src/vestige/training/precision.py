@@ -22,7 +22,9 @@ def choose_precision(
 ) -> torch.dtype:
     """The dtype of matrix products; `auto` is bfloat16 on a GPU that has it, else float32."""
     if wanted == "auto":
-        return torch.bfloat16 if _multiplies_bfloat16(device) else torch.float32
+        on_gpu = device.type == "cuda"
+        native = on_gpu and torch.cuda.is_bf16_supported(including_emulation=False)
+        return torch.bfloat16 if native else torch.float32
     return torch.bfloat16 if wanted == "bfloat16" else torch.float32
 
 
@@ -38,13 +40,6 @@ def settled(config: TrainingConfig, device: torch.device) -> TrainingConfig:
     return replace(config, precision="bfloat16" if native else "float32")
 
 
-def _multiplies_bfloat16(device: torch.device) -> bool:
-    """Whether the device is a GPU with bfloat16 matrix products in hardware."""
-    if device.type != "cuda":
-        return False
-    return bool(torch.cuda.is_bf16_supported(including_emulation=False))
-
-
 @contextmanager
 def autocast(precision: torch.dtype, device: torch.device) -> Iterator[None]:
     """Compute matrix products in `precision`; weights and gradients stay float32.
@@ -52,9 +47,9 @@ def autocast(precision: torch.dtype, device: torch.device) -> Iterator[None]:
     On a CPU that lacks its instructions oneDNN's recurrent layers fail in bfloat16, torch's do not.
     """
     enabled = precision != torch.float32
-    lacking = enabled and device.type == "cpu" and not _onednn_multiplies_bfloat16()
+    native = device.type != "cpu" or torch.ops.mkldnn._is_mkldnn_bf16_supported()
     with torch.autocast(device.type, dtype=torch.bfloat16, enabled=enabled):
-        if not lacking:
+        if native or not enabled:
             yield
             return
         before = torch.backends.mkldnn.set_flags(_enabled=False)  # type: ignore[no-untyped-call]
@@ -62,7 +57,3 @@ def autocast(precision: torch.dtype, device: torch.device) -> Iterator[None]:
             yield
         finally:
             torch.backends.mkldnn.set_flags(_enabled=before[0])  # type: ignore[no-untyped-call]
-
-
-def _onednn_multiplies_bfloat16() -> bool:
-    return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())

@@ -16,7 +16,7 @@ Its texts are read whole, ours up to so many tokens at a time.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 import torch
 
@@ -35,26 +35,27 @@ from vestige.models.transformer import CausalTransformer, TransformerConfig
 from vestige.training.config import TrainingConfig
 
 Shape = LSTMConfig | GRUConfig | TransformerConfig
+AnyShape = TypeVar("AnyShape", bound=Shape | Seq2SeqConfig)
 AnyNetwork = TypeVar("AnyNetwork", bound=Network)
 """What makes a language model of our own."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Preset:
+class Preset(Generic[AnyShape]):
     """An architecture and a training that suits it.
 
     Attributes:
         model: the architecture's configuration.
         training: with seed 0; `dataclasses.replace` gives another.
-        vocabulary_size: words that the paper keeps; None: all.
+        vocabulary_size: words that the paper keeps, of sources and of targets; None: all.
     """
 
-    model: Shape
+    model: AnyShape
     training: TrainingConfig
     vocabulary_size: int | None
 
 
-PRESETS: dict[str, Preset] = {
+PRESETS: dict[str, Preset[Shape]] = {
     "ptb-lstm": Preset(
         model=LSTMConfig(layers=2, embedding_size=200, hidden_size=200),
         training=TrainingConfig(
@@ -115,33 +116,18 @@ PRESETS: dict[str, Preset] = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class PairPreset:
-    """An encoder-decoder and a training that suits it.
-
-    Attributes:
-        model: its configuration.
-        training: with seed 0; `dataclasses.replace` gives another.
-        vocabulary_size: words that the paper keeps, of sources and of targets.
-    """
-
-    model: Seq2SeqConfig
-    training: TrainingConfig
-    vocabulary_size: int
-
-
 _PAIRS = TrainingConfig(seed=0, epochs=30, batch_size=20, sequence_length=100, batching="documents")
-PAIR_PRESETS: dict[str, PairPreset] = {
-    "translation": PairPreset(
+PAIR_PRESETS: dict[str, Preset[Seq2SeqConfig]] = {
+    "translation": Preset(
         model=Seq2SeqConfig(attention=True), training=_PAIRS, vocabulary_size=5_000
     ),
-    "dialogue": PairPreset(
+    "dialogue": Preset(
         model=Seq2SeqConfig(attention=False), training=_PAIRS, vocabulary_size=5_000
     ),
 }
 
 
-def preset(name: str) -> Preset:
+def preset(name: str) -> Preset[Shape]:
     """The preset of a name.
 
     Raises:
@@ -151,7 +137,7 @@ def preset(name: str) -> Preset:
     return PRESETS[name]
 
 
-def pair_preset(task: str) -> PairPreset:
+def pair_preset(task: str) -> Preset[Seq2SeqConfig]:
     """The preset of "translation" or "dialogue".
 
     Raises:
