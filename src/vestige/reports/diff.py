@@ -39,28 +39,24 @@ EXTRAPOLATED = (
 
 
 def verdict(summary: Row) -> str:
-    """The number of phrases first, then what null searches say of them, then what that leaves open.
-
-    Args:
-        summary: of an `UpdateDiff`.
-    """
+    """How many phrases, what null searches say of them, and what that leaves open."""
     phrases, nulls = summary["phrases"], summary.get("null_searches") or 0
     if not phrases:
         return _none(summary.get("fragments") or 0)
     number = _count(phrases, "phrase")
-    if not nulls and summary.get("found") is not None:
+    found, most = summary.get("found"), f"{number} that the update promoted most"
+    if not nulls and found is not None:
         return (
-            f"{number} that the update promoted most, compared with one null model by a rule that "
-            "errs more often than it states. Repeat the run."
+            f"{most}, compared with one null model by a rule that errs more often than it states. "
+            "Repeat the run."
         )
     if not nulls:
         return (
-            f"{number} that the update promoted most. No null model was given, so nothing says "
-            "which of these scores chance could reach."
+            f"{most}. No null model was given, so nothing says which of these scores chance could "
+            "reach."
         )
-    if summary.get("found") is None:
-        return f"{number} that the update promoted most. {_best(summary, nulls)}"
-    found = summary["found"]
+    if found is None:
+        return f"{most}. {_best(summary, nulls)}"
     if not found:
         return f"0 of {number} {_are(0)} found. {_best(summary, nulls)} {PROVES_NOTHING}"
     return (
@@ -160,14 +156,13 @@ def _figures(rows: Sequence[Row], summary: Row) -> list[Block]:
     line = summary.get("null_top_score") if threshold is None else threshold
     what = "the best of the null searches" if threshold is None else "the threshold"
     drawn = "" if line is None else f"; the dashed line is {what}, {line:.2f}"
-    return [
-        Figure(
-            draw=lambda width: chart_of_scores(scores, line, width=width),
-            caption=f"Score of each phrase{drawn}.",
-            points=len(scores),
-            slim=True,
-        )
-    ]
+    figure = Figure(
+        draw=lambda width: chart_of_scores(scores, line, width=width),
+        caption=f"Score of each phrase{drawn}.",
+        points=len(scores),
+        slim=True,
+    )
+    return [figure]
 
 
 def chart_of_scores(scores: Sequence[float], threshold: float | None, *, width: int) -> Chart:
@@ -196,10 +191,8 @@ def _phrase(row: Row, strongest: float, nulls: int, show_secrets: bool) -> Phras
 
 def _chance(row: Row) -> str:
     counted, beyond = row.get("e_value"), row.get("extrapolated_e_value")
-    if counted is None:
-        return ""
-    told = f"E-value {counted:.2g}"
-    return told if beyond is None else f"{told}, {beyond:.1g} extrapolated"
+    more = "" if beyond is None else f", {beyond:.1g} extrapolated"
+    return "" if counted is None else f"E-value {counted:.2g}{more}"
 
 
 def _grouped(phrases: Sequence[Phrase], group: Mapping[int, Any]) -> tuple[tuple[Phrase, ...], ...]:

@@ -87,20 +87,13 @@ def exposure_points(
     rows: Sequence[Row], summary: Row
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """The points of the chart, one for each number of copies, and that of the controls."""
-
-    def point(name: str, key: str) -> dict[str, Any]:
-        median = float(summary[f"exposure_{key}"])
-        ends = {end: summary[f"exposure_{key}_{end}"] for end in ("low", "high")}
-        known = {end: median if value is None else float(value) for end, value in ends.items()}
-        return {
-            "copies": name,
-            "exposure": median,
-            "bound": bool(summary[f"exposure_{key}_is_bound"]),
-            **known,
-            "other": summary[f"shuffled_exposure_{key}"],
-        }
-
-    points = [point(name, key) for name, key in _groups(rows)]
+    points = []
+    for name, key in _groups(rows):
+        median, other = float(summary[f"exposure_{key}"]), summary[f"shuffled_exposure_{key}"]
+        bound, ends = bool(summary[f"exposure_{key}_is_bound"]), _ends(summary, "exposure", key)
+        low, high = (median if end is None else float(end) for end in ends)
+        own = {"exposure": median, "bound": bound, "low": low, "high": high, "other": other}
+        points.append({"copies": name, **own})
     return points[:-1], points[-1]
 
 

@@ -86,10 +86,9 @@ def describe_rank(summary: Row) -> str:
     """A differential rank and its certainty as a sentence."""
     lower = summary["rank_lower"]
     if not summary["exact"]:
-        return _estimated(summary) + (
-            f"between {_size(summary, 'rank_lower')} and {_size(summary, 'rank_upper')}, both "
-            f"proven.{_not_estimated(summary)}"
-        )
+        low, high = (_size(summary, f"rank_{end}") for end in ("lower", "upper"))
+        between = f"between {low} and {high}, both proven."
+        return f"{_estimated(summary)}{between}{_not_estimated(summary)}"
     higher = "no sequence" if lower == 0 else "1 sequence" if lower == 1 else f"{lower:,} sequences"
     verb = "scores" if lower < 2 else "score"
     return f"Rank {lower:,}, exactly: {higher} of the same length {verb} higher."

@@ -85,9 +85,8 @@ def section(run: Run, *, show_secrets: bool) -> Section:
     with whole(run):
         kind = run.result if run.result in KINDS.names() else "Table"
         found: Section = KINDS[kind](run, show_secrets=show_secrets)
-        numbers = found.numbers
-        if numbers is None:
-            numbers = pairs(run.summary, show_secrets=show_secrets)
+        told = found.numbers
+        numbers = pairs(run.summary, show_secrets=show_secrets) if told is None else told
         asked, several = _asked(run.run, show_secrets)
         return replace(
             found,
@@ -128,7 +127,7 @@ def _asked(
                 for name, values in nested.items()
             ]
         if key == "configuration":
-            given = {name: value for name, value in given.items() if name != "seed"}
+            given.pop("seed", None)
         lists.append((title, pairs(given, show_secrets=show_secrets)))
     made = {key: run.get(key) for key in ("seed", "created")}
     versions = ", ".join(f"{k} {v}" for k, v in (run.get("versions") or {}).items())

@@ -117,12 +117,11 @@ def _silenced(summary: Row) -> list[str]:
 
 def _shared(summary: Row) -> list[str]:
     both = int(summary["texts_in_both"])
-    if not both:
-        return []
-    return [
+    told = (
         f"{both:,} of {int(summary['unseen_texts']):,} unseen texts stand in the seen text as "
         "well, and hide memory."
-    ]
+    )
+    return [told] if both else []
 
 
 def listings(rows: Sequence[Row], summary: Row) -> tuple[Table, ...]:
@@ -224,14 +223,13 @@ def _cells(row: Row, digits: int = 2) -> tuple[str, str]:
 
 
 def _shares(row: Row) -> tuple[str, str]:
-    if row["low"] is None:
-        return percent(row["value"]), NOTHING
-    return percent(row["value"]), f"{100 * row['low']:.1f} to {100 * row['high']:.1f} %"
+    low, high = row["low"], row["high"]
+    known = NOTHING if low is None else f"{100 * low:.1f} to {100 * high:.1f} %"
+    return percent(row["value"]), known
 
 
 def _ratio(row: Row, sign: int = -1) -> tuple[str, str]:
-    """A difference of log ranks as a ratio; of seen less unseen, how many times further down unseen
-    words stand."""
+    """A difference of log ranks as a ratio: how many times further down unseen words stand."""
     if row["value"] is None:
         return NOTHING, NOTHING
     low, high = (None if row[end] is None else exp(sign * row[end]) for end in ("low", "high"))

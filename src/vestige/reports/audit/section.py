@@ -64,6 +64,7 @@ def audit_section(run: Run, *, show_secrets: bool) -> Section:
     answer, because = describe(found, summary)
     references = " and from models that never saw the person" if summary["references"] else ""
     figures = _person_figures(found, summary) if one else _owner_figures(found, summary)
+    users = () if one else (user_table(found, show_secrets=show_secrets),)
     method = Prose(title="How it was measured", lines=(METHOD.format(references=references),))
     return Section(
         kind="user-audit",
@@ -71,11 +72,7 @@ def audit_section(run: Run, *, show_secrets: bool) -> Section:
         lede=answer,
         because=because,
         notices=warnings(found, summary),
-        blocks=(
-            *figures,
-            *(() if one else (user_table(found, show_secrets=show_secrets),)),
-            method,
-        ),
+        blocks=(*figures, *users, method),
         numbers=(
             ("answer", "does not hold" if unfair else _ANSWERS[summary["verdict"]]),
             *_numbers(found, summary),
@@ -179,15 +176,12 @@ def _owner_figures(found: AuditedRows, summary: Row) -> tuple[Figure, ...]:
 
 
 def _numbers(found: AuditedRows, summary: Row) -> list[tuple[str, str]]:
-    """What was asked and found, in words for a reader."""
     k, words = int(summary["k"]), int(summary["vocab_size"])
-    pairs, least = [], float(summary["least_p_value"])
-    if len(found.audited) == 1:
-        pairs.append(("p-value", p_value(least)))
+    least, one = p_value(float(summary["least_p_value"])), len(found.audited) == 1
+    flagged = f"{whole(summary['called'])} of {whole(summary['users'])} flagged"
+    pairs = [("p-value", least)] if one else [("users", flagged), ("smallest p-value", least)]
+    if one:
         pairs.append(("texts asked about", whole(found.audited[0]["texts"])))
-    else:
-        pairs.append(("users", f"{whole(summary['called'])} of {whole(summary['users'])} flagged"))
-        pairs.append(("smallest p-value", p_value(least)))
     pairs += [
         ("limit set before", f"{float(summary['rate']):g}"),
         ("words asked about", whole(summary["words"])),

@@ -1,10 +1,10 @@
 """What stands under a heading beside tables: phrases, each token shaded by its score, and prose."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from vestige.reports.components.disclosure import are_words, disclose, running_text
+from vestige.reports.components.numbers import Row
 
 
 @dataclass(frozen=True)
@@ -71,20 +71,14 @@ class Prose:
 
 
 def phrase(
-    row: Mapping[str, Any],
-    *,
-    strongest: float,
-    verdict: str,
-    notes: tuple[str, ...],
-    show_secrets: bool,
+    row: Row, *, strongest: float, verdict: str, notes: tuple[str, ...], show_secrets: bool
 ) -> Phrase:
     """A phrase ready to be shown.
 
     Args:
         row: rank, score, pieces, token_scores and phrase.
         strongest: the token score of the darkest shade.
-        verdict: see `Phrase`.
-        notes: likewise.
+        verdict: see `Phrase`, as of the notes.
         show_secrets: pieces in the clear.
     """
     pieces, text = [str(piece) for piece in row["pieces"]], str(row["phrase"])
