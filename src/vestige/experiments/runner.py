@@ -123,12 +123,7 @@ class Trial(ABC):
         }
 
 
-def run_trials(
-    trials: Iterable[Trial],
-    *,
-    map_fn: MapFn = map,
-    monitor: Monitor = SILENT,
-) -> None:
+def run_trials(trials: Iterable[Trial], *, map_fn: MapFn = map, monitor: Monitor = SILENT) -> None:
     """Make those trials that are not kept, each after those that it needs.
 
     Args:
@@ -168,8 +163,10 @@ def make_trial(trial: Trial) -> Path:
             return trial.directory
         if (trial.directory / RECORD).exists():  # damaged: nothing there is to be trusted
             for place in trial.directory.iterdir():
-                if place.name != LOCK:
-                    _remove(place)
+                if place.is_dir() and not place.is_symlink():
+                    shutil.rmtree(place)
+                elif place.name != LOCK:
+                    place.unlink(missing_ok=True)
         result = json.loads(to_json(trial.make()))
         body = {"identity": trial.identity, "result": result, "files": trial._files()}
         write_text(trial.directory / RECORD, to_json({**body, "sha256": _digest(body)}) + "\n")
@@ -177,10 +174,10 @@ def make_trial(trial: Trial) -> Path:
 
 
 def _add_missing(trial: Trial, waiting: dict[Path, Trial], monitor: Monitor) -> None:
-    known = waiting.get(trial.directory)
-    if known is not None and known.key != trial.key:
-        raise ValueError(f"trials must have directories of their own, got two in {trial.directory}")
-    if known is not None:
+    if (known := waiting.get(trial.directory)) is not None:
+        if known.key != trial.key:
+            given = trial.directory
+            raise ValueError(f"trials must have directories of their own, got two in {given}")
         return
     if trial._record(monitor) is not None:
         discard(trial.directory / LOCK)
@@ -249,10 +246,3 @@ def _digest(value: object) -> str:
 def _sha256(file: Path) -> str:
     with file.open("rb") as content:
         return hashlib.file_digest(content, "sha256").hexdigest()
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)

@@ -52,11 +52,7 @@ def read_text(name: str, data: Path | None) -> tuple[Corpus, Corpus]:
 
 
 def corpora(data: Path | None, name: str, folders: str) -> Path:
-    """The folder of corpora, which the corpus of a name needs.
-
-    Raises:
-        DataError: none was given.
-    """
+    """The folder of corpora, or the error that the text of a name needs it."""
     if data is None:
         raise DataError(
             f"the text {name} needs a folder of corpora",

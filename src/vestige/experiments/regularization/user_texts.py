@@ -77,13 +77,8 @@ def read_users(text: UserText, data: Path | None) -> Users:
         train, vocabulary, repetitions=text.repetitions, controls=text.controls, seed=0
     )
     planted, manifest = plant(train, made, seed=0, vocabulary=vocabulary)
-    return Users(
-        planted=planted,
-        original=train,
-        test=test,
-        canaries=manifest.canaries,
-        vocabulary=vocabulary,
-    )
+    texts = {"planted": planted, "original": train, "test": test}
+    return Users(**texts, canaries=manifest.canaries, vocabulary=vocabulary)
 
 
 def _read(dataset: str, data: Path | None) -> Corpus:

@@ -17,13 +17,7 @@ from vestige.experiments.paper_numbers import Numbers
 from vestige.experiments.reproduction import Plan
 from vestige.experiments.texts import random_parts, read_text
 from vestige.experiments.updates.exposures import gains
-from vestige.experiments.updates.settings import (
-    Material,
-    Setting,
-    Snapshot,
-    extended,
-    prepare,
-)
+from vestige.experiments.updates.settings import Material, Setting, Snapshot, extended, prepare
 from vestige.experiments.updates.topics import Topic, occurrences_of, topic_of
 from vestige.models.protocols import LanguageModel
 
@@ -153,13 +147,10 @@ def persistence_plan(
     updates: dict[str, Snapshot] = {}
     for percent in persistence.retrained:
         text = Corpus.concatenate([material.original, *material.extra(percent), added])
-        after = material.snapshot(f"retrained-{percent}", text, seed=100 + percent)
-        updates[f"re-training {percent} %"] = after
+        updates[f"re-training {percent} %"] = material.retrained(percent, text)
     for percent in persistence.continued:
         text = Corpus.concatenate([*material.extra(percent), added])
-        name = f"continued-{percent}"
-        after = material.snapshot(name, text, seed=300 + percent, start=original)
-        updates[f"continued {percent} %"] = after
+        updates[f"continued {percent} %"] = material.continued(percent, text, original)
 
     def rows() -> Iterator[Row]:
         before, score = original.model(), token_score("relative")

@@ -85,10 +85,6 @@ class _Update:
         before, after = self.pairs[number]
         return before.model(), after.model()
 
-    def later_scores(self) -> list[dict[str, float]]:
-        """The score of each phrase in every training but the first."""
-        return [scores_of(*self.models(n), self.canaries) for n in range(1, len(self.pairs))]
-
 
 def copies_plan(of: CanaryCopies, directory: Path, data: Path | None, *, paper: Numbers) -> Plan:
     """Table 1: a row for each canary, with its ranks in the first training.
@@ -102,7 +98,8 @@ def copies_plan(of: CanaryCopies, directory: Path, data: Path | None, *, paper: 
     def rows() -> Iterator[Row]:
         for update in updates:
             learnt = material.learnt(*update.pairs[0])
-            later = update.later_scores()
+            trainings = range(1, len(update.pairs))
+            later = [scores_of(*update.models(n), update.canaries) for n in trainings]
             for row in exposures(*update.models(), update.canaries, budget=of.budget):
                 key = (learnt["dataset"], learnt["model"], row["pattern"], row["copies"])
                 ranks = {"rank": _span(row, "rank"), "prefix_rank": _span(row, "prefix_rank")}
@@ -169,8 +166,7 @@ def extension_plan(
 
     def rows() -> Iterator[Row]:
         for (update, percent), (after, canaries) in updates.items():
-            models = original.model(), after.model()
-            found = list(exposures(*models, canaries, budget=None))
+            found = list(exposures(original.model(), after.model(), canaries, budget=None))
             for copies, frequency in zip(extension.copies, FREQUENCIES, strict=True):
                 known = paper.get((update, percent, frequency), {})
                 yield {
@@ -214,13 +210,11 @@ def _updates_of(
     for percent in extension.retrained:
         whole = Corpus.concatenate([material.original, *material.extra(percent)])
         text, canaries = material.planted(whole, made, seed=percent)
-        after = material.snapshot(f"retrained-{percent}", text, seed=100 + percent)
-        updates["re-training", percent] = after, canaries
+        updates["re-training", percent] = material.retrained(percent, text), canaries
     for percent in extension.continued:
         part = Corpus.concatenate(material.extra(percent))
         text, canaries = material.planted(part, made, seed=percent)
-        after = material.snapshot(f"continued-{percent}", text, seed=300 + percent, start=original)
-        updates["continued", percent] = after, canaries
+        updates["continued", percent] = material.continued(percent, text, original), canaries
     if (stage := extension.two_stage) is not None:
         first, canaries = updates["continued", stage]
         name, last = f"two-stage-{stage}", material.extras[-1]

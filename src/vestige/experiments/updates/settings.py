@@ -165,6 +165,14 @@ class Material:
             validation=self.validation,
         )
 
+    def retrained(self, percent: int, corpus: Corpus) -> Snapshot:
+        """Fresh weights that learn a text with so much extra text in it."""
+        return self.snapshot(f"retrained-{percent}", corpus, seed=100 + percent)
+
+    def continued(self, percent: int, corpus: Corpus, start: Snapshot) -> Snapshot:
+        """A snapshot that goes on with so much extra text."""
+        return self.snapshot(f"continued-{percent}", corpus, seed=300 + percent, start=start)
+
     def extra(self, percent: int) -> tuple[Corpus, ...]:
         """The parts of the extra text of that size."""
         return self.extras[: self.percents.index(percent)]

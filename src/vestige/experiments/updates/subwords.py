@@ -57,7 +57,6 @@ SCORES = {
     "relative": token_score("relative"),
 }
 
-
 FIRST = TrainingConfig(
     seed=0,
     epochs=6,
@@ -217,19 +216,12 @@ class AdapterStart:
 
 @dataclass(frozen=True, kw_only=True)
 class Repetition:
-    """The models of one repetition.
-
-    Attributes:
-        texts: what they read.
-        before: the model before the update.
-        another: the same from another seed.
-        after: all weights continued on the update, and a LoRA adapter, by name.
-    """
+    """The models of one repetition."""
 
     texts: Texts
     before: Snapshot
-    another: Snapshot
-    after: Mapping[str, Snapshot]
+    another: Snapshot  # the model before the update, from another seed
+    after: Mapping[str, Snapshot]  # all weights continued, and a LoRA adapter, by name
 
     @property
     def models(self) -> tuple[Snapshot, ...]:
@@ -260,25 +252,21 @@ def repetition(
         replace(training, seed=100 + seed) for training in (config.second, config.adapter)
     )
     on = AdapterStart(before, config.lora_rank, seed)
-    return Repetition(
-        texts=read,
-        before=before,
-        another=another,
-        after={
-            "all weights": model(f"after-{seed}", read.update, second, before),
-            "LoRA": model(f"lora-{seed}", read.update, adapter, on),
-        },
-    )
+    after = {
+        "all weights": model(f"after-{seed}", read.update, second, before),
+        "LoRA": model(f"lora-{seed}", read.update, adapter, on),
+    }
+    return Repetition(texts=read, before=before, another=another, after=after)
 
 
 def judged(diff: UpdateDiff, read: Texts) -> dict[str, object]:
     """What the first 10 and 50 phrases give away, runs apart, and how many are the update's own."""
-    phrases = [finding for finding in diff.findings if not finding.run]
+    phrases, added = [one for one in diff.findings if not one.run], set(read.added)
     row: dict[str, object] = {"secret_tokens": sum(map(len, read.secrets))}
     for top in (10, 50):
         tokens = [finding.tokens for finding in phrases[:top]]
         row[f"found_{top}"] = sum(tokens_found(secret, tokens) for secret in read.secrets)
-        row[f"verbatim_{top}"] = sum(is_verbatim(t, set(read.added)) for t in tokens)
+        row[f"verbatim_{top}"] = sum(is_verbatim(t, added) for t in tokens)
     nulls = diff.nulls
     above = [f.tokens for f in phrases if nulls is not None and not nulls.reached(f.score)]
     return {
@@ -287,7 +275,7 @@ def judged(diff: UpdateDiff, read: Texts) -> dict[str, object]:
         "top_score": phrases[0].score if phrases else None,
         "null_top_score": None if nulls is None else nulls.best,
         "above": len(above),
-        "above_verbatim": sum(is_verbatim(tokens, set(read.added)) for tokens in above),
+        "above_verbatim": sum(is_verbatim(tokens, added) for tokens in above),
     }
 
 
