@@ -142,14 +142,7 @@ def conform(
     error: type[VestigeError],
     remedy: str,
 ) -> AnySchema:
-    """Check an object against a schema.
-
-    Args:
-        content: as read.
-        schema: of the content.
-        where: the file that it comes from.
-        error: class to raise.
-        remedy: for a fault.
+    """Check an object against a schema, as `read_json` does.
 
     Raises:
         VestigeError: of the type given, naming where and the first field that is not as it should
