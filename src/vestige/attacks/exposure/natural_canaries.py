@@ -45,8 +45,7 @@ def real_canaries(
         without: texts that are never taken: the phrases of planted canaries.
 
     Returns:
-        a canary of the pattern "real" for each user with such a text, in the order of
-        `data.names`; `copies` counts its documents.
+        a canary of the pattern "real" for each user with such a text, in order of `data.names`.
 
     Raises:
         ValueError: the arrays do not fit the documents, or the lengths are out of order.
@@ -56,8 +55,7 @@ def real_canaries(
         >>> from vestige import Corpus, WordVocabulary
         >>> from vestige.data.encoded import encode
         >>> corpus = Corpus.from_texts(["to be", "or not"], users=["ann", "ann"])
-        >>> words = WordVocabulary.build(corpus)
-        >>> data = encode(corpus, words)
+        >>> data = encode(corpus, words := WordVocabulary.build(corpus))
         >>> real_canaries(data, words, loss=[3, 9], tokens=[3, 3], shortest=2)[0].phrase
         'or not'
     """
