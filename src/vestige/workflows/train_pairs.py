@@ -12,11 +12,11 @@ from vestige.data.vocabulary import Vocabulary
 from vestige.models.checkpoints import SOURCE, load_seq2seq
 from vestige.models.folders import model_folder
 from vestige.models.protocols import choose_device
-from vestige.models.seq2seq import Seq2SeqModel
+from vestige.models.seq2seq import Seq2SeqConfig, Seq2SeqModel
 from vestige.training.config import TrainingConfig
 from vestige.training.pairs import PairTask, score_pairs
 from vestige.training.precision import settled
-from vestige.training.presets import PairPreset, new_seq2seq, pair_preset
+from vestige.training.presets import Preset, new_seq2seq, pair_preset
 from vestige.training.scored_texts import PairTraining, ScoredTexts, with_intervals
 from vestige.training.translations import bleu
 from vestige.training.vocabularies import borrow, learn_vocabulary
@@ -83,7 +83,7 @@ def _prepare(request: TrainingRequest, corpus: Corpus) -> tuple[Seq2SeqModel, Tr
 
 
 def _vocabularies(
-    request: TrainingRequest, plan: PairPreset, corpus: Corpus
+    request: TrainingRequest, plan: Preset[Seq2SeqConfig], corpus: Corpus
 ) -> tuple[Vocabulary, Vocabulary]:
     """Vocabularies of sources and of targets."""
     asked = request.model

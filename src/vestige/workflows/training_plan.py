@@ -17,7 +17,7 @@ from vestige.models.protocols import LanguageModel, choose_device
 from vestige.models.recurrent_network import GRUConfig, LSTMConfig, RecurrentConfig
 from vestige.models.transformer import TransformerConfig
 from vestige.training.config import TrainingConfig
-from vestige.training.presets import Preset, new_model, preset
+from vestige.training.presets import Preset, Shape, new_model, preset
 from vestige.training.vocabularies import borrow, learn_vocabulary
 from vestige.workflows import provenance
 from vestige.workflows.train import TrainingRequest
@@ -56,7 +56,7 @@ def prepare(
     return model, config
 
 
-def _plan(request: TrainingRequest) -> Preset:
+def _plan(request: TrainingRequest) -> Preset[Shape]:
     """The preset with the network's settings that were asked for."""
     asked, one_by_one = request.model, request.task == "next-word"
     suits = "reddit-transformer" if asked.architecture == "transformer" else "ptb-lstm"
@@ -79,7 +79,7 @@ def _plan(request: TrainingRequest) -> Preset:
 
 
 def _fresh(
-    request: TrainingRequest, plan: Preset, corpus: Corpus, keep: tuple[str, ...]
+    request: TrainingRequest, plan: Preset[Shape], corpus: Corpus, keep: tuple[str, ...]
 ) -> LanguageModel:
     where, asked = choose_device(request.device), request.model
     if asked.vocabulary is not None:
