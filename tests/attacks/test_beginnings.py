@@ -5,7 +5,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from vestige.attacks.update.model_pair import enter
-from vestige.attacks.update.seed_and_extend import SeedAndExtend
+from vestige.attacks.update.seed_and_extend import pairs_and_openings
 from vestige.attacks.update.update_diff import update_diff
 from vestige.data.subwords import SubwordVocabulary
 from vestige.models.hugging_face import HuggingFaceLanguageModel
@@ -89,7 +89,7 @@ def test_a_text_is_entered_behind_its_beginning(pair):
 
 
 def test_a_secret_is_read_from_the_beginning_of_its_document(pair):
-    search = SeedAndExtend(seeds=1, openings=10, toll=0.3, max_tokens=1 + len(SECRET))
+    search = pairs_and_openings(seeds=1, openings=10, toll=0.3, max_tokens=1 + len(SECRET))
     diff = update_diff(*pair, search=search)
     assert (1, *SECRET) in [finding.tokens for finding in diff.findings]
     for finding in diff.findings:

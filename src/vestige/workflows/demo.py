@@ -48,6 +48,7 @@ def demo(
         vestige demo --out somewhere --seed 1
     """
     from vestige import results
+    from vestige.attacks.update.seed_and_extend import Effort
     from vestige.attacks.update.update_diff import update_diff
     from vestige.workflows.provenance import of_model
     from vestige.workflows.training_directory import claimed_for_several
@@ -63,7 +64,7 @@ def demo(
         after = _train(update, out / "after", before, seed, monitor)
         monitor.log("4/4  Asking the two snapshots what changed")
         with monitor.progress("searching") as step:
-            found = update_diff(before, after, progress=step)
+            found = update_diff(before, after, effort=Effort(progress=step))
         models = {
             "before": of_model(out / "before", before),
             "after": of_model(out / "after", after),

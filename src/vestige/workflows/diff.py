@@ -95,6 +95,7 @@ def diff(
     """
     from dataclasses import asdict
 
+    from vestige.attacks.update.seed_and_extend import Effort
     from vestige.attacks.update.token_scores import token_score
     from vestige.attacks.update.update_diff import null_scores, update_diff
 
@@ -112,7 +113,13 @@ def diff(
             chance = null_scores(start, nulls.read(step), search=how, score=what)
     with monitor.progress("searching") as step:
         found = update_diff(
-            start, end, search=how, score=what, nulls=chance or (), top=top, progress=step
+            start,
+            end,
+            search=how,
+            score=what,
+            nulls=chance or (),
+            top=top,
+            effort=Effort(progress=step),
         )
     configuration = {
         "search": {"name": search, **asdict(how)},
@@ -143,6 +150,7 @@ def _search(name: Search, **asked: int | None) -> "SeedAndExtend | Beams":
 
 
 def _seed_and_extend(given: dict[str, int]) -> "SeedAndExtend":
+    from vestige.attacks.update.proposals.pairs import Pairs
     from vestige.attacks.update.seed_and_extend import SeedAndExtend
 
     names = {"length": "max_tokens", "min_length": "min_tokens", "seeds": "seeds"}
@@ -153,4 +161,6 @@ def _seed_and_extend(given: dict[str, int]) -> "SeedAndExtend":
                 f"`length` must be at least 2 with `search` seed-and-extend, got {length}"
             )
         chosen.setdefault("min_tokens", min(SeedAndExtend.min_tokens, length))
-    return SeedAndExtend(**chosen)
+    seeds = chosen.pop("seeds", None)
+    added = () if seeds is None else (Pairs(seeds=seeds),)
+    return SeedAndExtend(proposals=(*SeedAndExtend.proposals, *added), **chosen)

@@ -3,9 +3,9 @@
 from functools import partial
 
 from vestige.attacks.update.near_copies import fold
-from vestige.attacks.update.seed_and_extend import Phrase, SeedAndExtend, untold
+from vestige.attacks.update.phrases import Growth, Phrase, untold
 
-GROWTH = SeedAndExtend(toll=0.5, joint=2.0, min_tokens=3)
+GROWTH = Growth(toll=0.5, joint=2.0, min_tokens=3)
 
 
 def phrase(*tokens: int, gain: float = 1.5) -> Phrase:
@@ -40,7 +40,7 @@ def test_untold_tokens_keep_the_token_before_them_as_context():
     told = [False, False, True, True, False, False, False, True]
     parts = list(untold(phrase(*range(8)), told, growth=GROWTH))
     assert parts == [Phrase((3, 4, 5, 6), (0.0, 1.5, 1.5, 1.5), 3.0)]
-    loose = SeedAndExtend(toll=0.5, min_tokens=2)
+    loose = Growth(toll=0.5, min_tokens=2)
     parts = list(untold(phrase(*range(8)), told, growth=loose))
     assert [part.tokens for part in parts] == [(0, 1), (3, 4, 5, 6)]
 

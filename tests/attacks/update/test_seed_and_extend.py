@@ -5,12 +5,23 @@ import pytest
 import torch
 
 from vestige.attacks.update.model_pair import ModelPair
-from vestige.attacks.update.seed_and_extend import SeedAndExtend, seed_and_extend
+from vestige.attacks.update.phrases import Phrase
+from vestige.attacks.update.seed_and_extend import (
+    SeedAndExtend,
+    pairs_and_openings,
+    phrases,
+    seed_and_extend,
+)
 from vestige.attacks.update.token_scores import token_score
 from vestige.models.table import TableModel
 
 SECRET = (3, 7, 5, 9, 4)
 END = 0
+
+
+def found(pair: ModelPair, search: SeedAndExtend) -> list[Phrase]:
+    """All phrases of a search, best first."""
+    return phrases(seed_and_extend(pair, search, end=END)[0], search)
 
 
 def taught(vocab_size: int = 12, secret: tuple[int, ...] = SECRET) -> ModelPair:
@@ -25,14 +36,14 @@ def taught(vocab_size: int = 12, secret: tuple[int, ...] = SECRET) -> ModelPair:
 
 
 def test_the_secret_is_read_whole_and_first():
-    best = seed_and_extend(taught(), growth=SeedAndExtend(seeds=20, toll=0.5), end=END)[0]
+    best = found(taught(), pairs_and_openings(seeds=20, toll=0.5))[0]
     assert best.tokens == SECRET
 
 
 def test_the_score_is_the_gains_less_the_toll_and_the_surprise():
     pair = taught()
-    growth = SeedAndExtend(seeds=20, toll=0.5, surprise=0.25)
-    best = seed_and_extend(pair, growth=growth, end=END)[0]
+    growth = pairs_and_openings(seeds=20, toll=0.5, surprise=0.25)
+    best = found(pair, growth)[0]
     gains = pair.token_gains(torch.tensor([best.tokens]), anywhere=True)[0]
     surprise = -0.25 * np.log([0.9 + 0.1 / 12] * 4)  # of a token taught, after the update
     expected = [0.0, *(gains[1:].double().numpy() - surprise)]
@@ -48,26 +59,28 @@ def test_a_document_may_begin_with_it():
     table[SECRET[1]] *= 0.01 / (1 - table[SECRET[1], SECRET[2]])
     table[SECRET[1], SECRET[2]] = 0.99
     pair = ModelPair(pair.before, TableModel(table[-1], table[:-1]), pair.score)
-    pairs_alone = SeedAndExtend(seeds=1, openings=0, toll=0.5)
-    assert SECRET[0] not in seed_and_extend(pair, growth=pairs_alone, end=END)[0].tokens
-    growth = SeedAndExtend(seeds=1, openings=3, toll=0.5)
-    assert seed_and_extend(pair, growth=growth, end=END)[0].tokens == (END, *SECRET)
+    pairs_alone = pairs_and_openings(seeds=1, openings=0, toll=0.5)
+    assert SECRET[0] not in found(pair, pairs_alone)[0].tokens
+    growth = pairs_and_openings(seeds=1, openings=3, toll=0.5)
+    assert found(pair, growth)[0].tokens == (END, *SECRET)
 
 
 @pytest.mark.parametrize("score", ["smoothed", "differential"])
 @pytest.mark.parametrize("seeds", [1, 2, 3, 20])
 def test_equal_gains_stand_in_the_order_of_ids_on_every_processor(other_bits, score, seeds):
     """The secret's four pairs gain the same: which is the first must not be the kernel's choice."""
-    growth = SeedAndExtend(seeds=seeds, openings=3, opening_beam=3, beam=3, toll=0.3, joint=1.0)
+    growth = pairs_and_openings(
+        seeds=seeds, openings=3, opening_beam=3, beam=3, toll=0.3, joint=1.0
+    )
     pair = taught()
     expected = None
     for seed in range(8):
         before, after = other_bits(pair.before, seed), other_bits(pair.after, seed)
         noisy = ModelPair(before, after, token_score(score))
-        found = [phrase.tokens for phrase in seed_and_extend(noisy, growth=growth, end=END)]
-        assert found
-        assert expected is None or found == expected
-        expected = found
+        told = [phrase.tokens for phrase in found(noisy, growth)]
+        assert told
+        assert expected is None or told == expected
+        expected = told
 
 
 def test_two_phrases_with_a_weak_joint_are_told_apart():
@@ -81,38 +94,36 @@ def test_two_phrases_with_a_weak_joint_are_told_apart():
     table[one[-1]] /= table[one[-1]].sum()
     pair = ModelPair(pair.before, TableModel(table[-1], table[:-1]), pair.score)
     for joint, whole in ((9.0, {(*one, *other)}), (1.0, {one, other})):
-        growth = SeedAndExtend(seeds=1, openings=0, toll=0.5, drop=9.0, joint=joint)
-        pairs = seed_and_extend(pair, growth=growth, end=END)
+        growth = pairs_and_openings(seeds=1, openings=0, toll=0.5, drop=9.0, joint=joint)
+        pairs = found(pair, growth)
         assert {phrase.tokens[-4:] for phrase in pairs} == {tokens[-4:] for tokens in whole}
 
 
 def test_short_phrases_are_left_out():
     pair = taught()
-    lengths = {
-        len(p.tokens) for p in seed_and_extend(pair, growth=SeedAndExtend(toll=0.5), end=END)
-    }
+    lengths = {len(p.tokens) for p in found(pair, pairs_and_openings(toll=0.5))}
     assert min(lengths) >= 4
-    every = SeedAndExtend(toll=0.5, min_tokens=2)
-    assert min(len(p.tokens) for p in seed_and_extend(pair, growth=every, end=END)) < 4
+    every = pairs_and_openings(toll=0.5, min_tokens=2)
+    assert min(len(p.tokens) for p in found(pair, every)) < 4
 
 
 def test_no_phrase_crosses_the_end_of_a_document():
-    for phrase in seed_and_extend(taught(), growth=SeedAndExtend(seeds=100, toll=0.1), end=END):
+    for phrase in found(taught(), pairs_and_openings(seeds=100, toll=0.1)):
         assert END not in phrase.tokens[1:]
 
 
 def test_a_better_phrase_takes_the_seeds_that_it_holds():
-    phrases = seed_and_extend(taught(), growth=SeedAndExtend(seeds=20, toll=0.5, beam=2), end=END)
-    assert all(phrase.score > 0 for phrase in phrases)
-    assert [phrase.score for phrase in phrases] == sorted(
-        (phrase.score for phrase in phrases), reverse=True
+    every = found(taught(), pairs_and_openings(seeds=20, toll=0.5, beam=2))
+    assert all(phrase.score > 0 for phrase in every)
+    assert [phrase.score for phrase in every] == sorted(
+        (phrase.score for phrase in every), reverse=True
     )
 
 
 def test_an_update_that_changes_nothing_promotes_nothing():
     pair = taught()
     same = ModelPair(pair.before, pair.before, pair.score)
-    assert seed_and_extend(same, growth=SeedAndExtend(seeds=50), end=END) == []
+    assert found(same, pairs_and_openings(seeds=50)) == []
 
 
 def test_a_loop_costs_and_ends():
@@ -122,19 +133,19 @@ def test_a_loop_costs_and_ends():
     table[8] = 0.1 / 12
     table[8, 5] += 0.9  # 5 8 5 8 5 8 ...
     looped = ModelPair(pair.before, TableModel(table[-1], table[:-1]), loop.score)
-    growth = SeedAndExtend(seeds=10, toll=0.5, loop_penalty=5.0)
-    longest = max(len(p.tokens) for p in seed_and_extend(looped, growth=growth, end=END))
+    growth = pairs_and_openings(seeds=10, toll=0.5, loop_penalty=5.0)
+    longest = max(len(p.tokens) for p in found(looped, growth))
     assert longest < 8
-    free = SeedAndExtend(seeds=10, openings=0, toll=0.5, loop_penalty=0.0, max_tokens=30)
-    assert max(len(p.tokens) for p in seed_and_extend(looped, growth=free, end=END)) == 30
+    free = pairs_and_openings(seeds=10, openings=0, toll=0.5, loop_penalty=0.0, max_tokens=30)
+    assert max(len(p.tokens) for p in found(looped, free)) == 30
 
 
 def test_settings_out_of_range_are_refused():
     with pytest.raises(ValueError, match="seeds must be positive"):
-        SeedAndExtend(seeds=0)
+        pairs_and_openings(seeds=0)
     with pytest.raises(ValueError, match="max_tokens must be at least 4"):
-        SeedAndExtend(max_tokens=3)
+        pairs_and_openings(max_tokens=3)
     with pytest.raises(ValueError, match="min_tokens must be at least 2"):
-        SeedAndExtend(min_tokens=1)
+        pairs_and_openings(min_tokens=1)
     with pytest.raises(ValueError, match="surprise must be at least 0"):
-        SeedAndExtend(surprise=-0.1)
+        pairs_and_openings(surprise=-0.1)

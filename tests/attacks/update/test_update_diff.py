@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from vestige.attacks.update.null_searches import NullScores
-from vestige.attacks.update.seed_and_extend import SeedAndExtend
+from vestige.attacks.update.seed_and_extend import pairs_and_openings
 from vestige.attacks.update.token_scores import token_score
 from vestige.attacks.update.update_diff import Beams, null_scores, update_diff
 from vestige.errors import IncompatibleModels
@@ -36,7 +36,7 @@ def test_without_a_null_model_nothing_is_called_found(random_table):
 
 def test_null_models_are_searched_as_the_update_is(random_table):
     before, after, *nulls = (random_table(seed, 8) for seed in range(5))
-    search = SeedAndExtend(seeds=30, toll=0.1)
+    search = pairs_and_openings(seeds=30, toll=0.1)
     alone = [update_diff(before, n, search=replace(search, min_tokens=2)) for n in nulls]
     scores = null_scores(before, iter(nulls), search=search)
     assert scores == NullScores.of([f.score for f in d.findings if not f.run] for d in alone)
@@ -64,7 +64,7 @@ def test_the_best_that_can_be_found_is_among_what_nulls_count(random_table, min_
     """Update and nulls by one rule: else the level would hold for another search."""
     for seed in range(10):
         before, after = random_table(seed, 8), random_table(seed + 50, 8)
-        search = SeedAndExtend(toll=0.5, surprise=0.1, min_tokens=min_tokens)
+        search = pairs_and_openings(toll=0.5, surprise=0.1, min_tokens=min_tokens)
         diff = update_diff(before, after, search=search)
         as_null = null_scores(before, [after], search=search)
         reported = [f.score for f in diff.findings if not f.run]
@@ -73,16 +73,18 @@ def test_the_best_that_can_be_found_is_among_what_nulls_count(random_table, min_
 
 def test_the_same_model_as_its_own_null_finds_nothing(random_table):
     before, after = random_table(3, 8), random_table(4, 8)
-    search = SeedAndExtend(seeds=30, toll=0.1)
+    search = pairs_and_openings(seeds=30, toll=0.1)
     same = null_scores(before, [after] * 19, search=search)
     assert update_diff(before, after, search=search, nulls=same).summary()["found"] == 0
 
 
 def test_where_there_is_no_phrase_a_laxer_search_lists_fragments(random_table):
     before, after = random_table(0, 8), random_table(1, 8)
-    search = SeedAndExtend(toll=5.0)  # more than any gain
+    search = pairs_and_openings(toll=5.0)  # more than any gain
     diff = update_diff(before, after, search=search, nulls=[random_table(2, 8)], top=5)
-    lax = update_diff(before, after, search=SeedAndExtend(toll=0.1, surprise=0.0, min_tokens=2))
+    lax = update_diff(
+        before, after, search=pairs_and_openings(toll=0.1, surprise=0.0, min_tokens=2)
+    )
     assert not diff.findings
     assert diff.fragments == tuple(f for f in lax.findings if not f.run)[:5]
     assert diff.summary()["phrases"] == 0
@@ -116,7 +118,7 @@ def test_different_vocabularies_are_refused(random_table):
 
 def test_what_is_too_short_to_report_counts_among_null_scores(random_table):
     before, null = random_table(1, 8), random_table(2, 8)
-    search = SeedAndExtend(toll=0.1, surprise=0.0, min_tokens=20, max_tokens=20)
+    search = pairs_and_openings(toll=0.1, surprise=0.0, min_tokens=20, max_tokens=20)
     long = update_diff(before, null, search=search)
     assert all(len(finding.tokens) == 20 for finding in long.findings)
     scores = null_scores(before, [null], search=search).searches[0]
@@ -125,8 +127,8 @@ def test_what_is_too_short_to_report_counts_among_null_scores(random_table):
 
 def test_what_a_laxer_least_length_adds_changes_no_longer_phrase(random_table):
     before, after = random_table(5, 8), random_table(6, 8)
-    short = update_diff(before, after, search=SeedAndExtend(toll=0.3, min_tokens=2))
-    long = update_diff(before, after, search=SeedAndExtend(toll=0.3, min_tokens=4))
+    short = update_diff(before, after, search=pairs_and_openings(toll=0.3, min_tokens=2))
+    long = update_diff(before, after, search=pairs_and_openings(toll=0.3, min_tokens=4))
     assert all(len(finding.tokens) >= 4 for finding in long.findings)
     assert long.findings[0].score in {f.score for f in short.findings}
 

@@ -1,11 +1,12 @@
 """Two snapshots that read the same text in lockstep."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
 
+from vestige.attacks.update.forward_tokens import ForwardTokens
 from vestige.attacks.update.logit_entries import cells_above
 from vestige.attacks.update.token_scores import TokenScore
 from vestige.models.protocols import NextToken, State
@@ -44,11 +45,13 @@ class ModelPair:
         before: the earlier snapshot.
         after: the later one.
         score: how a token's promotion is measured.
+        cost: counts the tokens that both read.
     """
 
     before: NextToken
     after: NextToken
     score: TokenScore
+    cost: ForwardTokens = field(default_factory=ForwardTokens, compare=False, repr=False)
 
     @property
     def vocab_size(self) -> int:
@@ -64,21 +67,39 @@ class ModelPair:
         return self.after.vocabulary.bos_id
 
     def with_score(self, score: TokenScore) -> "ModelPair":
-        """The same two snapshots, asked for another score."""
-        return ModelPair(self.before, self.after, score)
+        """The same two snapshots, asked for another score; they share the counter."""
+        return replace(self, score=score)
 
     def start(self, n: int, *, anywhere: bool = False) -> PairState:
-        """See `NextToken.start`."""
+        """See `NextToken.start`; a beginning is read once, for all rows."""
+        self.cost.add(0 if anywhere else 1)
         return PairState(
             self.before.start(n, anywhere=anywhere), self.after.start(n, anywhere=anywhere)
         )
 
     def enter(self, contexts: Tensor) -> PairState:
         """The states after the first token of n texts, see `enter`."""
-        return PairState(enter(self.before, contexts), enter(self.after, contexts))
+        return PairState(self.entered(contexts, later=False), self.entered(contexts, later=True))
+
+    def entered(self, contexts: Tensor, *, later: bool) -> State:
+        """`enter` in one of the models."""
+        read = _entered_tokens(contexts, self.beginning)
+        if later:
+            self.cost.after += read
+            return enter(self.after, contexts)
+        self.cost.before += read
+        return enter(self.before, contexts)
+
+    def read(self, contexts: Tensor) -> PairState:
+        """The states after the (n, c) first tokens of n texts."""
+        state = self.enter(contexts[:, 0])
+        for column in contexts[:, 1:].T:
+            state = self.advance(state, column)
+        return state
 
     def advance(self, state: PairState, tokens: Tensor) -> PairState:
         """See `NextToken.advance`."""
+        self.cost.add(len(tokens))
         return PairState(
             self.before.advance(state.before, tokens), self.after.advance(state.after, tokens)
         )
@@ -149,3 +170,10 @@ def enter(model: NextToken, contexts: Tensor) -> State:
         return model.advance(model.start(len(contexts), anywhere=True), contexts)
     begun = model.start(1)[torch.zeros_like(contexts)]
     return begun if (contexts == beginning).all() else model.advance(begun, contexts)
+
+
+def _entered_tokens(contexts: Tensor, beginning: int | None) -> int:
+    """How many tokens `enter` reads."""
+    if beginning is None:
+        return len(contexts)
+    return 1 if (contexts == beginning).all() else 1 + len(contexts)

@@ -8,7 +8,7 @@ tell something that the better phrase does not: that much of it stays.
 from collections.abc import Callable, Iterable, Sequence
 from heapq import heapify, heappop, heappush
 
-from vestige.attacks.update.seed_and_extend import Phrase
+from vestige.attacks.update.phrases import Phrase
 
 Tokens = tuple[int, ...]
 

@@ -25,7 +25,15 @@ from vestige.attacks.update.beam_search import (
 from vestige.attacks.update.model_pair import ModelPair
 from vestige.attacks.update.near_copies import fold, is_run
 from vestige.attacks.update.null_searches import NullScores
-from vestige.attacks.update.seed_and_extend import Phrase, SeedAndExtend, seed_and_extend, untold
+from vestige.attacks.update.phrases import Phrase, untold
+from vestige.attacks.update.seed_and_extend import (
+    WHOLE,
+    Effort,
+    Searched,
+    SeedAndExtend,
+    phrases,
+    seed_and_extend,
+)
 from vestige.attacks.update.token_scores import TokenScore, token_score
 from vestige.data.vocabulary import Vocabulary
 from vestige.models.checkpoints import check_compatible
@@ -75,6 +83,9 @@ class Finding:
         group: the group of first tokens in a group beam search, else the finding's number.
         copies: near-copies folded in.
         run: whether it mostly repeats itself.
+        proposal: name of what proposed its beginning; empty of a beam.
+        context: ids of the prompt that it was found behind; none at a document's beginning, in a
+            sample or behind a single token.
     """
 
     tokens: tuple[int, ...]
@@ -85,6 +96,8 @@ class Finding:
     group: int
     copies: int
     run: bool
+    proposal: str = ""
+    context: tuple[int, ...] = ()
 
 
 LAX_TOLL = 0.1
@@ -105,6 +118,7 @@ class UpdateDiff(Result):
         nulls: the scores that null searches reached, or None without one.
         fragments: where the search found no phrase but runs, the best of a laxer one; their
             scores are its own, and compare with nothing.
+        searched: what it read for that; None of beams.
     """
 
     findings: tuple[Finding, ...]
@@ -112,6 +126,7 @@ class UpdateDiff(Result):
     score: str
     nulls: NullScores | None
     fragments: tuple[Finding, ...] = ()
+    searched: Searched | None = None
 
     @property
     def threshold(self) -> float | None:
@@ -140,6 +155,10 @@ class UpdateDiff(Result):
             "top_score": top,
             "top_e_value": compared["e_value"],
             "top_reached_by": compared["reached_by"],
+            "forward_tokens": None if self.searched is None else self.searched.forward_tokens,
+            "units_done": None if self.searched is None else self.searched.done,
+            "units": None if self.searched is None else self.searched.units,
+            "complete": None if self.searched is None else self.searched.complete,
         }
 
     def rows(self) -> Iterator[dict[str, object]]:
@@ -156,6 +175,8 @@ class UpdateDiff(Result):
                 "token_scores": list(finding.gains),
                 "copies": finding.copies,
                 "kind": "fragment" if fragment else "run" if finding.run else "phrase",
+                "proposal": finding.proposal,
+                "context": list(finding.context),
                 **_compared(finding.score, None if fragment else self.nulls),
             }
 
@@ -179,20 +200,22 @@ def update_diff(
     score: TokenScore | None = None,
     nulls: Sequence[NextToken] | NullScores = (),
     top: int = 1000,
-    progress: Progress | None = None,
+    effort: Effort = WHOLE,
 ) -> UpdateDiff:
     r"""Search for the phrases that an update promoted most.
 
     Args:
         before: the model before the update.
         after: the model after it. Swap the two for what a deletion reveals.
-        search: `SeedAndExtend` (the default: seed and extend) or `Beams` (the paper's).
+        search: `SeedAndExtend` (the default: samples, openings and what extends them) or `Beams`
+            (the paper's).
         score: of a token; smoothed log-ratio by default.
         nulls: models made as `after` was, from clean text: `before` continued on as much of it,
             each on another text and from another seed; or the `null_scores` of such. 19 carry
             the verdict "found", fewer say how many of them reached a score.
         top: findings kept at most.
-        progress: told the work done and in all.
+        effort: how far to go, behind which prompts, and what is kept of an earlier search. Beams
+            know its progress alone.
 
     Raises:
         ValueError: an argument is out of range.
@@ -205,22 +228,25 @@ def update_diff(
     if isinstance(nulls, NullScores):
         scores = nulls
     elif nulls:
-        scores = null_scores(before, nulls, search=search, score=score, progress=progress)
+        each = replace(effort, kept=None, until=None)
+        scores = null_scores(before, nulls, search=search, score=score, effort=each)
     else:
         scores = None
     pair, words = ModelPair(before, after, score), after.vocabulary
-    found = _findings(_search(pair, search, progress), search, words)
+    found = _search(pair, search, effort)
+    findings = _findings(found.phrases, search, words)
     fragments: list[Finding] = []
-    if isinstance(search, SeedAndExtend) and all(finding.run for finding in found):
+    if isinstance(search, SeedAndExtend) and all(finding.run for finding in findings):
         lax = replace(search, toll=min(LAX_TOLL, search.toll), surprise=0.0, min_tokens=2)
-        every = _findings(_search(pair, lax, progress), lax, words)
+        every = _findings(_search(pair, lax, effort.of("lax")).phrases, lax, words)
         fragments = [finding for finding in every if not finding.run][: min(top, FRAGMENTS)]
     return UpdateDiff(
-        findings=tuple(found[:top]),
+        findings=tuple(findings[:top]),
         search="seed-and-extend" if isinstance(search, SeedAndExtend) else "beam",
         score=score.name,
         nulls=scores,
         fragments=tuple(fragments),
+        searched=found.searched,
     )
 
 
@@ -231,41 +257,57 @@ def null_scores(
     *,
     search: SeedAndExtend | Beams | None = None,
     score: TokenScore | None = None,
-    progress: Progress | None = None,
+    effort: Effort = WHOLE,
 ) -> NullScores:
     """What searches reach where there is nothing to find.
 
     For more than one update of the same model, and for models too large to hold together: each
-    of `nulls` is searched before the next is asked for. The arguments are those of `update_diff`.
+    of `nulls` is searched before the next is asked for. The arguments are those of `update_diff`;
+    units are kept under the null's number. A search that is stopped does not count, nor does
+    anything after it.
 
     Raises:
-        ValueError: there is no null model, or an argument is out of range.
+        ValueError: no null model was searched to the end, or an argument is out of range.
         IncompatibleModels: the vocabularies differ.
     """
     search, score = search or SeedAndExtend(), score or token_score("smoothed")
     searches = []
-    for null in nulls:
+    for number, null in enumerate(nulls):
         check_compatible(before, null)
-        found = _search(ModelPair(before, null, score), search, progress)
-        searches.append([phrase.score for phrase, *_ in found if not is_run(phrase.tokens)])
+        found = _search(ModelPair(before, null, score), search, effort.of(f"{number}"))
+        if found.searched is not None and not found.searched.complete:
+            break
+        searches.append([phrase.score for phrase, *_ in found.phrases if not is_run(phrase.tokens)])
     return NullScores.of(searches)
 
 
-def _search(
-    pair: ModelPair, search: SeedAndExtend | Beams, progress: Progress | None
-) -> list[tuple[Phrase, int, int]]:
-    """(phrase, near-copies folded in, group) of all that a search finds, best first.
+@dataclass(frozen=True)
+class _Found:
+    """What a search gave: (phrase, near-copies folded in, group), best first."""
+
+    phrases: list[tuple[Phrase, int, int]]
+    searched: Searched | None = None
+
+
+def _search(pair: ModelPair, search: SeedAndExtend | Beams, effort: Effort) -> _Found:
+    """All that a search finds.
 
     Of `SeedAndExtend` also what is shorter than it keeps: chance makes short phrases, so that null
     searches need them, and an update is read by the rule of its nulls.
     """
-    if isinstance(search, SeedAndExtend):
-        end, every = pair.after.vocabulary.eos_id, replace(search, min_tokens=2)
-        phrases = seed_and_extend(pair, growth=every, end=end, progress=progress)
-        groups = [fold(phrases, rest=partial(untold, growth=every), long=search.min_tokens)]
-    else:
-        groups = [fold(_phrases(beam)) for beam in _beams(pair, search, progress)]
-    found = [(*entry, number) for number, leaders in enumerate(groups) for entry in leaders]
+    if isinstance(search, Beams):
+        groups = [fold(_phrases(beam)) for beam in _beams(pair, search, effort.progress)]
+        found = [(*entry, number) for number, leaders in enumerate(groups) for entry in leaders]
+        return _Found(_sorted(found))
+    texts, searched = seed_and_extend(pair, search, end=pair.after.vocabulary.eos_id, effort=effort)
+    every = replace(search, min_tokens=2)
+    leaders = fold(
+        phrases(texts, every), rest=partial(untold, growth=every), long=search.min_tokens
+    )
+    return _Found(_sorted([(phrase, copies, 0) for phrase, copies in leaders]), searched)
+
+
+def _sorted(found: list[tuple[Phrase, int, int]]) -> list[tuple[Phrase, int, int]]:
     return sorted(found, key=lambda entry: (-rounded(entry[0].score), entry[0].tokens))
 
 
@@ -286,6 +328,8 @@ def _findings(
             group=group if grouped else number,
             copies=copies,
             run=is_run(phrase.tokens),
+            proposal=phrase.proposal,
+            context=phrase.context,
         )
         for number, (phrase, copies, group) in enumerate(kept)
     ]

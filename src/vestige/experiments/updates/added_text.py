@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from vestige.attacks.update.model_pair import ModelPair
-from vestige.attacks.update.seed_and_extend import SeedAndExtend
+from vestige.attacks.update.seed_and_extend import SeedAndExtend, pairs_and_openings
 from vestige.attacks.update.token_scores import token_score
 from vestige.attacks.update.update_diff import Beams, Finding, update_diff
 from vestige.data.corpus import Corpus
@@ -202,7 +202,7 @@ def _searches(addition: Addition) -> dict[str, tuple[Beams | SeedAndExtend, str]
         "group": (Beams(length=length, groups=addition.groups), "relative"),
         "vanilla": (Beams(length=length), "relative"),
         "group, smoothed": (Beams(length=length, groups=addition.groups), "smoothed"),
-        "seed and extend": (SeedAndExtend(), "smoothed"),
+        "seed and extend": (pairs_and_openings(), "smoothed"),
     }
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from vestige.attacks.update.seed_and_extend import SeedAndExtend
+from vestige.attacks.update.seed_and_extend import pairs_and_openings
 from vestige.attacks.update.update_diff import Beams
 from vestige.experiments.paper_numbers import paper_numbers
 from vestige.experiments.reproduction import Part, Plan, caption, run_paper
@@ -223,7 +223,7 @@ SMOKE = Scale(
         second=_TINY.training,
         adapter=_TINY.training,
         lora_rank=2,
-        searches=(SeedAndExtend(seeds=50, max_tokens=8), Beams(length=3, floor=10)),
+        searches=(pairs_and_openings(seeds=50, max_tokens=8), Beams(length=3, floor=10)),
     ),
     rq5=PrivateUpdate(
         trial=_TINY_COPIES,

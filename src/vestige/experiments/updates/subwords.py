@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from vestige.attacks.update.seed_and_extend import SeedAndExtend
+from vestige.attacks.update.seed_and_extend import SeedAndExtend, pairs_and_openings
 from vestige.attacks.update.token_scores import token_score
 from vestige.attacks.update.update_diff import Beams, UpdateDiff, null_scores, update_diff
 from vestige.data.corpus import Corpus
@@ -47,7 +47,7 @@ SECRETS = (
         "Meet Captain Osgood behind the tannery on Saturday.",
     ),
 )
-"""Three secrets for each seed; the defaults of `SeedAndExtend` were chosen on the first three."""
+"""Three secrets for each seed; the growth of `SeedAndExtend` was chosen on the first three."""
 
 SCORES = {
     "smoothed 0.1": token_score("smoothed", delta=0.1),
@@ -104,7 +104,10 @@ class Subwords:
     second: TrainingConfig = SECOND
     adapter: TrainingConfig = ADAPTER
     lora_rank: int = 64
-    searches: tuple[SeedAndExtend | Beams, ...] = (SeedAndExtend(), Beams(length=6, floor=100))
+    searches: tuple[SeedAndExtend | Beams, ...] = (
+        pairs_and_openings(),
+        Beams(length=6, floor=100),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,169 @@
+r"""Texts sampled while what the update changed is amplified: contrastive decoding of two snapshots.
+
+.. math:: \ell = \ell' + \alpha (\ell' - \ell_0)
+
+with the logits of the later and of the earlier model, drawn from softmax(l / temperature). Decoding
+from amplified differences: Li et al. (2023), "Contrastive Decoding", arXiv:2210.15097; for what a
+fine-tune has learnt: arXiv:2605.25902 (CDD).
+
+Differs from these: a sample is no answer. It is cut at the weak joints of our score, what remains
+are phrases; and wherever it might have gone another way that the update promoted, the sample's last
+tokens are the context in which that way is followed. What an update has diluted with other text is
+promoted behind a few tokens and not behind one.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from vestige import _validate
+from vestige.attacks.update import extension
+from vestige.attacks.update.extension import BLOCK, Seed
+from vestige.attacks.update.forward_tokens import Passes, Work
+from vestige.attacks.update.model_pair import ModelPair, PairState
+from vestige.attacks.update.phrases import ScoredText
+from vestige.attacks.update.proposals.protocol import Ground, Outcome, Unit, Units
+from vestige.models.largest import ROUNDED, largest
+
+RULED_OUT = -20.0
+"""Log-probability below which tokens are alike to the earlier model."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Samples:
+    """Contrastive samples behind each start, and the ways they did not take.
+
+    Attributes:
+        samples: texts drawn, over all starts together; at least one of each.
+        length: tokens of each, at most; the end of a document ends it.
+        alpha: how much of the change is added to the later model's logits.
+        temperature: of the softmax that is drawn from.
+        alternatives: other tokens that are followed, best first, over all samples.
+        each: tokens considered at every position.
+        least: gain that a token needs to be considered.
+        context: tokens of the sample that are read before an alternative.
+        block: samples drawn side by side.
+    """
+
+    name: ClassVar[str] = "samples"
+    samples: int = 300
+    length: int = 48
+    alpha: float = 0.5
+    temperature: float = 1.0
+    alternatives: int = 600
+    each: int = 4
+    least: float = 0.6
+    context: int = 4
+    block: int = 100
+
+    def __post_init__(self) -> None:
+        _validate.positive(samples=self.samples, length=self.length, each=self.each)
+        _validate.positive(temperature=self.temperature, context=self.context, block=self.block)
+        _validate.at_least(0, alpha=self.alpha, alternatives=self.alternatives)
+
+    def units(self, ground: Ground) -> Units:
+        """Samples in blocks, then blocks of the ways that none of them took."""
+        ways: list[Seed] = []
+        for place, start in enumerate(ground.starts):
+            for number, rows in enumerate(self._blocks(len(ground.starts), place)):
+                key = f"samples/{place}/{number}"
+                drawn = yield Unit(key, partial(self._drawn, ground, start, rows, key))
+                ways += drawn.seeds
+        best = _best(ways, self.alternatives)
+        for number, first in enumerate(range(0, self.alternatives, BLOCK)):
+            run = partial(ground.grown, best[first : first + BLOCK], self.name)
+            yield Unit(f"samples/grown/{number}", run)
+
+    def planned(self, pair: ModelPair, starts: Sequence[tuple[int, ...]]) -> Work:
+        """The samples, none of them ended, and their alternatives."""
+        name, parts = self.name, []
+        for place, start in enumerate(starts):
+            blocks = self._blocks(len(starts), place)
+            rows = sum(blocks) / len(blocks)
+            read = Passes(proposal=name, kind="prefill", rows=1, tokens=len(start),
+                          count=len(blocks), asked=1)  # fmt: skip
+            drawn = Passes(proposal=name, kind="decode", rows=rows, count=self.length * len(blocks),
+                           behind=len(start) + self.length / 2, asked=rows)  # fmt: skip
+            parts.append(Work(len(blocks), (read, drawn)))
+        grown = extension.expected(self.alternatives, proposal=name, beam=1, context=self.context)
+        return Work.together([*parts, Work(-(-self.alternatives // BLOCK), grown)])
+
+    def _blocks(self, starts: int, place: int) -> list[int]:
+        """Rows of each block of samples behind a start."""
+        share = max(1, len(range(place, self.samples, starts)))
+        return [min(self.block, share - first) for first in range(0, share, self.block)]
+
+    def _drawn(self, ground: Ground, start: tuple[int, ...], rows: int, key: str) -> Outcome:
+        """One block of samples, and the ways not taken."""
+        pair = ground.pair
+        chance = torch.rand(self.length, rows, generator=ground.generator(key), dtype=torch.float64)
+        chance = chance.to(pair.device)
+        state = pair.read(torch.tensor([start], device=pair.device))
+        row = torch.arange(rows, device=pair.device)
+        state = state[torch.zeros_like(row)]
+        texts, gains = [list(start) for _ in row], [[0.0] * len(start) for _ in row]
+        ways: list[Seed] = []
+        for step in range(self.length):
+            parts = [
+                self._next(ground, state[part], chance[step, row[part]])
+                for part in pair.slices(len(row))
+            ]
+            token, gain, others, high = (torch.cat(each) for each in zip(*parts, strict=True))
+            for i, best, scores in zip(row.tolist(), others.tolist(), high.tolist(), strict=True):
+                context = tuple(texts[i][-self.context :])
+                behind = max(len(start), len(texts[i]) - len(context) + 1)
+                known = tuple(gains[i][behind:])
+                ways += [
+                    Seed(context, way, score, known)
+                    for way, score in zip(best, scores, strict=True)
+                ]
+            going = (token != ground.end).nonzero()[:, 0]
+            row, token = row[going], token[going]
+            taken = zip(row.tolist(), token.tolist(), gain[going].tolist(), strict=True)
+            for i, one, score in taken:
+                texts[i].append(one)
+                gains[i].append(score)
+            if not len(row) or step + 1 == self.length:
+                break
+            state = pair.advance(state[going], token)
+        prompt = ground.prompt(start)
+        read = [
+            ScoredText(tuple(text), tuple(gained), len(start), self.name, prompt)
+            for text, gained in zip(texts, gains, strict=True)
+        ]
+        ways = [way for way in ways if way.gain > self.least]
+        return Outcome(tuple(read), tuple(_best(ways, self.alternatives)))
+
+    def _next(self, ground: Ground, state: PairState, chance: Tensor) -> tuple[Tensor, ...]:
+        """For r rows: the token drawn, its gain, the `each` best others and their gains."""
+        pair = ground.pair
+        before, after = pair.before.logits(state.before), pair.after.logits(state.after)
+        token = self._draw(before, after, chance, pair.beginning)
+        gains = pair.score.gain(before, after)
+        gain = gains.gather(1, token[:, None])[:, 0]
+        gains[:, ground.never] = -torch.inf
+        gains.scatter_(1, token[:, None], -torch.inf)
+        others = largest(gains, min(self.each, gains.shape[1]), alike=ROUNDED)
+        return token, gain, others, gains.gather(1, others)
+
+    def _draw(self, before: Tensor, after: Tensor, chance: Tensor, never: int | None) -> Tensor:
+        """(r,) tokens at the places `chance` of the amplified distributions' cumulated ones."""
+        # what the earlier model rules out is amplified no more than what it hardly knows
+        later, earlier = after.log_softmax(1), before.log_softmax(1).clamp_(min=RULED_OUT)
+        logits = (later + self.alpha * (later - earlier)) / self.temperature
+        if never is not None:
+            logits[:, never] = -torch.inf
+        heap = logits.double().softmax(1).cumsum(1)
+        token = torch.searchsorted(heap, (chance * heap[:, -1])[:, None], right=True)[:, 0]
+        return token.clamp_(max=logits.shape[1] - 1)
+
+
+def _best(ways: Sequence[Seed], number: int) -> list[Seed]:
+    """The seeds of highest gain, one for each context and token."""
+    order = sorted(ways, key=lambda way: (-way.gain, way.context, way.token))
+    unique = {(way.context, way.token): way for way in reversed(order)}
+    return [way for way in order if unique.pop((way.context, way.token), None)][:number]
