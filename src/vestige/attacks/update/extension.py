@@ -7,8 +7,8 @@ segment of highest score is what counts. A weak joint parts what only the search
 .. math:: S(t_0 \dots t_n) = \sum_{i=1}^n g_i + \lambda \log p'_i - \tau
 
 with g_i the gain of t_i and p'_i its probability after the update, both given the seed's context
-and t_0 ... t_{i-1}; tau the toll and lambda the price of surprise. The first token is context and has
-no gain.
+and t_0 ... t_{i-1}; tau the toll and lambda the price of surprise. The first token is context and
+has no gain.
 """
 
 from collections.abc import Iterator, Sequence
