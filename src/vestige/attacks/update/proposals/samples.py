@@ -12,10 +12,10 @@ tokens are the context in which that way is followed. What an update has diluted
 promoted behind a few tokens and not behind one.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -105,7 +105,7 @@ class Samples:
         state = pair.read(torch.tensor([start], device=pair.device))
         row = torch.arange(rows, device=pair.device)
         state = state[torch.zeros_like(row)]
-        texts, gains = [list(start) for _ in row], [[0.0] * len(start) for _ in row]
+        samples = [_Sample(start) for _ in range(rows)]
         ways: list[Seed] = []
         for step in range(self.length):
             parts = [
@@ -113,30 +113,18 @@ class Samples:
                 for part in pair.slices(len(row))
             ]
             token, gain, others, high = (torch.cat(each) for each in zip(*parts, strict=True))
-            for i, best, scores in zip(row.tolist(), others.tolist(), high.tolist(), strict=True):
-                context = tuple(texts[i][-self.context :])
-                behind = max(len(start), len(texts[i]) - len(context) + 1)
-                known = tuple(gains[i][behind:])
-                ways += [
-                    Seed(context, way, score, known)
-                    for way, score in zip(best, scores, strict=True)
-                ]
             going = (token != ground.end).nonzero()[:, 0]
+            for i, *rest in _rows(row, others, high):
+                ways += samples[i].ways(*rest, context=self.context, least=self.least)
+            for i, *rest in _rows(row[going], token[going], gain[going]):
+                samples[i].add(*rest)
             row, token = row[going], token[going]
-            taken = zip(row.tolist(), token.tolist(), gain[going].tolist(), strict=True)
-            for i, one, score in taken:
-                texts[i].append(one)
-                gains[i].append(score)
             if not len(row) or step + 1 == self.length:
                 break
             state = pair.advance(state[going], token)
         prompt = ground.prompt(start)
-        read = [
-            ScoredText(tuple(text), tuple(gained), len(start), self.name, prompt)
-            for text, gained in zip(texts, gains, strict=True)
-        ]
-        ways = [way for way in ways if way.gain > self.least]
-        return Outcome(tuple(read), tuple(_best(ways, self.alternatives)))
+        texts = tuple(sample.text(self.name, prompt) for sample in samples)
+        return Outcome(texts, tuple(_best(ways, self.alternatives)))
 
     def _next(self, ground: Ground, state: PairState, chance: Tensor) -> tuple[Tensor, ...]:
         """For r rows: the token drawn, its gain, the `each` best others and their gains."""
@@ -160,6 +148,37 @@ class Samples:
         heap = logits.double().softmax(1).cumsum(1)
         token = torch.searchsorted(heap, (chance * heap[:, -1])[:, None], right=True)[:, 0]
         return token.clamp_(max=logits.shape[1] - 1)
+
+
+class _Sample:
+    """A text that is being drawn behind a start."""
+
+    def __init__(self, start: tuple[int, ...]) -> None:
+        self.start, self.tokens, self.gains = start, list(start), [0.0] * len(start)
+
+    def add(self, token: int, gain: float) -> None:
+        """One more token."""
+        self.tokens.append(token)
+        self.gains.append(gain)
+
+    def ways(
+        self, tokens: Sequence[int], gains: Sequence[float], *, context: int, least: float
+    ) -> Iterator[Seed]:
+        """Other tokens than the next one, behind the last ones."""
+        behind = tuple(self.tokens[-context:])
+        known = tuple(self.gains[max(len(self.start), len(self.tokens) - len(behind) + 1) :])
+        for token, gain in zip(tokens, gains, strict=True):
+            if gain > least:
+                yield Seed(behind, token, gain, known)
+
+    def text(self, proposal: str, prompt: tuple[int, ...]) -> ScoredText:
+        """What was drawn."""
+        first = len(self.start)
+        return ScoredText(tuple(self.tokens), tuple(self.gains), first, proposal, prompt)
+
+
+def _rows(*columns: Tensor) -> Iterator[tuple[Any, ...]]:
+    return zip(*(column.tolist() for column in columns), strict=True)
 
 
 def _best(ways: Sequence[Seed], number: int) -> list[Seed]:
