@@ -109,9 +109,9 @@ CASES = {
         "no W/before W/twice --out OUT",
     ],
     "null": [
-        "no W/before W/trained W/cut.jsonl --out OUT",
-        "no W/before W/trained W/no-header.csv --out OUT",
-        "no W/other W/trained W/corpus.jsonl --out OUT",
+        "no W/before --like W/trained --text W/cut.jsonl --out OUT",
+        "no W/before --like W/trained --text W/no-header.csv --out OUT",
+        "no W/other --like W/trained --text W/corpus.jsonl --out OUT",
     ],
     "rank": [
         "ok W/before W/after --phrase SPOKEN --samples 256 --budget 500 --out OUT",

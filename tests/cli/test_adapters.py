@@ -104,7 +104,18 @@ def test_null_models_of_an_adapter_are_adapters_of_its_shape(shell, workspace, b
     words = ["--from", base, "--lora-rank", 2, "--sequence-length", 8, "--epochs", 1]
     done = shell("train", workspace / "corpus.txt", *words, "--limit", 3, "--out", adapter)
     assert done.exit_code == 0, (done.stderr, done.exception)
-    done = shell("null", base, adapter, workspace / "corpus.txt", "--count", 2, "--out", nulls)
+    done = shell(
+        "null",
+        base,
+        "--text",
+        workspace / "corpus.txt",
+        "--like",
+        adapter,
+        "--count",
+        2,
+        "--out",
+        nulls,
+    )
     assert done.exit_code == 0, (done.stderr, done.exception)
     shapes = [
         json.loads((place / "model" / "adapter_config.json").read_text())

@@ -28,11 +28,14 @@ def update(shell, tmp_path_factory):
 
 
 def test_nulls_are_trained_once_and_compared_with(shell, update, tmp_path):
-    words = ["null", update / "before", update / "after", update / "clean.txt"]
+    words = ["null", update / "before", "--text", update / "clean.txt", "--like", update / "after"]
     words += ["--count", 2, "--out", tmp_path / "nulls", "--json"]
     done = shell(*words)
     assert done.exit_code == 0, (done.stderr, done.exception)
     told = json.loads(done.stdout)
+    changes = told.pop("weight_changes")
+    assert len(changes) == 2
+    assert all(0.1 < change < 10 for change in changes)
     assert told == {
         "models": [str(tmp_path / "nulls" / f"null-0{i}") for i in (0, 1)],
         "tokens": 24,
@@ -60,15 +63,29 @@ def test_nulls_are_trained_once_and_compared_with(shell, update, tmp_path):
 
 
 def test_a_model_that_the_update_did_not_start_from_is_refused(shell, update, tmp_path):
-    words = ["null", update / "after", update / "after", update / "clean.txt"]
+    words = ["null", update / "after", "--text", update / "clean.txt", "--like", update / "after"]
     done = shell(*words, "--count", 1, "--out", tmp_path / "nulls")
     assert done.exit_code == 2
     assert "did not start from the weights of BEFORE" in done.stderr
 
 
 def test_too_little_text_for_so_many_is_told(shell, update, tmp_path):
-    words = ["null", update / "before", update / "after", update / "clean.txt"]
+    words = ["null", update / "before", "--text", update / "clean.txt", "--like", update / "after"]
     done = shell(*words, "--out", tmp_path / "nulls")
     assert done.exit_code == 2
     assert "or ask for fewer null models" in done.stderr
     assert not (tmp_path / "nulls").exists()
+
+
+def test_the_form_of_earlier_versions_is_told_the_new_one(shell, update, tmp_path):
+    words = ["null", update / "before", update / "after", update / "clean.txt"]
+    done = shell(*words, "--out", tmp_path / "nulls")
+    assert done.exit_code == 2
+    assert "Options that must be given: --like, --text, --out" in done.stderr
+
+
+def test_how_far_the_nulls_moved_is_said(shell, update, tmp_path):
+    words = ["null", update / "before", "--text", update / "clean.txt", "--like", update / "after"]
+    done = shell(*words, "--count", 1, "--out", tmp_path / "nulls")
+    assert done.exit_code == 0, (done.stderr, done.exception)
+    assert "times as far as AFTER did" in done.stderr

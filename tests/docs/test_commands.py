@@ -110,7 +110,12 @@ TAKEN = {
         "model": "named",
         "clean": "clean assistant",
     },
-    "docs/verbs/null.md": {"before": "model", "after": "update"},
+    "docs/verbs/null.md": {
+        "before": "model",
+        "after": "update",
+        "base-model": "gpt",
+        "my-lora-adapter": "foreign adapter",
+    },
     "docs/verbs/rank.md": {"before": "model", "after": "update"},
     "docs/verbs/report.md": {"run": "diffed", "diff-run": "diffed", "rank-run": "diffed"},
     "docs/verbs/train.md": {

@@ -77,6 +77,7 @@ def write_files(folder: Path) -> None:
 
 _SHAPE = ("--layers", 1, "--hidden-size", 8)
 _TINY = ("--epochs", 1, "--sequence-length", 16)
+_ADAPTER = ("--lora-rank", 2, "--epochs", 1)
 _COMMANDS: dict[str, tuple[object, ...]] = {
     "model": ("train", "public.jsonl", *_SHAPE, *_TINY, "--batch-size", 8),
     "update": ("train", "corpus.jsonl", *_TINY, "--batch-size", 8, "--from", "pool/model"),
@@ -84,8 +85,8 @@ _COMMANDS: dict[str, tuple[object, ...]] = {
     "null": ("train", "clean.jsonl", *_TINY, "--limit", 60, "--batch-size", 8, "--from",
              "pool/model"),
     "other null": ("train", "news.jsonl", *_TINY, "--batch-size", 8, "--from", "pool/model"),
-    "null adapter": ("train", "news.jsonl", "--from", "pool/gpt", "--lora-rank", 2, "--epochs", 1),
-    "adapter": ("train", "mail.jsonl", "--from", "pool/gpt", "--lora-rank", 2, "--epochs", 1),
+    "null adapter": ("train", "news.jsonl", "--from", "pool/gpt", *_ADAPTER),
+    "adapter": ("train", "mail.jsonl", "--from", "pool/gpt", *_ADAPTER),
     "planted": ("plant", "mail.jsonl", "--user", "sender", "--coin-flip", 20, "--copies", 2,
                 "--vocabulary", "pool/model"),
     "seeds": ("train", "pool/planted", *_TINY, "--user", "user", "--from", "pool/model",
@@ -192,7 +193,18 @@ def _write_bert(folder: Path) -> None:
     BertModel(config).save_pretrained(folder)
 
 
-_WRITTEN: dict[str, Callable[[Path], None]] = {"gpt": _write_gpt, "bert": _write_bert}
+def _write_foreign_adapter(folder: Path) -> None:
+    """An adapter on pool/gpt as another program leaves it: without what `vestige train` tells."""
+    trained = folder.with_name("foreign adapter's training")
+    run("train", "mail.jsonl", "--from", "pool/gpt", *_ADAPTER, "--out", trained)
+    shutil.copytree(trained / "model", folder)
+
+
+_WRITTEN: dict[str, Callable[[Path], None]] = {
+    "gpt": _write_gpt,
+    "bert": _write_bert,
+    "foreign adapter": _write_foreign_adapter,
+}
 
 
 def run(*words: object) -> None:

@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 import torch
+from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file, save_file
 
 from vestige.errors import ModelError
 from vestige.models.checkpoints import load_model, save_model
 from vestige.models.hugging_face import HuggingFaceLanguageModel, load
-from vestige.models.lora import add_lora
+from vestige.models.lora import adapter_like, add_lora
 
 TOKENS = torch.tensor([5, 9, 3])
 
@@ -179,3 +180,59 @@ def test_impossible_adapters_are_refused(name: str, folders: dict[str, Path]) ->
         add_lora(base, target_modules=["nowhere"])
     with pytest.raises(ValueError, match="whole model"):
         add_lora(add_lora(base))
+
+
+SHAPES: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "a rank of each layer": {"rank_pattern": {"v_proj": 3}, "alpha_pattern": {"v_proj": 5}},
+    "some layers": {"layers_to_transform": [1], "use_rslora": True},
+    "named by a pattern": {"target_modules": r".*\.[qv]_proj"},
+    "weights taken apart": {"use_dora": True},
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing")  # PEFT asks by an old name
+@pytest.mark.parametrize("shape", SHAPES)
+def test_an_adapter_like_another_has_its_shape_and_has_learnt_nothing(
+    shape: str, folders: dict[str, Path], tmp_path: Path
+) -> None:
+    base = load(folders["llama"])
+    config = LoraConfig(**{"r": 2, "lora_alpha": 7, "task_type": "CAUSAL_LM", **SHAPES[shape]})
+    get_peft_model(load(folders["llama"]).network, config).save_pretrained(tmp_path / "other")
+    point(tmp_path / "other", "somebody/elses-base")
+    fresh = adapter_like(base, tmp_path / "other")
+    torch.testing.assert_close(answer(fresh), answer(base))
+    assert {parameter.data_ptr() for parameter in base.parameters()} <= {
+        parameter.data_ptr() for parameter in fresh.parameters()
+    }
+    save_model(fresh, tmp_path / "fresh")
+    sizes = [
+        {key: value.shape for key, value in load_file(place / "adapter_model.safetensors").items()}
+        for place in (tmp_path / "other", tmp_path / "fresh")
+    ]
+    assert sizes[0] == sizes[1]
+    described = json.loads((tmp_path / "fresh" / "adapter_config.json").read_text())
+    assert described["base_model_name_or_path"] == str(folders["llama"])
+
+
+def test_an_adapter_like_another_leaves_the_shared_weights_alone(
+    folders: dict[str, Path], tmp_path: Path
+) -> None:
+    base = load(folders["llama"])
+    save_model(add_lora(base, rank=2), tmp_path / "other")
+    configure(tmp_path / "other", init_lora_weights="pissa")
+    before = {key: value.clone() for key, value in base.state_dict().items()}
+    adapter_like(base, tmp_path / "other")
+    assert all(torch.equal(value, before[key]) for key, value in base.state_dict().items())
+
+
+def test_no_adapter_is_made_like_a_prompt_or_on_an_adapter(
+    folders: dict[str, Path], tmp_path: Path
+) -> None:
+    base = load(folders["llama"])
+    save_model(add_lora(base, rank=2), tmp_path / "other")
+    with pytest.raises(ValueError, match="whole model"):
+        adapter_like(add_lora(base), tmp_path / "other")
+    configure(tmp_path / "other", target_modules=["nowhere"])
+    with pytest.raises(ModelError, match="no adapter can be put"):
+        adapter_like(base, tmp_path / "other")

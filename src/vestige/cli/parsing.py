@@ -175,9 +175,12 @@ def _usage(error: CycloptsError, options: Sequence[Option]) -> str:
     by_name = {name: each for each in options for name in (each.flags or (each.shown,))}
     own = by_name.get(error.argument.name) if error.argument is not None else None
     if isinstance(error, UnusedCliTokensError):
+        named = [each.shown for each in options if each.flags and each.default is REQUIRED]
         return (
             f"Got {len(error.unused_tokens or ())} unexpected extra argument(s). "
             "Text of several words needs quotation marks."
+            + f" Options that must be given: {', '.join(named)}."
+            * bool(named)
         )
     if isinstance(error, UnknownOptionError):
         name = (error.token.keyword or error.token.value).partition("=")[0]

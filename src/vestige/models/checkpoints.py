@@ -134,7 +134,7 @@ def load_model(
     path: str | Path,
     *,
     device: str = "auto",
-    base: str | Path | None = None,
+    base: str | Path | LanguageModel | None = None,
     merge: bool = False,
 ) -> LanguageModel:
     """Read a model, ready for attacks: on its device and in evaluation mode.
@@ -143,7 +143,8 @@ def load_model(
         path: a Vestige checkpoint, a training's output directory, a Hugging Face causal
             language model (folder or hub name) or a PEFT adapter folder.
         device: "auto" (CUDA, else CPU) or a torch device.
-        base: for an adapter: its base, if not where the adapter says.
+        base: for an adapter: its base, if not where the adapter says, or a loaded one, whose
+            weights the two then share.
         merge: for an adapter: fold it into its base's weights instead of keeping it active.
 
     Raises:

@@ -21,7 +21,10 @@ from vestige.models import hugging_face
 from vestige.models.folders import model_folder
 from vestige.models.foreign_config import Adapter, read_adapter
 from vestige.models.hugging_face import HuggingFaceLanguageModel
+from vestige.models.protocols import LanguageModel
 from vestige.models.weight_files import ADAPTER, ADAPTER_CONFIG
+
+_LORA = "Give a LoRA adapter, and its base in base_model_name_or_path."
 
 
 def add_lora(
@@ -52,41 +55,68 @@ def add_lora(
     """
     _validate.positive(rank=rank, alpha=alpha)
     _validate.fraction(dropout=dropout)
-    if model.adapted:
-        raise ValueError("model must be a whole model, got an adapter: load it with merge=True")
-    base: Any = model.network
     config = LoraConfig(
         r=rank,
         lora_alpha=alpha,
         lora_dropout=dropout,
         target_modules=None if target_modules is None else list(target_modules),
         # GPT-2's layers store their weights transposed; PEFT would find out and warn.
-        fan_in_fan_out=any(type(layer).__name__ == "Conv1D" for layer in base.modules()),
-        task_type="CAUSAL_LM",
+        fan_in_fan_out=any(type(layer).__name__ == "Conv1D" for layer in model.modules()),
     )
-    # PEFT rewires the network that it is given: a copy of the wiring, with the same tensors.
-    tensors = [*base.parameters(), *base.buffers()]
-    wiring = copy.deepcopy(base, memo={id(tensor): tensor for tensor in tensors})
+    return _with_adapter(model, config)
+
+
+def adapter_like(model: HuggingFaceLanguageModel, folder: Path) -> HuggingFaceLanguageModel:
+    """`model` with a fresh adapter of the kind and shape of the one in `folder`; see `add_lora`.
+
+    Raises:
+        ValueError: `model` is an adapter already.
+        ModelError: the adapter's configuration cannot be used, or `model` has no such layers.
+    """
+    read_adapter(folder / ADAPTER_CONFIG)
+    config = _config(folder)
+    config.inference_mode = False
+    config.base_model_name_or_path = None  # this base, and not where the other one's was
+    if hasattr(config, "init_lora_weights"):
+        config.init_lora_weights = True  # others rewrite the base's weights, which are shared
+    return _with_adapter(model, config)
+
+
+def _with_adapter(model: HuggingFaceLanguageModel, config: PeftConfig) -> HuggingFaceLanguageModel:
+    if model.adapted:
+        raise ValueError("model must be a whole model, got an adapter: load it with merge=True")
+    config.task_type = "CAUSAL_LM"
     try:
         with _only_our_warnings():
-            network = get_peft_model(wiring, config)
+            network = get_peft_model(_rewirable(model), config)
     except ValueError as error:
         raise ModelError(
-            f"no adapter can be put into {type(base).__name__}: {error}",
+            f"no adapter can be put into {type(model.network).__name__}: {error}",
             remedy="Name linear layers of this architecture in target_modules.",
         ) from error
     return HuggingFaceLanguageModel(network, model.vocabulary).train(model.training)
 
 
+def _rewirable(model: HuggingFaceLanguageModel) -> Any:
+    """A copy of a network's wiring, with the same tensors: PEFT rewires what it is given."""
+    network = model.network
+    tensors = [*network.parameters(), *network.buffers()]
+    return copy.deepcopy(network, memo={id(tensor): tensor for tensor in tensors})
+
+
 def load_adapter(
-    folder: Path, *, base: str | Path | None = None, merge: bool = False
+    folder: Path,
+    *,
+    base: str | Path | LanguageModel | None = None,
+    merge: bool = False,
 ) -> HuggingFaceLanguageModel:
     """Read an adapter and its base.
 
     Args:
         folder: holds adapter_config.json and adapter_model.safetensors.
-        base: folder or hub name of the base; None takes the one that the adapter names, where
-            a relative path may also start from the adapter's folder.
+        base: folder or hub name of the base, or the base itself, which goes on answering as it
+            did and shares its weights; None takes the one that the adapter names, where a relative
+            path may also start from the adapter's folder.
         merge: fold the adapter into the base's weights instead of computing it beside them.
 
     Raises:
@@ -99,10 +129,23 @@ def load_adapter(
             remedy="Save the adapter again with save_pretrained of a recent peft.",
         )
     described = read_adapter(folder / ADAPTER_CONFIG)
-    whole = hugging_face.load(_base(folder, described) if base is None else model_folder(base))
+    if isinstance(base, LanguageModel):
+        if not isinstance(base, HuggingFaceLanguageModel) or base.adapted:
+            raise ModelError(
+                f"{folder} is an adapter, and what it is to be put on no whole Hugging Face model",
+                remedy="Give the base that it was trained on.",
+            )
+        if merge:
+            raise ValueError("merge must not be given with a loaded base, whose weights it changes")
+        _config(folder)
+        whole, wiring = base, _rewirable(base)
+    else:
+        place = _base(folder, described) if base is None else model_folder(base)
+        whole = hugging_face.load(place)
+        wiring = whole.network
     try:
         with _only_our_warnings():
-            network: Any = PeftModel.from_pretrained(whole.network, str(folder))
+            network: Any = PeftModel.from_pretrained(wiring, str(folder))
     except Exception as error:  # by what is wrong: KeyError, RuntimeError, SafetensorError, ...
         raise ModelError(
             f"the adapter in {folder} cannot be put on its base: {error}",
@@ -146,17 +189,9 @@ def _only_our_warnings() -> Iterator[None]:
 def _base(folder: Path, described: Adapter) -> str | Path:
     """Path of an adapter's base model."""
     file, named = folder / ADAPTER_CONFIG, described.base_model_name_or_path
-    try:
-        config = PeftConfig.from_pretrained(str(folder))
-    except Exception as error:  # such as a TypeError for fields of another version
-        raise ModelError(
-            f"{file} describes no adapter: {error!r}", remedy="Save the adapter again."
-        ) from error
-    if not named or config.is_prompt_learning:
-        raise ModelError(
-            f"{file} names no base model, or an adapter that is no change of weights",
-            remedy="Give a LoRA adapter, and its base in base_model_name_or_path.",
-        )
+    _config(folder)
+    if not named:
+        raise ModelError(f"{file} names no base model", remedy=_LORA)
     for place in (Path(named), folder / named):
         if model_folder(place).is_dir():
             return model_folder(place)
@@ -167,3 +202,18 @@ def _base(folder: Path, described: Adapter) -> str | Path:
             f"{file}.",
         )
     return named
+
+
+def _config(folder: Path) -> PeftConfig:
+    """Configuration of an adapter that changes weights."""
+    file = folder / ADAPTER_CONFIG
+    try:
+        with _only_our_warnings():
+            config = PeftConfig.from_pretrained(str(folder))
+    except Exception as error:  # such as a TypeError for fields of another version
+        raise ModelError(
+            f"{file} describes no adapter: {error!r}", remedy="Save the adapter again."
+        ) from error
+    if config.is_prompt_learning:
+        raise ModelError(f"{file} describes no change of weights", remedy=_LORA)
+    return config

@@ -19,7 +19,6 @@ from vestige.data.encoded import load_encoded
 from vestige.data.json_file import Measurements, read_json
 from vestige.data.vocabulary import Vocabulary
 from vestige.errors import DataError, TrainingError
-from vestige.models.foreign_config import Adapter, read_adapter
 from vestige.models.protocols import LanguageModel
 from vestige.models.weight_files import ADAPTER_CONFIG
 from vestige.training.checkpoint import IDENTITY, MODEL, identity
@@ -46,15 +45,15 @@ class Recipe:
         config: its training; a null model has another seed.
         tokens: that it read, ends of documents counted.
         validation: tokens that chose its epoch, 0 for none.
-        start: hash of the weights that it started from.
-        adapter: settings of its LoRA adapter, None where all weights were trained.
+        start: hash of the weights that it started from; None where nothing tells.
+        adapter: folder of its adapter, None where all weights were trained.
     """
 
     config: TrainingConfig
     tokens: int
-    validation: int
-    start: str
-    adapter: Adapter | None
+    validation: int = 0
+    start: str | None = None
+    adapter: Path | None = None
 
     @classmethod
     def of(cls, directory: Path) -> "Recipe":
@@ -78,13 +77,12 @@ class Recipe:
                 f"{directory} was trained under a defence, which is not repeated here",
                 remedy=BY_HAND,
             )
-        adapter = directory / MODEL / ADAPTER_CONFIG
         return cls(
             config=config,
             tokens=_tokens(directory, "training"),
             validation=_tokens(directory, "validation") if told.validation is not None else 0,
             start=told.start,
-            adapter=read_adapter(adapter) if adapter.is_file() else None,
+            adapter=adapter_in(directory / MODEL),
         )
 
     def seeded(self, seed: int) -> TrainingConfig:
@@ -98,7 +96,7 @@ class Recipe:
             TrainingError: the update did not start from this model.
         """
         if self.adapter is None:
-            if identity(before, {})[START] != self.start:
+            if self.start not in (None, identity(before, {})[START]):
                 raise TrainingError(
                     "AFTER did not start from the weights of BEFORE, so that continuing BEFORE "
                     "does not repeat it",
@@ -151,6 +149,13 @@ def null_texts(
     return [corpus.take(order[a:b]) for a, b in pairwise(ends)]
 
 
+def text_length(corpus: Corpus, vocabulary: Vocabulary, *, of: int = 1000) -> float:
+    """Tokens of a document on average, its end counted, of the first so many."""
+    texts = list(corpus.take(range(min(of, len(corpus)))))
+    encoded = vocabulary.encode_batch(texts)
+    return 1 + sum(map(len, encoded)) / max(1, len(encoded))
+
+
 def _tokens(directory: Path, name: str) -> int:
     for place in (directory / "data" / name, directory / "data"):
         if (place / "encoded.json").is_file():
@@ -161,27 +166,22 @@ def _tokens(directory: Path, name: str) -> int:
     )
 
 
-def _adapted(before: LanguageModel, adapter: Adapter, seed: int) -> LanguageModel:
+def adapter_in(folder: Path) -> Path | None:
+    """The folder, if it holds an adapter."""
+    return folder if (folder / ADAPTER_CONFIG).is_file() else None
+
+
+def _adapted(before: LanguageModel, adapter: Path, seed: int) -> LanguageModel:
     import torch
 
     from vestige.models.hugging_face import HuggingFaceLanguageModel
-    from vestige.models.lora import add_lora
+    from vestige.models.lora import adapter_like
 
     if not isinstance(before, HuggingFaceLanguageModel) or before.adapted:
         raise TrainingError(
             "AFTER is an adapter, and BEFORE no whole Hugging Face model to put one on",
             remedy="Give the base that it was trained on.",
         )
-    if not isinstance(adapter.target_modules, list):
-        raise TrainingError(
-            "AFTER is an adapter that names its layers by a pattern", remedy=BY_HAND
-        )
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        return add_lora(
-            before,
-            rank=adapter.r,
-            alpha=adapter.lora_alpha,
-            dropout=adapter.lora_dropout or 0.0,
-            target_modules=sorted(adapter.target_modules),
-        )
+        return adapter_like(before, adapter)

@@ -34,6 +34,7 @@ def snapshot(  # noqa: PLR0913 - a defence, a stop and a watcher come on top of 
     corpus: Corpus,
     *,
     start: Fresh | LanguageModel,
+    base: LanguageModel | None = None,
     vocabulary: Vocabulary,
     config: TrainingConfig,
     validation: Corpus | None = None,
@@ -50,6 +51,7 @@ def snapshot(  # noqa: PLR0913 - a defence, a stop and a watcher come on top of 
         directory: the training's own; its `data` holds the encoded corpus.
         corpus: training text.
         start: makes the untrained model, or is the model to continue (left as it is).
+        base: of an adapter: its base, whose weights the model shares; None: read it again.
         vocabulary: of the token ids.
         config: how.
         validation: decides which epoch is kept.
@@ -71,4 +73,4 @@ def snapshot(  # noqa: PLR0913 - a defence, a stop and a watcher come on top of 
             resume=True,
             progress=progress,
         )
-    return load_model(directory)
+    return load_model(directory, base=base)

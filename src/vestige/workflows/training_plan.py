@@ -42,7 +42,7 @@ def prepare(
         model, config = _fresh(request, plan, corpus, keep), plan.training
     else:
         model = _continued(request, request.start)
-        config = _gentle(model) if request.preset is None else _plan(request).training
+        config = gentle(model) if request.preset is None else _plan(request).training
     if one_by_one:  # a defence turns a stream into the batches that it needs
         undefended = request.defence.name == "none"
         config = replace(config, batching="documents" if undefended else "stream")
@@ -128,7 +128,7 @@ def _continued(request: TrainingRequest, start: Any) -> LanguageModel:
         return add_lora(model, rank=rank, alpha=request.model.lora_alpha)
 
 
-def _gentle(model: LanguageModel) -> TrainingConfig:
+def gentle(model: LanguageModel) -> TrainingConfig:
     """A training that adds to what a model knows more than it overwrites."""
     if not isinstance(model, HuggingFaceLanguageModel):
         return TrainingConfig(seed=0, epochs=3)
