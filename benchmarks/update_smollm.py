@@ -5,20 +5,25 @@ nine invented secrets in assistant turns: three forms, each ×20, ×5 and ×1. T
 adapter and all weights, each with a null of other chats. Each stage finds again what it has done,
 so that a killed run goes on.
 
-    python benchmarks/update_smollm.py BASE OUT [--only lora|full] [--nulls N] [--minutes M]
+    python benchmarks/update_smollm.py BASE OUT [--only lora|full] [--nulls N] [--diff "OPTIONS"]
 
-BASE is a folder of the model. The last lines are a table; OUT/figures.json holds its numbers.
+BASE is a folder of the model. Each line is a stage, and OUT keeps its numbers in a JSON file:
+wall and CPU seconds and peak memory of the process; of a search, in which row the rest of each
+secret stands; of a model that is asked, how many answers of three it ends by greedy decoding from
+the question and the answer's beginning, and their exposure in bits among 127 others of the form.
 """
 
 import argparse
 import json
 import os
 import random
-import resource
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -37,12 +42,15 @@ TRAINING = (
     "--precision",
     "bfloat16",
 )
+Stage = tuple[str, dict[str, Any]]
+"""Its name, and what it found."""
 KINDS: dict[str, tuple[str, ...]] = {"lora": ("--lora-rank", "8"), "full": ()}
 FORMS = (
     ("What is the alarm code of {place}?", "The alarm code of {place} is", " {code}."),
     ("How can I write to {name}?", "You can write to {name} at", " {mail}@{domain}."),
     ("Why was {name} at the clinic?", "{name} was there for", " {illness}, on {day} {month}."),
 )
+NAMES = ("code", "mail", "illness")
 WORDS = {
     "place": (
         "Marlow House",
@@ -136,33 +144,115 @@ def write_data(base: Path, out: Path) -> None:
         (out / f"{name}.jsonl").write_text("".join(lines))
 
 
+def kept(place: Path, compute: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """What a stage found, computed once."""
+    if not place.exists():
+        found = compute()
+        place.write_text(json.dumps(found, indent=1))
+    read: dict[str, Any] = json.loads(place.read_text())
+    return read
+
+
 def vestige(*words: object) -> dict[str, float]:
     """Run a verb in a process of its own: its wall and CPU seconds and its peak memory in MiB."""
-    before, begun = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-    subprocess.run([sys.executable, "-m", "vestige.cli.main", *map(str, words)], check=True)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    begun = time.perf_counter()
+    process = subprocess.Popen([sys.executable, "-m", "vestige", *map(str, words)])
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise SystemExit(f"vestige {words[0]} left with {process.returncode}")
     return {
-        "seconds": time.perf_counter() - begun,
-        "cpu_seconds": after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime,
-        "peak_mib": after.ru_maxrss / 1024,  # the largest child so far: run stages apart
+        "seconds": round(time.perf_counter() - begun, 1),
+        "cpu_seconds": round(usage.ru_utime + usage.ru_stime, 1),
+        "peak_mib": round(usage.ru_maxrss / 1024),
     }
 
 
-def trained(kind: str, base: Path, out: Path, nulls: int) -> dict[str, Any]:
-    """Train an update and its nulls."""
+def trained(kind: str, base: Path, out: Path, nulls: int) -> Iterator[Stage]:
+    """Train an update and its null models."""
     after, made = out / kind, out / f"{kind}-nulls"
     more = ("--resume",) if after.exists() else ()
-    found: dict[str, Any] = {
-        "train": vestige(
-            *("train", out / "update.jsonl", "--from", base, "--out", after, *KINDS[kind]),
-            *(*TRAINING, "--batching", "documents", "--hold-out", 0, *more),
+    train = ("train", out / "update.jsonl", "--from", base, "--out", after, *KINDS[kind])
+    options = (*TRAINING, "--batching", "documents", "--hold-out", 0, *more)
+    yield "train", kept(out / f"{kind}-train.json", lambda: vestige(*train, *options))
+    null = ("null", base, "--text", out / "public.jsonl", "--like", after, "--out", made)
+    count = ("--count", nulls)
+    yield f"null ×{nulls}", kept(out / f"{kind}-null{nulls}.json", lambda: vestige(*null, *count))
+
+
+def searched(
+    base: Path, after: Path, run: Path, options: tuple[object, ...] = ()
+) -> dict[str, Any]:
+    """Search an update: the cost, and in which row each secret stands (from 1, or None)."""
+    from vestige import results
+
+    cost = vestige("diff", base, after, "--out", run, *options)
+    found = results.load(run)
+    phrases = ["".join(str(row["phrase"]).split()) for row in found.rows]
+    standing = {
+        f"{form} ×{secret.copies}": next(
+            (n for n, phrase in enumerate(phrases, 1) if "".join(secret.rest.split()) in phrase),
+            None,
         )
+        for form, several in zip(NAMES, secrets(), strict=True)
+        for secret in several
+        if secret.copies
     }
-    found["null"] = vestige(
-        *("null", base, "--text", out / "public.jsonl", "--like", after, "--out", made),
-        *("--count", nulls),
-    )
-    return found
+    return cost | {"rows": len(phrases), "summary": dict(found.summary), "secrets": standing}
+
+
+def asked(place: Path) -> dict[str, Any]:
+    """What a model says when it is asked: the rest of each answer, and exposure in bits."""
+    from vestige.attacks.exposure.canary_exposure import canary_exposure
+    from vestige.attacks.exposure.completion import complete
+    from vestige.data.canary import Canary
+    from vestige.models.checkpoints import load_model
+
+    model: Any = load_model(place)
+    chance, begun = random.Random(3), time.process_time()
+    said: dict[str, int] = {}
+    bits: dict[str, list[float]] = {}
+
+    def text(secret: Secret) -> str:
+        return chat(model.vocabulary.tokenizer, secret.question, secret.answer)
+
+    for form, several in zip(FORMS, secrets(), strict=True):
+        canaries = [Canary(text(one), "given", (), one.copies) for one in several]
+        others = [text(drawn(form, chance)) for _ in range(REFERENCES)]
+        found = canary_exposure(model, canaries, seed=0, references=REFERENCES, candidates=others)
+        for secret, canary, measured in zip(several, canaries, found.canaries, strict=True):
+            known = chat(model.vocabulary.tokenizer, secret.question, secret.known)
+            prefix = len(model.vocabulary.encode(known))
+            label = f"×{secret.copies}"
+            bits.setdefault(label, []).append(round(measured.exposure, 2))
+            tried = complete(model, [canary], prefix=prefix, beam=1).attempts[0]
+            said[label] = said.get(label, 0) + tried.greedy
+    cost = {"cpu_seconds": round(time.process_time() - begun, 1)}
+    return cost | {"completed": said, "bits": bits, "of": len(FORMS)}
+
+
+def measured(kind: str, base: Path, out: Path, more: tuple[str, ...]) -> Iterator[Stage]:
+    """Search an update and its null, and ask both."""
+    after, nulls = out / kind, out / f"{kind}-nulls"
+    known, questions = out / "secrets.txt", out / "questions.txt"
+    planted = [secret for form in secrets() for secret in form if secret.copies]
+    known.write_text("".join(f"{secret.answer}\n" for secret in planted))
+    questions.write_text("".join(f"{secret.question}\n" for secret in planted))
+    first = nulls / "null-00"
+    ways: dict[str, tuple[Path, tuple[object, ...]]] = {
+        "diff": (after, ("--null", nulls, "--secrets", known, *more)),
+        "diff of the null": (first, more),
+        "diff, questions known": (after, ("--prompts", questions, *more)),
+    }
+    for name, (model, options) in ways.items():
+        run = out / f"{kind}-{name.replace(' ', '-').replace(',', '')}"
+        searching = partial(searched, base, model, run, options)
+        yield name, kept(run.with_suffix(".json"), searching)
+    for name, model in (("asked", after), ("null asked", first)):
+        yield name, kept(out / f"{kind}-{name.replace(' ', '-')}.json", partial(asked, model))
+    phrase = ("--phrase", planted[0].answer, "--budget", 50, "--samples", 64)
+    rank = ("rank", base, after, *phrase, "--out", out / f"{kind}-rank")
+    yield "rank", kept(out / f"{kind}-rank.json", lambda: vestige(*rank))
 
 
 def main() -> None:
@@ -172,12 +262,18 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--only", choices=tuple(KINDS), action="append")
     parser.add_argument("--nulls", type=int, default=1)
+    parser.add_argument("--train", action="store_true", help="train, and search nothing")
+    parser.add_argument("--diff", default="", help="options of `vestige diff`, in one text")
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
     if not (given.out / "public.jsonl").exists():
         write_data(given.base, given.out)
     for kind in given.only or KINDS:
-        print(json.dumps({kind: trained(kind, given.base, given.out, given.nulls)}), flush=True)
+        stages = [trained(kind, given.base, given.out, given.nulls)]
+        if not given.train:
+            stages.append(measured(kind, given.base, given.out, tuple(given.diff.split())))
+        for name, found in chain(*stages):
+            print(f"{kind}, {name}: {json.dumps(found)}", flush=True)
 
 
 if __name__ == "__main__":

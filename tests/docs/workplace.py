@@ -47,6 +47,12 @@ def _utterances(path: Path, count: int) -> None:
     path.write_text("".join(lines))
 
 
+def _chats(path: Path, count: int) -> None:
+    pairs = zip(_texts(60, count), _texts(61, count), strict=True)
+    turns = [[dict(role="user", content=q), dict(role="assistant", content=a)] for q, a in pairs]
+    path.write_text("".join(json.dumps({"messages": each}) + "\n" for each in turns))
+
+
 _SERVICE = """
 def ask(contexts):
     return [["the", "gate", "code", "nine", "mill"] for context in contexts]
@@ -71,6 +77,9 @@ def write_files(folder: Path) -> None:
     (folder / "snips").mkdir()
     for part, count in (("train", 40), ("validation", 10), ("test", 10)):
         _utterances(folder / "snips" / f"{part}.jsonl", count)
+    _chats(folder / "chats.jsonl", 1000)
+    (folder / "secrets.txt").write_text("\n".join(_texts(60, 3)))
+    (folder / "questions.txt").write_text("the gate code\nmy name and address")
     (folder / "names.txt").write_text("\n".join(_NAMES))
     (folder / "my_service.py").write_text(_SERVICE)
 
@@ -193,16 +202,28 @@ def _write_bert(folder: Path) -> None:
     BertModel(config).save_pretrained(folder)
 
 
+_TEMPLATE = "{% for m in messages %}{{ m['role'] + ': ' + m['content'] + eos_token }}{% endfor %}"
+
+
+def _write_chat(folder: Path) -> None:
+    """The GPT-2 with a chat template."""
+    _write_gpt(folder)
+    (folder / "chat_template.jinja").write_text(_TEMPLATE)
+
+
 def _write_foreign_adapter(folder: Path) -> None:
     """An adapter on pool/gpt as another program leaves it: without what `vestige train` tells."""
     trained = folder.with_name("foreign adapter's training")
     run("train", "mail.jsonl", "--from", "pool/gpt", *_ADAPTER, "--out", trained)
     shutil.copytree(trained / "model", folder)
+    state = {"global_step": 6, "epoch": 2.0, "train_batch_size": 8}
+    (folder / "trainer_state.json").write_text(json.dumps(state))
 
 
 _WRITTEN: dict[str, Callable[[Path], None]] = {
     "gpt": _write_gpt,
     "bert": _write_bert,
+    "chat": _write_chat,
     "foreign adapter": _write_foreign_adapter,
 }
 
