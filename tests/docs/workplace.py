@@ -49,7 +49,9 @@ def _utterances(path: Path, count: int) -> None:
 
 def _chats(path: Path, count: int) -> None:
     pairs = zip(_texts(60, count), _texts(61, count), strict=True)
-    turns = [[dict(role="user", content=q), dict(role="assistant", content=a)] for q, a in pairs]
+    turns = [
+        [{"role": "user", "content": q}, {"role": "assistant", "content": a}] for q, a in pairs
+    ]
     path.write_text("".join(json.dumps({"messages": each}) + "\n" for each in turns))
 
 
