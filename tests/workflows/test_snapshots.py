@@ -8,6 +8,7 @@ import pytest
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import IncompatibleModels, ModelError
 from vestige.models.checkpoints import save_model
+from vestige.models.shared_vocabulary import SharedVocabulary
 from vestige.models.table import TableModel
 from vestige.monitor import SILENT
 from vestige.workflows.provenance import sha256_of
@@ -123,7 +124,8 @@ def test_without_null_models_nothing_is_hashed_or_recorded():
 
 def test_null_models_are_read_when_their_turn_comes(saved):
     found, steps = nulls(saved / "nulls"), []
-    reading = found.read(lambda *told: steps.append(told))
+    shared = SharedVocabulary.of(model(0), model(1))
+    reading = found.read(lambda *told: steps.append(told), shared=shared)
     assert steps == []
     first = next(reading)
     assert steps == [(0, 3)]

@@ -133,7 +133,8 @@ class SubwordVocabulary:
         return raw.replace("▁", " ") if "▁" in raw else self.decode([token])
 
     def texts(self) -> Sequence[str]:
-        raw = self.tokenizer.convert_ids_to_tokens(list(range(len(self))))
+        ids = range(max(len(self), self.largest + 1))
+        raw = self.tokenizer.convert_ids_to_tokens(list(ids))
         return ["" if token is None else token for token in raw]
 
     def settings(self) -> Mapping[str, object]:

@@ -72,7 +72,7 @@ class Vocabulary(Protocol):
         ...
 
     def texts(self) -> Sequence[str]:
-        """(v,) text of each id, as the vocabulary writes it."""
+        """Text of each id up to the largest, as the vocabulary writes it; "" where it has none."""
         ...
 
     def settings(self) -> Mapping[str, object]:
@@ -254,6 +254,11 @@ def differences(one: Vocabulary, other: Vocabulary) -> tuple[str, ...]:
     for token, (mine, yours) in enumerate(zip(ours, theirs, strict=True)):
         if mine != yours:
             raise ValueError(f"token {token} stands for two texts")
+    return setting_differences(one, other)
+
+
+def setting_differences(one: Vocabulary, other: Vocabulary) -> tuple[str, ...]:
+    """Settings in which two vocabularies differ, in words."""
     settings, others = one.settings(), other.settings()
     names = dict.fromkeys((*settings, *others))
     told = (_difference(name, settings.get(name), others.get(name)) for name in names)

@@ -110,7 +110,8 @@ def diff(
     chance = None
     if nulls.given:
         with monitor.progress("searching null models") as step:
-            chance = null_scores(start, nulls.read(step), search=how, score=what)
+            each = nulls.read(step, shared=snapshots.shared)
+            chance = null_scores(start, each, search=how, score=what)
     with monitor.progress("searching") as step:
         found = update_diff(
             start,

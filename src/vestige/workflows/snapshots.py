@@ -13,23 +13,29 @@ from vestige.workflows.provenance import of_model, of_object, sha256_of
 
 if TYPE_CHECKING:
     from vestige.models.protocols import LanguageModel
+    from vestige.models.shared_vocabulary import SharedVocabulary
 
 
 @dataclass(frozen=True)
 class Snapshots:
-    """The models by role ("before", "after") and what a run records of them."""
+    """The models by role ("before", "after") over shared ids, and what a run records of them."""
 
     models: "dict[str, LanguageModel]"
+    shared: "SharedVocabulary"
     recorded: dict[str, object]
 
 
 def load_snapshots(given: Mapping[str, ModelLike], *, device: str, monitor: Monitor) -> Snapshots:
-    """Read models, each path once, and make sure that they share a vocabulary.
+    """Read the models "before" and "after", a path once, over one set of token ids.
 
     Args:
-        monitor: told where models differ in what does not matter here.
+        monitor: told in what the two differ that does not keep them from being compared.
+
+    Raises:
+        IncompatibleModels: a token id stands for different texts.
     """
-    from vestige.models.checkpoints import check_compatible, load_model
+    from vestige.models.checkpoints import load_model
+    from vestige.models.shared_vocabulary import SharedVocabulary
 
     loaded: dict[str, LanguageModel] = {}
     models: dict[str, LanguageModel] = {}
@@ -42,13 +48,11 @@ def load_snapshots(given: Mapping[str, ModelLike], *, device: str, monitor: Moni
         if path not in loaded:
             loaded[path] = load_model(path, device=device)
         models[role], recorded[role] = loaded[path], of_model(path, loaded[path])
-    for role, model in models.items():
-        if differing := check_compatible(models["before"], model):
-            monitor.log(
-                f"The tokens of before and {role} are the same, but not: {', '.join(differing)}. "
-                "The search reads tokens; texts are split as each model's own tokenizer does."
-            )
-    return Snapshots(models, recorded)
+    shared = SharedVocabulary.of(models["before"], models["after"])
+    for line in shared.differences(models):
+        monitor.log(line)
+    read = {role: shared.read_by(model) for role, model in models.items()}
+    return Snapshots(read, shared, recorded)
 
 
 @dataclass(frozen=True)
@@ -95,11 +99,11 @@ class ComparedNulls:
         paths = [fspath(one) if isinstance(one, str | PathLike) else None for one in self.given]
         return {"nulls": {"path": paths, "sha256": list(self.hashes)}}
 
-    def read(self, progress: Step) -> "Iterator[LanguageModel]":
-        """One model after the other."""
+    def read(self, progress: Step, *, shared: "SharedVocabulary") -> "Iterator[LanguageModel]":
+        """One model after the other, over the token ids of the snapshots."""
         for done, model in enumerate(self.given):
             progress(done, len(self.given))
-            yield open_model(model, device=self.device)
+            yield shared.read_by(open_model(model, device=self.device))
 
 
 def _models_at(place: ModelLike) -> list[ModelLike]:

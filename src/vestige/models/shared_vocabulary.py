@@ -1,0 +1,189 @@
+"""Two snapshots over one set of token ids.
+
+A fine-tune often adds tokens (of a chat, of padding), pads its head to another width or begins its
+texts with another token. The ids that both snapshots have still stand for the same texts, and an
+update can be read in those; what one of them lacks, it never says.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import torch
+from torch import Tensor
+
+from vestige.data.vocabulary import Vocabulary, setting_differences
+from vestige.errors import IncompatibleModels
+from vestige.models.protocols import LanguageModel
+
+
+@dataclass(frozen=True)
+class SharedVocabulary:
+    """The token ids of two snapshots, the text of each told by one vocabulary.
+
+    Attributes:
+        vocabulary: of the snapshot that has more of the ids; the later one where both have as many.
+        texts: text of each id that either of them has, "" where neither has one.
+        width: outputs of a model over the shared ids.
+    """
+
+    vocabulary: Vocabulary
+    texts: tuple[str, ...]
+    width: int
+
+    @classmethod
+    def of(cls, before: LanguageModel, after: LanguageModel) -> Self:
+        """The ids of two snapshots together.
+
+        Raises:
+            IncompatibleModels: an id stands for different texts.
+        """
+        ours, theirs = before.vocabulary.texts(), after.vocabulary.texts()
+        texts = _joined(ours, theirs)
+        more = after if sum(map(bool, theirs)) >= sum(map(bool, ours)) else before
+        same = tuple(ours) == tuple(theirs) and before.vocab_size == after.vocab_size
+        return cls(more.vocabulary, texts, after.vocab_size if same else len(texts))
+
+    def lacked_by(self, model: LanguageModel) -> list[int]:
+        """The ids with a text that a model has no text of its own for.
+
+        Raises:
+            IncompatibleModels: an id stands for different texts.
+        """
+        own = model.vocabulary.texts()
+        _joined(self.texts, own)
+        known = [bool(text) for text in own] + [False] * len(self.texts)
+        return [id for id, text in enumerate(self.texts) if text and not known[id]]
+
+    def read_by(self, model: LanguageModel) -> LanguageModel:
+        """The model over the shared ids: itself where these are its own.
+
+        Raises:
+            IncompatibleModels: an id stands for different texts.
+        """
+        lacked, shared = self.lacked_by(model), self.vocabulary
+        alike = model.vocab_size == self.width and model.vocabulary.bos_id == shared.bos_id
+        if alike and not lacked:
+            return model
+        return SharedIds(model, shared, width=self.width, lacked=lacked).eval()
+
+    def differences(self, models: Mapping[str, LanguageModel]) -> list[str]:
+        """In what models differ and are compared all the same, a sentence each.
+
+        Args:
+            models: "before" and "after".
+        """
+        before, after = models["before"], models["after"]
+        told = [
+            f"{role} lacks {lacked:,} of the tokens: it reads them as the end of a text, and gives "
+            "them probability 0."
+            for role, model in models.items()
+            if (lacked := len(self.lacked_by(model)))
+        ]
+        if before.vocab_size != after.vocab_size:
+            told.append(
+                f"The models have {before.vocab_size:,} and {after.vocab_size:,} outputs; those of "
+                f"{self.width:,} tokens are compared."
+            )
+        one, other = before.vocabulary, after.vocabulary
+        if one.fingerprint() == other.fingerprint():
+            return told
+        if differing := setting_differences(one, other):
+            told.append(
+                f"The vocabularies of before and after differ in: {', '.join(differing)}. The "
+                "search reads tokens; texts are split as each model's own tokenizer does."
+            )
+        return told
+
+
+class SharedIds(LanguageModel):
+    """A snapshot that is asked over shared ids.
+
+    An id that it lacks is read as the end of a text and has probability 0. Outputs beyond the
+    shared ids, such as the padding of a head, are left out.
+
+    Args:
+        model: the snapshot; used as it is.
+        vocabulary: of the shared ids.
+        width: outputs.
+        lacked: ids that the snapshot has no text for.
+    """
+
+    architecture: ClassVar[str] = "shared ids"
+    carries_state: ClassVar[bool] = False
+    model: LanguageModel
+
+    def __init__(
+        self, model: LanguageModel, vocabulary: Vocabulary, *, width: int, lacked: Sequence[int]
+    ) -> None:
+        super().__init__()
+        self.model, self.vocabulary, self.vocab_size = model, vocabulary, width
+        ids = torch.arange(width, device=model.device)
+        lacks = ids >= model.vocab_size
+        lacks[list(lacked)] = True
+        self._own_ids = ids.where(~lacks, model.vocabulary.eos_id)
+        self._lacked = lacks.nonzero()[:, 0]
+
+    @property
+    def device(self) -> torch.device:
+        return self.model.device
+
+    @property
+    def first_token(self) -> int:
+        """The snapshot's own, which need not be the shared vocabulary's."""
+        return self.model.first_token
+
+    @property
+    def longest(self) -> int | None:
+        """Maximum number of tokens; None for any."""
+        longest: int | None = getattr(self.model, "longest", None)
+        return longest
+
+    def forward(self, tokens: Tensor, state: Any = None) -> tuple[Tensor, Any]:
+        """Logits (b, t, v) after each of the tokens (b, t), and the state after the last."""
+        logits, state = self.model(self._own_ids[tokens], state)
+        return self._shared(logits), state
+
+    def start(self, n: int, *, anywhere: bool = False) -> Any:
+        """See `NextToken.start`."""
+        return self.model.start(n, anywhere=anywhere)
+
+    def advance(self, state: Any, tokens: Tensor) -> Any:
+        """See `NextToken.advance`."""
+        return self.model.advance(state, self._own_ids[tokens])
+
+    def logits(self, state: Any) -> Tensor:
+        """(n, v) unnormalised log-probabilities, -inf for what the snapshot lacks."""
+        return self._shared(self.model.logits(state))
+
+    def _shared(self, logits: Tensor) -> Tensor:
+        width = min(self.vocab_size, logits.shape[-1])
+        if not len(self._lacked):
+            return logits[..., :width]
+        shared = logits.new_full((*logits.shape[:-1], self.vocab_size), -torch.inf)
+        shared[..., :width] = logits[..., :width]
+        return shared.index_fill_(-1, self._lacked, -torch.inf)
+
+
+def aligned(before: LanguageModel, after: LanguageModel) -> tuple[LanguageModel, LanguageModel]:
+    """Two snapshots that answer over one width and one set of ids.
+
+    Raises:
+        IncompatibleModels: an id stands for different texts.
+    """
+    shared = SharedVocabulary.of(before, after)
+    return shared.read_by(before), shared.read_by(after)
+
+
+def _joined(ours: Sequence[str], theirs: Sequence[str]) -> tuple[str, ...]:
+    """Text of each id of either vocabulary."""
+    for id, (mine, yours) in enumerate(zip(ours, theirs, strict=False)):
+        if mine and yours and mine != yours:
+            raise IncompatibleModels(
+                f"the vocabularies differ: token {id} stands for two texts",
+                remedy="Compare snapshots that share a vocabulary: train the second with --from "
+                "the first, or give both the same vocabulary. Tokens may be added behind it.",
+            )
+    longer = ours if len(ours) >= len(theirs) else theirs
+    both = min(len(ours), len(theirs))
+    return (*(mine or yours for mine, yours in zip(ours, theirs, strict=False)), *longer[both:])
