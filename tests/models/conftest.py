@@ -93,8 +93,8 @@ def make(words: WordVocabulary, folders: dict[str, Path]) -> dict[str, Make]:
 
     def lora(name: str) -> Make:
         def build() -> LanguageModel:
-            from vestige.models.hugging_face import load
             from vestige.models.lora import add_lora
+            from vestige.models.pretrained import load
 
             model = add_lora(load(folders[name]), rank=2)
             for key, parameter in model.named_parameters():
@@ -106,7 +106,7 @@ def make(words: WordVocabulary, folders: dict[str, Path]) -> dict[str, Make]:
 
     def pretrained(name: str) -> Make:
         def build() -> LanguageModel:
-            from vestige.models.hugging_face import load
+            from vestige.models.pretrained import load
 
             return load(folders[name])
 

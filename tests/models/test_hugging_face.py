@@ -12,9 +12,10 @@ from safetensors.torch import load_file, save_file
 
 from vestige.data.subwords import SubwordVocabulary
 from vestige.errors import ModelError, VestigeError
-from vestige.models import hugging_face
+from vestige.models import pretrained
 from vestige.models.checkpoints import fingerprint, load_model, save_model
-from vestige.models.hugging_face import HuggingFaceLanguageModel, load
+from vestige.models.hugging_face import HuggingFaceLanguageModel
+from vestige.models.pretrained import load
 
 
 @pytest.fixture(params=["gpt2", "llama"])
@@ -207,7 +208,7 @@ def test_a_name_that_the_hub_does_not_have_is_refused(monkeypatch: pytest.Monkey
     def unknown(*args: Any, **kwargs: Any) -> Any:
         raise OSError("no such repository")
 
-    monkeypatch.setattr(hugging_face, "_hub_answers", lambda: True)
+    monkeypatch.setattr(pretrained, "_hub_answers", lambda: True)
     monkeypatch.setattr(transformers.AutoConfig, "from_pretrained", unknown)
     with pytest.raises(ModelError, match="nobody/nothing cannot be read") as caught:
         load_model("nobody/nothing")
@@ -217,8 +218,8 @@ def test_a_name_that_the_hub_does_not_have_is_refused(monkeypatch: pytest.Monkey
 def test_without_a_network_a_model_that_was_downloaded_is_read(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hugging_face, "_hub_answers", lambda: False)
-    monkeypatch.setattr(hugging_face, "downloaded", {"someone/something": folder}.get)
+    monkeypatch.setattr(pretrained, "_hub_answers", lambda: False)
+    monkeypatch.setattr(pretrained, "downloaded", {"someone/something": folder}.get)
     model = load_model("someone/something")
     assert isinstance(model, HuggingFaceLanguageModel)
     assert model.network.name_or_path == "someone/something"

@@ -13,8 +13,9 @@ from safetensors.torch import load_file, save_file
 
 from vestige.errors import ModelError
 from vestige.models.checkpoints import load_model, save_model
-from vestige.models.hugging_face import HuggingFaceLanguageModel, load
+from vestige.models.hugging_face import HuggingFaceLanguageModel
 from vestige.models.lora import adapter_like, add_lora
+from vestige.models.pretrained import load
 
 TOKENS = torch.tensor([5, 9, 3])
 

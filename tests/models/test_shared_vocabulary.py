@@ -13,7 +13,8 @@ from vestige.data.subwords import SubwordVocabulary
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import IncompatibleModels
 from vestige.models.checkpoints import check_compatible
-from vestige.models.hugging_face import HuggingFaceLanguageModel, load
+from vestige.models.hugging_face import HuggingFaceLanguageModel
+from vestige.models.pretrained import load
 from vestige.models.protocols import LanguageModel
 from vestige.models.shared_vocabulary import SharedIds, SharedVocabulary, aligned
 from vestige.models.table import TableModel

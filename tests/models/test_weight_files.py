@@ -120,7 +120,7 @@ def test_a_damaged_index_is_one_error_that_names_it(folder: Path, content: str) 
 def test_a_base_that_is_an_adapter_itself_is_refused(folder: Path) -> None:
     # transformers would read the weights of whatever base the adapter names.
     (folder / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": "/x"}))
-    from vestige.models.hugging_face import load
+    from vestige.models.pretrained import load
 
     with pytest.raises(ModelError, match="adapter"):
         load(folder)

@@ -160,7 +160,7 @@ def load_model(
 
         model = load_adapter(folder, base=base, merge=merge)
     elif (folder / "config.json").is_file() or _on_hub(path):
-        from vestige.models.hugging_face import load
+        from vestige.models.pretrained import load
 
         model = load(folder if folder.is_dir() else str(path))
     else:
@@ -227,7 +227,7 @@ def fingerprint(path: str | Path) -> str:
     """
     folder = model_folder(path)
     if _on_hub(path):
-        from vestige.models.hugging_face import downloaded
+        from vestige.models.pretrained import downloaded
 
         folder = downloaded(str(path)) or folder
     _require_model(folder)

@@ -5,36 +5,21 @@ Body and head are called apart: the state keeps the last hidden vector of each r
 vocabulary. Models whose head does more than that (scaled or capped logits) keep their logits.
 
 LoRA: Hu et al. (2021), "Low-Rank Adaptation of Large Language Models", arXiv:2106.09685.
-
-Never runs code from a model's folder and never reads pickle.
 """
 
 import copy
 import inspect
-import socket
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
-from urllib.parse import urlsplit
-from urllib.request import getproxies
 
 import torch
 from torch import Tensor, nn
 from transformers.cache_utils import DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
 
 from vestige.data.subwords import SubwordVocabulary
-from vestige.errors import ModelError, VestigeError
-from vestige.models.foreign_config import require_sound
+from vestige.errors import ModelError
 from vestige.models.protocols import LanguageModel, require_evaluation, require_read
-from vestige.models.sizes import require_filled
-from vestige.models.weight_files import pretrained_files
-
-REMEDY = (
-    "Give the folder of a whole causal language model (config.json, *.safetensors, "
-    "tokenizer.json), or a hub name that can be reached or was downloaded before."
-)
 
 
 @dataclass(frozen=True)
@@ -241,106 +226,6 @@ class HuggingFaceLanguageModel(LanguageModel):
         return parts.shape == whole.shape and torch.allclose(parts, whole, rtol=1e-4, atol=1e-4)
 
 
-def load(source: str | Path) -> HuggingFaceLanguageModel:
-    """Read a causal language model, a folder or a hub name, in float32.
-
-    Raises:
-        ModelError: it is not a whole model of a kind that can be asked.
-    """
-    from transformers import AutoModelForCausalLM
-
-    network, address = read_pretrained(source, AutoModelForCausalLM, _unlike_causal, REMEDY)
-    # An adapter names its base by this: a relative path would not outlive the working directory.
-    network.name_or_path = str(Path(source).absolute()) if Path(source).is_dir() else str(source)
-    vocabulary = SubwordVocabulary.from_pretrained(address)
-    try:
-        return HuggingFaceLanguageModel(network, vocabulary).eval()
-    except VestigeError:
-        raise
-    except Exception as error:  # the first words that a network reads show what it cannot do
-        raise ModelError(f"{source} cannot be asked: {error}", remedy=REMEDY) from error
-
-
-def _unlike_causal(config: Any) -> str | None:
-    if getattr(config, "is_encoder_decoder", False):
-        return "it is an encoder-decoder, not a causal language model"
-    return None
-
-
-def read_pretrained(
-    source: str | Path,
-    kind: Any,
-    unlike: Callable[[Any], str | None],
-    remedy: str,
-    *,
-    spare: tuple[str, ...] = (),
-) -> tuple[Any, str]:
-    """A network of transformers in float32, and the folder or hub name of its tokenizer.
-
-    Args:
-        source: a folder or a hub name.
-        kind: the class that reads it, such as `AutoModelForCausalLM`.
-        unlike: says what is wrong with a configuration; None where nothing is.
-        remedy: for a model of another kind.
-        spare: prefixes of weights that may be absent.
-
-    Raises:
-        ModelError: it is not a whole model of this kind.
-    """
-    from transformers import AutoConfig
-
-    name, place = str(source), Path(source)
-    if not place.is_dir() and not _hub_answers():
-        place = downloaded(name) or place
-        if not place.is_dir():
-            raise ModelError(f"{name} is no folder here, and no hub answers", remedy=remedy)
-    files: list[Path] = []
-    if place.is_dir():
-        require_sound(place, remedy=remedy)
-        files = pretrained_files(place)
-    address = str(place) if place.is_dir() else name
-    try:
-        config = AutoConfig.from_pretrained(address, trust_remote_code=False)
-        problem = unlike(config)
-        if problem is not None:
-            raise ValueError(problem)
-        if files:
-            require_filled(files, lambda: kind.from_config(config))
-        with _quiet():  # the report is judged below
-            network, report = kind.from_pretrained(
-                address,
-                config=config,
-                dtype=torch.float32,
-                trust_remote_code=False,
-                use_safetensors=True,
-                output_loading_info=True,
-            )
-    except Exception as error:  # KeyError to SafetensorError, by what is wrong with the files
-        raise ModelError(f"{name} cannot be read: {error}", remedy=remedy) from error
-    # What a file lacks, transformers fills with random numbers and goes on.
-    missing = [key for key in report["missing_keys"] if not key.startswith(spare)]
-    absent = [*missing, *report["mismatched_keys"]]
-    if absent:
-        raise ModelError(
-            f"the weights in {name} do not fit its config.json: {len(absent)} are missing or of "
-            f"another shape, such as {absent[0]}",
-            remedy=remedy,
-        )
-    return network, address
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    from transformers.utils import logging
-
-    before = logging.get_verbosity()
-    logging.set_verbosity_error()
-    try:
-        yield
-    finally:
-        logging.set_verbosity(before)
-
-
 def save(model: HuggingFaceLanguageModel, folder: Path) -> None:
     """Write a model, or an adapter without its base, with the tokenizer.
 
@@ -359,25 +244,3 @@ def save(model: HuggingFaceLanguageModel, folder: Path) -> None:
             remedy="Save the base with save_model, load it, and add the adapter to that.",
         )
     model.vocabulary.save(folder)
-
-
-def downloaded(name: str) -> Path | None:
-    """The folder of a hub model in the local cache."""
-    from huggingface_hub import try_to_load_from_cache
-
-    found = try_to_load_from_cache(name, "config.json")
-    return Path(found).parent if isinstance(found, str) else None
-
-
-def _hub_answers() -> bool:
-    """Whether the hub answers; without a network its client retries for half a minute."""
-    from huggingface_hub import constants
-
-    address = urlsplit(constants.ENDPOINT)
-    if getproxies():  # then names are looked up elsewhere
-        return True
-    try:
-        socket.create_connection((address.hostname or "", address.port or 443), timeout=5).close()
-    except OSError:
-        return False
-    return True

@@ -17,7 +17,7 @@ from peft.tuners.tuners_utils import BaseTunerLayer
 from vestige import _validate
 from vestige.data.subwords import SubwordVocabulary
 from vestige.errors import ModelError
-from vestige.models import hugging_face
+from vestige.models import pretrained
 from vestige.models.folders import model_folder
 from vestige.models.foreign_config import Adapter, read_adapter
 from vestige.models.hugging_face import HuggingFaceLanguageModel
@@ -141,7 +141,7 @@ def load_adapter(
         whole, wiring = base, _rewirable(base)
     else:
         place = _base(folder, described) if base is None else model_folder(base)
-        whole = hugging_face.load(place)
+        whole = pretrained.load(place)
         wiring = whole.network
     try:
         with _only_our_warnings():

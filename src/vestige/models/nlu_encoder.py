@@ -31,7 +31,7 @@ from vestige.data.utterances import Utterances
 from vestige.data.word_pieces import special_tokens, word_pieces
 from vestige.errors import DataError, ModelError
 from vestige.models.folders import ANSWERS
-from vestige.models.hugging_face import read_pretrained
+from vestige.models.pretrained import read_pretrained
 from vestige.models.weight_files import HEADS
 from vestige.models.white_box import IntentSlotNetwork, Losses
 
