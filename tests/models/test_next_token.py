@@ -71,6 +71,23 @@ def test_the_beginning_of_a_text_has_read_eos(model: LanguageModel, tokens: Tens
     torch.testing.assert_close(last, expected[:, -1], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("first", [0, 1, 3])
+def test_several_tokens_at_once_are_read_as_one_by_one(
+    model: LanguageModel, tokens: Tensor, first: int
+) -> None:
+    state = read(model, tokens[:, :first], anywhere=True)
+    expected = read(model, tokens, anywhere=True)
+    rows = torch.tensor([4, 0, 0, 2])
+    for chosen in (slice(None), rows, slice(1, 3)):
+        once = model.read(state[chosen], tokens[chosen, first:-1])
+        once = model.advance(once, tokens[chosen, -1])
+        torch.testing.assert_close(
+            model.log_probs(once), model.log_probs(expected)[chosen], rtol=1e-4, atol=1e-5
+        )
+    nothing = model.read(expected, tokens[:, :0])
+    assert torch.equal(model.log_probs(nothing), model.log_probs(expected))
+
+
 @pytest.mark.parametrize(
     "index", [torch.tensor([4, 0, 0, 2, 1, 1]), slice(1, 4), slice(None, None, 2), slice(0, 0)]
 )
@@ -93,6 +110,7 @@ def test_a_state_is_not_changed_by_what_is_read_after_it(
     before = model.log_probs(state).clone()
     later = model.advance(state, tokens[:, 0])
     model.advance(state[:2], tokens[:2, 1])
+    model.read(state, tokens[:, 1:3])
     torch.testing.assert_close(model.log_probs(state), before, rtol=0, atol=0)
     again = model.advance(state, tokens[:, 0])
     torch.testing.assert_close(model.log_probs(again), model.log_probs(later), rtol=0, atol=0)

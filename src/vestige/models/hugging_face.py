@@ -19,7 +19,36 @@ from transformers.cache_utils import DynamicCache, DynamicLayer, DynamicSlidingW
 
 from vestige.data.subwords import SubwordVocabulary
 from vestige.errors import ModelError
+from vestige.models.key_value_cache import KeysAndValues, all_rows
 from vestige.models.protocols import LanguageModel, require_evaluation, require_read
+
+
+class AppendedLayer(DynamicLayer):
+    """`KeysAndValues` as a layer of a transformers cache; a copy goes on by itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held: KeysAndValues | None = None
+
+    def update(
+        self, key_states: Tensor, value_states: Tensor, *args: object, **kwargs: object
+    ) -> tuple[Tensor, Tensor]:
+        """Append keys and values; all of them."""
+        held = self.held
+        self.held = (
+            KeysAndValues.of(key_states, value_states)
+            if held is None
+            else held.extended(key_states, value_states)
+        )
+        return self.held.read()
+
+    def batch_select_indices(self, indices: Tensor | slice) -> None:
+        """Keep some rows."""
+        self.held = None if self.held is None else self.held[indices]
+
+    def get_seq_length(self) -> int:
+        """Tokens read."""
+        return 0 if self.held is None else self.held.length
 
 
 @dataclass(frozen=True)
@@ -44,17 +73,24 @@ class CacheState:
     @property
     def nbytes(self) -> int:
         """Memory of keys, values and outputs."""
-        cached = (t for layer in self.layers for t in (layer.keys, layer.values) if t is not None)
-        return int(self.output.nbytes + sum(t.nbytes for t in cached))
+        return int(self.output.nbytes + sum(map(_layer_bytes, self.layers)))
 
     def __len__(self) -> int:
         return len(self.output)
 
     def __getitem__(self, index: Tensor | slice) -> Self:
+        if all_rows(index, len(self)):
+            return self
         layers = tuple(copy.copy(layer) for layer in self.layers)
         for layer in layers:
             layer.batch_select_indices(index)
         return type(self)(layers, self.output[index], self.length)
+
+
+def _layer_bytes(layer: DynamicLayer) -> int:
+    if isinstance(layer, AppendedLayer):
+        return 0 if layer.held is None else layer.held.nbytes
+    return sum(t.nbytes for t in (layer.keys, layer.values) if t is not None)
 
 
 class HuggingFaceLanguageModel(LanguageModel):
@@ -87,7 +123,9 @@ class HuggingFaceLanguageModel(LanguageModel):
                 remedy="Give the tokenizer that the model was trained with.",
             )
         self._require_plain_cache()
-        self._takes_positions = "position_ids" in inspect.signature(plain.forward).parameters
+        named = inspect.signature(plain.forward).parameters
+        self._takes_positions = "position_ids" in named
+        self._keeps_logits = "logits_to_keep" in named
         self.separate_head = self._head_is_separate()
         self.training = network.training
 
@@ -151,29 +189,41 @@ class HuggingFaceLanguageModel(LanguageModel):
         """n rows at the beginning of a text: they have read `first_token`."""
         rows = n if anywhere else 1
         empty = torch.empty(rows, 0, device=self.device)
-        state = CacheState(tuple(DynamicCache(config=self.settings).layers), empty, 0)
+        layers = DynamicCache(config=self.settings).layers
+        appended = (AppendedLayer() if type(one) is DynamicLayer else one for one in layers)
+        state = CacheState(tuple(appended), empty, 0)
         if anywhere:
             return state
         first = torch.tensor([self.first_token], device=self.device)
         return self.advance(state, first)[torch.zeros(n, dtype=torch.int64, device=self.device)]
 
-    @torch.no_grad()
     def advance(self, state: CacheState, tokens: Tensor) -> CacheState:
         """The n states after each has read one more token; tokens is int64 (n,).
 
         Raises:
             ValueError: the text becomes longer than the model can read, or dropout is on.
         """
+        return self.read(state, tokens[:, None])
+
+    @torch.no_grad()
+    def read(self, state: CacheState, tokens: Tensor) -> CacheState:
+        """The n states after each has read t more tokens, (n, t), in one forward pass.
+
+        Raises:
+            ValueError: the text becomes longer than the model can read, or dropout is on.
+        """
         require_evaluation(self)
-        self._check_length(state.length + 1)
-        if len(tokens) == 0:  # transformers cannot reshape a batch without rows
-            return CacheState(state.layers, state.output, state.length + 1)
+        length = state.length + tokens.shape[1]
+        self._check_length(length)
+        if tokens.numel() == 0:  # transformers cannot reshape a batch without rows
+            return CacheState(state.layers, state.output, length)
         cache = DynamicCache()
         cache.layers = [copy.copy(layer) for layer in state.layers]  # an update rebinds, see above
         network = self._body() if self.separate_head else self.network
-        answer = network(input_ids=tokens[:, None], past_key_values=cache, use_cache=True)
+        last = {} if self.separate_head or not self._keeps_logits else {"logits_to_keep": 1}
+        answer = network(input_ids=tokens, past_key_values=cache, use_cache=True, **last)
         output = answer.last_hidden_state if self.separate_head else answer.logits
-        return CacheState(tuple(cache.layers), output[:, -1], state.length + 1)
+        return CacheState(tuple(cache.layers), output[:, -1], length)
 
     @torch.no_grad()
     def logits(self, state: CacheState) -> Tensor:

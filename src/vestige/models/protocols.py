@@ -70,6 +70,10 @@ class NextToken(Protocol):
         """The n states after each has read one more token; tokens is int64 (n,)."""
         ...
 
+    def read(self, state: State, tokens: Tensor) -> State:
+        """The n states after each has read t more tokens, (n, t): as `advance`, t times."""
+        ...
+
     def logits(self, state: State) -> Tensor:
         """(n, v) unnormalised log-probabilities, cheaper than `log_probs`."""
         ...
@@ -146,6 +150,10 @@ class LanguageModel(Network):
     @abstractmethod
     def advance(self, state: Any, tokens: Tensor) -> Any: ...
 
+    def read(self, state: Any, tokens: Tensor) -> Any:
+        """The n states after each has read t more tokens, (n, t)."""
+        return read_each(self, state, tokens)
+
     @abstractmethod
     def logits(self, state: Any) -> Tensor: ...
 
@@ -153,6 +161,13 @@ class LanguageModel(Network):
     def log_probs(self, state: Any) -> Tensor:
         """(n, v) natural-log probabilities of the next token."""
         return torch.log_softmax(self.logits(state), dim=-1)
+
+
+def read_each(model: NextToken, state: Any, tokens: Tensor) -> Any:
+    """`NextToken.read`, token by token."""
+    for column in tokens.T:
+        state = model.advance(state, column)
+    return state
 
 
 def require_read(state: State) -> None:

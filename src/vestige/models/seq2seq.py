@@ -237,7 +237,14 @@ class GivenSource:
     @torch.no_grad()
     def advance(self, state: RecurrentState, tokens: Tensor) -> RecurrentState:
         """The n states after each has read one more token; tokens is int64 (n,)."""
-        return read_on(self._model.decoder, self._model.embedding(tokens)[:, None], state)[1]
+        return self.read(state, tokens[:, None])
+
+    @torch.no_grad()
+    def read(self, state: RecurrentState, tokens: Tensor) -> RecurrentState:
+        """The n states after each has read t more tokens, (n, t), in one call."""
+        if not tokens.shape[1]:
+            return state
+        return read_on(self._model.decoder, self._model.embedding(tokens), state)[1]
 
     @torch.no_grad()
     def logits(self, state: RecurrentState) -> Tensor:

@@ -16,10 +16,9 @@ from torch.nn import functional
 
 from vestige import _validate
 from vestige.data.vocabulary import Vocabulary
+from vestige.models.key_value_cache import KeysAndValues, all_rows
 from vestige.models.protocols import LanguageModel, require_evaluation, require_read
 from vestige.models.sizes import MOST_LAYERS, WIDEST
-
-KeysAndValues = tuple[Tensor, Tensor]  # each (n, heads, t, head_size)
 
 
 @dataclass(frozen=True)
@@ -64,7 +63,7 @@ class TransformerState:
     """Keys and values of n sequences.
 
     Attributes:
-        cache: for each layer its keys and values, each (n, heads, t, head_size).
+        cache: keys and values of each layer.
         hidden: (n, hidden_size), what the head reads.
     """
 
@@ -79,18 +78,19 @@ class TransformerState:
     @property
     def length(self) -> int:
         """t, the tokens read."""
-        return self.cache[0][0].shape[2]
+        return self.cache[0].length
 
     @property
     def nbytes(self) -> int:
-        return self.hidden.nbytes + sum(k.nbytes + v.nbytes for k, v in self.cache)
+        return self.hidden.nbytes + sum(layer.nbytes for layer in self.cache)
 
     def __len__(self) -> int:
         return len(self.hidden)
 
     def __getitem__(self, index: Tensor | slice) -> Self:
-        cache = tuple((keys[index], values[index]) for keys, values in self.cache)
-        return type(self)(cache, self.hidden[index])
+        if all_rows(index, len(self)):
+            return self
+        return type(self)(tuple(layer[index] for layer in self.cache), self.hidden[index])
 
 
 class CausalTransformer(LanguageModel):
@@ -155,22 +155,32 @@ class CausalTransformer(LanguageModel):
         shape = self.config
         empty = self.head.weight.new_empty(rows, shape.heads, 0, shape.hidden_size // shape.heads)
         unread = self.head.weight.new_empty(rows, shape.hidden_size)
-        state = TransformerState(((empty, empty),) * shape.layers, unread)
+        state = TransformerState((KeysAndValues.of(empty, empty),) * shape.layers, unread)
         if anywhere:
             return state
         eos = torch.tensor([self.vocabulary.eos_id], device=self.device)
         return self.advance(state, eos)[torch.zeros(n, dtype=torch.int64, device=self.device)]
 
-    @torch.no_grad()
     def advance(self, state: TransformerState, tokens: Tensor) -> TransformerState:
         """The n states after each has read one more token; tokens is int64 (n,).
 
         Raises:
             ValueError: the text becomes longer than max_length, or dropout is on.
         """
+        return self.read(state, tokens[:, None])
+
+    @torch.no_grad()
+    def read(self, state: TransformerState, tokens: Tensor) -> TransformerState:
+        """The n states after each has read t more tokens, (n, t), in one forward pass.
+
+        Raises:
+            ValueError: the text becomes longer than max_length, or dropout is on.
+        """
         require_evaluation(self, drops=self.config.dropout)
-        hidden, cache = self._read(tokens[:, None], state)
-        return TransformerState(cache, hidden[:, 0])
+        if not tokens.shape[1]:
+            return state
+        hidden, cache = self._read(tokens, state)
+        return TransformerState(cache, hidden[:, -1])
 
     @torch.no_grad()
     def logits(self, state: TransformerState) -> Tensor:
@@ -220,12 +230,20 @@ class Block(nn.Module):
         queries, keys, values = mixed.view(n, t, 3, self.heads, width // self.heads).permute(
             2, 0, 3, 1, 4
         )
+        read = KeysAndValues.of(keys, values)
         if before is not None:
-            keys, values = torch.cat([before[0], keys], 2), torch.cat([before[1], values], 2)
-        # A single query may look at everything; several come only with an empty cache.
-        attended = functional.scaled_dot_product_attention(queries, keys, values, is_causal=t > 1)
+            read = before.extended(keys, values)
+            keys, values = read.read()
+        # A single query may look at everything; of several behind a cache each at its past.
+        mask, later = None, read.length > t > 1
+        if later:
+            mask = torch.ones(t, read.length, dtype=torch.bool, device=hidden.device)
+            mask = mask.tril(read.length - t)
+        attended = functional.scaled_dot_product_attention(
+            queries, keys, values, attn_mask=mask, is_causal=t > 1 and not later
+        )
         attended = self.attention_out(attended.transpose(1, 2).reshape(n, t, width))
         hidden = hidden + functional.dropout(attended, self.dropout, self.training)
         inner = functional.gelu(self.expand(self.feed_forward_norm(hidden)))
         inner = functional.dropout(self.contract(inner), self.dropout, self.training)
-        return hidden + inner, (keys, values)
+        return hidden + inner, read

@@ -11,6 +11,7 @@ from vestige.attacks.update.beam_search import beam_search, group_beam_search, h
 from vestige.attacks.update.differential_rank import rank_bounds
 from vestige.attacks.update.model_pair import ModelPair
 from vestige.attacks.update.token_scores import token_score
+from vestige.models.protocols import read_each
 from vestige.models.table import TableState
 
 ROW = 1000
@@ -43,6 +44,9 @@ class Heavy:
     def advance(self, state: HeavyState, tokens: Tensor) -> HeavyState:
         self.most = max(self.most, len(state))
         return HeavyState(self.table.advance(state, tokens).row)
+
+    def read(self, state: HeavyState, tokens: Tensor) -> HeavyState:
+        return read_each(self, state, tokens)
 
     def logits(self, state: HeavyState) -> Tensor:
         return self.table.logits(state)

@@ -30,18 +30,22 @@ class Counting:
     """A model that counts the tokens it is given to read, a beginning as one."""
 
     def __init__(self, model):
-        self.model, self.read = model, 0
+        self.model, self.read_tokens = model, 0
         self.vocabulary, self.vocab_size, self.device = (
             model.vocabulary, model.vocab_size, model.device,
         )  # fmt: skip
 
     def start(self, n, *, anywhere=False):
-        self.read += not anywhere
+        self.read_tokens += not anywhere
         return self.model.start(n, anywhere=anywhere)
 
     def advance(self, state, tokens):
-        self.read += len(tokens)
+        self.read_tokens += len(tokens)
         return self.model.advance(state, tokens)
+
+    def read(self, state, tokens):
+        self.read_tokens += tokens.numel()
+        return self.model.read(state, tokens)
 
     def logits(self, state):
         return self.model.logits(state)
@@ -58,11 +62,11 @@ def models(random_table):
 def test_forward_tokens_are_what_the_models_read(models):
     before, after = map(Counting, models)
     for search in (SMALL, replace(SMALL, proposals=(Pairs(seeds=9, beam=2),))):
-        before.read = after.read = 0
+        before.read_tokens = after.read_tokens = 0
         pair = ModelPair(before, after, token_score("smoothed"))
         _, searched = seed_and_extend(pair, search, end=0, effort=Effort(contexts=CONTEXTS))
-        assert (searched.before, searched.after) == (before.read, after.read)
-        assert (pair.cost.before, pair.cost.after) == (before.read, after.read)
+        assert (searched.before, searched.after) == (before.read_tokens, after.read_tokens)
+        assert (pair.cost.before, pair.cost.after) == (before.read_tokens, after.read_tokens)
         assert searched.complete
 
 

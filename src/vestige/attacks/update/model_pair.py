@@ -78,7 +78,7 @@ class ModelPair:
         )
 
     def enter(self, contexts: Tensor) -> PairState:
-        """The states after the first token of n texts, see `enter`."""
+        """The states after the first tokens of n texts, (n,) or (n, c), see `enter`."""
         return PairState(self.entered(contexts, later=False), self.entered(contexts, later=True))
 
     def entered(self, contexts: Tensor, *, later: bool) -> State:
@@ -91,11 +91,8 @@ class ModelPair:
         return enter(self.before, contexts)
 
     def read(self, contexts: Tensor) -> PairState:
-        """The states after the (n, c) first tokens of n texts."""
-        state = self.enter(contexts[:, 0])
-        for column in contexts[:, 1:].T:
-            state = self.advance(state, column)
-        return state
+        """The states after the (n, c) first tokens of n texts, in one pass of each model."""
+        return self.enter(contexts)
 
     def advance(self, state: PairState, tokens: Tensor) -> PairState:
         """See `NextToken.advance`."""
@@ -160,20 +157,28 @@ class ModelPair:
 
 
 def enter(model: NextToken, contexts: Tensor) -> State:
-    """What a model has read at the (n,) first tokens of n texts, wherever in a document they stood.
+    """What a model has read at the first tokens of n texts, wherever in a document they stood.
 
     A model whose documents all begin with a token of their own has read that before. Where it is
     the first token itself, of every text, it is read once.
+
+    Args:
+        model: what reads.
+        contexts: (n,) a token of each text, or (n, c) several.
     """
+    tokens = contexts if contexts.ndim == 2 else contexts[:, None]
     beginning = model.vocabulary.bos_id
     if beginning is None:
-        return model.advance(model.start(len(contexts), anywhere=True), contexts)
-    begun = model.start(1)[torch.zeros_like(contexts)]
-    return begun if (contexts == beginning).all() else model.advance(begun, contexts)
+        return model.read(model.start(len(tokens), anywhere=True), tokens)
+    begun = model.start(1)[torch.zeros_like(tokens[:, 0])]
+    begins = bool((tokens[:, 0] == beginning).all())
+    return model.read(begun, tokens[:, 1:]) if begins else model.read(begun, tokens)
 
 
 def _entered_tokens(contexts: Tensor, beginning: int | None) -> int:
     """How many tokens `enter` reads."""
     if beginning is None:
-        return len(contexts)
-    return 1 if (contexts == beginning).all() else 1 + len(contexts)
+        return contexts.numel()
+    first = contexts[:, 0] if contexts.ndim == 2 else contexts
+    begins = bool((first == beginning).all())
+    return 1 + contexts.numel() - begins * len(first)
