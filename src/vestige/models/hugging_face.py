@@ -23,7 +23,7 @@ from vestige.models.key_value_cache import KeysAndValues, all_rows
 from vestige.models.protocols import LanguageModel, require_evaluation, require_read
 
 
-class AppendedLayer(DynamicLayer):
+class AppendedLayer(DynamicLayer):  # type: ignore[misc]
     """`KeysAndValues` as a layer of a transformers cache; a copy goes on by itself."""
 
     def __init__(self) -> None:

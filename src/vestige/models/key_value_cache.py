@@ -65,8 +65,8 @@ class KeysAndValues:
             longer = replace(self, length=length)
         else:
             capacity = length + min(self.length, ROOM)
-            grown = (self._moved(one, capacity) for one in (self.keys, self.values))
-            longer = KeysAndValues(*grown, length, written=[length])
+            moved = self._moved(self.keys, capacity), self._moved(self.values, capacity)
+            longer = KeysAndValues(*moved, length=length, written=[length])
         longer.keys[:, :, self.length : length] = keys
         longer.values[:, :, self.length : length] = values
         return longer
