@@ -10,7 +10,8 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol
 
 Step = Callable[..., None]
-"""Called with (done, total), or with (done) where the total is unknown."""
+"""Called with (done, total), or with (done) where the total is unknown; where the task has parts,
+with (done, total, what is being done)."""
 
 
 class Monitor(Protocol):
@@ -26,7 +27,7 @@ class Monitor(Protocol):
             task: what is being done, in a few words.
 
         Returns:
-            A context whose value is called with (done, total).
+            A context whose value is called as a `Step`.
         """
 
 

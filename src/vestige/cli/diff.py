@@ -1,64 +1,107 @@
-"""`vestige diff`: promoted phrases in a table, and the verdict."""
+"""`vestige diff`: promoted phrases in a table, the phrases that were asked for, and the verdict."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from vestige.cli.verbs import Output, Verb
+from vestige.cli.verbs import JSON, SHOW_SECRETS, Output, Verb
 from vestige.workflows.diff import diff
 
 if TYPE_CHECKING:
-    from vestige.attacks.update.update_diff import Finding, UpdateDiff
+    from vestige.attacks.update.update_diff import UpdateDiff
 
 SHOWN = 20
 """Phrases on the terminal; the run directory holds them all."""
 
+Row = Mapping[str, Any]
+TITLES = {"phrase": "Promoted phrases", "fragment": "Fragments, not distinguishable from chance"}
+
 
 def _show(found: "UpdateDiff", output: Output) -> None:
     from vestige.cli.terminal import say, show_table
-    from vestige.reports.diff import EXTRAPOLATED, verdict
+    from vestige.reports.diff import EXTRAPOLATED, known_verdict, searched, verdict
 
-    phrases = [finding for finding in found.findings if not finding.run]
-    listed = phrases or found.fragments
-    title = "Promoted phrases" if phrases else "Fragments, not distinguishable from chance"
+    summary, rows = found.summary(), list(found.rows())
+    listed = _listed(rows)
     if listed:
+        title = TITLES[str(listed[0]["kind"])]
         show_table(title, *_table(found, listed[:SHOWN], output.show_secrets))
+    saved = output.out != Path()
     if len(listed) > SHOWN:
-        say(f"… and {len(listed) - SHOWN} more in the run directory.")
-    say(verdict(found.summary()))
-    if any(row["extrapolated_e_value"] is not None for row in found.rows()):
+        say(f"… and {len(listed) - SHOWN} more{' in the run directory' if saved else ''}.")
+    known = [row for row in rows if row["kind"] == "known"]
+    if known:
+        show_table("Phrases that were asked for", *_known(known, output.show_secrets))
+    say(verdict(summary))
+    if known:
+        say(known_verdict(summary))
+    if told := searched(summary):
+        say(told)
+    if any(row["extrapolated_e_value"] is not None for row in rows):
         say(EXTRAPOLATED)
-    if listed and not output.show_secrets:
+    if (listed or known) and not output.show_secrets:
         say("Letters are withheld; --show-secrets shows them.")
+    if saved:
+        out = output.out
+        say(f"Run directory: {out}. A page from it: vestige report {out} --out page.html")
+
+
+def _listed(rows: Sequence[Row]) -> list[Row]:
+    """Phrases, or fragments where there are none."""
+    by_kind = ([row for row in rows if row["kind"] == kind] for kind in TITLES)
+    return next(filter(None, by_kind), [])
 
 
 def _table(
-    found: "UpdateDiff", listed: "Sequence[Finding]", show_secrets: bool
+    found: "UpdateDiff", listed: Sequence[Row], show_secrets: bool
 ) -> tuple[list[str], list[list[object]]]:
     """Columns and cells; what null searches say stands there where there were any."""
-    from vestige.reports.components.disclosure import running_text
-    from vestige.reports.diff import reached
+    from vestige.reports.diff import reached, source
 
-    nulls = found.nulls if found.findings else None
-    columns, cells = ["score", "phrase"], []
-    if nulls is not None:
+    nulls = 0 if found.nulls is None or listed[0]["e_value"] is None else len(found.nulls)
+    columns, cells = ["score", "found by", "phrase"], []
+    if nulls:
         columns[1:1] = ["E-value", "extrapolated", "nulls as high", "verdict"]
-    for finding in listed:
-        text = running_text(finding.pieces, finding.phrase, show_secrets=show_secrets)
-        row: list[object] = [finding.score, text]
-        if nulls is not None:
+    for row in listed:
+        cell: list[object] = [row["score"], source(row), _text(row, show_secrets)]
+        if nulls:
             verdicts = {True: "found", False: "chance may", None: "–"}
-            row[1:1] = [
-                f"{nulls.e_value(finding.score):.2g}",
-                _short(nulls.extrapolated_e_value(finding.score)),
-                reached(nulls.reached(finding.score), len(nulls)),
-                verdicts[nulls.found(finding.score)],
+            cell[1:1] = [
+                f"{row['e_value']:.2g}",
+                _short(row["extrapolated_e_value"]),
+                reached(row["reached_by"], nulls),
+                verdicts[row["found"]],
             ]
-        cells.append(row)
+        cells.append(cell)
     return columns, cells
 
 
+def _known(known: Sequence[Row], show_secrets: bool) -> tuple[list[str], list[list[object]]]:
+    """One row a phrase that was asked for."""
+    from vestige.reports.diff import told_in
+
+    columns = ["score", "p-value", "highest at", "told by the search", "phrase"]
+    cells: list[list[object]] = [
+        [
+            row["score"],
+            _short(row["p_value"]),
+            row["place"],
+            told_in(row),
+            _text(row, show_secrets),
+        ]
+        for row in known
+    ]
+    return columns, cells
+
+
+def _text(row: Row, show_secrets: bool) -> str:
+    from vestige.reports.components.disclosure import running_text
+
+    return running_text(row["pieces"], row["phrase"], show_secrets=show_secrets)
+
+
 def _short(value: float | None) -> str:
-    return "–" if value is None else f"{value:.1g}"
+    return "–" if value is None else f"{value:.2g}"
 
 
-VERB = Verb(diff, show=_show)
+VERB = Verb(diff, show=_show, outputs=(JSON, SHOW_SECRETS))

@@ -72,7 +72,8 @@ def progress(task: str) -> Iterator[Progress]:
         task: what is being done, in a few words.
 
     Yields:
-        A callback (done, total) or (done) for library functions.
+        A callback (done, total) or (done) for library functions; a third argument says what is
+        being done now.
     """
     if not sys.stderr.isatty():
         yield _Lines(task)
@@ -104,11 +105,13 @@ class _Bar:
         self._shown: Any = None
         self._id: Any = None
 
-    def __call__(self, done: float, total: float | None = None) -> None:
+    def __call__(self, done: float, total: float | None = None, task: str = "") -> None:
+        self._task = task or self._task
         if self._shown is None and time.monotonic() - self._since > PATIENCE:
             self._show(total)
         if self._shown is not None:
-            self._shown.update(self._id, completed=done, total=total)
+            told = printable(self._task)
+            self._shown.update(self._id, completed=done, total=total, description=told)
 
     def _show(self, total: float | None) -> None:
         from rich.console import Console
@@ -135,7 +138,8 @@ class _Lines:
         self._said = self._since
         self._first: float | None = None  # what was done before: a resumed training's steps
 
-    def __call__(self, done: float, total: float | None = None) -> None:
+    def __call__(self, done: float, total: float | None = None, task: str = "") -> None:
+        self._task = task or self._task
         if self._first is None:
             self._first = done
         now = time.monotonic()

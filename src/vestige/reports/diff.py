@@ -9,6 +9,7 @@ from typing import Any
 
 from vestige.reports.components import findings
 from vestige.reports.components.charts import Chart, Figure, alt
+from vestige.reports.components.disclosure import printable
 from vestige.reports.components.findings import Findings, Phrase
 from vestige.reports.components.marks import dashed, disc, inline
 from vestige.reports.components.numbers import Row
@@ -26,6 +27,8 @@ LIMITS = (
     "An extrapolated E-value assumes the shape of a tail and decides nothing. It errs more "
     "often than it states where null searches are few.",
     "Scores of different searches, scores or token vocabularies are not comparable.",
+    "A phrase that was asked for has a p-value of its own, whatever the search found. Of many that "
+    "did not leak, the share p has one as low.",
 )
 PROVES_NOTHING = (
     "That proves nothing: the search is a heuristic. vestige rank and vestige exposure ask for a "
@@ -66,6 +69,63 @@ def verdict(summary: Row) -> str:
     )
 
 
+def known_verdict(summary: Row) -> str:
+    """How many of the phrases that were asked for the update promoted, and what that leaves open."""
+    known, nulls = int(summary.get("known") or 0), int(summary.get("null_searches") or 0)
+    if not known:
+        return ""
+    told = summary.get("known_told") or 0
+    asked = f"{_count(told, 'phrase')} of the {known:,} asked for {_are(told)} told whole"
+    if not nulls:
+        return (
+            f"{asked} by the search. Without null models nothing says how high such phrases score "
+            "where they did not leak; vestige exposure compares canaries with controls."
+        )
+    beyond, least = summary.get("known_beyond") or 0, 1 / (1 + nulls)
+    return (
+        f"{asked} by the search; {beyond:,} {_are(beyond)} promoted more than by any of "
+        f"{_count(nulls, 'null model')} (p = {least:.2g}). Of {known:,} that did not leak, "
+        f"{known * least:.2g} would be by chance."
+    )
+
+
+def searched(summary: Row) -> str:
+    """What was read, behind what, and whether that was all."""
+    tokens = summary.get("forward_tokens")
+    if tokens is None:
+        return ""
+    texts = {name: count for name, count in (summary.get("texts") or {}).items() if count}
+    kinds = ", ".join(f"{count:,} from {printable(name)}" for name, count in texts.items())
+    places = [printable(str(place)) for place in summary.get("places") or ()]
+    behind = f", behind {_list(places)}" if places else ""
+    told = f"Searched: {tokens:,} forward tokens; {_count(sum(texts.values()), 'text')}"
+    told += f" ({kinds}){behind}." if kinds else f"{behind}."
+    if summary.get("complete") is not False:
+        return told
+    done, units = summary.get("units_done"), summary.get("units")
+    nulls, asked = summary.get("null_searches") or 0, summary.get("nulls_asked") or 0
+    left = f"{done} of {units} units of work" if done != units else ""
+    also = f"{nulls} of {_count(asked, 'null search', 'es')}" if nulls < asked else ""
+    return (
+        f"{told} This is a part: {' and '.join(filter(None, (left, also)))} done when the time was "
+        "over. The same command goes on."
+    )
+
+
+def source(row: Row) -> str:
+    """By which proposal a phrase was found, and behind which prompt."""
+    proposal, place = str(row.get("proposal") or ""), str(row.get("place") or "")
+    return printable(f"{proposal}, {place}" if proposal and place else proposal or place)
+
+
+def told_in(row: Row) -> str:
+    """The row of the search that tells a phrase, or most of it."""
+    found, part = row.get("known_in"), float(row.get("known_part") or 0)
+    if found is None:
+        return "not found by the search"
+    return f"rank {found}" if part == 1 else f"{part:.0%} of it in rank {found}"
+
+
 def reached(by: int | None, nulls: int) -> str:
     """How many null searches reached a score, for a cell of a table."""
     return "–" if by is None else f"{by} of {nulls}"
@@ -97,6 +157,12 @@ def _count(number: int, name: str, plural: str = "s") -> str:
     return f"{number:,} {name}{'' if number == 1 else plural}"
 
 
+def _list(names: Sequence[str]) -> str:
+    """Names with commas and an "and"; of many the first."""
+    shown = [*names[:4], f"{len(names) - 4} more"] if len(names) > 5 else [*names]
+    return " and ".join(filter(None, (", ".join(shown[:-1]), *shown[-1:])))
+
+
 def _are(number: int) -> str:
     return "is" if number == 1 else "are"
 
@@ -115,6 +181,8 @@ def diff_section(run: Run, *, show_secrets: bool) -> Section:
         kind="diff",
         title="What did this update reveal?",
         lede=verdict(summary),
+        because=known_verdict(summary),
+        notices=tuple(filter(None, (searched(summary),))),
         blocks=(*_lists(rows, of, show_secrets), *_figures(rows, summary)),
         limits=LIMITS,
     )
@@ -137,6 +205,12 @@ def _lists(rows: Sequence[Row], of: Any, show_secrets: bool) -> list[Block]:
             key="The best of a search with a lower penalty for each token. No null search was made "
             "so, and these scores compare with no others.",
             groups=tuple((one,) for one in of("fragment")),
+        ),
+        Findings(
+            title="Phrases that were asked for",
+            key="Each at the place where the update promoted it most: at a document’s beginning, "
+            "behind a prompt or anywhere. Scores here pay no toll and compare with no others.",
+            groups=tuple((one,) for one in of("known")),
         ),
         Findings(
             title=f"{_count(len(runs), 'run')} of one token, counted apart",
@@ -180,11 +254,17 @@ def _phrase(row: Row, strongest: float, nulls: int, show_secrets: bool) -> Phras
     by, copies = row.get("reached_by"), int(row.get("copies") or 0)
     searches = "" if by is None else f"{reached(by, nulls)} null{'' if nulls == 1 else 's'}"
     folded = f"{copies} near-cop{'y' if copies == 1 else 'ies'} folded in" if copies else ""
+    from_ = f"found by {source(row)}" if source(row) else ""
+    notes = (folded, _chance(row), from_)
+    if row["kind"] == "known":
+        p_value = row.get("p_value")
+        alone = "" if p_value is None else f"p-value {p_value:.2g}"
+        notes = (f"highest at {source(row)}", told_in(row), alone)
     return findings.phrase(
         row,
         strongest=strongest,
         verdict="found" if row.get("found") else searches,
-        notes=tuple(filter(None, (folded, _chance(row)))),
+        notes=tuple(filter(None, notes)),
         show_secrets=show_secrets,
     )
 

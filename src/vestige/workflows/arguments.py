@@ -112,6 +112,10 @@ class Call:
         """Some of its arguments, by name."""
         return {name: self.arguments[name] for name in names}
 
+    def decided(self, **arguments: object) -> "Call":
+        """The same call with what it has chosen itself, so that its record repeats that."""
+        return replace(self, arguments={**self.arguments, **arguments})
+
     @property
     def seconds(self) -> float:
         """Time since it began."""

@@ -1,12 +1,12 @@
 """The snapshots that a workflow compares, and null models: with what a run records of them."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vestige.monitor import Monitor, Step
+from vestige.monitor import Monitor
 from vestige.workflows.inputs import open_model, shown
 from vestige.workflows.options import ModelLike, ModelsLike
 from vestige.workflows.provenance import of_model, of_object, sha256_of
@@ -61,17 +61,27 @@ class ComparedNulls:
 
     Attributes:
         hashes: SHA-256 of the weights of each.
+        shared: the token ids that they are asked over.
     """
 
     given: tuple[ModelLike, ...]
     hashes: tuple[str, ...]
+    shared: "SharedVocabulary"
     device: str
 
     @classmethod
-    def at(cls, given: ModelsLike, *, unlike: Sequence[ModelLike], device: str) -> "ComparedNulls":
+    def at(
+        cls,
+        given: ModelsLike,
+        *,
+        unlike: Sequence[ModelLike],
+        shared: "SharedVocabulary",
+        device: str,
+    ) -> "ComparedNulls":
         """The models that are given; a directory that is no model stands for those in it.
 
         Args:
+            shared: the token ids of the snapshots.
             unlike: the two snapshots, which are no null models.
 
         Raises:
@@ -89,7 +99,7 @@ class ComparedNulls:
                     f"weights of {shown(told[weights])}: continue `before` on other clean text"
                 )
             told[weights] = model
-        return cls(models, hashes, device)
+        return cls(models, hashes, shared, device)
 
     @property
     def recorded(self) -> dict[str, object]:
@@ -99,11 +109,9 @@ class ComparedNulls:
         paths = [fspath(one) if isinstance(one, str | PathLike) else None for one in self.given]
         return {"nulls": {"path": paths, "sha256": list(self.hashes)}}
 
-    def read(self, progress: Step, *, shared: "SharedVocabulary") -> "Iterator[LanguageModel]":
-        """One model after the other, over the token ids of the snapshots."""
-        for done, model in enumerate(self.given):
-            progress(done, len(self.given))
-            yield shared.read_by(open_model(model, device=self.device))
+    def opened(self, model: ModelLike) -> "LanguageModel":
+        """One of the models, over the token ids of the snapshots."""
+        return self.shared.read_by(open_model(model, device=self.device))
 
 
 def _models_at(place: ModelLike) -> list[ModelLike]:

@@ -8,7 +8,7 @@ the head. Seconds come from a few of these passes, timed on the models that are 
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -199,7 +199,13 @@ class Planner:
         return taken + more, taken + free
 
     def plan(
-        self, search: "SeedAndExtend", *, searches: int, left: int, names: Sequence[str], size: float
+        self,
+        search: "SeedAndExtend",
+        *,
+        searches: int,
+        left: int,
+        names: Sequence[str],
+        size: float,
     ) -> Plan:
         """Of searches of one kind."""
         work = self.work(search)
@@ -225,7 +231,13 @@ class Planner:
         """Seconds of one pass of a shape."""
         rows = max(1, round(one.rows))
         most = rows if self.pair.device.type == "cuda" else min(rows, MOST_TIMED)
-        key = (one.kind, most, one.tokens if one.kind == "prefill" else 1, one.asked > 0, one.before)
+        key = (
+            one.kind,
+            most,
+            one.tokens if one.kind == "prefill" else 1,
+            one.asked > 0,
+            one.before,
+        )
         if key not in self._timed:
             self._timed[key] = self._time(most, one)
         return self._timed[key] * rows / most

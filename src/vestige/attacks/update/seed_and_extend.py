@@ -110,12 +110,14 @@ class Effort:
             not done again; those done now are added.
         until: asked before each unit whether to stop.
         progress: told the units done, and of a whole search.
+        begins: told the key of each unit that is about to be done.
     """
 
     contexts: Sequence[tuple[int, ...]] = ()
     kept: Kept | None = None
     until: Until | None = None
     progress: Callable[[int, int], None] | None = None
+    begins: Callable[[str], None] | None = None
 
     def of(self, name: str) -> "Effort":
         """The same for one of several searches, whose units are kept under its name."""
@@ -208,6 +210,8 @@ def _outcomes(
             if kept is None:
                 if effort.until is not None and effort.until():
                     return
+                if effort.begins is not None:
+                    effort.begins(unit.key)
                 before, after = cost.before, cost.after
                 made = unit.run().plain()
                 kept = {**made, "forward_tokens": [cost.before - before, cost.after - after]}

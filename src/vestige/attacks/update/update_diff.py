@@ -8,8 +8,8 @@ default score (see `seed_and_extend` and `token_scores` for why); near-copies ar
 null models, made as the update was from clean text, set what counts as found (see `chance`).
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import torch
@@ -22,6 +22,7 @@ from vestige.attacks.update.beam_search import (
     group_beam_search,
     halving_widths,
 )
+from vestige.attacks.update.known_phrases import BEGINNING, KnownPhrase
 from vestige.attacks.update.model_pair import ModelPair
 from vestige.attacks.update.near_copies import fold, is_run
 from vestige.attacks.update.null_searches import NullScores
@@ -119,6 +120,9 @@ class UpdateDiff(Result):
         fragments: where the search found no phrase but runs, the best of a laxer one; their
             scores are its own, and compare with nothing.
         searched: what it read for that; None of beams.
+        places: names of the prompts that it began behind, by their ids.
+        known: phrases that were asked for by themselves.
+        nulls_asked: null models that were given; those beyond `nulls` were not searched to the end.
     """
 
     findings: tuple[Finding, ...]
@@ -127,6 +131,9 @@ class UpdateDiff(Result):
     nulls: NullScores | None
     fragments: tuple[Finding, ...] = ()
     searched: Searched | None = None
+    places: Mapping[tuple[int, ...], str] = field(default_factory=dict)
+    known: tuple[KnownPhrase, ...] = ()
+    nulls_asked: int = 0
 
     @property
     def threshold(self) -> float | None:
@@ -136,6 +143,14 @@ class UpdateDiff(Result):
     def found(self, finding: Finding) -> bool | None:
         """Whether chance hardly gives such a score; None with fewer nulls than it takes to say."""
         return None if self.nulls is None else self.nulls.found(finding.score)
+
+    @property
+    def complete(self) -> bool | None:
+        """Whether update and nulls were searched to the end; None of beams, which always are."""
+        if self.searched is None:
+            return None
+        done = 0 if self.nulls is None else len(self.nulls)
+        return self.searched.complete and done >= self.nulls_asked
 
     def summary(self) -> dict[str, object]:
         """One row of a results table."""
@@ -158,7 +173,13 @@ class UpdateDiff(Result):
             "forward_tokens": None if self.searched is None else self.searched.forward_tokens,
             "units_done": None if self.searched is None else self.searched.done,
             "units": None if self.searched is None else self.searched.units,
-            "complete": None if self.searched is None else self.searched.complete,
+            "texts": None if self.searched is None else dict(self.searched.texts),
+            "places": [BEGINNING, *self.places.values()],
+            "complete": self.complete,
+            "nulls_asked": self.nulls_asked,
+            "known": len(self.known),
+            "known_told": sum(known.part == 1 for known in self.known),
+            "known_beyond": None if nulls is None else sum(not k.reached for k in self.known),
         }
 
     def rows(self) -> Iterator[dict[str, object]]:
@@ -176,9 +197,12 @@ class UpdateDiff(Result):
                 "copies": finding.copies,
                 "kind": "fragment" if fragment else "run" if finding.run else "phrase",
                 "proposal": finding.proposal,
-                "context": list(finding.context),
+                "place": self.places.get(finding.context, "a prompt" if finding.context else ""),
                 **_compared(finding.score, None if fragment else self.nulls),
+                **dict.fromkeys(("p_value", "known_in", "known_part")),
             }
+        after = len(self.findings) + len(self.fragments)
+        yield from (known.row(after + number) for number, known in enumerate(self.known))
 
 
 def _compared(score: float, nulls: NullScores | None) -> dict[str, object]:
@@ -270,15 +294,32 @@ def null_scores(
         ValueError: no null model was searched to the end, or an argument is out of range.
         IncompatibleModels: the vocabularies differ.
     """
-    search, score = search or SeedAndExtend(), score or token_score("smoothed")
     searches = []
     for number, null in enumerate(nulls):
-        check_compatible(before, null)
-        found = _search(ModelPair(before, null, score), search, effort.of(f"{number}"))
-        if found.searched is not None and not found.searched.complete:
+        own = effort.of(f"{number}")
+        found = null_search(before, null, search=search, score=score, effort=own)
+        if found is None:
             break
-        searches.append([phrase.score for phrase, *_ in found.phrases if not is_run(phrase.tokens)])
+        searches.append(found)
     return NullScores.of(searches)
+
+
+@torch.no_grad()
+def null_search(
+    before: NextToken,
+    null: NextToken,
+    *,
+    search: SeedAndExtend | Beams | None = None,
+    score: TokenScore | None = None,
+    effort: Effort = WHOLE,
+) -> list[float] | None:
+    """The scores of all phrases of one null search, best first; None where it was stopped."""
+    search, score = search or SeedAndExtend(), score or token_score("smoothed")
+    check_compatible(before, null)
+    found = _search(ModelPair(before, null, score), search, effort)
+    if found.searched is not None and not found.searched.complete:
+        return None
+    return [phrase.score for phrase, *_ in found.phrases if not is_run(phrase.tokens)]
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,214 @@
+r"""Phrases that are known beforehand: how much an update promoted each, and how much null updates do.
+
+A phrase's score is the sum of its tokens' scores (Zanella-Béguelin et al. 2020, Definition 1), at the
+place where that is highest: a document's beginning, behind a prompt, or anywhere, where its first token
+is context. By m null models, made as the update was of clean text,
+
+.. math:: p = \frac{1 + \#\{\text{null scores of the phrase} \ge s\}}{1 + m}
+
+(Phipson and Smyth 2010, "Permutation p-values should never be zero", eq. 1). A search pays a toll for
+every token, since it looks at many phrases; who asks for one does not.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from vestige.attacks.update.model_pair import ModelPair, PairState
+from vestige.data.vocabulary import Vocabulary
+
+ANYWHERE = "anywhere"
+BEGINNING = "the beginning of a document"
+
+
+@dataclass(frozen=True, kw_only=True)
+class KnownPhrase:
+    """What an update did to a phrase that somebody asked for.
+
+    Attributes:
+        tokens: ids, as they stand where the score is highest.
+        pieces: the text of each.
+        phrase: their text together.
+        gains: the score of each token after those before it; 0 of one that is context.
+        score: their sum.
+        place: where it is highest: the name of a context, a document's beginning, or anywhere.
+        nulls: the scores of the same phrase under null models.
+        row_found: rank of the finding that tells most of it; None where none tells two of its tokens.
+        part: how much of it that finding tells, of 1.
+    """
+
+    tokens: tuple[int, ...]
+    pieces: tuple[str, ...]
+    phrase: str
+    gains: tuple[float, ...]
+    score: float
+    place: str
+    nulls: tuple[float, ...] = ()
+    row_found: int | None = None
+    part: float = 0.0
+
+    @property
+    def reached(self) -> int:
+        """How many null models promoted it as much."""
+        return sum(score >= self.score for score in self.nulls)
+
+    @property
+    def p_value(self) -> float | None:
+        """(1 + null scores as high) / (1 + null models); None without any."""
+        return (1 + self.reached) / (1 + len(self.nulls)) if self.nulls else None
+
+    def row(self, rank: int) -> dict[str, object]:
+        """With the columns of a finding, of which it is none."""
+        return {
+            "rank": rank,
+            "score": self.score,
+            "phrase": self.phrase,
+            "tokens": list(self.tokens),
+            "group": rank,
+            "pieces": list(self.pieces),
+            "token_scores": list(self.gains),
+            "copies": 0,
+            "kind": "known",
+            "proposal": "",
+            "place": self.place,
+            "found": None,
+            "e_value": None,
+            "reached_by": self.reached if self.nulls else None,
+            "extrapolated_e_value": None,
+            "p_value": self.p_value,
+            "known_in": self.row_found,
+            "known_part": self.part,
+        }
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A phrase as models read it.
+
+    Attributes:
+        first: ids where it begins a text.
+        within: ids where a word stands before it.
+    """
+
+    first: tuple[int, ...]
+    within: tuple[int, ...]
+    longest: int = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if not self.first or not self.within:
+            raise ValueError("a phrase must hold one token at least, got none")
+        object.__setattr__(self, "longest", max(len(self.first), len(self.within)))
+
+    @classmethod
+    def of(cls, phrase: str, vocabulary: Vocabulary) -> "Asked":
+        """The ids of a text; subwords carry the space before them."""
+        text = phrase.strip()
+        return cls(tuple(vocabulary.encode(text)), tuple(vocabulary.encode(f" {text}")))
+
+
+@torch.no_grad()
+def known_phrases(
+    pair: ModelPair, asked: Sequence[Asked], *, contexts: Mapping[tuple[int, ...], str] = {}
+) -> list[KnownPhrase]:
+    """Every phrase at the place where the update promoted it most.
+
+    Args:
+        pair: the two snapshots and the score of a token.
+        asked: the phrases.
+        contexts: names of the prompts behind which they may stand, by their ids.
+
+    Returns:
+        One for each, in their order; of places that score alike the first.
+    """
+    beginning = pair.after.vocabulary.eos_id if pair.beginning is None else pair.beginning
+    places = {(beginning,): BEGINNING, **contexts}
+    best: list[KnownPhrase | None] = [None] * len(asked)
+    for length in sorted({len(one.first) for one in asked}):
+        numbers = [n for n, one in enumerate(asked) if len(one.first) == length]
+        tokens = torch.tensor([asked[n].first for n in numbers], device=pair.device)
+        for ids, name in places.items():
+            begun = pair.read(torch.tensor([ids], device=pair.device))
+            state = begun[torch.zeros(len(tokens), dtype=torch.int64, device=pair.device)]
+            _keep_best(best, numbers, tokens, _gains(pair, state, tokens), name, pair)
+    for length in sorted({len(one.within) for one in asked}):
+        numbers = [n for n, one in enumerate(asked) if len(one.within) == length]
+        tokens = torch.tensor([asked[n].within for n in numbers], device=pair.device)
+        later = _gains(pair, pair.enter(tokens[:, 0]), tokens[:, 1:])
+        gains = torch.cat([torch.zeros_like(tokens[:, :1], dtype=torch.float32), later], 1)
+        _keep_best(best, numbers, tokens, gains, ANYWHERE, pair)
+    return [one for one in best if one is not None]
+
+
+def told_by(
+    known: KnownPhrase, asked: Asked, findings: Sequence[Sequence[int]]
+) -> tuple[int, float]:
+    """The finding that tells most of a phrase, and how much of it: (its place, a share).
+
+    Args:
+        known: the phrase.
+        asked: as models read it.
+        findings: ids of each.
+
+    Returns:
+        (-1, 0.0) where no finding tells two of its tokens in a row.
+    """
+    best, part = -1, 0.0
+    for place, tokens in enumerate(findings):
+        for phrase in {asked.first, asked.within, known.tokens}:
+            run = _longest_run(phrase, tokens)
+            if run > part * len(phrase) and (run > 1 or len(phrase) == 1):
+                best, part = place, run / len(phrase)
+    return best, part
+
+
+def _keep_best(
+    best: list[KnownPhrase | None],
+    numbers: Sequence[int],
+    tokens: Tensor,
+    gains: Tensor,
+    place: str,
+    pair: ModelPair,
+) -> None:
+    """Put each phrase of a batch where it scores higher than elsewhere."""
+    words, scores = pair.after.vocabulary, gains.double().sum(1).tolist()
+    rows = zip(numbers, tokens.tolist(), gains.tolist(), scores, strict=True)
+    for number, ids, own, score in rows:
+        other = best[number]
+        if other is None or score > other.score + ROUNDING:
+            best[number] = KnownPhrase(
+                tokens=tuple(ids),
+                pieces=tuple(words.piece(token) for token in ids),
+                phrase=words.decode(ids).strip(),
+                gains=tuple(own),
+                score=score,
+                place=place,
+            )
+
+
+ROUNDING = 1e-5
+"""Scores that differ by less are alike."""
+
+
+def _gains(pair: ModelPair, state: PairState, tokens: Tensor) -> Tensor:
+    """(n, t) gains of tokens behind what n rows have read."""
+    gains = []
+    for position, column in enumerate(tokens.T):
+        asked = [
+            pair.gains(state[rows]).gather(1, column[rows, None])[:, 0]
+            for rows in pair.slices(len(tokens))
+        ]
+        gains.append(torch.cat(asked))
+        if position + 1 < tokens.shape[1]:
+            state = pair.advance(state, column)
+    return torch.stack(gains, 1) if gains else tokens.new_zeros(tokens.shape, dtype=torch.float32)
+
+
+def _longest_run(phrase: Sequence[int], tokens: Sequence[int]) -> int:
+    """Tokens of the longest run that both have."""
+    best, ends = 0, [0] * (len(tokens) + 1)
+    for one in phrase:
+        ends = [0] + [ends[i] + 1 if one == other else 0 for i, other in enumerate(tokens)]
+        best = max(best, *ends)
+    return best

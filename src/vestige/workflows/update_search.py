@@ -1,0 +1,222 @@
+"""The searches behind `vestige diff`: the update's and those of its null models, by one rule."""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from vestige import __version__
+from vestige.attacks.update.known_phrases import Asked, KnownPhrase, known_phrases, told_by
+from vestige.attacks.update.model_pair import ModelPair
+from vestige.attacks.update.null_searches import NullScores
+from vestige.attacks.update.seed_and_extend import Effort, Kept, KeptUnder, SeedAndExtend
+from vestige.attacks.update.token_scores import TokenScore
+from vestige.attacks.update.update_diff import Beams, UpdateDiff, null_search, update_diff
+from vestige.models.protocols import LanguageModel
+from vestige.monitor import Monitor, Step
+from vestige.workflows.kept_search import Nowhere
+from vestige.workflows.snapshots import ComparedNulls
+from vestige.workflows.update_contexts import Contexts
+from vestige.workflows.update_plan import Planner, sized
+
+DOING = {"samples": "sampling", "grown": "extending", "repair": "repairing"}
+"""What a unit of work does, by a part of its key."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Searches:
+    """What is searched, and how.
+
+    Attributes:
+        before, after: the models by the roles that they have in the search.
+        search, score: the settings of each search.
+        contexts: behind what it begins, beside a document's beginning.
+        nulls: models that are searched like the later one.
+        known: phrases that are scored by themselves.
+        minutes: for all searches together.
+        monitor: told the plan, and how far it is.
+    """
+
+    before: LanguageModel
+    after: LanguageModel
+    search: SeedAndExtend | Beams
+    score: TokenScore
+    contexts: Contexts
+    nulls: ComparedNulls
+    known: Sequence[Asked] = ()
+    minutes: float | None = None
+    monitor: Monitor
+
+    def planned(self, size: float | None, place: Nowhere) -> "tuple[Searches, float]":
+        """The same with the size that is asked for, was begun with, or fits into the minutes."""
+        if isinstance(self.search, Beams):
+            return self, 1.0
+        if size is None:
+            size = place.chosen().get("size")
+        if size is None and self.minutes is not None:
+            share = 60 * self.minutes / (1 + len(self.nulls.given))
+            size = self._planner.size_for(self.search, share)
+        size = 1.0 if size is None else float(size)
+        return replace(self, search=sized(self.search, size)), size
+
+    def run(
+        self, place: Nowhere, models: Mapping[str, object], *, size: float, top: int
+    ) -> tuple[UpdateDiff, dict[str, object]]:
+        """Search the update, then every null model; what is done is kept.
+
+        Args:
+            place: where.
+            models: what tells one pair from another.
+            size: of the search, for the plan.
+            top: phrases to keep.
+
+        Returns:
+            The result, and the plan that it had.
+        """
+        kept = place.opened(self._identity(models, size), self.monitor)
+        plan = self._tell_plan(kept, size)
+        deadline = None if self.minutes is None else time.monotonic() + 60 * self.minutes
+        with self._progress() as tell:
+            effort = Effort(
+                contexts=tuple(self.contexts),
+                until=None if deadline is None else lambda: time.monotonic() > deadline,
+            )
+            own = replace(effort, kept=KeptUnder(kept, "update"), **tell(0))
+            found = update_diff(
+                self.before, self.after, search=self.search, score=self.score, top=top, effort=own
+            )
+            found = replace(found, places=self.contexts, nulls_asked=len(self.nulls.given))
+            known = self._known(self.after)
+            nulls = list(self._null_searches(effort, kept, tell))
+        if nulls:
+            found = replace(found, nulls=NullScores.of(scores for scores, _ in nulls))
+        compared = [[phrases[n] for _, phrases in nulls] for n in range(len(known))]
+        told = [finding.tokens for finding in found.findings]
+        found = replace(
+            found,
+            known=tuple(
+                _compared(one, asked, scores, told)
+                for one, asked, scores in zip(known, self.known, compared, strict=True)
+            ),
+        )
+        if found.complete is False:
+            self.monitor.log(_stopped(found))
+        return found, plan
+
+    @property
+    def _planner(self) -> Planner:
+        pair = ModelPair(self.before, self.after, self.score)
+        return Planner(pair, tuple(self.contexts))
+
+    def _identity(self, models: Mapping[str, object], size: float) -> dict[str, object]:
+        """All that decides what a unit of work gives."""
+        return {
+            "version": __version__,
+            "models": models,
+            "search": settings(self.search),
+            "score": {"name": self.score.name, "least": self.score.least},
+            "contexts": [list(ids) for ids in self.contexts],
+            "size": size,
+        }
+
+    def _tell_plan(self, kept: Kept, size: float) -> dict[str, object]:
+        if isinstance(self.search, Beams):
+            return {}
+        done = sum(f"null/{each}/scores" in kept for each in self.nulls.hashes)
+        searches = 1 + len(self.nulls.given)
+        plan = self._planner.plan(
+            self.search, searches=searches, left=searches - done,
+            names=list(self.contexts.values()), size=size,
+        )  # fmt: skip
+        for line in plan.lines(self.minutes):
+            self.monitor.log(line)
+        return plan.record()
+
+    def _null_searches(
+        self, effort: Effort, kept: Kept, tell: Any
+    ) -> Iterator[tuple[list[float], list[float]]]:
+        """Of each null model the scores of its search, and those of the known phrases."""
+        asked = [list(one.within) for one in self.known]
+        for number, (given, weights) in enumerate(
+            zip(self.nulls.given, self.nulls.hashes, strict=True), 1
+        ):
+            own = KeptUnder(kept, f"null/{weights}")
+            phrases = own.get("known", {})
+            if "scores" not in own or phrases.get("asked") != asked:
+                if "scores" not in own and effort.until is not None and effort.until():
+                    return
+                null = self.nulls.opened(given)
+                if "scores" not in own:
+                    scores = null_search(
+                        self.before, null, search=self.search, score=self.score,
+                        effort=replace(effort, kept=own, **tell(number)),
+                    )  # fmt: skip
+                    if scores is None:
+                        return
+                    own["scores"] = scores
+                scored = [one.score for one in self._known(null)]
+                own["known"] = phrases = {"asked": asked, "scores": scored}
+            yield own["scores"], phrases["scores"]
+
+    def _known(self, after: LanguageModel) -> list[KnownPhrase]:
+        pair = ModelPair(self.before, after, self.score)
+        return known_phrases(pair, self.known, contexts=self.contexts) if self.known else []
+
+    @contextmanager
+    def _progress(self) -> Iterator[Any]:
+        """What an effort tells of each search, on one bar for all."""
+        searches = 1 + len(self.nulls.given)
+
+        def of(step: Step, number: int) -> dict[str, Any]:
+            which = f"null {number} of {searches - 1}, " if number else ""
+            where = [0, 1, f"{which}searching"]
+
+            def begins(key: str) -> None:
+                where[2] = which + next(
+                    (w for part, w in DOING.items() if part in key), "searching"
+                )
+                progress(where[0], where[1])
+
+            def progress(done: int, units: int) -> None:
+                where[:2] = done, units
+                step(number * units + done, searches * units, where[2])
+
+            return {"progress": progress, "begins": begins}
+
+        with self.monitor.progress("searching") as step:
+            yield lambda number: of(step, number)
+
+
+def settings(search: SeedAndExtend | Beams) -> dict[str, Any]:
+    """The settings of a search, those of a proposal by its name."""
+    plain = asdict(search)
+    if isinstance(search, SeedAndExtend):
+        plain["proposals"] = {one.name: asdict(one) for one in search.proposals}  # type: ignore[call-overload]
+    return plain
+
+
+def room(search: SeedAndExtend | Beams) -> int:
+    """Tokens that a model reads behind a context, at most."""
+    if isinstance(search, Beams):
+        return search.length + 1
+    lengths = [getattr(proposal, "length", 0) for proposal in search.proposals]
+    return max(search.max_tokens, *lengths) + 1
+
+
+def _compared(
+    one: KnownPhrase, asked: Asked, nulls: Sequence[float], told: Sequence[Sequence[int]]
+) -> KnownPhrase:
+    row, part = told_by(one, asked, told)
+    return replace(one, nulls=tuple(nulls), row_found=None if row < 0 else row, part=part)
+
+
+def _stopped(found: UpdateDiff) -> str:
+    searched, nulls = found.searched, 0 if found.nulls is None else len(found.nulls)
+    told = ""
+    if searched is not None and not searched.complete:
+        told = f"{searched.done} of {searched.units} units of the search were done"
+    if nulls < found.nulls_asked:
+        told += f"{', and ' if told else ''}{nulls} of {found.nulls_asked} null searches"
+        told += "" if " were " in told else " were done"
+    return f"The time is over: {told}. The result is partial."
