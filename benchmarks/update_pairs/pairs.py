@@ -37,11 +37,11 @@ class Sizes:
     """
 
     earlier: int = 280_000
-    later: int = 20_000
+    later: int = 12_000
     vocabulary: int = 4096
     width: int = 128
     first: TrainingConfig = TrainingConfig(
-        seed=0, epochs=3, batch_size=8, sequence_length=128, learning_rate=1.5e-3,
+        seed=0, epochs=2, batch_size=8, sequence_length=128, learning_rate=1.5e-3,
         schedule="cosine", max_grad_norm=1.0,
     )  # fmt: skip
     second: TrainingConfig = TrainingConfig(
