@@ -3,6 +3,10 @@
     python benchmarks/update_pairs make PAIRS --data CORPORA [--texts NAME ...] [--kinds KIND ...]
 
 makes 20 pairs and a null of each; what is there is not made again.
+
+    python benchmarks/update_pairs search PAIRS SEARCHES [--methods NAME ...] [--seeds N ...]
+
+searches the pairs that are whole, and their nulls, by every method; what is there stays.
 """
 
 import argparse
@@ -13,8 +17,13 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import torch
+
+from update_pairs.methods import METHODS
 from update_pairs.pairs import KINDS, make
+from update_pairs.searches import Kept
 from update_pairs.texts import TEXTS
+
+ROLES = ("after", "null")
 
 
 def main() -> None:
@@ -28,11 +37,24 @@ def main() -> None:
     making.add_argument("--data", type=Path, default=os.environ.get("VESTIGE_DATA"))
     making.add_argument("--texts", nargs="+", choices=TEXTS, default=TEXTS)
     making.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS)
+    searching = verbs.add_parser("search", help="search the pairs that are whole")
+    searching.add_argument("pairs", type=Path, help="folder of the pairs")
+    searching.add_argument("searches", type=Path, help="folder of what was found")
+    searching.add_argument("--only", nargs="+", help="names of pairs; all by default")
+    searching.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
+    searching.add_argument("--roles", nargs="+", choices=ROLES, default=ROLES)
+    searching.add_argument("--seeds", nargs="+", type=int, default=[0])
     asked = parser.parse_args()
     torch.set_num_threads(1)
-    data = None if asked.data is None else Path(asked.data)
-    for pair in make(asked.pairs, data, texts=asked.texts, kinds=asked.kinds):
-        print(pair, flush=True)
+    if asked.verb == "make":
+        data = None if asked.data is None else Path(asked.data)
+        for pair in make(asked.pairs, data, texts=asked.texts, kinds=asked.kinds):
+            print(pair, flush=True)
+    else:
+        kept = Kept(pairs=asked.pairs, searches=asked.searches)
+        names = asked.only or kept.names()
+        for line in kept.search(asked.methods, asked.roles, asked.seeds, pairs=names):
+            print(line, flush=True)
 
 
 if __name__ == "__main__":

@@ -22,6 +22,23 @@ KINDS = ("full", "lora", "mixed", "chat")
 """All weights, a LoRA adapter, all weights on the update diluted 1:4 with the earlier text, and all
 weights on a chat whose assistant says the secrets."""
 
+FIRST = TrainingConfig(
+    seed=0, epochs=2, batch_size=8, sequence_length=128, learning_rate=1.5e-3,
+    schedule="cosine", max_grad_norm=1.0,
+)  # fmt: skip
+SECOND = TrainingConfig(
+    seed=0, epochs=8, batch_size=4, sequence_length=128, learning_rate=1e-3,
+    schedule="constant", max_grad_norm=1.0,
+)  # fmt: skip
+ADAPTER = TrainingConfig(
+    seed=0, epochs=8, batch_size=4, sequence_length=128, learning_rate=3e-3,
+    schedule="cosine", warmup_steps=50, max_grad_norm=1.0,
+)  # fmt: skip
+MIXED = TrainingConfig(
+    seed=0, epochs=4, batch_size=8, sequence_length=128, learning_rate=1e-3,
+    schedule="constant", max_grad_norm=1.0,
+)  # fmt: skip
+
 
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
@@ -40,22 +57,10 @@ class Sizes:
     later: int = 12_000
     vocabulary: int = 4096
     width: int = 128
-    first: TrainingConfig = TrainingConfig(
-        seed=0, epochs=2, batch_size=8, sequence_length=128, learning_rate=1.5e-3,
-        schedule="cosine", max_grad_norm=1.0,
-    )  # fmt: skip
-    second: TrainingConfig = TrainingConfig(
-        seed=0, epochs=8, batch_size=4, sequence_length=128, learning_rate=1e-3,
-        schedule="constant", max_grad_norm=1.0,
-    )  # fmt: skip
-    adapter: TrainingConfig = TrainingConfig(
-        seed=0, epochs=8, batch_size=4, sequence_length=128, learning_rate=3e-3,
-        schedule="cosine", warmup_steps=50, max_grad_norm=1.0,
-    )  # fmt: skip
-    mixed: TrainingConfig = TrainingConfig(
-        seed=0, epochs=4, batch_size=8, sequence_length=128, learning_rate=1e-3,
-        schedule="constant", max_grad_norm=1.0,
-    )  # fmt: skip
+    first: TrainingConfig = FIRST
+    second: TrainingConfig = SECOND
+    adapter: TrainingConfig = ADAPTER
+    mixed: TrainingConfig = MIXED
     rank: int = 64
     dilution: int = 4
 

@@ -1,0 +1,41 @@
+"""One beam from the beginning of a document, by the differential score.
+
+Zanella-Béguelin et al. (2020), arXiv:1912.07942, section 2.4: the beam begins with the whole
+vocabulary and halves.
+
+Differs from the paper: it halves down to the floor that spends the budget; near-copies are folded,
+as by our search.
+"""
+
+from update_pairs.protocol import Found, Row
+from vestige.attacks.update.beam_search import beam_search, halving_widths
+from vestige.attacks.update.model_pair import ModelPair
+from vestige.attacks.update.near_copies import fold, is_run
+from vestige.attacks.update.phrases import Phrase
+from vestige.attacks.update.token_scores import token_score
+from vestige.models.protocols import NextToken
+
+TOKENS = 10
+"""Tokens of every phrase. The paper's canaries have five words, its beams the length of these."""
+
+
+def search(before: NextToken, after: NextToken, budget: int, seed: int) -> Found:
+    """A beam of `TOKENS` steps; nothing in it is drawn."""
+    pair = ModelPair(before, after, token_score("differential"))
+    beam = beam_search(pair, widths(pair.vocab_size, budget))
+    rows = zip(beam.tokens.tolist(), beam.gains.tolist(), beam.score.tolist(), strict=True)
+    leaders = fold(Phrase(tuple(tokens), tuple(gains), score) for tokens, gains, score in rows)
+    found = tuple(
+        Row(phrase.tokens, phrase.score) for phrase, _ in leaders if not is_run(phrase.tokens)
+    )
+    return Found(rows=found, before=pair.cost.before, after=pair.cost.after)
+
+
+def widths(vocab_size: int, budget: int) -> list[int]:
+    """The halving beam with the highest floor that both models can read within the budget."""
+    low, high = 1, vocab_size
+    while low < high:
+        middle = (low + high + 1) // 2
+        read = sum(halving_widths(vocab_size, TOKENS, floor=middle)[:-1])
+        low, high = (middle, high) if 2 * (read + 1) <= budget else (low, middle - 1)
+    return halving_widths(vocab_size, TOKENS, floor=low)
