@@ -31,8 +31,11 @@ def saved(tmp_path):
     return tmp_path
 
 
+SHARED = SharedVocabulary.of(model(0), model(1))
+
+
 def nulls(given, unlike=()):
-    return ComparedNulls.at(given, unlike=unlike, device="cpu")
+    return ComparedNulls.at(given, unlike=unlike, shared=SHARED, device="cpu")
 
 
 def test_a_path_that_has_two_roles_is_read_once(saved):
@@ -123,12 +126,11 @@ def test_without_null_models_nothing_is_hashed_or_recorded():
 
 
 def test_null_models_are_read_when_their_turn_comes(saved):
-    found, steps = nulls(saved / "nulls"), []
-    shared = SharedVocabulary.of(model(0), model(1))
-    reading = found.read(lambda *told: steps.append(told), shared=shared)
-    assert steps == []
-    first = next(reading)
-    assert steps == [(0, 3)]
-    assert np.allclose(first.log_table, model(4).log_table)  # nulls/1
-    assert len(list(reading)) == 2
-    assert steps == [(0, 3), (1, 3), (2, 3)]
+    found = nulls(saved / "nulls")
+    assert np.allclose(found.opened(found.given[0]).log_table, model(4).log_table)  # nulls/1
+
+
+def test_null_models_answer_over_the_ids_of_the_snapshots(saved):
+    shared = SharedVocabulary.of(model(0), model(1, (*WORDS, "lamp")))
+    found = ComparedNulls.at(model(8), unlike=(), shared=shared, device="cpu")
+    assert found.opened(found.given[0]).vocab_size == len(WORDS) + 3
