@@ -167,11 +167,11 @@ def test_a_null_that_hardly_moves_is_told_apart_from_one_like_the_update(chat, t
 
 
 def test_one_base_is_in_memory_for_all_null_models_of_an_adapter(chat, tmp_path, monkeypatch):
-    from vestige.models import hugging_face
+    from vestige.models import pretrained
 
     read = []
-    load = hugging_face.load
-    monkeypatch.setattr(hugging_face, "load", lambda source: read.append(source) or load(source))
+    load = pretrained.load
+    monkeypatch.setattr(pretrained, "load", lambda source: read.append(source) or load(source))
     asked = ElsewhereSettings(tokens=60, epochs=1)
     null(
         chat / "base", like=chat / "adapter", text=CLEAN, out=tmp_path / "n", count=2,
