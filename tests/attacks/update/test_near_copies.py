@@ -39,7 +39,7 @@ def test_the_rest_takes_its_own_place_by_score():
 def test_untold_tokens_keep_the_token_before_them_as_context():
     told = [False, False, True, True, False, False, False, True]
     parts = list(untold(phrase(*range(8)), told, growth=GROWTH))
-    assert parts == [Phrase((3, 4, 5, 6), (0.0, 1.5, 1.5, 1.5), 3.0)]
+    assert parts == [Phrase((3, 4, 5, 6), (0.0, 1.5, 1.5, 1.5), 3.0, lead=(0, 1, 2))]
     loose = Growth(toll=0.5, min_tokens=2)
     parts = list(untold(phrase(*range(8)), told, growth=loose))
     assert [part.tokens for part in parts] == [(0, 1), (3, 4, 5, 6)]

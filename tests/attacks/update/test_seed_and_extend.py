@@ -9,7 +9,6 @@ from vestige.attacks.update.phrases import Phrase
 from vestige.attacks.update.seed_and_extend import (
     SeedAndExtend,
     pairs_and_openings,
-    phrases,
     seed_and_extend,
 )
 from vestige.attacks.update.token_scores import token_score
@@ -21,7 +20,11 @@ END = 0
 
 def found(pair: ModelPair, search: SeedAndExtend) -> list[Phrase]:
     """All phrases of a search, best first."""
-    return phrases(seed_and_extend(pair, search, end=END)[0], search)
+    return [
+        one
+        for one, _ in seed_and_extend(pair, search, end=END)[0]
+        if len(one.tokens) >= search.min_tokens
+    ]
 
 
 def taught(vocab_size: int = 12, secret: tuple[int, ...] = SECRET) -> ModelPair:
@@ -103,8 +106,9 @@ def test_short_phrases_are_left_out():
     pair = taught()
     lengths = {len(p.tokens) for p in found(pair, pairs_and_openings(toll=0.5))}
     assert min(lengths) >= 4
-    every = pairs_and_openings(toll=0.5, min_tokens=2)
-    assert min(len(p.tokens) for p in found(pair, every)) < 4
+    search = pairs_and_openings(toll=0.5)
+    every = [phrase for phrase, _ in seed_and_extend(pair, search, end=END)[0]]
+    assert [one for one in every if len(one.tokens) >= 4] == every[: len(found(pair, search))]
 
 
 def test_no_phrase_crosses_the_end_of_a_document():

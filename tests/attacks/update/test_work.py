@@ -100,7 +100,9 @@ def test_the_plan_names_as_many_units_and_about_as_many_tokens(models):
     _, searched = seed_and_extend(pair, SMALL, end=0, effort=effort)
     units = SMALL.planned(pair, CONTEXTS).units
     assert told == [(done, units) for done in range(1, units + 1)]
-    samples = replace(SMALL, proposals=(Samples(samples=200, length=4, alternatives=0),))
+    samples = replace(
+        SMALL, proposals=(Samples(samples=200, length=4, alternatives=0),), repaired=0
+    )
     _, searched = seed_and_extend(pair, samples, end=0)
     assert samples.planned(pair).total == pytest.approx(searched.forward_tokens, rel=0.4)
 

@@ -1,9 +1,12 @@
 """Phrases that a search has read, and where they are cut."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from vestige import _validate
+
+LEAD = 8
+"""Tokens before a phrase that are remembered."""
 
 
 @dataclass(frozen=True)
@@ -17,6 +20,7 @@ class Phrase:
         proposal: name of what proposed its beginning.
         context: ids of the prompt that it was read behind; none at a document's beginning, in a
             sample or behind a single token.
+        lead: the last ids that were read before it, `LEAD` at most.
     """
 
     tokens: tuple[int, ...]
@@ -24,6 +28,7 @@ class Phrase:
     score: float
     proposal: str = ""
     context: tuple[int, ...] = ()
+    lead: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +89,8 @@ class ScoredText:
             elif i == len(self.tokens) or total <= 0 or total < best - growth.joint:
                 if best > 0:
                     tokens, gains = self.tokens[first - 1 : stop], (0.0, *self.gains[first:stop])
-                    yield Phrase(tokens, gains, best, self.proposal, self.context)
+                    lead = self.tokens[max(0, first - 1 - LEAD) : first - 1]
+                    yield Phrase(tokens, gains, best, self.proposal, self.context, lead)
                 best = total = 0.0
                 first = stop = i + 1
 
@@ -105,11 +111,12 @@ def untold(phrase: Phrase, told: Sequence[bool], *, growth: Growth) -> Iterator[
     Yields:
         The segments between told tokens, each with the token before it as its context.
     """
-    whole = ScoredText((), (), proposal=phrase.proposal, context=phrase.context)
+    before = len(phrase.lead)
+    tokens, gains = phrase.lead + phrase.tokens, (0.0,) * before + phrase.gains
     first = 1  # the token before it is context
     for stop in range(1, len(told) + 1):
         if stop == len(told) or told[stop]:
-            part = slice(first - 1, stop)
-            rest = replace(whole, tokens=phrase.tokens[part], gains=phrase.gains[part])
+            until, place = before + stop, before + first
+            rest = ScoredText(tokens[:until], gains[:until], place, phrase.proposal, phrase.context)
             yield from long(rest.phrases(growth), growth)
             first = stop + 1

@@ -1,68 +1,91 @@
-"""Texts of different lengths, read side by side and scored token by token."""
+"""Texts of different lengths, read side by side."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
 from vestige.attacks.update.model_pair import ModelPair
 
 BLOCK = 256
 """Texts read side by side."""
 
+Tokens = tuple[int, ...]
+
 
 @dataclass(frozen=True)
-class Reading:
-    """What two models say of one text; its first token is context.
+class Belief:
+    """How likely the later model holds a text; its first token is context.
 
     Attributes:
-        gains: the gain of each token, 0 for the first.
-        logs: the log-probability of each after the update, 0 for the first.
+        logs: the log-probability of each token, 0 for the first.
+        likeliest: the tokens likeliest in the place of each, best first; none for the first.
     """
 
-    gains: tuple[float, ...]
     logs: tuple[float, ...]
+    likeliest: tuple[Tokens, ...]
+
+    @property
+    def total(self) -> float:
+        """The log-probability of the text behind its first token."""
+        return sum(self.logs)
 
 
-def readings(pair: ModelPair, texts: Sequence[tuple[int, ...]]) -> list[Reading]:
-    """What the two models say of texts, each entered at its first token.
+def token_gains(pair: ModelPair, texts: Sequence[Tokens]) -> list[tuple[float, ...]]:
+    """The gain of each token of texts entered at their first one, whose own is 0."""
+    found = [[0.0] for _ in texts]
+    for block in _blocks(texts):
+        state = pair.enter(_column(pair, texts, block, 0))
+        for place in range(1, len(texts[block[0]])):
+            block = [i for i in block if len(texts[i]) > place]
+            if place > 1:
+                state = pair.advance(state[: len(block)], _column(pair, texts, block, place - 1))
+            state = state[: len(block)]
+            token = _column(pair, texts, block, place)
+            for rows in pair.slices(len(block)):
+                gain = pair.gains(state[rows]).gather(1, token[rows, None])[:, 0]
+                for i, one in zip(block[rows], gain.tolist(), strict=True):
+                    found[i].append(one)
+    return [tuple(gains) for gains in found]
+
+
+def beliefs(pair: ModelPair, texts: Sequence[Tokens], *, likeliest: int = 1) -> list[Belief]:
+    """How likely the later model holds texts, each entered at its first token.
 
     Args:
-        pair: the two snapshots and the score of a token.
+        pair: the two snapshots.
         texts: ids, at least one of each.
+        likeliest: tokens named in each place.
     """
+    logs: list[list[float]] = [[0.0] for _ in texts]
+    tops: list[list[Tokens]] = [[()] for _ in texts]
+    model = pair.after
+    for block in _blocks(texts):
+        state = pair.entered(_column(pair, texts, block, 0), later=True)
+        for place in range(1, len(texts[block[0]])):
+            block = [i for i in block if len(texts[i]) > place]
+            state = state[: len(block)]
+            if place > 1:
+                pair.cost.after += len(block)
+                state = model.advance(state, _column(pair, texts, block, place - 1))
+            token = _column(pair, texts, block, place)
+            for rows in pair.slices(len(block)):
+                said = model.log_probs(state[rows])
+                best = said.topk(likeliest).indices.tolist()
+                log = said.gather(1, token[rows, None])[:, 0].tolist()
+                for i, one, top in zip(block[rows], log, best, strict=True):
+                    logs[i].append(one)
+                    tops[i].append(tuple(top))
+    return [Belief(tuple(log), tuple(top)) for log, top in zip(logs, tops, strict=True)]
+
+
+def _blocks(texts: Sequence[Tokens]) -> Iterator[list[int]]:
+    """Numbers of texts in falling order of their lengths: those not yet ended come first."""
     order = sorted(range(len(texts)), key=lambda i: -len(texts[i]))
-    found: list[Reading] = [Reading((), ())] * len(texts)
     for first in range(0, len(order), BLOCK):
-        block = order[first : first + BLOCK]
-        for i, reading in zip(block, _read(pair, [texts[i] for i in block]), strict=True):
-            found[i] = reading
-    return found
+        yield order[first : first + BLOCK]
 
 
-def _read(pair: ModelPair, texts: Sequence[tuple[int, ...]]) -> list[Reading]:
-    """Of texts in falling order of their lengths, so that those not yet ended come first."""
-    device = pair.device
-    state = pair.enter(torch.tensor([text[0] for text in texts], device=device))
-    gains, logs = [[0.0] for _ in texts], [[0.0] for _ in texts]
-    for place in range(1, len(texts[0])):
-        going = sum(len(text) > place for text in texts)
-        state = state[:going]
-        token = torch.tensor([text[place] for text in texts[:going]], device=device)
-        for rows in pair.slices(going):
-            before, after = (
-                pair.before.logits(state[rows].before),
-                pair.after.logits(state[rows].after),
-            )
-            column = token[rows, None]
-            log = after.log_softmax(1).gather(1, column)[:, 0]
-            gain = pair.score.gain(before, after).gather(1, column)[:, 0]
-            for i, one, other in zip(
-                range(rows.start, going), gain.tolist(), log.tolist(), strict=False
-            ):
-                gains[i].append(one)
-                logs[i].append(other)
-        if place + 1 < len(texts[0]):
-            rest = sum(len(text) > place + 1 for text in texts)
-            state = pair.advance(state[:rest], token[:rest])
-    return [Reading(tuple(gained), tuple(said)) for gained, said in zip(gains, logs, strict=True)]
+def _column(pair: ModelPair, texts: Sequence[Tokens], block: Sequence[int], place: int) -> Tensor:
+    return torch.tensor([texts[i][place] for i in block], device=pair.device)

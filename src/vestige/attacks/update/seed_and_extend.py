@@ -14,16 +14,26 @@ subword model promotes a secret by many small steps, none of them first in that 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from vestige import _validate
+from vestige.attacks.update import repair
 from vestige.attacks.update.forward_tokens import ForwardTokens, Work
 from vestige.attacks.update.model_pair import ModelPair
-from vestige.attacks.update.phrases import Growth, Phrase, ScoredText, long
+from vestige.attacks.update.near_copies import fold
+from vestige.attacks.update.phrases import Growth, Phrase, ScoredText, long, untold
 from vestige.attacks.update.proposals.openings import Openings
 from vestige.attacks.update.proposals.pairs import Pairs
-from vestige.attacks.update.proposals.protocol import Ground, Outcome, Proposal
+from vestige.attacks.update.proposals.protocol import (
+    Ground,
+    Outcome,
+    Proposal,
+    Unit,
+    Units,
+)
 from vestige.attacks.update.proposals.samples import Samples
+from vestige.attacks.update.repair import mended, with_repairs
 from vestige.models.largest import rounded
 
 Kept = MutableMapping[str, Any]
@@ -40,20 +50,24 @@ class SeedAndExtend(Growth):
     Attributes:
         proposals: in the order in which they are asked; a pair of tokens that one has explored is
             not a seed of the next.
+        repaired: phrases that are repaired, best first.
         seed: of all that is drawn.
     """
 
     proposals: tuple[Proposal, ...] = (Samples(), Openings(), Pairs(largest=2048))
+    repaired: int = 50
     seed: int = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        _validate.at_least(0, repaired=self.repaired)
         _validate.all_different(proposals=[one.name for one in self.proposals])
 
     def planned(self, pair: ModelPair, contexts: Sequence[tuple[int, ...]] = ()) -> Work:
         """What the search costs, as far as one can say before; no model is asked."""
         starts = _starts(pair, contexts)
-        return Work.together(one.planned(pair, starts) for one in self.proposals)
+        parts = [one.planned(pair, starts) for one in self.proposals]
+        return Work.together([*parts, repair.planned(self.repaired)])
 
 
 def pairs_and_openings(
@@ -69,7 +83,9 @@ def pairs_and_openings(
         growth: other settings of `SeedAndExtend`.
     """
     first = (Openings(openings=openings, beam=opening_beam),) if openings else ()
-    return SeedAndExtend(proposals=(*first, Pairs(seeds=seeds, beam=beam)), **growth)
+    return SeedAndExtend(
+        **{"repaired": 0, **growth}, proposals=(*first, Pairs(seeds=seeds, beam=beam))
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,29 +172,42 @@ class KeptUnder(MutableMapping[str, Any]):
 
 def seed_and_extend(
     pair: ModelPair, search: SeedAndExtend, *, end: int, effort: Effort = WHOLE
-) -> tuple[list[ScoredText], Searched]:
-    """All texts that grow from what is proposed, in the order in which they were read.
+) -> tuple[list[tuple[Phrase, int]], Searched]:
+    """What a search finds.
 
     Args:
         pair: the two snapshots and the score of a token.
         search: what is proposed and how it grows.
         end: the id that ends a document; no phrase crosses it.
         effort: how far to go; all the way by default.
+
+    Returns:
+        (phrase, near-copies folded in), best first, those too short to keep behind all others;
+        and what was searched.
     """
     ground = Ground(pair, search, end, _starts(pair, effort.contexts), search.seed)
-    units = search.planned(pair, effort.contexts).units
-    cost, done, texts = ForwardTokens(), 0, list[ScoredText]()
-    for outcome, read in _outcomes(ground, search.proposals, effort):
-        done += 1
-        cost.before += read[0]
-        cost.after += read[1]
-        texts += outcome.texts
-        ground.add(outcome.texts)
-        if effort.progress:
-            effort.progress(done, units)
-    read_by = Counter(text.proposal for text in texts)
-    by = {one.name: read_by[one.name] for one in search.proposals}
-    return texts, Searched(before=cost.before, after=cost.after, done=done, units=units, texts=by)
+    run = _Run(ground, search.planned(pair, effort.contexts).units, effort)
+    texts = [
+        text
+        for proposal in search.proposals
+        for outcome in run.outcomes(proposal.units(ground))
+        for text in outcome.texts
+    ]
+    found = folded(phrases(texts, replace(search, min_tokens=2)), search)
+    for outcome in run.outcomes(mended(ground, [phrase for phrase, _ in found], search.repaired)):
+        found = with_repairs(found, outcome.texts, search)
+    by = Counter(text.proposal for text in texts)
+    return found, run.searched({one.name: by[one.name] for one in search.proposals})
+
+
+def folded(every: Iterable[Phrase], search: Growth) -> list[tuple[Phrase, int]]:
+    """Phrases that no better one tells already, with the number of their near-copies.
+
+    What is too short to keep is folded, too, behind the others: chance makes short phrases, so that
+    null searches need them, and an update is read by the rule of its nulls.
+    """
+    rest = partial(untold, growth=replace(search, min_tokens=2))
+    return fold(every, rest=rest, long=search.min_tokens)
 
 
 def phrases(texts: Iterable[ScoredText], growth: Growth) -> list[Phrase]:
@@ -194,28 +223,57 @@ def _starts(pair: ModelPair, contexts: Iterable[tuple[int, ...]]) -> tuple[tuple
     return tuple(dict.fromkeys([(first,), *prompts]))
 
 
-def _outcomes(
-    ground: Ground, proposals: Iterable[Proposal], effort: Effort
-) -> Iterator[tuple[Outcome, list[int]]]:
-    """Each unit's outcome and the forward tokens of both models, until it is time to stop."""
-    cost = ground.plain.cost
-    for proposal in proposals:
-        units, outcome = proposal.units(ground), None
-        while True:
+class _Run:
+    """Units of one search, done one after the other until it is time to stop."""
+
+    def __init__(self, ground: Ground, units: int, effort: Effort) -> None:
+        self.ground, self.units, self.effort = ground, units, effort
+        self.cost, self.done, self.stopped = ForwardTokens(), 0, False
+
+    def outcomes(self, units: Units) -> Iterator[Outcome]:
+        """Each unit's outcome, which the next unit is told."""
+        outcome = None
+        while not self.stopped:
             try:
                 unit = next(units) if outcome is None else units.send(outcome)
             except StopIteration:
-                break
-            kept = None if effort.kept is None else effort.kept.get(unit.key)
-            if kept is None:
-                if effort.until is not None and effort.until():
-                    return
-                if effort.begins is not None:
-                    effort.begins(unit.key)
-                before, after = cost.before, cost.after
-                made = unit.run().plain()
-                kept = {**made, "forward_tokens": [cost.before - before, cost.after - after]}
-                if effort.kept is not None:
-                    effort.kept[unit.key] = kept
-            outcome = Outcome.of(kept)
-            yield outcome, kept["forward_tokens"]
+                return
+            given = self._given(unit)
+            if given is None:
+                self.stopped = True
+                return
+            outcome = Outcome.of(given)
+            self.ground.add(outcome.texts)
+            self.done += 1
+            if self.effort.progress:
+                self.effort.progress(self.done, self.units)
+            yield outcome
+
+    def _given(self, unit: Unit) -> Mapping[str, Any] | None:
+        """What a unit gave before, or gives now; None where it is time to stop."""
+        kept, until, cost = self.effort.kept, self.effort.until, self.ground.plain.cost
+        given: Mapping[str, Any] | None = None if kept is None else kept.get(unit.key)
+        if given is None:
+            if until is not None and until():
+                return None
+            if self.effort.begins is not None:
+                self.effort.begins(unit.key)
+            before, after = cost.before, cost.after
+            read = unit.run().plain()
+            given = {**read, "forward_tokens": [cost.before - before, cost.after - after]}
+            if kept is not None:
+                kept[unit.key] = given
+        before, after = given["forward_tokens"]
+        self.cost.before += before
+        self.cost.after += after
+        return given
+
+    def searched(self, texts: Mapping[str, int]) -> Searched:
+        """What was done."""
+        return Searched(
+            before=self.cost.before,
+            after=self.cost.after,
+            done=self.done,
+            units=self.units,
+            texts=texts,
+        )

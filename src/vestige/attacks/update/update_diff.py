@@ -10,7 +10,6 @@ null models, made as the update was from clean text, set what counts as found (s
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 import torch
 
@@ -26,13 +25,12 @@ from vestige.attacks.update.known_phrases import BEGINNING, KnownPhrase
 from vestige.attacks.update.model_pair import ModelPair
 from vestige.attacks.update.near_copies import fold, is_run
 from vestige.attacks.update.null_searches import NullScores
-from vestige.attacks.update.phrases import Phrase, untold
+from vestige.attacks.update.phrases import Phrase
 from vestige.attacks.update.seed_and_extend import (
     WHOLE,
     Effort,
     Searched,
     SeedAndExtend,
-    phrases,
     seed_and_extend,
 )
 from vestige.attacks.update.token_scores import TokenScore, token_score
@@ -331,20 +329,13 @@ class _Found:
 
 
 def _search(pair: ModelPair, search: SeedAndExtend | Beams, effort: Effort) -> _Found:
-    """All that a search finds.
-
-    Of `SeedAndExtend` also what is shorter than it keeps: chance makes short phrases, so that null
-    searches need them, and an update is read by the rule of its nulls.
-    """
+    """All that a search finds, too short to keep or not."""
     if isinstance(search, Beams):
         groups = [fold(_phrases(beam)) for beam in _beams(pair, search, effort.progress)]
         found = [(*entry, number) for number, leaders in enumerate(groups) for entry in leaders]
         return _Found(_sorted(found))
-    texts, searched = seed_and_extend(pair, search, end=pair.after.vocabulary.eos_id, effort=effort)
-    every = replace(search, min_tokens=2)
-    leaders = fold(
-        phrases(texts, every), rest=partial(untold, growth=every), long=search.min_tokens
-    )
+    end = pair.after.vocabulary.eos_id
+    leaders, searched = seed_and_extend(pair, search, end=end, effort=effort)
     return _Found(_sorted([(phrase, copies, 0) for phrase, copies in leaders]), searched)
 
 
