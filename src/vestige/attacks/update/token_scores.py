@@ -47,6 +47,7 @@ class TokenScore:
         relative: the gain is exp(difference) - 1 and not the difference itself.
         surprise: what a nat of the later model's surprise costs such a gain; the others have
             that in `later`.
+        joint: gains of the logits before and after, where there is a quicker way than by parts.
     """
 
     name: str
@@ -56,12 +57,15 @@ class TokenScore:
     bound: float
     relative: bool = False
     surprise: float = 0.0
+    joint: Callable[["Tensor", "Tensor"], "Tensor"] | None = None
 
     def gain(self, before: "Tensor", after: "Tensor") -> "Tensor":
         """(n, v) logits before, (n, v) logits after -> (n, v) gains.
 
         Logits may be unnormalised; log-probabilities are logits too.
         """
+        if self.joint is not None:
+            return self.joint(before, after)
         return self.difference(self.later(after), self.earlier(before))
 
     def difference(self, later: "Tensor", earlier: "Tensor") -> "Tensor":
@@ -93,7 +97,8 @@ def _relative(delta: float) -> TokenScore:
 def _smoothed(delta: float) -> TokenScore:
     part = partial(_floored, delta=delta)
     most, least = log(1 + delta), log(delta) - ROUNDING
-    return TokenScore("smoothed", part, part, least, bound=most - log(delta))
+    joint = partial(_smoothed_ratio, delta=delta, weight=0.0)
+    return TokenScore("smoothed", part, part, least, bound=most - log(delta), joint=joint)
 
 
 def token_score(name: str, *, delta: float = 0.1) -> TokenScore:
@@ -145,7 +150,9 @@ def less_surprise(score: TokenScore, weight: float) -> TokenScore:
     def later(after: "Tensor") -> "Tensor":
         return score.later(after).add_(_log_probabilities(after), alpha=weight)
 
-    return replace(score, later=later) if weight else score
+    # the same ratio, with the surprise
+    joint = partial(score.joint, weight=weight) if score.joint is not None else None
+    return replace(score, later=later, joint=joint) if weight else score
 
 
 def _probabilities(logits: "Tensor") -> "Tensor":
@@ -158,3 +165,13 @@ def _log_probabilities(logits: "Tensor") -> "Tensor":
 
 def _floored(logits: "Tensor", delta: float) -> "Tensor":
     return logits.softmax(1).add_(delta).log_()
+
+
+def _smoothed_ratio(before: "Tensor", after: "Tensor", *, delta: float, weight: float) -> "Tensor":
+    """log((p' + delta) / (p + delta)) + weight log p': a logarithm is dearer than all else here."""
+    later = after.softmax(1)
+    sure = later.amax(1, keepdim=True).log_()
+    gains = later.add_(delta).div_(before.softmax(1).add_(delta)).log_()
+    if weight:  # log p' = l' - (the largest l' - its log p')
+        gains.add_(after, alpha=weight).sub_(weight * (after.amax(1, keepdim=True) - sure))
+    return gains

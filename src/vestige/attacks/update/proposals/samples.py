@@ -19,6 +19,7 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from vestige import _validate
 from vestige.attacks.update import extension
@@ -31,6 +32,9 @@ from vestige.models.largest import ROUNDED, largest
 
 RULED_OUT = -20.0
 """Log-probability below which tokens are alike to the earlier model."""
+
+PART = 64
+"""Columns whose probabilities are summed before they are cumulated."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,13 +145,11 @@ class Samples:
     def _draw(self, before: Tensor, after: Tensor, chance: Tensor, never: int | None) -> Tensor:
         """(r,) tokens at the places `chance` of the amplified distributions' cumulated ones."""
         # what the earlier model rules out is amplified no more than what it hardly knows
-        later, earlier = after.log_softmax(1), before.log_softmax(1).clamp_(min=RULED_OUT)
-        logits = (later + self.alpha * (later - earlier)) / self.temperature
+        earlier = before.log_softmax(1).clamp_(min=RULED_OUT)
+        logits = (after * (1 + self.alpha)).sub_(earlier, alpha=self.alpha).div_(self.temperature)
         if never is not None:
             logits[:, never] = -torch.inf
-        heap = logits.double().softmax(1).cumsum(1)
-        token = torch.searchsorted(heap, (chance * heap[:, -1])[:, None], right=True)[:, 0]
-        return token.clamp_(max=logits.shape[1] - 1)
+        return drawn(logits.softmax(1), chance)
 
 
 class _Sample:
@@ -179,6 +181,25 @@ class _Sample:
 
 def _rows(*columns: Tensor) -> Iterator[tuple[Any, ...]]:
     return zip(*(column.tolist() for column in columns), strict=True)
+
+
+def drawn(probabilities: Tensor, chance: Tensor) -> Tensor:
+    """(r,) columns where the cumulated probabilities (r, v) exceed `chance` (r,) of their sum.
+
+    Sums of `PART` columns are cumulated first, then the columns of one part: in double precision
+    over the whole vocabulary it would cost more than all else that a draw needs.
+    """
+    parts = functional.pad(probabilities, (0, -probabilities.shape[1] % PART))
+    parts = parts.unflatten(1, (-1, PART))
+    heap = parts.sum(2).double().cumsum(1)
+    wanted = chance[:, None] * heap[:, -1:]
+    part = torch.searchsorted(heap, wanted, right=True).clamp_(max=heap.shape[1] - 1)
+    chosen = parts.take_along_dim(part[:, :, None], 1)[:, 0].double().cumsum(1)
+    before = heap.gather(1, part) - chosen[:, -1:]
+    place = torch.searchsorted(chosen, wanted - before, right=True)
+    # what rounding put behind the last possible column of a part is that column
+    place = torch.minimum(place, torch.searchsorted(chosen, chosen[:, -1:].clone()))
+    return (part * PART + place)[:, 0]
 
 
 def _best(ways: Sequence[Seed], number: int) -> list[Seed]:
