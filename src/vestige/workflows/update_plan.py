@@ -8,6 +8,7 @@ the head. Seconds come from a few of these passes, timed on the models that are 
 
 import math
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -15,9 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from vestige.attacks.update.forward_tokens import ForwardTokens
 from vestige.attacks.update.model_pair import ModelPair, PairState
+from vestige.attacks.update.proposals.openings import Openings
 from vestige.attacks.update.proposals.pairs import Pairs
 from vestige.attacks.update.proposals.samples import Samples
+from vestige.attacks.update.seed_and_extend import Effort, seed_and_extend
 from vestige.memory import free_memory
 from vestige.models.largest import ROUNDED, largest
 
@@ -167,14 +171,50 @@ class Planner:
         return {}
 
     @cached_property
+    def _tried(self) -> dict[str, dict[str, float]]:
+        return {}
+
+    @cached_property
     def _begun(self) -> PairState:
         """One row that has read a few tokens."""
         token = torch.zeros(1, 16, dtype=torch.int64, device=self.pair.device)
         return self.pair.read(token)
 
     def work(self, search: "SeedAndExtend") -> "Work":
-        """Forward passes of a search."""
-        return search.planned(self.pair, self.contexts)
+        """Forward passes of a search, as long as texts were in a small one."""
+        planned = search.planned(self.pair, self.contexts)
+        lengths = self._lengths(search)
+        passes = [_shorter(one, lengths.get(one.proposal, 1.0)) for one in planned.passes]
+        return replace(planned, passes=tuple(passes))
+
+    def _lengths(self, search: "SeedAndExtend") -> dict[str, float]:
+        """How much of the passes that a proposal expects a small search of its kind took."""
+        small = piloted(search, 1 + len(self.contexts))
+        if (key := repr(small)) not in self._tried:
+            self._tried[key] = self._shares(small)
+        return self._tried[key]
+
+    def _shares(self, small: "SeedAndExtend") -> dict[str, float]:
+        pair = replace(self.pair, cost=ForwardTokens())
+        taken: Counter[str] = Counter()
+        where, before = "", 0
+
+        def begins(unit: str) -> None:
+            nonlocal where, before
+            taken[where] += pair.cost.after - before
+            where, before = unit.partition("/")[0], pair.cost.after
+
+        effort = Effort(contexts=self.contexts, begins=begins)
+        seed_and_extend(pair, small, end=pair.after.vocabulary.eos_id, effort=effort)
+        begins("")
+        shares = {}
+        for name in taken:
+            mine = [p for p in small.planned(pair, self.contexts).passes if p.proposal == name]
+            read = sum(one.forward_tokens for one in mine if one.kind == "prefill")
+            decoded = sum(one.forward_tokens for one in mine if one.kind == "decode")
+            if decoded:
+                shares[name] = max(LEAST, (taken[name] - read) / decoded)
+        return shares
 
     def operations(self, work: "Work") -> float:
         """Floating-point operations of both models."""
@@ -261,6 +301,12 @@ class Planner:
         return min(taken)
 
 
+PILOT = 8
+"""Texts of each kind that are read to learn how long they become."""
+
+LEAST = 0.02
+"""Share of its passes that a proposal takes at least."""
+
 TIMED = 0.3
 """Seconds spent on each shape of pass at least, where a few passes take less."""
 
@@ -280,6 +326,30 @@ def sized(search: "SeedAndExtend", size: float) -> "SeedAndExtend":
         return proposal
 
     return replace(search, proposals=tuple(map(of, search.proposals)))
+
+
+def piloted(search: "SeedAndExtend", starts: int) -> "SeedAndExtend":
+    """A search of a few texts of each kind."""
+
+    def of(proposal: Any) -> Any:
+        if isinstance(proposal, Samples):
+            texts = PILOT * starts
+            ways = math.ceil(texts * proposal.alternatives / proposal.samples)
+            return replace(proposal, samples=texts, alternatives=ways)
+        if isinstance(proposal, Openings):
+            return replace(proposal, openings=PILOT * starts)
+        if isinstance(proposal, Pairs):
+            return replace(proposal, seeds=2 * PILOT)
+        return proposal
+
+    return replace(search, proposals=tuple(map(of, search.proposals)))
+
+
+def _shorter(one: "Passes", share: float) -> "Passes":
+    """Passes of less rows, since texts end."""
+    if one.kind == "prefill":
+        return one
+    return replace(one, rows=one.rows * share, asked=one.asked * share)
 
 
 def _asked(pair: ModelPair, state: PairState, *, drawn: bool) -> None:
