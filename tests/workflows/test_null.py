@@ -146,6 +146,12 @@ def test_nothing_that_tells_of_tokens_is_refused_with_the_option(chat, tmp_path)
     assert not (tmp_path / "nulls").exists()
 
 
+def test_an_update_that_changed_nothing_is_refused(chat, tmp_path):
+    asked = ElsewhereSettings(tokens=60)
+    with pytest.raises(TrainingError, match="no update to repeat"):
+        null(chat / "base", like=chat / "base", text=CLEAN, out=tmp_path / "n", elsewhere=asked)
+
+
 def test_settings_that_contradict_a_directory_of_train_are_refused(update, tmp_path):
     asked = ElsewhereSettings(epochs=4)
     with pytest.raises(ValueError, match=r"`epochs` must be left out"):

@@ -1,5 +1,8 @@
 """`vestige null`: where the null models are."""
 
+from collections.abc import Sequence
+from math import isnan
+
 from vestige.cli.verbs import JSON, Output, Verb
 from vestige.workflows.null import ALIKE, NullModels, null
 
@@ -7,16 +10,24 @@ from vestige.workflows.null import ALIKE, NullModels, null
 def _show(made: NullModels, output: Output) -> None:
     from vestige.cli.terminal import say
 
-    say(f"{len(made.models)} null models, each of {made.tokens:,} tokens an epoch.")
-    least, most = min(made.changes), max(made.changes)
-    say(f"They moved the weights {least:.2f} to {most:.2f} times as far as AFTER did.")
-    if not made.alike:
-        say(
-            f"That is not like AFTER ({ALIKE[0]:g} to {ALIKE[1]:g} would be): give other tokens, "
-            "epochs or learning rate, or the BEFORE that AFTER started from. Null models that move "
-            "the weights less find less by chance."
-        )
+    count = len(made.models)
+    say(f"{count} null model{'s' * (count > 1)}, each of {made.tokens:,} tokens an epoch.")
+    if isnan(sum(made.changes)):
+        say("How far they moved the weights cannot be said of this kind of adapter.")
+    else:
+        say(f"They moved the weights {_range(made.changes)} times as far as AFTER did.")
+        if not made.alike:
+            say(
+                f"That is not like AFTER ({ALIKE[0]:g} to {ALIKE[1]:g} would be): give other "
+                "tokens, epochs or learning rate, or the BEFORE that AFTER started from. Null "
+                "models that move the weights less find less by chance."
+            )
     print(made.directory)
+
+
+def _range(values: Sequence[float]) -> str:
+    least, most = f"{min(values):.2f}", f"{max(values):.2f}"
+    return least if least == most else f"{least} to {most}"
 
 
 VERB = Verb(null, show=_show, outputs=(JSON,))

@@ -1,6 +1,5 @@
 """Models made as an update was, of clean text: `vestige null`."""
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from annotated_types import Ge, Le
 
 from vestige._markers import Flag, Metavar
+from vestige.errors import TrainingError
 from vestige.monitor import SILENT, Monitor, Step
 from vestige.result import Result
 from vestige.workflows.arguments import Call
@@ -43,7 +43,8 @@ class NullModels(Result):
         directory: it holds them.
         models: where each is.
         tokens: of the text of each.
-        changes: how far each moved the weights (Euclidean norm), as a multiple of the update's.
+        changes: how far each moved the weights (Euclidean norm), as a multiple of the update's;
+            NaN for adapters that add no matrices.
     """
 
     directory: Path
@@ -119,7 +120,8 @@ def null(
         ValueError: an update of `vestige train` comes with settings, or nothing tells how much text
             another one read.
         DataError: the text is too short for so many.
-        TrainingError: the update did not start from `before`, or was trained under a defence.
+        TrainingError: the update did not start from `before`, changed nothing, or was trained under
+            a defence.
         VestigeError: something cannot be read or written.
 
     Examples:
@@ -148,7 +150,14 @@ def null(
         corpus = open_corpus(text, format=format, text=column, limit=limit)
         if recipe is None:
             recipe = told_recipe(after, update, corpus, elsewhere=elsewhere, monitor=monitor)
+        if base is None:
+            recipe.started(model, 0)  # refused before any work
         moved = weight_change(model, update)
+        if not moved:
+            raise TrainingError(
+                f"{after} has the weights of the model before it: there is no update to repeat",
+                remedy="Give the fine-tuned model in AFTER, and the one it started from in BEFORE.",
+            )
         del update
         sizes = [recipe.validation, *[recipe.tokens] * count]
         held, *parts = null_texts(corpus, model.vocabulary, sizes, seed=seed)
@@ -171,7 +180,7 @@ def null(
                     validation=held if len(held) else None,
                     progress=_told(step),
                 )
-            changes.append(weight_change(model, made) / moved if moved else math.nan)
+            changes.append(weight_change(model, made) / moved)
     found = NullModels(out, places, recipe.tokens, tuple(changes))
     return call.record(found, configuration={"count": count}, seed=seed)
 
