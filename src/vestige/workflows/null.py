@@ -132,8 +132,9 @@ def null(
         vestige null base-model --text clean.jsonl --like my-lora-adapter --tokens 1000
         --out nulls
     """
-    from vestige.models.checkpoints import check_compatible, load_model
+    from vestige.models.checkpoints import load_model
     from vestige.models.folders import model_folder
+    from vestige.models.shared_vocabulary import SharedVocabulary
     from vestige.models.weight_change import weight_change
     from vestige.training.null_models import adapter_in, null_texts
     from vestige.training.snapshot import snapshot
@@ -146,7 +147,7 @@ def null(
         model = open_model(before, device=device)
         base = model if adapter_in(model_folder(after)) else None
         update = load_model(after, device=device, base=base)
-        check_compatible(model, update)
+        SharedVocabulary.of(model, update)  # an id that stands for two texts is refused
         corpus = open_corpus(text, format=format, text=column, limit=limit)
         if recipe is None:
             recipe = told_recipe(after, update, corpus, elsewhere=elsewhere, monitor=monitor)
