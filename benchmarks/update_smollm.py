@@ -188,7 +188,8 @@ def searched(
 
     cost = vestige("diff", base, after, "--out", run, *options)
     found = results.load(run)
-    phrases = ["".join(str(row["phrase"]).split()) for row in found.rows]
+    listed = [row for row in found.rows if row["kind"] == "phrase"]
+    phrases = ["".join(str(row["phrase"]).split()) for row in listed]
     standing = {
         f"{form} ×{secret.copies}": next(
             (n for n, phrase in enumerate(phrases, 1) if "".join(secret.rest.split()) in phrase),
