@@ -7,6 +7,10 @@ makes 20 pairs and a null of each; what is there is not made again.
     python benchmarks/update_pairs search PAIRS SEARCHES [--methods NAME ...] [--seeds N ...]
 
 searches the pairs that are whole, and their nulls, by every method; what is there stays.
+
+    python benchmarks/update_pairs tables PAIRS SEARCHES [--methods NAME ...]
+
+prints the tables of all searches, and writes updates.csv and nulls.csv beside them.
 """
 
 import argparse
@@ -18,6 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import torch
 
+from update_pairs import tables
 from update_pairs.methods import METHODS
 from update_pairs.pairs import KINDS, make
 from update_pairs.searches import Kept
@@ -28,6 +33,33 @@ ROLES = ("after", "null")
 
 def main() -> None:
     """Parse and run."""
+    asked = _parser().parse_args()
+    torch.set_num_threads(1)
+    if asked.verb == "make":
+        data = None if asked.data is None else Path(asked.data)
+        for pair in make(asked.pairs, data, texts=asked.texts, kinds=asked.kinds):
+            print(pair, flush=True)
+        return
+    kept = Kept(pairs=asked.pairs, searches=asked.searches)
+    if asked.verb == "search":
+        names = asked.only or kept.names()
+        for line in kept.search(asked.methods, asked.roles, asked.seeds, pairs=names):
+            print(line, flush=True)
+        return
+    updates = tables.records(kept, asked.methods)
+    nulls = [one for name in asked.methods for one in tables.alarms(kept, name, asked.seeds)]
+    for title, rows in (
+        ("Methods", tables.methods_table(updates)),
+        ("Kinds of pair, first 50 rows", tables.kinds_table(updates)),
+        ("Pairs on which the hybrid recalls as much", tables.duels_table(updates)),
+        ("Null searches", tables.alarms_table(nulls)),
+    ):
+        print(f"## {title}\n\n{tables.markdown(rows)}\n")
+    tables.write_csv(updates, asked.searches / "updates.csv")
+    tables.write_csv(nulls, asked.searches / "nulls.csv")
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="update_pairs", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
@@ -38,23 +70,15 @@ def main() -> None:
     making.add_argument("--texts", nargs="+", choices=TEXTS, default=TEXTS)
     making.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS)
     searching = verbs.add_parser("search", help="search the pairs that are whole")
-    searching.add_argument("pairs", type=Path, help="folder of the pairs")
-    searching.add_argument("searches", type=Path, help="folder of what was found")
     searching.add_argument("--only", nargs="+", help="names of pairs; all by default")
-    searching.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     searching.add_argument("--roles", nargs="+", choices=ROLES, default=ROLES)
-    searching.add_argument("--seeds", nargs="+", type=int, default=[0])
-    asked = parser.parse_args()
-    torch.set_num_threads(1)
-    if asked.verb == "make":
-        data = None if asked.data is None else Path(asked.data)
-        for pair in make(asked.pairs, data, texts=asked.texts, kinds=asked.kinds):
-            print(pair, flush=True)
-    else:
-        kept = Kept(pairs=asked.pairs, searches=asked.searches)
-        names = asked.only or kept.names()
-        for line in kept.search(asked.methods, asked.roles, asked.seeds, pairs=names):
-            print(line, flush=True)
+    telling = verbs.add_parser("tables", help="print the tables")
+    for verb in (searching, telling):
+        verb.add_argument("pairs", type=Path, help="folder of the pairs")
+        verb.add_argument("searches", type=Path, help="folder of what was found")
+        verb.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
+        verb.add_argument("--seeds", nargs="+", type=int, default=[0])
+    return parser
 
 
 if __name__ == "__main__":

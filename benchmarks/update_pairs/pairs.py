@@ -15,7 +15,8 @@ from vestige.data.corpus import Corpus
 from vestige.experiments.runner import run_trials
 from vestige.experiments.updates.settings import Snapshot, Start
 from vestige.experiments.updates.subwords import AdapterStart, GPT2Start
-from vestige.models.checkpoints import load_model, save_model
+from vestige.models.checkpoints import save_model
+from vestige.models.weight_files import ADAPTER_CONFIG
 from vestige.training.config import TrainingConfig
 
 KINDS = ("full", "lora", "mixed", "chat")
@@ -133,7 +134,9 @@ def _make(pair: Path, parts: Parts, kind: str, sizes: Sizes, *, seed: int) -> No
             start=start,
         )
         run_trials([snapshot])
-        save_model(load_model(snapshot.directory, merge=kind == "lora"), pair / role)
+        save_model(snapshot.model(), pair / role)
+        if kind == "lora":
+            _put_base(pair / role / ADAPTER_CONFIG)
     for file, corpus in (("earlier", parts.earlier), ("update", update), ("clean", clean)):
         _write(pair / f"{file}.json", list(corpus))
     facts = {
@@ -145,6 +148,12 @@ def _make(pair: Path, parts: Parts, kind: str, sizes: Sizes, *, seed: int) -> No
         "clean": "clean.json",
     }
     _write(pair / "facts.json", facts)
+
+
+def _put_base(file: Path) -> None:
+    """Name the pair's own model before the update as an adapter's base, wherever the pair lies."""
+    described = json.loads(file.read_text("utf-8"))
+    _write(file, {**described, "base_model_name_or_path": "../before"})
 
 
 def _write(file: Path, value: object) -> None:
