@@ -22,7 +22,7 @@ def found(pair: ModelPair, search: SeedAndExtend) -> list[Phrase]:
     """All phrases of a search, best first."""
     return [
         one
-        for one, _ in seed_and_extend(pair, search, end=END)[0]
+        for one, _ in seed_and_extend(pair, search, end=END).phrases
         if len(one.tokens) >= search.min_tokens
     ]
 
@@ -107,7 +107,7 @@ def test_short_phrases_are_left_out():
     lengths = {len(p.tokens) for p in found(pair, pairs_and_openings(toll=0.5))}
     assert min(lengths) >= 4
     search = pairs_and_openings(toll=0.5)
-    every = [phrase for phrase, _ in seed_and_extend(pair, search, end=END)[0]]
+    every = [phrase for phrase, _ in seed_and_extend(pair, search, end=END).phrases]
     assert [one for one in every if len(one.tokens) >= 4] == every[: len(found(pair, search))]
 
 

@@ -64,7 +64,7 @@ def test_forward_tokens_are_what_the_models_read(models):
     for search in (SMALL, replace(SMALL, proposals=(Pairs(seeds=9, beam=2),))):
         before.read_tokens = after.read_tokens = 0
         pair = ModelPair(before, after, token_score("smoothed"))
-        _, searched = seed_and_extend(pair, search, end=0, effort=Effort(contexts=CONTEXTS))
+        searched = seed_and_extend(pair, search, end=0, effort=Effort(contexts=CONTEXTS)).searched
         assert (searched.before, searched.after) == (before.read_tokens, after.read_tokens)
         assert (pair.cost.before, pair.cost.after) == (before.read_tokens, after.read_tokens)
         assert searched.complete
@@ -88,7 +88,7 @@ def test_what_is_kept_is_not_read_again(models):
     kept = {}
     whole = update_diff(*models, search=SMALL, effort=Effort(kept=kept))
     pair = ModelPair(*models, token_score("smoothed"))
-    _, searched = seed_and_extend(pair, SMALL, end=0, effort=Effort(kept=kept))
+    searched = seed_and_extend(pair, SMALL, end=0, effort=Effort(kept=kept)).searched
     assert pair.cost.total == 0
     assert searched == whole.searched
 
@@ -97,13 +97,13 @@ def test_the_plan_names_as_many_units_and_about_as_many_tokens(models):
     pair = ModelPair(*models, token_score("smoothed"))
     told = []
     effort = Effort(contexts=CONTEXTS, progress=lambda done, units: told.append((done, units)))
-    _, searched = seed_and_extend(pair, SMALL, end=0, effort=effort)
+    searched = seed_and_extend(pair, SMALL, end=0, effort=effort).searched
     units = SMALL.planned(pair, CONTEXTS).units
     assert told == [(done, units) for done in range(1, units + 1)]
     samples = replace(
         SMALL, proposals=(Samples(samples=200, length=4, alternatives=0),), repaired=0
     )
-    _, searched = seed_and_extend(pair, samples, end=0)
+    searched = seed_and_extend(pair, samples, end=0).searched
     assert samples.planned(pair).total == pytest.approx(searched.forward_tokens, rel=0.4)
 
 
@@ -111,7 +111,7 @@ def test_one_seed_gives_one_search_and_another_another(models):
     first, again = (update_diff(*models, search=SMALL) for _ in range(2))
     assert first == again
     pair = ModelPair(*models, token_score("smoothed"))
-    texts = [seed_and_extend(pair, replace(SMALL, seed=n), end=0)[0] for n in range(2)]
+    texts = [seed_and_extend(pair, replace(SMALL, seed=n), end=0).phrases for n in range(2)]
     assert texts[0] != texts[1]
 
 

@@ -22,7 +22,7 @@ def nothing(phrase: Phrase, told: Sequence[bool]) -> Iterable[Phrase]:
 
 
 def fold(
-    phrases: Iterable[Phrase], *, rest: Rest = nothing, long: int = 0
+    phrases: Iterable[Phrase], *, rest: Rest = nothing, long: int = 0, told: Iterable[Phrase] = ()
 ) -> list[tuple[Phrase, int]]:
     """Leaders among phrases, best first, each with the number of its near-copies.
 
@@ -35,6 +35,7 @@ def fold(
         rest: what is left of a near-copy: parts shorter than it, none by default.
         long: phrases of at least so many tokens come before all shorter ones, whatever their
             scores, so that these change nothing about which long ones lead.
+        told: leaders of another folding, before all of these; they are not returned.
 
     Returns:
         (leader, near-copies folded in), in order of their scores, the long ones first.
@@ -51,26 +52,30 @@ def fold(
     leaders: list[Phrase] = []
     copies: list[int] = []
     owners: dict[Tokens, int] = {}  # n-gram -> the first leader that holds it
+    for phrase in told:
+        _own(owners, phrase, len(leaders))
+        leaders.append(phrase)
+        copies.append(0)
+    before = len(leaders)
     while waiting:
         *_, phrase = heappop(waiting)
         n = 3 if len(phrase.tokens) > 5 else 2
         held = [owners.get(gram) for gram in _ngrams(phrase.tokens, n)]
         shared = [owner for owner in held if owner is not None]
         if not shared or 2 * len(shared) < len(held):
-            for gram in _ngrams(phrase.tokens, 2) + _ngrams(phrase.tokens, 3):
-                owners.setdefault(gram, len(leaders))
+            _own(owners, phrase, len(leaders))
             leaders.append(phrase)
             copies.append(0)
             continue
         copies[max(set(shared), key=lambda owner: (shared.count(owner), -owner))] += 1
-        told = [
+        held_before = [
             any(owner is not None for owner in held[max(0, i - n + 1) : i + 1])
             for i in range(len(phrase.tokens))
         ]
-        for part in rest(phrase, told):
+        for part in rest(phrase, held_before):
             heappush(waiting, _place(part, number, long))
             number += 1
-    return list(zip(leaders, copies, strict=True))
+    return list(zip(leaders[before:], copies[before:], strict=True))
 
 
 def is_run(tokens: Sequence[int]) -> bool:
@@ -89,6 +94,12 @@ def is_run(tokens: Sequence[int]) -> bool:
 def _place(phrase: Phrase, number: int, long: int) -> tuple[bool, float, int, Phrase]:
     """Where a phrase stands in the queue; no two numbers are equal."""
     return len(phrase.tokens) < long, -phrase.score, number, phrase
+
+
+def _own(owners: dict[Tokens, int], phrase: Phrase, leader: int) -> None:
+    """Give a new leader the n-grams that no better one holds."""
+    for gram in _ngrams(phrase.tokens, 2) + _ngrams(phrase.tokens, 3):
+        owners.setdefault(gram, leader)
 
 
 def _ngrams(phrase: Tokens, n: int) -> list[Tokens]:

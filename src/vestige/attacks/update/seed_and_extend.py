@@ -50,16 +50,19 @@ class SeedAndExtend(Growth):
     Attributes:
         proposals: in the order in which they are asked; a pair of tokens that one has explored is
             not a seed of the next.
+        least_toll: what each token of a fragment costs, less than one of a phrase.
         repaired: phrases that are repaired, best first.
         seed: of all that is drawn.
     """
 
     proposals: tuple[Proposal, ...] = (Samples(), Openings(), Pairs(largest=2048))
+    least_toll: float = 0.7
     repaired: int = 50
     seed: int = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        _validate.positive(least_toll=self.least_toll)
         _validate.at_least(0, repaired=self.repaired)
         _validate.all_different(proposals=[one.name for one in self.proposals])
 
@@ -170,20 +173,31 @@ class KeptUnder(MutableMapping[str, Any]):
         return sum(1 for _ in self)
 
 
+@dataclass(frozen=True)
+class Found:
+    """What a search gave.
+
+    Attributes:
+        phrases: with the number of their near-copies, best first, those too short to keep last.
+        fragments: what `least_toll` leaves of the texts beside the phrases, as long as these.
+        searched: how much was read.
+    """
+
+    phrases: list[tuple[Phrase, int]]
+    fragments: list[tuple[Phrase, int]]
+    searched: Searched
+
+
 def seed_and_extend(
     pair: ModelPair, search: SeedAndExtend, *, end: int, effort: Effort = WHOLE
-) -> tuple[list[tuple[Phrase, int]], Searched]:
-    """What a search finds.
+) -> Found:
+    """Ask the proposals, grow what they propose, fold and repair it.
 
     Args:
         pair: the two snapshots and the score of a token.
         search: what is proposed and how it grows.
         end: the id that ends a document; no phrase crosses it.
         effort: how far to go; all the way by default.
-
-    Returns:
-        (phrase, near-copies folded in), best first, those too short to keep behind all others;
-        and what was searched.
     """
     ground = Ground(pair, search, end, _starts(pair, effort.contexts), search.seed)
     run = _Run(ground, search.planned(pair, effort.contexts).units, effort)
@@ -197,7 +211,17 @@ def seed_and_extend(
     for outcome in run.outcomes(mended(ground, [phrase for phrase, _ in found], search.repaired)):
         found = with_repairs(found, outcome.texts, search)
     by = Counter(text.proposal for text in texts)
-    return found, run.searched({one.name: by[one.name] for one in search.proposals})
+    searched = run.searched({one.name: by[one.name] for one in search.proposals})
+    return Found(found, _fragments(texts, found, search), searched)
+
+
+def _fragments(
+    texts: Iterable[ScoredText], found: Iterable[tuple[Phrase, int]], search: SeedAndExtend
+) -> list[tuple[Phrase, int]]:
+    """What is promoted too little for a phrase, where no phrase tells it."""
+    lax = replace(search, toll=min(search.least_toll, search.toll))
+    rest, told = partial(untold, growth=lax), [phrase for phrase, _ in found]
+    return fold(phrases(texts, lax), rest=rest, long=lax.min_tokens, told=told)
 
 
 def folded(every: Iterable[Phrase], search: Growth) -> list[tuple[Phrase, int]]:

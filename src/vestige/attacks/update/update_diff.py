@@ -115,8 +115,8 @@ class UpdateDiff(Result):
         search: "seed-and-extend" or "beam".
         score: name of the token score.
         nulls: the scores that null searches reached, or None without one.
-        fragments: where the search found no phrase but runs, the best of a laxer one; their
-            scores are its own, and compare with nothing.
+        fragments: what the search read that is promoted less than a phrase, or where it found no
+            phrase but runs, the best of a laxer one; their scores compare with nothing.
         searched: what it read for that; None of beams.
         places: names of the prompts that it began behind, by their ids.
         known: phrases that were asked for by themselves.
@@ -235,7 +235,7 @@ def update_diff(
         nulls: models made as `after` was, from clean text: `before` continued on as much of it,
             each on another text and from another seed; or the `null_scores` of such. 19 carry
             the verdict "found", fewer say how many of them reached a score.
-        top: findings kept at most.
+        top: findings kept at most, fragments among them.
         effort: how far to go, behind which prompts, and what is kept of an earlier search. Beams
             know its progress alone.
 
@@ -256,18 +256,17 @@ def update_diff(
         scores = None
     pair, words = ModelPair(before, after, score), after.vocabulary
     found = _search(pair, search, effort)
-    findings = _findings(found.phrases, search, words)
-    fragments: list[Finding] = []
+    findings, fragments = _findings(found.phrases, search, words), found.fragments
     if isinstance(search, SeedAndExtend) and all(finding.run for finding in findings):
-        lax = replace(search, toll=min(LAX_TOLL, search.toll), surprise=0.0, min_tokens=2)
-        every = _findings(_search(pair, lax, effort.of("lax")).phrases, lax, words)
-        fragments = [finding for finding in every if not finding.run][: min(top, FRAGMENTS)]
+        search = replace(search, toll=min(LAX_TOLL, search.toll), surprise=0.0, min_tokens=2)
+        fragments = _search(pair, search, effort.of("lax")).phrases[:FRAGMENTS]
+    rest = [finding for finding in _findings(fragments, search, words) if not finding.run]
     return UpdateDiff(
         findings=tuple(findings[:top]),
         search="seed-and-extend" if isinstance(search, SeedAndExtend) else "beam",
         score=score.name,
         nulls=scores,
-        fragments=tuple(fragments),
+        fragments=tuple(rest[: max(0, top - len(findings))]),
         searched=found.searched,
     )
 
@@ -325,6 +324,7 @@ class _Found:
     """What a search gave: (phrase, near-copies folded in, group), best first."""
 
     phrases: list[tuple[Phrase, int, int]]
+    fragments: list[tuple[Phrase, int, int]] = field(default_factory=list)
     searched: Searched | None = None
 
 
@@ -332,11 +332,13 @@ def _search(pair: ModelPair, search: SeedAndExtend | Beams, effort: Effort) -> _
     """All that a search finds, too short to keep or not."""
     if isinstance(search, Beams):
         groups = [fold(_phrases(beam)) for beam in _beams(pair, search, effort.progress)]
-        found = [(*entry, number) for number, leaders in enumerate(groups) for entry in leaders]
-        return _Found(_sorted(found))
+        ranked = [(*entry, number) for number, leaders in enumerate(groups) for entry in leaders]
+        return _Found(_sorted(ranked))
     end = pair.after.vocabulary.eos_id
-    leaders, searched = seed_and_extend(pair, search, end=end, effort=effort)
-    return _Found(_sorted([(phrase, copies, 0) for phrase, copies in leaders]), searched)
+    found = seed_and_extend(pair, search, end=end, effort=effort)
+    every = ([(phrase, copies, 0) for phrase, copies in part]
+             for part in (found.phrases, found.fragments))  # fmt: skip
+    return _Found(*map(_sorted, every), found.searched)
 
 
 def _sorted(found: list[tuple[Phrase, int, int]]) -> list[tuple[Phrase, int, int]]:
