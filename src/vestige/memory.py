@@ -46,14 +46,15 @@ def free_memory() -> int:
     return min(found, default=2**62)
 
 
-def require_room(size: int, what: str) -> None:
+def require_room(size: int, what: str, *, free: int | None = None) -> None:
     """Raise ValueError unless so many bytes are free.
 
     Args:
         size: bytes that are about to be taken.
         what: needs them, for the message.
+        free: bytes that are there; None: what a program can still take here.
     """
-    free = free_memory()
+    free = free_memory() if free is None else free
     if size > free:
         raise ValueError(
             f"{what} would take {_gibibytes(size)} of memory, and this machine has "

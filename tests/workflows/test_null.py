@@ -177,7 +177,12 @@ def test_one_base_is_in_memory_for_all_null_models_of_an_adapter(chat, tmp_path,
 
     read = []
     load = pretrained.load
-    monkeypatch.setattr(pretrained, "load", lambda source: read.append(source) or load(source))
+
+    def noted(source, **how):
+        read.append(source)
+        return load(source, **how)
+
+    monkeypatch.setattr(pretrained, "load", noted)
     asked = ElsewhereSettings(tokens=60, epochs=1)
     null(
         chat / "base", like=chat / "adapter", text=CLEAN, out=tmp_path / "n", count=2,

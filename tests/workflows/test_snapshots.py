@@ -8,7 +8,6 @@ import pytest
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import IncompatibleModels, ModelError
 from vestige.models.checkpoints import save_model
-from vestige.models.shared_vocabulary import SharedVocabulary
 from vestige.models.table import TableModel
 from vestige.monitor import SILENT
 from vestige.workflows.provenance import sha256_of
@@ -31,11 +30,12 @@ def saved(tmp_path):
     return tmp_path
 
 
-SHARED = SharedVocabulary.of(model(0), model(1))
+def snapshots(before, after):
+    return load_snapshots({"before": before, "after": after}, device="cpu", monitor=SILENT)
 
 
 def nulls(given, unlike=()):
-    return ComparedNulls.at(given, unlike=unlike, shared=SHARED, device="cpu")
+    return ComparedNulls.at(given, unlike=unlike, like=snapshots(model(0), model(1)))
 
 
 def test_a_path_that_has_two_roles_is_read_once(saved):
@@ -131,6 +131,6 @@ def test_null_models_are_read_when_their_turn_comes(saved):
 
 
 def test_null_models_answer_over_the_ids_of_the_snapshots(saved):
-    shared = SharedVocabulary.of(model(0), model(1, (*WORDS, "lamp")))
-    found = ComparedNulls.at(model(8), unlike=(), shared=shared, device="cpu")
+    like = snapshots(model(0), model(1, (*WORDS, "lamp")))
+    found = ComparedNulls.at(model(8), unlike=(), like=like)
     assert found.opened(found.given[0]).vocab_size == len(WORDS) + 3

@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import safetensors
 import torch
@@ -45,8 +45,12 @@ from vestige.models.transformer import CausalTransformer, TransformerConfig
 from vestige.models.weight_files import weight_files
 from vestige.models.white_box import IntentSlotNetwork
 
+if TYPE_CHECKING:
+    pass
+
 FORMAT = 1
 DESCRIPTION, WEIGHTS = "model.json", "model.safetensors"
+BALANCED = "balanced"
 SOURCE = "source"
 """The folder with a second vocabulary, and what `model.json` calls its SHA-256."""
 _ROUNDING = 1e-6
@@ -136,33 +140,36 @@ def load_model(
     device: str = "auto",
     base: str | Path | LanguageModel | None = None,
     merge: bool = False,
+    dtype: torch.dtype = torch.float32,
 ) -> LanguageModel:
     """Read a model, ready for attacks: on its device and in evaluation mode.
 
     Args:
         path: a Vestige checkpoint, a training's output directory, a Hugging Face causal
             language model (folder or hub name) or a PEFT adapter folder.
-        device: "auto" (CUDA, else CPU) or a torch device.
-        base: for an adapter: its base, if not where the adapter says, or a loaded one, whose
-            weights the two then share.
+        device: "auto" (CUDA, else CPU), a torch device, or "balanced" for a model of transformers
+            over all GPUs, layer after layer.
+        base: for an adapter: its base, if not where the adapter says; one that is loaded lends it
+            its weights.
         merge: for an adapter: fold it into its base's weights instead of keeping it active.
+        dtype: of the weights of a model of transformers, see `precision`; training wants float32.
 
     Raises:
         ModelError: nothing there, or not a whole and unchanged model; says which file and why.
         ValueError: this machine has no such device.
     """
-    where, folder = choose_device(device), model_folder(path)
+    where, folder = placed(device), model_folder(path)
     model: Network
     if (folder / DESCRIPTION).is_file() or (folder / ANSWERS).is_file():
         model = _load_checkpoint(folder)
     elif (folder / "adapter_config.json").is_file():
         from vestige.models.lora import load_adapter
 
-        model = load_adapter(folder, base=base, merge=merge)
+        model = load_adapter(folder, base=base, merge=merge, dtype=dtype, device=where)
     elif (folder / "config.json").is_file() or _on_hub(path):
         from vestige.models.pretrained import load
 
-        model = load(folder if folder.is_dir() else str(path))
+        model = load(folder if folder.is_dir() else str(path), dtype=dtype, device=where)
     else:
         raise _not_a_model(folder)
     if isinstance(model, Seq2SeqModel):
@@ -176,6 +183,11 @@ def load_model(
             remedy="Ask it with `vestige extract-nlu`, or give a language model.",
         )
     return _ready(model, path, where)
+
+
+def placed(device: str) -> torch.device | None:
+    """The device that a name asks for; None for "balanced"."""
+    return None if device == BALANCED else choose_device(device)
 
 
 def load_seq2seq(path: str | Path, *, device: str = "auto") -> Seq2SeqModel:
@@ -265,7 +277,7 @@ def check_compatible(before: NextToken, after: NextToken) -> tuple[str, ...]:
 
 
 @torch.no_grad()
-def _ready(model: AnyNetwork, path: str | Path, device: torch.device) -> AnyNetwork:
+def _ready(model: AnyNetwork, path: str | Path, device: torch.device | None) -> AnyNetwork:
     """The model on its device, if its weights are finite; a table's -inf is the logarithm of 0."""
     table = isinstance(model, TableModel)
     for name, tensor in model.state_dict(keep_vars=True).items():
@@ -276,7 +288,9 @@ def _ready(model: AnyNetwork, path: str | Path, device: torch.device) -> AnyNetw
                 remedy="Take a checkpoint from before its training went wrong, or train again at "
                 "a lower rate.",
             )
-    return model.to(device).eval()
+    if device is None and model.architecture != "hugging-face":  # which is spread already
+        device = choose_device()
+    return (model if device is None else model.to(device)).eval()
 
 
 def _ours(path: str | Path) -> Network | None:

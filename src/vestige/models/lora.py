@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import torch
 from peft import LoraConfig, PeftConfig, PeftModel, get_peft_model
 from peft.tuners.tuners_utils import BaseTunerLayer
 
@@ -19,8 +20,9 @@ from vestige.data.subwords import SubwordVocabulary
 from vestige.errors import ModelError
 from vestige.models import pretrained
 from vestige.models.folders import model_folder
-from vestige.models.foreign_config import Adapter, read_adapter
+from vestige.models.foreign_config import read_adapter
 from vestige.models.hugging_face import HuggingFaceLanguageModel
+from vestige.models.pretrained import CPU
 from vestige.models.protocols import LanguageModel
 from vestige.models.weight_files import ADAPTER, ADAPTER_CONFIG
 
@@ -109,6 +111,8 @@ def load_adapter(
     *,
     base: str | Path | LanguageModel | None = None,
     merge: bool = False,
+    dtype: torch.dtype = torch.float32,
+    device: torch.device | None = CPU,
 ) -> HuggingFaceLanguageModel:
     """Read an adapter and its base.
 
@@ -118,6 +122,8 @@ def load_adapter(
             did and shares its weights; None takes the one that the adapter names, where a relative
             path may also start from the adapter's folder.
         merge: fold the adapter into the base's weights instead of computing it beside them.
+        dtype: of the weights in memory.
+        device: see `pretrained.load`.
 
     Raises:
         ModelError: adapter or base are missing, broken or do not fit together.
@@ -128,7 +134,7 @@ def load_adapter(
             "run any code",
             remedy="Save the adapter again with save_pretrained of a recent peft.",
         )
-    described = read_adapter(folder / ADAPTER_CONFIG)
+    read_adapter(folder / ADAPTER_CONFIG)
     if isinstance(base, LanguageModel):
         if not isinstance(base, HuggingFaceLanguageModel) or base.adapted:
             raise ModelError(
@@ -140,12 +146,14 @@ def load_adapter(
         _config(folder)
         whole, wiring = base, _rewirable(base)
     else:
-        place = _base(folder, described) if base is None else model_folder(base)
-        whole = pretrained.load(place)
+        place = base_of(folder) if base is None else model_folder(base)
+        whole = pretrained.load(place, dtype=dtype, device=device)
         wiring = whole.network
     try:
         with _only_our_warnings():
-            network: Any = PeftModel.from_pretrained(wiring, str(folder))
+            network: Any = PeftModel.from_pretrained(
+                wiring, str(folder), autocast_adapter_dtype=False
+            )
     except Exception as error:  # by what is wrong: KeyError, RuntimeError, SafetensorError, ...
         raise ModelError(
             f"the adapter in {folder} cannot be put on its base: {error}",
@@ -186,9 +194,14 @@ def _only_our_warnings() -> Iterator[None]:
         yield
 
 
-def _base(folder: Path, described: Adapter) -> str | Path:
-    """Path of an adapter's base model."""
-    file, named = folder / ADAPTER_CONFIG, described.base_model_name_or_path
+def base_of(folder: Path) -> str | Path:
+    """Folder or hub name of an adapter's base; a relative one may start from the adapter's folder.
+
+    Raises:
+        ModelError: the adapter is broken, or its base is not there.
+    """
+    file = folder / ADAPTER_CONFIG
+    named = read_adapter(file).base_model_name_or_path
     _config(folder)
     if not named:
         raise ModelError(f"{file} names no base model", remedy=_LORA)

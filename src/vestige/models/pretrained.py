@@ -6,6 +6,7 @@ Never runs code from a model's folder and never reads pickle.
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -17,24 +18,35 @@ from vestige.data.subwords import SubwordVocabulary
 from vestige.errors import ModelError, VestigeError
 from vestige.models.foreign_config import require_sound
 from vestige.models.hugging_face import HuggingFaceLanguageModel
-from vestige.models.sizes import require_filled
+from vestige.models.sizes import held_numbers, require_filled
 from vestige.models.weight_files import pretrained_files
 
+CPU = torch.device("cpu")
 REMEDY = (
     "Give the folder of a whole causal language model (config.json, *.safetensors, "
     "tokenizer.json), or a hub name that can be reached or was downloaded before."
 )
 
 
-def load(source: str | Path) -> HuggingFaceLanguageModel:
-    """Read a causal language model, a folder or a hub name, in float32.
+def load(
+    source: str | Path, *, dtype: torch.dtype = torch.float32, device: torch.device | None = CPU
+) -> HuggingFaceLanguageModel:
+    """Read a causal language model, a folder or a hub name.
+
+    Args:
+        source: which.
+        dtype: of its weights in memory.
+        device: where they go; None: over all GPUs, layer after layer, and what these cannot hold
+            on the host.
 
     Raises:
         ModelError: it is not a whole model of a kind that can be asked.
     """
     from transformers import AutoModelForCausalLM
 
-    network, address = read_pretrained(source, AutoModelForCausalLM, _unlike_causal, REMEDY)
+    network, address = read_pretrained(
+        source, AutoModelForCausalLM, _unlike_causal, REMEDY, dtype=dtype, device=device
+    )
     # An adapter names its base by this: a relative path would not outlive the working directory.
     network.name_or_path = str(Path(source).absolute()) if Path(source).is_dir() else str(source)
     vocabulary = SubwordVocabulary.from_pretrained(address)
@@ -59,8 +71,10 @@ def read_pretrained(
     remedy: str,
     *,
     spare: tuple[str, ...] = (),
+    dtype: torch.dtype = torch.float32,
+    device: torch.device | None = CPU,
 ) -> tuple[Any, str]:
-    """A network of transformers in float32, and the folder or hub name of its tokenizer.
+    """A network of transformers, and the folder or hub name of its tokenizer.
 
     Args:
         source: a folder or a hub name.
@@ -68,6 +82,8 @@ def read_pretrained(
         unlike: says what is wrong with a configuration; None where nothing is.
         remedy: for a model of another kind.
         spare: prefixes of weights that may be absent.
+        dtype: see `load`.
+        device: see `load`.
 
     Raises:
         ModelError: it is not a whole model of this kind.
@@ -90,12 +106,15 @@ def read_pretrained(
         if problem is not None:
             raise ValueError(problem)
         if files:
-            require_filled(files, lambda: kind.from_config(config))
+            held = held_numbers(files).total()
+            build = partial(kind.from_config, config)
+            require_filled(held, build, dtype=dtype, device=device)
         with _quiet():  # the report is judged below
             network, report = kind.from_pretrained(
                 address,
                 config=config,
-                dtype=torch.float32,
+                dtype=dtype,
+                device_map=_device_map(device),
                 trust_remote_code=False,
                 use_safetensors=True,
                 output_loading_info=True,
@@ -112,6 +131,13 @@ def read_pretrained(
             remedy=remedy,
         )
     return network, address
+
+
+def _device_map(device: torch.device | None) -> Any:
+    """Where transformers puts weights as it reads them; None: on the host."""
+    if device is None:
+        return "balanced"
+    return None if device.type == "cpu" else {"": device}
 
 
 @contextmanager

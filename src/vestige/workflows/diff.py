@@ -150,9 +150,7 @@ def diff(
         texts = read_prompts(prompt, prompts)
         given = {"before": before, "after": after}
         snapshots = load_snapshots(given, device=device, monitor=monitor)
-        nulls = ComparedNulls.at(
-            null, unlike=(before, after), shared=snapshots.shared, device=device
-        )
+        nulls = ComparedNulls.at(null, unlike=(before, after), like=snapshots)
         earlier, later = ("after", "before") if removed else ("before", "after")
         start, end = snapshots.models[earlier], snapshots.models[later]
         behind = {} if search != "seed-and-extend" else contexts_of(

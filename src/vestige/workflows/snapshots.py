@@ -1,19 +1,75 @@
 """The snapshots that a workflow compares, and null models: with what a run records of them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vestige.monitor import Monitor
-from vestige.workflows.inputs import open_model, shown
+from vestige.workflows.inputs import shown
 from vestige.workflows.options import ModelLike, ModelsLike
 from vestige.workflows.provenance import of_model, of_object, sha256_of
 
 if TYPE_CHECKING:
+    import torch
+
+    from vestige.models.hugging_face import HuggingFaceLanguageModel
     from vestige.models.protocols import LanguageModel
     from vestige.models.shared_vocabulary import SharedVocabulary
+
+
+@dataclass
+class Reader:
+    """Reads models that are compared: in one precision, and a base once for all its adapters.
+
+    Attributes:
+        device: where they go.
+        dtype: the precision.
+        bases: whole models that were read, by folder or hub name.
+    """
+
+    device: str
+    dtype: "torch.dtype"
+    bases: "dict[str, HuggingFaceLanguageModel]" = field(default_factory=dict)
+
+    def read(self, path: str, *, keep: bool = False) -> "LanguageModel":
+        """A model on disk; `keep` it where adapters may stand on it."""
+        from vestige.models.checkpoints import load_model
+        from vestige.models.folders import model_folder
+        from vestige.models.hugging_face import HuggingFaceLanguageModel
+        from vestige.models.weight_files import ADAPTER_CONFIG
+
+        place = _place(path)
+        if place in self.bases:
+            return self.bases[place]
+        folder = model_folder(path)
+        base = self._base(folder) if (folder / ADAPTER_CONFIG).is_file() else None
+        model = load_model(path, device=self.device, dtype=self.dtype, base=base)
+        if keep and base is None and isinstance(model, HuggingFaceLanguageModel):
+            self.bases[place] = model
+        return model
+
+    def _base(self, adapter: Path) -> "HuggingFaceLanguageModel | None":
+        """The base of an adapter: what was read of its weights, wherever it lay."""
+        from vestige.models.hugging_face import HuggingFaceLanguageModel
+        from vestige.models.lora import base_of
+
+        named = str(base_of(adapter))
+        if self.bases and _place(named) not in self.bases:
+            weights = sha256_of(named)
+            for place, model in self.bases.items():
+                if sha256_of(place) == weights:
+                    return model
+        base = self.read(named, keep=True)
+        return base if isinstance(base, HuggingFaceLanguageModel) else None
+
+
+def _place(path: str) -> str:
+    from vestige.models.folders import model_folder
+
+    folder = model_folder(path)
+    return str(folder.resolve()) if folder.exists() else path
 
 
 @dataclass(frozen=True)
@@ -21,8 +77,15 @@ class Snapshots:
     """The models by role ("before", "after") over shared ids, and what a run records of them."""
 
     models: "dict[str, LanguageModel]"
-    shared: "SharedVocabulary"
     recorded: dict[str, object]
+    shared: "SharedVocabulary"
+    reader: Reader
+
+    def read(self, model: ModelLike) -> "LanguageModel":
+        """Another model that is compared with these."""
+        if isinstance(model, str | PathLike):
+            return self.shared.read_by(self.reader.read(fspath(model)))
+        return self.shared.read_by(model.eval())
 
 
 def load_snapshots(given: Mapping[str, ModelLike], *, device: str, monitor: Monitor) -> Snapshots:
@@ -34,9 +97,11 @@ def load_snapshots(given: Mapping[str, ModelLike], *, device: str, monitor: Moni
     Raises:
         IncompatibleModels: a token id stands for different texts.
     """
-    from vestige.models.checkpoints import load_model
+    from vestige.models.checkpoints import placed
+    from vestige.models.precision import common_dtype
     from vestige.models.shared_vocabulary import SharedVocabulary
 
+    reader = Reader(device, common_dtype(list(given.values()), placed(device)))
     loaded: dict[str, LanguageModel] = {}
     models: dict[str, LanguageModel] = {}
     recorded: dict[str, object] = {}
@@ -46,13 +111,13 @@ def load_snapshots(given: Mapping[str, ModelLike], *, device: str, monitor: Moni
             continue
         path = str(one)
         if path not in loaded:
-            loaded[path] = load_model(path, device=device)
+            loaded[path] = reader.read(path, keep=True)
         models[role], recorded[role] = loaded[path], of_model(path, loaded[path])
     shared = SharedVocabulary.of(models["before"], models["after"])
     for line in shared.differences(models):
         monitor.log(line)
     read = {role: shared.read_by(model) for role, model in models.items()}
-    return Snapshots(read, shared, recorded)
+    return Snapshots(read, recorded, shared, reader)
 
 
 @dataclass(frozen=True)
@@ -61,27 +126,21 @@ class ComparedNulls:
 
     Attributes:
         hashes: SHA-256 of the weights of each.
-        shared: the token ids that they are asked over.
+        like: the snapshots, over whose token ids they are asked.
     """
 
     given: tuple[ModelLike, ...]
     hashes: tuple[str, ...]
-    shared: "SharedVocabulary"
-    device: str
+    like: Snapshots
 
     @classmethod
     def at(
-        cls,
-        given: ModelsLike,
-        *,
-        unlike: Sequence[ModelLike],
-        shared: "SharedVocabulary",
-        device: str,
+        cls, given: ModelsLike, *, unlike: Sequence[ModelLike], like: Snapshots
     ) -> "ComparedNulls":
         """The models that are given; a directory that is no model stands for those in it.
 
         Args:
-            shared: the token ids of the snapshots.
+            like: the two as they were read.
             unlike: the two snapshots, which are no null models.
 
         Raises:
@@ -99,7 +158,7 @@ class ComparedNulls:
                     f"weights of {shown(told[weights])}: continue `before` on other clean text"
                 )
             told[weights] = model
-        return cls(models, hashes, shared, device)
+        return cls(models, hashes, like)
 
     @property
     def recorded(self) -> dict[str, object]:
@@ -110,8 +169,8 @@ class ComparedNulls:
         return {"nulls": {"path": paths, "sha256": list(self.hashes)}}
 
     def opened(self, model: ModelLike) -> "LanguageModel":
-        """One of the models, over the token ids of the snapshots."""
-        return self.shared.read_by(open_model(model, device=self.device))
+        """One of the models, read as the snapshots were."""
+        return self.like.read(model)
 
 
 def _models_at(place: ModelLike) -> list[ModelLike]:
