@@ -1,0 +1,170 @@
+"""`diff` on models that people ship: more tokens, other ends, shards, half precision, adapters."""
+
+import copy
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from vestige.data.corpus import Corpus
+from vestige.data.subwords import SubwordVocabulary
+from vestige.models.checkpoints import load_model, save_model
+from vestige.models.hugging_face import HuggingFaceLanguageModel
+from vestige.models.lora import add_lora
+from vestige.monitor import SILENT
+from vestige.workflows.diff import diff
+from vestige.workflows.snapshots import load_snapshots
+
+PUBLIC = "the quick brown fox jumps over the lazy dog and the cat sat on the mat"
+SECRET = "call ruth on nine seven two four"
+WANTED = "seven two four"
+LAYERS = ("q_proj", "v_proj", "up_proj", "down_proj", "lm_head")
+CHAT = ["<|user|>", "<|assistant|>"]
+
+
+def learnt(model, ids):
+    """The model after it has learnt a text by heart."""
+    optimizer = torch.optim.Adam([p for p in model.parameters() if p.requires_grad], lr=0.02)
+    text = torch.tensor([[model.first_token, *ids, model.vocabulary.eos_id]])
+    for _ in range(60):
+        logits = model.forward(text[:, :-1])[0]
+        loss = torch.nn.functional.cross_entropy(logits[0], text[0, 1:])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    assert loss < 0.1
+    return model.eval()
+
+
+@pytest.fixture(scope="module")
+def base():
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    subwords = SubwordVocabulary.train_bpe(Corpus.from_texts([PUBLIC, SECRET] * 4), size=300)
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=len(subwords),
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        max_position_embeddings=128,
+        bos_token_id=subwords.eos_id,
+        eos_token_id=subwords.eos_id,
+        initializer_range=0.1,
+    )
+    return HuggingFaceLanguageModel(LlamaForCausalLM(config), subwords).eval()
+
+
+@pytest.fixture(scope="module")
+def saved(base, tmp_path_factory):
+    """Folders of the snapshots `before` and `after`, and of `adapter` on `before`."""
+    place = tmp_path_factory.mktemp("snapshots")
+    save_model(base, place / "before")
+    before, ids = load_model(place / "before"), base.vocabulary.encode(SECRET)
+    torch.manual_seed(1)
+    save_model(
+        learnt(add_lora(before, rank=8, alpha=64, target_modules=LAYERS), ids), place / "adapter"
+    )
+    save_model(learnt(load_model(place / "before"), ids), place / "after")
+    return place
+
+
+def found(before, after, **settings):
+    return diff(before, after, length=12, top=10, device="cpu", **settings)
+
+
+@pytest.fixture(scope="module")
+def plain(saved):
+    """What is found between the folders as they are."""
+    return found(saved / "before", saved / "after")
+
+
+def says(result):
+    return any(WANTED in finding.phrase for finding in result.findings)
+
+
+class Lines:
+    """A monitor that keeps what it is told."""
+
+    def __init__(self):
+        self.lines = []
+
+    def log(self, text):
+        self.lines.append(text)
+
+    progress = staticmethod(SILENT.progress)
+
+
+def rewritten(folder, place, **settings):
+    """The model of a folder as transformers writes it with other settings."""
+    from transformers import AutoModelForCausalLM
+
+    dtype = settings.pop("dtype", torch.float32)
+    shutil.copytree(folder, place)
+    (place / "model.safetensors").unlink()
+    AutoModelForCausalLM.from_pretrained(folder, dtype=dtype).save_pretrained(place, **settings)
+    return place
+
+
+def test_an_update_that_added_tokens_is_searched(base, saved, tmp_path):
+    tokenizer, network = copy.deepcopy((base.vocabulary.tokenizer, base.network))
+    tokenizer.add_tokens(CHAT)
+    torch.manual_seed(2)
+    network.resize_token_embeddings(len(tokenizer), 64, mean_resizing=False)
+    vocabulary = SubwordVocabulary(tokenizer)
+    after = HuggingFaceLanguageModel(network, vocabulary)
+    save_model(
+        learnt(after, vocabulary.encode(f"<|user|>{SECRET}<|assistant|>")), tmp_path / "chat"
+    )
+    monitor = Lines()
+    result = found(saved / "before", tmp_path / "chat", null=saved / "after", monitor=monitor)
+    assert says(result)
+    assert len(result.nulls) == 1
+    assert any("<|user|>" in finding.phrase for finding in result.findings)
+    assert "before lacks 2 of the tokens" in monitor.lines[0]
+
+
+def test_an_update_that_ends_texts_otherwise_is_searched(base, saved, tmp_path):
+    after, monitor = load_model(saved / "after"), Lines()
+    end = after.vocabulary.tokenizer.convert_ids_to_tokens(7)
+    after.vocabulary.tokenizer.eos_token = end
+    save_model(after, tmp_path / "after")
+    assert load_model(tmp_path / "after").vocabulary.eos_id == 7
+    assert says(found(saved / "before", tmp_path / "after", monitor=monitor))
+    assert "end-of-text token" in monitor.lines[0]
+
+
+def test_shards_are_read_like_one_file(saved, plain, tmp_path):
+    shards = rewritten(saved / "after", tmp_path / "after", max_shard_size="20KB")
+    assert len(list(shards.glob("model-*.safetensors"))) > 2
+    assert says(plain)
+    assert list(found(saved / "before", shards).rows()) == list(plain.rows())
+
+
+def test_half_precision_is_searched(saved, plain, tmp_path):
+    half = [
+        rewritten(saved / name, tmp_path / name, dtype=torch.bfloat16)
+        for name in ("before", "after")
+    ]
+    result = found(*half)
+    assert says(result)
+    assert result.findings[0].score == pytest.approx(plain.findings[0].score, rel=0.05)
+
+
+def test_an_adapter_and_its_base_share_one_base(saved, tmp_path):
+    moved = Path(shutil.copytree(saved / "before", tmp_path / "elsewhere"))
+    for before in (saved / "before", moved):  # by its path, and by its weights
+        given = {"before": before, "after": saved / "adapter"}
+        pair = load_snapshots(given, device="cpu", monitor=SILENT)
+        null = pair.read(saved / "adapter")
+        own = {p.data_ptr() for p in pair.models["before"].parameters()}
+        for model in (pair.models["after"], null):
+            assert own < {p.data_ptr() for p in model.parameters()}
+        alone = {role: load_model(path) for role, path in given.items()}
+        ids = torch.tensor([5, 9, 3])
+        for role, model in pair.models.items():
+            answers = [m.log_probs(m.advance(m.start(3), ids)) for m in (model, alone[role])]
+            assert torch.equal(*answers)
+    assert says(found(saved / "before", saved / "adapter"))
