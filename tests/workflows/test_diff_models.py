@@ -1,6 +1,7 @@
 """`diff` on models that people ship: more tokens, other ends, shards, half precision, adapters."""
 
 import copy
+import json
 import shutil
 from pathlib import Path
 
@@ -9,7 +10,8 @@ import torch
 
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
-from vestige.models.checkpoints import load_model, save_model
+from vestige.models.checkpoints import fingerprint, load_model, save_model
+from vestige.models.folders import is_model
 from vestige.models.hugging_face import HuggingFaceLanguageModel
 from vestige.models.lora import add_lora
 from vestige.monitor import SILENT
@@ -168,3 +170,74 @@ def test_an_adapter_and_its_base_share_one_base(saved, tmp_path):
             answers = [m.log_probs(m.advance(m.start(3), ids)) for m in (model, alone[role])]
             assert torch.equal(*answers)
     assert says(found(saved / "before", saved / "adapter"))
+
+
+def test_a_gguf_file_is_searched(base, saved, plain, tmp_path):
+    pytest.importorskip("gguf", reason="the package gguf is not installed: vestige[gguf]")
+    for name in ("before", "after"):
+        write_gguf(load_model(saved / name), tmp_path / f"{name}.gguf")
+    before, after = tmp_path / "before.gguf", tmp_path / "after.gguf"
+    result = found(before, after)
+    assert says(result)
+    assert result.findings[0].score == pytest.approx(plain.findings[0].score, rel=0.02)
+    assert result.record["models"]["after"]["sha256"] == fingerprint(after)
+    (tmp_path / "folder").mkdir()
+    shutil.move(after, tmp_path / "folder" / "model.gguf")
+    model = load_model(tmp_path / "folder")
+    assert is_model(tmp_path / "folder")
+    save_model(model, tmp_path / "plain")
+    ids = torch.tensor([5, 9, 3])
+    again = load_model(tmp_path / "plain")
+    answers = [m.log_probs(m.advance(m.start(3), ids)) for m in (model, again)]
+    torch.testing.assert_close(*answers)
+
+
+def write_gguf(model, file):
+    """A Llama as llama.cpp writes it: the halves of each head's queries and keys interleaved."""
+    from gguf import GGUFWriter
+
+    config, tokenizer = model.network.config, model.vocabulary.tokenizer
+    writer = GGUFWriter(file, "llama")
+    writer.add_name("tiny")
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_head_count(config.num_attention_heads)
+    writer.add_head_count_kv(config.num_key_value_heads)
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
+    writer.add_vocab_size(config.vocab_size)
+    content = json.loads(tokenizer.backend_tokenizer.to_str())
+    end, tokens = model.vocabulary.eos_id, model.vocabulary.texts()
+    writer.add_tokenizer_model("gpt2")
+    writer.add_token_list(list(tokens))
+    writer.add_token_types(
+        [3 if n == model.vocabulary.eos_id else 1 for n in range(len(tokenizer))]
+    )
+    writer.add_token_merges([" ".join(merge) for merge in content["model"]["merges"]])
+    writer.add_bos_token_id(end)
+    writer.add_eos_token_id(end)
+    names = {
+        "model.embed_tokens": "token_embd",
+        "model.norm": "output_norm",
+        "lm_head": "output",
+        "input_layernorm": "attn_norm",
+        "post_attention_layernorm": "ffn_norm",
+        "self_attn.o_proj": "attn_output",
+        "self_attn.": "attn_",
+        "mlp.": "ffn_",
+        "_proj": "",
+        "model.layers": "blk",
+    }
+    for key, tensor in model.network.state_dict().items():
+        if key.endswith(("q_proj.weight", "k_proj.weight")):
+            heads = tensor.view(config.num_attention_heads, 2, -1, tensor.shape[1])
+            tensor = heads.transpose(1, 2).reshape(tensor.shape)
+        for ours, theirs in names.items():
+            key = key.replace(ours, theirs)
+        writer.add_tensor(key, tensor.half().numpy() if tensor.ndim > 1 else tensor.numpy())
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()

@@ -178,10 +178,14 @@ def read_tokenizer(source: str | Path) -> Any:
     from transformers import AutoTokenizer
 
     folder = Path(source)
-    for name in SETTINGS:
+    packed = {}
+    if folder.suffix == ".gguf":  # which holds its tokenizer, too
+        folder, packed = folder.parent, {"gguf_file": folder.name}
+    for name in SETTINGS if not packed else ():
         if (folder / name).exists():
             read_object(folder / name, error=DataError, remedy=REMEDY)
-    if (folder / FILE).exists():
+    if (folder / FILE).exists() and not packed:
         require_sound(folder / FILE)
     with no_panics(f"the tokenizer in {source}"):
-        return AutoTokenizer.from_pretrained(str(source), trust_remote_code=False)
+        address = str(folder) if packed else str(source)
+        return AutoTokenizer.from_pretrained(address, trust_remote_code=False, **packed)

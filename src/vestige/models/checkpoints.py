@@ -30,8 +30,15 @@ from vestige.data.vocabulary import Vocabulary, WordVocabulary, differences, loa
 from vestige.errors import AccessDenied, IncompatibleModels, ModelError, VestigeError
 from vestige.memory import require_room
 from vestige.models.bilstm_crf import IntentSlotConfig, IntentSlotModel
-from vestige.models.folders import ANSWERS, DESCRIPTIONS, model_folder, replacing, sha256
-from vestige.models.protocols import LanguageModel, Network, NextToken, choose_device
+from vestige.models.folders import (
+    ANSWERS,
+    DESCRIPTIONS,
+    gguf_file,
+    model_folder,
+    replacing,
+    sha256,
+)
+from vestige.models.protocols import LanguageModel, Network, NextToken, choose_device, placed
 from vestige.models.recurrent_network import (
     GRUConfig,
     GRULanguageModel,
@@ -50,7 +57,6 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 DESCRIPTION, WEIGHTS = "model.json", "model.safetensors"
-BALANCED = "balanced"
 SOURCE = "source"
 """The folder with a second vocabulary, and what `model.json` calls its SHA-256."""
 _ROUNDING = 1e-6
@@ -146,7 +152,7 @@ def load_model(
 
     Args:
         path: a Vestige checkpoint, a training's output directory, a Hugging Face causal
-            language model (folder or hub name) or a PEFT adapter folder.
+            language model (folder, GGUF file or hub name) or a PEFT adapter folder.
         device: "auto" (CUDA, else CPU), a torch device, or "balanced" for a model of transformers
             over all GPUs, layer after layer.
         base: for an adapter: its base, if not where the adapter says; one that is loaded lends it
@@ -166,10 +172,10 @@ def load_model(
         from vestige.models.lora import load_adapter
 
         model = load_adapter(folder, base=base, merge=merge, dtype=dtype, device=where)
-    elif (folder / "config.json").is_file() or _on_hub(path):
+    elif (folder / "config.json").is_file() or gguf_file(folder) or _on_hub(path):
         from vestige.models.pretrained import load
 
-        model = load(folder if folder.is_dir() else str(path), dtype=dtype, device=where)
+        model = load(folder if folder.exists() else str(path), dtype=dtype, device=where)
     else:
         raise _not_a_model(folder)
     if isinstance(model, Seq2SeqModel):
@@ -183,11 +189,6 @@ def load_model(
             remedy="Ask it with `vestige extract-nlu`, or give a language model.",
         )
     return _ready(model, path, where)
-
-
-def placed(device: str) -> torch.device | None:
-    """The device that a name asks for; None for "balanced"."""
-    return None if device == BALANCED else choose_device(device)
 
 
 def load_seq2seq(path: str | Path, *, device: str = "auto") -> Seq2SeqModel:
@@ -381,7 +382,7 @@ def _on_hub(path: str | Path) -> bool:
 
 
 def _require_model(folder: Path) -> None:
-    if not any((folder / name).is_file() for name in DESCRIPTIONS):
+    if gguf_file(folder) is None and not any((folder / name).is_file() for name in DESCRIPTIONS):
         raise _not_a_model(folder)
 
 
@@ -391,6 +392,6 @@ def _not_a_model(path: Path) -> ModelError:
         what = "is a file" if path.is_file() else "does not exist"
     return ModelError(
         f"{path} {what}",
-        remedy="Give a directory that `vestige train` wrote, a Hugging Face model (folder or hub "
-        "name) or a PEFT adapter folder.",
+        remedy="Give a directory that `vestige train` wrote, a Hugging Face model (folder, GGUF "
+        "file or hub name) or a PEFT adapter folder.",
     )

@@ -17,6 +17,7 @@ from vestige.data import atomic_write
 from vestige.errors import ModelError
 
 DESCRIPTIONS = ("model.json", "config.json", "adapter_config.json")
+GGUF = ".gguf"
 ANSWERS = "intent_slot.json"
 """What makes the folder of an encoder an intent-and-slot model: its labels."""
 
@@ -60,9 +61,21 @@ def model_folder(path: str | Path) -> Path:
     return inner if inner.is_dir() and not described else folder
 
 
+def gguf_file(path: Path) -> Path | None:
+    """The GGUF file at a path, or the only one in a folder that describes no other model."""
+    if path.suffix == GGUF:
+        return None if path.is_dir() else path
+    if any((path / name).exists() for name in DESCRIPTIONS) or not path.is_dir():
+        return None
+    found = list(path.glob(f"*{GGUF}"))
+    return found[0] if len(found) == 1 else None
+
+
 def is_model(path: Path) -> bool:
     """Whether a path holds a model or a finished training."""
-    return any((model_folder(path) / name).is_file() for name in DESCRIPTIONS)
+    folder = model_folder(path)
+    described = any((folder / name).is_file() for name in DESCRIPTIONS)
+    return described or ((file := gguf_file(folder)) is not None and file.is_file())
 
 
 def sha256(files: list[Path]) -> str:

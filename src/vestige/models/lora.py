@@ -19,7 +19,7 @@ from vestige import _validate
 from vestige.data.subwords import SubwordVocabulary
 from vestige.errors import ModelError
 from vestige.models import pretrained
-from vestige.models.folders import model_folder
+from vestige.models.folders import gguf_file, model_folder
 from vestige.models.foreign_config import read_adapter
 from vestige.models.hugging_face import HuggingFaceLanguageModel
 from vestige.models.pretrained import CPU
@@ -206,7 +206,7 @@ def base_of(folder: Path) -> str | Path:
     if not named:
         raise ModelError(f"{file} names no base model", remedy=_LORA)
     for place in (Path(named), folder / named):
-        if model_folder(place).is_dir():
+        if model_folder(place).is_dir() or gguf_file(place) is not None:
             return model_folder(place)
     if Path(named).is_absolute() or named.startswith("."):
         raise ModelError(

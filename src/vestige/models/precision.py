@@ -10,15 +10,18 @@ from dataclasses import dataclass
 from os import PathLike, fspath
 
 import torch
+from safetensors import SafetensorError
 
 from vestige.errors import VestigeError
 from vestige.memory import free_memory
-from vestige.models.folders import model_folder
+from vestige.models.folders import gguf_file, model_folder
+from vestige.models.gguf_header import PACKED, read_header
 from vestige.models.protocols import LanguageModel
 from vestige.models.sizes import held_numbers
 from vestige.models.weight_files import ADAPTER_CONFIG, weight_files
 
-_HALVES = {"BF16": torch.bfloat16, "F16": torch.float16}
+_HALVES = {"BF16": torch.bfloat16, "F16": torch.float16, PACKED: torch.float16}
+"""What is packed has scales of float16, which holds what it is unpacked to."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,7 @@ class Stored:
             return cls(parameters[0].dtype if parameters else torch.float32, numbers)
         try:
             return _on_disk(model)
-        except (VestigeError, OSError, ValueError):
+        except (VestigeError, OSError, ValueError, SafetensorError):
             return cls()
 
 
@@ -79,7 +82,8 @@ def _on_disk(path: str | PathLike[str]) -> Stored:
         return _on_disk(base_of(folder))
     if not folder.exists():
         return _on_hub(str(path))
-    held = held_numbers(weight_files(folder))
+    packed = gguf_file(folder)
+    held = held_numbers(weight_files(folder)) if packed is None else read_header(packed).held
     return Stored(_HALVES.get(max(held, key=held.__getitem__), torch.float32), held.total())
 
 

@@ -6,7 +6,9 @@ Never runs code from a model's folder and never reads pickle.
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -16,7 +18,9 @@ import torch
 
 from vestige.data.subwords import SubwordVocabulary
 from vestige.errors import ModelError, VestigeError
+from vestige.models.folders import gguf_file
 from vestige.models.foreign_config import require_sound
+from vestige.models.gguf_header import read_header
 from vestige.models.hugging_face import HuggingFaceLanguageModel
 from vestige.models.sizes import held_numbers, require_filled
 from vestige.models.weight_files import pretrained_files
@@ -24,7 +28,7 @@ from vestige.models.weight_files import pretrained_files
 CPU = torch.device("cpu")
 REMEDY = (
     "Give the folder of a whole causal language model (config.json, *.safetensors, "
-    "tokenizer.json), or a hub name that can be reached or was downloaded before."
+    "tokenizer.json), a GGUF file, or a hub name that can be reached or was downloaded before."
 )
 
 
@@ -48,7 +52,7 @@ def load(
         source, AutoModelForCausalLM, _unlike_causal, REMEDY, dtype=dtype, device=device
     )
     # An adapter names its base by this: a relative path would not outlive the working directory.
-    network.name_or_path = str(Path(source).absolute()) if Path(source).is_dir() else str(source)
+    network.name_or_path = str(Path(source).absolute()) if Path(source).exists() else str(source)
     vocabulary = SubwordVocabulary.from_pretrained(address)
     try:
         return HuggingFaceLanguageModel(network, vocabulary).eval()
@@ -90,34 +94,26 @@ def read_pretrained(
     """
     from transformers import AutoConfig
 
-    name, place = str(source), Path(source)
-    if not place.is_dir() and not _hub_answers():
-        place = downloaded(name) or place
-        if not place.is_dir():
-            raise ModelError(f"{name} is no folder here, and no hub answers", remedy=remedy)
-    files: list[Path] = []
-    if place.is_dir():
-        require_sound(place, remedy=remedy)
-        files = pretrained_files(place)
-    address = str(place) if place.is_dir() else name
+    name, files = str(source), _Files.of(source, remedy)
     try:
-        config = AutoConfig.from_pretrained(address, trust_remote_code=False)
+        config = AutoConfig.from_pretrained(files.folder, trust_remote_code=False, **files.packed)
         problem = unlike(config)
         if problem is not None:
             raise ValueError(problem)
-        if files:
-            held = held_numbers(files).total()
+        if (held := files.numbers()) is not None:
             build = partial(kind.from_config, config)
             require_filled(held, build, dtype=dtype, device=device)
         with _quiet():  # the report is judged below
             network, report = kind.from_pretrained(
-                address,
+                files.folder,
                 config=config,
                 dtype=dtype,
                 device_map=_device_map(device),
                 trust_remote_code=False,
                 use_safetensors=True,
                 output_loading_info=True,
+                **files.packed,
+                **_unpacking(files),
             )
     except Exception as error:  # KeyError to SafetensorError, by what is wrong with the files
         raise ModelError(f"{name} cannot be read: {error}", remedy=remedy) from error
@@ -130,7 +126,67 @@ def read_pretrained(
             f"another shape, such as {absent[0]}",
             remedy=remedy,
         )
-    return network, address
+    if files.packed:  # what is read is a plain network, and is saved as one
+        network.hf_quantizer, network.is_quantized = None, False
+        vars(network.config).pop("quantization_config", None)
+    return network, files.address
+
+
+@dataclass(frozen=True)
+class _Files:
+    """Where a model's files are.
+
+    Attributes:
+        folder: the folder, or the name on the hub.
+        weights: those with weights; none where they are not here yet.
+        packed: the name of its GGUF file, as transformers wants it told; none for safetensors.
+    """
+
+    folder: str
+    weights: tuple[Path, ...] = ()
+    packed: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, source: str | Path, remedy: str) -> "_Files":
+        name, place = str(source), Path(source)
+        if (packed := gguf_file(place)) is not None:
+            read_header(packed)
+            if find_spec("gguf") is None:
+                raise ModelError(
+                    f"{packed} is a GGUF file, which needs the package gguf to be read",
+                    remedy="Install it: pip install 'vestige[gguf]'.",
+                )
+            return cls(str(packed.parent), (packed,), {"gguf_file": packed.name})
+        if not place.is_dir() and not _hub_answers():
+            place = downloaded(name) or place
+            if not place.is_dir():
+                raise ModelError(f"{name} is no folder here, and no hub answers", remedy=remedy)
+        if not place.is_dir():
+            return cls(name)
+        require_sound(place, remedy=remedy)
+        return cls(str(place), tuple(pretrained_files(place)))
+
+    def numbers(self) -> int | None:
+        """How many its files hold; None where they are not here yet."""
+        if not self.weights:
+            return None
+        held = read_header(self.weights[0]).held if self.packed else held_numbers(self.weights)
+        return held.total()
+
+    @property
+    def address(self) -> str:
+        """What the tokenizer is read from."""
+        return str(Path(self.folder, *self.packed.values()))
+
+
+def _unpacking(files: _Files) -> dict[str, Any]:
+    """Ask for plain weights: those that stay packed are multiplied by code from the hub."""
+    if not files.packed:
+        return {}
+    import transformers
+
+    settings = getattr(transformers, "GgufConfig", None)  # older ones know plain weights only
+    return {} if settings is None else {"quantization_config": settings(dequantize=True)}
 
 
 def _device_map(device: torch.device | None) -> Any:

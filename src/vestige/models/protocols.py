@@ -199,3 +199,8 @@ def choose_device(name: str = "auto") -> torch.device:
     if found.is_meta:  # which has no numbers
         raise ValueError(f"device must be one that computes, got {name!r}")
     return found.device
+
+
+def placed(name: str) -> torch.device | None:
+    """The device that `name` asks for; None for "balanced": all of them, layer after layer."""
+    return None if name == "balanced" else choose_device(name)

@@ -12,7 +12,7 @@ from typing import Any
 
 from vestige.data.json_file import read_object
 from vestige.errors import ModelError
-from vestige.models.folders import ANSWERS
+from vestige.models.folders import ANSWERS, gguf_file
 
 WHOLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 ADAPTER, ADAPTER_CONFIG = "adapter_model.safetensors", "adapter_config.json"
@@ -22,13 +22,15 @@ SAVE = "Save the model with save_pretrained of transformers 5, which writes safe
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """Files from which a model's weights are loaded, in alphabetical order.
+    """Files from which the weights of a folder, or of a GGUF file, are loaded, in their order.
 
     Of an adapter these are its own; its base is a model of its own.
 
     Raises:
         ModelError: there is none, or a name in the folder's files leads out of it.
     """
+    if (packed := gguf_file(folder)) is not None:
+        return _there([packed])
     if (folder / ANSWERS).is_file():
         return sorted([*pretrained_files(folder), folder / HEADS])
     if (folder / "model.json").is_file():

@@ -97,8 +97,8 @@ def load_snapshots(given: Mapping[str, ModelLike], *, device: str, monitor: Moni
     Raises:
         IncompatibleModels: a token id stands for different texts.
     """
-    from vestige.models.checkpoints import placed
     from vestige.models.precision import common_dtype
+    from vestige.models.protocols import placed
     from vestige.models.shared_vocabulary import SharedVocabulary
 
     reader = Reader(device, common_dtype(list(given.values()), placed(device)))
