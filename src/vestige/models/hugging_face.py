@@ -46,6 +46,11 @@ class AppendedLayer(DynamicLayer):  # type: ignore[misc]
         """Keep some rows."""
         self.held = None if self.held is None else self.held[indices]
 
+    def __copy__(self) -> Self:  # ten times as quick as what copies any object
+        new = type(self).__new__(type(self))
+        new.__dict__.update(self.__dict__)
+        return new
+
     def get_seq_length(self) -> int:
         """Tokens read."""
         return 0 if self.held is None else self.held.length
@@ -223,7 +228,7 @@ class HuggingFaceLanguageModel(LanguageModel):
         last = {} if self.separate_head or not self._keeps_logits else {"logits_to_keep": 1}
         answer = network(input_ids=tokens, past_key_values=cache, use_cache=True, **last)
         output = answer.last_hidden_state if self.separate_head else answer.logits
-        return CacheState(tuple(cache.layers), output[:, -1], length)
+        return CacheState(tuple(cache.layers), output[:, -1].contiguous(), length)
 
     @torch.no_grad()
     def logits(self, state: CacheState) -> Tensor:
