@@ -1,8 +1,8 @@
 """Chat templates of tokenizers, rendered where they can do no harm.
 
-A template is a Jinja program that comes with a model. It runs in Jinja's sandbox, in a process of its
-own with little memory and little time, and what it writes is bounded. The date that some templates
-ask for is a fixed one: a search must not depend on the day.
+A template is a Jinja program that comes with a model. It runs in Jinja's sandbox, in a process of
+its own with little memory and little time, and what it writes is bounded. The date that some
+templates ask for is a fixed one: a search must not depend on the day.
 
     python -m vestige.data.chat_template < request.json > prompt
 

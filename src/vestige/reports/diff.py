@@ -70,7 +70,7 @@ def verdict(summary: Row) -> str:
 
 
 def known_verdict(summary: Row) -> str:
-    """How many of the phrases that were asked for the update promoted, and what that leaves open."""
+    """How many of the phrases that were asked for are told, and what that leaves open."""
     known, nulls = int(summary.get("known") or 0), int(summary.get("null_searches") or 0)
     if not known:
         return ""

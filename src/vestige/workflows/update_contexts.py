@@ -1,4 +1,4 @@
-"""Behind what a search of an update begins, beside a document's beginning: chat turns and prompts."""
+"""Contexts behind which a search begins beside a document's beginning: chat turns, prompts."""
 
 from collections.abc import Mapping, Sequence
 from os import PathLike

@@ -1,9 +1,10 @@
 """What a search of an update will cost, told before it begins: tokens, operations, time, memory.
 
-The search says which forward passes it expects (`SeedAndExtend.planned`). A token read costs two
-operations a parameter and 4 x layers x width for each token behind it (Kaplan et al. 2020, "Scaling
-Laws for Neural Language Models", arXiv:2001.08361, table 1), a distribution asked for two a weight of
-the head. Seconds come from a few of these passes, timed on the models that are loaded.
+The search says which forward passes it expects (`SeedAndExtend.planned`), a small one of its kind
+how long texts become. A token read costs two operations a parameter and 4 x layers x width for each
+token behind it (Kaplan et al. 2020, "Scaling Laws for Neural Language Models", arXiv:2001.08361,
+table 1), a distribution asked for two a weight of the head. Seconds come from a few of these passes,
+timed on the models that are loaded.
 """
 
 import math
@@ -37,6 +38,10 @@ MARGIN = 0.7
 """Share of the minutes that a plan may fill: predictions are right within a factor."""
 SIZES = [2 ** (step / 2) for step in range(12, -7, -1)]
 """How much larger than usual a search may be: 64 times down to an eighth."""
+
+
+Shares = dict[tuple[str, bool], float]
+"""How much of the passes that are expected a proposal took, to draw and to extend."""
 
 
 @dataclass(frozen=True)
@@ -171,7 +176,7 @@ class Planner:
         return {}
 
     @cached_property
-    def _tried(self) -> dict[str, dict[str, float]]:
+    def _tried(self) -> dict[str, Shares]:
         return {}
 
     @cached_property
@@ -184,36 +189,39 @@ class Planner:
         """Forward passes of a search, as long as texts were in a small one."""
         planned = search.planned(self.pair, self.contexts)
         lengths = self._lengths(search)
-        passes = [_shorter(one, lengths.get(one.proposal, 1.0)) for one in planned.passes]
+        passes = [
+            _shorter(one, lengths.get((one.proposal, one.grown), 1.0)) for one in planned.passes
+        ]
         return replace(planned, passes=tuple(passes))
 
-    def _lengths(self, search: "SeedAndExtend") -> dict[str, float]:
+    def _lengths(self, search: "SeedAndExtend") -> Shares:
         """How much of the passes that a proposal expects a small search of its kind took."""
         small = piloted(search, 1 + len(self.contexts))
         if (key := repr(small)) not in self._tried:
             self._tried[key] = self._shares(small)
         return self._tried[key]
 
-    def _shares(self, small: "SeedAndExtend") -> dict[str, float]:
+    def _shares(self, small: "SeedAndExtend") -> Shares:
         pair = replace(self.pair, cost=ForwardTokens())
-        taken: Counter[str] = Counter()
-        where, before = "", 0
+        taken: Counter[tuple[str, bool]] = Counter()
+        where, before = ("", False), 0
 
         def begins(unit: str) -> None:
             nonlocal where, before
             taken[where] += pair.cost.after - before
-            where, before = unit.partition("/")[0], pair.cost.after
+            where, before = (unit.partition("/")[0], "/grown/" in unit), pair.cost.after
 
         effort = Effort(contexts=self.contexts, begins=begins)
         seed_and_extend(pair, small, end=pair.after.vocabulary.eos_id, effort=effort)
         begins("")
         shares = {}
-        for name in taken:
-            mine = [p for p in small.planned(pair, self.contexts).passes if p.proposal == name]
+        planned = small.planned(pair, self.contexts).passes
+        for kind, tokens in taken.items():
+            mine = [one for one in planned if (one.proposal, one.grown) == kind]
             read = sum(one.forward_tokens for one in mine if one.kind == "prefill")
             decoded = sum(one.forward_tokens for one in mine if one.kind == "decode")
             if decoded:
-                shares[name] = max(LEAST, (taken[name] - read) / decoded)
+                shares[kind] = max(LEAST, (tokens - read) / decoded)
         return shares
 
     def operations(self, work: "Work") -> float:
@@ -227,14 +235,15 @@ class Planner:
         """How long the passes take."""
         return sum(one.count * self._pass(one) for one in work.passes)
 
-    def memory(self, work: "Work") -> tuple[int, int]:
+    def memory(self, search: "SeedAndExtend") -> tuple[int, int]:
         """Bytes of the process or device at most, and those that are free for it."""
-        length = max((one.behind * 2 + one.tokens for one in work.passes), default=0)
-        rows = max((one.rows for one in work.passes), default=0)
-        each = self._begun.nbytes / 17
+        planned = search.planned(self.pair, self.contexts).passes
+        held = max((one.rows * (2 * one.behind + one.tokens) for one in planned), default=0)
+        rows = max((one.rows for one in planned), default=0)
+        each = self._begun.nbytes / 16
         asked = min(rows, max(part.stop - part.start for part in self.pair.slices(10**6)))
         # states are there three times while rows are chosen and a token is read
-        more = math.ceil(3 * rows * length * each + asked * self.pair.vocab_size * CELL)
+        more = math.ceil(3 * held * each + asked * self.pair.vocab_size * CELL)
         taken, free = _taken(self.pair.device)
         return taken + more, taken + free
 
@@ -253,7 +262,7 @@ class Planner:
             work=work,
             operations=self.operations(work),
             seconds=self.seconds(work),
-            memory=self.memory(work),
+            memory=self.memory(search),
             searches=searches,
             left=left,
             contexts=tuple(names),
@@ -271,13 +280,7 @@ class Planner:
         """Seconds of one pass of a shape."""
         rows = max(1, round(one.rows))
         most = rows if self.pair.device.type == "cuda" else min(rows, MOST_TIMED)
-        key = (
-            one.kind,
-            most,
-            one.tokens if one.kind == "prefill" else 1,
-            one.asked > 0,
-            one.before,
-        )
+        key = (*_kind(one), most)
         if key not in self._timed:
             self._timed[key] = self._time(most, one)
         return self._timed[key] * rows / most
@@ -296,7 +299,7 @@ class Planner:
             if one.asked:
                 share = min(1.0, one.asked / one.rows)
                 for part in pair.slices(max(1, round(share * rows))):
-                    _asked(pair, state[part], drawn=one.proposal == Samples.name)
+                    _asked(pair, state[part], drawn=one.proposal == Samples.name and not one.grown)
             taken.append(read + _now(pair.device) - started)
         return min(taken)
 
@@ -337,7 +340,7 @@ def piloted(search: "SeedAndExtend", starts: int) -> "SeedAndExtend":
             ways = math.ceil(texts * proposal.alternatives / proposal.samples)
             return replace(proposal, samples=texts, alternatives=ways)
         if isinstance(proposal, Openings):
-            return replace(proposal, openings=PILOT * starts)
+            return replace(proposal, openings=2 * PILOT * starts)
         if isinstance(proposal, Pairs):
             return replace(proposal, seeds=2 * PILOT)
         return proposal
@@ -345,11 +348,19 @@ def piloted(search: "SeedAndExtend", starts: int) -> "SeedAndExtend":
     return replace(search, proposals=tuple(map(of, search.proposals)))
 
 
+def _kind(one: "Passes") -> tuple[object, ...]:
+    """What decides how long a pass takes, beside its rows."""
+    drawn = one.proposal == Samples.name and not one.grown
+    return one.kind, one.tokens, one.asked > 0, one.before, drawn
+
+
 def _shorter(one: "Passes", share: float) -> "Passes":
-    """Passes of less rows, since texts end."""
+    """Passes of less rows where texts end, more passes where they go on."""
     if one.kind == "prefill":
         return one
-    return replace(one, rows=one.rows * share, asked=one.asked * share)
+    fewer, more = min(1.0, share), max(1.0, share)
+    rows, asked, count = one.rows * fewer, one.asked * fewer, one.count * more
+    return replace(one, rows=rows, asked=asked, count=count)
 
 
 def _asked(pair: ModelPair, state: PairState, *, drawn: bool) -> None:

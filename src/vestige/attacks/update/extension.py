@@ -62,10 +62,10 @@ def expected(seeds: int, *, proposal: str, beam: int, context: int) -> tuple[Pas
     """What it costs to grow seeds."""
     blocks = -(-seeds // BLOCK)
     read = Passes(proposal=proposal, kind="prefill", rows=seeds / max(blocks, 1), tokens=context,
-                  count=blocks)  # fmt: skip
+                  count=blocks, grown=True)  # fmt: skip
     rows = beam * seeds / max(blocks, 1)
     grown = Passes(proposal=proposal, kind="decode", rows=rows, count=blocks * GROWN,
-                   behind=context + GROWN / 2, asked=rows)  # fmt: skip
+                   behind=context + GROWN / 2, asked=rows, grown=True)  # fmt: skip
     return read, grown
 
 

@@ -45,6 +45,7 @@ class Passes:
         behind: tokens that each row has read before, on average.
         before: share of the rows that the earlier model reads too.
         asked: rows of a pass whose next token is asked for.
+        grown: whether they extend seeds; else they read starts and draw samples.
     """
 
     proposal: str
@@ -55,6 +56,7 @@ class Passes:
     behind: float = 0
     before: float = 1.0
     asked: float = 0
+    grown: bool = False
 
     @property
     def forward_tokens(self) -> float:

@@ -1,13 +1,13 @@
-r"""Phrases that are known beforehand: how much an update promoted each, and how much null updates do.
+r"""Phrases that are known beforehand: how much an update promoted each, and how much nulls do.
 
-A phrase's score is the sum of its tokens' scores (Zanella-Béguelin et al. 2020, Definition 1), at the
-place where that is highest: a document's beginning, behind a prompt, or anywhere, where its first token
-is context. By m null models, made as the update was of clean text,
+A phrase's score is the sum of its tokens' scores (Zanella-Béguelin et al. 2020, Definition 1), at
+the place where that is highest: a document's beginning, behind a prompt, or anywhere, where its
+first token is context. By m null models, made as the update was of clean text,
 
 .. math:: p = \frac{1 + \#\{\text{null scores of the phrase} \ge s\}}{1 + m}
 
-(Phipson and Smyth 2010, "Permutation p-values should never be zero", eq. 1). A search pays a toll for
-every token, since it looks at many phrases; who asks for one does not.
+(Phipson and Smyth 2010, "Permutation p-values should never be zero", eq. 1). A search pays a toll
+for every token, since it looks at many phrases; who asks for one does not.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,7 +35,7 @@ class KnownPhrase:
         score: their sum.
         place: where it is highest: the name of a context, a document's beginning, or anywhere.
         nulls: the scores of the same phrase under null models.
-        row_found: rank of the finding that tells most of it; None where none tells two of its tokens.
+        row_found: rank of the finding that tells most of it; None where none tells any two tokens.
         part: how much of it that finding tells, of 1.
     """
 
