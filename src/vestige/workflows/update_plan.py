@@ -3,7 +3,7 @@
 The search says which forward passes it expects (`SeedAndExtend.planned`), a small one of its kind
 how long texts become. A token read costs two operations a parameter and 4 x layers x width for each
 token behind it (Kaplan et al. 2020, "Scaling Laws for Neural Language Models", arXiv:2001.08361,
-table 1), a distribution asked for two a weight of the head. Seconds come from a few of these passes,
+table 1), a distribution asked for two a weight of the head. Seconds come from some of these passes,
 timed on the models that are loaded.
 """
 
@@ -288,7 +288,7 @@ class Planner:
     def _time(self, rows: int, one: "Passes") -> float:
         pair = replace(self.pair, cost=type(self.pair.cost)())
         which = torch.zeros(rows, dtype=torch.int64, device=pair.device)
-        taken = []
+        taken: list[float] = []
         while not taken or (len(taken) < 4 and sum(taken) < TIMED):
             state = self._begun[which]
             started = _now(pair.device)

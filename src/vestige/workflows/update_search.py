@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -22,6 +21,41 @@ from vestige.workflows.update_plan import Planner, sized
 
 DOING = {"samples": "sampling", "grown": "extending", "repair": "repairing"}
 """What a unit of work does, by a part of its key."""
+
+
+@dataclass
+class _Bar:
+    """One bar for all searches, so that it never goes back.
+
+    Attributes:
+        step: of the monitor.
+        searches: the update's and those of null models.
+        number: of the search that is under way; 0 is the update's.
+    """
+
+    step: Step
+    searches: int
+    number: int = 0
+    done: int = 0
+    units: int = 1
+    doing: str = "searching"
+
+    def of(self, number: int, effort: Effort) -> Effort:
+        """An effort that tells how far one of the searches is."""
+        self.number, self.done = number, 0
+        return replace(effort, progress=self.progress, begins=self.begins)
+
+    def begins(self, key: str) -> None:
+        """Told what a unit of work does before it is done."""
+        self.doing = next((word for part, word in DOING.items() if part in key), "searching")
+        self.progress(self.done, self.units)
+
+    def progress(self, done: int, units: int) -> None:
+        """Told the units done of one search."""
+        self.done, self.units = done, units
+        which = f"null {self.number} of {self.searches - 1}, " if self.number else ""
+        total = self.searches * units
+        self.step(min(self.number * units + done, total), total, which + self.doing)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,18 +111,19 @@ class Searches:
         kept = place.opened(self._identity(models, size), self.monitor)
         plan = self._tell_plan(kept, size)
         deadline = None if self.minutes is None else time.monotonic() + 60 * self.minutes
-        with self._progress() as tell:
+        with self.monitor.progress("searching") as step:
+            bar = _Bar(step, 1 + len(self.nulls.given))
             effort = Effort(
                 contexts=tuple(self.contexts),
                 until=None if deadline is None else lambda: time.monotonic() > deadline,
             )
-            own = replace(effort, kept=KeptUnder(kept, "update"), **tell(0))
+            own = bar.of(0, replace(effort, kept=KeptUnder(kept, "update")))
             found = update_diff(
                 self.before, self.after, search=self.search, score=self.score, top=top, effort=own
             )
             found = replace(found, places=self.contexts, nulls_asked=len(self.nulls.given))
             known = self._known(self.after)
-            nulls = list(self._null_searches(effort, kept, tell))
+            nulls = list(self._null_searches(effort, kept, bar))
         if nulls:
             found = replace(found, nulls=NullScores.of(scores for scores, _ in nulls))
         compared = [[phrases[n] for _, phrases in nulls] for n in range(len(known))]
@@ -134,7 +169,7 @@ class Searches:
         return plan.record()
 
     def _null_searches(
-        self, effort: Effort, kept: Kept, tell: Any
+        self, effort: Effort, kept: Kept, bar: _Bar
     ) -> Iterator[tuple[list[float], list[float]]]:
         """Of each null model the scores of its search, and those of the known phrases."""
         asked = [list(one.within) for one in self.known]
@@ -150,7 +185,7 @@ class Searches:
                 if "scores" not in own:
                     scores = null_search(
                         self.before, null, search=self.search, score=self.score,
-                        effort=replace(effort, kept=own, **tell(number)),
+                        effort=bar.of(number, replace(effort, kept=own)),
                     )  # fmt: skip
                     if scores is None:
                         return
@@ -162,30 +197,6 @@ class Searches:
     def _known(self, after: LanguageModel) -> list[KnownPhrase]:
         pair = ModelPair(self.before, after, self.score)
         return known_phrases(pair, self.known, contexts=self.contexts) if self.known else []
-
-    @contextmanager
-    def _progress(self) -> Iterator[Any]:
-        """What an effort tells of each search, on one bar for all."""
-        searches = 1 + len(self.nulls.given)
-
-        def of(step: Step, number: int) -> dict[str, Any]:
-            which = f"null {number} of {searches - 1}, " if number else ""
-            where = [0, 1, f"{which}searching"]
-
-            def begins(key: str) -> None:
-                where[2] = which + next(
-                    (w for part, w in DOING.items() if part in key), "searching"
-                )
-                progress(where[0], where[1])
-
-            def progress(done: int, units: int) -> None:
-                where[:2] = done, units
-                step(number * units + done, searches * units, where[2])
-
-            return {"progress": progress, "begins": begins}
-
-        with self.monitor.progress("searching") as step:
-            yield lambda number: of(step, number)
 
 
 def settings(search: SeedAndExtend | Beams) -> dict[str, Any]:
