@@ -17,7 +17,7 @@ from vestige.monitor import Monitor, Step
 from vestige.workflows.kept_search import Nowhere
 from vestige.workflows.snapshots import ComparedNulls
 from vestige.workflows.update_contexts import Contexts
-from vestige.workflows.update_plan import Planner, sized
+from vestige.workflows.update_planner import Planner, sized
 
 DOING = {"samples": "sampling", "grown": "extending", "repair": "repairing"}
 """What a unit of work does, by a part of its key."""

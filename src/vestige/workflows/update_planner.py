@@ -1,0 +1,282 @@
+"""Plans of searches, from what the search expects and from what small slices of it take.
+
+The search says which forward passes it expects (`SeedAndExtend.planned`), a small one of its kind
+how long texts become, and seconds come from some of these passes, timed on the models that are
+loaded.
+"""
+
+import math
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from vestige.attacks.update.forward_tokens import ForwardTokens
+from vestige.attacks.update.model_pair import ModelPair, PairState
+from vestige.attacks.update.proposals.openings import Openings
+from vestige.attacks.update.proposals.pairs import Pairs
+from vestige.attacks.update.proposals.samples import Samples
+from vestige.attacks.update.seed_and_extend import Effort, seed_and_extend
+from vestige.memory import free_memory
+from vestige.models.largest import ROUNDED, largest
+from vestige.workflows.update_plan import ModelCost, Plan
+
+if TYPE_CHECKING:
+    from vestige.attacks.update.forward_tokens import Passes, Work
+    from vestige.attacks.update.seed_and_extend import SeedAndExtend
+
+FEW, MANY = 16, 64
+"""Rows of a timed pass where many would take too long, and else."""
+CELL = 48
+"""Bytes that a score takes while it is asked for: two models' logits, their logarithms, a draw."""
+MARGIN = 0.7
+"""Share of the minutes that a plan may fill: predictions are right within a factor."""
+SIZES = [2 ** (step / 2) for step in range(12, -7, -1)]
+"""How much larger than usual a search may be: 64 times down to an eighth."""
+
+
+Shares = dict[tuple[str, bool], float]
+"""How much of the passes that are expected a proposal took, to draw and to extend."""
+
+
+@dataclass(frozen=True)
+class Planner:
+    """Costs of searches of one pair, each shape of pass timed once.
+
+    Attributes:
+        pair: the loaded snapshots.
+        contexts: ids that are begun behind.
+    """
+
+    pair: ModelPair
+    contexts: Sequence[tuple[int, ...]]
+
+    @cached_property
+    def _costs(self) -> tuple[ModelCost, ModelCost]:
+        return ModelCost.of(self.pair.before), ModelCost.of(self.pair.after)
+
+    @cached_property
+    def _timed(self) -> dict[tuple[object, ...], tuple[float, float]]:
+        return {}
+
+    @cached_property
+    def _tried(self) -> dict[str, Shares]:
+        return {}
+
+    @cached_property
+    def _begun(self) -> PairState:
+        """One row that has read a few tokens."""
+        token = torch.zeros(1, 16, dtype=torch.int64, device=self.pair.device)
+        return self.pair.read(token)
+
+    def work(self, search: "SeedAndExtend") -> "Work":
+        """Forward passes of a search, as long as texts were in a small one."""
+        planned = search.planned(self.pair, self.contexts)
+        lengths = self._lengths(search)
+        passes = [
+            _shorter(one, lengths.get((one.proposal, one.grown), 1.0)) for one in planned.passes
+        ]
+        return replace(planned, passes=tuple(passes))
+
+    def _lengths(self, search: "SeedAndExtend") -> Shares:
+        """How much of the passes that a proposal expects a small search of its kind took."""
+        small = piloted(search, 1 + len(self.contexts))
+        if (key := repr(small)) not in self._tried:
+            self._tried[key] = self._shares(small)
+        return self._tried[key]
+
+    def _shares(self, small: "SeedAndExtend") -> Shares:
+        pair = replace(self.pair, cost=ForwardTokens())
+        taken: Counter[tuple[str, bool]] = Counter()
+        where, before = ("", False), 0
+
+        def begins(unit: str) -> None:
+            nonlocal where, before
+            taken[where] += pair.cost.after - before
+            where, before = (unit.partition("/")[0], "/grown/" in unit), pair.cost.after
+
+        effort = Effort(contexts=self.contexts, begins=begins)
+        seed_and_extend(pair, small, end=pair.after.vocabulary.eos_id, effort=effort)
+        begins("")
+        shares = {}
+        planned = small.planned(pair, self.contexts).passes
+        for kind, tokens in taken.items():
+            mine = [one for one in planned if (one.proposal, one.grown) == kind]
+            read = sum(one.forward_tokens for one in mine if one.kind == "prefill")
+            decoded = sum(one.forward_tokens for one in mine if one.kind == "decode")
+            if decoded:
+                shares[kind] = max(LEAST, (tokens - read) / decoded)
+        return shares
+
+    def operations(self, work: "Work") -> float:
+        """Floating-point operations of both models."""
+        before, after = self._costs
+        return sum(
+            after.operations(one) + before.operations(one, share=one.before) for one in work.passes
+        )
+
+    def seconds(self, work: "Work") -> float:
+        """How long the passes take."""
+        return sum(one.count * self._pass(one) for one in work.passes)
+
+    def memory(self, search: "SeedAndExtend") -> tuple[int, int]:
+        """Bytes of the process or device at most, and those that are free for it."""
+        planned = search.planned(self.pair, self.contexts).passes
+        held = max((one.rows * (one.behind + one.tokens) for one in planned), default=0)
+        rows = max((one.rows for one in planned), default=0)
+        each = self._begun.nbytes / 16
+        asked = min(rows, max(part.stop - part.start for part in self.pair.slices(10**6)))
+        # states are there twice while rows are chosen, and half of them are longer than on average
+        more = math.ceil(2.5 * held * each + asked * self.pair.vocab_size * CELL)
+        taken, free = _taken(self.pair.device)
+        return taken + more, taken + free
+
+    def plan(
+        self,
+        search: "SeedAndExtend",
+        *,
+        searches: int,
+        left: int,
+        names: Sequence[str],
+        size: float,
+    ) -> Plan:
+        """Of searches of one kind."""
+        work = self.work(search)
+        return Plan(
+            work=work,
+            operations=self.operations(work),
+            seconds=self.seconds(work),
+            memory=self.memory(search),
+            searches=searches,
+            left=left,
+            contexts=tuple(names),
+            size=size,
+        )
+
+    def size_for(self, search: "SeedAndExtend", seconds: float) -> float:
+        """The largest size whose search takes no longer; the smallest where none does."""
+        for size in SIZES:
+            if self.seconds(self.work(sized(search, size))) <= MARGIN * seconds:
+                return size
+        return SIZES[-1]
+
+    def _pass(self, one: "Passes") -> float:
+        """Seconds of one pass of a shape: a line through those of one row and of many."""
+        if (key := _kind(one)) not in self._timed:
+            least, rows = self._time(1, one), FEW
+            most = self._time(rows, one)
+            if most < TIMED:
+                rows = MANY
+                most = self._time(rows, one)
+            self._timed[key] = (least, max(0.0, most - least) / (rows - 1))
+        least, each = self._timed[key]
+        return least + each * (max(1.0, one.rows) - 1)
+
+    def _time(self, rows: int, one: "Passes") -> float:
+        pair = replace(self.pair, cost=ForwardTokens())
+        which = torch.zeros(rows, dtype=torch.int64, device=pair.device)
+        taken: list[float] = []
+        while not taken or (len(taken) < 4 and sum(taken) < TIMED):
+            state = self._begun[which]
+            started = _now(pair.device)
+            if one.kind == "prefill":
+                state = pair.read(which[:, None].expand(-1, one.tokens))
+            else:
+                state = pair.advance(state, which)
+            if one.asked:
+                for part in pair.slices(math.ceil(min(1.0, one.asked / one.rows) * rows)):
+                    _asked(pair, state[part], drawn=_drawn(one))
+            taken.append(_now(pair.device) - started)
+        return min(taken)
+
+
+PILOT = 8
+"""Texts of each kind that are read to learn how long they become."""
+
+LEAST = 0.02
+"""Share of its passes that a proposal takes at least."""
+
+TIMED = 0.3
+"""Seconds spent on each shape of pass at least, where a few passes take less."""
+
+
+def sized(search: "SeedAndExtend", size: float) -> "SeedAndExtend":
+    """A search with so many times as many samples and ways to follow."""
+
+    def of(proposal: Any) -> Any:
+        if isinstance(proposal, Samples):
+            return replace(
+                proposal,
+                samples=max(1, round(size * proposal.samples)),
+                alternatives=round(size * proposal.alternatives),
+            )
+        if isinstance(proposal, Pairs):
+            return replace(proposal, seeds=max(1, round(size * proposal.seeds)))
+        return proposal
+
+    return replace(search, proposals=tuple(map(of, search.proposals)))
+
+
+def piloted(search: "SeedAndExtend", starts: int) -> "SeedAndExtend":
+    """A search of a few texts of each kind."""
+
+    def of(proposal: Any) -> Any:
+        if isinstance(proposal, Samples):
+            texts = PILOT * starts
+            ways = math.ceil(texts * proposal.alternatives / proposal.samples)
+            return replace(proposal, samples=texts, alternatives=ways)
+        if isinstance(proposal, Openings):
+            return replace(proposal, openings=2 * PILOT * starts)
+        if isinstance(proposal, Pairs):
+            return replace(proposal, seeds=2 * PILOT)
+        return proposal
+
+    return replace(search, proposals=tuple(map(of, search.proposals)))
+
+
+def _kind(one: "Passes") -> tuple[object, ...]:
+    """What decides how long a pass takes, beside its rows."""
+    return one.kind, one.tokens, one.asked > 0, _drawn(one)
+
+
+def _drawn(one: "Passes") -> bool:
+    """Whether a token is drawn from what is asked."""
+    return one.proposal == Samples.name and not one.grown
+
+
+def _shorter(one: "Passes", share: float) -> "Passes":
+    """Passes of less rows where texts end, more passes where they go on."""
+    if one.kind == "prefill":
+        return one
+    fewer, more = min(1.0, share), max(1.0, share)
+    rows, asked, count = one.rows * fewer, one.asked * fewer, one.count * more
+    return replace(one, rows=rows, asked=asked, count=count)
+
+
+def _asked(pair: ModelPair, state: PairState, *, drawn: bool) -> None:
+    """What a search does with the next token of some rows."""
+    gains = pair.gains(state)
+    if drawn:
+        later = pair.after.logits(state.after).log_softmax(1)
+        earlier = pair.before.logits(state.before).log_softmax(1)
+        (later + (later - earlier)).double().softmax(1).cumsum(1)
+    largest(gains, min(4, gains.shape[1]), alike=ROUNDED)
+
+
+def _now(device: torch.device) -> float:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.perf_counter()
+
+
+def _taken(device: torch.device) -> tuple[int, int]:
+    """Bytes that this process has taken, and those free for it."""
+    if device.type == "cuda":
+        return torch.cuda.memory_allocated(device), torch.cuda.mem_get_info(device)[0]
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10, free_memory()
