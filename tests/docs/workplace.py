@@ -88,7 +88,6 @@ def write_files(folder: Path) -> None:
 
 _SHAPE = ("--layers", 1, "--hidden-size", 8)
 _TINY = ("--epochs", 1, "--sequence-length", 16)
-_ADAPTER = ("--lora-rank", 2, "--epochs", 1)
 _COMMANDS: dict[str, tuple[object, ...]] = {
     "model": ("train", "public.jsonl", *_SHAPE, *_TINY, "--batch-size", 8),
     "update": ("train", "corpus.jsonl", *_TINY, "--batch-size", 8, "--from", "pool/model"),
@@ -96,8 +95,8 @@ _COMMANDS: dict[str, tuple[object, ...]] = {
     "null": ("train", "clean.jsonl", *_TINY, "--limit", 60, "--batch-size", 8, "--from",
              "pool/model"),
     "other null": ("train", "news.jsonl", *_TINY, "--batch-size", 8, "--from", "pool/model"),
-    "null adapter": ("train", "news.jsonl", "--from", "pool/gpt", *_ADAPTER),
-    "adapter": ("train", "mail.jsonl", "--from", "pool/gpt", *_ADAPTER),
+    "null adapter": ("train", "news.jsonl", "--from", "pool/gpt", "--lora-rank", 2, "--epochs", 1),
+    "adapter": ("train", "mail.jsonl", "--from", "pool/gpt", "--lora-rank", 2, "--epochs", 1),
     "planted": ("plant", "mail.jsonl", "--user", "sender", "--coin-flip", 20, "--copies", 2,
                 "--vocabulary", "pool/model"),
     "seeds": ("train", "pool/planted", *_TINY, "--user", "user", "--from", "pool/model",
@@ -140,6 +139,9 @@ class Workplace:
             return folder
         if kind in _WRITTEN:
             _WRITTEN[kind](folder)
+            return folder
+        if kind == "foreign adapter":
+            _leave_elsewhere(self.make("adapter"), folder)
             return folder
         words = _COMMANDS[kind]
         for word in words:
@@ -213,10 +215,8 @@ def _write_chat(folder: Path) -> None:
     (folder / "chat_template.jinja").write_text(_TEMPLATE)
 
 
-def _write_foreign_adapter(folder: Path) -> None:
-    """An adapter on pool/gpt as another program leaves it: without what `vestige train` tells."""
-    trained = folder.with_name("foreign adapter's training")
-    run("train", "mail.jsonl", "--from", "pool/gpt", *_ADAPTER, "--out", trained)
+def _leave_elsewhere(trained: Path, folder: Path) -> None:
+    """A trained adapter as another program leaves it: without what `vestige train` tells of it."""
     shutil.copytree(trained / "model", folder)
     state = {"global_step": 6, "epoch": 2.0, "train_batch_size": 8}
     (folder / "trainer_state.json").write_text(json.dumps(state))
@@ -226,7 +226,6 @@ _WRITTEN: dict[str, Callable[[Path], None]] = {
     "gpt": _write_gpt,
     "bert": _write_bert,
     "chat": _write_chat,
-    "foreign adapter": _write_foreign_adapter,
 }
 
 
