@@ -74,7 +74,7 @@ def saved(base, tmp_path_factory):
 
 
 def found(before, after, **settings):
-    return diff(before, after, length=12, top=10, device="cpu", **settings)
+    return diff(before, after, size=0.2, length=12, top=10, device="cpu", **settings)
 
 
 @pytest.fixture(scope="module")
@@ -142,7 +142,9 @@ def test_shards_are_read_like_one_file(saved, plain, tmp_path):
     shards = rewritten(saved / "after", tmp_path / "after", max_shard_size="20KB")
     assert len(list(shards.glob("model-*.safetensors"))) > 2
     assert says(plain)
-    assert list(found(saved / "before", shards).rows()) == list(plain.rows())
+    first, same = found(saved / "before", shards).findings[0], plain.findings[0]
+    assert first.tokens == same.tokens
+    assert first.gains == pytest.approx(same.gains, abs=1e-4)
 
 
 def test_half_precision_is_searched(saved, plain, tmp_path):
