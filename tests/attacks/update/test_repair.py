@@ -1,4 +1,4 @@
-"""Shortcuts in what the later model knows by heart are repaired, and right phrases are left alone."""
+"""Shortcuts in what the later model knows by heart are repaired, right phrases left alone."""
 
 import itertools
 import math

@@ -50,19 +50,25 @@ class SeedAndExtend(Growth):
     Attributes:
         proposals: in the order in which they are asked; a pair of tokens that one has explored is
             not a seed of the next.
-        least_toll: what each token of a fragment costs, less than one of a phrase.
+        lower_tolls: what a token of a fragment costs, less than one of a phrase, falling: what
+            the first leaves comes before what the next one does.
         repaired: phrases that are repaired, best first.
         seed: of all that is drawn.
     """
 
-    proposals: tuple[Proposal, ...] = (Samples(), Openings(), Pairs(largest=2048))
-    least_toll: float = 0.7
+    proposals: tuple[Proposal, ...] = (
+        Samples(),
+        Openings(openings=40),
+        Pairs(largest=2048),
+    )
+    lower_tolls: tuple[float, ...] = (0.7, 0.4, 0.2)
     repaired: int = 50
     seed: int = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _validate.positive(least_toll=self.least_toll)
+        for toll in self.lower_tolls:
+            _validate.positive(lower_tolls=toll)
         _validate.at_least(0, repaired=self.repaired)
         _validate.all_different(proposals=[one.name for one in self.proposals])
 
@@ -98,7 +104,7 @@ class Searched:
     Attributes:
         before, after: forward tokens of the two models, units that were kept counted too.
         done: units of work.
-        units: of a whole search.
+        units: of a whole search: as planned, until it is whole.
         texts: read by each proposal, in the order of their work.
     """
 
@@ -179,7 +185,7 @@ class Found:
 
     Attributes:
         phrases: with the number of their near-copies, best first, those too short to keep last.
-        fragments: what `least_toll` leaves of the texts beside the phrases, as long as these.
+        fragments: what `lower_tolls` leave of the texts beside the phrases.
         searched: how much was read.
     """
 
@@ -216,12 +222,17 @@ def seed_and_extend(
 
 
 def _fragments(
-    texts: Iterable[ScoredText], found: Iterable[tuple[Phrase, int]], search: SeedAndExtend
+    texts: Sequence[ScoredText], found: Iterable[tuple[Phrase, int]], search: SeedAndExtend
 ) -> list[tuple[Phrase, int]]:
-    """What is promoted too little for a phrase, where no phrase tells it."""
-    lax = replace(search, toll=min(search.least_toll, search.toll))
-    rest, told = partial(untold, growth=lax), [phrase for phrase, _ in found]
-    return fold(phrases(texts, lax), rest=rest, long=lax.min_tokens, told=told)
+    """What is promoted too little for a phrase, where no phrase tells it; toll by toll."""
+    told, fragments = [phrase for phrase, _ in found], list[tuple[Phrase, int]]()
+    for toll in search.lower_tolls:
+        lax = replace(search, toll=toll)
+        rest = partial(untold, growth=lax)
+        more = fold(phrases(texts, lax), rest=rest, long=lax.min_tokens, told=told)
+        told += [phrase for phrase, _ in more]
+        fragments += more
+    return fragments
 
 
 def folded(every: Iterable[Phrase], search: Growth) -> list[tuple[Phrase, int]]:
@@ -270,7 +281,7 @@ class _Run:
             self.ground.add(outcome.texts)
             self.done += 1
             if self.effort.progress:
-                self.effort.progress(self.done, self.units)
+                self.effort.progress(self.done, max(self.done, self.units))
             yield outcome
 
     def _given(self, unit: Unit) -> Mapping[str, Any] | None:
@@ -298,6 +309,6 @@ class _Run:
             before=self.cost.before,
             after=self.cost.after,
             done=self.done,
-            units=self.units,
+            units=max(self.units, self.done + 1) if self.stopped else self.done,
             texts=texts,
         )

@@ -336,9 +336,11 @@ def _search(pair: ModelPair, search: SeedAndExtend | Beams, effort: Effort) -> _
         return _Found(_sorted(ranked))
     end = pair.after.vocabulary.eos_id
     found = seed_and_extend(pair, search, end=end, effort=effort)
-    every = ([(phrase, copies, 0) for phrase, copies in part]
-             for part in (found.phrases, found.fragments))  # fmt: skip
-    return _Found(*map(_sorted, every), found.searched)
+    every = [
+        [(phrase, copies, 0) for phrase, copies in part]
+        for part in (found.phrases, found.fragments)
+    ]
+    return _Found(_sorted(every[0]), every[1], found.searched)
 
 
 def _sorted(found: list[tuple[Phrase, int, int]]) -> list[tuple[Phrase, int, int]]:

@@ -105,10 +105,14 @@ class Ground:
         digest = hashlib.sha256(f"{self.seed} {key}".encode()).digest()
         return torch.Generator().manual_seed(int.from_bytes(digest[:7], "big"))
 
-    def grown(self, seeds: Sequence[Seed], proposal: str, *, beam: int = 1) -> Outcome:
+    def grown(
+        self, seeds: Sequence[Seed], proposal: str, *, beam: int = 1, toll: float | None = None
+    ) -> Outcome:
         """What grows from the seeds whose first pair no phrase holds yet."""
         fresh = [one for one in seeds if (one.context[-1], one.token) not in self.pairs]
         pair, growth, end = self.pair, self.growth, self.end
+        if toll is not None:
+            growth = replace(growth, toll=min(toll, growth.toll))
         texts = [
             replace(text, proposal=proposal, context=self.prompt(seed.context))
             for seed, text in grow(pair, fresh, growth, end=end, beam=beam)

@@ -12,6 +12,7 @@ tokens are the context in which that way is followed. What an update has diluted
 promoted behind a few tokens and not behind one.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -36,13 +37,17 @@ RULED_OUT = -20.0
 PART = 64
 """Columns whose probabilities are summed before they are cumulated."""
 
+MOST_BLOCKS = 8
+"""Blocks drawn for each that was planned, at most, however short documents are."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Samples:
     """Contrastive samples behind each start, and the ways they did not take.
 
     Attributes:
-        samples: texts drawn, over all starts together; at least one of each.
+        samples: texts drawn, over all starts together; at least one of each, and more of them
+            where documents end before `length`.
         length: tokens of each, at most; the end of a document ends it.
         alpha: how much of the change is added to the later model's logits.
         temperature: of the softmax that is drawn from.
@@ -50,6 +55,7 @@ class Samples:
         each: tokens considered at every position.
         least: gain that a token needs to be considered.
         context: tokens of the sample that are read before an alternative.
+        toll: of a token while an alternative grows; what grew is cut by the search's own.
         block: samples drawn side by side.
     """
 
@@ -62,6 +68,7 @@ class Samples:
     each: int = 4
     least: float = 0.6
     context: int = 4
+    toll: float = 0.7
     block: int = 100
 
     def __post_init__(self) -> None:
@@ -70,16 +77,29 @@ class Samples:
         _validate.at_least(0, alpha=self.alpha, alternatives=self.alternatives)
 
     def units(self, ground: Ground) -> Units:
-        """Samples in blocks, then blocks of the ways that none of them took."""
+        """Samples in blocks, then blocks of the ways that none of them took.
+
+        Where documents are short, more are drawn, until they have the tokens of whole samples.
+        """
         ways: list[Seed] = []
         for place, start in enumerate(ground.starts):
-            for number, rows in enumerate(self._blocks(len(ground.starts), place)):
+            left = self._tokens * self._share(len(ground.starts), place)
+            drawn, read = 0, 0
+            for number in range(MOST_BLOCKS * len(self._blocks(len(ground.starts), place))):
+                mean = max(1.0, read / drawn) if drawn else self._tokens
+                rows = min(self.block, math.ceil((left - read) / mean))
+                if rows <= 0:
+                    break
                 key = f"samples/{place}/{number}"
-                drawn = yield Unit(key, partial(self._drawn, ground, start, rows, key))
-                ways += drawn.seeds
+                outcome = yield Unit(key, partial(self._drawn, ground, start, rows, key))
+                ways += outcome.seeds
+                drawn += rows
+                read += sum(
+                    min(self._tokens, len(text.tokens) - text.first) for text in outcome.texts
+                )
         best = _best(ways, self.alternatives)
         for number, first in enumerate(range(0, self.alternatives, BLOCK)):
-            run = partial(ground.grown, best[first : first + BLOCK], self.name)
+            run = partial(ground.grown, best[first : first + BLOCK], self.name, toll=self.toll)
             yield Unit(f"samples/grown/{number}", run)
 
     def planned(self, pair: ModelPair, starts: Sequence[tuple[int, ...]]) -> Work:
@@ -90,15 +110,23 @@ class Samples:
             rows = sum(blocks) / len(blocks)
             read = Passes(proposal=name, kind="prefill", rows=1, tokens=len(start),
                           count=len(blocks), asked=1)  # fmt: skip
-            drawn = Passes(proposal=name, kind="decode", rows=rows, count=self.length * len(blocks),
+            drawn = Passes(proposal=name, kind="decode", rows=rows, count=self._tokens * len(blocks),
                            behind=len(start) + self.length / 2, asked=rows)  # fmt: skip
             parts.append(Work(len(blocks), (read, drawn)))
         grown = extension.expected(self.alternatives, proposal=name, beam=1, context=self.context)
         return Work.together([*parts, Work(-(-self.alternatives // BLOCK), grown)])
 
+    @property
+    def _tokens(self) -> int:
+        """Forward tokens of a sample that no end of a document ends: its last is not read."""
+        return max(1, self.length - 1)
+
+    def _share(self, starts: int, place: int) -> int:
+        return max(1, len(range(place, self.samples, starts)))
+
     def _blocks(self, starts: int, place: int) -> list[int]:
-        """Rows of each block of samples behind a start."""
-        share = max(1, len(range(place, self.samples, starts)))
+        """Rows of each block of samples behind a start, none of which ends before its length."""
+        share = self._share(starts, place)
         return [min(self.block, share - first) for first in range(0, share, self.block)]
 
     def _drawn(self, ground: Ground, start: tuple[int, ...], rows: int, key: str) -> Outcome:
