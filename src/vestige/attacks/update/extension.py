@@ -58,11 +58,14 @@ class _Hypotheses:
     state: PairState
 
 
-def expected(seeds: int, *, proposal: str, beam: int, context: int) -> tuple[Passes, ...]:
-    """What it costs to grow seeds."""
+def expected(
+    seeds: int, *, proposal: str, beam: int, context: int, alike: bool = False
+) -> tuple[Passes, ...]:
+    """What it costs to grow seeds; where their contexts are all alike, one is read."""
     blocks = -(-seeds // BLOCK)
-    read = Passes(proposal=proposal, kind="prefill", rows=seeds / max(blocks, 1), tokens=context,
-                  count=blocks, grown=True)  # fmt: skip
+    each = 1 if alike else seeds / max(blocks, 1)
+    read = Passes(proposal=proposal, kind="prefill", rows=each, tokens=context, count=blocks,
+                  grown=True)  # fmt: skip
     rows = beam * seeds / max(blocks, 1)
     grown = Passes(proposal=proposal, kind="decode", rows=rows, count=blocks * GROWN,
                    behind=context + GROWN / 2, asked=rows, grown=True)  # fmt: skip
@@ -97,6 +100,7 @@ def _grown(
 ) -> list[tuple[list[int], list[float]]]:
     """Tokens and gains of the best hypothesis of each seed; all contexts are of one length."""
     contexts = torch.tensor([seed.context for seed in seeds], device=pair.device)
+    different, place = contexts.unique(dim=0, return_inverse=True)
     token = torch.tensor([seed.token for seed in seeds], device=pair.device)
     gain = torch.tensor([seed.gain for seed in seeds], device=pair.device)
     behind = torch.zeros(contexts.shape, device=pair.device)
@@ -109,7 +113,7 @@ def _grown(
         gains=torch.cat([behind, gain[:, None]], 1),
         score=gain - growth.toll,
         owner=torch.arange(len(seeds), device=pair.device),
-        state=pair.advance(pair.read(contexts), token),
+        state=pair.advance(pair.read(different)[place], token),
     )
     best = list(zip(hypotheses.tokens, hypotheses.gains, strict=True))
     high = hypotheses.score.clone()

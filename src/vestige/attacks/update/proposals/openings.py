@@ -48,7 +48,9 @@ class Openings:
         for place, start in enumerate(starts):
             number, context = self._share(len(starts), place), len(start)
             read = Passes(proposal=self.name, kind="prefill", rows=1, tokens=context, asked=1)
-            grown = extension.expected(number, proposal=self.name, beam=self.beam, context=context)
+            grown = extension.expected(
+                number, proposal=self.name, beam=self.beam, context=context, alike=True
+            )
             parts.append(Work(1 + -(-number // BLOCK), (read, *grown)))
         return Work.together(parts)
 

@@ -110,8 +110,9 @@ class Samples:
             rows = sum(blocks) / len(blocks)
             read = Passes(proposal=name, kind="prefill", rows=1, tokens=len(start),
                           count=len(blocks), asked=1)  # fmt: skip
-            drawn = Passes(proposal=name, kind="decode", rows=rows, count=self._tokens * len(blocks),
-                           behind=len(start) + self.length / 2, asked=rows)  # fmt: skip
+            drawn = Passes(proposal=name, kind="decode", rows=rows,
+                           count=self._tokens * len(blocks), behind=len(start) + self.length / 2,
+                           asked=rows)  # fmt: skip
             parts.append(Work(len(blocks), (read, drawn)))
         grown = extension.expected(self.alternatives, proposal=name, beam=1, context=self.context)
         return Work.together([*parts, Work(-(-self.alternatives // BLOCK), grown)])
