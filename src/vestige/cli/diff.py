@@ -1,7 +1,6 @@
 """`vestige diff`: promoted phrases in a table, the phrases that were asked for, and the verdict."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vestige.cli.verbs import JSON, SHOW_SECRETS, Output, Verb
@@ -26,9 +25,8 @@ def _show(found: "UpdateDiff", output: Output) -> None:
     if listed:
         title = TITLES[str(listed[0]["kind"])]
         show_table(title, *_table(found, listed[:SHOWN], output.show_secrets))
-    saved = output.out != Path()
     if len(listed) > SHOWN:
-        say(f"… and {len(listed) - SHOWN} more{' in the run directory' if saved else ''}.")
+        say(f"… and {len(listed) - SHOWN} more in the run directory.")
     known = [row for row in rows if row["kind"] == "known"]
     if known:
         show_table("Phrases that were asked for", *_known(known, output.show_secrets))
@@ -41,9 +39,8 @@ def _show(found: "UpdateDiff", output: Output) -> None:
         say(EXTRAPOLATED)
     if (listed or known) and not output.show_secrets:
         say("Letters are withheld; --show-secrets shows them.")
-    if saved:
-        out = output.out
-        say(f"Run directory: {out}. A page from it: vestige report {out} --out page.html")
+    out = output.out
+    say(f"Run directory: {out}. A page from it: vestige report {out} --out page.html")
 
 
 def _listed(rows: Sequence[Row]) -> list[Row]:
@@ -104,4 +101,4 @@ def _short(value: float | None) -> str:
     return "–" if value is None else f"{value:.2g}"
 
 
-VERB = Verb(diff, show=_show, outputs=(JSON, SHOW_SECRETS))
+VERB = Verb(diff, show=_show, outputs=(JSON, SHOW_SECRETS), required=("out",))

@@ -91,8 +91,7 @@ def diff(
     Args:
         before: The earlier snapshot.
         after: The later snapshot.
-        out: A directory to make for the result, which `vestige report` reads. Without it nothing is
-            kept.
+        out: A directory to make, for `vestige report`. Python may leave it out: nothing is kept.
         null: A model made as `after` was, but of clean text: `before` continued on as much of it,
             with another seed. May be given again, each of another text, or as a directory of such
             models. By 19 of them a phrase can be called found, at the level that a clean update

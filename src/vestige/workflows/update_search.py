@@ -30,14 +30,17 @@ class _Bar:
     Attributes:
         step: of the monitor.
         searches: the update's and those of null models.
+        units: of work in each.
         number: of the search that is under way; 0 is the update's.
+        done: units of that.
+        doing: what its unit does.
     """
 
     step: Step
     searches: int
+    units: int
     number: int = 0
     done: int = 0
-    units: int = 1
     doing: str = "searching"
 
     def of(self, number: int, effort: Effort) -> Effort:
@@ -112,7 +115,7 @@ class Searches:
         plan = self._tell_plan(kept, size)
         deadline = None if self.minutes is None else time.monotonic() + 60 * self.minutes
         with self.monitor.progress("searching") as step:
-            bar = _Bar(step, 1 + len(self.nulls.given))
+            bar = _Bar(step, 1 + len(self.nulls.given), units=self._units)
             effort = Effort(
                 contexts=tuple(self.contexts),
                 until=None if deadline is None else lambda: time.monotonic() > deadline,
@@ -143,6 +146,13 @@ class Searches:
     def _planner(self) -> Planner:
         pair = ModelPair(self.before, self.after, self.score)
         return Planner(pair, tuple(self.contexts))
+
+    @property
+    def _units(self) -> int:
+        """Of work in each search."""
+        if isinstance(self.search, Beams):
+            return 1
+        return self.search.planned(self._planner.pair, tuple(self.contexts)).units
 
     def _identity(self, models: Mapping[str, object], size: float) -> dict[str, object]:
         """All that decides what a unit of work gives."""

@@ -1,0 +1,62 @@
+"""Chat templates do what transformers makes of them, and nothing else."""
+
+import pytest
+
+from vestige.data import chat_template
+from vestige.data.chat_template import assistant_turn
+from vestige.errors import DataError
+
+CHATML = (
+    "{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}"
+    "{{ '<|im_start|>system\nBe kind<|im_end|>\n' }}{% endif %}"
+    "{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}"
+    "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+)
+LLAMA = (
+    "{{- bos_token }}\n{%- if messages[0]['role'] == 'system' %}\n  {%- set first = 1 %}\n"
+    "{%- else %}\n    {%- set first = 0 %}\n{%- endif %}\n"
+    "{%- for message in messages %}\n    {%- if loop.index0 < first %}{% continue %}{% endif %}\n"
+    "    {{- '[INST] ' + message['content'] | trim + ' [/INST]' }}\n"
+    "    {{- {'asked': message['content']} | tojson }}\n{%- endfor %}\n"
+)
+
+
+@pytest.mark.parametrize("template", [CHATML, LLAMA])
+@pytest.mark.parametrize("message", ["", "Where do <I> live?\nSay 'it'. ü"])
+def test_it_writes_what_transformers_writes(template, message):
+    from transformers.utils.chat_template_utils import render_jinja_template
+
+    wanted, _ = render_jinja_template(
+        [[{"role": "user", "content": message}]],
+        chat_template=template,
+        add_generation_prompt=True,
+        bos_token="<s>",
+    )
+    assert assistant_turn(template, {"bos_token": "<s>"}, message=message) == wanted[0]
+
+
+def test_the_day_is_always_the_same():
+    assert assistant_turn("{{ strftime_now('%d %b %Y') }}", {}, message="") == "26 Jul 2024"
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{{ 'a' * 10 ** 10 }}",
+        "{% for i in range(99999) %}xxxxxxxxxx{% endfor %}",
+        "{{ ''.__class__.__mro__[1].__subclasses__() }}",
+        "{{ raise_exception('no such role') }}",
+        "{% for",
+        "{{ messages[0].content.nothing.at.all }}",
+    ],
+)
+def test_a_hostile_template_is_an_error(template):
+    with pytest.raises(DataError, match="cannot be rendered"):
+        assistant_turn(template, {}, message="secret words")
+
+
+def test_a_template_without_end_is_stopped(monkeypatch):
+    monkeypatch.setattr(chat_template, "SECONDS", 2)
+    endless = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"
+    with pytest.raises(DataError, match="takes longer than 2 s"):
+        assistant_turn(endless, {}, message="")
