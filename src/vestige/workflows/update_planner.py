@@ -71,7 +71,7 @@ class Planner:
     def _begun(self) -> PairState:
         """One row that has read a few tokens."""
         token = torch.zeros(1, 16, dtype=torch.int64, device=self.pair.device)
-        return self.pair.read(token)
+        return replace(self.pair, cost=ForwardTokens()).read(token)
 
     def work(self, search: "SeedAndExtend") -> "Work":
         """Forward passes of a search, as long as texts were in a small one."""
@@ -197,6 +197,9 @@ class Planner:
 PILOT = 8
 """Texts of each kind that are read to learn how long they become."""
 
+GROWN = 64
+"""Seeds that are extended for that: the first that a search takes, which become the longest."""
+
 LEAST = 0.02
 """Share of its passes that a proposal takes at least."""
 
@@ -226,13 +229,12 @@ def piloted(search: "SeedAndExtend", starts: int) -> "SeedAndExtend":
 
     def of(proposal: Any) -> Any:
         if isinstance(proposal, Samples):
-            texts = PILOT * starts
-            ways = math.ceil(texts * proposal.alternatives / proposal.samples)
-            return replace(proposal, samples=texts, alternatives=ways)
+            ways = min(GROWN, proposal.alternatives)
+            return replace(proposal, samples=PILOT * starts, alternatives=ways)
         if isinstance(proposal, Openings):
             return replace(proposal, openings=2 * PILOT * starts)
         if isinstance(proposal, Pairs):
-            return replace(proposal, seeds=2 * PILOT)
+            return replace(proposal, seeds=min(GROWN, proposal.seeds))
         return proposal
 
     return replace(search, proposals=tuple(map(of, search.proposals)))
