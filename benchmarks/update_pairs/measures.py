@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from update_pairs.protocol import Row
-from vestige.attacks.update.null_searches import NullScores
+from vestige.attacks.update.null_searches import NEEDED, NullScores
 from vestige.data.vocabulary import Vocabulary
 from vestige.metrics.reconstruction import Gram, is_verbatim, ngrams, tokens_found
 
@@ -59,7 +59,9 @@ def verbatim(rows: Sequence[Row], known: Truth) -> int:
 
 
 def found(rows: Sequence[Row], nulls: Sequence[Sequence[float]]) -> list[Row]:
-    """The rows that null searches hardly reach: E at most .05."""
+    """The rows that null searches hardly reach, E at most .05; none with too few to say."""
+    if len(nulls) < NEEDED:
+        return []
     scores = NullScores.of(nulls)
     return [row for row in rows if scores.found(row.score)]
 
@@ -82,7 +84,7 @@ def judged(
     counts["rows"], counts["rows_50"] = len(rows), len(rows[:50])
     counts["verbatim_50"] = verbatim(rows[:50], known)
     surer = found(rows, nulls)
-    able = NullScores.of(nulls).threshold is not None
+    able = len(nulls) >= NEEDED
     counts["found"] = len(surer) if able else None
     counts["found_verbatim"] = verbatim(surer, known) if able else None
     return counts
@@ -90,9 +92,7 @@ def judged(
 
 def false_alarm(rows: Sequence[Row], others: Sequence[Sequence[float]]) -> bool | None:
     """Whether a null search has a row that it would report as found; None with too few others."""
-    if NullScores.of(others).threshold is None:
-        return None
-    return bool(found(rows, others))
+    return bool(found(rows, others)) if len(others) >= NEEDED else None
 
 
 def _four_grams(file: Path, vocabulary: Vocabulary) -> set[Gram]:

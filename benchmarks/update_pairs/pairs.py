@@ -5,12 +5,12 @@ update with secrets, in four ways; its null is the same training on clean text w
 """
 
 import json
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from update_pairs.texts import TEXTS, Parts, chat, planted, read_parts, shuffled
+from vestige.data.atomic_write import write_text
 from vestige.data.corpus import Corpus
 from vestige.experiments.runner import run_trials
 from vestige.experiments.updates.settings import Snapshot, Start
@@ -158,6 +158,4 @@ def _put_base(file: Path) -> None:
 
 def _write(file: Path, value: object) -> None:
     """At once, so that a file that is there is whole."""
-    part = file.with_suffix(".part")
-    part.write_text(json.dumps(value), "utf-8")
-    os.replace(part, file)
+    write_text(file, json.dumps(value))

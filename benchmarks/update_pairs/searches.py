@@ -1,7 +1,6 @@
 """The searches of every method, each kept in a file of its own and not run again."""
 
 import json
-import os
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -9,6 +8,7 @@ from pathlib import Path
 
 from update_pairs.methods import METHODS
 from update_pairs.protocol import Found, Row
+from vestige.data.atomic_write import write_text
 from vestige.models.checkpoints import load_model
 from vestige.models.protocols import LanguageModel
 
@@ -91,6 +91,4 @@ class Kept:
             "seconds": seconds,
         }
         file.parent.mkdir(parents=True, exist_ok=True)
-        part = file.with_suffix(".part")
-        part.write_text(json.dumps(kept), "utf-8")
-        os.replace(part, file)
+        write_text(file, json.dumps(kept))
