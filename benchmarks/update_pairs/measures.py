@@ -63,7 +63,7 @@ def found(rows: Sequence[Row], nulls: Sequence[Sequence[float]]) -> list[Row]:
     if len(nulls) < NEEDED:
         return []
     scores = NullScores.of(nulls)
-    return [row for row in rows if scores.found(row.score)]
+    return [row for row in rows if not row.fragment and scores.found(row.score)]
 
 
 def judged(

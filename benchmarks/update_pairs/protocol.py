@@ -21,10 +21,12 @@ class Row:
     Attributes:
         tokens: ids.
         score: by which it is ranked; higher is surer.
+        fragment: whether it is shown behind all others, and never reported as found.
     """
 
     tokens: tuple[int, ...]
     score: float
+    fragment: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

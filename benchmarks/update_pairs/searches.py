@@ -38,7 +38,7 @@ class Kept:
             return None
         kept = json.loads(file.read_text("utf-8"))
         return Found(
-            rows=tuple(Row(tuple(tokens), score) for tokens, score in kept["rows"]),
+            rows=tuple(Row(tuple(tokens), *rest) for tokens, *rest in kept["rows"]),
             before=kept["before"],
             after=kept["after"],
             scores=tuple(kept["null_scores"]),
@@ -84,7 +84,7 @@ class Kept:
 
     def _keep(self, file: Path, found: Found, seconds: float) -> None:
         kept = {
-            "rows": [[list(row.tokens), row.score] for row in found.rows],
+            "rows": [[list(row.tokens), row.score, row.fragment] for row in found.rows],
             "null_scores": sorted(found.null_scores, reverse=True)[:1000],
             "before": found.before,
             "after": found.after,

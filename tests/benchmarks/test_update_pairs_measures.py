@@ -44,6 +44,7 @@ def test_found_rows_are_above_all_null_phrases() -> None:
     rows = [Row(SECRET, 18.5), Row(OTHER, 18.0)]
     assert found(rows, nulls) == rows[:1]
     assert found(rows, nulls[:18]) == []
+    assert found([Row(SECRET, 18.5, fragment=True)], nulls) == []
     counts = judged(rows, KNOWN, nulls)
     assert (counts["found"], counts["found_verbatim"]) == (1, 1)
     assert judged(rows, KNOWN, nulls[:18])["found"] is None

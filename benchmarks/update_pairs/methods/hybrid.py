@@ -20,6 +20,9 @@ def searched(before: NextToken, after: NextToken, how: SeedAndExtend) -> Found:
     # no model is asked again: all units are kept
     nulls = null_scores(before, [after], search=how, effort=Effort(kept=kept))
     assert diff.searched is not None
-    rows = tuple(Row(one.tokens, one.score) for one in diff.findings if not one.run)
+    rows = (
+        *(Row(one.tokens, one.score) for one in diff.findings if not one.run),
+        *(Row(one.tokens, one.score, fragment=True) for one in diff.fragments),
+    )
     read = diff.searched
     return Found(rows=rows, before=read.before, after=read.after, scores=nulls.searches[0])
