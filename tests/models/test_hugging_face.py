@@ -15,6 +15,7 @@ from vestige.errors import ModelError, VestigeError
 from vestige.models import pretrained
 from vestige.models.checkpoints import fingerprint, load_model, save_model
 from vestige.models.hugging_face import HuggingFaceLanguageModel
+from vestige.models.lora import add_lora
 from vestige.models.pretrained import load
 
 
@@ -238,3 +239,30 @@ def test_training_changes_what_is_saved(folder: Path, tmp_path: Path) -> None:
     assert fingerprint(tmp_path / "out") != fingerprint(folder)
     again = load_model(tmp_path / "out")
     assert torch.equal(next(again.parameters()), next(model.parameters()))
+
+
+@torch.no_grad()
+def test_a_model_that_is_spread_over_devices_says_the_same(folder: Path) -> None:
+    from accelerate import dispatch_model
+
+    whole, spread = load(folder), load(folder)
+    leaves = [name for name, module in spread.network.named_modules() if not [*module.children()]]
+    dispatch_model(
+        spread.network, dict.fromkeys(leaves, "cpu"), main_device="cpu", force_hooks=True
+    )
+    adapter = add_lora(spread, rank=2).eval()
+    assert all(hasattr(spread.network.get_submodule(name), "_hf_hook") for name in leaves)
+    rows, tokens = torch.tensor([1, 0, 0]), torch.tensor([[5, 9, 3], [2, 8, 7]])
+    for model in (spread, adapter):
+        states = [one.read(one.start(2), tokens)[rows] for one in (whole, model)]
+        logits = [one.logits(state) for one, state in zip((whole, model), states, strict=True)]
+        assert torch.equal(*logits)
+
+
+@torch.no_grad()
+def test_balanced_is_a_device(folder: Path) -> None:
+    tokens = torch.tensor([5, 9, 3])
+    models = [load_model(folder, device=device) for device in ("cpu", "balanced")]
+    states = [model.advance(model.start(3), tokens) for model in models]
+    one, other = (model.logits(state) for model, state in zip(models, states, strict=True))
+    torch.testing.assert_close(one.cpu(), other.cpu())

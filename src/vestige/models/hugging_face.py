@@ -88,7 +88,9 @@ class CacheState:
             return self
         layers = tuple(copy.copy(layer) for layer in self.layers)
         for layer in layers:
-            layer.batch_select_indices(index)
+            keys = layer.keys  # which an appended layer holds elsewhere
+            placed = isinstance(index, Tensor) and keys is not None
+            layer.batch_select_indices(index.to(keys.device) if placed else index)
         return type(self)(layers, self.output[index], self.length)
 
 
@@ -228,7 +230,9 @@ class HuggingFaceLanguageModel(LanguageModel):
         last = {} if self.separate_head or not self._keeps_logits else {"logits_to_keep": 1}
         answer = network(input_ids=tokens, past_key_values=cache, use_cache=True, **last)
         output = answer.last_hidden_state if self.separate_head else answer.logits
-        return CacheState(tuple(cache.layers), output[:, -1].contiguous(), length)
+        # The layers' keys and values lie on the devices of the layers, all else on the first.
+        output = output[:, -1].contiguous().to(self.device)
+        return CacheState(tuple(cache.layers), output, length)
 
     @torch.no_grad()
     def logits(self, state: CacheState) -> Tensor:
@@ -237,7 +241,7 @@ class HuggingFaceLanguageModel(LanguageModel):
         if not self.separate_head:
             return state.output.float()
         output: Tensor = self._head()(state.output)
-        return output.float()
+        return output.to(self.device).float()
 
     def _check_length(self, tokens: int) -> None:
         if self.longest is not None and tokens > self.longest:

@@ -152,6 +152,10 @@ class SharedIds(LanguageModel):
         """See `NextToken.advance`."""
         return self.model.advance(state, self._own_ids[tokens])
 
+    def read(self, state: Any, tokens: Tensor) -> Any:
+        """See `NextToken.read`."""
+        return self.model.read(state, self._own_ids[tokens])
+
     def logits(self, state: Any) -> Tensor:
         """(n, v) unnormalised log-probabilities, -inf for what the snapshot lacks."""
         return self._shared(self.model.logits(state))
