@@ -10,6 +10,7 @@ import torch
 
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
+from vestige.errors import ModelError
 from vestige.models.checkpoints import fingerprint, load_model, save_model
 from vestige.models.folders import is_model
 from vestige.models.hugging_face import HuggingFaceLanguageModel
@@ -172,6 +173,21 @@ def test_an_adapter_and_its_base_share_one_base(saved, tmp_path):
             answers = [m.log_probs(m.advance(m.start(3), ids)) for m in (model, alone[role])]
             assert torch.equal(*answers)
     assert says(found(saved / "before", saved / "adapter"))
+
+
+def test_an_adapter_whose_base_is_not_here_is_put_on_the_model_before(saved, tmp_path):
+    adapter = Path(shutil.copytree(saved / "adapter", tmp_path / "adapter"))
+    config = adapter / "adapter_config.json"
+    told = json.loads(config.read_text())
+    config.write_text(json.dumps(told | {"base_model_name_or_path": str(tmp_path / "gone")}))
+    monitor, ids = Lines(), torch.tensor([5, 9, 3])
+    given = {"before": saved / "before", "after": adapter}
+    pair = load_snapshots(given, device="cpu", monitor=monitor)
+    assert f"put on {saved / 'before'}" in monitor.lines[0]
+    models = (pair.models["after"], load_model(saved / "adapter"))
+    assert torch.equal(*(m.log_probs(m.advance(m.start(3), ids)) for m in models))
+    with pytest.raises(ModelError, match="gone"):
+        load_snapshots({"before": adapter, "after": adapter}, device="cpu", monitor=monitor)
 
 
 def test_a_gguf_file_is_searched(base, saved, plain, tmp_path):

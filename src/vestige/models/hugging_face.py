@@ -86,12 +86,12 @@ class CacheState:
     def __getitem__(self, index: Tensor | slice) -> Self:
         if all_rows(index, len(self)):
             return self
-        layers = tuple(copy.copy(layer) for layer in self.layers)
+        layers, output = tuple(copy.copy(layer) for layer in self.layers), self.output[index]
         for layer in layers:
-            keys = layer.keys  # which an appended layer holds elsewhere
-            placed = isinstance(index, Tensor) and keys is not None
-            layer.batch_select_indices(index.to(keys.device) if placed else index)
-        return type(self)(layers, self.output[index], self.length)
+            if isinstance(index, Tensor) and layer.keys is not None:  # it may lie elsewhere
+                index = index.to(layer.keys.device)
+            layer.batch_select_indices(index)
+        return type(self)(layers, output, self.length)
 
 
 def _layer_bytes(layer: DynamicLayer) -> int:

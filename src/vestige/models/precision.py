@@ -33,14 +33,14 @@ class Stored:
         numbers: how many there are.
     """
 
-    dtype: torch.dtype = torch.float32
-    numbers: int = 0
+    dtype: torch.dtype
+    numbers: int
 
     @classmethod
-    def of(cls, model: str | PathLike[str] | LanguageModel) -> "Stored":
+    def of(cls, model: str | PathLike[str] | LanguageModel) -> "Stored | None":
         """Those of a model on disk, of an adapter's base, or of what is loaded.
 
-        What cannot be read is float32: whoever reads it will say so.
+        None for what cannot be read: whoever reads it will say so.
         """
         if isinstance(model, LanguageModel):
             parameters = list(model.parameters())
@@ -49,7 +49,7 @@ class Stored:
         try:
             return _on_disk(model)
         except (VestigeError, OSError, ValueError, SafetensorError):
-            return cls()
+            return None
 
 
 def common_dtype(
@@ -64,9 +64,9 @@ def common_dtype(
         models: on disk, or loaded already.
         device: where they will be; None: over all GPUs.
     """
-    stored = [Stored.of(model) for model in models]
+    stored = [one for model in models if (one := Stored.of(model)) is not None]
     dtypes = {one.dtype for one in stored}
-    if len(dtypes) > 1:
+    if len(dtypes) != 1:
         return torch.float32
     [dtype] = dtypes
     wide = sum(one.numbers for one in stored) * torch.float32.itemsize
@@ -92,7 +92,7 @@ def _on_hub(name: str) -> Stored:
     from transformers import AutoConfig
 
     config = AutoConfig.from_pretrained(name, trust_remote_code=False)
-    return Stored(config.dtype if config.dtype in _HALVES.values() else torch.float32)
+    return Stored(config.dtype if config.dtype in _HALVES.values() else torch.float32, 0)
 
 
 def _in_hardware(dtype: torch.dtype) -> bool:

@@ -26,11 +26,13 @@ class Reader:
     Attributes:
         device: where they go.
         dtype: the precision.
+        monitor: told where an adapter is put on another base than it names.
         bases: whole models that were read, by folder or hub name.
     """
 
     device: str
     dtype: "torch.dtype"
+    monitor: Monitor
     bases: "dict[str, HuggingFaceLanguageModel]" = field(default_factory=dict)
 
     def read(self, path: str, *, keep: bool = False) -> "LanguageModel":
@@ -51,18 +53,32 @@ class Reader:
         return model
 
     def _base(self, adapter: Path) -> "HuggingFaceLanguageModel | None":
-        """The base of an adapter: what was read of its weights, wherever it lay."""
+        """The base of an adapter; where that cannot be read, the one model that was."""
+        from vestige.errors import ModelError
         from vestige.models.hugging_face import HuggingFaceLanguageModel
         from vestige.models.lora import base_of
 
-        named = str(base_of(adapter))
-        if self.bases and _place(named) not in self.bases:
-            weights = sha256_of(named)
-            for place, model in self.bases.items():
-                if sha256_of(place) == weights:
-                    return model
-        base = self.read(named, keep=True)
+        try:
+            named = str(base_of(adapter))
+            base = self._same_weights(named) or self.read(named, keep=True)
+        except ModelError:
+            if len(self.bases) != 1:
+                raise
+            [(place, base)] = self.bases.items()
+            self.monitor.log(f"The base of {adapter} is not here: the adapter is put on {place}.")
         return base if isinstance(base, HuggingFaceLanguageModel) else None
+
+    def _same_weights(self, named: str) -> "HuggingFaceLanguageModel | None":
+        """What was read of these weights, wherever it lay."""
+        from vestige.errors import ModelError
+
+        if not self.bases or _place(named) in self.bases:
+            return self.bases.get(_place(named))
+        try:
+            weights = sha256_of(named)
+        except ModelError:  # it is still to be downloaded
+            return None
+        return next((m for place, m in self.bases.items() if sha256_of(place) == weights), None)
 
 
 def _place(path: str) -> str:
@@ -101,7 +117,8 @@ def load_snapshots(given: Mapping[str, ModelLike], *, device: str, monitor: Moni
     from vestige.models.protocols import placed
     from vestige.models.shared_vocabulary import SharedVocabulary
 
-    reader = Reader(device, common_dtype(list(given.values()), placed(device)))
+    dtype = common_dtype(list(given.values()), placed(device))
+    reader = Reader(device, dtype, monitor)
     loaded: dict[str, LanguageModel] = {}
     models: dict[str, LanguageModel] = {}
     recorded: dict[str, object] = {}
