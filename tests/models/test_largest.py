@@ -32,6 +32,19 @@ def test_rows_are_those_of_a_whole_sort(table, share, alike):
     assert found.tolist() == [by_sorting(row, columns, k, alike) for row in table]
 
 
+@pytest.mark.parametrize("width", [1600, 1651, 4096])
+@pytest.mark.parametrize("likely", [[1, 1, 1, 1, 1, 1], [50, 0, 1, 1, 0, 0], [1, 0, 0, 0, 0, 0]])
+def test_wide_rows_are_too(width, likely):
+    few = np.array([-np.inf, -1.0, 0.5, 0.5 + 1e-7, 2.0, np.inf], np.float32)
+    chance = np.random.default_rng(0)
+    table = chance.choice(few, (6, width), p=np.array(likely) / sum(likely))
+    table[:3] += chance.normal(size=(3, width)).astype(np.float32)
+    for k, alike in ((1, 0.0), (2, 1e-5)):
+        found = largest(torch.from_numpy(table), k, alike=alike)
+        columns = np.arange(width)
+        assert found.tolist() == [by_sorting(row, columns, k, alike) for row in table]
+
+
 @given(
     values=arrays(np.float32, st.integers(0, 60), elements=FEW),
     k=st.integers(0, 70),

@@ -17,6 +17,9 @@ from torch import Tensor
 ROUNDED = 1e-5
 """Scores and logarithms that differ by less are alike: float32 resolves one part in 10^7."""
 
+PART = 64
+"""Columns whose maximum is taken first."""
+
 
 def largest(values: Tensor, k: int, *, alike: float = 0.0) -> Tensor:
     """Columns of the k largest values of each row, best first, ties by column.
@@ -34,10 +37,10 @@ def largest(values: Tensor, k: int, *, alike: float = 0.0) -> Tensor:
         tensor([[1, 3]])
     """
     rows = values.flatten(0, -2) if values.ndim > 1 else values[None]
-    best = rows.topk(min(k + 1, rows.shape[1]))  # the next one says whether more are alike
-    columns = best.indices[:, :k].clone()
+    best, found = _top(rows, min(k + 1, rows.shape[1]))  # the next says whether more are alike
+    columns = found[:, :k].clone()
     if 0 < k < rows.shape[1]:
-        crowded = (best.values[:, k] >= _least(best.values[:, k - 1], alike)).nonzero()[:, 0]
+        crowded = (best[:, k] >= _least(best[:, k - 1], alike)).nonzero()[:, 0]
         columns[crowded] = _first_columns(_rounded(rows[crowded], alike), k)
     columns = columns.sort(1).values
     keys = _rounded(rows.gather(1, columns), alike)
@@ -80,6 +83,26 @@ def rounded(score: float) -> float:
         [(1.2, 'a'), (1.2, 'b'), (1.2000001, 'c')]
     """
     return score if math.isinf(score) else round(score / ROUNDED)
+
+
+def _top(rows: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """The k largest values of each row (n, v), best first, and columns that have them.
+
+    They stand in the k parts of highest maximum: `topk` of whole rows takes ten times as long.
+    """
+    v = rows.shape[1]
+    if v < 8 * k * PART:
+        best = rows.topk(k)
+        return best.values, best.indices
+    whole = v - v % PART
+    highest = rows[:, :whole].unflatten(1, (-1, PART)).amax(2)
+    if whole < v:
+        highest = torch.cat([highest, rows[:, whole:].amax(1, keepdim=True)], 1)
+    first = highest.topk(k).indices[:, :, None] * PART
+    columns = (first + torch.arange(PART, device=rows.device)).flatten(1)
+    values = rows.gather(1, columns.clamp(max=v - 1)).masked_fill_(columns >= v, -math.inf)
+    best = values.topk(k)
+    return best.values, columns.gather(1, best.indices)
 
 
 def _first_columns(keys: Tensor, k: int) -> Tensor:

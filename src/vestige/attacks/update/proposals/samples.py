@@ -175,7 +175,8 @@ class Samples:
         """(r,) tokens at the places `chance` of the amplified distributions' cumulated ones."""
         # what the earlier model rules out is amplified no more than what it hardly knows
         earlier = before.log_softmax(1).clamp_(min=RULED_OUT)
-        logits = (after * (1 + self.alpha)).sub_(earlier, alpha=self.alpha).div_(self.temperature)
+        later, less = (1 + self.alpha) / self.temperature, self.alpha / self.temperature
+        logits = (after * later).sub_(earlier, alpha=less)
         if never is not None:
             logits[:, never] = -torch.inf
         return drawn(logits.softmax(1), chance)
@@ -218,7 +219,8 @@ def drawn(probabilities: Tensor, chance: Tensor) -> Tensor:
     Sums of `PART` columns are cumulated first, then the columns of one part: in double precision
     over the whole vocabulary it would cost more than all else that a draw needs.
     """
-    parts = functional.pad(probabilities, (0, -probabilities.shape[1] % PART))
+    missing = -probabilities.shape[1] % PART
+    parts = functional.pad(probabilities, (0, missing)) if missing else probabilities
     parts = parts.unflatten(1, (-1, PART))
     heap = parts.sum(2).double().cumsum(1)
     wanted = chance[:, None] * heap[:, -1:]
