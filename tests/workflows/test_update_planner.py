@@ -57,7 +57,7 @@ def clocked(monkeypatch):
     return clock, before, after
 
 
-@pytest.mark.parametrize("size", [0.25, 1, 2])
+@pytest.mark.parametrize("size", [0.25, 1])
 @pytest.mark.parametrize("contexts", [(), ((5, 6, 7), (9, 3))])
 def test_a_plan_is_right_within_a_factor_of_one_and_a_half(clocked, size, contexts):
     clock, before, after = clocked

@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from importlib import import_module
 from typing import Any
 
 from vestige.errors import DataError
@@ -87,7 +88,7 @@ def _refuse(message: str) -> None:
 def _bounded() -> None:
     """Less memory and time for this process; what forks or writes files fails."""
     try:
-        import resource
+        resource = import_module("resource")
     except ImportError:  # Windows
         return
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))

@@ -23,7 +23,7 @@ class PeakMemory:
             return
         try:
             (_PROCESS / "clear_refs").write_text("5")  # the peak begins anew
-            self._before = _resident("VmRSS")
+            self._before = resident_mib("VmRSS")
         except (OSError, ValueError):
             self._before = -1.0
 
@@ -33,10 +33,15 @@ class PeakMemory:
             return torch.cuda.max_memory_allocated(self._device) / _MIB
         if self._before < 0:
             return None
-        return max(0.0, _resident("VmHWM") - self._before)
+        return max(0.0, resident_mib("VmHWM") - self._before)
 
 
-def _resident(name: str) -> float:
+def resident_mib(name: str) -> float:
+    """Memory of this process in MiB: "VmRSS" now, "VmHWM" at most so far.
+
+    Raises:
+        OSError, ValueError: this system does not tell.
+    """
     found = re.search(rf"{name}:\s+(\d+) kB", (_PROCESS / "status").read_text())
     if found is None:
         raise ValueError(f"no {name} in {_PROCESS / 'status'}")

@@ -9,6 +9,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,7 @@ from vestige.attacks.update.proposals.samples import Samples
 from vestige.attacks.update.seed_and_extend import Effort, seed_and_extend
 from vestige.memory import free_memory
 from vestige.models.largest import ROUNDED, largest
+from vestige.training.peak_memory import resident_mib
 from vestige.workflows.update_plan import ModelCost, Plan
 
 if TYPE_CHECKING:
@@ -279,6 +281,6 @@ def _taken(device: torch.device) -> tuple[int, int]:
     """Bytes that this process has taken, and those free for it."""
     if device.type == "cuda":
         return torch.cuda.memory_allocated(device), torch.cuda.mem_get_info(device)[0]
-    import resource
-
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10, free_memory()
+    with suppress(OSError, ValueError):
+        return round(resident_mib("VmHWM") * 2**20), free_memory()
+    return 0, free_memory()

@@ -25,7 +25,9 @@ SECRET_KEYS = frozenset(
 IDS = frozenset({"tokens", "token", "ids"})
 """Token ids: whoever has the vocabulary can read the phrase from them."""
 
-SECRET_OPTIONS = frozenset({"--phrase", "--context", "--truth", "--person", "--candidates"})
+SECRET_OPTIONS = frozenset(
+    {"--phrase", "--context", "--truth", "--person", "--candidates", "--prompt"}
+)
 """Options of the command line whose values are such text."""
 
 _WORD = re.compile(r"\S+")
