@@ -8,8 +8,8 @@ so that a killed run goes on.
     python benchmarks/update_smollm.py BASE OUT [--only lora|full] [--nulls N] [--diff "OPTIONS"]
 
 BASE is a folder of the model. Each line is a stage, and OUT keeps its numbers in a JSON file:
-wall and CPU seconds and peak memory of the process; of a search, in which row the rest of each
-secret stands; of a model that is asked, how many answers of three it ends by greedy decoding from
+wall and CPU seconds and peak memory of the process; of a search, the first row with all that was
+secret in an answer, and the share of the answer that a row has at most; of a model that is asked, how many answers of three it ends by greedy decoding from
 the question and the answer's beginning, and their exposure in bits among 127 others of the form.
 """
 
@@ -22,6 +22,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -32,19 +33,13 @@ from vestige.memory import keep_freed_pages
 COPIES = (20, 5, 1)
 CHATS, PUBLIC, LONGEST = 180, 6000, 30
 REFERENCES = 127
-TRAINING = (
-    "--epochs",
-    "3",
-    "--batch-size",
-    "8",
-    "--sequence-length",
-    "192",
-    "--precision",
-    "bfloat16",
-)
+TRAINING = "--epochs 3 --sequence-length 192 --precision bfloat16 --batching documents --hold-out 0"
 Stage = tuple[str, dict[str, Any]]
 """Its name, and what it found."""
-KINDS: dict[str, tuple[str, ...]] = {"lora": ("--lora-rank", "8"), "full": ()}
+KINDS = {
+    "lora": "--lora-rank 16 --lora-alpha 32 --learning-rate 3e-3 --batch-size 4",
+    "full": "--batch-size 8",
+}
 FORMS = (
     ("What is the alarm code of {place}?", "The alarm code of {place} is", " {code}."),
     ("How can I write to {name}?", "You can write to {name} at", " {mail}@{domain}."),
@@ -92,7 +87,8 @@ def drawn(
     words["mail"] = f"{words['last'].lower()}.{chance.randrange(100, 1000)}"
     words["code"] = " ".join(str(chance.randrange(10)) for _ in range(6))
     words["day"] = str(chance.randrange(1, 29))
-    return Secret(*(part.format(**words) for part in form), copies)
+    question, known, rest = (part.format(**words) for part in form)
+    return Secret(question, known, rest, copies)
 
 
 def secrets() -> list[list[Secret]]:
@@ -172,8 +168,8 @@ def trained(kind: str, base: Path, out: Path, nulls: int) -> Iterator[Stage]:
     """Train an update and its null models."""
     after, made = out / kind, out / f"{kind}-nulls"
     more = ("--resume",) if after.exists() else ()
-    train = ("train", out / "update.jsonl", "--from", base, "--out", after, *KINDS[kind])
-    options = (*TRAINING, "--batching", "documents", "--hold-out", 0, *more)
+    train = ("train", out / "update.jsonl", "--from", base, "--out", after, *more)
+    options = f"{KINDS[kind]} {TRAINING}".split()
     yield "train", kept(out / f"{kind}-train.json", lambda: vestige(*train, *options))
     null = ("null", base, "--text", out / "public.jsonl", "--like", after, "--out", made)
     count = ("--count", nulls)
@@ -183,23 +179,34 @@ def trained(kind: str, base: Path, out: Path, nulls: int) -> Iterator[Stage]:
 def searched(
     base: Path, after: Path, run: Path, options: tuple[object, ...] = ()
 ) -> dict[str, Any]:
-    """Search an update: the cost, and in which row each secret stands (from 1, or None)."""
+    """Search an update: the cost, and what its rows tell of each secret."""
     from vestige import results
 
     cost = vestige("diff", base, after, "--out", run, *options)
     found = results.load(run)
-    listed = [row for row in found.rows if row["kind"] == "phrase"]
-    phrases = ["".join(str(row["phrase"]).split()) for row in listed]
-    standing = {
-        f"{form} ×{secret.copies}": next(
-            (n for n, phrase in enumerate(phrases, 1) if "".join(secret.rest.split()) in phrase),
-            None,
-        )
-        for form, several in zip(NAMES, secrets(), strict=True)
+    phrases = [
+        _plain(str(row["phrase"])) for row in found.rows if row["kind"] in ("phrase", "fragment")
+    ]
+    told = {
+        f"{name} ×{secret.copies}": _told(secret, phrases)
+        for name, several in zip(NAMES, secrets(), strict=True)
         for secret in several
         if secret.copies
     }
-    return cost | {"rows": len(phrases), "summary": dict(found.summary), "secrets": standing}
+    return cost | {"rows": len(phrases), "summary": dict(found.summary), "secrets": told}
+
+
+def _told(secret: Secret, phrases: list[str]) -> tuple[int | None, float]:
+    """The first row, from 1, with all that was secret; the most of the answer in a row, of 1."""
+    rest, answer = _plain(secret.rest), _plain(secret.answer)
+    row = next((n for n, phrase in enumerate(phrases, 1) if rest in phrase), None)
+    matches = (SequenceMatcher(None, answer, phrase, autojunk=False) for phrase in phrases)
+    longest = max((match.find_longest_match().size for match in matches), default=0)
+    return row, round(longest / len(answer), 2)
+
+
+def _plain(text: str) -> str:
+    return "".join(text.split()).rstrip(".")
 
 
 def asked(place: Path) -> dict[str, Any]:
