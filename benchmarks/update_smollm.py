@@ -9,8 +9,9 @@ so that a killed run goes on.
 
 BASE is a folder of the model. Each line is a stage, and OUT keeps its numbers in a JSON file:
 wall and CPU seconds and peak memory of the process; of a search, the first row with all that was
-secret in an answer, and the share of the answer that a row has at most; of a model that is asked, how many answers of three it ends by greedy decoding from
-the question and the answer's beginning, and their exposure in bits among 127 others of the form.
+secret in an answer, and the share of the answer that a row has at most; of a model that is asked,
+how many answers of three it ends by greedy decoding from the question and the answer's beginning,
+and their exposure in bits among 127 others of the form.
 """
 
 import argparse
