@@ -13,7 +13,9 @@ def search(before: NextToken, after: NextToken, budget: int, seed: int) -> Found
     return searched(before, after, SeedAndExtend(seed=seed))
 
 
-def searched(before: NextToken, after: NextToken, how: SeedAndExtend) -> Found:
+def searched(
+    before: NextToken, after: NextToken, how: SeedAndExtend, fragments: bool = True
+) -> Found:
     """What a search of `vestige diff` finds, and the scores that it has as a null search."""
     kept: dict[str, Any] = {}
     diff = update_diff(before, after, search=how, effort=Effort(kept=KeptUnder(kept, "0")))
@@ -22,7 +24,7 @@ def searched(before: NextToken, after: NextToken, how: SeedAndExtend) -> Found:
     assert diff.searched is not None
     rows = (
         *(Row(one.tokens, one.score) for one in diff.findings if not one.run),
-        *(Row(one.tokens, one.score, fragment=True) for one in diff.fragments),
+        *(Row(one.tokens, one.score, fragment=True) for one in diff.fragments if fragments),
     )
     read = diff.searched
     return Found(rows=rows, before=read.before, after=read.after, scores=nulls.searches[0])

@@ -1,4 +1,4 @@
-"""`vestige diff` as it was before samples: every pair of tokens, and openings."""
+"""`vestige diff` as it was before samples: pairs of tokens and openings, no repair, no fragments."""
 
 from update_pairs.methods.hybrid import searched
 from update_pairs.protocol import Found, opened
@@ -13,7 +13,7 @@ def search(before: NextToken, after: NextToken, budget: int, seed: int) -> Found
     """As many seeds as the budget is expected to allow; nothing in it is drawn."""
     pair = opened(before, after)
     for seeds in range(MOST, 0, -100):
-        how = pairs_and_openings(seeds=seeds)
+        how = pairs_and_openings(seeds=seeds, repaired=0)
         if how.planned(pair).total <= budget:
             break
-    return searched(before, after, how)
+    return searched(before, after, how, fragments=False)
