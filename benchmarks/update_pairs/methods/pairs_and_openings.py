@@ -1,4 +1,4 @@
-"""`vestige diff` as it was before samples: pairs of tokens and openings, no repair, no fragments."""
+"""`vestige diff` as it was before samples: pairs of tokens and openings, and no repair."""
 
 from update_pairs.methods.hybrid import searched
 from update_pairs.protocol import Found, opened

@@ -208,7 +208,7 @@ def _seed_and_extend(seed: int, given: dict[str, int]) -> "SeedAndExtend":
     from vestige.attacks.update.seed_and_extend import SeedAndExtend
 
     names = {"length": "max_tokens", "min_length": "min_tokens", "seeds": "seeds"}
-    chosen = {names[setting]: value for setting, value in given.items()}
+    chosen: dict[str, Any] = {names[setting]: value for setting, value in given.items()}
     if length := given.get("length"):
         if length < 2:
             raise ValueError(

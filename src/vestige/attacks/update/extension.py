@@ -100,7 +100,7 @@ def _grown(
 ) -> list[tuple[list[int], list[float]]]:
     """Tokens and gains of the best hypothesis of each seed; all contexts are of one length."""
     contexts = torch.tensor([seed.context for seed in seeds], device=pair.device)
-    different, place = contexts.unique(dim=0, return_inverse=True)
+    different, place = torch.unique(contexts, dim=0, return_inverse=True)
     token = torch.tensor([seed.token for seed in seeds], device=pair.device)
     gain = torch.tensor([seed.gain for seed in seeds], device=pair.device)
     behind = torch.zeros(contexts.shape, device=pair.device)

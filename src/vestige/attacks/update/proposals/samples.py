@@ -221,7 +221,7 @@ def drawn(probabilities: Tensor, chance: Tensor) -> Tensor:
     """
     missing = -probabilities.shape[1] % PART
     parts = functional.pad(probabilities, (0, missing)) if missing else probabilities
-    parts = parts.unflatten(1, (-1, PART))
+    parts = parts.view(len(parts), -1, PART)
     heap = parts.sum(2).double().cumsum(1)
     wanted = chance[:, None] * heap[:, -1:]
     part = torch.searchsorted(heap, wanted, right=True).clamp_(max=heap.shape[1] - 1)
