@@ -77,6 +77,14 @@ class ScoredText:
     proposal: str = ""
     context: tuple[int, ...] = ()
 
+    def whole(self) -> Phrase:
+        """All of it; its score is the mean of its gains, where losses count as none."""
+        gains = self.gains[self.first :]
+        lead = self.tokens[max(0, self.first - 1 - LEAD) : self.first - 1]
+        mean = sum(max(0.0, gain) for gain in gains) / max(1, len(gains))
+        tokens = self.tokens[self.first - 1 :]
+        return Phrase(tokens, (0.0, *gains), mean, self.proposal, self.context, lead)
+
     def phrases(self, growth: Growth) -> Iterator[Phrase]:
         """The segments of highest score between weak joints, each behind its last context."""
         best = total = 0.0

@@ -21,7 +21,7 @@ from vestige import _validate
 from vestige.attacks.update import repair
 from vestige.attacks.update.forward_tokens import ForwardTokens, Work
 from vestige.attacks.update.model_pair import ModelPair
-from vestige.attacks.update.near_copies import fold
+from vestige.attacks.update.near_copies import fold, is_run
 from vestige.attacks.update.phrases import Growth, Phrase, ScoredText, long, untold
 from vestige.attacks.update.proposals.openings import Openings
 from vestige.attacks.update.proposals.pairs import Pairs
@@ -52,6 +52,7 @@ class SeedAndExtend(Growth):
             not a seed of the next.
         lower_tolls: what a token of a fragment costs, less than one of a phrase, falling: what
             the first leaves comes before what the next one does.
+        page: where phrases and fragments are fewer, whole texts fill them up to so many.
         repaired: phrases that are repaired, best first.
         seed: of all that is drawn.
     """
@@ -62,6 +63,7 @@ class SeedAndExtend(Growth):
         Pairs(largest=2048),
     )
     lower_tolls: tuple[float, ...] = (0.7, 0.4, 0.2)
+    page: int = 50
     repaired: int = 50
     seed: int = 0
 
@@ -69,7 +71,7 @@ class SeedAndExtend(Growth):
         super().__post_init__()
         for toll in self.lower_tolls:
             _validate.positive(lower_tolls=toll)
-        _validate.at_least(0, repaired=self.repaired)
+        _validate.at_least(0, page=self.page, repaired=self.repaired)
         _validate.all_different(proposals=[one.name for one in self.proposals])
 
     def planned(self, pair: ModelPair, contexts: Sequence[tuple[int, ...]] = ()) -> Work:
@@ -92,9 +94,9 @@ def pairs_and_openings(
         growth: other settings of `SeedAndExtend`.
     """
     first = (Openings(openings=openings, beam=opening_beam),) if openings else ()
-    return SeedAndExtend(
-        **{"repaired": 0, **growth}, proposals=(*first, Pairs(seeds=seeds, beam=beam))
-    )
+    proposals = (*first, Pairs(seeds=seeds, beam=beam))
+    plain = {"lower_tolls": (), "page": 0, "repaired": 0}
+    return SeedAndExtend(**{**plain, **growth}, proposals=proposals)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,6 +120,11 @@ class Searched:
     def complete(self) -> bool:
         """Whether nothing was left undone."""
         return self.done == self.units
+
+    def beside(self, other: "Searched") -> "Searched":
+        """This search, and another that went with it."""
+        before, after = self.before + other.before, self.after + other.after
+        return replace(self, before=before, after=after)
 
     @property
     def forward_tokens(self) -> int:
@@ -224,7 +231,10 @@ def seed_and_extend(
 def _fragments(
     texts: Sequence[ScoredText], found: Iterable[tuple[Phrase, int]], search: SeedAndExtend
 ) -> list[tuple[Phrase, int]]:
-    """What is promoted too little for a phrase, where no phrase tells it; toll by toll."""
+    """What is promoted too little for a phrase, where no phrase tells it; toll by toll.
+
+    Where that is less than a page, whole texts follow that hold promoted tokens.
+    """
     told, fragments = [phrase for phrase, _ in found], list[tuple[Phrase, int]]()
     for toll in search.lower_tolls:
         lax = replace(search, toll=toll)
@@ -232,7 +242,10 @@ def _fragments(
         more = fold(phrases(texts, lax), rest=rest, long=lax.min_tokens, told=told)
         told += [phrase for phrase, _ in more]
         fragments += more
-    return fragments
+    shown = [one for one in told if len(one.tokens) >= search.min_tokens and not is_run(one.tokens)]
+    whole = (text.whole() for text in texts if len(text.tokens) - text.first >= search.min_tokens)
+    more = fold((text for text in whole if text.score > 0), told=told)
+    return fragments + more[: max(0, search.page - len(shown))]
 
 
 def folded(every: Iterable[Phrase], search: Growth) -> list[tuple[Phrase, int]]:

@@ -26,6 +26,7 @@ from vestige.attacks.update.model_pair import ModelPair
 from vestige.attacks.update.near_copies import fold, is_run
 from vestige.attacks.update.null_searches import NullScores
 from vestige.attacks.update.phrases import Phrase
+from vestige.attacks.update.proposals.samples import Samples
 from vestige.attacks.update.seed_and_extend import (
     WHOLE,
     Effort,
@@ -256,18 +257,33 @@ def update_diff(
         scores = None
     pair, words = ModelPair(before, after, score), after.vocabulary
     found = _search(pair, search, effort)
-    findings, fragments = _findings(found.phrases, search, words), found.fragments
+    findings, searched = _findings(found.phrases, search, words), found.searched
+    rest = [finding for finding in _findings(found.fragments, search, words) if not finding.run]
     if isinstance(search, SeedAndExtend) and all(finding.run for finding in findings):
-        search = replace(search, toll=min(LAX_TOLL, search.toll), surprise=0.0, min_tokens=2)
-        fragments = _search(pair, search, effort.of("lax")).phrases[:FRAGMENTS]
-    rest = [finding for finding in _findings(fragments, search, words) if not finding.run]
+        lax = _laxer(search)
+        more = _search(pair, lax, effort.of("lax"))
+        first = [one for one in _findings(more.phrases, lax, words) if not one.run][:FRAGMENTS]
+        rest = first + rest[: max(0, search.page - len(first))]
+        searched = searched and more.searched and searched.beside(more.searched)
     return UpdateDiff(
         findings=tuple(findings[:top]),
         search="seed-and-extend" if isinstance(search, SeedAndExtend) else "beam",
         score=score.name,
         nulls=scores,
         fragments=tuple(rest[: max(0, top - len(findings))]),
-        searched=found.searched,
+        searched=searched,
+    )
+
+
+def _laxer(search: SeedAndExtend) -> SeedAndExtend:
+    """A search for fragments; samples have shown theirs."""
+    others = tuple(one for one in search.proposals if one.name != Samples.name)
+    return replace(
+        search,
+        proposals=others or search.proposals,
+        toll=min(LAX_TOLL, search.toll),
+        surprise=0.0,
+        min_tokens=2,
     )
 
 
