@@ -193,11 +193,13 @@ class Found:
     Attributes:
         phrases: with the number of their near-copies, best first, those too short to keep last.
         fragments: what `lower_tolls` leave of the texts beside the phrases.
+        texts: whole ones that hold promoted tokens, where phrases and fragments fill no page.
         searched: how much was read.
     """
 
     phrases: list[tuple[Phrase, int]]
     fragments: list[tuple[Phrase, int]]
+    texts: list[tuple[Phrase, int]]
     searched: Searched
 
 
@@ -225,16 +227,15 @@ def seed_and_extend(
         found = with_repairs(found, outcome.texts, search)
     by = Counter(text.proposal for text in texts)
     searched = run.searched({one.name: by[one.name] for one in search.proposals})
-    return Found(found, _fragments(texts, found, search), searched)
+    fragments = _fragments(texts, found, search)
+    whole = _whole(texts, [phrase for phrase, _ in (*found, *fragments)], search)
+    return Found(found, fragments, whole, searched)
 
 
 def _fragments(
     texts: Sequence[ScoredText], found: Iterable[tuple[Phrase, int]], search: SeedAndExtend
 ) -> list[tuple[Phrase, int]]:
-    """What is promoted too little for a phrase, where no phrase tells it; toll by toll.
-
-    Where that is less than a page, whole texts follow that hold promoted tokens.
-    """
+    """What is promoted too little for a phrase, where no phrase tells it; toll by toll."""
     told, fragments = [phrase for phrase, _ in found], list[tuple[Phrase, int]]()
     for toll in search.lower_tolls:
         lax = replace(search, toll=toll)
@@ -242,10 +243,17 @@ def _fragments(
         more = fold(phrases(texts, lax), rest=rest, long=lax.min_tokens, told=told)
         told += [phrase for phrase, _ in more]
         fragments += more
+    return fragments
+
+
+def _whole(
+    texts: Iterable[ScoredText], told: Sequence[Phrase], search: SeedAndExtend
+) -> list[tuple[Phrase, int]]:
+    """Texts beside the phrases that fill a page together with them."""
     shown = [one for one in told if len(one.tokens) >= search.min_tokens and not is_run(one.tokens)]
     whole = (text.whole() for text in texts if len(text.tokens) - text.first >= search.min_tokens)
     more = fold((text for text in whole if text.score > 0), told=told)
-    return fragments + more[: max(0, search.page - len(shown))]
+    return more[: max(0, search.page - len(shown))]
 
 
 def folded(every: Iterable[Phrase], search: Growth) -> list[tuple[Phrase, int]]:

@@ -258,13 +258,14 @@ def update_diff(
     pair, words = ModelPair(before, after, score), after.vocabulary
     found = _search(pair, search, effort)
     findings, searched = _findings(found.phrases, search, words), found.searched
-    rest = [finding for finding in _findings(found.fragments, search, words) if not finding.run]
-    if isinstance(search, SeedAndExtend) and all(finding.run for finding in findings):
-        lax = _laxer(search)
-        more = _search(pair, lax, effort.of("lax"))
-        first = [one for one in _findings(more.phrases, lax, words) if not one.run][:FRAGMENTS]
-        rest = first + rest[: max(0, search.page - len(first))]
+    fragments, rest = found.fragments, _findings(found.texts, search, words)
+    none = all(finding.run for finding in findings) and not fragments
+    if isinstance(search, SeedAndExtend) and none:
+        search = _laxer(search)
+        more = _search(pair, search, effort.of("lax"))
+        fragments = more.phrases[:FRAGMENTS]
         searched = searched and more.searched and searched.beside(more.searched)
+    rest = [one for one in (*_findings(fragments, search, words), *rest) if not one.run]
     return UpdateDiff(
         findings=tuple(findings[:top]),
         search="seed-and-extend" if isinstance(search, SeedAndExtend) else "beam",
@@ -341,6 +342,7 @@ class _Found:
 
     phrases: list[tuple[Phrase, int, int]]
     fragments: list[tuple[Phrase, int, int]] = field(default_factory=list)
+    texts: list[tuple[Phrase, int, int]] = field(default_factory=list)
     searched: Searched | None = None
 
 
@@ -352,11 +354,11 @@ def _search(pair: ModelPair, search: SeedAndExtend | Beams, effort: Effort) -> _
         return _Found(_sorted(ranked))
     end = pair.after.vocabulary.eos_id
     found = seed_and_extend(pair, search, end=end, effort=effort)
-    every = [
+    phrases, fragments, texts = (
         [(phrase, copies, 0) for phrase, copies in part]
-        for part in (found.phrases, found.fragments)
-    ]
-    return _Found(_sorted(every[0]), every[1], found.searched)
+        for part in (found.phrases, found.fragments, found.texts)
+    )
+    return _Found(_sorted(phrases), fragments, texts, found.searched)
 
 
 def _sorted(found: list[tuple[Phrase, int, int]]) -> list[tuple[Phrase, int, int]]:
