@@ -11,7 +11,7 @@ from vestige.monitor import SILENT, Monitor
 from vestige.workflows.arguments import Call
 from vestige.workflows.inputs import Lines, Several
 from vestige.workflows.options import (
-    Device,
+    DeviceOrSeveral,
     Directory,
     Group,
     Metavar,
@@ -71,14 +71,16 @@ def diff(
     width: Annotated[int | None, Ge(1), SEARCH] = None,
     groups: Annotated[int | None, Ge(1), SEARCH] = None,
     seed: Seed = 0,
-    device: Device = "auto",
+    device: DeviceOrSeveral = "auto",
     monitor: Monitor = SILENT,
 ) -> "UpdateDiff":
     """Find the phrases that an update promoted most.
 
     The update leads from `before` to `after`. Both snapshots are only asked what comes next;
     neither training set is seen. A snapshot is a directory of `vestige train`, a Hugging Face
-    causal language model (folder or hub name) or a PEFT adapter folder.
+    causal language model (folder, GGUF file or hub name) or a PEFT adapter folder. Both are read in
+    the precision that they are stored in, float32 where they differ; tokens that one of them lacks
+    have probability 0 there.
 
     The search samples texts while what the update changed is amplified, follows the ways that these
     samples did not take, and ranks what it read. Before it begins it says what it will cost. What

@@ -44,6 +44,11 @@ DATA = Group("Reading the data")
 
 Seed = Annotated[int, Ge(0), Help("Decides everything that is drawn.")]
 Device = Annotated[str, Help("`auto` (a GPU where there is one), `cpu` or `cuda`.")]
+DeviceOrSeveral = Annotated[
+    str,
+    Help("`auto` (a GPU where there is one), `cpu`, `cuda`, or `balanced`: over all GPUs."),
+]
+"""Of verbs whose models may be spread, layer after layer."""
 Directory = Annotated[PathTo, Metavar("DIR")]
 DataFormat = Annotated[
     str, DATA, Help("How DATA is to be read; `auto` goes by the name and what stands in it.")

@@ -7,7 +7,7 @@ from annotated_types import Ge, Le
 
 from vestige.monitor import SILENT, Monitor
 from vestige.workflows.arguments import Call
-from vestige.workflows.options import Device, Flag, ModelLike, Seed
+from vestige.workflows.options import DeviceOrSeveral, Flag, ModelLike, Seed
 from vestige.workflows.snapshots import load_snapshots
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def rank(
     delta: float = 0.1,
     samples: Annotated[int, Ge(0), Le(10**7)] = 16384,
     seed: Seed = 0,
-    device: Device = "auto",
+    device: DeviceOrSeveral = "auto",
     monitor: Monitor = SILENT,
 ) -> "DifferentialRank":
     """Say how exposed one phrase is by an update.
