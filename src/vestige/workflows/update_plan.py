@@ -32,6 +32,10 @@ class ModelCost:
     @classmethod
     def of(cls, model: Any) -> "ModelCost":
         """Of a network; a model without parameters costs nothing."""
+        from vestige.models.shared_vocabulary import SharedIds
+
+        if isinstance(model, SharedIds):
+            return cls.of(model.model)
         parameters = list(model.parameters()) if hasattr(model, "parameters") else []
         wide = {model.vocab_size, len(model.vocabulary)}
         tables = [p for p in parameters if p.dim() == 2 and wide & set(p.shape)]
