@@ -208,6 +208,15 @@ def test_a_gguf_file_is_searched(base, saved, plain, tmp_path):
     again = load_model(tmp_path / "plain")
     answers = [m.log_probs(m.advance(m.start(3), ids)) for m in (model, again)]
     torch.testing.assert_close(*answers)
+    half = load_model(tmp_path / "folder", dtype=torch.float16)
+    assert {parameter.dtype for parameter in half.parameters()} == {torch.float16}
+    save_model(add_lora(load_model(before), rank=2), tmp_path / "adapter")
+    pair = load_snapshots(
+        {"before": before, "after": tmp_path / "adapter"}, device="cpu", monitor=SILENT
+    )
+    assert pair.models["after"].base == str(before)
+    own = {p.data_ptr() for p in pair.models["before"].parameters()}
+    assert own < {p.data_ptr() for p in pair.models["after"].parameters()}
 
 
 def write_gguf(model, file):
