@@ -57,7 +57,7 @@ class TokenScore:
     bound: float
     relative: bool = False
     surprise: float = 0.0
-    joint: Callable[..., "Tensor"] | None = None
+    joint: "Callable[..., Tensor] | None" = None
 
     def gain(self, before: "Tensor", after: "Tensor") -> "Tensor":
         """(n, v) logits before, (n, v) logits after -> (n, v) gains.

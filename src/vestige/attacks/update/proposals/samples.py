@@ -221,16 +221,20 @@ def drawn(probabilities: Tensor, chance: Tensor) -> Tensor:
     """
     missing = -probabilities.shape[1] % PART
     parts = functional.pad(probabilities, (0, missing)) if missing else probabilities
-    parts = parts.view(len(parts), -1, PART)
+    parts = parts.view(len(parts), parts.shape[1] // PART, PART)
     heap = parts.sum(2).double().cumsum(1)
     wanted = chance[:, None] * heap[:, -1:]
-    part = torch.searchsorted(heap, wanted, right=True).clamp_(max=heap.shape[1] - 1)
+    part = _place(heap, wanted)
     chosen = parts.take_along_dim(part[:, :, None], 1)[:, 0].double().cumsum(1)
     before = heap.gather(1, part) - chosen[:, -1:]
-    place = torch.searchsorted(chosen, wanted - before, right=True)
-    # what rounding put behind the last possible column of a part is that column
-    place = torch.minimum(place, torch.searchsorted(chosen, chosen[:, -1:].clone()))
+    place = _place(chosen, (wanted - before).clamp_(min=0.0))
     return (part * PART + place)[:, 0]
+
+
+def _place(heap: Tensor, wanted: Tensor) -> Tensor:
+    """Columns where cumulated numbers first exceed what is wanted, the last that adds to them."""
+    last = torch.searchsorted(heap, heap[:, -1:].clone())
+    return torch.minimum(torch.searchsorted(heap, wanted, right=True), last)
 
 
 def _best(ways: Sequence[Seed], number: int) -> list[Seed]:
