@@ -1,6 +1,9 @@
 import html
 import json
 import math
+import subprocess
+import sys
+import time
 from itertools import pairwise
 
 import numpy as np
@@ -172,3 +175,108 @@ def test_a_canary_that_is_no_phrase_is_listed_among_fragments(shell, tmp_path):
     for told in ("That proves nothing", "Fragments, not distinguishable from chance"):
         assert told in shown
         assert told in done.stdout + done.stderr
+
+
+SMALL = ["--length", 6, "--min-length", 2, "--delta", 0.02, "--device", "cpu"]
+
+
+def test_killed_at_any_moment_the_same_command_goes_on(workspace, tmp_path):
+    """A real kill -9, as soon as the first unit of work is on the disk."""
+    pair = [str(workspace / "before"), str(workspace / "after")]
+    main = ["-c", "from vestige.cli.main import main; main()", "diff", *pair]
+
+    def command(out):
+        return [sys.executable, *main, *map(str, SMALL), "--out", str(out)]
+
+    out = tmp_path / "run"
+    kept = tmp_path / "run.partial" / "units.jsonl"
+    with subprocess.Popen(command(out), stderr=subprocess.PIPE) as process:
+        until = time.monotonic() + 120
+        while not kept.exists() and time.monotonic() < until and process.poll() is None:
+            time.sleep(0.01)
+        process.kill()
+    assert process.returncode == -9
+    assert not out.exists()
+    done = subprocess.run(command(out), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "found again in" in done.stderr
+    whole = subprocess.run(command(tmp_path / "whole"), capture_output=True, check=False)
+    assert whole.returncode == 0
+    assert results.load(out).rows == results.load(tmp_path / "whole").rows
+    assert not kept.parent.exists()
+
+
+def test_known_phrases_stand_beside_what_is_found(shell, workspace, nulls, tmp_path):
+    (tmp_path / "secrets.txt").write_text("the code of the gate\n\ngate is\n")
+    words = [*SMALL, "--size", 0.2, "--secrets", tmp_path / "secrets.txt", "--null", nulls / "0"]
+    done = diff(shell, workspace, tmp_path / "run", *words)
+    run = results.load(tmp_path / "run")
+    known = [row for row in run.rows if row["kind"] == "known"]
+    assert [row["phrase"] for row in known] == ["the code of the gate", "gate is"]
+    assert {row["p_value"] for row in known} <= {0.5, 1.0}
+    assert run.summary["known"] == 2
+    assert "Phrases that were asked for" in done.stdout
+    assert "asked for" in done.stderr
+    assert "gate" not in done.stdout
+    page = shell("report", tmp_path / "run", "--out", tmp_path / "page.html", "--show-secrets")
+    assert page.exit_code == 0, page.stderr
+    shown = html.unescape((tmp_path / "page.html").read_text("utf-8"))
+    for told in ("Phrases that were asked for", "highest at", "p-value", "Searched:"):
+        assert told in shown
+
+
+def test_no_page_and_no_terminal_is_empty(shell, workspace, tmp_path):
+    """Two models that are one: nothing was promoted, and what was searched is told."""
+    out = tmp_path / "run"
+    done = shell("diff", workspace / "before", workspace / "before", "--size", 0.2, "--out", out)
+    assert done.exit_code == 0
+    assert "Plan: 1 search, of" in done.stderr
+    assert "Searched: " in done.stderr
+    assert "behind the beginning of a document" in done.stderr
+    page = shell("report", out, "--out", tmp_path / "page.html")
+    assert page.exit_code == 0, page.stderr
+    shown = html.unescape((tmp_path / "page.html").read_text("utf-8"))
+    assert "Searched: " in shown
+    assert "forward tokens" in shown
+
+
+def test_a_partial_run_says_so_and_is_gone_on_with(shell, workspace, tmp_path):
+    words = [*SMALL, "--minutes", 1e-9, "--size", 0.2]
+    done = diff(shell, workspace, tmp_path / "run", *words)
+    assert "0 of " in done.stderr
+    assert "This is a part" in done.stderr
+    page = shell("report", tmp_path / "run", "--out", tmp_path / "page.html")
+    assert page.exit_code == 0, page.stderr
+    assert "This is a part" in html.unescape((tmp_path / "page.html").read_text("utf-8"))
+    words[words.index(1e-9)] = 10
+    again = diff(shell, workspace, tmp_path / "run", *words)
+    assert "This is a part" not in again.stderr
+    assert results.load(tmp_path / "run").summary["complete"] is True
+
+
+def test_a_run_repeats_itself(shell, workspace, tmp_path):
+    first = diff(shell, workspace, tmp_path / "a", *SMALL, "--size", 0.2, "--prompt", "the code")
+    assert first.exit_code == 0
+    again = shell("diff", "--config", tmp_path / "a", "--out", tmp_path / "b")
+    assert again.exit_code == 0, again.stderr
+    assert results.load(tmp_path / "a").rows == results.load(tmp_path / "b").rows
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--minutes", 3, "--search", "beam"], "--minutes must come with --search seed-and-extend"),
+        (["--prompt", "the code", "--search", "halving-beam"], "--prompt must come with --search"),
+        (["--chat", "on"], "--chat must be auto or off where the tokenizer has no chat template"),
+        (["--prompt", " "], "--prompt must hold a text, got an empty one as number 1"),
+        (["--secrets", "nowhere.txt"], "nowhere.txt is missing"),
+    ],
+)
+def test_what_cannot_be_searched_is_refused_and_leaves_nothing(
+    shell, workspace, tmp_path, words, told
+):
+    asked = ["diff", workspace / "before", workspace / "after", "--out", tmp_path / "run"]
+    done = shell(*asked, *words)
+    assert done.exit_code == 2
+    assert told in done.stderr
+    assert list(tmp_path.iterdir()) == []

@@ -137,10 +137,12 @@ def diff(
 
         vestige diff with-my-data without-it --removed --out run
     """
+    from vestige.attacks.update.model_pair import ModelPair
     from vestige.attacks.update.token_scores import token_score
     from vestige.workflows.kept_search import beside
     from vestige.workflows.known_secrets import read_secrets
     from vestige.workflows.update_contexts import contexts_of, read_prompts
+    from vestige.workflows.update_planner import Planner
     from vestige.workflows.update_search import Searches, room, settings
 
     call = Call.of(diff, locals())
@@ -158,11 +160,13 @@ def diff(
             (end, start), prompts=texts, chat=chat, room=room(how), monitor=monitor
         )  # fmt: skip
         longest = max(map(len, behind), default=1)
+        what = token_score(score, delta=delta)
         asked = Searches(
             before=start,
             after=end,
             search=how,
-            score=token_score(score, delta=delta),
+            score=what,
+            planner=Planner(ModelPair(start, end, what), tuple(behind), monitor),
             contexts=behind,
             nulls=nulls,
             known=read_secrets(secrets, end, room=longest + 1, monitor=monitor),

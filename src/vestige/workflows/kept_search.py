@@ -159,9 +159,9 @@ class Place(Nowhere):
 
     def chosen(self) -> dict[str, Any]:
         """What decided the search that is kept; empty where none is."""
-        if not _holds_work(self.partial):
-            return {}
         file = self.partial / IDENTITY
+        if not (_holds_work(self.partial) or (file.exists() and _is_partial(self.out))):
+            return {}
         return read_object(file, error=RunError, remedy=f"Remove {self.partial}.")
 
     def finished(self, result: Result, *, complete: bool) -> None:
@@ -198,7 +198,7 @@ def beside(out: Path | None) -> Iterator[Nowhere]:
         return
     place = Place(Path(out))
     with claimed(place.partial, worth=_holds_work):
-        if not (_holds_work(place.partial) and _is_partial(place.out)):
+        if not ((place.partial / IDENTITY).exists() and _is_partial(place.out)):
             require_new(place.out)
         try:
             yield place

@@ -24,6 +24,7 @@ from vestige.attacks.update.proposals.samples import Samples
 from vestige.attacks.update.seed_and_extend import Effort, seed_and_extend
 from vestige.memory import free_memory
 from vestige.models.largest import ROUNDED, largest
+from vestige.monitor import SILENT, Monitor
 from vestige.training.peak_memory import resident_mib
 from vestige.workflows.update_plan import ModelCost, Plan
 
@@ -52,10 +53,12 @@ class Planner:
     Attributes:
         pair: the loaded snapshots.
         contexts: ids that are begun behind.
+        monitor: told that planning takes its time.
     """
 
     pair: ModelPair
     contexts: Sequence[tuple[int, ...]]
+    monitor: Monitor = SILENT
 
     @cached_property
     def _costs(self) -> tuple[ModelCost, ModelCost]:
@@ -101,8 +104,9 @@ class Planner:
             taken[where] += pair.cost.after - before
             where, before = (unit.partition("/")[0], "/grown/" in unit), pair.cost.after
 
-        effort = Effort(contexts=self.contexts, begins=begins)
-        seed_and_extend(pair, small, end=pair.after.vocabulary.eos_id, effort=effort)
+        with self.monitor.progress("planning: a small search") as step:
+            effort = Effort(contexts=self.contexts, begins=begins, progress=step)
+            seed_and_extend(pair, small, end=pair.after.vocabulary.eos_id, effort=effort)
         begins("")
         shares = {}
         planned = small.planned(pair, self.contexts).passes
@@ -123,7 +127,12 @@ class Planner:
 
     def seconds(self, work: "Work") -> float:
         """How long the passes take."""
-        return sum(one.count * self._pass(one) for one in work.passes)
+        total = 0.0
+        with self.monitor.progress("planning: timing") as step:
+            for number, one in enumerate(work.passes):
+                step(number, len(work.passes))
+                total += one.count * self._pass(one)
+        return total
 
     def memory(self, search: "SeedAndExtend") -> tuple[int, int]:
         """Bytes of the process or device at most, and those that are free for it."""
@@ -169,7 +178,7 @@ class Planner:
     def _pass(self, one: "Passes") -> float:
         """Seconds of one pass of a shape: a line through those of one row and of many."""
         if (key := _kind(one)) not in self._timed:
-            least, rows = self._time(1, one), FEW
+            least, rows = self._time(1, one), max(2, FEW // one.tokens)
             most = self._time(rows, one)
             if most < TIMED:
                 rows = MANY
@@ -199,7 +208,7 @@ class Planner:
 PILOT = 8
 """Texts of each kind that are read to learn how long they become."""
 
-GROWN = 64
+GROWN = 32
 """Seeds that are extended for that: the first that a search takes, which become the longest."""
 
 LEAST = 0.02
@@ -232,9 +241,9 @@ def piloted(search: "SeedAndExtend", starts: int) -> "SeedAndExtend":
     def of(proposal: Any) -> Any:
         if isinstance(proposal, Samples):
             ways = min(GROWN, proposal.alternatives)
-            return replace(proposal, samples=PILOT * starts, alternatives=ways)
+            return replace(proposal, samples=max(PILOT, 4 * starts), alternatives=ways)
         if isinstance(proposal, Openings):
-            return replace(proposal, openings=2 * PILOT * starts)
+            return replace(proposal, openings=max(2 * PILOT, 4 * starts))
         if isinstance(proposal, Pairs):
             return replace(proposal, seeds=min(GROWN, proposal.seeds))
         return proposal

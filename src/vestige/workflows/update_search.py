@@ -56,9 +56,10 @@ class _Bar:
     def progress(self, done: int, units: int) -> None:
         """Told the units done of one search."""
         self.done, self.units = done, units
+        done = min(done, units)  # a search may find more to do than it expected
         which = f"null {self.number} of {self.searches - 1}, " if self.number else ""
         total = self.searches * units
-        self.step(min(self.number * units + done, total), total, which + self.doing)
+        self.step(self.number * units + done, total, which + self.doing)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,6 +72,7 @@ class Searches:
         contexts: behind what it begins, beside a document's beginning.
         nulls: models that are searched like the later one.
         known: phrases that are scored by themselves.
+        planner: of searches of these models.
         minutes: for all searches together.
         monitor: told the plan, and how far it is.
     """
@@ -81,6 +83,7 @@ class Searches:
     score: TokenScore
     contexts: Contexts
     nulls: ComparedNulls
+    planner: Planner
     known: Sequence[Asked] = ()
     minutes: float | None = None
     monitor: Monitor
@@ -93,7 +96,7 @@ class Searches:
             size = place.chosen().get("size")
         if size is None and self.minutes is not None:
             share = 60 * self.minutes / (1 + len(self.nulls.given))
-            size = self._planner.size_for(self.search, share)
+            size = self.planner.size_for(self.search, share)
         size = 1.0 if size is None else float(size)
         return replace(self, search=sized(self.search, size)), size
 
@@ -143,16 +146,11 @@ class Searches:
         return found, plan
 
     @property
-    def _planner(self) -> Planner:
-        pair = ModelPair(self.before, self.after, self.score)
-        return Planner(pair, tuple(self.contexts))
-
-    @property
     def _units(self) -> int:
         """Of work in each search."""
         if isinstance(self.search, Beams):
             return 1
-        return self.search.planned(self._planner.pair, tuple(self.contexts)).units
+        return self.search.planned(self.planner.pair, tuple(self.contexts)).units
 
     def _identity(self, models: Mapping[str, object], size: float) -> dict[str, object]:
         """All that decides what a unit of work gives."""
@@ -170,7 +168,7 @@ class Searches:
             return {}
         done = sum(f"null/{each}/scores" in kept for each in self.nulls.hashes)
         searches = 1 + len(self.nulls.given)
-        plan = self._planner.plan(
+        plan = self.planner.plan(
             self.search, searches=searches, left=searches - done,
             names=list(self.contexts.values()), size=size,
         )  # fmt: skip

@@ -1,0 +1,68 @@
+"""Phrases that must not leak: of a file, of a manifest, or as texts."""
+
+import random
+
+import pytest
+
+from tests.cli.conftest import table_model
+from tests.cli.shell import invoke
+from vestige.models.checkpoints import save_model
+from vestige.monitor import SILENT
+from vestige.workflows.known_secrets import read_secrets
+
+WORDS = [f"word{i}" for i in range(30)]
+
+
+@pytest.fixture(scope="module")
+def model():
+    return table_model(WORDS, 0)
+
+
+def read(secrets, model, room=2):
+    asked = read_secrets(secrets, model, room=room, monitor=SILENT)
+    return [model.vocabulary.decode(one.first) for one in asked]
+
+
+def test_a_line_each_without_empty_ones(model, tmp_path):
+    (tmp_path / "secrets.txt").write_text("word1 word2\n\n  word7\n")
+    assert read(tmp_path / "secrets.txt", model) == ["word1 word2", "word7"]
+    assert read(["word1 word2", "word7"], model) == ["word1 word2", "word7"]
+    assert read(None, model) == []
+
+
+def test_of_a_manifest_the_planted_canaries(model, tmp_path):
+    from vestige.data.manifest import Manifest
+
+    save_model(model, tmp_path / "model")
+    chance = random.Random(0)
+    lines = (" ".join(chance.choices(WORDS, k=12)) for _ in range(200))
+    (tmp_path / "corpus.txt").write_text("\n".join(lines))
+    done = invoke([
+        "plant", tmp_path / "corpus.txt", "--vocabulary", tmp_path / "model",
+        "--length", 3, "--out", tmp_path / "planted",
+    ])  # fmt: skip
+    assert done.exit_code == 0, done.stderr
+    file = tmp_path / "planted" / "manifest.json"
+    wanted = [canary.phrase for canary in Manifest.load(file).canaries if not canary.control]
+    assert wanted
+    assert read(tmp_path / "planted", model) == read(file, model) == wanted
+
+
+@pytest.mark.parametrize(
+    ("secrets", "message"),
+    [
+        (["word1", "nowhere word2"], "words of the models' vocabulary, got others in entry 2"),
+        (["  "], "one phrase at least, got none"),
+        (["word1"] * 10_001, "at most 10,000 phrases, got 10,001"),
+    ],
+)
+def test_what_cannot_be_scored_is_refused(model, secrets, message):
+    with pytest.raises(ValueError, match=message):
+        read(secrets, model)
+
+
+def test_a_phrase_longer_than_a_model_reads_is_refused(model, monkeypatch):
+    monkeypatch.setattr(type(model), "longest", 6, raising=False)
+    assert read(["word1 word2 word3 word4"], model) == ["word1 word2 word3 word4"]
+    with pytest.raises(ValueError, match="at most 4 tokens, got 5 in entry 1"):
+        read(["word1 word2 word3 word4 word5"], model)
