@@ -10,7 +10,7 @@ from vestige.models.checkpoints import save_model
 from vestige.monitor import SILENT
 from vestige.workflows.known_secrets import read_secrets
 
-WORDS = [f"word{i}" for i in range(30)]
+WORDS = [f"word{a}{b}" for a in "abcdefghijklmnop" for b in "ghijklmnopqrstuv"]
 
 
 @pytest.fixture(scope="module")
@@ -24,9 +24,9 @@ def read(secrets, model, room=2):
 
 
 def test_a_line_each_without_empty_ones(model, tmp_path):
-    (tmp_path / "secrets.txt").write_text("word1 word2\n\n  word7\n")
-    assert read(tmp_path / "secrets.txt", model) == ["word1 word2", "word7"]
-    assert read(["word1 word2", "word7"], model) == ["word1 word2", "word7"]
+    (tmp_path / "secrets.txt").write_text("wordag wordah\n\n  wordbh\n")
+    assert read(tmp_path / "secrets.txt", model) == ["wordag wordah", "wordbh"]
+    assert read(["wordag wordah", "wordbh"], model) == ["wordag wordah", "wordbh"]
     assert read(None, model) == []
 
 
@@ -35,7 +35,7 @@ def test_of_a_manifest_the_planted_canaries(model, tmp_path):
 
     save_model(model, tmp_path / "model")
     chance = random.Random(0)
-    lines = (" ".join(chance.choices(WORDS, k=12)) for _ in range(200))
+    lines = (" ".join(chance.choices(WORDS, k=12)) for _ in range(400))
     (tmp_path / "corpus.txt").write_text("\n".join(lines))
     done = invoke([
         "plant", tmp_path / "corpus.txt", "--vocabulary", tmp_path / "model",
@@ -51,9 +51,9 @@ def test_of_a_manifest_the_planted_canaries(model, tmp_path):
 @pytest.mark.parametrize(
     ("secrets", "message"),
     [
-        (["word1", "nowhere word2"], "words of the models' vocabulary, got others in entry 2"),
+        (["wordag", "nowhere wordah"], "words of the models' vocabulary, got others in entry 2"),
         (["  "], "one phrase at least, got none"),
-        (["word1"] * 10_001, "at most 10,000 phrases, got 10,001"),
+        (["wordag"] * 10_001, "at most 10,000 phrases, got 10,001"),
     ],
 )
 def test_what_cannot_be_scored_is_refused(model, secrets, message):
@@ -63,6 +63,6 @@ def test_what_cannot_be_scored_is_refused(model, secrets, message):
 
 def test_a_phrase_longer_than_a_model_reads_is_refused(model, monkeypatch):
     monkeypatch.setattr(type(model), "longest", 6, raising=False)
-    assert read(["word1 word2 word3 word4"], model) == ["word1 word2 word3 word4"]
+    assert read(["wordag wordah wordai wordaj"], model) == ["wordag wordah wordai wordaj"]
     with pytest.raises(ValueError, match="at most 4 tokens, got 5 in entry 1"):
-        read(["word1 word2 word3 word4 word5"], model)
+        read(["wordag wordah wordai wordaj wordak"], model)

@@ -209,7 +209,7 @@ def _search(name: Search, seed: int, **asked: int | None) -> "SeedAndExtend | Be
     return Beams(**(usual.get(name, {}) | given))
 
 
-def _seed_and_extend(seed: int, given: dict[str, int]) -> "SeedAndExtend":
+def _seed_and_extend(seed: int, given: Mapping[str, int]) -> "SeedAndExtend":
     from vestige.attacks.update.proposals.pairs import Pairs
     from vestige.attacks.update.seed_and_extend import SeedAndExtend
 

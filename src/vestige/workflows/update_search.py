@@ -32,7 +32,7 @@ class _Bar:
         searches: the update's and those of null models.
         units: of work in each.
         number: of the search that is under way; 0 is the update's.
-        done: units of that.
+        share: of that which is done.
         doing: what its unit does.
     """
 
@@ -40,26 +40,28 @@ class _Bar:
     searches: int
     units: int
     number: int = 0
-    done: int = 0
+    share: float = 0.0
     doing: str = "searching"
 
     def of(self, number: int, effort: Effort) -> Effort:
         """An effort that tells how far one of the searches is."""
-        self.number, self.done = number, 0
+        self.number, self.share = number, 0.0
         return replace(effort, progress=self.progress, begins=self.begins)
 
     def begins(self, key: str) -> None:
         """Told what a unit of work does before it is done."""
         self.doing = next((word for part, word in DOING.items() if part in key), "searching")
-        self.progress(self.done, self.units)
+        self._tell()
 
     def progress(self, done: int, units: int) -> None:
-        """Told the units done of one search."""
-        self.done, self.units = done, units
-        done = min(done, units)  # a search may find more to do than it expected
+        """Told the units done of one search, and how many it has."""
+        self.share = min(1.0, done / units)
+        self._tell()
+
+    def _tell(self) -> None:
         which = f"null {self.number} of {self.searches - 1}, " if self.number else ""
-        total = self.searches * units
-        self.step(self.number * units + done, total, which + self.doing)
+        done = round((self.number + self.share) * self.units)
+        self.step(done, self.searches * self.units, which + self.doing)
 
 
 @dataclass(frozen=True, kw_only=True)
