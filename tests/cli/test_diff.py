@@ -221,7 +221,7 @@ def test_known_phrases_stand_beside_what_is_found(shell, workspace, nulls, tmp_p
     page = shell("report", tmp_path / "run", "--out", tmp_path / "page.html", "--show-secrets")
     assert page.exit_code == 0, page.stderr
     shown = html.unescape((tmp_path / "page.html").read_text("utf-8"))
-    for told in ("Phrases that were asked for", "highest at", "p-value", "Searched:"):
+    for told in ("Phrases that were asked for", "highest: ", "p-value", "Searched:"):
         assert told in shown
 
 

@@ -77,7 +77,7 @@ def _known(known: Sequence[Row], show_secrets: bool) -> tuple[list[str], list[li
     """One row a phrase that was asked for."""
     from vestige.reports.diff import told_in
 
-    columns = ["score", "p-value", "highest at", "told by the search", "phrase"]
+    columns = ["score", "p-value", "highest", "told by the search", "phrase"]
     cells: list[list[object]] = [
         [
             row["score"],

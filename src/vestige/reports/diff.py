@@ -83,8 +83,9 @@ def known_verdict(summary: Row) -> str:
         )
     beyond, least = summary.get("known_beyond") or 0, 1 / (1 + nulls)
     return (
-        f"{asked} by the search; {beyond:,} {_are(beyond)} promoted more than by any of "
-        f"{_count(nulls, 'null model')} (p = {least:.2g}). Of {known:,} that did not leak, "
+        f"{asked} by the search; {beyond:,} {_are(beyond)} promoted more than by "
+        f"{'the null model' if nulls == 1 else f'any of {nulls} null models'} (p = {least:.2g}). "
+        f"Of {known:,} that did not leak, "
         f"{known * least:.2g} would be by chance."
     )
 
@@ -201,16 +202,16 @@ def _lists(rows: Sequence[Row], of: Any, show_secrets: bool) -> list[Block]:
             groups=_grouped(of("phrase"), {r["rank"]: r.get("group") for r in rows}),
         ),
         Findings(
-            title="Fragments, not distinguishable from chance",
-            key="The best of a search with a lower penalty for each token. No null search was made "
-            "so, and these scores compare with no others.",
-            groups=tuple((one,) for one in of("fragment")),
-        ),
-        Findings(
             title="Phrases that were asked for",
             key="Each at the place where the update promoted it most: at a document’s beginning, "
             "behind a prompt or anywhere. Scores here pay no toll and compare with no others.",
             groups=tuple((one,) for one in of("known")),
+        ),
+        Findings(
+            title="Fragments, not distinguishable from chance",
+            key="The best of a search with a lower penalty for each token. No null search was made "
+            "so, and these scores compare with no others.",
+            groups=tuple((one,) for one in of("fragment")),
         ),
         Findings(
             title=f"{_count(len(runs), 'run')} of one token, counted apart",
@@ -259,7 +260,7 @@ def _phrase(row: Row, strongest: float, nulls: int, show_secrets: bool) -> Phras
     if row["kind"] == "known":
         p_value = row.get("p_value")
         alone = "" if p_value is None else f"p-value {p_value:.2g}"
-        notes = (f"highest at {source(row)}", told_in(row), alone)
+        notes = (f"highest: {source(row)}", told_in(row), alone)
     return findings.phrase(
         row,
         strongest=strongest,

@@ -19,7 +19,7 @@ from torch import Tensor
 from vestige.attacks.update.model_pair import ModelPair, PairState
 from vestige.data.vocabulary import Vocabulary
 
-ANYWHERE = "anywhere"
+ANYWHERE = "within a text"
 BEGINNING = "the beginning of a document"
 
 
