@@ -22,13 +22,15 @@ TOKENS = 10
 def search(before: NextToken, after: NextToken, budget: int, seed: int) -> Found:
     """A beam of `TOKENS` steps; nothing in it is drawn."""
     pair = ModelPair(before, after, token_score("differential"))
-    beam = beam_search(pair, widths(pair.vocab_size, budget))
+    steps = widths(pair.vocab_size, budget)
+    beam = beam_search(pair, steps)
     rows = zip(beam.tokens.tolist(), beam.gains.tolist(), beam.score.tolist(), strict=True)
     leaders = fold(Phrase(tuple(tokens), tuple(gains), score) for tokens, gains, score in rows)
     found = tuple(
         Row(phrase.tokens, phrase.score) for phrase, _ in leaders if not is_run(phrase.tokens)
     )
-    return Found(rows=found, before=pair.cost.before, after=pair.cost.after)
+    read = 1 + sum(steps[:-1])  # each prefix once, however often memory makes the search read it
+    return Found(rows=found, before=read, after=read)
 
 
 def widths(vocab_size: int, budget: int) -> list[int]:
