@@ -16,6 +16,7 @@ prints the tables of all searches, and writes updates.csv and nulls.csv beside t
 import argparse
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -25,7 +26,7 @@ import torch
 from update_pairs import tables
 from update_pairs.methods import METHODS
 from update_pairs.pairs import KINDS, make
-from update_pairs.searches import Kept
+from update_pairs.searches import BUDGET, Kept
 from update_pairs.texts import TEXTS
 
 ROLES = ("after", "null")
@@ -42,6 +43,7 @@ def main() -> None:
         return
     kept = Kept(pairs=asked.pairs, searches=asked.searches)
     if asked.verb == "search":
+        kept = replace(kept, budget=asked.budget)
         names = asked.only or kept.names()
         for line in kept.search(asked.methods, asked.roles, asked.seeds, pairs=names):
             print(line, flush=True)
@@ -71,6 +73,7 @@ def _parser() -> argparse.ArgumentParser:
     making.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS)
     searching = verbs.add_parser("search", help="search the pairs that are whole")
     searching.add_argument("--only", nargs="+", help="names of pairs; all by default")
+    searching.add_argument("--budget", type=int, default=BUDGET, help="forward tokens of a search")
     searching.add_argument("--roles", nargs="+", choices=ROLES, default=ROLES)
     telling = verbs.add_parser("tables", help="print the tables")
     for verb in (searching, telling):

@@ -18,10 +18,17 @@ BUDGET = 50_000
 
 @dataclass(frozen=True, kw_only=True)
 class Kept:
-    """The folders of pairs and of what was found in them."""
+    """The folders of pairs and of what was found in them.
+
+    Attributes:
+        pairs: as `make` fills it.
+        searches: a folder a method.
+        budget: forward tokens of a search that is run.
+    """
 
     pairs: Path
     searches: Path
+    budget: int = BUDGET
 
     def names(self) -> list[str]:
         """Pairs that are whole."""
@@ -73,7 +80,7 @@ class Kept:
                 later = load_model(self.pairs / pair / role)
                 for method, seed in wanted:
                     begun = time.perf_counter()
-                    found = METHODS[method](before, later, BUDGET, seed)
+                    found = METHODS[method](before, later, self.budget, seed)
                     seconds = time.perf_counter() - begun
                     self._keep(self.file(method, pair, role, seed), found, seconds)
                     read = found.before + found.after

@@ -6,9 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from update_pairs import pairs
+from update_pairs import pairs, tables
 from update_pairs.measures import truth
 from update_pairs.pairs import ADAPTER, FIRST, MIXED, SECOND, Sizes, make, texts_of
+from update_pairs.searches import Kept
 from update_pairs.texts import COPIES, SECRETS, TEXTS, Parts, chat, planted, taken
 
 from vestige.data.corpus import Corpus
@@ -81,7 +82,7 @@ def test_taken_parts_are_disjoint_and_large_enough(parts: Parts) -> None:
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_what_is_made_is_whole_and_not_made_again(
+def test_what_is_made_or_searched_is_kept_whole(
     tmp_path: Path, parts: Parts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pairs, "read_parts", lambda *_, **__: parts)
@@ -95,6 +96,17 @@ def test_what_is_made_is_whole_and_not_made_again(
         secret = next(iter(known.secrets))
         assert secret[:4] in known.added
     assert json.loads((made[0] / "facts.json").read_text())["kind"] == "full"
+
+    kept = Kept(pairs=tmp_path, searches=tmp_path / "found", budget=400)
+    assert kept.names() == ["reddit-full", "reddit-lora"]
+    asked = (["CDD", "plain samples"], ["after", "null"], [0])
+    assert len(list(kept.search(*asked, pairs=kept.names()))) == 8
+    assert not list(kept.search(*asked, pairs=kept.names()))
+    for record in tables.records(kept, ["CDD", "plain samples", "hybrid"]):
+        found = kept.found(record["method"], f"reddit-{record['kind']}", "after", 0)
+        assert found is not None
+        assert record["forward_tokens"] == found.before + found.after <= 400
+        assert (record["nulls"], record["found"]) == (2, None)
 
     def fail(*_: object, **__: object) -> None:
         raise AssertionError("read again")
