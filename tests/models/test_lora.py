@@ -1,5 +1,6 @@
 """An adapter changes what its base says, and nothing about the base itself."""
 
+import copy
 import json
 import shutil
 from collections.abc import Callable
@@ -11,6 +12,7 @@ import torch
 from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file, save_file
 
+from vestige.data.subwords import SubwordVocabulary
 from vestige.errors import ModelError
 from vestige.models.checkpoints import load_model, save_model
 from vestige.models.hugging_face import HuggingFaceLanguageModel
@@ -237,3 +239,31 @@ def test_no_adapter_is_made_like_a_prompt_or_on_an_adapter(
     configure(tmp_path / "other", target_modules=["nowhere"])
     with pytest.raises(ModelError, match="no adapter can be put"):
         adapter_like(base, tmp_path / "other")
+
+
+@pytest.mark.filterwarnings("ignore")  # what PEFT says of embeddings and of itself
+def test_an_adapter_that_brings_more_tokens_widens_its_own_copy_alone(
+    name: str, folders: dict[str, Path], tmp_path: Path
+) -> None:
+    from peft import LoraConfig, get_peft_model
+
+    base = load(folders[name])
+    before, shared = answer(base), base.network.get_input_embeddings().weight
+    whole: Any = load(folders[name]).network
+    tokenizer = copy.deepcopy(base.vocabulary.tokenizer)
+    tokenizer.add_tokens([f"<|{n}|>" for n in range(20)])
+    whole.resize_token_embeddings(len(tokenizer), mean_resizing=False)
+    ends = ["wte", "lm_head"] if name == "gpt2" else ["embed_tokens", "lm_head"]
+    network: Any = get_peft_model(whole, LoraConfig(r=2, modules_to_save=ends))
+    for parameter in network.parameters():
+        if parameter.requires_grad:
+            torch.nn.init.normal_(parameter, std=0.3)
+    network.save_pretrained(str(tmp_path / "adapter"), save_embedding_layers=False)
+    tokenizer.save_pretrained(str(tmp_path / "adapter"))
+    expected = HuggingFaceLanguageModel(network, SubwordVocabulary(tokenizer)).eval()
+    for over in (None, base):
+        model = load_model(tmp_path / "adapter", base=over)
+        assert model.vocab_size == len(tokenizer)
+        torch.testing.assert_close(answer(model), answer(expected))
+    assert torch.equal(answer(base), before)
+    assert base.network.get_input_embeddings().weight is shared

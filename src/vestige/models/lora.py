@@ -14,6 +14,8 @@ from typing import Any
 import torch
 from peft import LoraConfig, PeftConfig, PeftModel, get_peft_model
 from peft.tuners.tuners_utils import BaseTunerLayer
+from safetensors import safe_open
+from torch import nn
 
 from vestige import _validate
 from vestige.data.subwords import SubwordVocabulary
@@ -151,6 +153,7 @@ def load_adapter(
         wiring = whole.network
     try:
         with _only_our_warnings():
+            _widen(wiring, folder / ADAPTER)
             network: Any = PeftModel.from_pretrained(
                 wiring, str(folder), autocast_adapter_dtype=False
             )
@@ -171,6 +174,25 @@ def load_adapter(
     own = (folder / "tokenizer.json").is_file()
     vocabulary = SubwordVocabulary.from_pretrained(folder) if own else whole.vocabulary
     return HuggingFaceLanguageModel(network, vocabulary).eval()
+
+
+def _widen(wiring: Any, adapter: Path) -> None:
+    """Give a wiring as many embeddings as an adapter holds that was trained with more tokens.
+
+    The rows themselves come with the adapter. Embeddings that are shared with a base stay as they
+    are: resizing works on the tensor in place.
+    """
+    ends = [wiring.get_input_embeddings(), wiring.get_output_embeddings()]
+    names = [name for name, module in wiring.named_modules() if module in ends]
+    with safe_open(adapter, framework="pt") as file:
+        whole = [key for key in file.keys() if "lora_" not in key]  # noqa: SIM118
+        kept = [key for key in whole if any(f".{name}." in key for name in names)]
+        rows = max((file.get_slice(key).get_shape()[0] for key in kept), default=0)
+    if rows <= len(ends[0].weight):
+        return
+    for module in filter(None, ends):
+        module.weight = nn.Parameter(module.weight.data, requires_grad=False)
+    wiring.resize_token_embeddings(rows, mean_resizing=False)
 
 
 def _adapts_tied_weights(network: Any) -> bool:
