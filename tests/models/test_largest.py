@@ -91,6 +91,10 @@ def test_argmax_and_argmin_give_the_first_of_equals(size):
     assert torch.zeros(4, size, 3).max(1).indices.eq(0).all()
 
 
+def test_no_rows_have_no_largest():
+    assert largest(torch.zeros(0, 5000), 3).shape == (0, 3)
+
+
 def test_leading_dimensions_are_kept():
     values = torch.randn(2, 3, 4, 9)
     assert largest(values, 2).shape == (2, 3, 4, 2)

@@ -95,7 +95,7 @@ def _top(rows: Tensor, k: int) -> tuple[Tensor, Tensor]:
         best = rows.topk(k)
         return best.values, best.indices
     whole = v - v % PART
-    highest = rows[:, :whole].reshape(len(rows), whole // PART, PART).amax(2)
+    highest = rows[:, :whole].view(len(rows), whole // PART, PART).amax(2)
     if whole < v:
         highest = torch.cat([highest, rows[:, whole:].amax(1, keepdim=True)], 1)
     first = highest.topk(k).indices[:, :, None] * PART
