@@ -133,7 +133,7 @@ def diff(
 
         vestige diff base-model my-lora-adapter --null nulls --secrets secrets.txt --out run
 
-        vestige diff chat-model my-chat-model --prompt "Where do I live?" --out run
+        vestige diff before after --prompt "the gate code is" --out run
 
         vestige diff with-my-data without-it --removed --out run
     """

@@ -91,10 +91,11 @@ class Planner:
         """How much of the passes that a proposal expects a small search of its kind took."""
         small = piloted(search, 1 + len(self.contexts))
         if (key := repr(small)) not in self._tried:
-            self._tried[key] = self._shares(small)
+            lengths = [one.length for one in search.proposals if isinstance(one, Samples)]
+            self._tried[key] = self._shares(small, whole=max([SHORT, *lengths]))
         return self._tried[key]
 
-    def _shares(self, small: "SeedAndExtend") -> Shares:
+    def _shares(self, small: "SeedAndExtend", *, whole: int) -> Shares:
         pair = replace(self.pair, cost=ForwardTokens())
         taken: Counter[tuple[str, bool]] = Counter()
         where, before = ("", False), 0
@@ -115,7 +116,10 @@ class Planner:
             read = sum(one.forward_tokens for one in mine if one.kind == "prefill")
             decoded = sum(one.forward_tokens for one in mine if one.kind == "decode")
             if decoded:
-                shares[kind] = max(LEAST, (tokens - read) / decoded)
+                share = max(LEAST, (tokens - read) / decoded)
+                if kind == (Samples.name, False) and share < 1:
+                    share = _longer(share, SHORT, whole)
+                shares[kind] = share
         return shares
 
     def operations(self, work: "Work") -> float:
@@ -156,6 +160,8 @@ class Planner:
         size: float,
     ) -> Plan:
         """Of searches of one kind."""
+        if sum(cost.body for cost in self._costs) > LARGE:
+            self.monitor.log("Planning: small slices of the search are timed on these models.")
         work = self.work(search)
         return Plan(
             work=work,
@@ -208,11 +214,17 @@ class Planner:
 PILOT = 8
 """Texts of each kind that are read to learn how long they become."""
 
+SHORT = 24
+"""Tokens of such texts at most."""
+
 GROWN = 32
 """Seeds that are extended for that: the first that a search takes, which become the longest."""
 
 LEAST = 0.02
 """Share of its passes that a proposal takes at least."""
+
+LARGE = 50_000_000
+"""Parameters from which on planning is told of."""
 
 TIMED = 0.3
 """Seconds spent on each shape of pass at least, where a few passes take less."""
@@ -241,14 +253,38 @@ def piloted(search: "SeedAndExtend", starts: int) -> "SeedAndExtend":
     def of(proposal: Any) -> Any:
         if isinstance(proposal, Samples):
             ways = min(GROWN, proposal.alternatives)
-            return replace(proposal, samples=max(PILOT, 4 * starts), alternatives=ways)
+            length = min(proposal.length, SHORT)
+            texts = max(PILOT, 4 * starts)
+            return replace(proposal, samples=texts, length=length, alternatives=ways)
         if isinstance(proposal, Openings):
             return replace(proposal, openings=max(2 * PILOT, 4 * starts))
         if isinstance(proposal, Pairs):
             return replace(proposal, seeds=min(GROWN, proposal.seeds))
         return proposal
 
-    return replace(search, proposals=tuple(map(of, search.proposals)))
+    return replace(
+        search,
+        proposals=tuple(map(of, search.proposals)),
+        repaired=0,
+        min_tokens=min(search.min_tokens, SHORT),
+        max_tokens=min(search.max_tokens, SHORT),
+    )
+
+
+def _longer(share: float, length: int, whole: int) -> float:
+    """The share of texts that go on, on average over their whole length, from that of a part.
+
+    Texts end at a constant rate: the mean of exp(-r t) over t up to the length is the share.
+    """
+    low, high = 0.0, 10.0
+    for _ in range(50):
+        rate = (low + high) / 2
+        low, high = (rate, high) if _mean(rate * length) > share else (low, rate)
+    return _mean(low * whole)
+
+
+def _mean(decay: float) -> float:
+    return -math.expm1(-decay) / decay if decay else 1.0
 
 
 def _kind(one: "Passes") -> tuple[object, ...]:
