@@ -36,6 +36,11 @@ def test_the_rest_takes_its_own_place_by_score():
     )
 
 
+def test_what_another_folding_has_told_is_no_leader_again():
+    first, copy, other = phrase(1, 2, 3, 4), phrase(2, 3, 4, 5, gain=9.0), phrase(7, 8, 9)
+    assert fold([copy, other], told=[first]) == [(other, 0)]
+
+
 def test_untold_tokens_keep_the_token_before_them_as_context():
     told = [False, False, True, True, False, False, False, True]
     parts = list(untold(phrase(*range(8)), told, growth=GROWTH))

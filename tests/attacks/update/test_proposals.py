@@ -1,7 +1,7 @@
 """Each proposal against its definition, written naively, on tables whose update is known."""
 
-import itertools
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -105,8 +105,15 @@ def test_samples_are_drawn_from_the_amplified_distribution(ground, alpha, temper
                 tokens.append(token)
             assert text.tokens == tuple(tokens)
             assert text.first == len(start)
-            expected = [gain(ground.plain, a, b) for a, b in itertools.pairwise(tokens)]
+            expected = [gain(ground.plain, a, b) for a, b in pairwise(tokens)]
             assert text.gains[text.first :] == pytest.approx(expected[text.first - 1 :], abs=1e-5)
+            ratios = [
+                math.log(probabilities(ground.plain.after, a)[b])
+                - math.log(probabilities(ground.plain.before, a)[b])
+                for a, b in pairwise(tokens[text.first - 1 :])
+            ]
+            mean = sum(ratios) / max(1, len(ratios))
+            assert text.ratio == pytest.approx(mean, abs=1e-4)
             assert text.context == (start if start != (END,) else ())
 
 

@@ -153,3 +153,19 @@ def test_settings_out_of_range_are_refused():
         pairs_and_openings(min_tokens=1)
     with pytest.raises(ValueError, match="surprise must be at least 0"):
         pairs_and_openings(surprise=-0.1)
+
+
+def test_fragments_come_toll_by_toll_and_whole_texts_fill_the_page():
+    pair = taught()
+    dear = SeedAndExtend(toll=2.5, surprise=0.1, lower_tolls=(1.0, 0.5), page=7)
+    read = seed_and_extend(pair, dear, end=END)
+    assert read.phrases == []  # no token gains as much as it costs
+    told = [one.tokens for one, _ in read.fragments]
+    assert any(tokens[-len(SECRET) :] == SECRET for tokens in told)
+    assert [one.score for one, _ in read.texts] == sorted(
+        (one.score for one, _ in read.texts), reverse=True
+    )
+    assert len(read.fragments) + len(read.texts) <= max(7, len(read.fragments))
+    bare = SeedAndExtend(toll=2.5, surprise=0.1, lower_tolls=(), page=0)
+    read = seed_and_extend(pair, bare, end=END)
+    assert (read.phrases, read.fragments, read.texts) == ([], [], [])

@@ -69,6 +69,7 @@ class ScoredText:
         gains: of each token, less its surprise; of what is context only, nothing is asked.
         first: the tokens before this one are context only.
         proposal, context: as of a phrase.
+        ratio: of a sample, log-probability after less before, a token on average.
     """
 
     tokens: tuple[int, ...]
@@ -76,14 +77,14 @@ class ScoredText:
     first: int = 1
     proposal: str = ""
     context: tuple[int, ...] = ()
+    ratio: float = 0.0
 
     def whole(self) -> Phrase:
-        """All of it; its score is the mean of its gains, where losses count as none."""
+        """All of it; its score is the ratio."""
         gains = self.gains[self.first :]
         lead = self.tokens[max(0, self.first - 1 - LEAD) : self.first - 1]
-        mean = sum(max(0.0, gain) for gain in gains) / max(1, len(gains))
         tokens = self.tokens[self.first - 1 :]
-        return Phrase(tokens, (0.0, *gains), mean, self.proposal, self.context, lead)
+        return Phrase(tokens, (0.0, *gains), self.ratio, self.proposal, self.context, lead)
 
     def phrases(self, growth: Growth) -> Iterator[Phrase]:
         """The segments of highest score between weak joints, each behind its last context."""

@@ -60,11 +60,11 @@ class Samples:
     """
 
     name: ClassVar[str] = "samples"
-    samples: int = 300
+    samples: int = 400
     length: int = 48
     alpha: float = 0.5
     temperature: float = 1.0
-    alternatives: int = 600
+    alternatives: int = 400
     each: int = 4
     least: float = 0.6
     context: int = 4
@@ -145,11 +145,13 @@ class Samples:
                 self._next(ground, state[part], chance[step, row[part]])
                 for part in pair.slices(len(row))
             ]
-            token, gain, others, high = (torch.cat(each) for each in zip(*parts, strict=True))
+            token, gain, ratio, others, high = (
+                torch.cat(each) for each in zip(*parts, strict=True)
+            )
             going = (token != ground.end).nonzero()[:, 0]
             for i, *rest in _rows(row, others, high):
                 ways += samples[i].ways(*rest, context=self.context, least=self.least)
-            for i, *rest in _rows(row[going], token[going], gain[going]):
+            for i, *rest in _rows(row[going], token[going], gain[going], ratio[going]):
                 samples[i].add(*rest)
             row, token = row[going], token[going]
             if not len(row) or step + 1 == self.length:
@@ -160,16 +162,18 @@ class Samples:
         return Outcome(texts, tuple(_best(ways, self.alternatives)))
 
     def _next(self, ground: Ground, state: PairState, chance: Tensor) -> tuple[Tensor, ...]:
-        """For r rows: the token drawn, its gain, the `each` best others and their gains."""
+        """For r rows: the token drawn, its gain, its log-ratio, the `each` best others and their gains."""
         pair = ground.pair
         before, after = pair.before.logits(state.before), pair.after.logits(state.after)
         token = self._draw(before, after, chance, pair.beginning)
+        later, earlier = (_log_of(logits, token) for logits in (after, before))
+        ratio = later - earlier.clamp_(min=RULED_OUT)
         gains = pair.score.gain(before, after)
         gain = gains.gather(1, token[:, None])[:, 0]
         gains[:, ground.never] = -torch.inf
         gains.scatter_(1, token[:, None], -torch.inf)
         others = largest(gains, min(self.each, gains.shape[1]), alike=ROUNDED)
-        return token, gain, others, gains.gather(1, others)
+        return token, gain, ratio, others, gains.gather(1, others)
 
     def _draw(self, before: Tensor, after: Tensor, chance: Tensor, never: int | None) -> Tensor:
         """(r,) tokens at the places `chance` of the amplified distributions' cumulated ones."""
@@ -187,9 +191,11 @@ class _Sample:
 
     def __init__(self, start: tuple[int, ...]) -> None:
         self.start, self.tokens, self.gains = start, list(start), [0.0] * len(start)
+        self.ratio = 0.0
 
-    def add(self, token: int, gain: float) -> None:
+    def add(self, token: int, gain: float, ratio: float) -> None:
         """One more token."""
+        self.ratio += ratio
         self.tokens.append(token)
         self.gains.append(gain)
 
@@ -206,7 +212,13 @@ class _Sample:
     def text(self, proposal: str, prompt: tuple[int, ...]) -> ScoredText:
         """What was drawn."""
         first = len(self.start)
-        return ScoredText(tuple(self.tokens), tuple(self.gains), first, proposal, prompt)
+        mean = self.ratio / max(1, len(self.tokens) - first)
+        return ScoredText(tuple(self.tokens), tuple(self.gains), first, proposal, prompt, mean)
+
+
+def _log_of(logits: Tensor, token: Tensor) -> Tensor:
+    """(r,) log-probabilities of one token of each row of logits (r, v)."""
+    return logits.gather(1, token[:, None])[:, 0] - logits.logsumexp(1)
 
 
 def _rows(*columns: Tensor) -> Iterator[tuple[Any, ...]]:
