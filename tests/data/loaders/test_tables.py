@@ -34,9 +34,9 @@ def written(tmp_path: Path, name: str, content: bytes | str) -> Path:
         ("t.jsonl", JSONL.encode()),
         ("t.json", JSONL.encode()),
         ("t.ndjson", b"\n" + JSONL.encode().replace(b"\n", b"\n\n")),
-        ("t.jsonl.gz", gzip.compress(JSONL.encode())),
+        ("t.jsonl.gz", gzip.compress(JSONL.encode(), mtime=0)),
         ("t.csv", CSV.encode()),
-        ("t.csv.gz", gzip.compress(CSV.encode())),
+        ("t.csv.gz", gzip.compress(CSV.encode(), mtime=0)),
         ("bom.csv", b"\xef\xbb\xbf" + CSV.encode()),
         (
             "t.tsv",

@@ -55,10 +55,10 @@ def found(splits: UtteranceSplits) -> dict[str, list[Utterance]]:
         ("u.jsonl", jsonl(SAID)),
         ("u.json", "\n" + jsonl(SAID).replace("\n", "\n\n")),
         ("u.ndjson", jsonl(SAID)),
-        ("u.jsonl.gz", gzip.compress(jsonl(SAID).encode())),
+        ("u.jsonl.gz", gzip.compress(jsonl(SAID).encode(), mtime=0)),
         ("u.csv", csv(SAID)),
         ("bom.csv", b"\xef\xbb\xbf" + csv(SAID).encode()),
-        ("u.csv.gz", gzip.compress(csv(SAID).encode())),
+        ("u.csv.gz", gzip.compress(csv(SAID).encode(), mtime=0)),
         ("u.tsv", csv(SAID).replace(",", "\t")),
     ],
 )
