@@ -279,13 +279,8 @@ def update_diff(
 def _laxer(search: SeedAndExtend) -> SeedAndExtend:
     """A search for fragments; samples have shown theirs."""
     others = tuple(one for one in search.proposals if one.name != Samples.name)
-    return replace(
-        search,
-        proposals=others or search.proposals,
-        toll=min(LAX_TOLL, search.toll),
-        surprise=0.0,
-        min_tokens=2,
-    )
+    toll, others = min(LAX_TOLL, search.toll), others or search.proposals
+    return replace(search, proposals=others, toll=toll, surprise=0.0, min_tokens=2)
 
 
 @torch.no_grad()
