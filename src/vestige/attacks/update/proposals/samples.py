@@ -162,7 +162,7 @@ class Samples:
         return Outcome(texts, tuple(_best(ways, self.alternatives)))
 
     def _next(self, ground: Ground, state: PairState, chance: Tensor) -> tuple[Tensor, ...]:
-        """For r rows: the token drawn, its gain, its log-ratio, the `each` best others and their gains."""
+        """For r rows: the token drawn, its gain and log-ratio, the best others and their gains."""
         pair = ground.pair
         before, after = pair.before.logits(state.before), pair.after.logits(state.after)
         token = self._draw(before, after, chance, pair.beginning)
