@@ -44,8 +44,8 @@ def test_no_secret_is_shown(shell, marked, tmp_path, monkeypatch, verb, line):
 
 PUBLIC = {
     "--accountant", "--baseline", "--cluster", "--column", "--device", "--format", "--from",
-    "--frequencies", "--intent", "--intent-column", "--null", "--optimizer", "--pattern", "--precision", "--prefix",
-    "--preset", "--reference", "--repetitions", "--seen", "--slot", "--slots", "--source",
+    "--frequencies", "--intent", "--intent-column", "--null", "--optimizer", "--pattern",
+    "--precision", "--prefix", "--preset", "--reference", "--repetitions", "--seen", "--slot", "--slots", "--source",
     "--suffix", "--table", "--tags-column", "--test", "--text", "--texts", "--tokens-column",
     "--unseen", "--user", "--validation", "--vectors", "--vocabulary",
 }  # fmt: skip
