@@ -110,13 +110,7 @@ CASES = {
     "Hugging Face config broken": ("diff W/hf-bad-json W/after --out W/new", "hf-bad-json", "."),
     "Hugging Face without weights": ("diff W/before W/hf-no-weights --out W/new", "hf-no", "."),
     "adapter without base": ("diff W/before W/adapter-no-base --out W/new", "adapter", "base"),
-    "vocabularies differ in size": ("diff W/before W/larger --out W/new", "8", "--from"),
     "vocabularies differ in words": ("diff W/before W/other-words --out W/new", "same", "--from"),
-    "null of another vocabulary": (
-        "diff W/before W/after --null W/larger --out W/new",
-        "vocabularies",
-        "--from",
-    ),
     "diff over a run": ("diff W/before W/after --out W/run", "run", "another --out"),
     "unknown search": ("diff W/before W/after --search grep --out W/new", "--search", "beam"),
     "unknown score": ("diff W/before W/after --score loss --out W/new", "--score", "smoothed"),
@@ -200,3 +194,14 @@ def test_bad_input_is_refused(shell, workspace, words, names, remedy):
     assert "Traceback" not in message
     assert done.stdout == ""
     assert listing(workspace) == before
+
+
+def test_a_null_of_another_vocabulary_is_refused_and_the_search_is_kept(shell, workspace, tmp_path):
+    words = ["diff", workspace / "before", workspace / "after", "--out", tmp_path / "new"]
+    refused = shell(*words, "--null", workspace / "other-words")
+    assert refused.exit_code == 2
+    assert "vocabularies" in refused.stderr
+    assert not (tmp_path / "new").exists()
+
+    assert shell(*words).exit_code == 0
+    assert [one.name for one in tmp_path.iterdir()] == ["new"]
