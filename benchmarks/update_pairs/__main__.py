@@ -53,6 +53,7 @@ def main() -> None:
     for title, rows in (
         ("Methods", tables.methods_table(updates)),
         ("Kinds of pair, first 50 rows", tables.kinds_table(updates)),
+        ("Rows that null searches hardly reach", tables.found_table(updates)),
         ("Pairs on which the hybrid recalls as much", tables.duels_table(updates)),
         ("Null searches", tables.alarms_table(nulls)),
     ):

@@ -66,12 +66,26 @@ def found(rows: Sequence[Row], nulls: Sequence[Sequence[float]]) -> list[Row]:
     return [row for row in rows if not row.fragment and scores.found(row.score)]
 
 
+def above(rows: Sequence[Row], nulls: Sequence[Sequence[float]]) -> list[Row]:
+    """The rows that no null search reaches, however few there are."""
+    best = max((score for scores in nulls for score in scores), default=float("-inf"))
+    return [row for row in rows if not row.fragment and row.score > best]
+
+
 def judged(
-    rows: Sequence[Row], known: Truth, nulls: Sequence[Sequence[float]]
+    rows: Sequence[Row],
+    known: Truth,
+    nulls: Sequence[Sequence[float]],
+    alike: Sequence[Sequence[float]] = (),
 ) -> dict[str, int | None]:
     """Every measure of one search, as counts: shares are made over many of them.
 
-    `found` is None with fewer null searches than it takes to call anything found.
+    Args:
+        rows: of the search.
+        known: what the update was.
+        nulls: scores of all null searches; `found` is None with fewer than it takes to call
+            anything found.
+        alike: scores of the null searches of the same kind of pair; `above` is None without.
     """
     counts: dict[str, int | None] = {}
     for copies in sorted(set(known.secrets.values()), reverse=True):
@@ -87,6 +101,9 @@ def judged(
     able = len(nulls) >= NEEDED
     counts["found"] = len(surer) if able else None
     counts["found_verbatim"] = verbatim(surer, known) if able else None
+    higher = above(rows, alike)
+    counts["above"] = len(higher) if alike else None
+    counts["above_verbatim"] = verbatim(higher, known) if alike else None
     return counts
 
 

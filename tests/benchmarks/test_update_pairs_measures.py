@@ -7,6 +7,7 @@ import pytest
 from update_pairs import tables
 from update_pairs.measures import (
     Truth,
+    above,
     coverage,
     false_alarm,
     found,
@@ -48,6 +49,14 @@ def test_found_rows_are_above_all_null_phrases() -> None:
     counts = judged(rows, KNOWN, nulls)
     assert (counts["found"], counts["found_verbatim"]) == (1, 1)
     assert judged(rows, KNOWN, nulls[:18])["found"] is None
+
+
+def test_rows_above_the_nulls_of_their_kind_are_counted_apart() -> None:
+    rows = [Row(SECRET, 3.0), Row(OTHER, 2.0), Row(OTHER, 9.0, fragment=True)]
+    assert above(rows, [(2.0, 1.0), (0.5,), ()]) == rows[:1]
+    counts = judged(rows, KNOWN, [], [(2.0, 1.0), (0.5,)])
+    assert (counts["above"], counts["above_verbatim"], counts["found"]) == (1, 1, None)
+    assert judged(rows, KNOWN, [])["above"] is None
 
 
 def test_a_false_alarm_needs_19_others() -> None:
