@@ -48,7 +48,7 @@ def main() -> None:
         for line in kept.search(asked.methods, asked.roles, asked.seeds, pairs=names):
             print(line, flush=True)
         return
-    updates = tables.records(kept, asked.methods)
+    updates = tables.records(kept, asked.methods, seed=asked.update_seed)
     nulls = [one for name in asked.methods for one in tables.alarms(kept, name, asked.seeds)]
     for title, rows in (
         ("Methods", tables.methods_table(updates)),
@@ -77,6 +77,7 @@ def _parser() -> argparse.ArgumentParser:
     searching.add_argument("--budget", type=int, default=BUDGET, help="forward tokens of a search")
     searching.add_argument("--roles", nargs="+", choices=ROLES, default=ROLES)
     telling = verbs.add_parser("tables", help="print the tables")
+    telling.add_argument("--update-seed", type=int, default=0, help="of the searches of updates")
     for verb in (searching, telling):
         verb.add_argument("pairs", type=Path, help="folder of the pairs")
         verb.add_argument("searches", type=Path, help="folder of what was found")

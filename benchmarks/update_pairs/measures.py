@@ -97,6 +97,8 @@ def judged(
     counts["added_grams_50"], counts["grams_50"] = coverage(rows[:50], known)
     counts["rows"], counts["rows_50"] = len(rows), len(rows[:50])
     counts["verbatim_50"] = verbatim(rows[:50], known)
+    phrases = [row for row in rows[:50] if not row.fragment]
+    counts["phrases_50"], counts["phrases_verbatim_50"] = len(phrases), verbatim(phrases, known)
     surer = found(rows, nulls)
     able = len(nulls) >= NEEDED
     counts["found"] = len(surer) if able else None

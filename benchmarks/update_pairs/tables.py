@@ -102,8 +102,14 @@ def share(records: Sequence[Record], part: str, whole: str) -> str:
 
 def methods_table(records: Sequence[Record]) -> list[list[str]]:
     """A row a method, over all its pairs."""
-    head = ["method", "pairs", *(f"×{n}, first {_top(top)}" for n in COPIES[:2] for top in TOPS)]
-    head += ["×1, all", "verbatim, first 50", "added 4-grams a pair", "precision of 4-grams"]
+    head = ["method", "pairs", *(f"×{n}, {_top(top)}" for n in COPIES[:2] for top in TOPS)]
+    head += [
+        "×1, all",
+        "verbatim, first 50",
+        "without fragments",
+        "added 4-grams a pair",
+        "precision of 4-grams",
+    ]
     head += ["forward tokens"]
     rows = [head]
     for method, mine in _grouped(records, "method"):
@@ -114,6 +120,7 @@ def methods_table(records: Sequence[Record]) -> list[list[str]]:
                 *(_recall(mine, n, top) for n in COPIES[:2] for top in TOPS),
                 _recall(mine, COPIES[2], None),
                 share(mine, "verbatim_50", "rows_50"),
+                share(mine, "phrases_verbatim_50", "phrases_50"),
                 _mean(mine, "added_grams"),
                 share(mine, "added_grams", "grams"),
                 _mean(mine, "forward_tokens"),
@@ -184,7 +191,7 @@ def write_csv(records: Sequence[Record], file: Path) -> None:
 
 
 def _top(top: int | None) -> str:
-    return "all" if top is None else str(top)
+    return "all" if top is None else f"first {top}"
 
 
 def _recall(records: Sequence[Record], copies: int, top: int | None) -> str:
