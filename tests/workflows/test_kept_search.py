@@ -191,7 +191,7 @@ def test_minutes_choose_a_size_that_the_record_repeats(models, monkeypatch):
         made = diff(*pair, minutes=5.0, device="cpu")
     assert made.record["arguments"]["size"] == 0.25
     assert made.record["configuration"]["plan"]["size"] == 0.25
-    assert made.record["configuration"]["search"]["proposals"]["samples"]["samples"] == 75
+    assert made.record["configuration"]["search"]["proposals"]["samples"]["samples"] == 100
     assert diff(*pair, minutes=5.0, size=0.25, device="cpu") == made
 
 

@@ -27,7 +27,7 @@ GROUPS = {
         "plant": "Canaries planted in a copy of DATA.",
         "train": "Train a model on DATA, or continue one with `--from`: a language model, one that "
         "translates or answers, or one that reads intents and slots.",
-        "null": "Train null models: `BEFORE` continued as `AFTER` was, on other text and with "
+        "null": "Train null models: `BEFORE` continued as the update was, on other text and with "
         "other seeds.",
     },
     "Audit": {
