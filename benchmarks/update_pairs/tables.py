@@ -150,17 +150,39 @@ def found_table(records: Sequence[Record]) -> list[list[str]]:
 
 
 def duels_table(records: Sequence[Record], ours: str = "hybrid") -> list[list[str]]:
-    """On how many pairs our recall, of all secrets' tokens in the first 50 rows, is as high."""
-    rows = [["against", "pairs", "at least as high", "higher"]]
-    mine = {(one["text"], one["kind"]): _hits(one) for one in records if one["method"] == ours}
+    """On how many pairs our recall of all secrets' tokens in the first 50 rows is as high, and by
+    how much it is higher on average, in the first 10 and the first 50."""
+    head = ["against", "pairs", "at least as high", "higher"]
+    rows = [[*head, "difference, first 10", "difference, first 50"]]
+    mine = {(one["text"], one["kind"]): one for one in records if one["method"] == ours}
     for method, theirs in _grouped(records, "method"):
-        pairs = [((one["text"], one["kind"]), _hits(one)) for one in theirs]
-        both = [(mine[pair], hits) for pair, hits in pairs if pair in mine]
+        both = [
+            (mine[one["text"], one["kind"]], one)
+            for one in theirs
+            if (one["text"], one["kind"]) in mine
+        ]
         if method != ours and both:
-            level = sum(own >= other for own, other in both)
-            above = sum(own > other for own, other in both)
-            rows.append([method, str(len(both)), str(level), str(above)])
+            level = sum(_hits(own, 50) >= _hits(other, 50) for own, other in both)
+            above = sum(_hits(own, 50) > _hits(other, 50) for own, other in both)
+            told = [_difference(both, top) for top in (10, 50)]
+            rows.append([method, str(len(both)), str(level), str(above), *told])
     return rows
+
+
+def _difference(both: Sequence[tuple[Record, Record]], top: int) -> str:
+    """Our recall less theirs on the same pairs, with its interval over texts."""
+    made = [
+        {
+            "text": own["text"],
+            "hits": _hits(own, top) - _hits(other, top),
+            "tokens": sum(own[f"secret_tokens_x{copies}"] for copies in COPIES),
+        }
+        for own, other in both
+    ]
+    value, interval = ratio_of_sums(_by_text(made, "hits"), _by_text(made, "tokens"))
+    if interval is None:
+        return f"{value:+.2f}"
+    return f"{value:+.2f} ({interval.low:+.2f} to {interval.high:+.2f})"
 
 
 def alarms_table(records: Sequence[Record]) -> list[list[str]]:
@@ -198,8 +220,8 @@ def _recall(records: Sequence[Record], copies: int, top: int | None) -> str:
     return share(records, f"recall_x{copies}_{top or 'all'}", f"secret_tokens_x{copies}")
 
 
-def _hits(record: Record) -> int:
-    return sum(record[f"recall_x{copies}_50"] for copies in COPIES)
+def _hits(record: Record, top: int) -> int:
+    return sum(record[f"recall_x{copies}_{top}"] for copies in COPIES)
 
 
 def _mean(records: Sequence[Record], name: str) -> str:

@@ -77,6 +77,20 @@ def test_shares_are_of_sums_over_texts() -> None:
     assert tables.share([], "hit", "all") == "–"
 
 
+def test_differences_of_recall_are_on_the_same_pairs() -> None:
+    def record(method: str, text: str, hits: int) -> tables.Record:
+        told = {f"recall_x{copies}_{top}": 0 for copies in (20, 5, 1) for top in (10, 50)}
+        sizes = {f"secret_tokens_x{copies}": 10 for copies in (20, 5, 1)}
+        more = {"recall_x20_50": hits}
+        return {"method": method, "text": text, "kind": "k", **told, **sizes, **more}
+
+    made = [record("hybrid", "a", 6), record("hybrid", "b", 3), record("CDD", "a", 3)]
+    assert tables.duels_table(made)[1] == ["CDD", "1", "1", "1", "+0.00", "+0.10"]
+    made.append(record("CDD", "b", 6))
+    assert tables.duels_table(made)[1][:4] == ["CDD", "2", "1", "1"]
+    assert tables.duels_table(made)[1][5].startswith("+0.00 (")
+
+
 @pytest.fixture
 def kept(tmp_path: Path) -> Kept:
     """Twenty pairs of five texts, without models, and null searches of one phrase each."""
