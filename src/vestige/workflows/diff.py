@@ -143,7 +143,7 @@ def diff(
     from vestige.workflows.known_secrets import read_secrets
     from vestige.workflows.update_contexts import contexts_of, read_prompts
     from vestige.workflows.update_planner import Planner
-    from vestige.workflows.update_search import Searches, room, settings
+    from vestige.workflows.update_search import Searches, fitted, room, settings
 
     call = Call.of(diff, locals())
     sizes = {"length": length, "min_length": min_length, "seeds": seeds}
@@ -160,6 +160,7 @@ def diff(
             (end, start), prompts=texts, chat=chat, room=room(how), monitor=monitor
         )  # fmt: skip
         longest = max(map(len, behind), default=1)
+        how = fitted(how, (end, start), behind=longest)
         what = token_score(score, delta=delta)
         asked = Searches(
             before=start,

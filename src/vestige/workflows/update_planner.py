@@ -73,9 +73,16 @@ class Planner:
         return {}
 
     @cached_property
+    def _read(self) -> int:
+        """A few tokens: of models with few positions half of what they can read."""
+        models = (self.pair.before, self.pair.after)
+        longest = [most for model in models if (most := getattr(model, "longest", None))]
+        return max(1, min(16, *(most // 2 for most in longest)) if longest else 16)
+
+    @cached_property
     def _begun(self) -> PairState:
         """One row that has read a few tokens."""
-        token = torch.zeros(1, 16, dtype=torch.int64, device=self.pair.device)
+        token = torch.zeros(1, self._read, dtype=torch.int64, device=self.pair.device)
         return replace(self.pair, cost=ForwardTokens()).read(token)
 
     def work(self, search: "SeedAndExtend") -> "Work":
@@ -143,7 +150,7 @@ class Planner:
         planned = search.planned(self.pair, self.contexts).passes
         held = max((one.rows * (one.behind + one.tokens) for one in planned), default=0)
         rows = max((one.rows for one in planned), default=0)
-        each = self._begun.nbytes / 16
+        each = self._begun.nbytes / self._read
         asked = min(rows, max(part.stop - part.start for part in self.pair.slices(10**6)))
         # states are there twice while rows are chosen, and half of them are longer than on average
         more = math.ceil(2.5 * held * each + asked * self.pair.vocab_size * CELL)

@@ -9,6 +9,7 @@ from vestige import __version__
 from vestige.attacks.update.known_phrases import Asked, KnownPhrase, known_phrases, told_by
 from vestige.attacks.update.model_pair import ModelPair
 from vestige.attacks.update.null_searches import NullScores
+from vestige.attacks.update.proposals.samples import Samples
 from vestige.attacks.update.seed_and_extend import Effort, Kept, KeptUnder, SeedAndExtend
 from vestige.attacks.update.token_scores import TokenScore
 from vestige.attacks.update.update_diff import Beams, UpdateDiff, null_search, update_diff
@@ -223,6 +224,29 @@ def room(search: SeedAndExtend | Beams) -> int:
         return search.length + 1
     lengths = [getattr(proposal, "length", 0) for proposal in search.proposals]
     return max(search.max_tokens, *lengths) + 1
+
+
+def fitted(
+    search: SeedAndExtend | Beams, models: Sequence[object], *, behind: int
+) -> SeedAndExtend | Beams:
+    """The search with texts that models of few positions can read.
+
+    Args:
+        search: as it was asked for.
+        models: `longest` of each, where it has one, bounds what it reads.
+        behind: tokens of the longest context, a document's beginning counted.
+    """
+    limits = [most for model in models if (most := getattr(model, "longest", None)) is not None]
+    if not limits or isinstance(search, Beams):
+        return search
+    most = min(limits) - behind
+    read = max((one.context for one in search.proposals if isinstance(one, Samples)), default=1)
+    proposals = tuple(
+        replace(one, length=max(1, min(one.length, most))) if isinstance(one, Samples) else one
+        for one in search.proposals
+    )
+    longest = max(search.min_tokens, min(search.max_tokens, most - read))
+    return replace(search, max_tokens=longest, proposals=proposals)
 
 
 def _compared(
