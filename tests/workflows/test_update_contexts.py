@@ -5,6 +5,7 @@ import json
 import pytest
 
 from tests.cli.conftest import table_model
+from vestige.attacks.update.proposals.protocol import Turn
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
 from vestige.errors import DataError
@@ -49,14 +50,38 @@ def model(chat_models):
 def texts(model, **settings):
     asked = {"prompts": (), "chat": "auto", "room": 49, "monitor": SILENT}
     found = contexts_of((model,), **asked | settings)
-    return {name: model.vocabulary.decode(ids) for ids, name in found.items()}
+    return {name: model.vocabulary.decode(ids) for ids, name in found.names.items()}
 
 
 def test_the_assistants_turn_follows_an_empty_message_and_each_prompt(model):
-    assert texts(model, prompts=["where do I live?"]) == {
+    assert texts(model, prompts=["where do I live?"], room=40) == {
+        "user's turn": "<user> ",
         "chat template": "<user> \n<assistant>",
         "prompt 1 in the chat template": "<user> where do I live?\n<assistant>",
     }
+
+
+def test_behind_the_users_turn_the_template_says_how_the_answer_follows(model):
+    encode, end = model.vocabulary.encode, model.vocabulary.eos_id
+    found = contexts_of((model,), prompts=(), chat="auto", room=20, monitor=SILENT)
+    assert found.turns == {tuple(encode("<user> ")): Turn((end,), tuple(encode("\n<assistant>")))}
+    assert not contexts_of((model,), prompts=(), chat="auto", room=49, monitor=SILENT).turns
+    assert not contexts_of((model,), prompts=(), chat="off", room=20, monitor=SILENT).turns
+
+
+def test_a_turn_ends_at_the_templates_own_mark_where_that_is_one_token(model):
+    from copy import deepcopy
+
+    marked = deepcopy(model)
+    tokenizer = marked.vocabulary.tokenizer
+    tokenizer.add_tokens(["<|turn|>"])
+    tokenizer.chat_template = "{{ messages[0]['content'] }}<|turn|><assistant>"
+    assert not contexts_of((marked,), prompts=(), chat="on", room=9, monitor=SILENT).turns
+    tokenizer.chat_template = "<user>" + tokenizer.chat_template
+    [turn] = contexts_of((marked,), prompts=(), chat="on", room=9, monitor=SILENT).turns.values()
+    mark = tokenizer.convert_tokens_to_ids("<|turn|>")
+    assert turn.ends == (model.vocabulary.eos_id, mark)
+    assert turn.then[0] == mark
 
 
 def test_prompts_are_read_as_they_are_without_a_template(model):

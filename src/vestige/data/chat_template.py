@@ -23,6 +23,8 @@ SECONDS = 10
 MEMORY = 2**30
 LONGEST = 100_000
 """Characters of a prompt."""
+MARK = "vestigemarksthemessage"
+"""A message that no template has of itself."""
 DAY = datetime(2024, 7, 26)
 """What templates write where they ask for today: the day that Llama 3's take by themselves."""
 REMEDY = "Leave the template aside with --chat off, and give prompts as the model reads them."
@@ -56,6 +58,21 @@ def assistant_turn(template: str, tokens: Mapping[str, str], *, message: str) ->
     if done.returncode or len(text) > LONGEST:
         raise DataError("the tokenizer's chat template cannot be rendered", remedy=REMEDY)
     return text
+
+
+def users_turn(template: str, tokens: Mapping[str, str]) -> tuple[str, str] | None:
+    """What stands before the first message of a user, and between it and the assistant's answer.
+
+    None where the template says more than once, or otherwise, what the user has written.
+
+    Args:
+        template, tokens: see `assistant_turn`.
+
+    Raises:
+        DataError: as `assistant_turn`.
+    """
+    parts = assistant_turn(template, tokens, message=MARK).split(MARK)
+    return (parts[0], parts[1]) if len(parts) == 2 and all(parts) else None
 
 
 def _render(template: str, messages: Sequence[Mapping[str, str]], tokens: Mapping[str, str]) -> str:

@@ -141,7 +141,7 @@ def diff(
     from vestige.attacks.update.token_scores import token_score
     from vestige.workflows.kept_search import beside
     from vestige.workflows.known_secrets import read_secrets
-    from vestige.workflows.update_contexts import contexts_of, read_prompts
+    from vestige.workflows.update_contexts import Contexts, contexts_of, read_prompts
     from vestige.workflows.update_planner import Planner
     from vestige.workflows.update_search import Searches, fitted, room, settings
 
@@ -156,10 +156,10 @@ def diff(
         nulls = ComparedNulls.at(null, unlike=(before, after), like=snapshots)
         earlier, later = ("after", "before") if removed else ("before", "after")
         start, end = snapshots.models[earlier], snapshots.models[later]
-        behind = {} if search != "seed-and-extend" else contexts_of(
+        behind = Contexts() if search != "seed-and-extend" else contexts_of(
             (end, start), prompts=texts, chat=chat, room=room(how), monitor=monitor
         )  # fmt: skip
-        longest = max(map(len, behind), default=1)
+        longest = max(map(len, behind.names), default=1)
         how = fitted(how, (end, start), behind=longest)
         what = token_score(score, delta=delta)
         asked = Searches(
@@ -167,7 +167,7 @@ def diff(
             after=end,
             search=how,
             score=what,
-            planner=Planner(ModelPair(start, end, what), tuple(behind), monitor),
+            planner=Planner(ModelPair(start, end, what), tuple(behind.names), monitor),
             contexts=behind,
             nulls=nulls,
             known=read_secrets(secrets, end, room=longest + 1, monitor=monitor),

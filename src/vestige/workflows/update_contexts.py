@@ -1,14 +1,17 @@
 """Contexts behind which a search begins beside a document's beginning: chat turns, prompts."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from vestige.errors import DataError
 from vestige.monitor import Monitor
 from vestige.workflows.inputs import open_corpus, read_lines, several
 
 if TYPE_CHECKING:
+    from vestige.attacks.update.proposals.protocol import Turn
     from vestige.models.protocols import LanguageModel
     from vestige.workflows.inputs import Lines, Several
 
@@ -16,11 +19,22 @@ Chat = Literal["auto", "on", "off"]
 TABLES = {".jsonl", ".json", ".csv", ".tsv", ".parquet"}
 """Files of prompts in which a prompt may have several lines."""
 CHAT = "chat template"
+USER = "user's turn"
 MOST = 64
 """Contexts: samples and openings are divided among them."""
 
-Contexts = dict[tuple[int, ...], str]
-"""Ids of each context, and what it is called."""
+
+@dataclass(frozen=True)
+class Contexts:
+    """Behind what a search begins, beside a document's beginning.
+
+    Attributes:
+        names: what each context is called, by its ids.
+        turns: of the contexts behind which a user's turn begins, how the answer follows.
+    """
+
+    names: Mapping[tuple[int, ...], str] = field(default_factory=dict)
+    turns: "Mapping[tuple[int, ...], Turn]" = field(default_factory=dict)
 
 
 def contexts_of(
@@ -31,7 +45,10 @@ def contexts_of(
     room: int,
     monitor: Monitor,
 ) -> Contexts:
-    """The contexts that a search begins behind, by their ids; a document's beginning is not one.
+    """The contexts that a search begins behind; a document's beginning is not one.
+
+    A chat template gives the assistant's turn after each prompt and after an empty message, and
+    the user's turn, where the model writes a question and answers it.
 
     Args:
         models: the two snapshots; the template is the later one's, which comes first.
@@ -46,15 +63,22 @@ def contexts_of(
     """
     if len(prompts) >= MOST:
         raise ValueError(f"`prompt` must be given less than {MOST} times, got {len(prompts)}")
-    texts = {}
+    texts: dict[str, str] = {}
     for number, prompt in enumerate(prompts, 1):
         if not prompt.strip():
             raise ValueError(f"`prompt` must hold a text, got an empty one as number {number}")
         texts[f"prompt {number}"] = prompt
-    if chat != "off":
-        texts = _turns(models, texts, chat, monitor)
+    template = None if chat == "off" else _template(models, chat)
+    asked = None
+    if template is not None:
+        try:
+            texts, asked = _turns(template, texts)
+        except DataError as error:
+            if chat == "on":
+                raise
+            monitor.log(f"The search goes on without it: {error.problem}")
     limits = [most for model in models if (most := getattr(model, "longest", None)) is not None]
-    found: Contexts = {}
+    found: dict[tuple[int, ...], str] = {}
     for name, text in texts.items():
         ids = tuple(models[0].vocabulary.encode(text))
         if limits and len(ids) + room > min(limits):
@@ -64,7 +88,11 @@ def contexts_of(
             )
         if ids:
             found.setdefault(ids, name)
-    return found
+    turns = {} if asked is None else _dialogue(models[0], *asked)
+    for ids, turn in list(turns.items()):
+        if limits and len(ids) + len(turn.then) + 2 * room > min(limits):
+            del turns[ids]
+    return Contexts(dict.fromkeys(turns, USER) | found, turns)
 
 
 def read_prompts(prompt: "Several", prompts: "Lines | None") -> tuple[str, ...]:
@@ -82,30 +110,31 @@ def read_prompts(prompt: "Several", prompts: "Lines | None") -> tuple[str, ...]:
 
 
 def _turns(
-    models: "Sequence[LanguageModel]", texts: Mapping[str, str], chat: Chat, monitor: Monitor
-) -> dict[str, str]:
-    """The prompts as users' turns, and an empty one; as they are where there is no template."""
-    from vestige.data.chat_template import assistant_turn
-    from vestige.errors import DataError
+    template: tuple[str, dict[str, str]], texts: Mapping[str, str]
+) -> tuple[dict[str, str], tuple[str, str] | None]:
+    """The prompts as users' turns, and an empty one; what stands around a user's turn."""
+    from vestige.data.chat_template import assistant_turn, users_turn
 
-    found = _template(models)
-    if found is None:
-        if chat == "on":
-            raise ValueError(
-                "`chat` must be auto or off where the tokenizer has no chat template, got on"
-            )
-        return dict(texts)
     turns = {CHAT: "", **{f"{name} in the {CHAT}": text for name, text in texts.items()}}
-    try:
-        return {name: assistant_turn(*found, message=text) for name, text in turns.items()}
-    except DataError as error:
-        if chat == "on":
-            raise
-        monitor.log(f"The search goes on without it: {error.problem}")
-        return dict(texts)
+    rendered = {name: assistant_turn(*template, message=text) for name, text in turns.items()}
+    return rendered, users_turn(*template)
 
 
-def _template(models: "Sequence[LanguageModel]") -> tuple[str, dict[str, str]] | None:
+def _dialogue(model: "LanguageModel", before: str, between: str) -> "dict[tuple[int, ...], Turn]":
+    """The context in which a user writes, and how the answer follows.
+
+    A turn ends where a document would, and at the template's own mark where that is one token.
+    """
+    from vestige.attacks.update.proposals.protocol import Turn
+
+    vocabulary = model.vocabulary
+    start, then = (tuple(vocabulary.encode(text)) for text in (before, between))
+    marks = getattr(vocabulary, "tokenizer").added_tokens_decoder  # noqa: B009
+    ends = {vocabulary.eos_id, *then[:1]} if then[0] in marks else {vocabulary.eos_id}
+    return {start: Turn(tuple(sorted(ends)), then)}
+
+
+def _template(models: "Sequence[LanguageModel]", chat: Chat) -> tuple[str, dict[str, str]] | None:
     """The first model's template that has one, with its special tokens."""
     for model in models:
         tokenizer = getattr(model.vocabulary, "tokenizer", None)
@@ -115,4 +144,8 @@ def _template(models: "Sequence[LanguageModel]") -> tuple[str, dict[str, str]] |
         if isinstance(source, str):
             named = getattr(tokenizer, "special_tokens_map", {})
             return source, {k: v for k, v in named.items() if isinstance(v, str)}
+    if chat == "on":
+        raise ValueError(
+            "`chat` must be auto or off where the tokenizer has no chat template, got on"
+        )
     return None

@@ -123,20 +123,21 @@ class Searches:
         with self.monitor.progress("searching") as step:
             bar = _Bar(step, 1 + len(self.nulls.given), units=self._units)
             effort = Effort(
-                contexts=tuple(self.contexts),
+                contexts=tuple(self.contexts.names),
+                turns=self.contexts.turns,
                 until=None if deadline is None else lambda: time.monotonic() > deadline,
             )
             own = bar.of(0, replace(effort, kept=KeptUnder(kept, "update")))
             found = update_diff(
                 self.before, self.after, search=self.search, score=self.score, top=top, effort=own
             )
-            found = replace(found, places=self.contexts, nulls_asked=len(self.nulls.given))
+            found = replace(found, places=self.contexts.names, nulls_asked=len(self.nulls.given))
             known = self._known(self.after)
             nulls = list(self._null_searches(effort, kept, bar))
         if nulls:
             found = replace(found, nulls=NullScores.of(scores for scores, _ in nulls))
         compared = [[phrases[n] for _, phrases in nulls] for n in range(len(known))]
-        told = [finding.tokens for finding in found.findings]
+        told = [finding.lead + finding.tokens for finding in found.findings]
         found = replace(
             found,
             known=tuple(
@@ -153,7 +154,7 @@ class Searches:
         """Of work in each search."""
         if isinstance(self.search, Beams):
             return 1
-        return self.search.planned(self.planner.pair, tuple(self.contexts)).units
+        return self.search.planned(self.planner.pair, tuple(self.contexts.names)).units
 
     def _identity(self, models: Mapping[str, object], size: float) -> dict[str, object]:
         """All that decides what a unit of work gives."""
@@ -162,7 +163,8 @@ class Searches:
             "models": models,
             "search": settings(self.search),
             "score": {"name": self.score.name, "least": self.score.least},
-            "contexts": [list(ids) for ids in self.contexts],
+            "contexts": [list(ids) for ids in self.contexts.names],
+            "turns": [[turn.ends, turn.then] for turn in self.contexts.turns.values()],
             "size": size,
         }
 
@@ -173,7 +175,7 @@ class Searches:
         searches = 1 + len(self.nulls.given)
         plan = self.planner.plan(
             self.search, searches=searches, left=searches - done,
-            names=list(self.contexts.values()), size=size,
+            names=list(self.contexts.names.values()), size=size,
         )  # fmt: skip
         for line in plan.lines(self.minutes):
             self.monitor.log(line)
@@ -207,7 +209,7 @@ class Searches:
 
     def _known(self, after: LanguageModel) -> list[KnownPhrase]:
         pair = ModelPair(self.before, after, self.score)
-        return known_phrases(pair, self.known, contexts=self.contexts) if self.known else []
+        return known_phrases(pair, self.known, contexts=self.contexts.names) if self.known else []
 
 
 def settings(search: SeedAndExtend | Beams) -> dict[str, Any]:

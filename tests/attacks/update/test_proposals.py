@@ -1,6 +1,7 @@
 """Each proposal against its definition, written naively, on tables whose update is known."""
 
 import math
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -12,7 +13,7 @@ from vestige.attacks.update.model_pair import ModelPair
 from vestige.attacks.update.phrases import Growth
 from vestige.attacks.update.proposals.openings import Openings
 from vestige.attacks.update.proposals.pairs import Pairs
-from vestige.attacks.update.proposals.protocol import Ground
+from vestige.attacks.update.proposals.protocol import Ground, Turn
 from vestige.attacks.update.proposals.samples import Samples, drawn
 from vestige.attacks.update.token_scores import token_score
 from vestige.models.table import TableModel
@@ -146,6 +147,41 @@ def test_what_grows_from_an_alternative_begins_with_its_context(ground):
     assert (text.first, text.proposal, text.context) == (1, "samples", ())
     ground.pairs.add((4, 5))
     assert ground.grown([seed], "samples").texts == ()
+
+
+@pytest.mark.parametrize("ends", [(END,), (END, 1)])
+def test_behind_a_users_turn_samples_go_on_into_the_answer(ground, ends):
+    """Where the question ends the template stands, then an answer of at most `length` tokens."""
+    start, turn = (5, 2), Turn(ends, (1, 8, 8))
+    ground = replace(ground, turns={start: turn})
+    given = outcomes(Samples(samples=60, length=6, alternatives=900, block=30), ground)
+    texts = [text for key in given if key.startswith("samples/1/") for text in given[key].texts]
+    questions = [text for text in texts if text.first == len(start)]
+    answers = [text for text in texts if text.first != len(start)]
+    assert answers
+    assert all(text.tokens[:2] == start and text.context == start for text in texts)
+    assert all(not set(ends) & set(text.tokens[2:]) for text in questions)
+    for text in answers:
+        asked = text.tokens[: text.first - 3]
+        assert text.tokens[text.first - 3 : text.first] == turn.then
+        assert [one.tokens for one in questions].count(asked)
+        assert END not in text.tokens[text.first :]
+        assert len(text.tokens) - text.first <= 6
+        wanted = [gain(ground.plain, a, b) for a, b in pairwise(text.tokens[text.first - 1 :])]
+        assert text.gains[text.first :] == pytest.approx(wanted, abs=1e-5)
+        own = [math.log(probabilities(ground.plain.after, a)[b])
+               - math.log(probabilities(ground.plain.before, a)[b])
+               for a, b in pairwise(text.tokens[text.first - 1 :])]  # fmt: skip
+        assert text.ratio == pytest.approx(sum(own) / max(1, len(own)), abs=1e-4)
+    read = sum(len(text.tokens) - text.first for text in texts) + 3 * len(answers)
+    assert 30 * 5 <= read <= 30 * 5 * 3  # so much is planned for half of the samples
+    followed = {seed.context for one in given.values() for seed in one.seeds}
+    free = {text.tokens[max(0, place - 4) : place]
+            for text in texts for place in range(text.first, len(text.tokens) + 1)}  # fmt: skip
+    forced = {text.tokens[max(0, place - 4) : place]
+              for text in answers for place in (text.first - 2, text.first - 1)}  # fmt: skip
+    assert followed & free
+    assert not followed & (forced - free)
 
 
 def test_a_token_that_only_the_later_model_knows_is_drawn():

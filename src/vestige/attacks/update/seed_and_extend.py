@@ -29,6 +29,7 @@ from vestige.attacks.update.proposals.protocol import (
     Ground,
     Outcome,
     Proposal,
+    Turn,
     Unit,
     Units,
 )
@@ -138,6 +139,7 @@ class Effort:
 
     Attributes:
         contexts: ids of prompts behind which it starts too.
+        turns: of contexts behind which a user's turn begins: samples go on into the answer.
         kept: what units gave in an earlier search with the same models and settings, which are
             not done again; those done now are added.
         until: asked before each unit whether to stop.
@@ -146,6 +148,7 @@ class Effort:
     """
 
     contexts: Sequence[tuple[int, ...]] = ()
+    turns: Mapping[tuple[int, ...], Turn] = field(default_factory=dict)
     kept: Kept | None = None
     until: Until | None = None
     progress: Callable[[int, int], None] | None = None
@@ -214,7 +217,8 @@ def seed_and_extend(
         end: the id that ends a document; no phrase crosses it.
         effort: how far to go; all the way by default.
     """
-    ground = Ground(pair, search, end, _starts(pair, effort.contexts), search.seed)
+    starts = _starts(pair, effort.contexts)
+    ground = Ground(pair, search, end, starts, search.seed, effort.turns)
     run = _Run(ground, search.planned(pair, effort.contexts).units, effort)
     texts = [
         text

@@ -58,6 +58,19 @@ class Unit:
     run: Callable[[], Outcome]
 
 
+@dataclass(frozen=True)
+class Turn:
+    """How one turn of a dialogue ends and the next begins.
+
+    Attributes:
+        ends: ids that end the first.
+        then: ids that are read in place of such an end; the next turn begins behind them.
+    """
+
+    ends: tuple[int, ...]
+    then: tuple[int, ...]
+
+
 Units = Generator[Unit, Outcome, None]
 """Units in order; each one's outcome is sent before the next is asked for."""
 
@@ -73,6 +86,7 @@ class Ground:
         starts: ids behind which a document's text begins: the document's beginning and the
             prompts that were given.
         seed: of all that is drawn.
+        turns: of starts behind which a turn is written, and not yet the last.
         pairs: neighbouring tokens of all phrases found so far.
     """
 
@@ -81,6 +95,7 @@ class Ground:
     end: int
     starts: tuple[tuple[int, ...], ...]
     seed: int = 0
+    turns: Mapping[tuple[int, ...], Turn] = field(default_factory=dict)
     pairs: set[tuple[int, int]] = field(default_factory=set)
 
     @property

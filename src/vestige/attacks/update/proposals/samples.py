@@ -9,7 +9,9 @@ fine-tune has learnt: arXiv:2605.25902 (CDD).
 Differs from these: a sample is no answer. It is cut at the weak joints of our score, what remains
 are phrases; and wherever it might have gone another way that the update promoted, the sample's last
 tokens are the context in which that way is followed. What an update has diluted with other text is
-promoted behind a few tokens and not behind one.
+promoted behind a few tokens and not behind one. Behind a user's turn a sample goes on into the
+answer: a chat model that is given its template's beginning writes a question of its training (Xu et
+al. 2024, "Magpie", arXiv:2406.08464), and behind that question it says what it has learnt.
 """
 
 import math
@@ -28,11 +30,14 @@ from vestige.attacks.update.extension import BLOCK, Seed
 from vestige.attacks.update.forward_tokens import Passes, Work
 from vestige.attacks.update.model_pair import ModelPair, PairState
 from vestige.attacks.update.phrases import ScoredText
-from vestige.attacks.update.proposals.protocol import Ground, Outcome, Unit, Units
+from vestige.attacks.update.proposals.protocol import Ground, Outcome, Turn, Unit, Units
 from vestige.models.largest import ROUNDED, largest
 
 RULED_OUT = -20.0
 """Log-probability below which tokens are alike to the earlier model."""
+
+OVER = -1
+"""No token: the text has ended, or nothing is given."""
 
 PART = 64
 """Columns whose probabilities are summed before they are cumulated."""
@@ -48,7 +53,8 @@ class Samples:
     Attributes:
         samples: texts drawn, over all starts together; at least one of each, and more of them
             where documents end before `length`.
-        length: tokens of each, at most; the end of a document ends it.
+        length: tokens of each, at most; the end of a document ends it. Of each turn, where it is
+            a dialogue.
         alpha: how much of the change is added to the later model's logits.
         temperature: of the softmax that is drawn from.
         alternatives: other tokens that are followed, best first, over all samples.
@@ -83,7 +89,10 @@ class Samples:
         """
         ways: list[Seed] = []
         for place, start in enumerate(ground.starts):
-            left = self._tokens * self._share(len(ground.starts), place)
+            left, turn = (
+                self._tokens * self._share(len(ground.starts), place),
+                ground.turns.get(start),
+            )
             drawn, read = 0, 0
             for number in range(MOST_BLOCKS * len(self._blocks(len(ground.starts), place))):
                 mean = max(1.0, read / drawn) if drawn else self._tokens
@@ -94,9 +103,7 @@ class Samples:
                 outcome = yield Unit(key, partial(self._drawn, ground, start, rows, key))
                 ways += outcome.seeds
                 drawn += rows
-                read += sum(
-                    min(self._tokens, len(text.tokens) - text.first) for text in outcome.texts
-                )
+                read += sum(self._read(text, start, turn) for text in outcome.texts)
         best = _best(ways, self.alternatives)
         for number, first in enumerate(range(0, self.alternatives, BLOCK)):
             run = partial(ground.grown, best[first : first + BLOCK], self.name, toll=self.toll)
@@ -122,6 +129,11 @@ class Samples:
         """Forward tokens of a sample that no end of a document ends: its last is not read."""
         return max(1, self.length - 1)
 
+    def _read(self, text: ScoredText, start: tuple[int, ...], turn: Turn | None) -> int:
+        """Forward tokens of a turn; what stands between two is counted with the second."""
+        own = min(self._tokens, len(text.tokens) - text.first)
+        return own if turn is None or text.first == len(start) else own + len(turn.then)
+
     def _share(self, starts: int, place: int) -> int:
         return max(1, len(range(place, self.samples, starts)))
 
@@ -132,40 +144,47 @@ class Samples:
 
     def _drawn(self, ground: Ground, start: tuple[int, ...], rows: int, key: str) -> Outcome:
         """One block of samples, and the ways not taken."""
-        pair = ground.pair
-        chance = torch.rand(self.length, rows, generator=ground.generator(key), dtype=torch.float64)
+        pair, turn = ground.pair, ground.turns.get(start)
+        steps = self.length if turn is None else 2 * self.length + len(turn.then)
+        chance = torch.rand(steps, rows, generator=ground.generator(key), dtype=torch.float64)
         chance = chance.to(pair.device)
         state = pair.read(torch.tensor([start], device=pair.device))
         row = torch.arange(rows, device=pair.device)
         state = state[torch.zeros_like(row)]
-        samples = [_Sample(start) for _ in range(rows)]
+        samples = [_Sample(start, ground.end, self.length, turn) for _ in range(rows)]
         ways: list[Seed] = []
-        for step in range(self.length):
+        for step in range(steps):
+            given = torch.tensor([samples[i].given for i in row.tolist()], device=pair.device)
             parts = [
-                self._next(ground, state[part], chance[step, row[part]])
+                self._next(ground, state[part], chance[step, row[part]], given[part])
                 for part in pair.slices(len(row))
             ]
             token, gain, ratio, others, high = (
                 torch.cat(each) for each in zip(*parts, strict=True)
             )
-            going = (token != ground.end).nonzero()[:, 0]
             for i, *rest in _rows(row, others, high):
                 ways += samples[i].ways(*rest, context=self.context, least=self.least)
-            for i, *rest in _rows(row[going], token[going], gain[going], ratio[going]):
-                samples[i].add(*rest)
-            row, token = row[going], token[going]
-            if not len(row) or step + 1 == self.length:
+            read = torch.tensor(
+                [samples[i].read(*rest) for i, *rest in _rows(row, token, gain, ratio)],
+                device=pair.device,
+            )
+            going = (read != OVER).nonzero()[:, 0]
+            row, token = row[going], read[going]
+            if not len(row):
                 break
             state = pair.advance(state[going], token)
         prompt = ground.prompt(start)
-        texts = tuple(sample.text(self.name, prompt) for sample in samples)
+        texts = tuple(text for sample in samples for text in sample.texts(self.name, prompt))
         return Outcome(texts, tuple(_best(ways, self.alternatives)))
 
-    def _next(self, ground: Ground, state: PairState, chance: Tensor) -> tuple[Tensor, ...]:
+    def _next(
+        self, ground: Ground, state: PairState, chance: Tensor, given: Tensor
+    ) -> tuple[Tensor, ...]:
         """For r rows: the token drawn, its gain and log-ratio, the best others and their gains."""
         pair = ground.pair
         before, after = pair.before.logits(state.before), pair.after.logits(state.after)
         token = self._draw(before, after, chance, pair.beginning)
+        token = torch.where(given >= 0, given, token)
         later, earlier = (_log_of(logits, token) for logits in (after, before))
         ratio = later - earlier.clamp_(min=RULED_OUT)
         gains = pair.score.gain(before, after)
@@ -187,33 +206,66 @@ class Samples:
 
 
 class _Sample:
-    """A text that is being drawn behind a start."""
+    """A text that is being drawn behind a start, with the answer where it is a user's turn."""
 
-    def __init__(self, start: tuple[int, ...]) -> None:
-        self.start, self.tokens, self.gains = start, list(start), [0.0] * len(start)
-        self.ratio = 0.0
+    def __init__(
+        self, start: tuple[int, ...], end: int, length: int, turn: Turn | None = None
+    ) -> None:
+        self.end, self.length, self.turn = end, length, turn
+        self.tokens, self.gains, self.ratio = list(start), [0.0] * len(start), 0.0
+        self.first, self.waiting = len(start), list[int]()
+        self.told: list[tuple[int, int, float]] = []
 
-    def add(self, token: int, gain: float, ratio: float) -> None:
-        """One more token."""
+    @property
+    def given(self) -> int:
+        """The next token where it is not drawn, else a negative number."""
+        return self.waiting[0] if self.waiting else OVER
+
+    def read(self, token: int, gain: float, ratio: float) -> int:
+        """One more token; what is read for it, `OVER` where the text ends."""
+        if self.waiting:
+            self._add(self.waiting.pop(0))
+            if not self.waiting:
+                self.first = len(self.tokens)
+            return token
+        if self.turn is not None and token in self.turn.ends:
+            self._end()
+            self.waiting, self.turn = list(self.turn.then), None
+            return self.read(self.waiting[0], 0.0, 0.0)
+        if token == self.end:
+            return OVER
+        self._add(token, gain)
         self.ratio += ratio
+        return OVER if len(self.tokens) - self.first >= self.length else token
+
+    def _add(self, token: int, gain: float = 0.0) -> None:
         self.tokens.append(token)
         self.gains.append(gain)
+
+    def _end(self) -> None:
+        """The turn is over."""
+        self.told.append((self.first, len(self.tokens), self.ratio))
+        self.ratio = 0.0
 
     def ways(
         self, tokens: Sequence[int], gains: Sequence[float], *, context: int, least: float
     ) -> Iterator[Seed]:
         """Other tokens than the next one, behind the last ones."""
+        if self.waiting:
+            return
         behind = tuple(self.tokens[-context:])
-        known = tuple(self.gains[max(len(self.start), len(self.tokens) - len(behind) + 1) :])
+        known = tuple(self.gains[max(self.first, len(self.tokens) - len(behind) + 1) :])
         for token, gain in zip(tokens, gains, strict=True):
             if gain > least:
                 yield Seed(behind, token, gain, known)
 
-    def text(self, proposal: str, prompt: tuple[int, ...]) -> ScoredText:
-        """What was drawn."""
-        first = len(self.start)
-        mean = self.ratio / max(1, len(self.tokens) - first)
-        return ScoredText(tuple(self.tokens), tuple(self.gains), first, proposal, prompt, mean)
+    def texts(self, proposal: str, prompt: tuple[int, ...]) -> Iterator[ScoredText]:
+        """What was drawn, each turn behind what was read before."""
+        self._end()
+        for first, stop, ratio in self.told:
+            mean = ratio / max(1, stop - first)
+            tokens, gains = tuple(self.tokens[:stop]), tuple(self.gains[:stop])
+            yield ScoredText(tokens, gains, first, proposal, prompt, mean)
 
 
 def _log_of(logits: Tensor, token: Tensor) -> Tensor:
