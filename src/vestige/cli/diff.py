@@ -92,9 +92,11 @@ def _known(known: Sequence[Row], show_secrets: bool) -> tuple[list[str], list[li
 
 
 def _text(row: Row, show_secrets: bool) -> str:
-    from vestige.reports.components.disclosure import running_text
+    from vestige.reports.components.disclosure import disclose, running_text
 
-    return running_text(row["pieces"], row["phrase"], show_secrets=show_secrets)
+    text = running_text(row["pieces"], row["phrase"], show_secrets=show_secrets)
+    behind = disclose([row["lead"].strip()], show_secrets=show_secrets)[0]
+    return f"({behind}) {text}" if behind else text
 
 
 def _short(value: float | None) -> str:

@@ -198,7 +198,7 @@ def _lists(rows: Sequence[Row], of: Any, show_secrets: bool) -> list[Block]:
     found = [
         Findings(
             title="Phrases",
-            key=f"{shading}. Rank 0 is the first.",
+            key=f"{shading}; what was read before a phrase stands grey. Rank 0 is the first.",
             groups=_grouped(of("phrase"), {r["rank"]: r.get("group") for r in rows}),
         ),
         Findings(

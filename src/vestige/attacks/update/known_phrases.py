@@ -65,6 +65,7 @@ class KnownPhrase:
             "rank": rank,
             "score": self.score,
             "phrase": self.phrase,
+            "lead": "",
             "tokens": list(self.tokens),
             "group": rank,
             "pieces": list(self.pieces),

@@ -7,6 +7,7 @@ tell something that the better phrase does not: that much of it stays.
 
 from collections.abc import Callable, Iterable, Sequence
 from heapq import heapify, heappop, heappush
+from itertools import pairwise
 
 from vestige.attacks.update.phrases import Phrase
 
@@ -79,16 +80,20 @@ def fold(
 
 
 def is_run(tokens: Sequence[int]) -> bool:
-    """Whether a phrase mostly repeats itself: at most half of its tokens are distinct.
+    """Whether a phrase mostly repeats itself.
 
-    Rules, dots and other repeated characters leave runs of one token in any text; an update
-    may well contain them, but they tell nothing. They are counted apart.
+    Rules, dots and other repeated characters leave runs of a token or two in any text; an update
+    may well contain them, but they tell nothing. They are counted apart. In a run at most half as
+    many tokens as it has are distinct, and at most half as many pairs of neighbours: digits with
+    spaces between them have few tokens and many pairs.
 
     Example:
-        >>> is_run([7, 7, 7, 7]), is_run([7, 8, 9])
-        (True, False)
+        >>> is_run([7, 7, 7, 7]), is_run([7, 8, 7, 8]), is_run([7, 8, 9])
+        (True, True, False)
+        >>> is_run([0, 9, 0, 4, 0, 7, 0, 7, 0, 1])
+        False
     """
-    return 2 * len(set(tokens)) <= len(tokens)
+    return 2 * max(len(set(tokens)), len(set(pairwise(tokens)))) <= len(tokens)
 
 
 def _place(phrase: Phrase, number: int, long: int) -> tuple[bool, float, int, Phrase]:

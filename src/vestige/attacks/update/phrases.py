@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from vestige import _validate
 
-LEAD = 8
+LEAD = 16
 """Tokens before a phrase that are remembered."""
 
 

@@ -40,6 +40,9 @@ MARGIN = 0.5
 LOSS = 1.5
 """Score that it may lose: about what one more turn of a loop earns."""
 
+BEHIND = 8
+"""Tokens before a phrase that are read with it."""
+
 ROUNDS = 3
 """Edits of one phrase, at most."""
 
@@ -72,7 +75,7 @@ def with_repairs(
     waiting, now = iter(texts), list[tuple[Phrase, int]]()
     for phrase, copies in found:
         text = None if is_run(phrase.tokens) else next(waiting, None)
-        changed = text is not None and text.tokens != phrase.lead + phrase.tokens
+        changed = text is not None and text.tokens != _lead(phrase) + phrase.tokens
         best = _best(text, growth) if text is not None and changed else None
         now.append((best or phrase, copies))
     if [one for one, _ in now] == [one for one, _ in found]:
@@ -86,15 +89,16 @@ def _mended(ground: Ground, phrases: Sequence[Phrase]) -> Outcome:
     """Each phrase as a text behind its lead, an edited one with the gains that it has there."""
     edited = repaired(ground.pair, phrases, end=ground.end)
     pairs = [
-        (old.lead + old.tokens, old.lead + new) for old, new in zip(phrases, edited, strict=True)
+        (_lead(old) + old.tokens, _lead(old) + new)
+        for old, new in zip(phrases, edited, strict=True)
     ]
     changed = [i for i, (old, new) in enumerate(pairs) if old != new]
     gains = token_gains(ground.pair, [text for i in changed for text in pairs[i]])
     texts = [
         ScoredText(
-            one.lead + one.tokens,
-            (0.0,) * len(one.lead) + one.gains,
-            len(one.lead) + 1,
+            _lead(one) + one.tokens,
+            (0.0,) * len(_lead(one)) + one.gains,
+            len(_lead(one)) + 1,
             one.proposal,
             one.context,
         )
@@ -112,6 +116,10 @@ def _mended(ground: Ground, phrases: Sequence[Phrase]) -> Outcome:
     return Outcome(tuple(texts))
 
 
+def _lead(phrase: Phrase) -> Tokens:
+    return phrase.lead[-BEHIND:]
+
+
 def _best(text: ScoredText, growth: Growth) -> Phrase | None:
     """The best phrase of a text."""
     return max(text.phrases(growth), key=lambda phrase: phrase.score, default=None)
@@ -125,8 +133,8 @@ def repaired(pair: ModelPair, phrases: Sequence[Phrase], *, end: int) -> list[To
         phrases: of a search; the first token of each is context and stays.
         end: the id that ends a document; no edit holds it.
     """
-    texts = [one.lead + one.tokens for one in phrases]
-    firsts = [len(one.lead) + 1 for one in phrases]
+    texts = [_lead(one) + one.tokens for one in phrases]
+    firsts = [len(_lead(one)) + 1 for one in phrases]
     believed = beliefs(pair, texts, likeliest=LIKELIEST)
     going = list(range(len(texts)))
     for _ in range(ROUNDS):

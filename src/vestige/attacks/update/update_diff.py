@@ -86,6 +86,8 @@ class Finding:
         proposal: name of what proposed its beginning; empty of a beam.
         context: ids of the prompt that it was found behind; none at a document's beginning, in a
             sample or behind a single token.
+        lead: ids that were read before it, the last ones; the update promoted them less.
+        lead_text: their text, the last line of it.
     """
 
     tokens: tuple[int, ...]
@@ -98,6 +100,8 @@ class Finding:
     run: bool
     proposal: str = ""
     context: tuple[int, ...] = ()
+    lead: tuple[int, ...] = ()
+    lead_text: str = ""
 
 
 LAX_TOLL = 0.1
@@ -189,6 +193,7 @@ class UpdateDiff(Result):
                 "rank": rank,
                 "score": finding.score,
                 "phrase": finding.phrase,
+                "lead": finding.lead_text,
                 "tokens": list(finding.tokens),
                 "group": finding.group,
                 "pieces": list(finding.pieces),
@@ -379,6 +384,8 @@ def _findings(
             run=is_run(phrase.tokens),
             proposal=phrase.proposal,
             context=phrase.context,
+            lead=phrase.lead,
+            lead_text=vocabulary.decode(phrase.lead).rpartition("\n")[2] if phrase.lead else "",
         )
         for number, (phrase, copies, group) in enumerate(kept)
     ]

@@ -18,7 +18,8 @@ BLOCK = "▪▪▪"
 """What stands for a word, a subword or a name."""
 
 SECRET_KEYS = frozenset(
-    {"phrase", "phrases", "prefix", "pieces", "canary", "text", "context", "person", "candidates"}
+    {"phrase", "phrases", "prefix", "pieces", "lead", "canary", "text", "context", "person"}
+    | {"candidates"}
 )
 """Names under which a result or its settings may hold text that is or was to be found."""
 

@@ -23,6 +23,7 @@ class Phrase:
     Attributes:
         rank: 0 is the first.
         spaced: its tokens are words, which want a space between them.
+        lead: what was read before it.
         notes: smaller lines under it.
         verdict: "found", how many null searches reached its score, or "" where nobody knows.
     """
@@ -34,6 +35,7 @@ class Phrase:
     spaced: bool
     notes: tuple[str, ...]
     verdict: str
+    lead: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,6 +97,7 @@ def phrase(
         spaced=are_words(pieces, text),
         notes=notes,
         verdict=verdict,
+        lead=disclose([str(row.get("lead") or "").strip()], show_secrets=show_secrets)[0],
     )
 
 
