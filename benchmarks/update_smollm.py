@@ -186,7 +186,9 @@ def searched(
     cost = vestige("diff", base, after, "--out", run, *options)
     found = results.load(run)
     phrases = [
-        _plain(str(row["phrase"])) for row in found.rows if row["kind"] in ("phrase", "fragment")
+        _plain(f"{row['lead']}{row['phrase']}")
+        for row in found.rows
+        if row["kind"] in ("phrase", "fragment")
     ]
     told = {
         f"{name} ×{secret.copies}": _told(secret, phrases)
