@@ -85,7 +85,8 @@ def diff(
     The search samples texts while what the update changed is amplified, follows the ways that these
     samples did not take, and ranks what it read. Before it begins it says what it will cost. What
     it has done is kept beside `out`: when it is stopped, the same command goes on. A fine-tune for
-    dialogue leaks in the assistant's turn, so that a chat template is used where there is one.
+    dialogue leaks in the assistant's turn: where there is a chat template, the search has the model
+    write questions as a user would, and answer them.
 
     Without `null` the list is ranked but nothing says where chance begins. Train null models
     when the question is whether anything leaked at all: `vestige null` does it.
@@ -102,8 +103,9 @@ def diff(
         removed: What a deletion reveals: the roles are swapped.
         prompt: A text behind which to search too, as a user would write it. May be given again.
         prompts: A file of such texts, one a line, or a table or JSON Lines with a column `text`.
-        chat: Whether to search in the assistant's turn of the tokenizer's chat template, after an
-            empty message and after each prompt: `auto` where there is one, `on` or `off`.
+        chat: Whether to search in the tokenizer's chat template: in the user's turn, whose
+            questions the model writes and answers, and in the assistant's, after an empty message
+            and after each prompt. `auto` where there is a template, `on` or `off`.
         secrets: A file of phrases that must not leak, one a line, or a manifest of `vestige plant`:
             each is scored by itself, beside what the search finds.
         minutes: Time for all searches, those of null models too. It decides how large they are, and

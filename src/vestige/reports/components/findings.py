@@ -97,7 +97,7 @@ def phrase(
         spaced=are_words(pieces, text),
         notes=notes,
         verdict=verdict,
-        lead=disclose([str(row.get("lead") or "").strip()], show_secrets=show_secrets)[0],
+        lead=disclose([str(row.get("lead") or "").lstrip()], show_secrets=show_secrets)[0],
     )
 
 
