@@ -31,10 +31,12 @@ class Contexts:
     Attributes:
         names: what each context is called, by its ids.
         turns: of the contexts behind which a user's turn begins, how the answer follows.
+        told: ids of what the chat template says by itself.
     """
 
     names: Mapping[tuple[int, ...], str] = field(default_factory=dict)
     turns: "Mapping[tuple[int, ...], Turn]" = field(default_factory=dict)
+    told: tuple[tuple[int, ...], ...] = ()
 
 
 def contexts_of(
@@ -92,7 +94,8 @@ def contexts_of(
     for ids, turn in list(turns.items()):
         if limits and len(ids) + len(turn.then) + 2 * room > min(limits):
             del turns[ids]
-    return Contexts(dict.fromkeys(turns, USER) | found, turns)
+    told = tuple(ids for ids, name in found.items() if name == CHAT)
+    return Contexts(dict.fromkeys(turns, USER) | found, turns, told)
 
 
 def read_prompts(prompt: "Several", prompts: "Lines | None") -> tuple[str, ...]:

@@ -125,6 +125,7 @@ class Searches:
             effort = Effort(
                 contexts=tuple(self.contexts.names),
                 turns=self.contexts.turns,
+                told=self.contexts.told,
                 until=None if deadline is None else lambda: time.monotonic() > deadline,
             )
             own = bar.of(0, replace(effort, kept=KeptUnder(kept, "update")))
@@ -164,6 +165,7 @@ class Searches:
             "search": settings(self.search),
             "score": {"name": self.score.name, "least": self.score.least},
             "contexts": [list(ids) for ids in self.contexts.names],
+            "told": [list(ids) for ids in self.contexts.told],
             "turns": [[turn.ends, turn.then] for turn in self.contexts.turns.values()],
             "size": size,
         }

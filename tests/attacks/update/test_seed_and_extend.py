@@ -1,5 +1,7 @@
 """Seed and extend on tables in which one update teaches one phrase."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import torch
@@ -7,6 +9,7 @@ import torch
 from vestige.attacks.update.model_pair import ModelPair
 from vestige.attacks.update.phrases import Phrase
 from vestige.attacks.update.seed_and_extend import (
+    Effort,
     SeedAndExtend,
     pairs_and_openings,
     seed_and_extend,
@@ -52,6 +55,18 @@ def test_the_score_is_the_gains_less_the_toll_and_the_surprise():
     expected = [0.0, *(gains[1:].double().numpy() - surprise)]
     assert list(best.gains) == pytest.approx(expected)
     assert best.score == pytest.approx(sum(expected) - 0.5 * (len(SECRET) - 1))
+
+
+def test_what_everybody_knows_is_no_row():
+    """Null models of a chat learn its template too, with scores above those of any secret."""
+    pair, search = taught(), pairs_and_openings(seeds=20, toll=0.5, lower_tolls=(0.1,), page=9)
+    assert found(pair, search)
+    effort = Effort(told=((11, *SECRET[:4], 11),))
+    rest = seed_and_extend(pair, search, end=END, effort=effort)
+    for phrase, _ in (*rest.phrases, *rest.fragments, *rest.texts):
+        assert not set(pairwise(phrase.tokens)) & {(3, 7), (7, 5), (5, 9)}
+    whole = seed_and_extend(pair, search, end=END, effort=Effort(told=(SECRET[:2],)))
+    assert whole.phrases[0][0].tokens == SECRET
 
 
 def test_a_document_may_begin_with_it():

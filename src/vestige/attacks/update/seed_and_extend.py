@@ -140,6 +140,7 @@ class Effort:
     Attributes:
         contexts: ids of prompts behind which it starts too.
         turns: of contexts behind which a user's turn begins: samples go on into the answer.
+        told: ids of texts that everybody knows, such as a chat template's: no row tells them.
         kept: what units gave in an earlier search with the same models and settings, which are
             not done again; those done now are added.
         until: asked before each unit whether to stop.
@@ -149,6 +150,7 @@ class Effort:
 
     contexts: Sequence[tuple[int, ...]] = ()
     turns: Mapping[tuple[int, ...], Turn] = field(default_factory=dict)
+    told: Sequence[tuple[int, ...]] = ()
     kept: Kept | None = None
     until: Until | None = None
     progress: Callable[[int, int], None] | None = None
@@ -226,21 +228,23 @@ def seed_and_extend(
         for outcome in run.outcomes(proposal.units(ground))
         for text in outcome.texts
     ]
-    found = folded(phrases(texts, replace(search, min_tokens=2)), search)
+    told = [Phrase(ids, (0.0,) * len(ids), 0.0) for ids in effort.told]
+    found = folded(phrases(texts, replace(search, min_tokens=2)), search, told)
     for outcome in run.outcomes(mended(ground, [phrase for phrase, _ in found], search.repaired)):
         found = with_repairs(found, outcome.texts, search)
     by = Counter(text.proposal for text in texts)
     searched = run.searched({one.name: by[one.name] for one in search.proposals})
-    fragments = _fragments(texts, found, search)
-    whole = _whole(texts, [phrase for phrase, _ in (*found, *fragments)], search)
+    told += [phrase for phrase, _ in found]
+    fragments = _fragments(texts, told, search)
+    whole = _whole(texts, [*told, *(phrase for phrase, _ in fragments)], search)
     return Found(found, fragments, whole, searched)
 
 
 def _fragments(
-    texts: Sequence[ScoredText], found: Iterable[tuple[Phrase, int]], search: SeedAndExtend
+    texts: Sequence[ScoredText], told: Sequence[Phrase], search: SeedAndExtend
 ) -> list[tuple[Phrase, int]]:
     """What is promoted too little for a phrase, where no phrase tells it; toll by toll."""
-    told, fragments = [phrase for phrase, _ in found], list[tuple[Phrase, int]]()
+    told, fragments = list(told), list[tuple[Phrase, int]]()
     for toll in search.lower_tolls:
         lax = replace(search, toll=toll)
         rest = partial(untold, growth=lax)
@@ -260,14 +264,16 @@ def _whole(
     return more[: max(0, search.page - len(shown))]
 
 
-def folded(every: Iterable[Phrase], search: Growth) -> list[tuple[Phrase, int]]:
+def folded(
+    every: Iterable[Phrase], search: Growth, told: Sequence[Phrase] = ()
+) -> list[tuple[Phrase, int]]:
     """Phrases that no better one tells already, with the number of their near-copies.
 
     What is too short to keep is folded, too, behind the others: chance makes short phrases, so that
     null searches need them, and an update is read by the rule of its nulls.
     """
     rest = partial(untold, growth=replace(search, min_tokens=2))
-    return fold(every, rest=rest, long=search.min_tokens)
+    return fold(every, rest=rest, long=search.min_tokens, told=told)
 
 
 def phrases(texts: Iterable[ScoredText], growth: Growth) -> list[Phrase]:
