@@ -6,7 +6,7 @@ import torch
 from tests.cli.conftest import table_model
 from vestige.attacks.update.forward_tokens import Passes
 from vestige.attacks.update.model_pair import ModelPair
-from vestige.attacks.update.seed_and_extend import SeedAndExtend
+from vestige.attacks.update.seed_and_extend import Effort, SeedAndExtend
 from vestige.attacks.update.token_scores import token_score
 from vestige.attacks.update.update_diff import update_diff
 from vestige.data.vocabulary import WordVocabulary
@@ -67,7 +67,7 @@ def test_tokens_are_planned_within_half_and_seconds_within_twice(clocked, size, 
     search = sized(SeedAndExtend(), size)
     plan = planner.plan(search, searches=1, left=1, names=(), size=size)
     clock.seconds = 0.0
-    effort = update_planner.Effort(contexts=contexts)
+    effort = Effort(contexts=contexts)
     found = update_diff(before, after, search=search, score=score, effort=effort)
     assert 1 / 2 < plan.seconds / clock.seconds < 2
     assert 1 / 1.5 < plan.work.total / found.searched.forward_tokens < 1.5

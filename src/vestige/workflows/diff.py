@@ -169,7 +169,9 @@ def diff(
             after=end,
             search=how,
             score=what,
-            planner=Planner(ModelPair(start, end, what), tuple(behind.names), monitor),
+            planner=Planner(
+                ModelPair(start, end, what), tuple(behind.names), behind.turns, monitor
+            ),
             contexts=behind,
             nulls=nulls,
             known=read_secrets(secrets, end, room=longest + 1, monitor=monitor),

@@ -1,27 +1,27 @@
 """Plans of searches, from what the search expects and from what small slices of it take.
 
-The search says which forward passes it expects (`SeedAndExtend.planned`), a small one of its kind
-how long texts become, and seconds come from some of these passes, timed on the models that are
-loaded.
+The search says which forward passes it expects (`SeedAndExtend.planned`), a few short samples how
+soon texts end, and seconds come from some of these passes, timed on the models that are loaded.
 """
 
 import math
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from vestige.attacks.update.forward_tokens import ForwardTokens
 from vestige.attacks.update.model_pair import ModelPair, PairState
-from vestige.attacks.update.proposals.openings import Openings
 from vestige.attacks.update.proposals.pairs import Pairs
-from vestige.attacks.update.proposals.samples import Samples
-from vestige.attacks.update.seed_and_extend import Effort, seed_and_extend
+from vestige.attacks.update.proposals.protocol import Ground, Turn
+from vestige.attacks.update.proposals.samples import MOST_BLOCKS, Samples
+from vestige.attacks.update.seed_and_extend import starts_of
 from vestige.memory import free_memory
 from vestige.models.largest import ROUNDED, largest
 from vestige.monitor import SILENT, Monitor
@@ -42,10 +42,6 @@ SIZES = [2 ** (step / 2) for step in range(12, -7, -1)]
 """How much larger than usual a search may be: 64 times down to an eighth."""
 
 
-Shares = dict[tuple[str, bool], float]
-"""How much of the passes that are expected a proposal took, to draw and to extend."""
-
-
 @dataclass(frozen=True)
 class Planner:
     """Costs of searches of one pair, each shape of pass timed once.
@@ -53,11 +49,13 @@ class Planner:
     Attributes:
         pair: the loaded snapshots.
         contexts: ids that are begun behind.
+        turns: of those behind which a user's turn begins.
         monitor: told that planning takes its time.
     """
 
     pair: ModelPair
     contexts: Sequence[tuple[int, ...]]
+    turns: Mapping[tuple[int, ...], Turn] = field(default_factory=dict)
     monitor: Monitor = SILENT
 
     @cached_property
@@ -69,7 +67,7 @@ class Planner:
         return {}
 
     @cached_property
-    def _tried(self) -> dict[str, Shares]:
+    def _ends(self) -> dict[tuple[int, ...], float]:
         return {}
 
     @cached_property
@@ -86,48 +84,34 @@ class Planner:
         return replace(self.pair, cost=ForwardTokens()).read(token)
 
     def work(self, search: "SeedAndExtend") -> "Work":
-        """Forward passes of a search, as long as texts were in a small one."""
+        """Forward passes of a search: where texts end early, more passes of fewer rows."""
         planned = search.planned(self.pair, self.contexts)
-        lengths = self._lengths(search)
+        shares = iter(self._shares(search) if any(map(_drawn, planned.passes)) else ())
         passes = [
-            _shorter(one, lengths.get((one.proposal, one.grown), 1.0)) for one in planned.passes
+            _thinner(one, next(shares)) if _drawn(one) and one.kind == "decode" else one
+            for one in planned.passes
         ]
         return replace(planned, passes=tuple(passes))
 
-    def _lengths(self, search: "SeedAndExtend") -> Shares:
-        """How much of the passes that a proposal expects a small search of its kind took."""
-        small = piloted(search, 1 + len(self.contexts))
-        if (key := repr(small)) not in self._tried:
-            lengths = [one.length for one in search.proposals if isinstance(one, Samples)]
-            self._tried[key] = self._shares(small, whole=max([SHORT, *lengths]))
-        return self._tried[key]
+    def _shares(self, search: "SeedAndExtend") -> list[float]:
+        """For each start the mean length of a turn behind it, of that at most."""
+        [samples] = (one for one in search.proposals if isinstance(one, Samples))
+        starts = starts_of(self.pair, self.contexts)
+        for start in starts[: PILOTED - len(self._ends)]:
+            if start not in self._ends:
+                self._ends[start] = self._rate(search, samples, start)
+        every = [self._ends.get(start, fmean(self._ends.values())) for start in starts]
+        return [_mean(rate * samples.length) for rate in every]
 
-    def _shares(self, small: "SeedAndExtend", *, whole: int) -> Shares:
+    def _rate(self, search: "SeedAndExtend", samples: Samples, start: tuple[int, ...]) -> float:
+        """How many turns end behind a start, for each token that is drawn."""
         pair = replace(self.pair, cost=ForwardTokens())
-        taken: Counter[tuple[str, bool]] = Counter()
-        where, before = ("", False), 0
-
-        def begins(unit: str) -> None:
-            nonlocal where, before
-            taken[where] += pair.cost.after - before
-            where, before = (unit.partition("/")[0], "/grown/" in unit), pair.cost.after
-
-        with self.monitor.progress("planning: a small search") as step:
-            effort = Effort(contexts=self.contexts, begins=begins, progress=step)
-            seed_and_extend(pair, small, end=pair.after.vocabulary.eos_id, effort=effort)
-        begins("")
-        shares = {}
-        planned = small.planned(pair, self.contexts).passes
-        for kind, tokens in taken.items():
-            mine = [one for one in planned if (one.proposal, one.grown) == kind]
-            read = sum(one.forward_tokens for one in mine if one.kind == "prefill")
-            decoded = sum(one.forward_tokens for one in mine if one.kind == "decode")
-            if decoded:
-                share = max(LEAST, (tokens - read) / decoded)
-                if kind == (Samples.name, False) and share < 1:
-                    share = _longer(share, SHORT, whole)
-                shares[kind] = share
-        return shares
+        end, turns = pair.after.vocabulary.eos_id, self.turns
+        ground = Ground(pair, search, end, (start,), search.seed, turns)
+        short = replace(samples, length=min(SHORT, samples.length), alternatives=0)
+        texts = short.block_of(ground, start, PILOT, "plan").texts
+        lengths = [len(text.tokens) - text.first for text in texts]
+        return sum(length < short.length for length in lengths) / max(1, sum(lengths))
 
     def operations(self, work: "Work") -> float:
         """Floating-point operations of both models."""
@@ -137,13 +121,18 @@ class Planner:
         )
 
     def seconds(self, work: "Work") -> float:
-        """How long the passes take."""
-        total = 0.0
+        """How long the passes take; what is a small part of them takes as long as the others."""
+        kinds = Counter[tuple[object, ...]]()
+        for one in work.passes:
+            kinds[_kind(one)] += math.ceil(one.forward_tokens)
+        timed = [one for one in work.passes if kinds[_kind(one)] >= PART * work.after]
+        total = tokens = 0.0
         with self.monitor.progress("planning: timing") as step:
-            for number, one in enumerate(work.passes):
-                step(number, len(work.passes))
+            for number, one in enumerate(timed):
+                step(number, len(timed))
                 total += one.count * self._pass(one)
-        return total
+                tokens += one.forward_tokens
+        return total * work.after / tokens if tokens else 0.0
 
     def memory(self, search: "SeedAndExtend") -> tuple[int, int]:
         """Bytes of the process or device at most, and those that are free for it."""
@@ -219,21 +208,21 @@ class Planner:
 
 
 PILOT = 8
-"""Texts of each kind that are read to learn how long they become."""
+"""Texts that are drawn behind a start to learn how soon they end."""
 
-SHORT = 24
-"""Tokens of such texts at most."""
+SHORT = 16
+"""Tokens of a turn of such texts at most."""
 
-GROWN = 32
-"""Seeds that are extended for that: the first that a search takes, which become the longest."""
+PILOTED = 3
+"""Starts behind which they are drawn; the others are taken to be alike."""
 
-LEAST = 0.02
-"""Share of its passes that a proposal takes at least."""
+PART = 0.05
+"""Share of the tokens from which on a shape of passes is timed."""
 
 LARGE = 50_000_000
 """Parameters from which on planning is told of."""
 
-TIMED = 0.3
+TIMED = 0.1
 """Seconds spent on each shape of pass at least, where a few passes take less."""
 
 
@@ -254,42 +243,6 @@ def sized(search: "SeedAndExtend", size: float) -> "SeedAndExtend":
     return replace(search, proposals=tuple(map(of, search.proposals)))
 
 
-def piloted(search: "SeedAndExtend", starts: int) -> "SeedAndExtend":
-    """A search of a few texts of each kind."""
-
-    def of(proposal: Any) -> Any:
-        if isinstance(proposal, Samples):
-            ways = min(GROWN, proposal.alternatives)
-            length = min(proposal.length, SHORT)
-            texts = max(PILOT, 4 * starts)
-            return replace(proposal, samples=texts, length=length, alternatives=ways)
-        if isinstance(proposal, Openings):
-            return replace(proposal, openings=max(2 * PILOT, 4 * starts))
-        if isinstance(proposal, Pairs):
-            return replace(proposal, seeds=min(GROWN, proposal.seeds))
-        return proposal
-
-    return replace(
-        search,
-        proposals=tuple(map(of, search.proposals)),
-        repaired=0,
-        min_tokens=min(search.min_tokens, SHORT),
-        max_tokens=min(search.max_tokens, SHORT),
-    )
-
-
-def _longer(share: float, length: int, whole: int) -> float:
-    """The share of texts that go on, on average over their whole length, from that of a part.
-
-    Texts end at a constant rate: the mean of exp(-r t) over t up to the length is the share.
-    """
-    low, high = 0.0, 10.0
-    for _ in range(50):
-        rate = (low + high) / 2
-        low, high = (rate, high) if _mean(rate * length) > share else (low, rate)
-    return _mean(low * whole)
-
-
 def _mean(decay: float) -> float:
     return -math.expm1(-decay) / decay if decay else 1.0
 
@@ -304,13 +257,10 @@ def _drawn(one: "Passes") -> bool:
     return one.proposal == Samples.name and not one.grown
 
 
-def _shorter(one: "Passes", share: float) -> "Passes":
-    """Passes of less rows where texts end, more passes where they go on."""
-    if one.kind == "prefill":
-        return one
-    fewer, more = min(1.0, share), max(1.0, share)
-    rows, asked, count = one.rows * fewer, one.asked * fewer, one.count * more
-    return replace(one, rows=rows, asked=asked, count=count)
+def _thinner(one: "Passes", share: float) -> "Passes":
+    """As many tokens in passes of fewer rows."""
+    share = max(share, 1 / MOST_BLOCKS)
+    return replace(one, rows=one.rows * share, asked=one.asked * share, count=one.count / share)
 
 
 def _asked(pair: ModelPair, state: PairState, *, drawn: bool) -> None:

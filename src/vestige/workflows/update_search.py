@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from vestige import __version__
@@ -78,6 +78,7 @@ class Searches:
         planner: of searches of these models.
         minutes: for all searches together.
         monitor: told the plan, and how far it is.
+        begun: when planning begins: the minutes are counted from there.
     """
 
     before: LanguageModel
@@ -90,6 +91,7 @@ class Searches:
     known: Sequence[Asked] = ()
     minutes: float | None = None
     monitor: Monitor
+    begun: float = field(default_factory=time.monotonic)
 
     def planned(self, size: float | None, place: Nowhere) -> "tuple[Searches, float]":
         """The same with the size that is asked for, was begun with, or fits into the minutes."""
@@ -119,7 +121,7 @@ class Searches:
         """
         kept = place.opened(self._identity(models, size), self.monitor)
         plan = self._tell_plan(kept, size)
-        deadline = None if self.minutes is None else time.monotonic() + 60 * self.minutes
+        deadline = None if self.minutes is None else self.begun + 60 * self.minutes
         with self.monitor.progress("searching") as step:
             bar = _Bar(step, 1 + len(self.nulls.given), units=self._units)
             effort = Effort(

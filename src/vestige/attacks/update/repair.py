@@ -60,8 +60,8 @@ def planned(number: int) -> Work:
         return Work()
     read = Passes(proposal="repair", kind="decode", rows=number, count=16, behind=8, before=0.2,
                   asked=number)  # fmt: skip
-    tried = Passes(proposal="repair", kind="decode", rows=4 * number, count=16, behind=8,
-                   before=0.0, asked=4 * number)  # fmt: skip
+    tried = Passes(proposal="repair", kind="decode", rows=number, count=16, behind=8,
+                   before=0.0, asked=number)  # fmt: skip
     return Work(1, (read, tried))
 
 

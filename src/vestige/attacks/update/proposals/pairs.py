@@ -16,6 +16,9 @@ from vestige.attacks.update.forward_tokens import Passes, Work
 from vestige.attacks.update.model_pair import ModelPair, PairState
 from vestige.attacks.update.proposals.protocol import Ground, Outcome, Unit, Units
 
+FRESH = 0.4
+"""Share of the pairs that no phrase has told by then: measured, for the plan alone."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Pairs:
@@ -51,7 +54,8 @@ class Pairs:
             return Work()
         every = Passes(proposal=self.name, kind="decode", rows=pair.vocab_size,
                        asked=pair.vocab_size)  # fmt: skip
-        grown = extension.expected(self.seeds, proposal=self.name, beam=self.beam, context=1)
+        fresh = round(FRESH * min(self.seeds, pair.vocab_size**2))
+        grown = extension.expected(fresh, proposal=self.name, beam=self.beam, context=1)
         return Work(1 + -(-self.seeds // BLOCK), (every, *grown))
 
     def _asks(self, pair: ModelPair) -> bool:

@@ -42,6 +42,9 @@ OVER = -1
 PART = 64
 """Columns whose probabilities are summed before they are cumulated."""
 
+FRESH = 0.25
+"""Share of the ways that no phrase has told by then: measured, for the plan alone."""
+
 MOST_BLOCKS = 8
 """Blocks drawn for each that was planned, at most, however short documents are."""
 
@@ -100,7 +103,7 @@ class Samples:
                 if rows <= 0:
                     break
                 key = f"samples/{place}/{number}"
-                outcome = yield Unit(key, partial(self._drawn, ground, start, rows, key))
+                outcome = yield Unit(key, partial(self.block_of, ground, start, rows, key))
                 ways += outcome.seeds
                 drawn += rows
                 read += sum(self._read(text, start, turn) for text in outcome.texts)
@@ -121,7 +124,8 @@ class Samples:
                            count=self._tokens * len(blocks), behind=len(start) + self.length / 2,
                            asked=rows)  # fmt: skip
             parts.append(Work(len(blocks), (read, drawn)))
-        grown = extension.expected(self.alternatives, proposal=name, beam=1, context=self.context)
+        fresh = round(FRESH * self.alternatives)
+        grown = extension.expected(fresh, proposal=name, beam=1, context=self.context)
         return Work.together([*parts, Work(-(-self.alternatives // BLOCK), grown)])
 
     @property
@@ -142,7 +146,7 @@ class Samples:
         share = self._share(starts, place)
         return [min(self.block, share - first) for first in range(0, share, self.block)]
 
-    def _drawn(self, ground: Ground, start: tuple[int, ...], rows: int, key: str) -> Outcome:
+    def block_of(self, ground: Ground, start: tuple[int, ...], rows: int, key: str) -> Outcome:
         """One block of samples, and the ways not taken."""
         pair, turn = ground.pair, ground.turns.get(start)
         steps = self.length if turn is None else 2 * self.length + len(turn.then)
