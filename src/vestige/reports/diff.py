@@ -136,7 +136,7 @@ def _none(fragments: int) -> str:
     told = "0 phrases: the search found none that the update promoted."
     if not fragments:
         return f"{told} {PROVES_NOTHING}"
-    listed = f"{_count(fragments, 'fragment')} of a laxer search {_are(fragments)} listed"
+    listed = f"{_count(fragments, 'fragment')} {_are(fragments)} listed"
     return f"{told} {listed}, which cannot be told from chance. {PROVES_NOTHING}"
 
 
@@ -209,8 +209,8 @@ def _lists(rows: Sequence[Row], of: Any, show_secrets: bool) -> list[Block]:
         ),
         Findings(
             title="Fragments, not distinguishable from chance",
-            key="The best of a search with a lower penalty for each token. No null search was made "
-            "so, and these scores compare with no others.",
+            key="What several samples agree on beside the phrases, then whole samples; where there is "
+            "neither, the best of a laxer search. Null searches have no such scores.",
             groups=tuple((one,) for one in of("fragment")),
         ),
         Findings(

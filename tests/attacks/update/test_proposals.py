@@ -113,8 +113,7 @@ def test_samples_are_drawn_from_the_amplified_distribution(ground, alpha, temper
                 - math.log(probabilities(ground.plain.before, a)[b])
                 for a, b in pairwise(tokens[text.first - 1 :])
             ]
-            mean = sum(ratios) / max(1, len(ratios))
-            assert text.ratio == pytest.approx(mean, abs=1e-4)
+            assert text.ratios == pytest.approx(ratios, abs=1e-4)
             assert text.context == (start if start != (END,) else ())
 
 
@@ -172,7 +171,7 @@ def test_behind_a_users_turn_samples_go_on_into_the_answer(ground, ends):
         own = [math.log(probabilities(ground.plain.after, a)[b])
                - math.log(probabilities(ground.plain.before, a)[b])
                for a, b in pairwise(text.tokens[text.first - 1 :])]  # fmt: skip
-        assert text.ratio == pytest.approx(sum(own) / max(1, len(own)), abs=1e-4)
+        assert text.ratios == pytest.approx(own, abs=1e-4)
     read = sum(len(text.tokens) - text.first for text in texts) + 3 * len(answers)
     assert 30 * 5 <= read <= 30 * 5 * 3  # so much is planned for half of the samples
     followed = {seed.context for one in given.values() for seed in one.seeds}

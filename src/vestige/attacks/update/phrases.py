@@ -69,7 +69,7 @@ class ScoredText:
         gains: of each token, less its surprise; of what is context only, nothing is asked.
         first: the tokens before this one are context only.
         proposal, context: as of a phrase.
-        ratio: of a sample, log-probability after less before, a token on average.
+        ratios: of a sample's tokens from `first` on, log-probability after less before.
     """
 
     tokens: tuple[int, ...]
@@ -77,14 +77,15 @@ class ScoredText:
     first: int = 1
     proposal: str = ""
     context: tuple[int, ...] = ()
-    ratio: float = 0.0
+    ratios: tuple[float, ...] = ()
 
     def whole(self) -> Phrase:
-        """All of it; its score is the ratio."""
+        """All of it; its score is the mean log-ratio."""
+        ratio = sum(self.ratios) / max(1, len(self.ratios))
         gains = self.gains[self.first :]
         lead = self.tokens[max(0, self.first - 1 - LEAD) : self.first - 1]
         tokens = self.tokens[self.first - 1 :]
-        return Phrase(tokens, (0.0, *gains), self.ratio, self.proposal, self.context, lead)
+        return Phrase(tokens, (0.0, *gains), ratio, self.proposal, self.context, lead)
 
     def phrases(self, growth: Growth) -> Iterator[Phrase]:
         """The segments of highest score between weak joints, each behind its last context."""

@@ -19,6 +19,7 @@ from typing import Any
 
 from vestige import _validate
 from vestige.attacks.update import repair
+from vestige.attacks.update.agreement import agreed
 from vestige.attacks.update.forward_tokens import ForwardTokens, Work
 from vestige.attacks.update.model_pair import ModelPair
 from vestige.attacks.update.near_copies import fold, is_run
@@ -51,9 +52,6 @@ class SeedAndExtend(Growth):
     Attributes:
         proposals: in the order in which they are asked; a pair of tokens that one has explored is
             not a seed of the next.
-        lower_tolls: what a token of a fragment costs, less than one of a phrase, falling: what
-            the first leaves comes before what the next one does.
-        page: where phrases and fragments are fewer, whole texts fill them up to so many.
         repaired: phrases that are repaired, best first.
         seed: of all that is drawn.
     """
@@ -63,16 +61,12 @@ class SeedAndExtend(Growth):
         Openings(openings=40),
         Pairs(largest=2048),
     )
-    lower_tolls: tuple[float, ...] = (0.7, 0.4, 0.2)
-    page: int = 50
     repaired: int = 50
     seed: int = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for toll in self.lower_tolls:
-            _validate.positive(lower_tolls=toll)
-        _validate.at_least(0, page=self.page, repaired=self.repaired)
+        _validate.at_least(0, repaired=self.repaired)
         _validate.all_different(proposals=[one.name for one in self.proposals])
 
     def planned(self, pair: ModelPair, contexts: Sequence[tuple[int, ...]] = ()) -> Work:
@@ -96,8 +90,7 @@ def pairs_and_openings(
     """
     first = (Openings(openings=openings, beam=opening_beam),) if openings else ()
     proposals = (*first, Pairs(seeds=seeds, beam=beam))
-    plain = {"lower_tolls": (), "page": 0, "repaired": 0}
-    return SeedAndExtend(**{**plain, **growth}, proposals=proposals)
+    return SeedAndExtend(**{"repaired": 0, **growth}, proposals=proposals)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -197,8 +190,8 @@ class Found:
 
     Attributes:
         phrases: with the number of their near-copies, best first, those too short to keep last.
-        fragments: what `lower_tolls` leave of the texts beside the phrases.
-        texts: whole ones that hold promoted tokens, where phrases and fragments fill no page.
+        fragments: that several samples agree on, beside the phrases.
+        texts: whole samples that the update made likelier, beside both, by their mean log-ratio.
         searched: how much was read.
     """
 
@@ -234,34 +227,18 @@ def seed_and_extend(
         found = with_repairs(found, outcome.texts, search)
     by = Counter(text.proposal for text in texts)
     searched = run.searched({one.name: by[one.name] for one in search.proposals})
-    told += [phrase for phrase, _ in found]
-    fragments = _fragments(texts, told, search)
-    whole = _whole(texts, [*told, *(phrase for phrase, _ in fragments)], search)
-    return Found(found, fragments, whole, searched)
+    told += [phrase for phrase, _ in found if len(phrase.tokens) >= search.min_tokens]
+    fragments = _beside(agreed(texts, longest=search.max_tokens), told, search)
+    told += [phrase for phrase, _ in fragments]
+    whole = (one for one in (text.whole() for text in texts if text.ratios) if one.score > 0)
+    return Found(found, fragments, _beside(whole, told, search), searched)
 
 
-def _fragments(
-    texts: Sequence[ScoredText], told: Sequence[Phrase], search: SeedAndExtend
+def _beside(
+    more: Iterable[Phrase], told: Sequence[Phrase], search: SeedAndExtend
 ) -> list[tuple[Phrase, int]]:
-    """What is promoted too little for a phrase, where no phrase tells it; toll by toll."""
-    told, fragments = list(told), list[tuple[Phrase, int]]()
-    for toll in search.lower_tolls:
-        lax = replace(search, toll=toll)
-        rest = partial(untold, growth=lax)
-        more = fold(phrases(texts, lax), rest=rest, long=lax.min_tokens, told=told)
-        told += [phrase for phrase, _ in more]
-        fragments += more
-    return fragments
-
-
-def _whole(
-    texts: Iterable[ScoredText], told: Sequence[Phrase], search: SeedAndExtend
-) -> list[tuple[Phrase, int]]:
-    """Texts beside the phrases that fill a page together with them."""
-    shown = [one for one in told if len(one.tokens) >= search.min_tokens and not is_run(one.tokens)]
-    whole = (text.whole() for text in texts if len(text.tokens) - text.first >= search.min_tokens)
-    more = fold((text for text in whole if text.score > 0), told=told)
-    return more[: max(0, search.page - len(shown))]
+    """What is long enough of more that is no near-copy of what is told, folded too."""
+    return fold(long(more, search), told=told)
 
 
 def folded(

@@ -216,9 +216,9 @@ class _Sample:
         self, start: tuple[int, ...], end: int, length: int, turn: Turn | None = None
     ) -> None:
         self.end, self.length, self.turn = end, length, turn
-        self.tokens, self.gains, self.ratio = list(start), [0.0] * len(start), 0.0
+        self.tokens, self.gains, self.ratios = list(start), [0.0] * len(start), list[float]()
         self.first, self.waiting = len(start), list[int]()
-        self.told: list[tuple[int, int, float]] = []
+        self.told: list[tuple[int, int, tuple[float, ...]]] = []
 
     @property
     def given(self) -> int:
@@ -239,7 +239,7 @@ class _Sample:
         if token == self.end:
             return OVER
         self._add(token, gain)
-        self.ratio += ratio
+        self.ratios.append(ratio)
         return OVER if len(self.tokens) - self.first >= self.length else token
 
     def _add(self, token: int, gain: float = 0.0) -> None:
@@ -248,8 +248,8 @@ class _Sample:
 
     def _end(self) -> None:
         """The turn is over."""
-        self.told.append((self.first, len(self.tokens), self.ratio))
-        self.ratio = 0.0
+        self.told.append((self.first, len(self.tokens), tuple(self.ratios)))
+        self.ratios = []
 
     def ways(
         self, tokens: Sequence[int], gains: Sequence[float], *, context: int, least: float
@@ -266,10 +266,9 @@ class _Sample:
     def texts(self, proposal: str, prompt: tuple[int, ...]) -> Iterator[ScoredText]:
         """What was drawn, each turn behind what was read before."""
         self._end()
-        for first, stop, ratio in self.told:
-            mean = ratio / max(1, stop - first)
+        for first, stop, ratios in self.told:
             tokens, gains = tuple(self.tokens[:stop]), tuple(self.gains[:stop])
-            yield ScoredText(tokens, gains, first, proposal, prompt, mean)
+            yield ScoredText(tokens, gains, first, proposal, prompt, ratios)
 
 
 def _log_of(logits: Tensor, token: Tensor) -> Tensor:
