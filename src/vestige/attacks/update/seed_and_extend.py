@@ -22,7 +22,7 @@ from vestige.attacks.update import repair
 from vestige.attacks.update.agreement import agreed
 from vestige.attacks.update.forward_tokens import ForwardTokens, Work
 from vestige.attacks.update.model_pair import ModelPair
-from vestige.attacks.update.near_copies import fold, is_run
+from vestige.attacks.update.near_copies import fold
 from vestige.attacks.update.phrases import Growth, Phrase, ScoredText, long, untold
 from vestige.attacks.update.proposals.openings import Openings
 from vestige.attacks.update.proposals.pairs import Pairs
