@@ -20,6 +20,7 @@ from itertools import chain
 from vestige.attacks.update.phrases import Phrase, ScoredText
 
 Trigram = tuple[int, int, int]
+Pair = tuple[int, int]
 
 SAMPLES = 2
 """Samples that hold a trigram, at least."""
@@ -45,10 +46,10 @@ def agreed(texts: Iterable[ScoredText], *, longest: int) -> list[Phrase]:
         [(5, 6, 7)]
     """
     samples = [text for text in texts if text.ratios]
-    held = Counter(chain.from_iterable(set(_likelier(text)) for text in samples))
-    held = _sure({gram: number for gram, number in held.items() if number >= SAMPLES})
+    counts = Counter(chain.from_iterable(set(_likelier(text)) for text in samples))
+    held = _sure({gram: number for gram, number in counts.items() if number >= SAMPLES})
     context = {gram: text.context for text in reversed(samples) for gram in _likelier(text)}
-    after, before = _most(held, slice(0, 2)), _most(held, slice(1, 3))
+    after, before = _most(held)
     free, fragments = set(held), list[Phrase]()
     for seed in _order(held):
         if seed not in free:
@@ -78,7 +79,7 @@ def _likelier(text: ScoredText) -> Iterator[Trigram]:
 
 def _sure(held: Mapping[Trigram, int]) -> dict[Trigram, int]:
     """Trigrams but those beside which, at either end, another is far more frequent."""
-    after, before = _most(held, slice(0, 2)), _most(held, slice(1, 3))
+    after, before = _most(held)
     return {
         gram: number
         for gram, number in held.items()
@@ -86,9 +87,11 @@ def _sure(held: Mapping[Trigram, int]) -> dict[Trigram, int]:
     }
 
 
-def _most(held: Mapping[Trigram, int], end: slice) -> dict[tuple[int, ...], Trigram]:
-    """For each two tokens at an end the trigram that most samples hold."""
-    return {gram[end]: gram for gram in reversed(_order(held))}
+def _most(held: Mapping[Trigram, int]) -> tuple[dict[Pair, Trigram], dict[Pair, Trigram]]:
+    """For any two tokens the trigram that most samples hold: of those that go on from them, and of
+    those that end with them."""
+    order = _order(held)[::-1]
+    return {gram[:2]: gram for gram in order}, {gram[1:]: gram for gram in order}
 
 
 def _order(held: Mapping[Trigram, int]) -> list[Trigram]:
