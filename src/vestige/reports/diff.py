@@ -209,8 +209,8 @@ def _lists(rows: Sequence[Row], of: Any, show_secrets: bool) -> list[Block]:
         ),
         Findings(
             title="Fragments, not distinguishable from chance",
-            key="What several samples agree on beside the phrases, then whole samples; where there "
-            "is neither, the best of a laxer search. Null searches have no such scores.",
+            key="What several samples agree on beside the phrases, or where there is neither, the "
+            "best of a laxer search; then whole samples. Null searches have no such scores.",
             groups=tuple((one,) for one in of("fragment")),
         ),
         Findings(

@@ -3,7 +3,7 @@
 from functools import partial
 
 from vestige.attacks.update.near_copies import fold
-from vestige.attacks.update.phrases import Growth, Phrase, untold
+from vestige.attacks.update.phrases import Growth, Phrase, ScoredText, untold
 
 GROWTH = Growth(toll=0.5, joint=2.0, min_tokens=3)
 
@@ -56,3 +56,14 @@ def test_short_phrases_do_not_change_which_long_ones_lead():
     assert fold([short, long], long=4) == [(long, 1)]
     other = phrase(7, 8, gain=2.0)
     assert [leader for leader, _ in fold([other, short, long], long=4)] == [long, other]
+
+
+def test_a_loop_in_a_sample_costs_as_much_as_one_that_grows():
+    """In a loop of two the fifth token is the first to complete three that stand before."""
+    tokens, growth = (1, 7, 8, 7, 8, 7, 8), Growth(toll=0.5, joint=9.0, loop_penalty=1.25)
+    grown = ScoredText(tokens, (0.0,) + (1.5,) * 6)
+    (whole,) = grown.phrases(growth)  # what grew has paid before
+    assert whole.gains == (0.0,) + (1.5,) * 6
+    (drawn,) = ScoredText(tokens, grown.gains, ratios=(1.0,) * 6).phrases(growth)
+    assert drawn.gains == (0.0, 1.5, 1.5, 1.5, 1.5)  # the others cost more than they gain
+    assert drawn.score == 4 * 1.0

@@ -40,7 +40,7 @@ class Growth:
         surprise: what each nat of the later model's surprise costs.
         drop: a hypothesis this far under its seed's best is given up.
         joint: where the score falls by more than this and rises again, a phrase is cut in two.
-        loop_penalty: cost of a token that completes three tokens seen before in the phrase.
+        loop_penalty: cost of a token that completes three tokens seen before in the text.
         min_tokens: shorter phrases are left out, which are pieces of words and of headers.
         max_tokens: the longest phrase.
     """
@@ -89,20 +89,31 @@ class ScoredText:
 
     def phrases(self, growth: Growth) -> Iterator[Phrase]:
         """The segments of highest score between weak joints, each behind its last context."""
+        gains = self._less_loops(growth) if self.ratios else self.gains
         best = total = 0.0
         first = stop = self.first
         for i in range(first, len(self.tokens) + 1):
             if i < len(self.tokens):
-                total += self.gains[i] - growth.toll
+                total += gains[i] - growth.toll
             if total > best:
                 best, stop = total, i + 1
             elif i == len(self.tokens) or total <= 0 or total < best - growth.joint:
                 if best > 0:
-                    tokens, gains = self.tokens[first - 1 : stop], (0.0, *self.gains[first:stop])
+                    tokens, own = self.tokens[first - 1 : stop], (0.0, *gains[first:stop])
                     lead = self.tokens[max(0, first - 1 - LEAD) : first - 1]
-                    yield Phrase(tokens, gains, best, self.proposal, self.context, lead)
+                    yield Phrase(tokens, own, best, self.proposal, self.context, lead)
                 best = total = 0.0
                 first = stop = i + 1
+
+    def _less_loops(self, growth: Growth) -> tuple[float, ...]:
+        """Gains of a sample, less what loops cost; what grew has paid for them."""
+        gains, seen = list(self.gains), set[tuple[int, ...]]()
+        for i in range(self.first + 2, len(self.tokens)):
+            trigram = self.tokens[i - 2 : i + 1]
+            if trigram in seen:
+                gains[i] -= growth.loop_penalty
+            seen.add(trigram)
+        return tuple(gains)
 
 
 def long(phrases: Iterable[Phrase], growth: Growth) -> Iterator[Phrase]:

@@ -120,8 +120,8 @@ class UpdateDiff(Result):
         search: "seed-and-extend" or "beam".
         score: name of the token score.
         nulls: the scores that null searches reached, or None without one.
-        fragments: what several samples agree on beside the phrases, then whole samples; where there
-            is nothing but runs, the best of a laxer search. Their scores compare with nothing.
+        fragments: what several samples agree on beside the phrases, or where there is neither, the
+            best of a laxer search; then whole samples. Their scores compare with nothing.
         searched: what it read for that; None of beams.
         places: names of the prompts that it began behind, by their ids.
         known: phrases that were asked for by themselves.
@@ -264,7 +264,7 @@ def update_diff(
     found = _search(pair, search, effort)
     findings, searched = _findings(found.phrases, search, words), found.searched
     fragments, rest = found.fragments, _findings(found.texts, search, words)
-    none = all(finding.run for finding in findings) and not fragments and not rest
+    none = all(finding.run for finding in findings) and not fragments
     if isinstance(search, SeedAndExtend) and none:
         search = _laxer(search)
         more = _search(pair, search, effort.of("lax"))
