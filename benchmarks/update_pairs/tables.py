@@ -107,8 +107,10 @@ def methods_table(records: Sequence[Record]) -> list[list[str]]:
         "×1, all",
         "verbatim, first 50",
         "without fragments",
-        "added 4-grams a pair",
-        "precision of 4-grams",
+        "added 4-grams a pair, first 50",
+        "precision of 4-grams, first 50",
+        "added 4-grams, all",
+        "precision, all",
     ]
     head += ["forward tokens"]
     rows = [head]
@@ -121,6 +123,8 @@ def methods_table(records: Sequence[Record]) -> list[list[str]]:
                 _recall(mine, COPIES[2], None),
                 share(mine, "verbatim_50", "rows_50"),
                 share(mine, "phrases_verbatim_50", "phrases_50"),
+                _mean(mine, "added_grams_50"),
+                share(mine, "added_grams_50", "grams_50"),
                 _mean(mine, "added_grams"),
                 share(mine, "added_grams", "grams"),
                 _mean(mine, "forward_tokens"),
@@ -135,7 +139,7 @@ def kinds_table(records: Sequence[Record], top: int | None = 50) -> list[list[st
     for method, mine in _grouped(records, "method"):
         for kind, own in _grouped(mine, "kind"):
             told = [_recall(own, n, top) for n in COPIES]
-            verbatim, grams = share(own, "verbatim_50", "rows_50"), _mean(own, "added_grams")
+            verbatim, grams = share(own, "verbatim_50", "rows_50"), _mean(own, "added_grams_50")
             rows.append([method, kind, str(len(own)), *told, verbatim, grams])
     return rows
 

@@ -252,14 +252,10 @@ def update_diff(
     _validate.positive(top=top)
     search, score = search or SeedAndExtend(), score or token_score("smoothed")
     check_compatible(before, after)
-    scores: NullScores | None
-    if isinstance(nulls, NullScores):
-        scores = nulls
-    elif nulls:
+    scores = nulls if isinstance(nulls, NullScores) else None
+    if nulls and not isinstance(nulls, NullScores):
         each = replace(effort, kept=None, until=None)
         scores = null_scores(before, nulls, search=search, score=score, effort=each)
-    else:
-        scores = None
     pair, words = ModelPair(before, after, score), after.vocabulary
     found = _search(pair, search, effort)
     findings, searched = _findings(found.phrases, search, words), found.searched
