@@ -59,11 +59,14 @@ def test_short_phrases_do_not_change_which_long_ones_lead():
 
 
 def test_a_loop_in_a_sample_costs_as_much_as_one_that_grows():
-    """In a loop of two the fifth token is the first to complete three that stand before."""
+    """In a loop of two the sixth token is the first to complete four that stand before."""
     tokens, growth = (1, 7, 8, 7, 8, 7, 8), Growth(toll=0.5, joint=9.0, loop_penalty=1.25)
     grown = ScoredText(tokens, (0.0,) + (1.5,) * 6)
     (whole,) = grown.phrases(growth)  # what grew has paid before
     assert whole.gains == (0.0,) + (1.5,) * 6
     (drawn,) = ScoredText(tokens, grown.gains, ratios=(1.0,) * 6).phrases(growth)
-    assert drawn.gains == (0.0, 1.5, 1.5, 1.5, 1.5)  # the others cost more than they gain
-    assert drawn.score == 4 * 1.0
+    assert drawn.gains == (0.0, 1.5, 1.5, 1.5, 1.5, 1.5)  # the last costs more than it gains
+    assert drawn.score == 5 * 1.0
+    code = (1, 0, 9, 0, 7, 0, 7, 0, 4)  # digits with spaces between them are no loop
+    (drawn,) = ScoredText(code, (0.0,) + (1.5,) * 8, ratios=(1.0,) * 8).phrases(growth)
+    assert drawn.tokens == code

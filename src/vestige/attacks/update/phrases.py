@@ -40,7 +40,8 @@ class Growth:
         surprise: what each nat of the later model's surprise costs.
         drop: a hypothesis this far under its seed's best is given up.
         joint: where the score falls by more than this and rises again, a phrase is cut in two.
-        loop_penalty: cost of a token that completes three tokens seen before in the text.
+        loop_penalty: cost of a token that completes three tokens seen before in a phrase, four in
+            a sample.
         min_tokens: shorter phrases are left out, which are pieces of words and of headers.
         max_tokens: the longest phrase.
     """
@@ -106,13 +107,16 @@ class ScoredText:
                 first = stop = i + 1
 
     def _less_loops(self, growth: Growth) -> tuple[float, ...]:
-        """Gains of a sample, less what loops cost; what grew has paid for them."""
+        """Gains of a sample, less what loops cost; what grew has paid for them.
+
+        Four tokens seen before are a loop: three are too often digits with spaces between them.
+        """
         gains, seen = list(self.gains), set[tuple[int, ...]]()
-        for i in range(self.first + 2, len(self.tokens)):
-            trigram = self.tokens[i - 2 : i + 1]
-            if trigram in seen:
+        for i in range(self.first + 3, len(self.tokens)):
+            four = self.tokens[i - 3 : i + 1]
+            if four in seen:
                 gains[i] -= growth.loop_penalty
-            seen.add(trigram)
+            seen.add(four)
         return tuple(gains)
 
 
