@@ -10,13 +10,14 @@ first token is context. By m null models, made as the update was of clean text,
 for every token, since it looks at many phrases; who asks for one does not.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
-from torch import Tensor
 
-from vestige.attacks.update.model_pair import ModelPair, PairState
+from vestige.attacks.update.model_pair import ModelPair
+from vestige.attacks.update.reading import gains_behind
 from vestige.data.vocabulary import Vocabulary
 
 ANYWHERE = "within a text"
@@ -126,19 +127,14 @@ def known_phrases(
     beginning = pair.after.vocabulary.eos_id if pair.beginning is None else pair.beginning
     places = {(beginning,): BEGINNING, **contexts}
     best: list[KnownPhrase | None] = [None] * len(asked)
-    for length in sorted({len(one.first) for one in asked}):
-        numbers = [n for n, one in enumerate(asked) if len(one.first) == length]
-        tokens = torch.tensor([asked[n].first for n in numbers], device=pair.device)
-        for ids, name in places.items():
-            begun = pair.read(torch.tensor([ids], device=pair.device))
-            state = begun[torch.zeros(len(tokens), dtype=torch.int64, device=pair.device)]
-            _keep_best(best, numbers, tokens, _gains(pair, state, tokens), name, pair)
-    for length in sorted({len(one.within) for one in asked}):
-        numbers = [n for n, one in enumerate(asked) if len(one.within) == length]
-        tokens = torch.tensor([asked[n].within for n in numbers], device=pair.device)
-        later = _gains(pair, pair.enter(tokens[:, 0]), tokens[:, 1:])
-        gains = torch.cat([torch.zeros_like(tokens[:, :1], dtype=torch.float32), later], 1)
-        _keep_best(best, numbers, tokens, gains, ANYWHERE, pair)
+    firsts, within = ([getattr(one, name) for one in asked] for name in ("first", "within"))
+    for ids, name in places.items():
+        begun = pair.read(torch.tensor([ids], device=pair.device))
+        state = begun[torch.zeros(len(asked), dtype=torch.int64, device=pair.device)]
+        _keep_best(best, firsts, gains_behind(pair, state, firsts), name, pair)
+    heads = torch.tensor([ids[0] for ids in within], device=pair.device)
+    later = gains_behind(pair, pair.enter(heads), [ids[1:] for ids in within])
+    _keep_best(best, within, [[0.0, *gains] for gains in later], ANYWHERE, pair)
     return [one for one in best if one is not None]
 
 
@@ -166,20 +162,18 @@ def told_by(
 
 def _keep_best(
     best: list[KnownPhrase | None],
-    numbers: Sequence[int],
-    tokens: Tensor,
-    gains: Tensor,
+    texts: Sequence[tuple[int, ...]],
+    gains: Sequence[Sequence[float]],
     place: str,
     pair: ModelPair,
 ) -> None:
-    """Put each phrase of a batch where it scores higher than elsewhere."""
-    words, scores = pair.after.vocabulary, gains.double().sum(1).tolist()
-    rows = zip(numbers, tokens.tolist(), gains.tolist(), scores, strict=True)
-    for number, ids, own, score in rows:
-        other = best[number]
+    """Put each phrase where it scores higher than elsewhere."""
+    words = pair.after.vocabulary
+    for number, (ids, own) in enumerate(zip(texts, gains, strict=True)):
+        other, score = best[number], math.fsum(own)
         if other is None or score > other.score + ROUNDING:
             best[number] = KnownPhrase(
-                tokens=tuple(ids),
+                tokens=ids,
                 pieces=tuple(words.piece(token) for token in ids),
                 phrase=words.decode(ids).strip(),
                 gains=tuple(own),
@@ -190,20 +184,6 @@ def _keep_best(
 
 ROUNDING = 1e-5
 """Scores that differ by less are alike."""
-
-
-def _gains(pair: ModelPair, state: PairState, tokens: Tensor) -> Tensor:
-    """(n, t) gains of tokens behind what n rows have read."""
-    gains = []
-    for position, column in enumerate(tokens.T):
-        asked = [
-            pair.gains(state[rows]).gather(1, column[rows, None])[:, 0]
-            for rows in pair.slices(len(tokens))
-        ]
-        gains.append(torch.cat(asked))
-        if position + 1 < tokens.shape[1]:
-            state = pair.advance(state, column)
-    return torch.stack(gains, 1) if gains else tokens.new_zeros(tokens.shape, dtype=torch.float32)
 
 
 def _longest_run(phrase: Sequence[int], tokens: Sequence[int]) -> int:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from vestige.attacks.update.model_pair import ModelPair
+from vestige.attacks.update.model_pair import ModelPair, PairState
 
 BLOCK = 256
 """Texts read side by side."""
@@ -34,20 +34,31 @@ class Belief:
 
 def token_gains(pair: ModelPair, texts: Sequence[Tokens]) -> list[tuple[float, ...]]:
     """The gain of each token of texts entered at their first one, whose own is 0."""
-    found = [[0.0] for _ in texts]
+    found: dict[int, tuple[float, ...]] = {}
     for block in _blocks(texts):
         state = pair.enter(_column(pair, texts, block, 0))
-        for place in range(1, len(texts[block[0]])):
-            block = [i for i in block if len(texts[i]) > place]
-            if place > 1:
-                state = pair.advance(state[: len(block)], _column(pair, texts, block, place - 1))
-            state = state[: len(block)]
-            token = _column(pair, texts, block, place)
-            for rows in pair.slices(len(block)):
-                gain = pair.gains(state[rows]).gather(1, token[rows, None])[:, 0]
-                for i, one in zip(block[rows], gain.tolist(), strict=True):
-                    found[i].append(one)
-    return [tuple(gains) for gains in found]
+        behind = gains_behind(pair, state, [texts[i][1:] for i in block])
+        found |= {i: (0.0, *gains) for i, gains in zip(block, behind, strict=True)}
+    return [found[i] for i in range(len(texts))]
+
+
+def gains_behind(pair: ModelPair, state: PairState, texts: Sequence[Tokens]) -> list[list[float]]:
+    """Gains of the tokens of n texts, each behind what its row has read; read side by side."""
+    found: list[list[float]] = [[] for _ in texts]
+    rows = sorted(range(len(texts)), key=lambda i: -len(texts[i]))
+    state = state[torch.tensor(rows, device=pair.device)]
+    for place in range(max(map(len, texts), default=0)):
+        rows = [i for i in rows if len(texts[i]) > place]
+        if place:
+            read = torch.tensor([texts[i][place - 1] for i in rows], device=pair.device)
+            state = pair.advance(state[: len(rows)], read)
+        state = state[: len(rows)]
+        token = torch.tensor([texts[i][place] for i in rows], device=pair.device)
+        for part in pair.slices(len(rows)):
+            gain = pair.gains(state[part]).gather(1, token[part, None])[:, 0]
+            for i, one in zip(rows[part], gain.tolist(), strict=True):
+                found[i].append(one)
+    return found
 
 
 def beliefs(pair: ModelPair, texts: Sequence[Tokens], *, likeliest: int = 1) -> list[Belief]:
