@@ -76,7 +76,7 @@ def test_tokens_are_planned_within_half_and_seconds_within_twice(clocked, size, 
 def test_minutes_choose_the_largest_size_that_fits(clocked):
     _, before, after = clocked
     planner = Planner(ModelPair(before, after, token_score("smoothed")), ())
-    usual = planner.seconds(planner.work(SeedAndExtend()))
+    usual = planner.seconds(SeedAndExtend().planned(planner.pair))
     assert planner.size_for(SeedAndExtend(), usual / update_planner.MARGIN) == 1
     assert planner.size_for(SeedAndExtend(), 1e-3) == min(update_planner.SIZES)
     assert planner.size_for(SeedAndExtend(), 1e9) == max(update_planner.SIZES)

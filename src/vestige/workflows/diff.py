@@ -169,9 +169,7 @@ def diff(
             after=end,
             search=how,
             score=what,
-            planner=Planner(
-                ModelPair(start, end, what), tuple(behind.names), behind.turns, monitor
-            ),
+            planner=Planner(ModelPair(start, end, what), tuple(behind.names), monitor),
             contexts=behind,
             nulls=nulls,
             known=read_secrets(secrets, end, room=longest + 1, monitor=monitor),

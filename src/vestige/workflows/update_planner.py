@@ -1,17 +1,16 @@
 """Plans of searches, from what the search expects and from what small slices of it take.
 
-The search says which forward passes it expects (`SeedAndExtend.planned`), a few short samples how
-soon texts end, and seconds come from some of these passes, timed on the models that are loaded.
+The search says which forward passes it expects (`SeedAndExtend.planned`); seconds come from some of
+these passes, timed on the models that are loaded.
 """
 
 import math
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -19,9 +18,7 @@ import torch
 from vestige.attacks.update.forward_tokens import ForwardTokens
 from vestige.attacks.update.model_pair import ModelPair, PairState
 from vestige.attacks.update.proposals.pairs import Pairs
-from vestige.attacks.update.proposals.protocol import Ground, Turn
-from vestige.attacks.update.proposals.samples import MOST_BLOCKS, Samples
-from vestige.attacks.update.seed_and_extend import starts_of
+from vestige.attacks.update.proposals.samples import Samples
 from vestige.memory import free_memory
 from vestige.models.largest import ROUNDED, largest
 from vestige.monitor import SILENT, Monitor
@@ -49,13 +46,11 @@ class Planner:
     Attributes:
         pair: the loaded snapshots.
         contexts: ids that are begun behind.
-        turns: of those behind which a user's turn begins.
         monitor: told that planning takes its time.
     """
 
     pair: ModelPair
     contexts: Sequence[tuple[int, ...]]
-    turns: Mapping[tuple[int, ...], Turn] = field(default_factory=dict)
     monitor: Monitor = SILENT
 
     @cached_property
@@ -64,10 +59,6 @@ class Planner:
 
     @cached_property
     def _timed(self) -> dict[tuple[object, ...], tuple[float, float]]:
-        return {}
-
-    @cached_property
-    def _ends(self) -> dict[tuple[int, ...], float]:
         return {}
 
     @cached_property
@@ -82,36 +73,6 @@ class Planner:
         """One row that has read a few tokens."""
         token = torch.zeros(1, self._read, dtype=torch.int64, device=self.pair.device)
         return replace(self.pair, cost=ForwardTokens()).read(token)
-
-    def work(self, search: "SeedAndExtend") -> "Work":
-        """Forward passes of a search: where texts end early, more passes of fewer rows."""
-        planned = search.planned(self.pair, self.contexts)
-        shares = iter(self._shares(search) if any(map(_drawn, planned.passes)) else ())
-        passes = [
-            _thinner(one, next(shares)) if _drawn(one) and one.kind == "decode" else one
-            for one in planned.passes
-        ]
-        return replace(planned, passes=tuple(passes))
-
-    def _shares(self, search: "SeedAndExtend") -> list[float]:
-        """For each start the mean length of a turn behind it, of that at most."""
-        [samples] = (one for one in search.proposals if isinstance(one, Samples))
-        starts = starts_of(self.pair, self.contexts)
-        for start in starts[: PILOTED - len(self._ends)]:
-            if start not in self._ends:
-                self._ends[start] = self._rate(search, samples, start)
-        every = [self._ends.get(start, fmean(self._ends.values())) for start in starts]
-        return [_mean(rate * samples.length) for rate in every]
-
-    def _rate(self, search: "SeedAndExtend", samples: Samples, start: tuple[int, ...]) -> float:
-        """How many turns end behind a start, for each token that is drawn."""
-        pair = replace(self.pair, cost=ForwardTokens())
-        end, turns = pair.after.vocabulary.eos_id, self.turns
-        ground = Ground(pair, search, end, (start,), search.seed, turns)
-        short = replace(samples, length=min(SHORT, samples.length), alternatives=0)
-        texts = short.block_of(ground, start, PILOT, "plan").texts
-        lengths = [len(text.tokens) - text.first for text in texts]
-        return sum(length < short.length for length in lengths) / max(1, sum(lengths))
 
     def operations(self, work: "Work") -> float:
         """Floating-point operations of both models."""
@@ -156,9 +117,7 @@ class Planner:
         size: float,
     ) -> Plan:
         """Of searches of one kind."""
-        if sum(cost.body for cost in self._costs) > LARGE:
-            self.monitor.log("Planning: small slices of the search are timed on these models.")
-        work = self.work(search)
+        work = search.planned(self.pair, self.contexts)
         return Plan(
             work=work,
             operations=self.operations(work),
@@ -173,7 +132,10 @@ class Planner:
     def size_for(self, search: "SeedAndExtend", seconds: float) -> float:
         """The largest size whose search takes no longer; the smallest where none does."""
         for size in SIZES:
-            if self.seconds(self.work(sized(search, size))) <= MARGIN * seconds:
+            if (
+                self.seconds(sized(search, size).planned(self.pair, self.contexts))
+                <= MARGIN * seconds
+            ):
                 return size
         return SIZES[-1]
 
@@ -207,20 +169,8 @@ class Planner:
         return min(taken)
 
 
-PILOT = 8
-"""Texts that are drawn behind a start to learn how soon they end."""
-
-SHORT = 16
-"""Tokens of a turn of such texts at most."""
-
-PILOTED = 3
-"""Starts behind which they are drawn; the others are taken to be alike."""
-
 PART = 0.05
 """Share of the tokens from which on a shape of passes is timed."""
-
-LARGE = 50_000_000
-"""Parameters from which on planning is told of."""
 
 TIMED = 0.1
 """Seconds spent on each shape of pass at least, where a few passes take less."""
@@ -243,10 +193,6 @@ def sized(search: "SeedAndExtend", size: float) -> "SeedAndExtend":
     return replace(search, proposals=tuple(map(of, search.proposals)))
 
 
-def _mean(decay: float) -> float:
-    return -math.expm1(-decay) / decay if decay else 1.0
-
-
 def _kind(one: "Passes") -> tuple[object, ...]:
     """What decides how long a pass takes, beside its rows."""
     return one.kind, one.tokens, one.asked > 0, _drawn(one)
@@ -255,12 +201,6 @@ def _kind(one: "Passes") -> tuple[object, ...]:
 def _drawn(one: "Passes") -> bool:
     """Whether a token is drawn from what is asked."""
     return one.proposal == Samples.name and not one.grown
-
-
-def _thinner(one: "Passes", share: float) -> "Passes":
-    """As many tokens in passes of fewer rows."""
-    share = max(share, 1 / MOST_BLOCKS)
-    return replace(one, rows=one.rows * share, asked=one.asked * share, count=one.count / share)
 
 
 def _asked(pair: ModelPair, state: PairState, *, drawn: bool) -> None:

@@ -71,7 +71,7 @@ class SeedAndExtend(Growth):
 
     def planned(self, pair: ModelPair, contexts: Sequence[tuple[int, ...]] = ()) -> Work:
         """What the search costs, as far as one can say before; no model is asked."""
-        starts = starts_of(pair, contexts)
+        starts = _starts(pair, contexts)
         parts = [one.planned(pair, starts) for one in self.proposals]
         return Work.together([*parts, repair.planned(self.repaired)])
 
@@ -212,7 +212,7 @@ def seed_and_extend(
         end: the id that ends a document; no phrase crosses it.
         effort: how far to go; all the way by default.
     """
-    starts = starts_of(pair, effort.contexts)
+    starts = _starts(pair, effort.contexts)
     ground = Ground(pair, search, end, starts, search.seed, effort.turns)
     run = _Run(ground, search.planned(pair, effort.contexts).units, effort)
     texts = [
@@ -259,7 +259,7 @@ def phrases(texts: Iterable[ScoredText], growth: Growth) -> list[Phrase]:
     return sorted(cut, key=lambda one: (-rounded(one.score), one.tokens))
 
 
-def starts_of(pair: ModelPair, contexts: Iterable[tuple[int, ...]]) -> tuple[tuple[int, ...], ...]:
+def _starts(pair: ModelPair, contexts: Iterable[tuple[int, ...]]) -> tuple[tuple[int, ...], ...]:
     """What is read where a text begins: a document's beginning, then each prompt."""
     first = pair.after.vocabulary.eos_id if pair.beginning is None else pair.beginning
     prompts = (tuple(context) for context in contexts if context)
