@@ -45,9 +45,6 @@ PART = 64
 FRESH = 0.25
 """Share of the ways that no phrase has told by then: measured, for the plan alone."""
 
-WIDER = 4
-"""Times as many rows of a block where documents are short, at most."""
-
 MOST_BLOCKS = 8
 """Blocks drawn for each that was planned, at most, however short documents are."""
 
@@ -91,18 +88,16 @@ class Samples:
     def units(self, ground: Ground) -> Units:
         """Samples in blocks, then blocks of the ways that none of them took.
 
-        Where documents are short, more are drawn, until they have the tokens of whole samples,
-        and more side by side: a block has as many rows on average while it is drawn.
+        Where documents are short, more are drawn, until they have the tokens of whole samples.
         """
         ways: list[Seed] = []
         for place, start in enumerate(ground.starts):
             turn = ground.turns.get(start)
-            left, steps = self._tokens * self._share(len(ground.starts), place), self._steps(turn)
+            left = self._tokens * self._share(len(ground.starts), place)
             drawn, read = 0, 0
             for number in range(MOST_BLOCKS * len(self._blocks(len(ground.starts), place))):
                 mean = max(1.0, read / drawn) if drawn else self._tokens
-                most = round(self.block * min(WIDER, max(1.0, steps / mean)))
-                rows = min(most, math.ceil((left - read) / mean))
+                rows = min(self.block, math.ceil((left - read) / mean))
                 if rows <= 0:
                     break
                 key = f"samples/{place}/{number}"
@@ -136,10 +131,6 @@ class Samples:
         """Forward tokens of a sample that no end of a document ends: its last is not read."""
         return max(1, self.length - 1)
 
-    def _steps(self, turn: Turn | None) -> int:
-        """Forward tokens of a sample, at most."""
-        return self._tokens if turn is None else self._tokens + self.length + len(turn.then)
-
     def _read(self, text: ScoredText, start: tuple[int, ...], turn: Turn | None) -> int:
         """Forward tokens of a turn; what stands between two is counted with the second."""
         own = min(self._tokens, len(text.tokens) - text.first)
@@ -156,7 +147,7 @@ class Samples:
     def block_of(self, ground: Ground, start: tuple[int, ...], rows: int, key: str) -> Outcome:
         """One block of samples, and the ways not taken."""
         pair, turn = ground.pair, ground.turns.get(start)
-        steps = 1 + self._steps(turn)
+        steps = self.length if turn is None else 2 * self.length + len(turn.then)
         chance = torch.rand(steps, rows, generator=ground.generator(key), dtype=torch.float64)
         chance = chance.to(pair.device)
         state = pair.read(torch.tensor([start], device=pair.device))
