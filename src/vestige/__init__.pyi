@@ -7,6 +7,7 @@ comes from the module that stands here, when it is first used.
 # Verbs: each is a command of the same name.
 from .reports.report import report as report
 from .workflows.anatomy import anatomy as anatomy
+from .workflows.audit_texts import audit_texts as audit_texts
 from .workflows.audit_users import audit_users as audit_users
 from .workflows.compare import compare as compare
 from .workflows.complete import complete as complete
@@ -66,6 +67,7 @@ from .attacks.extraction.extraction_result import Extraction as Extraction
 from .attacks.extraction.secret_audit import SecretAudit as SecretAudit
 from .attacks.update.differential_rank import DifferentialRank as DifferentialRank
 from .attacks.membership.user_audit import UserAudit as UserAudit
+from .attacks.texts.text_audit import TextAudit as TextAudit
 from .attacks.update.update_diff import UpdateDiff as UpdateDiff
 from .defences.comparison import DefenceComparison as DefenceComparison
 from .result import Result as Result

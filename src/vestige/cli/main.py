@@ -37,6 +37,7 @@ GROUPS = {
         "extract-nlu": "Extraction of an utterance's unknown words from an intent-and-slot model.",
         "complete": "Completion of canaries by a model that is given their beginnings.",
         "audit-users": "Say whose text a model was trained on, with a p-value for everybody.",
+        "audit-texts": "Say which texts a model was trained on, and how many at least and at most.",
         "anatomy": "Memorization by word frequency, by rank and by hidden unit.",
     },
     "Report": {

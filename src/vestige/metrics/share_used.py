@@ -6,13 +6,13 @@ largest of m scores of texts that were never used. Of the n - u others, exchange
 .. math:: X_0 \sim \mathrm{BetaBinomial}(n - u, k, m + 1 - k)
 
 lie above t, whatever the distribution of scores (Wilks 1941, "Determination of Sample Sizes for
-Setting Tolerance Limits": the share above an order statistic is Beta(k, m + 1 - k)). So a of n above
-t refute every u for which X_0 can hardly be a - u: a **lower bound** that needs to know nothing of
-how used texts score.
+Setting Tolerance Limits": the share above an order statistic is Beta(k, m + 1 - k)). So a of n
+above t refute every u for which X_0 can hardly be a - u: a **lower bound** that needs to know
+nothing of how used texts score.
 
-An **upper bound** does: a used text may score low, and be counted as none. It takes h texts that are
-known to have been used, as the listed ones would have been. If u of the listed were used, at most
-a - X_0 of these u lie above t, beside c of the h: Fisher's exact test (1935) says whether two
+An **upper bound** does: a used text may score low, and be counted as none. It takes h texts that
+are known to have been used, as the listed ones would have been. If u of the listed were used, at
+most a - X_0 of these u lie above t, beside c of the h: Fisher's exact test (1935) says whether two
 samples of one kind can differ so, and those u that it refutes are too many.
 
 Each bound is the best of a few thresholds, fixed in advance as shares of the reference, which
@@ -77,7 +77,7 @@ def share_used(
     Example:
         >>> never = [float(i) for i in range(100)]
         >>> share_used([200.0] * 12 + never[:28], never, [200.0] * 40)
-        ShareUsed(listed=40, at_least=11, at_most=14)
+        ShareUsed(listed=40, at_least=10, at_most=14)
     """
     _validate.open_fraction(confidence=confidence)
     asked, never = finite_scores(listed, "listed"), np.sort(finite_scores(reference, "reference"))

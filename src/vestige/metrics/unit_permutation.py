@@ -5,8 +5,8 @@ division of their units is as likely. What is compared is the studentized differ
 
 .. math:: T = \frac{\bar x - \bar y}{\sqrt{s_x^2 / n + s_y^2 / m}},
 
-so that the test is exact where units can be exchanged, and right in large samples where only the means
-are equal, as with authors of many and of few texts (Chung and Romano 2013, "Exact and
+so that the test is exact where units can be exchanged, and right in large samples where only the
+means are equal, as with authors of many and of few texts (Chung and Romano 2013, "Exact and
 Asymptotically Robust Permutation Tests", Annals of Statistics 41(2)). With fewer than two units on
 a side, which have no spread, it is the plain difference.
 """

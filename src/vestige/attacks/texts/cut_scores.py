@@ -87,9 +87,7 @@ class CutScores:
     def take(self, places: ArrayLike) -> "CutScores":
         """Some of the texts."""
         index = np.asarray(places, dtype=np.int64)
-        return CutScores(
-            lengths=self.lengths[index], rungs=self.rungs, scores=self.scores[index]
-        )
+        return CutScores(lengths=self.lengths[index], rungs=self.rungs, scores=self.scores[index])
 
     def __add__(self, other: "CutScores") -> "CutScores":
         return CutScores(
@@ -165,9 +163,7 @@ def compare(
         here = np.flatnonzero(cuts == cut)
         long_enough = reference.lengths >= reference.rungs[cut]
         scores = reference.scores[long_enough, cut]
-        _, groups, sizes = np.unique(
-            owners[long_enough], return_inverse=True, return_counts=True
-        )
+        _, groups, sizes = np.unique(owners[long_enough], return_inverse=True, return_counts=True)
         order = np.argsort(scores)
         above = np.append(np.cumsum((1 / sizes[groups])[order][::-1])[::-1], 0.0)
         reached = above[np.searchsorted(scores[order], own[here], side="left")]

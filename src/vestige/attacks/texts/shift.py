@@ -9,12 +9,12 @@ Zhang and Tramèr 2025, "Blind Baselines Beat Membership Inference Attacks for F
 The classifier is a ridge regression on weighted counts of words and pairs of words. Every text is
 scored by one that was fitted without it, and without others of its author. Scores that are
 cross-validated depend on each other, and the area under their ROC curve spreads twice as far by
-chance as that of independent ones. So chance is computed: sides are dealt anew to whole texts, or to
-whole authors, and all is repeated, which a ridge regression makes cheap, since its predictions are
-linear in the labels (Golland and Fischl 2003, "Permutation Tests for Classification").
+chance as that of independent ones. So chance is computed: sides are dealt anew to whole texts, or
+to whole authors, and all is repeated, which a ridge regression makes cheap, since its predictions
+are linear in the labels (Golland and Fischl 2003, "Permutation Tests for Classification").
 
-Length is left out of the question, since scores are compared at one length: all texts are cut to the
-same number of words, the smaller of both medians, and shorter ones take no part.
+Length is left out of the question, since scores are compared at one length: all texts are cut to
+the same number of words, the smaller of both medians, and shorter ones take no part.
 """
 
 from collections.abc import Sequence
@@ -151,8 +151,6 @@ def _likeness(read: Sequence[str]) -> Floats:
     """(t, t) cosines of the texts' weighted counts of words and pairs of words."""
     from sklearn.feature_extraction.text import TfidfVectorizer
 
-    counted = TfidfVectorizer(
-        token_pattern=r"\w+|[^\w\s]", ngram_range=(1, 2), sublinear_tf=True
-    )
+    counted = TfidfVectorizer(token_pattern=r"\w+|[^\w\s]", ngram_range=(1, 2), sublinear_tf=True)
     weights = counted.fit_transform(read)
     return np.asarray((weights @ weights.T).toarray(), dtype=np.float64)

@@ -96,6 +96,8 @@ class TextAudit(Result):
         shift: what the words alone tell; None where texts are too few to ask.
         base: what a model says that never saw the texts; None where there was none.
         authors: of the audited texts and of the reference, how many; None where not told.
+        tokens: of each audited text.
+        excerpts: the beginning of each audited text.
         statistics: what else is known of the audit, such as the score.
     """
 
@@ -113,6 +115,7 @@ class TextAudit(Result):
     shift: WordShift | None = None
     base: BaseCheck | None = None
     tokens: Sequence[int] = ()
+    excerpts: Sequence[str] = ()
     statistics: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -127,7 +130,6 @@ class TextAudit(Result):
         """Scalars: verdict, number named, p-values, bounds, and what they rest on."""
         shift, base = self.shift, self.base
         n, m = len(self.texts.p_values), len(self.reference.p_values)
-        low, high = (None, None) if shift is None else shift.interval
         of_list, of_reference = self.authors or (None, None)
         return {
             "verdict": self.verdict,
@@ -149,9 +151,10 @@ class TextAudit(Result):
             "rate": self.rate,
             "longest": self.longest,
             "shift_auc": None if shift is None else shift.auc,
-            "shift_auc_low": low,
-            "shift_auc_high": high,
+            "shift_by_chance": None if shift is None else shift.by_chance,
+            "shift_p_value": None if shift is None else shift.p_value,
             "shift_words": None if shift is None else shift.words,
+            "shift_told_apart": None if shift is None else shift.told_apart,
             "base_p_value": None if base is None else base.p_value,
             "base_easier": None if base is None else base.easier,
             "base_differs": None if base is None else base.differs,
@@ -160,20 +163,17 @@ class TextAudit(Result):
 
     def rows(self) -> Iterator[dict[str, object]]:
         """One row an audited text, in their order; then one a text of the reference."""
-        for kind, side, named in (
-            ("audited", self.texts, self.named.tolist()),
-            ("reference", self.reference, [False] * len(self.reference.p_values)),
-        ):
-            columns = zip(*(column.tolist() for column in side), named, strict=True)
-            for place, (p_value, score, tokens, others, used) in enumerate(columns, start=1):
+        told = ("p_value", "score", "compared_tokens", "compared_with")
+        for kind, side in (("audited", self.texts), ("reference", self.reference)):
+            audited = kind == "audited"
+            for place, values in enumerate(zip(*(c.tolist() for c in side), strict=True)):
                 yield {
                     "kind": kind,
-                    "number": place,
-                    "named": used,
-                    "p_value": p_value,
-                    "score": score,
-                    "compared_tokens": tokens,
-                    "compared_with": others,
+                    "number": place + 1,
+                    "named": bool(self.named[place]) if audited else None,
+                    **dict(zip(told, values, strict=True)),
+                    "length": self.tokens[place] if audited and self.tokens else None,
+                    "text": self.excerpts[place] if audited and self.excerpts else None,
                 }
 
 
@@ -265,7 +265,8 @@ def _require_enough(counted: int, rate: float, *, of: str) -> None:
         raise DataError(
             f"the reference has {counted} {of}: even the highest score of all would come up by "
             f"chance once in {counted + 1} audits, and the limit is {rate:g}",
-            remedy=f"Add {needed - counted} never-used {of} or more (`reference`), better hundreds.",
+            remedy=f"Add {needed - counted} never-used {of} or more to `reference`; "
+            "hundreds are better.",
         )
 
 

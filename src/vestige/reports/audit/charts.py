@@ -83,7 +83,12 @@ def two_groups(audited: Sequence[float], known: Sequence[float], *, width: int =
 
 
 def sorted_p_values(
-    p_values: Sequence[float], called: Sequence[bool], null: Sequence[float], *, width: int = BROAD
+    p_values: Sequence[float],
+    called: Sequence[bool],
+    null: Sequence[float],
+    *,
+    of: str = "users, the most exposed first",
+    width: int = BROAD,
 ) -> Chart:
     """P-values in rising order against what chance alone gives.
 
@@ -91,8 +96,9 @@ def sorted_p_values(
         p_values: of the audited users, in rising order.
         called: whether each counts as a member: a disc; a ring does not.
         null: of the same users against models that never saw them, the thin line; may be empty.
+        of: whose they are.
     """
-    x = alt.X("share:Q", title="users, the most exposed first", scale=alt.Scale(domain=[0, 1]),
+    x = alt.X("share:Q", title=of, scale=alt.Scale(domain=[0, 1]),
               axis=alt.Axis(format="~p", tickCount=5))  # fmt: skip
     y = alt.Y("p:Q", title="p-value", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(tickCount=5))
     chance = inline([{"share": s, "p": s} for s in (0.0, 1.0)])

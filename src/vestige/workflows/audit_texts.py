@@ -1,0 +1,265 @@
+"""Membership audit of texts: which were in the training data, and how many at least and at most."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from os import fspath
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from vestige import _validate
+from vestige._markers import Choices
+from vestige.monitor import SILENT, Monitor
+from vestige.workflows.arguments import Call
+from vestige.workflows.options import (
+    DATA,
+    CorpusLike,
+    DataFormat,
+    Device,
+    Directory,
+    Flag,
+    Group,
+    Help,
+    Limit,
+    Metavar,
+    ModelLike,
+    Seed,
+    TextColumn,
+)
+
+if TYPE_CHECKING:
+    from vestige.attacks.texts.text_audit import Scored, TextAudit
+    from vestige.attacks.texts.token_statistics import TokenStatistics
+    from vestige.data.corpus import Corpus
+    from vestige.workflows.text_models import TextModels
+
+OUTPUT, CLAIMS = Group("Output"), Group("Claims")
+Names = ("texts", "reference", "used")
+
+
+def _scores() -> tuple[str, ...]:
+    from vestige.attacks.texts.scores import SCORES
+
+    return tuple(SCORES)
+
+
+def audit_texts(
+    model: ModelLike,
+    texts: Annotated[CorpusLike, Flag("--texts"), Metavar("DATA")],
+    *,
+    reference: Annotated[CorpusLike, Metavar("DATA")],
+    out: Annotated[Directory | None, OUTPUT] = None,
+    base: Annotated[ModelLike | None, Metavar("MODEL")] = None,
+    used: Annotated[CorpusLike | None, Metavar("DATA")] = None,
+    score: Annotated[str | None, Choices(_scores), CLAIMS] = None,
+    rate: Annotated[float, CLAIMS] = 0.05,
+    statistics: Annotated[Directory | None, OUTPUT] = None,
+    format: DataFormat = "auto",
+    text: TextColumn = "text",
+    author: Annotated[str | None, DATA, Help("The column or field with the author.")] = None,
+    limit: Limit = None,
+    seed: Seed = 0,
+    device: Device = "auto",
+    monitor: Monitor = SILENT,
+) -> "TextAudit":
+    """Say which texts a model was trained on, and how many at least and at most.
+
+    Every text is scored by how well the model knows it, and compared with texts that were never in
+    the training data, over as many tokens: the p-value is how often one of these scores as high.
+    `reference` must be of the same kind and time as `texts`, or the difference is taken for memory;
+    a classifier that knows no model checks that, and where it can tell the two apart, nothing is
+    decided. 19 texts of reference are needed for a p-value of 0.05, some hundred are better.
+
+    With `base`, the model before it was trained on such text, scores tell far more, and the base,
+    which has seen none of the texts, is a second check that the comparison is fair.
+
+    That a list was *not* used, or no more than a part of it, is a claim that takes texts that
+    certainly were: with `used` there is an upper bound on the share used, without it there is none.
+
+    What the model says of each text is kept in `statistics`: the same command goes on where it was
+    interrupted, and another audit asks nothing again. Both directories hold texts in the clear.
+
+    With `author`, whole authors are compared, since texts of one are alike, and the bounds count
+    authors, of whom one text each is drawn.
+
+    Args:
+        model: A model or training directory, a Hugging Face model, or an adapter, whose base need
+            not be given.
+        texts: What may have been trained on, a text a row.
+        reference: Texts that are known not to be in the training data, of the same kind.
+        out: A directory to make, for `vestige report`. Python may leave it out.
+        base: The model before it was trained on such texts.
+        used: Texts that are known to have been in the training data, as the audited would have
+            been: as often, and of the same kind.
+        score: How a text is scored. Default: `log-ratio` to the base, without a base `loss`.
+        rate: Limit of errors: the share of wrong ones among texts that are named, and the chance
+            that another claim is wrong.
+        statistics: Where token statistics are kept. Default: beside `out`, named after it.
+
+    Returns:
+        The audited texts with their p-values, and what can be claimed of all of them.
+
+    Raises:
+        ValueError: a setting is out of range, or does not go with another.
+        VestigeError: something cannot be read, or the reference is too small, or holds texts that
+            are audited.
+
+    Examples:
+        vestige audit-texts fine-tuned --base base --texts mine.jsonl --reference never.jsonl --out audit
+
+        vestige audit-texts my-lora-adapter --texts mine.jsonl --reference never.jsonl --used known.jsonl --out audit
+
+        vestige report audit --out page.html
+    """  # noqa: E501
+    from vestige import results
+    from vestige.attacks.texts.shift import word_shift
+    from vestige.attacks.texts.text_audit import audit_scores, base_check
+    from vestige.workflows.provenance import of_corpus
+    from vestige.workflows.text_models import TextModels
+
+    call = Call.of(audit_texts, locals())
+    _validate.open_fraction(**{"`rate`": rate})
+    if out is not None:
+        results.require_new(out)
+    given = {"texts": texts, "reference": reference, **({"used": used} if used else {})}
+    lists = _read(given, format=format, text=text, user=author, limit=limit)
+    models = TextModels.read(model, base, device=device, monitor=monitor)
+    folder = statistics or (None if out is None else f"{fspath(out)}.statistics")
+    asked = _Asked.of(models, lists, None if folder is None else Path(folder), monitor)
+    name = score or ("log-ratio" if "base" in models.models else "loss")
+    scored = asked.scores(name)
+    found = audit_scores(
+        scored["texts"],
+        scored["reference"],
+        scored["used"].cut if used else None,
+        rate=rate,
+        seed=seed,
+    )
+    shift = word_shift(
+        list(lists["texts"]),
+        list(lists["reference"]),
+        authors=lists["texts"].users,
+        reference_authors=lists["reference"].users,
+        seed=seed,
+    )
+    checked = None
+    if "base" in models.models:
+        alone = asked.of_base().scores("loss")
+        checked = base_check(alone["texts"], alone["reference"], rate=rate, seed=seed)
+    found = replace(
+        found,
+        shift=shift,
+        base=checked,
+        tokens=tuple(asked.lengths("texts")),
+        excerpts=tuple(one[:EXCERPT] for one in lists["texts"]),
+        statistics={"score": name, **asked.summary()},
+    )
+    found = call.record(
+        found,
+        configuration={"score": name, "rate": rate, "seconds": call.seconds},
+        seed=seed,
+        models=models.recorded,
+        data={role: of_corpus(given[role], corpus) for role, corpus in lists.items()},
+    )
+    if out is not None:
+        results.save(found, out, run=found.record)
+    return found
+
+
+EXCERPT = 200
+"""Characters of an audited text that a run keeps."""
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What the models said of all texts.
+
+    Attributes:
+        said: by role of the texts, then of the model.
+        authors: of the texts of each role, where they were told.
+    """
+
+    said: "Mapping[str, Mapping[str, TokenStatistics]]"
+    authors: Mapping[str, Sequence[str] | None]
+
+    @classmethod
+    def of(
+        cls,
+        models: "TextModels",
+        lists: "Mapping[str, Corpus]",
+        folder: Path | None,
+        monitor: Monitor,
+    ) -> "_Asked":
+        ids = {role: models.encoded(list(corpus)) for role, corpus in lists.items()}
+        for role, rows in ids.items():
+            _require_tokens(role, rows)
+        said = {
+            role: models.statistics(rows, folder, of=f"the {role}", monitor=monitor)
+            for role, rows in ids.items()
+        }
+        return cls(said, {role: corpus.users for role, corpus in lists.items()})
+
+    def of_base(self) -> "_Asked":
+        """The same with the base in the target's place."""
+        return _Asked({r: {"target": said["base"]} for r, said in self.said.items()}, self.authors)
+
+    def lengths(self, role: str) -> list[int]:
+        """Tokens of each text."""
+        import numpy as np
+
+        found: list[int] = np.diff(self.said[role]["target"].offsets).tolist()
+        return found
+
+    def scores(self, name: str) -> "dict[str, Scored]":
+        """Every text over its first tokens, by role."""
+        from vestige.attacks.texts.cut_scores import CutScores, ladder
+        from vestige.attacks.texts.scores import SCORES
+        from vestige.attacks.texts.statistics_of_parts import first_tokens
+        from vestige.attacks.texts.text_audit import Scored
+
+        rungs = ladder(max(max(self.lengths(role)) for role in self.said))
+        found = {}
+        for role, said in self.said.items():
+            cut = CutScores.of(
+                lambda places, tokens, said=said: SCORES[name](
+                    **{model: first_tokens(one, places, tokens) for model, one in said.items()}
+                ),
+                self.lengths(role),
+                rungs,
+            )
+            found[role] = Scored(cut, self.authors[role])
+        return found
+
+    def summary(self) -> dict[str, object]:
+        """How long the texts are, in tokens."""
+        from statistics import median
+
+        return {f"{role}_tokens": median(self.lengths(role)) for role in ("texts", "reference")}
+
+
+def _read(given: Mapping[str, CorpusLike], **columns: object) -> "dict[str, Corpus]":
+    """The lists of texts, none of which stands in two of them."""
+    from vestige.errors import DataError
+    from vestige.workflows.inputs import open_corpus
+
+    lists = {role: open_corpus(data, **columns) for role, data in given.items()}
+    for role, corpus in lists.items():
+        if not len(corpus):
+            raise DataError(f"`{role}` holds no text", remedy="Give a file with a text a row.")
+    for role, other in (("texts", "reference"), ("used", "reference"), ("texts", "used")):
+        both = set(lists.get(role, ())) & set(lists.get(other, ()))
+        if both:
+            raise DataError(
+                f"{len(both)} texts stand in both `{role}` and `{other}`",
+                remedy=f"Leave them out of one: `{other}` must be other texts.",
+            )
+    return lists
+
+
+def _require_tokens(role: str, rows: Sequence[Sequence[int]]) -> None:
+    from vestige.errors import DataError
+
+    if empty := [place for place, ids in enumerate(rows, start=1) if not ids]:
+        raise DataError(
+            f"text {empty[0]} of `{role}` has no token of the model's vocabulary",
+            remedy="Leave it out.",
+        )

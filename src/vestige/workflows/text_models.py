@@ -1,0 +1,117 @@
+"""The model that is asked about texts, and its base: read alike, over one set of token ids."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from os import PathLike, fspath
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vestige.monitor import Monitor
+from vestige.workflows.kept_statistics import KeptStatistics
+from vestige.workflows.options import ModelLike
+from vestige.workflows.provenance import of_model, of_object
+from vestige.workflows.snapshots import load_snapshots
+
+if TYPE_CHECKING:
+    from vestige.attacks.texts.token_statistics import TokenStatistics
+    from vestige.models.protocols import LanguageModel
+
+Ids = Sequence[Sequence[int]]
+
+
+@dataclass(frozen=True)
+class TextModels:
+    """The target, and its base where there is one.
+
+    Attributes:
+        models: by role, "target" and perhaps "base".
+        recorded: what a run records of each.
+    """
+
+    models: "dict[str, LanguageModel]"
+    recorded: dict[str, object]
+
+    @classmethod
+    def read(
+        cls, model: ModelLike, base: ModelLike | None, *, device: str, monitor: Monitor
+    ) -> "TextModels":
+        """Read both; of an adapter the base is the same weights without it, and need not be given.
+
+        Raises:
+            ModelError: one cannot be read.
+            IncompatibleModels: a token id stands for different texts.
+        """
+        from vestige.workflows.inputs import open_model
+
+        base = base or _base_of(model)
+        if base is None:
+            target = open_model(model, device=device)
+            named = isinstance(model, str | PathLike)
+            recorded = of_model(model, target) if named else of_object(target)
+            return cls({"target": target}, {"target": recorded})
+        two = load_snapshots({"before": base, "after": model}, device=device, monitor=monitor)
+        roles = {"target": "after", "base": "before"}
+        return cls(
+            {role: two.models[name] for role, name in roles.items()},
+            {role: two.recorded[name] for role, name in roles.items()},
+        )
+
+    @property
+    def target(self) -> "LanguageModel":
+        """The model that is asked about."""
+        return self.models["target"]
+
+    @property
+    def longest(self) -> int | None:
+        """Tokens of a text that all of them read at once, its beginning not counted."""
+        known = [getattr(model, "longest", None) for model in self.models.values()]
+        return min((most - 1 for most in known if most is not None), default=None)
+
+    def encoded(self, texts: Sequence[str]) -> list[list[int]]:
+        """The first tokens of each text, as many as are read at once."""
+        return [ids[: self.longest] for ids in self.target.vocabulary.encode_batch(list(texts))]
+
+    def statistics(
+        self, texts: Ids, folder: Path | None, *, of: str, monitor: Monitor
+    ) -> "dict[str, TokenStatistics]":
+        """What each of the models says of the texts, by role.
+
+        Args:
+            texts: ids of each.
+            folder: where they are kept.
+            of: what the texts are, for the monitor.
+        """
+        found = {}
+        for role, model in self.models.items():
+            kept = KeptStatistics.beside(
+                folder, _identity(self.recorded[role], model), monitor=monitor
+            )
+            found[role] = kept.of(model, texts, task=f"asking the {role} about {of}")
+        return found
+
+
+def _base_of(model: ModelLike) -> str | None:
+    """The base that an adapter's folder names."""
+    from vestige.models.folders import model_folder
+    from vestige.models.weight_files import ADAPTER_CONFIG
+
+    if not isinstance(model, str | PathLike):
+        return None
+    folder = model_folder(fspath(model))
+    if not (folder / ADAPTER_CONFIG).is_file():
+        return None
+    from vestige.models.lora import base_of
+
+    return str(base_of(folder))
+
+
+def _identity(recorded: object, model: "LanguageModel") -> dict[str, object]:
+    """What decides a model's answers, wherever it was read from."""
+    own = dict(recorded) if isinstance(recorded, dict) else {}
+    return {
+        "sha256": own.get("sha256"),
+        "base": (own.get("base") or {}).get("sha256"),
+        "vocabulary": model.vocabulary.fingerprint(),
+        "outputs": model.vocab_size,
+        "precision": str(next(iter(model.parameters())).dtype),
+    }
