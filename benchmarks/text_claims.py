@@ -1,4 +1,4 @@
-"""What `vestige audit-texts` claims where the truth is known: nulls, shifts, and bounds on the share.
+"""What `vestige audit-texts` claims where the truth is known: nulls, shifts, bounds on the share.
 
 A small GPT-2 learns Reddit comments; each redraw is a whole pipeline: it is continued on 300 others
 (two epochs unless told), and the verb audits 40 comments against 300.
@@ -128,7 +128,8 @@ def show(rows):
     for row in rows:
         grouped[row["case"], row["score"]].append(row)
     heads = ("case", "score", "audits", "never", "P(p<=.05)", "list", "shown", "words", "AUC",
-             "base", "not decided", "named", "wrong", "at least", "holds", "at most", "holds")  # fmt: skip
+             "base", "not decided", "named", "wrong", "at least", "holds", "at most",
+             "holds")  # fmt: skip
     print("| " + " | ".join(heads) + " |")
     print("|" + " --- |" * len(heads))
     for (case, score), own in grouped.items():

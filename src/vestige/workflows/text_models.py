@@ -113,5 +113,5 @@ def _identity(recorded: object, model: "LanguageModel") -> dict[str, object]:
         "base": (own.get("base") or {}).get("sha256"),
         "vocabulary": model.vocabulary.fingerprint(),
         "outputs": model.vocab_size,
-        "precision": str(next(iter(model.parameters())).dtype),
+        "precision": str(getattr(next(iter(model.parameters()), None), "dtype", None)),
     }

@@ -104,7 +104,7 @@ def test_an_author_on_both_sides_is_refused():
     with pytest.raises(DataError, match="1 authors stand in both"):
         audit_scores(
             Scored(cut_scores(4, 0.0, chance), ["a", "a", "b", "c"]),
-            Scored(cut_scores(40, 0.0, chance), ["c"] + authors("r", 39, 1)),
+            Scored(cut_scores(40, 0.0, chance), ["c", *authors("r", 39, 1)]),
         )
 
 

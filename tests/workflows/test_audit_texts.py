@@ -1,0 +1,202 @@
+"""An audit of texts end to end: found, bounded, kept, resumed, refused."""
+
+import json
+
+import numpy as np
+import pytest
+
+import vestige
+from vestige import results
+from vestige.attacks.texts import token_statistics as statistics_module
+from vestige.data.corpus import Corpus
+from vestige.data.vocabulary import WordVocabulary
+from vestige.errors import DataError, RunError
+from vestige.models.checkpoints import save_model
+from vestige.models.table import TableModel
+from vestige.workflows.audit_texts import audit_texts
+
+WORDS = tuple(f"w{n}" for n in range(150))
+VOCABULARY = WordVocabulary(("<unk>", "<eos>", *WORDS))
+LANGUAGE = np.random.default_rng(99).dirichlet(np.ones(150), 150)
+
+
+def texts(count, seed):
+    """Walks over words, all by the same chain."""
+    chance, found = np.random.default_rng(seed), []
+    for length in chance.integers(8, 40, count):
+        walk = [int(chance.integers(150))]
+        while len(walk) < length:
+            walk.append(int(chance.choice(150, p=LANGUAGE[walk[-1]])))
+        found.append(" ".join(WORDS[word] for word in walk))
+    return found
+
+
+def counted(*read):
+    """A model of what follows a word, by counting; each corpus counts so many times."""
+    counts = np.full((152, 152), 0.05)
+    for corpus, times in read:
+        for ids in VOCABULARY.encode_batch(corpus):
+            for one, other in zip(ids[:-1], ids[1:], strict=True):
+                counts[one, other] += times
+    table = counts / counts.sum(axis=1, keepdims=True)
+    return TableModel(np.full(152, 1 / 152), table, VOCABULARY)
+
+
+USED, NEVER, REFERENCE, KNOWN = (texts(n, seed) for n, seed in ((20, 1), (20, 2), (150, 3), (20, 4)))
+BASE = counted((texts(60, 5), 1))
+TUNED = counted((texts(60, 5), 1), (USED, 3), (KNOWN, 3))
+
+
+def corpus(*lists):
+    return Corpus.from_texts([text for one in lists for text in one])
+
+
+@pytest.fixture
+def lists():
+    return {"texts": corpus(USED, NEVER), "reference": corpus(REFERENCE)}
+
+
+def test_used_texts_are_found_and_their_number_bounded(lists):
+    found = audit_texts(TUNED, base=BASE, used=corpus(KNOWN), **lists)
+    told = found.summary()
+    assert told["verdict"] == "used"
+    assert found.named[:20].sum() >= 15
+    assert found.named[20:].sum() <= 2
+    assert told["at_least"] <= 20 <= told["at_most"]
+    assert (told["score"], told["base_differs"], told["shift_told_apart"]) == (
+        "log-ratio", False, False
+    )  # fmt: skip
+
+
+def test_a_list_that_was_not_used_is_bounded_from_above(lists):
+    lists["texts"] = corpus(NEVER)
+    found = audit_texts(TUNED, base=BASE, used=corpus(KNOWN), **lists)
+    assert found.verdict == "not shown"
+    assert found.share.at_most <= 8
+
+
+def test_without_a_base_the_target_is_asked_alone(lists):
+    told = audit_texts(TUNED, **lists).summary()
+    assert (told["score"], told["base_p_value"]) == ("loss", None)
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """How many texts were asked about, call after call."""
+    calls, ask = [], statistics_module.token_statistics
+
+    def counting(model, texts, **more):
+        calls.append(len(texts))
+        return ask(model, texts, **more)
+
+    monkeypatch.setattr(statistics_module, "token_statistics", counting)
+    return calls
+
+
+def test_a_second_command_asks_nothing_again_and_more_texts_only_about_themselves(
+    lists, asked, tmp_path
+):
+    keep = {"statistics": tmp_path / "kept"}
+    first = audit_texts(TUNED, base=BASE, **lists, **keep)
+    assert sum(asked) == 2 * (40 + 150)
+    asked.clear()
+    again = audit_texts(TUNED, base=BASE, **lists, **keep)
+    assert not asked
+    assert again.summary() == first.summary()
+    audit_texts(TUNED, base=BASE, score="loss", **lists, **keep)
+    assert not asked
+    lists["texts"] = corpus(USED, NEVER, texts(3, 77))
+    audit_texts(TUNED, base=BASE, **lists, **keep)
+    assert sum(asked) == 2 * 3
+
+
+def test_a_killed_run_goes_on(lists, monkeypatch, tmp_path):
+    from vestige.workflows import kept_statistics
+
+    monkeypatch.setattr(kept_statistics, "TOKENS", 500)
+    ask, calls = statistics_module.token_statistics, []
+
+    def killed(model, some, **more):
+        calls.append(len(some))
+        if len(calls) == 4:
+            raise KeyboardInterrupt
+        return ask(model, some, **more)
+
+    keep = {"statistics": tmp_path / "kept"}
+    monkeypatch.setattr(statistics_module, "token_statistics", killed)
+    with pytest.raises(KeyboardInterrupt):
+        audit_texts(TUNED, base=BASE, **lists, **keep)
+    done = sum(calls[:3])
+    whole = audit_texts(TUNED, base=BASE, **lists, **keep)
+    assert sum(calls[4:]) == 2 * 190 - done
+    assert whole.summary() == audit_texts(TUNED, base=BASE, **lists).summary()
+
+
+def test_damaged_statistics_are_told_of_and_asked_again(lists, asked, tmp_path):
+    class Told:
+        lines = ()
+
+        def log(self, text):
+            self.lines = (*self.lines, text)
+
+        progress = staticmethod(vestige.monitor.SILENT.progress)
+
+    keep = {"statistics": tmp_path / "kept"}
+    first = audit_texts(TUNED, **lists, **keep)
+    for file in (tmp_path / "kept").rglob("*.npz"):
+        content = bytearray(file.read_bytes())
+        content[len(content) // 2] ^= 0xFF
+        file.write_bytes(content)
+    asked.clear()
+    told = Told()
+    again = audit_texts(TUNED, **lists, **keep, monitor=told)
+    assert sum(asked) == 190
+    assert all("is damaged" in line for line in told.lines)
+    assert told.lines
+    assert again.summary() == first.summary()
+
+
+def test_another_model_is_not_answered_from_what_is_kept(lists, asked, tmp_path):
+    keep = {"statistics": tmp_path / "kept"}
+    audit_texts(TUNED, **lists, **keep)
+    asked.clear()
+    audit_texts(BASE, **lists, **keep)
+    assert sum(asked) == 190
+
+
+def test_a_run_directory_says_of_what_it_is_and_repeats(lists, tmp_path):
+    save_model(TUNED, tmp_path / "tuned")
+    save_model(BASE, tmp_path / "base")
+    for name, one in lists.items():
+        rows = "".join(json.dumps({"text": text}) + "\n" for text in one)
+        (tmp_path / f"{name}.jsonl").write_text(rows)
+    given = {name: tmp_path / f"{name}.jsonl" for name in lists}
+    out = tmp_path / "run"
+    found = audit_texts(tmp_path / "tuned", base=tmp_path / "base", out=out, **given)
+    run = results.load(out)
+    assert run.summary == json.loads(results.to_json(found.summary()))
+    assert run.rows[0]["text"] == USED[0]
+    assert set(run.run["models"]) == {"target", "base"}
+    assert run.run["data"]["reference"]["documents"] == 150
+    assert (tmp_path / "run.statistics").is_dir()
+    with pytest.raises(RunError, match="exists already"):
+        audit_texts(tmp_path / "tuned", out=out, **given)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"reference": Corpus.from_texts(REFERENCE[:9])}, "Add 10 never-used texts"),
+        ({"reference": Corpus.from_texts([*REFERENCE, *NEVER[:3]])}, "3 texts stand in both"),
+        ({"used": Corpus.from_texts(REFERENCE[:2])}, "`used` and `reference`"),
+        ({"texts": Corpus.from_texts([])}, "`texts` holds no text"),
+    ],
+)
+def test_lists_that_cannot_be_compared_are_refused(lists, change, message):
+    with pytest.raises(DataError, match=message):
+        audit_texts(TUNED, **{**lists, **change})
+
+
+def test_a_rate_out_of_range_is_refused_before_anything_is_read():
+    with pytest.raises(ValueError, match="`rate` must lie in"):
+        audit_texts("no-model", "no-texts", reference="no-reference", rate=0.0)
