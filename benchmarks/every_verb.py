@@ -50,6 +50,8 @@ COMMANDS: dict[str, list[str]] = {
                     "--device", "cpu", "--out", OUT],
     "complete": ["complete", "after", "--manifest", "planted", "--device", "cpu", "--out", OUT],
     "audit-users": ["audit-users", "target", *_AUDIT, "--out", OUT],
+    "audit-texts": ["audit-texts", "after", "--base", "before", "--texts", "mine.jsonl",
+                    "--reference", "others.jsonl", "--device", "cpu", "--out", OUT],
     "anatomy": ["anatomy", "target", "--seen", "mine.jsonl", "--unseen", "others.jsonl",
                 "--user", "who", "--device", "cpu", "--out", OUT],
     "compare": ["compare", "before", "after", "--baseline", "before", "--manifest", "planted",

@@ -170,6 +170,14 @@ CASES = {
         f"no W/after {AUDITED} --texts W/cut.jsonl --out OUT",
         f"no W/after {AUDITED} --reference W/mine.jsonl --person xqztree0 --out OUT",
     ],
+    "audit-texts": [
+        "ok W/after --base W/before --texts W/unknown.txt --reference W/corpus.jsonl --out OUT",
+        "ok W/after --texts W/unknown.txt --reference W/corpus.jsonl --out OUT --json",
+        "no W/after --texts W/mine.jsonl --reference W/corpus.jsonl --out OUT",
+        "no W/after --texts W/corpus.jsonl --reference W/unknown.txt --out OUT",
+        "no W/after --texts W/cut.jsonl --reference W/corpus.jsonl --out OUT",
+        "no W/after --base W/other --texts W/unknown.txt --reference W/corpus.jsonl --out OUT",
+    ],
     "anatomy": [
         "ok W/trained --seen W/corpus.jsonl --unseen W/mine.jsonl --user who --out OUT --orders 1 "
         "--bins 2",

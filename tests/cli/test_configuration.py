@@ -18,6 +18,7 @@ REPEATED = {
     "extract-nlu": "run.json",
     "complete": "run.json",
     "anatomy": "run.json",
+    "audit-texts": "run.json",
     "compare": "run/run.json",
     "train": "run/run.json",
     "train nlu": "run/run.json",

@@ -30,6 +30,7 @@ KINDS = {
     "SecretAudit": ("extract-nlu", 0),
     "Extraction": ("extract-nlu", 2),
     "UserAudit": ("audit-users", 0),
+    "TextAudit": ("audit-texts", 0),
     "Anatomy": ("anatomy", 0),
     "DefenceComparison": ("compare", 0),
     "DefendedTraining": ("train", 0),

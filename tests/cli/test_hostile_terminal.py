@@ -21,6 +21,7 @@ CASES = {
     "extract-nlu": ["EVIL --pattern EVIL --intent EVIL", "EVIL --slots {EVIL:2} --intent EVIL"],
     "complete": ["EVIL --manifest EVIL --out x"],
     "audit-users": ["EVIL:f --texts EVIL --reference EVIL --out x"],
+    "audit-texts": ["EVIL --texts EVIL --reference EVIL --base EVIL --author EVIL --out x"],
     "anatomy": ["EVIL --seen EVIL --unseen EVIL --out x"],
     "compare": ["EVIL=EVIL EVIL=EVIL --manifest EVIL --test EVIL --out x"],
     "report": ["EVIL --out x", "EVIL EVIL --out EVIL"],

@@ -11,8 +11,8 @@ from vestige.models.folders import is_model
 
 KINDS = (
     *("plant", "plant nlu", "train", "train private", "train nlu", "train pairs", "train seeds"),
-    *("diff", "null", "rank", "exposure", "extract-nlu", "complete", "audit-users", "anatomy"),
-    *("compare", "report", "report secrets", "reproduce"),
+    *("diff", "null", "rank", "exposure", "extract-nlu", "complete", "audit-users"),
+    *("audit-texts", "anatomy", "compare", "report", "report secrets", "reproduce"),
 )
 USUAL = ("plant", "train", "diff", "report", "report secrets")
 

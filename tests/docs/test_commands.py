@@ -85,6 +85,11 @@ TAKEN = {
     "docs/configuration.md": {"before": "model", "after": "update"},
     "docs/verbs/anatomy.md": {"trained": "target", "gpt2-tuned": "gpt"},
     "docs/verbs/audit-users.md": {"trained": "target"},
+    "docs/verbs/audit-texts.md": {
+        "base": "gpt",
+        "fine-tuned": "gpt",
+        "my-lora-adapter": "adapter",
+    },
     "docs/verbs/compare.md": {
         "public": "model",
         "planted": "planted",

@@ -39,7 +39,7 @@ Names = ("texts", "reference", "used")
 def _scores() -> tuple[str, ...]:
     from vestige.attacks.texts.scores import SCORES
 
-    return tuple(SCORES)
+    return SCORES.names()
 
 
 def audit_texts(

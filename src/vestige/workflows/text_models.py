@@ -52,7 +52,7 @@ class TextModels:
         two = load_snapshots({"before": base, "after": model}, device=device, monitor=monitor)
         roles = {"target": "after", "base": "before"}
         return cls(
-            {role: two.models[name] for role, name in roles.items()},
+            {role: two.models[name].eval() for role, name in roles.items()},
             {role: two.recorded[name] for role, name in roles.items()},
         )
 
