@@ -71,6 +71,7 @@ def auditing(model: vg.LanguageModel, corpus: vg.Corpus) -> None:
         shadow_models=vg.ShadowSettings(shadows=0),
     )
     assert_type(audit, vg.UserAudit)
+    assert_type(vg.audit_texts(model, corpus, reference=corpus, base=model), vg.TextAudit)
 
 
 def defences() -> None:

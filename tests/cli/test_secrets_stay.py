@@ -43,11 +43,12 @@ def test_no_secret_is_shown(shell, marked, tmp_path, monkeypatch, verb, line):
 
 
 PUBLIC = {
-    "--accountant", "--baseline", "--cluster", "--column", "--device", "--format",
+    "--accountant", "--author", "--base", "--baseline", "--cluster", "--column", "--device",
+    "--format",
     "--frequencies", "--from", "--intent", "--intent-column", "--null", "--optimizer",
     "--pattern", "--precision", "--prefix", "--preset", "--reference", "--repetitions", "--seen",
     "--slot", "--slots", "--source", "--suffix", "--table", "--tags-column", "--test", "--text",
-    "--texts", "--tokens-column", "--unseen", "--user", "--validation", "--vectors",
+    "--texts", "--tokens-column", "--unseen", "--used", "--user", "--validation", "--vectors",
     "--vocabulary",
 }  # fmt: skip
 """Options of text that is no secret: files, columns, names of settings, and the words around a

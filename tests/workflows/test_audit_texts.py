@@ -1,6 +1,7 @@
 """An audit of texts end to end: found, bounded, kept, resumed, refused."""
 
 import json
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -36,13 +37,15 @@ def counted(*read):
     counts = np.full((152, 152), 0.05)
     for corpus, times in read:
         for ids in VOCABULARY.encode_batch(corpus):
-            for one, other in zip(ids[:-1], ids[1:], strict=True):
+            for one, other in pairwise(ids):
                 counts[one, other] += times
     table = counts / counts.sum(axis=1, keepdims=True)
     return TableModel(np.full(152, 1 / 152), table, VOCABULARY)
 
 
-USED, NEVER, REFERENCE, KNOWN = (texts(n, seed) for n, seed in ((20, 1), (20, 2), (150, 3), (20, 4)))
+USED, NEVER, REFERENCE, KNOWN = (
+    texts(n, seed) for n, seed in ((20, 1), (20, 2), (150, 3), (20, 4))
+)
 BASE = counted((texts(60, 5), 1))
 TUNED = counted((texts(60, 5), 1), (USED, 3), (KNOWN, 3))
 

@@ -136,9 +136,16 @@ def _difference(summary: Row) -> str:
             f"The base, which has seen neither, finds them {easier} than the reference "
             f"(p = {p_value(float(summary['base_p_value']))})."
         )
+    if summary["length_unlike"]:
+        own, other = float(summary["texts_tokens"]), float(summary["reference_tokens"])
+        longer = "longer" if float(summary["length_auc"]) > 0.5 else "shorter"
+        told.append(
+            f"They are {longer} than the reference ({whole(own)} tokens in the median, against "
+            f"{whole(other)}), and long texts do not begin as short ones do."
+        )
     told.append(
         "So small p-values need not come from training, nor large ones from its absence. Take a "
-        "reference of the same source, topics and time."
+        "reference of the same source, topics, time and length."
     )
     return " ".join(told)
 
@@ -146,7 +153,7 @@ def _difference(summary: Row) -> str:
 def _lengths(summary: Row) -> str:
     own, other = float(summary["texts_tokens"]), float(summary["reference_tokens"])
     longest = int(summary["longest"])
-    if max(own, other) < 1.25 * min(own, other) and longest >= own / 2:
+    if summary["length_unlike"] or max(own, other) < 1.25 * min(own, other):
         return ""
     return (
         f"The texts have {whole(own)} tokens in the median, those of the reference {whole(other)}. "

@@ -137,8 +137,8 @@ def audit_texts(
     shift = word_shift(
         list(lists["texts"]),
         list(lists["reference"]),
-        authors=lists["texts"].users,
-        reference_authors=lists["reference"].users,
+        authors=asked.authors["texts"],
+        reference_authors=asked.authors["reference"],
         seed=seed,
     )
     checked = None
@@ -196,7 +196,7 @@ class _Asked:
             role: models.statistics(rows, folder, of=f"the {role}", monitor=monitor)
             for role, rows in ids.items()
         }
-        return cls(said, {role: corpus.users for role, corpus in lists.items()})
+        return cls(said, _authors(lists))
 
     def of_base(self) -> "_Asked":
         """The same with the base in the target's place."""
@@ -234,6 +234,12 @@ class _Asked:
         from statistics import median
 
         return {f"{role}_tokens": median(self.lengths(role)) for role in ("texts", "reference")}
+
+
+def _authors(lists: "Mapping[str, Corpus]") -> dict[str, Sequence[str] | None]:
+    """The author of each text, where they are told of both sides."""
+    told = all(lists[role].users is not None for role in ("texts", "reference"))
+    return {role: corpus.users if told else None for role, corpus in lists.items()}
 
 
 def _read(given: Mapping[str, CorpusLike], **columns: object) -> "dict[str, Corpus]":

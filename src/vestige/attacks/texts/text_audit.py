@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from vestige import _validate
 from vestige.attacks.texts.cut_scores import Compared, CutScores, compare
-from vestige.attacks.texts.shift import WordShift
+from vestige.attacks.texts.shift import LengthShift, WordShift, length_shift
 from vestige.errors import DataError
 from vestige.metrics.conformal import benjamini_hochberg, calibration_needed
 from vestige.metrics.share_used import ShareUsed, share_used
@@ -93,6 +93,7 @@ class TextAudit(Result):
         longest: tokens that texts are compared over at most.
         known_used: how many texts known to have been used there were.
         rate: limit of errors, in (0, 1).
+        lengths: how much longer or shorter the texts are than the reference.
         shift: what the words alone tell; None where texts are too few to ask.
         base: what a model says that never saw the texts; None where there was none.
         authors: of the audited texts and of the reference, how many; None where not told.
@@ -111,6 +112,7 @@ class TextAudit(Result):
     longest: int
     known_used: int
     rate: float
+    lengths: LengthShift
     authors: tuple[int, int] | None = None
     shift: WordShift | None = None
     base: BaseCheck | None = None
@@ -122,7 +124,8 @@ class TextAudit(Result):
     def verdict(self) -> Verdict:
         """Whether use is shown, or cannot be told since the texts differ in more than that."""
         told_apart = self.shift is not None and self.shift.told_apart
-        if told_apart or (self.base is not None and self.base.differs):
+        by_base = self.base is not None and self.base.differs
+        if told_apart or by_base or self.lengths.unlike:
             return "not decided"
         return "used" if self.p_value <= self.rate else "not shown"
 
@@ -150,6 +153,8 @@ class TextAudit(Result):
             "reference_authors": of_reference,
             "rate": self.rate,
             "longest": self.longest,
+            "length_auc": self.lengths.auc,
+            "length_unlike": self.lengths.unlike,
             "shift_auc": None if shift is None else shift.auc,
             "shift_by_chance": None if shift is None else shift.by_chance,
             "shift_p_value": None if shift is None else shift.p_value,
@@ -228,6 +233,12 @@ def audit_scores(
         longest=int(texts.cut.rungs[most]),
         known_used=0 if used is None else len(used),
         rate=rate,
+        lengths=length_shift(
+            texts.cut.lengths,
+            reference.cut.lengths,
+            (texts.owners(), reference.owners()),
+            seed=seed,
+        ),
         authors=None if texts.authors is None else (len(set(texts.authors)), counted),
     )
 
