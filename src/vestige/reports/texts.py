@@ -69,7 +69,8 @@ def _used(summary: Row) -> tuple[str, str]:
     if named:
         which = (
             f"{named:,} of {_texts(summary)} {'is' if named == 1 else 'are'} named; of texts that "
-            f"are named so, {_in_a_hundred(rate)} or fewer were not used, on average."
+            f"are named so, {_in_a_hundred(rate)} or fewer were not used, on average, and one that "
+            "is not named is not thereby excluded."
         )
     else:
         which = "Which ones cannot be said: none stands out enough by itself."
