@@ -90,6 +90,7 @@ TAKEN = {
         "fine-tuned": "gpt",
         "my-lora-adapter": "adapter",
     },
+    "docs/were-these-texts-used.md": {"base": "gpt", "fine-tuned": "gpt"},
     "docs/verbs/compare.md": {
         "public": "model",
         "planted": "planted",
