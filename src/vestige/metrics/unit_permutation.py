@@ -66,7 +66,7 @@ def means_by_group(values: ArrayLike, groups: ArrayLike) -> Floats:
         [2.0, 5.0]
     """
     _, places = np.unique(np.asarray(groups), return_inverse=True)
-    return cast("Floats", np.bincount(places, np.asarray(values)) / np.bincount(places))
+    return np.bincount(places, np.asarray(values)) / np.bincount(places)
 
 
 def _difference(pools: Floats, first: int) -> Floats:

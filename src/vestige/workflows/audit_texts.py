@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import fspath
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from vestige import _validate
 from vestige._markers import Choices
@@ -27,13 +27,13 @@ from vestige.workflows.options import (
 )
 
 if TYPE_CHECKING:
+    from vestige.attacks.texts.cut_scores import Floats, Whole
     from vestige.attacks.texts.text_audit import Scored, TextAudit
     from vestige.attacks.texts.token_statistics import TokenStatistics
     from vestige.data.corpus import Corpus
     from vestige.workflows.text_models import TextModels
 
 OUTPUT, CLAIMS = Group("Output"), Group("Claims")
-Names = ("texts", "reference", "used")
 
 
 def _scores() -> tuple[str, ...]:
@@ -119,7 +119,7 @@ def audit_texts(
     call = Call.of(audit_texts, locals())
     _validate.open_fraction(**{"`rate`": rate})
     if out is not None:
-        results.require_new(out)
+        results.require_new(fspath(out))
     given = {"texts": texts, "reference": reference, **({"used": used} if used else {})}
     lists = _read(given, format=format, text=text, user=author, limit=limit)
     models = TextModels.read(model, base, device=device, monitor=monitor)
@@ -161,7 +161,7 @@ def audit_texts(
         data={role: of_corpus(given[role], corpus) for role, corpus in lists.items()},
     )
     if out is not None:
-        results.save(found, out, run=found.record)
+        results.save(found, fspath(out), run=found.record)
     return found
 
 
@@ -219,13 +219,12 @@ class _Asked:
         rungs = ladder(max(max(self.lengths(role)) for role in self.said))
         found = {}
         for role, said in self.said.items():
-            cut = CutScores.of(
-                lambda places, tokens, said=said: SCORES[name](
-                    **{model: first_tokens(one, places, tokens) for model, one in said.items()}
-                ),
-                self.lengths(role),
-                rungs,
-            )
+
+            def score(places: "Whole", tokens: int, said: Any = said) -> "Floats":
+                first = {model: first_tokens(one, places, tokens) for model, one in said.items()}
+                return SCORES[name](**first)
+
+            cut = CutScores.of(score, self.lengths(role), rungs)
             found[role] = Scored(cut, self.authors[role])
         return found
 

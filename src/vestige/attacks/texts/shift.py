@@ -144,10 +144,10 @@ def word_shift(
     kept = []
     for side, (own, by) in enumerate(zip(sides, owners, strict=True)):
         places = np.flatnonzero([len(words) >= cut for words in own])
-        places = np.sort(generator.permutation(places)[:MOST])
-        read += [" ".join(own[place][:cut]) for place in places]
-        groups += [(side, str(by[place])) for place in places]
-        kept.append(len(places))
+        chosen = np.sort(generator.permutation(places)[:MOST]).tolist()
+        read += [" ".join(own[place][:cut]) for place in chosen]
+        groups += [(side, str(by[place])) for place in chosen]
+        kept.append(len(chosen))
     names = sorted(set(groups))
     place_of = {name: place for place, name in enumerate(names)}
     units = np.array([place_of[name] for name in groups])

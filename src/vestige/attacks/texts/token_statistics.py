@@ -83,7 +83,7 @@ def token_statistics(
     return TokenStatistics(
         offsets=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
         tokens=np.concatenate([np.asarray(ids, dtype=np.int32) for ids in texts]),
-        **{name: np.concatenate([one[name] for one in found]) for name in _COLUMNS},  # type: ignore[arg-type]
+        **{name: np.concatenate([one[name] for one in found]) for name in _COLUMNS},
     )
 
 

@@ -1,0 +1,61 @@
+"""Target and base are read alike; of an adapter the base is the same weights without it."""
+
+import numpy as np
+import pytest
+import torch
+
+from vestige.data.corpus import Corpus
+from vestige.data.subwords import SubwordVocabulary
+from vestige.models.checkpoints import load_model, save_model
+from vestige.models.lora import add_lora
+from vestige.monitor import SILENT
+from vestige.workflows.text_models import TextModels
+
+TEXTS = ["the gate opens at nine", "nobody knows the code at night", "a lantern stands at the mill"]
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    """A GPT-2 of a few thousand parameters and a LoRA adapter that changes what it says."""
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    root = tmp_path_factory.mktemp("models")
+    vocabulary = SubwordVocabulary.train_bpe(Corpus.from_texts(TEXTS * 4), size=290)
+    config = GPT2Config(
+        vocab_size=len(vocabulary), n_positions=16, n_embd=16, n_layer=1, n_head=2,
+        bos_token_id=vocabulary.eos_id, eos_token_id=vocabulary.eos_id,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    GPT2LMHeadModel(config).save_pretrained(root / "base")
+    vocabulary.save(root / "base")
+    adapter = add_lora(load_model(root / "base", device="cpu"), rank=2)
+    with torch.no_grad():
+        for name, parameter in adapter.named_parameters():
+            if "lora_B" in name:
+                parameter.normal_()
+    save_model(adapter, root / "adapter")
+    return root
+
+
+def read(model, base=None):
+    return TextModels.read(model, base, device="cpu", monitor=SILENT)
+
+
+def test_an_adapter_brings_its_base(models):
+    found = read(models / "adapter")
+    assert set(found.models) == {"target", "base"}
+    ids = found.encoded(TEXTS)
+    said = found.statistics(ids, None, of="texts", monitor=SILENT)
+    alone = read(models / "base").statistics(ids, None, of="texts", monitor=SILENT)
+    np.testing.assert_allclose(said["base"].log_probs, alone["target"].log_probs, atol=1e-6)
+    assert np.abs(said["target"].log_probs - said["base"].log_probs).max() > 0.01
+    assert found.recorded["base"]["sha256"] == read(models / "base").recorded["target"]["sha256"]
+
+
+def test_a_whole_model_has_no_base_of_its_own(models):
+    assert set(read(models / "base").models) == {"target"}
+
+
+def test_texts_are_cut_to_what_is_read_at_once(models):
+    [ids] = read(models / "base").encoded(["the gate opens at nine and " * 20])
+    assert len(ids) == 15
