@@ -14,6 +14,7 @@ from .workflows.complete import complete as complete
 from .workflows.diff import diff as diff
 from .workflows.exposure import exposure as exposure
 from .workflows.extract_nlu import extract_nlu as extract_nlu
+from .workflows.memorization import memorization as memorization
 from .workflows.null import null as null
 from .workflows.plant import plant as plant
 from .workflows.rank import rank as rank
@@ -68,6 +69,7 @@ from .attacks.extraction.secret_audit import SecretAudit as SecretAudit
 from .attacks.update.differential_rank import DifferentialRank as DifferentialRank
 from .attacks.membership.user_audit import UserAudit as UserAudit
 from .attacks.texts.text_audit import TextAudit as TextAudit
+from .attacks.texts.text_memorization import TextMemorization as TextMemorization
 from .attacks.update.update_diff import UpdateDiff as UpdateDiff
 from .defences.comparison import DefenceComparison as DefenceComparison
 from .result import Result as Result

@@ -38,6 +38,7 @@ GROUPS = {
         "complete": "Completion of canaries by a model that is given their beginnings.",
         "audit-users": "Say whose text a model was trained on, with a p-value for everybody.",
         "audit-texts": "Say which texts a model was trained on, and how many at least and at most.",
+        "memorization": "Say how much of its training texts a model gives back.",
         "anatomy": "Memorization by word frequency, by rank and by hidden unit.",
     },
     "Report": {

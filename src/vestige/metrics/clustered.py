@@ -23,12 +23,12 @@ from vestige.metrics.intervals import Interval, clopper_pearson
 
 
 def clustered_rate(
-    successes: Sequence[int], trials: Sequence[int], *, confidence: float = 0.95
+    successes: Sequence[float], trials: Sequence[int], *, confidence: float = 0.95
 ) -> Interval | None:
     """The interval of a rate over clusters, such as trainings.
 
     Args:
-        successes: (k,) how often it happened in each cluster.
+        successes: (k,) how often it happened in each cluster; parts of a trial count too.
         trials: (k,) of how many.
         confidence: how often the interval covers the true rate, in (0, 1).
 

@@ -147,6 +147,37 @@ def crossed_difference(
     return middle, widened(middle, over_trainings, over_items)
 
 
+def difference_by_margins(
+    first: float, first_interval: Interval, second: float, second_interval: Interval
+) -> Interval:
+    r"""The interval of a difference of two independent estimates from the interval of each.
+
+    .. math:: L = \hat x - \hat y - \sqrt{(\hat x - l_x)^2 + (u_y - \hat y)^2}
+
+    and likewise above: Newcombe (1998), "Interval estimation for the difference between independent
+    proportions", method 10; Zou and Donner (2008), MOVER. With 0 of few on both sides it has a
+    width, as it must.
+
+    Args:
+        first: an estimate.
+        first_interval: its two ends.
+        second: another, in the same unit.
+        second_interval: its two ends.
+
+    Returns:
+        two ends of first - second.
+
+    Example:
+        >>> found = difference_by_margins(0.5, Interval(0.2, 0.8), 0.5, Interval(0.1, 0.9))
+        >>> [round(end, 3) for end in found]
+        [-0.5, 0.5]
+    """
+    middle = first - second
+    below = math.hypot(first - first_interval.low, second_interval.high - second)
+    above = math.hypot(first_interval.high - first, second - second_interval.low)
+    return Interval(middle - below, middle + above)
+
+
 def widened(middle: float, *intervals: Interval | None) -> Interval:
     """An interval around a value with the margins of several, added as variances add.
 

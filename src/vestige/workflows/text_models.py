@@ -1,6 +1,6 @@
 """The model that is asked about texts, and its base: read alike, over one set of token ids."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike, fspath
 from pathlib import Path
@@ -11,9 +11,11 @@ from vestige.workflows.kept_statistics import KeptStatistics
 from vestige.workflows.options import ModelLike
 from vestige.workflows.provenance import of_model, of_object
 from vestige.workflows.snapshots import load_snapshots
+from vestige.workflows.text_lists import require_tokens
 
 if TYPE_CHECKING:
     from vestige.attacks.texts.token_statistics import TokenStatistics
+    from vestige.data.corpus import Corpus
     from vestige.models.protocols import LanguageModel
 
 Ids = Sequence[Sequence[int]]
@@ -41,20 +43,29 @@ class TextModels:
             ModelError: one cannot be read.
             IncompatibleModels: a token id stands for different texts.
         """
-        from vestige.workflows.inputs import open_model
-
         base = base or _base_of(model)
         if base is None:
-            target = open_model(model, device=device)
-            named = isinstance(model, str | PathLike)
-            recorded = of_model(model, target) if named else of_object(target)
-            return cls({"target": target}, {"target": recorded})
+            return cls.alone(model, device=device)
         two = load_snapshots({"before": base, "after": model}, device=device, monitor=monitor)
         roles = {"target": "after", "base": "before"}
         return cls(
             {role: two.models[name].eval() for role, name in roles.items()},
             {role: two.recorded[name] for role, name in roles.items()},
         )
+
+    @classmethod
+    def alone(cls, model: ModelLike, *, device: str) -> "TextModels":
+        """Read a model without a base.
+
+        Raises:
+            ModelError: it cannot be read.
+        """
+        from vestige.workflows.inputs import open_model
+
+        target = open_model(model, device=device).eval()
+        named = isinstance(model, str | PathLike)
+        recorded = of_model(model, target) if named else of_object(target)
+        return cls({"target": target}, {"target": recorded})
 
     @property
     def target(self) -> "LanguageModel":
@@ -71,8 +82,19 @@ class TextModels:
         """The first tokens of each text, as many as are read at once."""
         return [ids[: self.longest] for ids in self.target.vocabulary.encode_batch(list(texts))]
 
+    def encoded_lists(self, lists: "Mapping[str, Corpus]") -> dict[str, list[list[int]]]:
+        """The first tokens of each text, by the name of its list.
+
+        Raises:
+            DataError: a text has none.
+        """
+        rows = {name: self.encoded(list(corpus)) for name, corpus in lists.items()}
+        for name, ids in rows.items():
+            require_tokens(name, ids)
+        return rows
+
     def statistics(
-        self, texts: Ids, folder: Path | None, *, of: str, monitor: Monitor
+        self, texts: Ids, folder: Path | None, *, of: str, monitor: Monitor, likeliest: int = 20
     ) -> "dict[str, TokenStatistics]":
         """What each of the models says of the texts, by role.
 
@@ -80,11 +102,15 @@ class TextModels:
             texts: ids of each.
             folder: where they are kept.
             of: what the texts are, for the monitor.
+            likeliest: how many of the likeliest tokens are asked of each place.
         """
         found = {}
         for role, model in self.models.items():
             kept = KeptStatistics.beside(
-                folder, _identity(self.recorded[role], model), monitor=monitor
+                folder,
+                _identity(self.recorded[role], model),
+                monitor=monitor,
+                likeliest=likeliest,
             )
             found[role] = kept.of(model, texts, task=f"asking the {role} about {of}")
         return found

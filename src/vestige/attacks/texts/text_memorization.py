@@ -1,0 +1,252 @@
+"""What comes back of texts, beside texts that the model never saw: the result of `memorization`."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vestige.attacks.texts import memorization
+from vestige.attacks.texts.token_statistics import TokenStatistics
+from vestige.errors import DataError
+from vestige.metrics.clustered import clustered_rate
+from vestige.metrics.differences import difference_by_margins
+from vestige.metrics.intervals import Interval, clopper_pearson, columns
+from vestige.result import Result
+
+Floats = NDArray[np.float64]
+Whole = NDArray[np.int64]
+
+APPROXIMATE = 0.75
+"""BLEU from which on a continuation is approximately memorized (Ippolito et al. 2022)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Extraction:
+    """What counts as coming back.
+
+    Attributes:
+        prefix: tokens of a text that no passage begins before.
+        suffix: tokens of a passage.
+        tries: samples that are drawn of each passage.
+        chance: with which one of them is the passage at least, in (0, 1).
+        top_k: the next token is drawn from so many likeliest.
+        temperature: of the draw.
+    """
+
+    prefix: int = 50
+    suffix: int = 50
+    tries: int = 100
+    chance: float = 0.5
+    top_k: int = 20
+    temperature: float = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemorizedTexts:
+    """What comes back of each of n texts.
+
+    Attributes:
+        tokens: (n,).
+        passages: (n,) in each; none in a text that is shorter than prefix and suffix together.
+        greedy: (n,) of them, which greedy decoding says word for word.
+        sampled: (n,) of them, which are (n, p)-discoverable.
+        log_prob: (n,) of the likeliest passage in one sample; NaN without one.
+        tries: (n,) samples that this passage needs, at least 1; NaN without one.
+        strength: (n,) extraction strength.
+        exact: (n,) exact memorization.
+        longest: (n,) tokens of the longest verbatim run.
+        edit: (n,) edit similarity of what greedy decoding says behind the prefix, NaN not asked.
+        bleu: (n,) likewise.
+    """
+
+    tokens: Whole
+    passages: Whole
+    greedy: Whole
+    sampled: Whole
+    log_prob: Floats
+    tries: Floats
+    strength: Floats
+    exact: Floats
+    longest: Whole
+    edit: Floats
+    bleu: Floats
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextMemorization(Result):
+    """What comes back of texts, and of texts that were never seen.
+
+    Attributes:
+        texts: one of each for every text.
+        reference: never-seen texts; None where none were given.
+        extraction: what counts as coming back.
+        excerpts: the beginning of each text.
+    """
+
+    texts: MemorizedTexts
+    reference: MemorizedTexts | None
+    extraction: Extraction
+    excerpts: Sequence[str] = ()
+    statistics: Mapping[str, Any] = field(default_factory=dict)
+
+    def summary(self) -> dict[str, object]:
+        """Rates and means with intervals over texts, of the reference too, and differences."""
+        told: dict[str, object] = {
+            **{one.name: getattr(self.extraction, one.name) for one in fields(Extraction)},
+            **_counts("", self.texts),
+            **_counts("reference_", self.reference),
+        }
+        each = 1e4 / self.extraction.suffix
+        for name in ("greedy", "sampled"):
+            own, other = _rate(self.texts, name), _rate(self.reference, name)
+            told |= _three(name, own, other, _apart(own, other))
+            own, other = _times(each, own), _times(each, other)
+            told |= _three(f"{name}_per_10000", own, other, _apart(own, other))
+        own, other = _any(self.texts), _any(self.reference)
+        told |= _three("texts_sampled", own, other, _apart(own, other))
+        for name in ("strength", "exact", "edit"):
+            own, other = _mean(self.texts, name), _mean(self.reference, name)
+            told |= _three(name, own, other, _apart(own, other))
+        own, other = _approximate(self.texts), _approximate(self.reference)
+        told |= _three("approximate", own, other, _apart(own, other))
+        told["longest_of_all"] = int(self.texts.longest.max())
+        rest = self.reference
+        told["reference_longest_of_all"] = None if rest is None else int(rest.longest.max())
+        return told | dict(self.statistics)
+
+    def rows(self) -> Iterator[dict[str, object]]:
+        """One row a text, in their order; then one a text of the reference."""
+        names = [one.name for one in fields(MemorizedTexts)]
+        for kind, side in (("text", self.texts), ("reference", self.reference)):
+            for place in range(0 if side is None else len(side)):
+                values = {name: getattr(side, name)[place].item() for name in names}
+                excerpt = self.excerpts[place] if kind == "text" and self.excerpts else None
+                known = {name: v if v == v else None for name, v in values.items()}
+                yield {"kind": kind, "number": place + 1, **known, "text": excerpt}
+
+
+def memorized(statistics: TokenStatistics, extraction: Extraction) -> MemorizedTexts:
+    """What comes back of each text, but for continuations that are generated.
+
+    Raises:
+        DataError: no text is as long as prefix and suffix together.
+    """
+    how = extraction
+    drawn = memorization.sampled_log_probs(statistics, top_k=how.top_k, temperature=how.temperature)
+    found = [
+        _of_text(statistics.ranks[start:end], drawn[start:end], how)
+        for start, end in zip(statistics.offsets[:-1], statistics.offsets[1:], strict=True)
+    ]
+    columns = {name: np.array([one[name] for one in found]) for name in found[0]}
+    if not columns["passages"].any():
+        raise DataError(
+            f"no text has {how.prefix + how.suffix} tokens, a prefix of {how.prefix} and a passage "
+            f"of {how.suffix}; the longest has {int(np.diff(statistics.offsets).max())}",
+            remedy="Set `prefix` and `suffix` lower.",
+        )
+    nothing = np.full(len(found), np.nan)
+    return MemorizedTexts(**columns, edit=nothing, bleu=nothing.copy())
+
+
+def _of_text(ranks: NDArray[np.int32], drawn: Floats, how: Extraction) -> dict[str, float]:
+    starts = memorization.passages(len(ranks), prefix=how.prefix, suffix=how.suffix)
+    sums = memorization.passage_sums(drawn, starts, how.suffix)
+    wrong = memorization.passage_sums(ranks > 0, starts, how.suffix)
+    needed = memorization.tries_needed(sums, chance=how.chance)
+    return {
+        "tokens": len(ranks),
+        "passages": len(starts),
+        "greedy": int((wrong == 0).sum()),
+        "sampled": int((needed <= how.tries).sum()),
+        "log_prob": float(sums.max(initial=-np.inf)) if len(starts) else np.nan,
+        "tries": float(needed.min()) if len(starts) else np.nan,
+        "strength": memorization.extraction_strength(ranks),
+        "exact": memorization.exact_memorization(ranks),
+        "longest": memorization.longest_run(ranks),
+    }
+
+
+Estimate = tuple[float, Interval | None] | None
+
+
+def _rate(texts: MemorizedTexts | None, name: str) -> Estimate:
+    """The share of passages, its unit the text."""
+    if texts is None or not texts.passages.any():
+        return None
+    asked = texts.passages > 0
+    hits, trials = getattr(texts, name)[asked].tolist(), texts.passages[asked].tolist()
+    return sum(hits) / sum(trials), clustered_rate(hits, trials)
+
+
+def _times(factor: float, found: Estimate) -> Estimate:
+    if found is None:
+        return None
+    value, ends = found
+    return factor * value, ends and Interval(factor * ends.low, factor * ends.high)
+
+
+def _any(texts: MemorizedTexts | None) -> Estimate:
+    """The share of the texts of which a passage is sampled."""
+    if texts is None or not texts.passages.any():
+        return None
+    asked = texts.passages > 0
+    hits, trials = int((texts.sampled[asked] > 0).sum()), int(asked.sum())
+    return hits / trials, clopper_pearson(hits, trials)
+
+
+def _approximate(texts: MemorizedTexts | None) -> Estimate:
+    known = _known(texts, "bleu")
+    if not known.size:
+        return None
+    hits = int((known >= APPROXIMATE).sum())
+    return hits / known.size, clopper_pearson(hits, known.size)
+
+
+def _known(texts: MemorizedTexts | None, name: str) -> Floats:
+    values = np.array([]) if texts is None else np.asarray(getattr(texts, name), dtype=np.float64)
+    return values[~np.isnan(values)]
+
+
+def _mean(texts: MemorizedTexts | None, name: str) -> Estimate:
+    """The mean over texts of shares; where all are 0 its interval has a width all the same."""
+    values = _known(texts, name).tolist()
+    if not values:
+        return None
+    return sum(values) / len(values), clustered_rate(values, [1] * len(values))
+
+
+def _apart(own: Estimate, other: Estimate) -> Estimate:
+    if own is None or other is None:
+        return None
+    sides = own[1] is not None and other[1] is not None
+    margins = difference_by_margins(*own, *other) if sides else None  # type: ignore[arg-type]
+    return own[0] - other[0], margins
+
+
+def _three(name: str, own: Estimate, other: Estimate, apart: Estimate) -> dict[str, float | None]:
+    """A number, that of the reference, and their difference, each with its interval."""
+    named = {name: own, f"reference_{name}": other, f"{name}_difference": apart}
+    return {
+        key: value
+        for each, found in named.items()
+        for key, value in columns(each, *(found or (None, None))).items()
+    }
+
+
+def _counts(before: str, texts: MemorizedTexts | None) -> dict[str, object]:
+    if texts is None:
+        return {f"{before}texts": 0}
+    return {
+        f"{before}texts": len(texts),
+        f"{before}texts_with_passages": int((texts.passages > 0).sum()),
+        f"{before}passages": int(texts.passages.sum()),
+        f"{before}tokens": int(texts.tokens.sum()),
+        f"{before}greedy_passages": int(texts.greedy.sum()),
+        f"{before}sampled_passages": int(texts.sampled.sum()),
+        f"{before}generated": int((~np.isnan(texts.bleu)).sum()),
+    }
