@@ -19,7 +19,8 @@ SIZE = len(VOCABULARY)
 @pytest.fixture(scope="module")
 def model():
     chance = np.random.default_rng(3)
-    return TableModel(chance.dirichlet(np.ones(SIZE)), chance.dirichlet(np.full(SIZE, 0.2), SIZE), VOCABULARY).eval()  # fmt: skip
+    table = chance.dirichlet(np.full(SIZE, 0.2), SIZE)
+    return TableModel(chance.dirichlet(np.ones(SIZE)), table, VOCABULARY).eval()
 
 
 @pytest.fixture(scope="module")

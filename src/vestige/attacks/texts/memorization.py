@@ -9,7 +9,7 @@ tokens' probabilities, so no text is generated:
   samples with probability :math:`1 - (1 - p_z)^n \ge p`;
 - extraction strength (Carlini et al. 2021; Wang et al. 2025, OpenUnlearning):
   :math:`1 - \frac{1}{|y|} \min \{k : f(y_{<k}) = y_{\ge k}\}`;
-- exact memorization (Tirumala et al. 2022, arXiv:2205.10770): the share of tokens that are likeliest.
+- exact memorization (Tirumala et al. 2022, arXiv:2205.10770): the share of likeliest tokens.
 
 Differs from the papers: a suffix stands behind all of the text before it, not 50 tokens alone, and
 every passage of a text is asked for, not its first. Ties among likeliest tokens go to the smaller
