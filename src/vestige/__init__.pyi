@@ -19,6 +19,7 @@ from .workflows.null import null as null
 from .workflows.plant import plant as plant
 from .workflows.rank import rank as rank
 from .workflows.train import train as train
+from .workflows.verify_deletion import verify_deletion as verify_deletion
 
 # What verbs take: settings that travel together.
 from .workflows.audit_options import ServiceSettings as ServiceSettings
@@ -68,6 +69,7 @@ from .attacks.extraction.extraction_result import Extraction as Extraction
 from .attacks.extraction.secret_audit import SecretAudit as SecretAudit
 from .attacks.update.differential_rank import DifferentialRank as DifferentialRank
 from .attacks.membership.user_audit import UserAudit as UserAudit
+from .attacks.texts.deletion import Deletion as Deletion
 from .attacks.texts.text_audit import TextAudit as TextAudit
 from .attacks.texts.text_memorization import TextMemorization as TextMemorization
 from .attacks.update.update_diff import UpdateDiff as UpdateDiff

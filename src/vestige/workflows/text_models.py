@@ -26,7 +26,7 @@ class TextModels:
     """The target, and its base where there is one.
 
     Attributes:
-        models: by role, "target" and perhaps "base".
+        models: by role, such as "target" and "base", the one that is asked about first.
         recorded: what a run records of each.
     """
 
@@ -46,10 +46,11 @@ class TextModels:
         base = base or _base_of(model)
         if base is None:
             return cls.alone(model, device=device)
-        two = load_snapshots({"before": base, "after": model}, device=device, monitor=monitor)
+        given = {"before": base, "after": model}
+        two = cls.several(given, device=device, monitor=monitor)
         roles = {"target": "after", "base": "before"}
         return cls(
-            {role: two.models[name].eval() for role, name in roles.items()},
+            {role: two.models[name] for role, name in roles.items()},
             {role: two.recorded[name] for role, name in roles.items()},
         )
 
@@ -67,10 +68,23 @@ class TextModels:
         recorded = of_model(model, target) if named else of_object(target)
         return cls({"target": target}, {"target": recorded})
 
+    @classmethod
+    def several(
+        cls, given: Mapping[str, ModelLike], *, device: str, monitor: Monitor
+    ) -> "TextModels":
+        """Read models "before", "after" and others, over one set of token ids.
+
+        Raises:
+            ModelError: one cannot be read.
+            IncompatibleModels: a token id stands for different texts.
+        """
+        read = load_snapshots(given, device=device, monitor=monitor)
+        return cls({role: one.eval() for role, one in read.models.items()}, dict(read.recorded))
+
     @property
     def target(self) -> "LanguageModel":
-        """The model that is asked about."""
-        return self.models["target"]
+        """The model that is asked about, or one of those that are compared."""
+        return next(iter(self.models.values()))
 
     @property
     def longest(self) -> int | None:

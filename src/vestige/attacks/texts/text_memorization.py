@@ -1,8 +1,7 @@
 """What comes back of texts, beside texts that the model never saw: the result of `memorization`."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
@@ -92,7 +91,6 @@ class TextMemorization(Result):
     reference: MemorizedTexts | None
     extraction: Extraction
     excerpts: Sequence[str] = ()
-    statistics: Mapping[str, Any] = field(default_factory=dict)
 
     def summary(self) -> dict[str, object]:
         """Rates and means with intervals over texts, of the reference too, and differences."""
@@ -117,7 +115,7 @@ class TextMemorization(Result):
         told["longest_of_all"] = int(self.texts.longest.max())
         rest = self.reference
         told["reference_longest_of_all"] = None if rest is None else int(rest.longest.max())
-        return told | dict(self.statistics)
+        return told
 
     def rows(self) -> Iterator[dict[str, object]]:
         """One row a text, in their order; then one a text of the reference."""

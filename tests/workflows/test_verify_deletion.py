@@ -1,0 +1,141 @@
+"""Deleted texts end to end: still known, gone, suppressed, resumed, refused."""
+
+import json
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from vestige import results
+from vestige.attacks.texts import token_statistics as statistics_module
+from vestige.cli.main import app
+from vestige.data.corpus import Corpus
+from vestige.data.vocabulary import WordVocabulary
+from vestige.errors import DataError
+from vestige.models.checkpoints import save_model
+from vestige.models.table import TableModel
+from vestige.workflows.verify_deletion import verify_deletion
+
+WORDS = tuple(f"w{n}" for n in range(60))
+VOCABULARY = WordVocabulary(("<unk>", "<eos>", *WORDS))
+LANGUAGE = np.random.default_rng(99).dirichlet(np.full(60, 0.3), 60)
+
+
+def texts(count, seed):
+    """Walks over words, all by the same chain."""
+    chance, found = np.random.default_rng(seed), []
+    for _ in range(count):
+        walk = [int(chance.integers(60))]
+        while len(walk) < 25:
+            walk.append(int(chance.choice(60, p=LANGUAGE[walk[-1]])))
+        found.append(" ".join(WORDS[word] for word in walk))
+    return found
+
+
+KEPT, GONE, NEVER = texts(60, 1), texts(30, 2), texts(60, 3)
+
+
+def counted(*read):
+    """A model of what follows a word, by counting; each list counts so many times."""
+    counts = np.full((62, 62), 0.05)
+    for rows, times in read:
+        for ids in VOCABULARY.encode_batch(rows):
+            for one, other in pairwise(ids):
+                counts[one, other] += times
+    counts = np.maximum(counts, 0.01)
+    return TableModel(np.full(62, 1 / 62), counts / counts.sum(axis=1, keepdims=True), VOCABULARY)
+
+
+BEFORE = counted((KEPT, 1), (GONE, 1))
+RETRAINED = counted((texts(60, 4), 1))
+
+
+def lists():
+    return {"deleted": Corpus.from_texts(GONE), "reference": Corpus.from_texts(NEVER)}
+
+
+@pytest.mark.parametrize(
+    ("after", "verdict"),
+    [
+        (BEFORE, "still known"),
+        (counted((KEPT, 1), (GONE, 0.5)), "still known"),
+        (counted((KEPT, 1)), "not shown"),
+        (counted((KEPT, 1), (GONE, -0.5)), "suppressed"),
+    ],
+)
+def test_a_model_is_told_by_what_it_knows(after, verdict):
+    found = verify_deletion(BEFORE, after, **lists())
+    assert found.verdict == verdict
+    if after is BEFORE:
+        assert found.left[0] == pytest.approx(1.0)
+    if verdict == "not shown":
+        assert found.left[1].low < 0 < found.left[1].high < 0.5
+
+
+def test_a_retrained_model_narrows_what_is_left():
+    after = counted((KEPT, 1), (GONE, 0.3))
+    alone = verify_deletion(BEFORE, after, **lists())
+    beside = verify_deletion(BEFORE, after, retrained=counted((KEPT, 1)), **lists())
+    widths = [one.left[1].high - one.left[1].low for one in (alone, beside)]
+    assert widths[1] < widths[0]
+    assert beside.summary()["retrained_knows_low"] < 0 < beside.summary()["retrained_knows_high"]
+
+
+def test_texts_of_another_kind_are_not_decided_without_a_retrained_model():
+    chance = np.random.default_rng(5)
+    other = [" ".join(WORDS[w] for w in chance.integers(30, 60, 25)) for _ in range(40)]
+    given = {"deleted": Corpus.from_texts(GONE), "reference": Corpus.from_texts(other)}
+    assert verify_deletion(BEFORE, RETRAINED, **given).verdict == "not decided"
+    beside = verify_deletion(BEFORE, RETRAINED, retrained=counted((texts(60, 6), 1)), **given)
+    assert beside.verdict != "not decided"
+
+
+def test_a_second_command_asks_nothing_again(monkeypatch, tmp_path):
+    asked, ask = [], statistics_module.token_statistics
+
+    def counting(model, rows, **more):
+        asked.append(len(rows))
+        return ask(model, rows, **more)
+
+    monkeypatch.setattr(statistics_module, "token_statistics", counting)
+    after = counted((KEPT, 1))
+    first = verify_deletion(BEFORE, after, statistics=tmp_path, **lists())
+    assert sum(asked) == 2 * 90
+    again = verify_deletion(BEFORE, after, statistics=tmp_path, **lists())
+    assert sum(asked) == 2 * 90
+    assert again.summary() == first.summary()
+
+
+def test_the_command_line_answers_first_and_withholds_the_texts(tmp_path, capsys):
+    for name, model in (("before", BEFORE), ("after", counted((KEPT, 1), (GONE, 0.5)))):
+        save_model(model, tmp_path / name)
+    for name, rows in (("gone", GONE), ("never", NEVER)):
+        lines = "".join(json.dumps({"text": one}) + "\n" for one in rows)
+        (tmp_path / f"{name}.jsonl").write_text(lines)
+    out, page = tmp_path / "run", tmp_path / "page.html"
+    command = ["verify-deletion", str(tmp_path / "before"), str(tmp_path / "after")]
+    files = [f"--deleted={tmp_path / 'gone.jsonl'}", f"--reference={tmp_path / 'never.jsonl'}"]
+    assert app([*command, *files, f"--out={out}"]) == 0
+    said = capsys.readouterr().out
+    assert "% of what BEFORE knew is left" in said.splitlines()[0]
+    assert "AFTER still knows the 30 deleted texts better than 60 that it never saw" in said
+    assert GONE[0][:12] not in said
+    assert set(results.load(out).run["models"]) == {"before", "after"}
+    assert app(["report", str(out), f"--out={page}"]) == 0
+    assert "Are these texts gone?" in page.read_text()
+    assert GONE[0][:12] not in page.read_text()
+    assert app([*command, *files, f"--out={tmp_path / 'shown'}", "--show-secrets"]) == 0
+    assert GONE[0][:12] in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"deleted": Corpus.from_texts(GONE[:3])}, DataError, "`deleted` holds 3 texts"),
+        ({"reference": Corpus.from_texts([*NEVER, *GONE[:2]])}, DataError, "2 texts stand in both"),
+        ({"rate": 0.0}, ValueError, "`rate` must lie in"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(change, error, message):
+    with pytest.raises(error, match=message):
+        verify_deletion(BEFORE, BEFORE, **lists() | change)
