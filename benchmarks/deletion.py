@@ -11,7 +11,7 @@ untouched         BEFORE itself: everything is left
 
 Of each: how often it is called still known and suppressed, the share left, and how often its
 interval covers what the same models say beside a retrained one and 300 more never-seen comments.
-False alarms are counted on more lists: of the models of every second redraw, 20 lists that none saw.
+False alarms are counted on more lists: of the models of every second redraw, 20 that none saw.
 
     VESTIGE_DATA=data python benchmarks/deletion.py [--redraws 60] [--lists 20] [--minutes 10]
 

@@ -72,6 +72,8 @@ def auditing(model: vg.LanguageModel, corpus: vg.Corpus) -> None:
     )
     assert_type(audit, vg.UserAudit)
     assert_type(vg.audit_texts(model, corpus, reference=corpus, base=model), vg.TextAudit)
+    assert_type(vg.memorization(model, corpus, reference=corpus), vg.TextMemorization)
+    assert_type(vg.verify_deletion(model, model, corpus, reference=corpus), vg.Deletion)
 
 
 def defences() -> None:

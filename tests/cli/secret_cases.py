@@ -178,6 +178,22 @@ CASES = {
         "no W/after --texts W/cut.jsonl --reference W/corpus.jsonl --out OUT",
         "no W/after --base W/other --texts W/unknown.txt --reference W/corpus.jsonl --out OUT",
     ],
+    "memorization": [
+        "ok W/after --texts W/unknown.txt --reference W/corpus.jsonl --prefix 1 --suffix 2 "
+        "--out OUT",
+        "ok W/after --texts W/unknown.txt --prefix 1 --suffix 2 --out OUT --json",
+        "no W/after --texts W/unknown.txt --prefix 500 --out OUT",
+        "no W/after --texts W/corpus.jsonl --reference W/corpus.jsonl --out OUT",
+        "no W/after --texts W/cut.jsonl --out OUT",
+    ],
+    "verify-deletion": [
+        "ok W/before W/after --deleted W/mine.jsonl --reference W/unknown.txt --out OUT",
+        "ok W/before W/after --deleted W/mine.jsonl --reference W/unknown.txt --retrained W/before "
+        "--out OUT --json",
+        "no W/before W/after --deleted W/mine.jsonl --reference W/mine.jsonl --out OUT",
+        "no W/before W/other --deleted W/mine.jsonl --reference W/unknown.txt --out OUT",
+        "no W/before W/after --deleted W/cut.jsonl --reference W/unknown.txt --out OUT",
+    ],
     "anatomy": [
         "ok W/trained --seen W/corpus.jsonl --unseen W/mine.jsonl --user who --out OUT --orders 1 "
         "--bins 2",

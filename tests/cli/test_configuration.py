@@ -19,6 +19,8 @@ REPEATED = {
     "complete": "run.json",
     "anatomy": "run.json",
     "audit-texts": "run.json",
+    "memorization": "run.json",
+    "verify-deletion": "run.json",
     "compare": "run/run.json",
     "train": "run/run.json",
     "train nlu": "run/run.json",

@@ -31,6 +31,8 @@ KINDS = {
     "Extraction": ("extract-nlu", 2),
     "UserAudit": ("audit-users", 0),
     "TextAudit": ("audit-texts", 0),
+    "TextMemorization": ("memorization", 0),
+    "Deletion": ("verify-deletion", 0),
     "Anatomy": ("anatomy", 0),
     "DefenceComparison": ("compare", 0),
     "DefendedTraining": ("train", 0),

@@ -12,7 +12,16 @@ from vestige.models.folders import is_model
 KINDS = (
     *("plant", "plant nlu", "train", "train private", "train nlu", "train pairs", "train seeds"),
     *("diff", "null", "rank", "exposure", "extract-nlu", "complete", "audit-users"),
-    *("audit-texts", "anatomy", "compare", "report", "report secrets", "reproduce"),
+    *(
+        "audit-texts",
+        "memorization",
+        "verify-deletion",
+        "anatomy",
+        "compare",
+        "report",
+        "report secrets",
+        "reproduce",
+    ),
 )
 USUAL = ("plant", "train", "diff", "report", "report secrets")
 

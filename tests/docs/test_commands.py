@@ -91,6 +91,8 @@ TAKEN = {
         "my-lora-adapter": "adapter",
     },
     "docs/were-these-texts-used.md": {"base": "gpt", "fine-tuned": "gpt"},
+    "docs/verbs/memorization.md": {"fine-tuned": "gpt"},
+    "docs/verbs/verify-deletion.md": {"anew": "before"},
     "docs/verbs/compare.md": {
         "public": "model",
         "planted": "planted",

@@ -53,7 +53,7 @@ def answer(summary: Row) -> tuple[str, str]:
     """The answer, its number first, then what it means and what it leaves open."""
     hits, trials = int(summary["sampled_passages"]), int(summary["passages"])
     first = (
-        f"{hits:,} of {trials:,} passages of {int(summary['suffix'])} tokens come back word for "
+        f"{hits:,} of {trials:,} passages of {int(summary['suffix_tokens'])} tokens come back word for "
         f"word: one of {int(summary['tries']):,} samples is the passage with probability "
         f"{float(summary['chance']):g} or more. That is {_per(summary, 'sampled')} per 10,000 "
         f"tokens of passages ({_ends(summary, 'sampled_per_10000')}, 95 % confidence)."
@@ -195,8 +195,8 @@ def memorization_section(run: Run, *, show_secrets: bool) -> Section:
         numbers=(
             ("texts", f"{int(summary['texts']):,}"),
             ("never-seen texts", f"{int(summary['reference_texts']):,}"),
-            ("tokens", f"{int(summary['tokens']):,}"),
-            ("prefix, suffix", f"{summary['prefix']}, {summary['suffix']} tokens"),
+            ("tokens", f"{int(summary['texts_tokens']):,}"),
+            ("prefix, suffix", f"{summary['prefix_tokens']}, {summary['suffix_tokens']} tokens"),
             ("sampling", f"top {summary['top_k']}, temperature {summary['temperature']:g}"),
         ),
         limits=LIMITS,

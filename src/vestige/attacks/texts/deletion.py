@@ -160,7 +160,7 @@ class Deletion(Result):
                     "number": place + 1,
                     "before": before,
                     "after": after,
-                    "tokens": self.tokens[place] if here and self.tokens else None,
+                    "length": self.tokens[place] if here and self.tokens else None,
                     "text": self.excerpts[place] if here and self.excerpts else None,
                 }
 

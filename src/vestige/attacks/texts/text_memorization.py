@@ -21,6 +21,10 @@ APPROXIMATE = 0.75
 """BLEU from which on a continuation is approximately memorized (Ippolito et al. 2022)."""
 
 
+_PUBLIC = {"prefix": "prefix_tokens", "suffix": "suffix_tokens", "tokens": "length"}
+"""Names of numbers that elsewhere name texts, which are withheld."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Extraction:
     """What counts as coming back.
@@ -95,7 +99,10 @@ class TextMemorization(Result):
     def summary(self) -> dict[str, object]:
         """Rates and means with intervals over texts, of the reference too, and differences."""
         told: dict[str, object] = {
-            **{one.name: getattr(self.extraction, one.name) for one in fields(Extraction)},
+            **{
+                _PUBLIC.get(one.name, one.name): getattr(self.extraction, one.name)
+                for one in fields(Extraction)
+            },
             **_counts("", self.texts),
             **_counts("reference_", self.reference),
         }
@@ -124,7 +131,7 @@ class TextMemorization(Result):
             for place in range(0 if side is None else len(side)):
                 values = {name: getattr(side, name)[place].item() for name in names}
                 excerpt = self.excerpts[place] if kind == "text" and self.excerpts else None
-                known = {name: v if v == v else None for name, v in values.items()}
+                known = {_PUBLIC.get(k, k): v if v == v else None for k, v in values.items()}
                 yield {"kind": kind, "number": place + 1, **known, "text": excerpt}
 
 
@@ -243,7 +250,7 @@ def _counts(before: str, texts: MemorizedTexts | None) -> dict[str, object]:
         f"{before}texts": len(texts),
         f"{before}texts_with_passages": int((texts.passages > 0).sum()),
         f"{before}passages": int(texts.passages.sum()),
-        f"{before}tokens": int(texts.tokens.sum()),
+        f"{before}texts_tokens": int(texts.tokens.sum()),
         f"{before}greedy_passages": int(texts.greedy.sum()),
         f"{before}sampled_passages": int(texts.sampled.sum()),
         f"{before}generated": int((~np.isnan(texts.bleu)).sum()),
