@@ -43,10 +43,12 @@ def test_no_secret_is_shown(shell, marked, tmp_path, monkeypatch, verb, line):
 
 
 PUBLIC = {
-    "--accountant", "--author", "--base", "--baseline", "--cluster", "--column", "--deleted", "--device",
-    "--format",
+    "--accountant", "--author", "--base", "--baseline", "--cluster", "--column", "--deleted",
+    "--device", "--format",
     "--frequencies", "--from", "--intent", "--intent-column", "--null", "--optimizer",
-    "--pattern", "--precision", "--prefix", "--preset", "--reference", "--repetitions", "--retrained", "--seen",
+    "--pattern", "--precision", "--prefix", "--preset", "--reference", "--repetitions",
+    "--retrained",
+    "--seen",
     "--slot", "--slots", "--source", "--suffix", "--table", "--tags-column", "--test", "--text",
     "--texts", "--tokens-column", "--unseen", "--used", "--user", "--validation", "--vectors",
     "--vocabulary",

@@ -147,7 +147,7 @@ def _cells(row: Row, others: Sequence[float], show_secrets: bool) -> tuple[str, 
     as_high = sum(other >= row["after"] for other in others) / len(others)
     return (
         f"{row['number']} · {told}" if told else str(row["number"]),
-        NOTHING if row["length"] is None else f"{int(row['tokens']):,}",
+        NOTHING if row["length"] is None else f"{int(row['length']):,}",
         decimal(row["before"], 3),
         decimal(row["after"], 3),
         percent(as_high),

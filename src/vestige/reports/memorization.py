@@ -53,8 +53,8 @@ def answer(summary: Row) -> tuple[str, str]:
     """The answer, its number first, then what it means and what it leaves open."""
     hits, trials = int(summary["sampled_passages"]), int(summary["passages"])
     first = (
-        f"{hits:,} of {trials:,} passages of {int(summary['suffix_tokens'])} tokens come back word for "
-        f"word: one of {int(summary['tries']):,} samples is the passage with probability "
+        f"{hits:,} of {trials:,} passages of {int(summary['suffix_tokens'])} tokens come back word "
+        f"for word: one of {int(summary['tries']):,} samples is the passage with probability "
         f"{float(summary['chance']):g} or more. That is {_per(summary, 'sampled')} per 10,000 "
         f"tokens of passages ({_ends(summary, 'sampled_per_10000')}, 95 % confidence)."
     )
