@@ -187,12 +187,12 @@ CASES = {
         "no W/after --texts W/cut.jsonl --out OUT",
     ],
     "verify-deletion": [
-        "ok W/before W/after --deleted W/mine.jsonl --reference W/unknown.txt --out OUT",
-        "ok W/before W/after --deleted W/mine.jsonl --reference W/unknown.txt --retrained W/before "
-        "--out OUT --json",
+        "ok W/before W/after --deleted W/deleted.txt --reference W/corpus.jsonl --out OUT",
+        "ok W/before W/after --deleted W/deleted.txt --reference W/corpus.jsonl "
+        "--retrained W/before --out OUT --json",
         "no W/before W/after --deleted W/mine.jsonl --reference W/mine.jsonl --out OUT",
-        "no W/before W/other --deleted W/mine.jsonl --reference W/unknown.txt --out OUT",
-        "no W/before W/after --deleted W/cut.jsonl --reference W/unknown.txt --out OUT",
+        "no W/before W/other --deleted W/deleted.txt --reference W/corpus.jsonl --out OUT",
+        "no W/before W/after --deleted W/cut.jsonl --reference W/corpus.jsonl --out OUT",
     ],
     "anatomy": [
         "ok W/trained --seen W/corpus.jsonl --unseen W/mine.jsonl --user who --out OUT --orders 1 "
@@ -304,6 +304,7 @@ def _texts(root: Path) -> None:
         "numbers.jsonl": f'{{"text": ["{SPOKEN}"]}}\n',
         "surrogate.jsonl": f'{{"text": "{SPOKEN} \\ud800"}}\n',
         "unknown.txt": f"{PHRASE}\n",
+        "deleted.txt": "".join(f"{PHRASE} {number}\n" for number in range(8)),
         "known.txt": f"{SPOKEN}\n{' '.join(WORDS[5:8])}\n",
         "vectors.txt": f"{WORDS[0]} 0.1 {MARK}two\n",
         "vectors-inf.txt": f"{WORDS[0]} 0.1 1e999\n",
