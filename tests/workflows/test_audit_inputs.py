@@ -15,7 +15,7 @@ from vestige.models.top_k import Context
 from vestige.monitor import SILENT
 from vestige.workflows.audit_inputs import AuditInputs, AuditTexts, read_texts
 from vestige.workflows.audit_options import ServiceSettings, TextSettings
-from vestige.workflows.audit_target import callable_target, open_target
+from vestige.workflows.audit_target import service_target, open_target
 
 WORDS = tuple(f"w{n}" for n in range(6))
 SETTINGS = TextSettings(
@@ -228,7 +228,7 @@ def test_a_context_of_pairs_carries_the_whole_source():
         texts=corpus_of(["ann"], sources=True),
         reference=corpus_of([f"p{n}" for n in range(6)], sources=True),
     )
-    target = callable_target(
+    target = service_target(
         lambda contexts: [], parts.reference, ServiceSettings(task="dialogue"), name="ask"
     )
     inputs = AuditInputs.of(target, parts, seed=0)

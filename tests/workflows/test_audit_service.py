@@ -11,7 +11,7 @@ from vestige.workflows.audit_inputs import AuditInputs, AuditTexts
 from vestige.workflows.audit_options import ServiceSettings
 from vestige.workflows.audit_run import rank_key
 from vestige.workflows.audit_service import Service
-from vestige.workflows.audit_target import callable_target
+from vestige.workflows.audit_target import service_target
 
 LISTED = ("red", "blue")
 MINE = Corpus.from_texts(["red blue red", "red blue green"], users=["ann", "ann"])
@@ -37,7 +37,7 @@ class Asked:
 
 def service(ask, folder, *, texts=MINE, show_secrets=False, policy=None, **settings):
     chosen = ServiceSettings(**{"attempts": 1, **settings})
-    target = callable_target(ask, OTHERS, chosen, name="m:ask")
+    target = service_target(ask, OTHERS, chosen, name="m:ask")
     inputs = AuditInputs.of(target, AuditTexts(texts=texts, reference=OTHERS), seed=0)
     return Service(
         inputs=inputs,

@@ -13,7 +13,7 @@ from vestige.models.transformer import TransformerConfig
 from vestige.training.presets import PRESETS, pair_preset
 from vestige.workflows.audit_options import ServiceSettings, ShadowSettings
 from vestige.workflows.audit_shadows import described, plan_shadows
-from vestige.workflows.audit_target import callable_target, find_callable, open_target
+from vestige.workflows.audit_target import service_target, find_service, open_target
 
 VOCABULARY = WordVocabulary(("<unk>", "<eos>", "red", "blue"))
 OWN = LSTMConfig(layers=1, embedding_size=5, hidden_size=5)
@@ -174,9 +174,9 @@ def test_settings_that_were_set_are_those_that_are_not_none():
 
 
 def test_a_model_is_no_callable_and_a_function_is_one():
-    assert find_callable("some/path") is None
-    assert find_callable(LSTMLanguageModel(VOCABULARY, OWN)) is None
-    assert find_callable(len) is len
+    assert find_service("some/path") is None
+    assert find_service(LSTMLanguageModel(VOCABULARY, OWN)) is None
+    assert find_service(len) is len
 
 
 @pytest.mark.parametrize(("attention", "task"), [(True, "translation"), (False, "dialogue")])
@@ -190,7 +190,7 @@ def test_the_words_of_a_callable_are_the_commonest_of_the_reference():
     from vestige.data.corpus import Corpus
 
     text = Corpus.from_texts(["red red red blue blue lamp"])
-    found = callable_target(len, text, ServiceSettings(vocabulary_size=4), name="m:f")
+    found = service_target(len, text, ServiceSettings(vocabulary_size=4), name="m:f")
     words = {found.vocabulary.piece(n) for n in range(found.vocab_size)}
     assert words == {"<unk>", "<eos>", "red", "blue"}
     assert (found.source_vocabulary, found.recorded["path"], found.task) == (

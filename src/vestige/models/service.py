@@ -302,12 +302,12 @@ class ServiceModel:
             self._sessions.sending(len(group))
         own = tuple(Context(context.words, context.source) for context in group)
         try:
-            given = _within(self._retry.timeout, self._ask, own)
+            given = within(self._retry.timeout, self._ask, own)
         except KeyboardInterrupt:
             raise
         except BaseException as error:
             self.last_error = error
-            self._counts.update(failures=1, timeouts=isinstance(error, _TooSlow))
+            self._counts.update(failures=1, timeouts=isinstance(error, TooSlow))
             raise
         return () if given is None else given
 
@@ -327,11 +327,12 @@ class ServiceModel:
         return words
 
 
-class _TooSlow(Exception):
+class TooSlow(Exception):
     """A call took longer than the timeout."""
 
 
-def _within(timeout: float | None, ask: Ask, group: tuple[Context, ...]) -> Any:
+def within(timeout: float | None, ask: Callable[[Any], Any], group: Any) -> Any:
+    """What a function gives, or TooSlow after so many seconds; its thread ends when it ends."""
     if timeout is None:
         return ask(group)
     outcome: list[tuple[Any, BaseException | None]] = []
@@ -347,7 +348,7 @@ def _within(timeout: float | None, ask: Ask, group: tuple[Context, ...]) -> Any:
     thread.start()
     thread.join(timeout)
     if not outcome:
-        raise _TooSlow(f"no answer within {timeout} s")
+        raise TooSlow(f"no answer within {timeout} s")
     given, error = outcome[0]
     if error is not None:
         raise error

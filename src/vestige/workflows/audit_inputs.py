@@ -202,10 +202,20 @@ class AuditInputs:
     @cached_property
     def words(self) -> list[list[str]]:
         """Every text as the words that its ids stand for, known or not."""
+        return [self.split(text) for text in self.parts.together()]
+
+    @cached_property
+    def known_words(self) -> frozenset[str]:
+        """The words that can be asked about."""
+        vocabulary = self.target.vocabulary
+        return frozenset(map(vocabulary.piece, range(len(vocabulary))))
+
+    def split(self, text: str) -> list[str]:
+        """A text as a service's words."""
         vocabulary = self.target.vocabulary
         if not isinstance(vocabulary, WordVocabulary):
-            raise TypeError(f"a callable is asked in words, got {type(vocabulary).__name__}")
-        return [vocabulary.split(text) for text in self.parts.together()]
+            raise TypeError(f"a service is asked in words, got {type(vocabulary).__name__}")
+        return vocabulary.split(text)
 
     def contexts(self, asked: TokenQueries) -> tuple[list[Context], list[str]]:
         """What a service is shown before each word, in the words of the texts; and the words."""

@@ -1,5 +1,6 @@
 """Configuration of an audit of users that travels together: the service and the shadow models."""
 
+import re
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -8,6 +9,10 @@ from annotated_types import Ge, Le
 from vestige import _validate
 from vestige.errors import DataError
 from vestige.workflows.options import Directory, Metavar
+
+KEY = "OPENAI_API_KEY"
+ENDPOINT = ("token_budget", "concurrency", "calls_per_minute", "key_env")
+"""Settings of an endpoint alone."""
 
 ServedTask = Literal["next-word", "translation", "dialogue"]
 
@@ -23,6 +28,10 @@ class ServiceSettings:
         task: What the service does. Default: `next-word`.
         vocabulary_size: Words that can be queried, the commonest of `reference`.
         tokenizer: `whitespace` splits texts at blanks, `words` splits off punctuation too.
+        token_budget: Tokens that an endpoint may count in all sessions; `budget` is its calls.
+        concurrency: Calls to an endpoint at a time.
+        calls_per_minute: Calls to an endpoint at most in a minute. Default: as fast as it answers.
+        key_env: The environment variable that holds an endpoint's key, which is written nowhere.
     """
 
     budget: Annotated[int | None, Ge(1)] = None
@@ -31,8 +40,17 @@ class ServiceSettings:
     task: ServedTask | None = None
     vocabulary_size: Annotated[int, Ge(3)] = 5000
     tokenizer: Literal["whitespace", "words"] = "whitespace"
+    token_budget: Annotated[int | None, Ge(1)] = None
+    concurrency: Annotated[int, Ge(1), Le(256)] = 4
+    calls_per_minute: float | None = None
+    key_env: Annotated[str, Metavar("NAME")] = KEY
 
     def __post_init__(self) -> None:
+        if self.calls_per_minute is not None:
+            _validate.positive(**{"`calls_per_minute`": self.calls_per_minute})
+            _validate.finite(**{"`calls_per_minute`": self.calls_per_minute})
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", self.key_env):
+            raise ValueError("`key_env` must name an environment variable and be no key itself")
         if self.timeout is not None:
             _validate.positive(**{"`timeout`": self.timeout})
             _validate.finite(**{"`timeout`": self.timeout})
@@ -42,8 +60,25 @@ class ServiceSettings:
         for name, default in vars(ServiceSettings()).items():
             if getattr(self, name) != default:
                 raise ValueError(
-                    f"`{name}` must be left out unless MODEL is a callable, package.module:function"
+                    f"`{name}` must be left out unless MODEL is a callable, "
+                    "package.module:function, or an endpoint, openai:URL#MODEL"
                 )
+
+    def refuse_for_callable(self) -> None:
+        """Raise ValueError where something was set that only an endpoint has."""
+        for name in ENDPOINT:
+            if getattr(self, name) != getattr(ServiceSettings(), name):
+                raise ValueError(
+                    f"`{name}` must be left out unless MODEL is an endpoint, openai:URL#MODEL"
+                )
+
+    def refuse_for_endpoint(self) -> None:
+        """Raise ValueError where a task was set that an endpoint is not asked for."""
+        if self.task not in (None, "next-word"):
+            raise ValueError(
+                f"`task` must be next-word for an endpoint, got {self.task}: ask by a callable "
+                "how it translates or answers"
+            )
 
     def afford(self, needed: int, *, exact: bool) -> None:
         """Refuse a budget that cannot be enough, before anything is queried.

@@ -1,10 +1,10 @@
-"""A callable as the target of an audit: within its budget, and nothing is queried twice."""
+"""A service as the target of an audit: within its budget, and nothing is queried twice."""
 
 import random
 import sys
 import threading
-from collections.abc import Sequence
-from contextlib import redirect_stdout
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,23 +14,29 @@ from numpy.typing import NDArray
 
 from vestige.attacks.membership.query_policy import QueryPolicy
 from vestige.data.token_queries import TokenQueries
-from vestige.errors import ModelError
+from vestige.errors import ModelError, VestigeError
 from vestige.models.answer_cache import AnswerCache
+from vestige.models.endpoint import EndpointAddress
+from vestige.models.endpoint_words import EndpointWords
 from vestige.models.service import Ask, QueryStatistics, RetryPolicy, ServiceModel
 from vestige.models.top_k import Context, likeliest_ranks
 from vestige.monitor import Monitor
+from vestige.workflows.audit_endpoint import opened, require_shown, spent, tell_cost
 from vestige.workflows.audit_inputs import AuditInputs
 from vestige.workflows.audit_options import ServiceSettings
 
+AT_ONCE = 64
+"""Contexts that are asked about together."""
 SILENCE = 60.0
 """Seconds after which a call that has not come back is reported."""
 
 
 @dataclass(kw_only=True)
 class Service:
-    """A callable behind `ServiceModel`, with answers that outlive the program.
+    """A service behind `ServiceModel`, with answers that outlive the program.
 
     Attributes:
+        answers: file of a callable's answers; those of an endpoint stand beside it.
         show_secrets: whether an error of the callable, which may quote texts, is shown.
     """
 
@@ -42,20 +48,28 @@ class Service:
     monitor: Monitor
     _counted: QueryStatistics | None = field(default=None, init=False)
     _error: BaseException | None = field(default=None, init=False)
+    _spent: dict[str, Any] = field(default_factory=dict, init=False)
 
     @property
     def statistics(self) -> dict[str, Any]:
         """Query statistics of all sessions."""
-        return {} if self._counted is None else self._counted.summary()
+        return {} if self._counted is None else self._counted.summary() | self._spent
 
     def afford(self, asked: TokenQueries) -> None:
         """Refuse a budget that is too small for these words; see `ServiceSettings.afford`."""
         contexts, _ = self.inputs.contexts(asked)
-        self.settings.afford(len(set(contexts)), exact=True)
+        if self._address is not None:
+            tell_cost(contexts, self.settings, monitor=self.monitor)
+        else:
+            self.settings.afford(len(set(contexts)), exact=True)
 
     def afford_most(self, asked: TokenQueries) -> None:
         """The same before it is known which of the words will be queried."""
-        if self.settings.budget is not None:
+        if self._address is not None:
+            contexts, _ = self.inputs.contexts(asked)
+            most = int(self.policy.most(asked).sum()) + 1
+            tell_cost(contexts, self.settings, most=most, monitor=self.monitor)
+        elif self.settings.budget is not None:
             # One more, since the service is tried with a word that may not be selected later.
             self.settings.afford(int(self.policy.most(asked).sum()) + 1, exact=False)
 
@@ -79,12 +93,7 @@ class Service:
         # In a random order: where a budget ends early, nobody is left out more than others.
         order = list(range(len(words)))
         random.Random(self.policy.seed).shuffle(order)
-        with AnswerCache(self.answers) as kept:
-            if kept.damaged:
-                self.monitor.log(
-                    f"{self.answers}: {kept.damaged} lines are damaged, their words are asked again"
-                )
-            model = self._model(kept)
+        with self._model() as model:
             # What a callable prints is no part of the result. Not about each call: one that was
             # given up would put back, when it ends, what was stdout when it began.
             with self.monitor.progress("asking the service") as step, redirect_stdout(sys.stderr):
@@ -92,28 +101,53 @@ class Service:
                     model,
                     [contexts[n] for n in order],
                     [words[n] for n in order],
-                    at_once=64,
+                    at_once=AT_ONCE,
                     progress=step,
                 )
             self._counted, self._error = model.statistics, model.last_error
+            if self._address is not None and isinstance(self._error, VestigeError):
+                raise self._error
         if self._counted.gave_up:
             raise self._gave_up(self._reason())
         ranks = np.zeros(len(order), dtype=np.int32)
         ranks[order] = found
         return ranks
 
-    def _model(self, kept: AnswerCache) -> ServiceModel:
-        target = self.inputs.target
-        if target.ask is None:
-            raise TypeError("a service must have a callable, got none")
-        return ServiceModel(
-            _reporting_silence(target.ask, self.monitor),
-            k=self.policy.k,
-            budget=self.settings.budget,
-            cache=kept,
-            known=frozenset(map(target.vocabulary.piece, range(len(target.vocabulary)))),
-            retry=RetryPolicy(attempts=self.settings.attempts, timeout=self.settings.timeout),
-        )
+    @property
+    def _address(self) -> EndpointAddress | None:
+        ask = self.inputs.target.ask
+        return ask if isinstance(ask, EndpointAddress) else None
+
+    @contextmanager
+    def _model(self) -> Iterator[ServiceModel]:
+        """The service as a model, while its answers' file is open."""
+        ask, k = self.inputs.target.ask, self.policy.k
+        known = self.inputs.known_words
+        if ask is None:
+            raise TypeError("a service must have a callable or an address, got none")
+        if isinstance(ask, EndpointAddress):
+            place = self.answers.with_suffix(".sqlite")
+            with opened(ask, place, self.settings, self.monitor) as (endpoint, access):
+                words = EndpointWords(endpoint, access, k, known, self.inputs.split)
+                require_shown(access, k)
+                # It keeps its answers, tries again and counts for itself.
+                retry = RetryPolicy(at_once=AT_ONCE, attempts=1, give_up_after=1)
+                yield ServiceModel(words, k=k, known=known, retry=retry)
+            self._spent = spent(endpoint, words)
+            return
+        with AnswerCache(self.answers) as kept:
+            if kept.damaged:
+                self.monitor.log(
+                    f"{self.answers}: {kept.damaged} lines are damaged, their words are asked again"
+                )
+            yield ServiceModel(
+                _reporting_silence(ask, self.monitor),
+                k=k,
+                budget=self.settings.budget,
+                cache=kept,
+                known=known,
+                retry=RetryPolicy(attempts=self.settings.attempts, timeout=self.settings.timeout),
+            )
 
     def _reason(self) -> str:
         """The callable's last error; its words, which may quote texts, only if they are wanted."""

@@ -30,12 +30,15 @@ from vestige.workflows.options import (
 
 if TYPE_CHECKING:
     from vestige.attacks.membership.user_audit import UserAudit
+    from vestige.models.endpoint import EndpointAddress
     from vestige.models.service import Ask
     from vestige.models.top_k import TopK
     from vestige.workflows.audit_inputs import AuditInputs
     from vestige.workflows.audit_run import Audit
 
-    Target: TypeAlias = ModelLike | Ask | TopK
+    from vestige.workflows.audit_target import Served
+
+    Target: TypeAlias = ModelLike | Ask | TopK | EndpointAddress
 else:
     Target = str
     """What a command line can give."""
@@ -80,9 +83,10 @@ def audit_users(
     audited, or the difference will be taken for memory. A p-value that is not small does not show
     that somebody was out.
 
-    For a person, `texts` is a file of their own texts, and MODEL often a service: a Python
-    function that asks it. Everything that it says is kept in DIR, and counted: give `budget`,
-    and `queries` or `calls` to ask about less. For an owner, `texts` holds all users (`user`
+    For a person, `texts` is a file of their own texts, and MODEL often a service: a server that
+    speaks OpenAI's protocol, or a Python function that asks something else. What it costs is told
+    before the first call, everything that it says is kept in DIR, and counted: give `budget`, and
+    `queries` or `calls` to ask about less. For an owner, `texts` holds all users (`user`
     names the column), and `rate` bounds the share of mistakes among those that are flagged.
 
     An audit that was interrupted goes on when the same command is given again; no model is
@@ -90,15 +94,15 @@ def audit_users(
     `shadow_dir`. DIR holds texts and users' names in the clear.
 
     Args:
-        model: A model or training directory, a Hugging Face model, or package.module:function,
-            which takes a list of contexts, each with words and a source, and gives for each the likeliest
+        model: A model or training directory, a Hugging Face model, openai:URL#MODEL, which is a
+            model behind a server with completions or chat, or package.module:function, which takes a list of contexts, each with words and a source, and gives for each the likeliest
             next words, the likeliest first.
         texts: What may have been trained on.
         reference: Texts of people who are known not to be in the training data, of the same kind.
         out: A directory to make. The same command goes on where it was interrupted.
         person: All of `texts` is this person's. Default: `me`, where nothing says whose they are.
         artificial: Split `reference` at random into so many users, where nothing says whose it is.
-        top_k: How many of the likeliest words are shown. Default: all; a callable needs it.
+        top_k: How many of the likeliest words are shown. Default: all; a service needs it.
         queries: Ask about so many texts of each user, every word of them.
         calls: Ask about so many single words of each user.
         select: Which ones: at `random`, the `rare` (by mean frequency; `rare-sum` is the paper's),
@@ -122,17 +126,18 @@ def audit_users(
 
         vestige audit-users my_service:ask --texts mine.jsonl --reference others.jsonl --user author --top-k 5 --calls 100 --budget 12000 --timeout 30 --out audit
 
+        vestige audit-users openai:http://localhost:8000/v1#smollm2 --texts mine.jsonl --reference others.jsonl --user author --top-k 5 --calls 100 --budget 12000 --out served
+
         vestige audit-users trained --texts users.jsonl --reference held-out.jsonl --user author --processes 4 --out before-release
 
         vestige audit-users trained --texts users.jsonl --reference held-out.jsonl --user author --top-k 50 --shadow-dir before-release/shadows --out shown-50
     """  # noqa: E501
     call = Call.of(audit_users, locals())
     from vestige.workflows.audit_directory import check_out
-    from vestige.workflows.audit_target import find_callable
+    from vestige.workflows.audit_target import find_service
 
-    ask = find_callable(model)
-    if ask is None:
-        service.refuse_for_model()
+    ask = find_service(model)
+    _check_service(ask, service)
     how = select or usual_selection(queries=queries, calls=calls, shadows=shadow_models.shadows)
     # Checked here without the number of words, which the model has yet to tell.
     policy = QueryPolicy(how=how, queries=queries, calls=calls, k=top_k or 0, seed=seed)
@@ -143,6 +148,18 @@ def audit_users(
         inputs = _open(call, ask, monitor)
         audit = _prepared(call, inputs, policy, place, monitor)
         return _finished(call, audit)
+
+
+def _check_service(ask: "Served | None", service: ServiceSettings) -> None:
+    """Refuse settings of a service that the target does not have."""
+    from vestige.models.endpoint import EndpointAddress
+
+    if ask is None:
+        service.refuse_for_model()
+    elif isinstance(ask, EndpointAddress):
+        service.refuse_for_endpoint()
+    else:
+        service.refuse_for_callable()
 
 
 def _check(
@@ -157,14 +174,14 @@ def _check(
         )
     if is_service and not policy.k:
         raise ValueError(
-            "`top_k` must be given for a callable: how many words does it list at most?"
+            "`top_k` must be given for a service: how many words does it list at most?"
         )
 
 
-def _open(call: Call, ask: "Ask | None", monitor: Monitor) -> "AuditInputs":
-    """The target and the texts, encoded; a callable's words are those of some non-members."""
+def _open(call: Call, ask: "Served | None", monitor: Monitor) -> "AuditInputs":
+    """The target and the texts, encoded; a service's words are those of some non-members."""
     from vestige.workflows.audit_inputs import AuditInputs, read_texts
-    from vestige.workflows.audit_target import callable_target, open_target
+    from vestige.workflows.audit_target import open_target, service_name, service_target
     from vestige.workflows.training_runs import useless_model
 
     given = call.arguments
@@ -182,8 +199,8 @@ def _open(call: Call, ask: "Ask | None", monitor: Monitor) -> "AuditInputs":
     if ask is not None:
         parts = parts.sourced(given["service"].task not in (None, "next-word"))
         counted, _, _ = parts.groups(seed=settings.seed)
-        name = model if isinstance(model, str) else getattr(ask, "__qualname__", repr(type(ask)))
-        target = callable_target(ask, parts.reference_of(counted), given["service"], name=name)
+        name, reference = service_name(model, ask), parts.reference_of(counted)
+        target = service_target(ask, reference, given["service"], name=name)
     else:
         parts = parts.sourced(target.task != "next-word")
     return AuditInputs.of(target, parts, seed=settings.seed)

@@ -1,0 +1,187 @@
+"""What a server can do, found out by asking it, and what an audit loses by what it cannot.
+
+A few calls about one English sentence: none of it is the asker's text.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from vestige.data.vocabulary import Vocabulary
+from vestige.errors import ModelError
+from vestige.models.endpoint import Endpoint, Refused, alike
+from vestige.models.endpoint_wire import Kind, Question, Reply
+
+SENTENCE = "The committee met on Tuesday and agreed that the report should be"
+OTHER = "In the morning she walked along the river to"
+SHOWN = (20, 10, 5, 1)
+"""Likeliest tokens that are asked for until a server agrees; OpenAI's completions show 5."""
+CALLS = 12
+"""Calls that a probe takes at most, refused ones counted and failed ones not."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EndpointAccess:
+    """What a server can do.
+
+    Attributes:
+        kind: the interface that shows log-probabilities; completions where both do.
+        shown: how many of the likeliest tokens it shows.
+        empty: answers to an empty prompt, with what a text may begin with.
+        echo: shows the log-probabilities of the prompt's own tokens.
+        together: takes several prompts in one call.
+        same_tokens: share of its tokens that are tokens of ours; None where none were compared.
+        model: what it calls itself.
+    """
+
+    kind: Kind
+    shown: int
+    empty: bool
+    echo: bool
+    together: bool
+    same_tokens: float | None = None
+    model: str = ""
+
+    def summary(self) -> dict[str, Any]:
+        """The row of a table."""
+        return asdict(self)
+
+    def sentences(self) -> list[str]:
+        """What it can do and what an audit loses, a sentence each."""
+        chat = self.kind == "chat"
+        said = [
+            f"The server calls its model {self.model!r} and shows the {self.shown} likeliest "
+            f"tokens by {'chat' if chat else 'completions'}."
+        ]
+        if chat:
+            said.append(
+                "It answers chats only: a text is put before it as a user's turn with the request "
+                "to go on, so that what it shows is not what the text alone makes likely; expect "
+                "to find less than with completions."
+            )
+        if self.shown < 20:
+            said.append(
+                f"Of a word that is not among the {self.shown} likeliest nothing is known: rare "
+                "words, which tell most about whether a text was used, are seen least."
+            )
+        if self.echo:
+            said.append("It shows the log-probability of every token of a prompt: one call a text.")
+        else:
+            said.append(
+                "It does not show the log-probabilities of a prompt's own tokens: every token "
+                "takes a call, and only those among the likeliest have a log-probability."
+            )
+        if not self.empty:
+            said.append("It answers no empty prompt: nothing is known of the first word of a text.")
+        if self.same_tokens is not None and self.same_tokens < 1:
+            said.append(
+                f"Of its tokens {self.same_tokens:.0%} are tokens of the tokenizer given: where "
+                "the two cut a text differently, values are added up over its tokens or missing."
+            )
+        return said
+
+
+def probe(endpoint: Endpoint, vocabulary: Vocabulary | None = None) -> EndpointAccess:
+    """Find out what a server can do; what was found out before is not asked again.
+
+    Args:
+        endpoint: which; its control question is set here.
+        vocabulary: ours, to compare its tokens with.
+
+    Raises:
+        ModelError: it shows no log-probabilities at all, or gives no answer.
+    """
+    kept = endpoint.store.about("access")
+    if kept is not None:
+        found = EndpointAccess(**json.loads(kept))
+    else:
+        found = _probed(endpoint)
+        endpoint.store.note("access", json.dumps(asdict(found)))
+    if vocabulary is None:
+        return found
+    shown = endpoint.store.about("controlled")
+    tokens = _tokens(Reply.from_json(shown)) if shown else []
+    return replace(found, same_tokens=_shared(tokens, vocabulary))
+
+
+def _probed(endpoint: Endpoint) -> EndpointAccess:
+    question, reply = _most_shown(endpoint)
+    endpoint.control(question, reply)
+    plain = question.kind == "completion"
+    echoed = _tried(endpoint, replace(question, echo=True)) if plain else None
+    return EndpointAccess(
+        kind=question.kind,
+        shown=question.shown,
+        empty=plain and _tried(endpoint, replace(question, prompt="")) is not None,
+        echo=echoed is not None and _repeats(echoed[0], SENTENCE),
+        together=plain and _takes_several(endpoint, question, reply),
+        model=endpoint.store.about("model") or endpoint.address.model,
+    )
+
+
+def _most_shown(endpoint: Endpoint) -> tuple[Question, Reply]:
+    """The question that shows most, completions first."""
+    kinds: tuple[Kind, ...] = ("completion", "chat")
+    for kind in kinds:
+        for shown in SHOWN:
+            question = Question(SENTENCE, kind=kind, shown=shown)
+            found = _tried(endpoint, question)
+            if found is not None:
+                # One more than it allows may be the token that it drew: a bound is round.
+                there = len(found[0].tokens[-1].likeliest)
+                most = next(number for number in (*SHOWN[:-1], 4, 3, 2, 1) if number <= there)
+                return replace(question, shown=most), _cut(found[0], most)
+            if endpoint.unfit:
+                break
+    raise ModelError(
+        f"{endpoint.address} shows no log-probabilities, by completions or by chat",
+        remedy="Check address and model; ask its owner to show them (`logprobs`), or audit the "
+        "model's files instead.",
+    )
+
+
+def _cut(reply: Reply, most: int) -> Reply:
+    last = replace(reply.tokens[-1], likeliest=reply.tokens[-1].likeliest[:most])
+    return replace(reply, tokens=(*reply.tokens[:-1], last))
+
+
+def _tried(endpoint: Endpoint, *questions: Question) -> tuple[Reply, ...] | None:
+    """The replies; None where the server does not take such questions.
+
+    A server that ignores what it does not know answers without what was wanted, every time.
+    """
+    try:
+        return endpoint.attempt(*questions)
+    except Refused:
+        return None
+    except ModelError:
+        if endpoint.unfit:
+            return None
+        raise
+
+
+def _repeats(reply: Reply, prompt: str) -> bool:
+    """Whether a reply shows the prompt's own tokens with their log-probabilities."""
+    said = [token.log_prob == token.log_prob for token in reply.tokens]
+    return "".join(token.text for token in reply.tokens).lstrip().startswith(prompt) and any(
+        said[:-1]
+    )
+
+
+def _takes_several(endpoint: Endpoint, question: Question, reply: Reply) -> bool:
+    """Whether a call of two prompts gives to each what it has alone."""
+    found = _tried(endpoint, replace(question, prompt=OTHER), question)
+    return found is not None and alike(found[1], reply) and not alike(found[0], reply)
+
+
+def _tokens(reply: Reply) -> list[str]:
+    return [text for text, _ in reply.tokens[-1].likeliest] if reply.tokens else []
+
+
+def _shared(tokens: Sequence[str], vocabulary: Vocabulary) -> float | None:
+    """Share of a server's tokens that are one token of ours."""
+    if not tokens:
+        return None
+    ours = {vocabulary.piece(token) for token in range(len(vocabulary))}
+    return sum(token in ours for token in tokens) / len(tokens)

@@ -1,0 +1,238 @@
+"""A server that speaks OpenAI's protocol over a model of ours, and a proxy that makes it fail."""
+
+import json
+import threading
+import time
+from contextlib import contextmanager
+from http.client import HTTPConnection
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import torch
+
+KEY = "sk-never-to-be-written-0123456789"
+OTHER = "other-model"
+
+
+class Quiet(BaseHTTPRequestHandler):
+    """A handler that logs nothing, and answers in JSON."""
+
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_):
+        pass
+
+    def read_body(self):
+        return self.rfile.read(int(self.headers.get("content-length", 0)))
+
+    def answer(self, status, content, **headers):
+        if isinstance(content, dict):
+            content = json.dumps(content).encode()
+        self.send_response(status)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(content)))
+        for name, value in headers.items():
+            self.send_header(name.replace("_", "-"), value)
+        self.end_headers()
+        self.wfile.write(content)
+
+
+class Served:
+    """What a server answers: completions and chats of a model of next tokens.
+
+    What it lacks is switched off: `completions`, `chat`, `echo`, `several` prompts in one call,
+    the `empty` prompt; `most` log-probabilities are shown.
+    """
+
+    def __init__(self, model, **lacks):
+        self.model, self.asked, self.keys = model, [], set()
+        self.has = {"completions": True, "chat": True, "echo": True, "several": True,
+                    "empty": True, "most": 20, "log_probs": True, "delay": 0.0, **lacks}  # fmt: skip
+        self.lock = threading.Lock()
+
+    def answer(self, path, body):
+        """Status and content."""
+        with self.lock:
+            self.asked.append(body)
+        time.sleep(self.has["delay"])
+        chat = path.endswith("/chat/completions")
+        if not self.has["chat" if chat else "completions"]:
+            return 404, {"error": {"message": "no such path"}}
+        shown = body.get("top_logprobs" if chat else "logprobs") or 0
+        prompts = [body["messages"][-1]["content"]] if chat else body["prompt"]
+        prompts = [prompts] if isinstance(prompts, str) else prompts
+        refused = (
+            shown > self.has["most"]
+            or (body.get("echo") and not self.has["echo"])
+            or (len(prompts) > 1 and not self.has["several"])
+            or ("" in prompts and not self.has["empty"])
+        )
+        if refused:
+            return 400, {"error": {"message": "not so: " + repr(prompts)}}
+        with self.lock, torch.no_grad():
+            choices = [self.choice(n, one, body, shown, chat) for n, one in enumerate(prompts)]
+        tokens = sum(len(self.model.vocabulary.encode(one)) + 1 for one in prompts)
+        usage = {"prompt_tokens": tokens, "completion_tokens": 0, "total_tokens": tokens}
+        return 200, {"id": "1", "model": body["model"], "choices": choices, "usage": usage}
+
+    def choice(self, number, prompt, body, shown, chat):
+        given = self.model.vocabulary.encode(prompt)
+        ids = list(given)
+        for _ in range(body["max_tokens"]):
+            ids.append(int(self.log_probs(ids)[-1].argmax()))
+        written = ids[len(given) :]
+        text = self.model.vocabulary.decode(written)
+        first = 0 if body.get("echo") else len(given)
+        places = [self.place(ids, n, shown) for n in range(first, len(ids))]
+        if not shown or not self.has["log_probs"]:
+            told = None
+        elif chat:
+            told = {"content": [
+                {"token": text, "logprob": value,
+                 "top_logprobs": [{"token": t, "logprob": v} for t, v in top.items()]}
+                for text, value, top in places
+            ]}  # fmt: skip
+        else:
+            told = {
+                "tokens": [text for text, _, _ in places],
+                "token_logprobs": [None if not n and not first else v
+                                   for n, (_, v, _) in enumerate(places)],
+                "top_logprobs": [None if not n and not first else top
+                                 for n, (_, _, top) in enumerate(places)],
+            }  # fmt: skip
+        if chat:
+            said = {"message": {"role": "assistant", "content": text}}
+        else:
+            said = {"text": (prompt if body.get("echo") else "") + text}
+        return {"index": number, "finish_reason": "length", "logprobs": told, **said}
+
+    def log_probs(self, ids):
+        """(t + 1, v) of the token at each place and of the next one."""
+        read = torch.tensor([[self.model.first_token, *ids]])
+        return torch.log_softmax(self.model(read)[0][0].float(), -1)[:, : len(self.model.vocabulary)]
+
+    def place(self, ids, n, shown):
+        row, piece = self.log_probs(ids[:n])[-1], self.model.vocabulary.piece
+        values, tokens = row.topk(max(shown, 1))
+        top = {piece(t): v for t, v in zip(tokens.tolist(), values.tolist(), strict=True)}
+        return piece(ids[n]), float(row[ids[n]]), top
+
+
+@contextmanager
+def listening(handler):
+    """The address of a handler that listens on a free port."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}/v1"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+@contextmanager
+def serving(served):
+    """The address of a `Served`."""
+
+    class Handler(Quiet):
+        def do_POST(self):
+            served.keys.add(self.headers.get("authorization"))
+            self.answer(*served.answer(self.path, json.loads(self.read_body())))
+
+    with listening(Handler) as url:
+        yield url
+
+
+def changed(**new):
+    """A fault: the answer with other fields."""
+    return lambda body: {**body, **new}
+
+
+def reordered(body):
+    """Choices, and likeliest tokens, in another order: the same answer."""
+    choices = []
+    for choice in reversed(body["choices"]):
+        told = choice["logprobs"]
+        if told and "top_logprobs" in told:
+            tops = [top and dict(reversed(top.items())) for top in told["top_logprobs"]]
+            choice = {**choice, "logprobs": {**told, "top_logprobs": tops}}
+        choices.append(choice)
+    return {**body, "choices": choices}
+
+
+def speechless(body):
+    """The answer without log-probabilities."""
+    return {**body, "choices": [{**one, "logprobs": None} for one in body["choices"]]}
+
+
+FAULTS = {
+    "rate limit": (429, b"{}", {"retry_after": "0.01"}),
+    "server error": (500, b'{"error": {"message": "your key %s"}}' % KEY.encode(), {}),
+    "bad gateway": (502, b"<html>", {}),
+    "timeout": "silence",
+    "connection reset": "reset",
+    "slow drip": "drip",
+    "truncated JSON": lambda content: content[: len(content) // 2],
+    "changed order": reordered,
+    "another model's name": changed(model=OTHER),
+    "no choices": changed(choices=[]),
+    "no log-probabilities": speechless,
+    "no text": b"null",
+    "an echoed key": changed(note=KEY),
+}
+"""Kinds of faults: an answer, what is done to one, or what happens to the connection."""
+
+
+@contextmanager
+def failing(upstream, fault, *, every=3):
+    """A proxy that lets each n-th call fail; its list of faults that there were."""
+    host, counted, lock = upstream.split("/")[2], [], threading.Lock()
+    calls = [0]
+
+    class Handler(Quiet):
+        def do_POST(self):
+            sent = self.read_body()
+            with lock:
+                calls[0] += 1
+                broken = calls[0] % every == 2
+                counted.extend([self.path] if broken else [])
+            if broken and isinstance(fault, tuple):
+                return self.answer(fault[0], fault[1], **fault[2])
+            if broken and isinstance(fault, bytes):
+                return self.answer(200, fault)
+            if broken and isinstance(fault, str):
+                return self.misbehave(fault)
+            link = HTTPConnection(host)
+            link.request("POST", self.path, sent, dict(self.headers))
+            reply = link.getresponse()
+            content = reply.read()
+            link.close()
+            if broken and reply.status == 200:
+                whole = fault is FAULTS["truncated JSON"]
+                content = fault(content if whole else json.loads(content))
+                content = content if whole else json.dumps(content).encode()
+            self.answer(reply.status, content)
+
+        def misbehave(self, fault):
+            self.close_connection = True
+            if fault == "silence":
+                time.sleep(3)
+            elif fault == "drip":
+                self.send_response(200)
+                self.send_header("content-length", "1000")
+                self.end_headers()
+                for _ in range(60):
+                    self.wfile.write(b" ")
+                    self.wfile.flush()
+                    time.sleep(0.05)
+            self.connection.close()
+
+        def handle(self):
+            try:
+                super().handle()
+            except OSError:
+                pass  # the other side has gone
+
+    with listening(Handler) as url:
+        yield url, counted
