@@ -3,14 +3,26 @@
 import json
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import torch
 
+from vestige.models.hugging_face import HuggingFaceLanguageModel
+
 KEY = "sk-never-to-be-written-0123456789"
 OTHER = "other-model"
+
+
+def network(vocabulary, *, seed=0):
+    """A small random GPT-2 with room for a sentence of bytes."""
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    torch.manual_seed(seed)
+    sizes = {"n_positions": 256, "n_embd": 16, "n_layer": 2, "n_head": 2}
+    config = GPT2Config(vocab_size=len(vocabulary), initializer_range=0.3, **sizes)
+    return HuggingFaceLanguageModel(GPT2LMHeadModel(config), vocabulary).eval()
 
 
 class Quiet(BaseHTTPRequestHandler):
@@ -45,8 +57,8 @@ class Served:
 
     def __init__(self, model, **lacks):
         self.model, self.asked, self.keys = model, [], set()
-        self.has = {"completions": True, "chat": True, "echo": True, "several": True,
-                    "empty": True, "most": 20, "log_probs": True, "delay": 0.0, **lacks}  # fmt: skip
+        parts = ("completions", "chat", "echo", "several", "empty", "log_probs")
+        self.has = {**dict.fromkeys(parts, True), "most": 20, "delay": 0.0, **lacks}
         self.lock = threading.Lock()
 
     def answer(self, path, body):
@@ -68,7 +80,7 @@ class Served:
         )
         if refused:
             return 400, {"error": {"message": "not so: " + repr(prompts)}}
-        with self.lock, torch.no_grad():
+        with self.lock:
             choices = [self.choice(n, one, body, shown, chat) for n, one in enumerate(prompts)]
         tokens = sum(len(self.model.vocabulary.encode(one)) + 1 for one in prompts)
         usage = {"prompt_tokens": tokens, "completion_tokens": 0, "total_tokens": tokens}
@@ -94,24 +106,31 @@ class Served:
         else:
             told = {
                 "tokens": [text for text, _, _ in places],
-                "token_logprobs": [None if not n and not first else v
-                                   for n, (_, v, _) in enumerate(places)],
-                "top_logprobs": [None if not n and not first else top
-                                 for n, (_, _, top) in enumerate(places)],
-            }  # fmt: skip
+                "token_logprobs": [value for _, value, _ in places],
+                "top_logprobs": [top for _, _, top in places],
+            }
+            if body.get("echo"):
+                told["token_logprobs"][0] = told["top_logprobs"][0] = None
         if chat:
             said = {"message": {"role": "assistant", "content": text}}
         else:
             said = {"text": (prompt if body.get("echo") else "") + text}
         return {"index": number, "finish_reason": "length", "logprobs": told, **said}
 
+    @torch.no_grad()
     def log_probs(self, ids):
         """(t + 1, v) of the token at each place and of the next one."""
         read = torch.tensor([[self.model.first_token, *ids]])
-        return torch.log_softmax(self.model(read)[0][0].float(), -1)[:, : len(self.model.vocabulary)]
+        return torch.log_softmax(self.model(read)[0][0].float(), -1)[
+            :, : len(self.model.vocabulary)
+        ]
+
+    def piece(self, token):
+        text = self.model.vocabulary.piece(token)
+        return f"bytes:{token}" if "\ufffd" in text else text
 
     def place(self, ids, n, shown):
-        row, piece = self.log_probs(ids[:n])[-1], self.model.vocabulary.piece
+        row, piece = self.log_probs(ids[:n])[-1], self.piece
         values, tokens = row.topk(max(shown, 1))
         top = {piece(t): v for t, v in zip(tokens.tolist(), values.tolist(), strict=True)}
         return piece(ids[n]), float(row[ids[n]]), top
@@ -229,10 +248,8 @@ def failing(upstream, fault, *, every=3):
             self.connection.close()
 
         def handle(self):
-            try:
+            with suppress(OSError):  # the other side has gone
                 super().handle()
-            except OSError:
-                pass  # the other side has gone
 
     with listening(Handler) as url:
         yield url, counted

@@ -1,39 +1,33 @@
 """A server is asked once and within its budget, and no fault of its changes what is read."""
 
 import math
-import sqlite3
 from email.utils import formatdate
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
 from vestige.errors import DataError, ModelError
-from vestige.models.checkpoints import load_model
 from vestige.models.endpoint import (
     PREFIX,
     Endpoint,
     EndpointAddress,
     EndpointLimits,
-    alike,
     describe,
 )
-from vestige.models.endpoint_probe import CALLS, probe
+from vestige.models.endpoint_columns import endpoint_columns
+from vestige.models.endpoint_probe import CALLS, EndpointAccess, probe
 from vestige.models.endpoint_store import EndpointStore
+from vestige.models.endpoint_tokens import EndpointTokens, by_ours
 from vestige.models.endpoint_wire import (
-    BadReply,
     Question,
-    Reply,
-    ShownToken,
-    body_of,
-    read_answer,
 )
 from vestige.models.endpoint_words import EndpointWords
 from vestige.models.service import RetryPolicy
+from vestige.models.token_scores import ShownToken
 from vestige.models.top_k import Context
 
-from .served import FAULTS, KEY, OTHER, Served, failing, serving
+from .served import FAULTS, KEY, OTHER, Served, failing, network, serving
 
 pytest.importorskip("openai")
 
@@ -43,8 +37,8 @@ FAST = RetryPolicy(attempts=8, pause=0.001, longest_pause=0.01, timeout=1.0)
 
 
 @pytest.fixture(scope="module")
-def model(folders):
-    return load_model(folders["gpt2"], device="cpu")
+def model(subwords):
+    return network(subwords)
 
 
 @pytest.fixture(autouse=True)
@@ -82,7 +76,8 @@ def naive(model, prompt, *, shown):
     ids = torch.tensor([[model.first_token, *model.vocabulary.encode(prompt)]])
     row = torch.log_softmax(model(ids)[0][0, -1].float(), -1)[: len(model.vocabulary)]
     values, tokens = row.topk(shown)
-    return [(model.vocabulary.piece(t), v) for t, v in zip(tokens.tolist(), values.tolist())]
+    names = [Served(model).piece(token) for token in tokens.tolist()]
+    return list(zip(names, values.tolist(), strict=True))
 
 
 def shown_by(replies):
@@ -121,3 +116,265 @@ def test_no_fault_changes_a_reply_or_leaks_the_key(model, opened, tmp_path, kind
         store.close()
     assert not [file for file in tmp_path.rglob("*") if KEY.encode() in file.read_bytes()]
     assert KEY not in caplog.text
+
+
+def test_a_model_of_another_name_that_stays_is_refused(model, opened):
+    served = Served(model)
+    with serving(served) as url:
+        opened(url, model="small").ask(QUESTIONS[:1])
+        answer = served.answer
+
+        def renamed(path, body):
+            status, content = answer(path, body)
+            return status, {**content, "model": OTHER}
+
+        served.answer = renamed
+        endpoint = opened(url)
+        assert endpoint.ask(QUESTIONS)[1:] == [None] * 4
+        assert describe(endpoint.last_error) == "the answer is of another model"
+
+
+def test_another_model_behind_the_same_name_is_noticed_and_its_answers_forgotten(model, opened):
+    served = Served(model)
+    with serving(served) as url:
+        endpoint = opened(url)
+        probe(endpoint)
+        kept = endpoint.ask(QUESTIONS[:2])
+        endpoint.confirm()
+        served.model = network(model.vocabulary, seed=1)
+        endpoint.ask(QUESTIONS)
+        with pytest.raises(ModelError, match=r"another model than before.*3 answers"):
+            endpoint.confirm()
+        served.model = model
+        assert opened(url).ask(QUESTIONS)[:2] == kept
+        found = shown_by(opened(url).ask(QUESTIONS))
+    assert found[4] == pytest.approx(dict(naive(model, PROMPTS[4], shown=5)))
+
+
+def test_a_budget_of_calls_or_of_tokens_is_never_exceeded_in_all_sessions(model, opened):
+    for bound in ({"calls": 3}, {"tokens": 40}):
+        served, file = Served(model), f"{next(iter(bound))}.sqlite"
+        with serving(served) as url:
+            one = opened(url, file=file, concurrency=1, **bound)
+            first = one.ask(QUESTIONS)
+            again = opened(url, file=file, **bound).ask(QUESTIONS)
+        assert one.budget_spent
+        assert None in first
+        assert any(reply is not None for reply in first)
+        assert first == again
+        calls, tokens = one.store.spent()
+        assert calls == len(served.asked) <= bound.get("calls", 99)
+        assert tokens <= bound.get("tokens", 999)
+
+
+def test_a_key_that_is_not_taken_ends_at_once(model, opened):
+    served = Served(model)
+    served.answer = lambda path, body: served.asked.append(body) or (401, {"error": KEY})
+    with serving(served) as url, pytest.raises(ModelError, match="does not take the key") as caught:
+        opened(url, concurrency=1).ask(QUESTIONS)
+    assert KEY not in str(caught.value)
+    assert len(served.asked) == 1
+
+
+def test_the_key_is_the_environments(model, opened, monkeypatch):
+    served = Served(model)
+    with serving(served) as url:
+        opened(url).ask(QUESTIONS[:1])
+        monkeypatch.delenv("OPENAI_API_KEY")
+        opened(url).ask(QUESTIONS[:2])
+    assert served.keys == {f"Bearer {KEY}", "Bearer none"}
+
+
+@pytest.mark.parametrize("told", ["7", formatdate(4e9, usegmt=True), "soon", "nan"])
+def test_a_server_that_says_how_long_to_wait_is_waited_for(model, opened, told):
+    served = Served(model)
+    with (
+        serving(served) as upstream,
+        failing(upstream, (429, b"{}", {"retry_after": told}), every=4) as (url, faults),
+    ):
+        endpoint = opened(url, concurrency=1)
+        endpoint.ask(QUESTIONS)
+    expected = {"7": 7, "soon": FAST.pause, "nan": FAST.pause}.get(told, 600)
+    assert len(faults) == 2
+    assert opened.paused[0] == pytest.approx(expected)
+
+
+def test_calls_a_minute_are_kept_apart(model, opened):
+    with serving(Served(model)) as url:
+        opened(url, calls_per_minute=6, concurrency=1).ask(QUESTIONS)
+    assert len(opened.paused) == 4  # the first goes at once
+    assert sorted(opened.paused) == pytest.approx([10, 20, 30, 40], abs=1)
+
+
+def test_a_dead_server_ends_after_a_few_questions(opened):
+    endpoint = opened("http://127.0.0.1:9", concurrency=1)
+    with pytest.raises(ModelError, match="gives no answer: APIConnectionError"):
+        endpoint.ask(QUESTIONS)
+
+
+@pytest.mark.parametrize(
+    "name", ["x", "x#", "#m", "ftp://h/v1#m", "http://me:word@h/v1#m", "http://h/v1?key=1#m"]
+)
+def test_an_address_is_whole_and_holds_no_password(name):
+    with pytest.raises(ModelError, match="openai:URL#MODEL") as caught:
+        EndpointAddress.parse(PREFIX + name)
+    assert "word" not in str(caught.value)
+
+
+def test_answers_of_another_endpoint_are_refused(model, opened):
+    opened("http://127.0.0.1:9/v1")
+    with pytest.raises(ModelError, match="of another endpoint"):
+        opened("http://127.0.0.1:9/v1", model="large")
+
+
+def test_a_damaged_file_is_named(opened, tmp_path):
+    (tmp_path / "answers.sqlite").write_bytes(b"no database" * 99)
+    with pytest.raises(DataError, match=r"answers\.sqlite cannot be used"):
+        opened("http://127.0.0.1:9/v1")
+
+
+def test_answers_are_their_owners_alone(model, opened, tmp_path):
+    with serving(Served(model)) as url:
+        opened(url).ask(QUESTIONS)
+    assert (tmp_path / "answers.sqlite").stat().st_mode & 0o777 == 0o600
+
+
+LACKS = {
+    "all": ({}, {"kind": "completion", "shown": 20, "echo": "right", "empty": True}),
+    "five": ({"most": 5}, {"shown": 5, "together": True}),
+    "no echo": ({"echo": False}, {"echo": "no"}),
+    "one prompt": ({"several": False, "empty": False}, {"together": False, "empty": False}),
+    "chat": ({"completions": False}, {"kind": "chat", "echo": "no", "together": False}),
+}
+
+
+@pytest.mark.parametrize("what", LACKS)
+def test_a_probe_finds_what_a_server_can_do(model, opened, what):
+    lacks, expected = LACKS[what]
+    served = Served(model, **lacks)
+    with serving(served) as url:
+        endpoint = opened(url)
+        found = probe(endpoint)
+        assert probe(opened(url)) == found
+    assert {name: getattr(found, name) for name in expected} == expected
+    assert len(served.asked) <= CALLS
+    assert all(sentence.endswith(".") for sentence in found.sentences())
+
+
+def test_a_server_without_log_probabilities_is_refused(model, opened):
+    refused = pytest.raises(ModelError, match="shows no log-probabilities")
+    with serving(Served(model, log_probs=False)) as url, refused:
+        probe(opened(url))
+
+
+PANGRAM = "the quick brown fox jumps over the lazy dog and the cat sat on the mat"
+KNOWN = ("quick", "the", "lazy", "over", "cat")
+
+
+class Spelling:
+    """A model that writes one text, a piece after the other, and shows it first."""
+
+    def __init__(self, text, pieces):
+        self.text, self.pieces = text, pieces
+
+    def answer(self, path, body):
+        prompt, choices = body["prompt"], []
+        rest = self.text.removeprefix(prompt) if self.text.startswith(prompt) else ""
+        written = ""
+        for _ in range(body["max_tokens"]):
+            left = rest[len(written) :]
+            written += next((piece for piece in self.pieces if left.startswith(piece)), "")
+        first = next((piece for piece in self.pieces if rest.startswith(piece)), ".")
+        top = {first: -0.5, "s": -1.0, " the": -2.0, " xyz": -3.0, " la": -4.0}
+        told = {"tokens": [first], "token_logprobs": [-0.5], "top_logprobs": [top]}
+        choices = [
+            {"index": 0, "text": written, "logprobs": told if body.get("logprobs") else None}
+        ]
+        return 200, {"model": body["model"], "choices": choices}
+
+    asked, keys = [], set()
+
+
+@pytest.mark.parametrize(
+    "pieces", [[" quick", " brown"], [" qu", "ick", " b"], list(" quickbrown")]
+)
+def test_a_word_cut_into_pieces_is_asked_to_its_end(opened, pieces):
+    with serving(Spelling("the quick brown", pieces)) as url:
+        endpoint = opened(url)
+        access = EndpointAccess(kind="completion", shown=5, echo="no", empty=False, together=False)
+        words = EndpointWords(endpoint, access, 4, KNOWN, str.split)
+        asked = [Context(("the",)), Context(()), Context(("the",))]
+        found = words(asked)
+    # "s" goes on with the word before; " la" leads nowhere, and stands for itself.
+    assert found == [("quick", "the", "xyz", "la"), None, ("quick", "the", "xyz", "la")]
+    assert words.counts["tokens"] == 4
+    assert words.counts["pieces"] == 1 + (pieces[0] != " quick")
+
+
+@pytest.mark.parametrize("lacks", [{}, {"echo": False, "empty": False}, {"completions": False}])
+def test_tokens_of_texts_are_told_as_the_model_itself_tells_them(model, opened, lacks):
+    texts = ["the quick brown fox", "über the cat", ""]
+    with serving(Served(model, **lacks)) as url:
+        endpoint = opened(url)
+        access = probe(endpoint, model.vocabulary)
+        found = endpoint_columns(
+            EndpointTokens(endpoint, access, model.vocabulary), texts, model.vocabulary, likeliest=3
+        )
+    ids = [model.vocabulary.encode(text) for text in texts]
+    assert np.array_equal(found["tokens"], np.concatenate(ids))
+    for number, each in enumerate(ids[:2]):
+        rows = Served(model).log_probs(each)
+        for place, token in enumerate(each):
+            at = found["offsets"][number] + place
+            told, rank = found["log_probs"][at], int((rows[place] > rows[place][token]).sum())
+            if rank < 20 and place and "\ufffd" not in model.vocabulary.piece(token):
+                assert told == pytest.approx(float(rows[place][token]), abs=1e-5)
+                assert found["ranks"][at] == rank
+            elif not math.isnan(told):
+                assert told == pytest.approx(float(rows[place][token]), abs=1e-5)
+            top = rows[place].topk(3)
+            shown = found["likeliest"][at]
+            assert all(
+                one in (-1, true) for one, true in zip(shown, top.indices.tolist(), strict=True)
+            )
+    assert np.isnan(found["means"]).all()
+
+
+def test_tokens_that_are_cut_differently_are_added_up_or_unknown():
+    shown = [ShownToken("un", -1.0), ShownToken("able", -2.0), ShownToken(" to do", -3.0)]
+    found = by_ours("unable to do", shown, [6, 9, 12])
+    assert [value for value, _ in found[:1]] == [-3.0]
+    assert [math.isnan(value) for value, _ in found] == [False, True, True]
+
+
+def test_parts_of_a_character_are_added_up_over_the_character():
+    shown = [ShownToken(t, -1.0) for t in ("a", "\ufffd", "\ufffd", " b")]
+    found = by_ours("aé b", shown, [1, 2, 4])
+    assert [value for value, _ in found] == [-1.0, -2.0, -1.0]
+
+
+def test_a_server_that_shows_what_comes_after_each_token_is_read_so(model, opened):
+    served = Served(model)
+    answer = served.answer
+
+    def shifted(path, body):
+        status, content = answer(path, body)
+        if body.get("echo") and status == 200:
+            told = content["choices"][0]["logprobs"]
+            for name in ("token_logprobs", "top_logprobs"):
+                told[name] = [*told[name][1:], None]
+            for each in told.values():
+                each.pop()
+        return status, content
+
+    served.answer = shifted
+    with serving(served) as url:
+        endpoint = opened(url)
+        access = probe(endpoint)
+        (tokens,) = EndpointTokens(endpoint, access, model.vocabulary).scored([PANGRAM])
+    assert access.echo == "shifted"
+    ids = model.vocabulary.encode(PANGRAM)
+    rows = Served(model).log_probs(ids)
+    told = [(token.log_prob, float(rows[n][ids[n]])) for n, token in enumerate(tokens)]
+    assert all(math.isnan(said) or said == pytest.approx(true, abs=1e-5) for said, true in told)
+    assert any(not math.isnan(said) for said, _ in told)

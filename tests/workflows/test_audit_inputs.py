@@ -15,7 +15,7 @@ from vestige.models.top_k import Context
 from vestige.monitor import SILENT
 from vestige.workflows.audit_inputs import AuditInputs, AuditTexts, read_texts
 from vestige.workflows.audit_options import ServiceSettings, TextSettings
-from vestige.workflows.audit_target import service_target, open_target
+from vestige.workflows.audit_target import open_target, service_target
 
 WORDS = tuple(f"w{n}" for n in range(6))
 SETTINGS = TextSettings(

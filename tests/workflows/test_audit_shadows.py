@@ -13,7 +13,7 @@ from vestige.models.transformer import TransformerConfig
 from vestige.training.presets import PRESETS, pair_preset
 from vestige.workflows.audit_options import ServiceSettings, ShadowSettings
 from vestige.workflows.audit_shadows import described, plan_shadows
-from vestige.workflows.audit_target import service_target, find_service, open_target
+from vestige.workflows.audit_target import find_service, open_target, service_target
 
 VOCABULARY = WordVocabulary(("<unk>", "<eos>", "red", "blue"))
 OWN = LSTMConfig(layers=1, embedding_size=5, hidden_size=5)

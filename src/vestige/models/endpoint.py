@@ -20,6 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
+from itertools import chain
 from typing import Any, Self
 
 import tenacity
@@ -28,6 +29,7 @@ from vestige import _validate
 from vestige.errors import ModelError
 from vestige.models.endpoint_store import EndpointStore
 from vestige.models.endpoint_wire import (
+    INSTRUCTION,
     Answer,
     BadReply,
     Question,
@@ -47,7 +49,7 @@ LARGEST = 2**26
 LONGEST_WAIT = 600.0
 """Seconds that a server may ask us to wait for."""
 CHARACTERS = 3
-"""Characters of a token, few, so that more tokens are reckoned with than will be billed."""
+"""Characters of a token, few, so that rather too many tokens are told of beforehand."""
 
 
 @dataclass(frozen=True)
@@ -177,9 +179,15 @@ class Endpoint:
             if self._since_check + len(part) > CHECK_EVERY:
                 self.confirm()
             self._since_check += len(part)
+            groups = _alike(part, self.limits.together)
+            # The first answer says which model it is: it has no other beside it.
+            alone = 1 if self.store.about("model") is None else 0
             pool = ThreadPoolExecutor(self.limits.concurrency)
             try:
-                for group, replies in pool.map(self._kept, _alike(part, self.limits.together)):
+                for group, replies in chain(
+                    [self._kept(each) for each in groups[:alone]],
+                    pool.map(self._kept, groups[alone:]),
+                ):
                     found |= dict(zip(group, replies, strict=True))
             finally:
                 pool.shutdown(wait=False, cancel_futures=True)
@@ -227,8 +235,9 @@ class Endpoint:
 
     @property
     def unfit(self) -> bool:
-        """Whether what came last was an answer, but not to what was asked."""
-        return isinstance(self.last_error, BadReply)
+        """Whether what came last was an answer, but none to what was asked."""
+        status = getattr(self.last_error, "status_code", 0)
+        return isinstance(self.last_error, BadReply) or status >= 500
 
     def failed(self) -> ModelError:
         """The error of an endpoint that keeps failing."""
@@ -282,13 +291,12 @@ class Endpoint:
 
     def _call(self, group: tuple[Question, ...]) -> Answer:
         """One call, which is counted before it is made."""
-        reckoned = sum(map(reckon, group))
-        call = self._afford(len(group), reckoned)
+        call = self._afford(len(group), sum(map(at_most, group)))
         self._pace()
-        began, outcome, told = time.perf_counter(), "failed", None
+        began, outcome, tokens = time.perf_counter(), "failed", sum(map(reckon, group))
         try:
             answer = read_answer(within(self.limits.retry.timeout, self._send, group), group)
-            told = answer.tokens
+            tokens = tokens if answer.tokens is None else answer.tokens
             self._require_name(answer.model)
             outcome = "answered"
             return answer
@@ -297,7 +305,7 @@ class Endpoint:
             raise _judged(error, self.address) from None
         finally:
             seconds = time.perf_counter() - began
-            self.store.ended(call, outcome, tokens=told, seconds=seconds)
+            self.store.ended(call, outcome, tokens=tokens, seconds=seconds)
 
     def _afford(self, questions: int, tokens: int) -> int:
         with self._lock:
@@ -350,8 +358,17 @@ class _Spent(Exception):
 
 
 def reckon(question: Question) -> int:
-    """Tokens that a question will take at most, nearly: what was billed is known afterwards."""
-    return len(question.prompt) // CHARACTERS + 1 + question.length
+    """Tokens that a question will about take, where the server does not say."""
+    return len(_sent(question)) // CHARACTERS + 1 + question.length
+
+
+def at_most(question: Question) -> int:
+    """Tokens that a question can take: no tokenizer has tokens without a byte."""
+    return len(_sent(question).encode(errors="replace")) + 8 + question.length
+
+
+def _sent(question: Question) -> str:
+    return question.prompt if question.kind == "completion" else INSTRUCTION + question.prompt
 
 
 def alike(before: Reply, now: Reply) -> bool:
@@ -359,6 +376,8 @@ def alike(before: Reply, now: Reply) -> bool:
     if not before.tokens or not now.tokens:
         return before.text == now.text
     old, new = dict(before.tokens[-1].likeliest), dict(now.tokens[-1].likeliest)
+    if not old or not new:
+        return old == new
     lowest = max(min(old.values()), min(new.values()))
     # A token that one list lacks may stand just below its end.
     return all(

@@ -6,12 +6,14 @@ A few calls about one English sentence: none of it is the asker's text.
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from vestige.data.vocabulary import Vocabulary
 from vestige.errors import ModelError
-from vestige.models.endpoint import Endpoint, Refused, alike
+from vestige.models.endpoint import Endpoint, Refused, alike, describe
 from vestige.models.endpoint_wire import Kind, Question, Reply
+
+Echo = Literal["no", "right", "shifted"]
 
 SENTENCE = "The committee met on Tuesday and agreed that the report should be"
 OTHER = "In the morning she walked along the river to"
@@ -29,7 +31,8 @@ class EndpointAccess:
         kind: the interface that shows log-probabilities; completions where both do.
         shown: how many of the likeliest tokens it shows.
         empty: answers to an empty prompt, with what a text may begin with.
-        echo: shows the log-probabilities of the prompt's own tokens.
+        echo: shows the log-probabilities of the prompt's own tokens; "shifted" where it shows
+            beside each token what comes after it, as llama-cpp-python does.
         together: takes several prompts in one call.
         same_tokens: share of its tokens that are tokens of ours; None where none were compared.
         model: what it calls itself.
@@ -38,7 +41,7 @@ class EndpointAccess:
     kind: Kind
     shown: int
     empty: bool
-    echo: bool
+    echo: Echo
     together: bool
     same_tokens: float | None = None
     model: str = ""
@@ -65,8 +68,13 @@ class EndpointAccess:
                 f"Of a word that is not among the {self.shown} likeliest nothing is known: rare "
                 "words, which tell most about whether a text was used, are seen least."
             )
-        if self.echo:
+        if self.echo == "right":
             said.append("It shows the log-probability of every token of a prompt: one call a text.")
+        elif self.echo == "shifted":
+            said.append(
+                "Beside each token of a prompt it shows what comes after it: read so, one call "
+                "tells of a whole text, but only tokens among the likeliest have a log-probability."
+            )
         else:
             said.append(
                 "It does not show the log-probabilities of a prompt's own tokens: every token "
@@ -109,12 +117,11 @@ def _probed(endpoint: Endpoint) -> EndpointAccess:
     question, reply = _most_shown(endpoint)
     endpoint.control(question, reply)
     plain = question.kind == "completion"
-    echoed = _tried(endpoint, replace(question, echo=True)) if plain else None
     return EndpointAccess(
         kind=question.kind,
         shown=question.shown,
         empty=plain and _tried(endpoint, replace(question, prompt="")) is not None,
-        echo=echoed is not None and _repeats(echoed[0], SENTENCE),
+        echo=_echo(endpoint, question, reply) if plain else "no",
         together=plain and _takes_several(endpoint, question, reply),
         model=endpoint.store.about("model") or endpoint.address.model,
     )
@@ -132,10 +139,9 @@ def _most_shown(endpoint: Endpoint) -> tuple[Question, Reply]:
                 there = len(found[0].tokens[-1].likeliest)
                 most = next(number for number in (*SHOWN[:-1], 4, 3, 2, 1) if number <= there)
                 return replace(question, shown=most), _cut(found[0], most)
-            if endpoint.unfit:
-                break
     raise ModelError(
-        f"{endpoint.address} shows no log-probabilities, by completions or by chat",
+        f"{endpoint.address} shows no log-probabilities, by completions or by chat: "
+        f"{describe(endpoint.last_error)}",
         remedy="Check address and model; ask its owner to show them (`logprobs`), or audit the "
         "model's files instead.",
     )
@@ -149,7 +155,8 @@ def _cut(reply: Reply, most: int) -> Reply:
 def _tried(endpoint: Endpoint, *questions: Question) -> tuple[Reply, ...] | None:
     """The replies; None where the server does not take such questions.
 
-    A server that ignores what it does not know answers without what was wanted, every time.
+    One that ignores what it does not know answers without what was wanted, every time; one that
+    falls over it, by status 500.
     """
     try:
         return endpoint.attempt(*questions)
@@ -161,12 +168,20 @@ def _tried(endpoint: Endpoint, *questions: Question) -> tuple[Reply, ...] | None
         raise
 
 
-def _repeats(reply: Reply, prompt: str) -> bool:
-    """Whether a reply shows the prompt's own tokens with their log-probabilities."""
-    said = [token.log_prob == token.log_prob for token in reply.tokens]
-    return "".join(token.text for token in reply.tokens).lstrip().startswith(prompt) and any(
-        said[:-1]
-    )
+def _echo(endpoint: Endpoint, question: Question, reply: Reply) -> Echo:
+    """How the prompt's own tokens are shown: the place behind the prompt is known without echo."""
+    found = _tried(endpoint, replace(question, echo=True))
+    shown = () if found is None else found[0].tokens
+    text, own = "", 0
+    for token in shown:
+        if len(text.lstrip()) >= len(question.prompt):
+            break
+        text, own = text + token.text, own + 1
+    if own < 2 or text.lstrip() != question.prompt:
+        return "no"
+    if own < len(shown) and alike(reply, Reply(text, shown[: own + 1])):
+        return "right"
+    return "shifted" if own == len(shown) and alike(reply, Reply(text, shown)) else "no"
 
 
 def _takes_several(endpoint: Endpoint, question: Question, reply: Reply) -> bool:

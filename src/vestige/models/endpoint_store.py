@@ -71,19 +71,18 @@ class EndpointStore:
         return None if row is None else Reply.from_json(row[0])
 
     def sending(self, questions: int, tokens: int) -> int:
-        """Record a call before it is made, with the tokens that it will about take; its number."""
+        """Record a call before it is made, with the tokens that it can take; its number."""
         with self._alone() as file:
             done = file.execute(
                 "INSERT INTO calls (questions, tokens) VALUES (?, ?)", (questions, tokens)
             )
         return int(done.lastrowid or 0)
 
-    def ended(self, call: int, outcome: str, *, tokens: int | None, seconds: float) -> None:
-        """Record how a call ended, and what the server counted."""
+    def ended(self, call: int, outcome: str, *, tokens: int, seconds: float) -> None:
+        """Record how a call ended, and the tokens that it took."""
         with self._alone() as file:
             file.execute(
-                "UPDATE calls SET outcome = ?, tokens = coalesce(?, tokens), seconds = ? "
-                "WHERE id = ?",
+                "UPDATE calls SET outcome = ?, tokens = ?, seconds = ? WHERE id = ?",
                 (outcome, tokens, seconds, call),
             )
 

@@ -15,6 +15,7 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from vestige.data.json_file import Count, Excerpt, Measurements
+from vestige.models.token_scores import ShownToken
 
 Kind = Literal["completion", "chat"]
 
@@ -55,21 +56,6 @@ class Question:
     def key(self) -> str:
         """Its name in a store."""
         return json.dumps(vars(self), sort_keys=True)
-
-
-@dataclass(frozen=True)
-class ShownToken:
-    """What a server says of one place.
-
-    Attributes:
-        text: of the token there, as the server writes it.
-        log_prob: natural; NaN where it is not said.
-        likeliest: tokens with their log-probabilities, the likeliest first; ties by text.
-    """
-
-    text: str
-    log_prob: float
-    likeliest: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -67,28 +67,30 @@ class EndpointWords:
         }
         ends = self._ended([(p, t) for p, tokens in begun.items() for t in tokens if self._cut(t)])
         lists = {
-            prompt: tuple(dict.fromkeys(ends.get((prompt, t)) or self._word(t) for t in tokens))
+            prompt: dict.fromkeys(ends.get((prompt, t)) or self._word(t) for t in tokens)
             for prompt, tokens in begun.items()
         }
-        return [lists.get(prompt) for prompt in prompts]
+        return [
+            tuple(filter(None, lists[prompt])) if prompt in lists else None for prompt in prompts
+        ]
 
     def _begun(self, prompt: str, reply: Reply) -> list[str]:
         """The first k tokens that begin a word, the likeliest first."""
         anywhere = not prompt or self.access.kind == "chat"
         likeliest = reply.tokens[-1].likeliest if reply.tokens else ()
         tokens = [text for text, _ in likeliest if anywhere or text[:1].isspace()]
-        tokens = [text for text in tokens if self.split(text)][: self.k]
+        tokens = tokens[: self.k]
         self.counts.update(tokens=len(tokens), pieces=sum(map(self._cut, tokens)))
         return tokens
 
     def _word(self, text: str) -> str:
-        return self.split(text)[0]
+        return (self.split(text) or [""])[0]
 
     def _has_ended(self, text: str) -> bool:
-        return text[-1:].isspace() or len(self.split(text)) > 1
+        return len(self.split(text + "x")) > 1 or len(self.split(text)) > 1
 
     def _cut(self, token: str) -> bool:
-        """Whether a token is no word, and begins one of the asker's."""
+        """Whether a token is no word, and begins one of the asker's; a blank begins all."""
         word = self._word(token)
         if word in self._words or self._has_ended(token):
             return False

@@ -16,7 +16,6 @@ from vestige.workflows.audit_options import ServiceSettings
 from vestige.workflows.inputs import open_generator, shown
 from vestige.workflows.provenance import of_model
 
-
 Served = Ask | EndpointAddress
 """A service: a callable, or a server that speaks OpenAI's protocol."""
 

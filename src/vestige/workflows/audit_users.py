@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from vestige.models.top_k import TopK
     from vestige.workflows.audit_inputs import AuditInputs
     from vestige.workflows.audit_run import Audit
-
     from vestige.workflows.audit_target import Served
 
     Target: TypeAlias = ModelLike | Ask | TopK | EndpointAddress
