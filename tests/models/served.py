@@ -131,7 +131,7 @@ class Served:
 
     def place(self, ids, n, shown):
         row, piece = self.log_probs(ids[:n])[-1], self.piece
-        values, tokens = row.topk(max(shown, 1))
+        values, tokens = row.topk(min(max(shown, 1), len(row)))
         top = {piece(t): v for t, v in zip(tokens.tolist(), values.tolist(), strict=True)}
         return piece(ids[n]), float(row[ids[n]]), top
 

@@ -9,13 +9,12 @@ import torch
 
 from vestige.errors import DataError, ModelError
 from vestige.models.endpoint import (
-    PREFIX,
     Endpoint,
-    EndpointAddress,
-    EndpointLimits,
     describe,
 )
+from vestige.models.endpoint_address import PREFIX, EndpointAddress
 from vestige.models.endpoint_columns import endpoint_columns
+from vestige.models.endpoint_limits import EndpointLimits
 from vestige.models.endpoint_probe import CALLS, EndpointAccess, probe
 from vestige.models.endpoint_store import EndpointStore
 from vestige.models.endpoint_tokens import EndpointTokens, by_ours

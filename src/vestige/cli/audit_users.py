@@ -63,7 +63,16 @@ def _asked(summary: dict[str, Any]) -> str:
     ]
     if "calls" in summary:
         allowed = "" if summary["budget"] is None else f" of {summary['budget']:,} allowed"
-        parts.append(f"{summary['queries']:,} queries{allowed} in {summary['calls']:,} calls")
+        of_queries, of_calls = ("", allowed) if "tokens" in summary else (allowed, "")
+        parts.append(
+            f"{summary['queries']:,} queries{of_queries} in {summary['calls']:,} calls{of_calls}"
+        )
+        if "tokens" in summary:
+            parts.append(
+                f"{summary['tokens']:,} tokens; {summary['listed_pieces']:,} of "
+                f"{summary['listed_tokens']:,} listed tokens were pieces of words and asked to "
+                "their end"
+            )
         named = {
             "words_unanswered": "words without an answer",
             "failures": "failed calls",

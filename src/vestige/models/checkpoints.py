@@ -30,6 +30,7 @@ from vestige.data.vocabulary import Vocabulary, WordVocabulary, differences, loa
 from vestige.errors import AccessDenied, IncompatibleModels, ModelError, VestigeError
 from vestige.memory import require_room
 from vestige.models.bilstm_crf import IntentSlotConfig, IntentSlotModel
+from vestige.models.endpoint_address import refuse_endpoint
 from vestige.models.folders import (
     ANSWERS,
     DESCRIPTIONS,
@@ -155,8 +156,7 @@ def load_model(
             language model (folder, GGUF file or hub name) or a PEFT adapter folder.
         device: "auto" (CUDA, else CPU), a torch device, or "balanced" for a model of transformers
             over all GPUs, layer after layer.
-        base: for an adapter: its base, if not where the adapter says; one that is loaded lends it
-            its weights.
+        base: for an adapter: its base, if not where it says; a loaded one lends its weights.
         merge: for an adapter: fold it into its base's weights instead of keeping it active.
         dtype: of the weights of a model of transformers, see `precision`; training wants float32.
 
@@ -164,6 +164,7 @@ def load_model(
         ModelError: nothing there, or not a whole and unchanged model; says which file and why.
         ValueError: this machine has no such device.
     """
+    refuse_endpoint(path)
     where, folder = placed(device), model_folder(path)
     model: Network
     if (folder / DESCRIPTION).is_file() or (folder / ANSWERS).is_file():

@@ -12,24 +12,22 @@ The key is read from the environment, handed to the client and to nobody else.
 import json
 import math
 import os
-import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from itertools import chain
-from typing import Any, Self
+from typing import Any
 
 import tenacity
 
-from vestige import _validate
 from vestige.errors import ModelError
+from vestige.models.endpoint_address import EndpointAddress
+from vestige.models.endpoint_limits import EndpointLimits, at_most, reckon
 from vestige.models.endpoint_store import EndpointStore
 from vestige.models.endpoint_wire import (
-    INSTRUCTION,
     Answer,
     BadReply,
     Question,
@@ -37,9 +35,8 @@ from vestige.models.endpoint_wire import (
     body_of,
     read_answer,
 )
-from vestige.models.service import RetryPolicy, TooSlow, within
+from vestige.models.service import TooSlow, within
 
-PREFIX = "openai:"
 CHECK_EVERY = 500
 """Questions between two control questions."""
 TOLERANCE = 0.25
@@ -48,73 +45,6 @@ LARGEST = 2**26
 """Bytes of an answer."""
 LONGEST_WAIT = 600.0
 """Seconds that a server may ask us to wait for."""
-CHARACTERS = 3
-"""Characters of a token, few, so that rather too many tokens are told of beforehand."""
-
-
-@dataclass(frozen=True)
-class EndpointAddress:
-    """Where a model is served: `openai:URL#MODEL`.
-
-    Example:
-        >>> EndpointAddress.parse("openai:http://localhost:8000/v1#smol")
-        EndpointAddress(url='http://localhost:8000/v1', model='smol')
-    """
-
-    url: str
-    model: str
-
-    @classmethod
-    def parse(cls, name: str) -> Self:
-        """The address that a target names.
-
-        Raises:
-            ModelError: it lacks a part, or holds a password or a query, which would be written
-                wherever the address is.
-        """
-        url, _, model = name.removeprefix(PREFIX).partition("#")
-        if not re.fullmatch(r"https?://[^\s/@?]+(/[^\s@?]*)?", url) or not model.strip():
-            raise ModelError(
-                "the address of an endpoint is not openai:URL#MODEL",
-                remedy="Give it like openai:http://localhost:8000/v1#smollm2. A key belongs in the "
-                "environment (`key_env`) and never in the address.",
-            )
-        return cls(url.rstrip("/"), model)
-
-    def __str__(self) -> str:
-        return f"{PREFIX}{self.url}#{self.model}"
-
-
-def is_endpoint(name: object) -> bool:
-    """Whether a target is named as an endpoint is."""
-    return isinstance(name, str) and name.startswith(PREFIX)
-
-
-@dataclass(frozen=True, kw_only=True)
-class EndpointLimits:
-    """Bounds of what an endpoint is asked.
-
-    Attributes:
-        calls: in all sessions, failed ones counted; None: any number.
-        tokens: likewise, as the server counts them, or reckoned where it does not say.
-        calls_per_minute: None: as fast as it answers.
-        concurrency: calls at a time.
-        together: questions in a call, where the server takes several.
-        retry: attempts, pauses and time of each call.
-    """
-
-    calls: int | None = None
-    tokens: int | None = None
-    calls_per_minute: float | None = None
-    concurrency: int = 4
-    together: int = 1
-    retry: RetryPolicy = field(default_factory=lambda: RetryPolicy(timeout=60.0))
-
-    def __post_init__(self) -> None:
-        _validate.at_least(1, concurrency=self.concurrency, together=self.together)
-        for name in ("calls", "tokens", "calls_per_minute"):
-            if (value := getattr(self, name)) is not None:
-                _validate.positive(**{name: value})
 
 
 class Refused(Exception):
@@ -355,20 +285,6 @@ class Endpoint:
 
 class _Spent(Exception):
     """The budget does not allow another call."""
-
-
-def reckon(question: Question) -> int:
-    """Tokens that a question will about take, where the server does not say."""
-    return len(_sent(question)) // CHARACTERS + 1 + question.length
-
-
-def at_most(question: Question) -> int:
-    """Tokens that a question can take: no tokenizer has tokens without a byte."""
-    return len(_sent(question).encode(errors="replace")) + 8 + question.length
-
-
-def _sent(question: Question) -> str:
-    return question.prompt if question.kind == "completion" else INSTRUCTION + question.prompt
 
 
 def alike(before: Reply, now: Reply) -> bool:

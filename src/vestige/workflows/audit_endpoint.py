@@ -9,10 +9,9 @@ from vestige.errors import DataError
 from vestige.models.endpoint import (
     CHECK_EVERY,
     Endpoint,
-    EndpointAddress,
-    EndpointLimits,
-    reckon,
 )
+from vestige.models.endpoint_address import EndpointAddress
+from vestige.models.endpoint_limits import EndpointLimits, reckon
 from vestige.models.endpoint_probe import CALLS, EndpointAccess, probe
 from vestige.models.endpoint_store import EndpointStore
 from vestige.models.endpoint_wire import Question
@@ -67,7 +66,7 @@ def tell_cost(
 def opened(
     address: EndpointAddress, path: Path, settings: ServiceSettings, monitor: Monitor
 ) -> Iterator[tuple[Endpoint, EndpointAccess]]:
-    """An endpoint that was probed, and what it can do; confirmed to be one model at the end."""
+    """An endpoint that was probed, and what it can do; `confirm` it before its answers count."""
     store = EndpointStore(path)
     try:
         retry = RetryPolicy(attempts=settings.attempts, timeout=settings.timeout or 60.0)
@@ -86,7 +85,6 @@ def opened(
                 monitor.log(sentence)
         endpoint.limits = replace(limits, together=TOGETHER if access.together else 1)
         yield endpoint, access
-        endpoint.confirm()
     finally:
         store.close()
 

@@ -16,7 +16,7 @@ from vestige.attacks.membership.query_policy import QueryPolicy
 from vestige.data.token_queries import TokenQueries
 from vestige.errors import ModelError, VestigeError
 from vestige.models.answer_cache import AnswerCache
-from vestige.models.endpoint import EndpointAddress
+from vestige.models.endpoint_address import EndpointAddress
 from vestige.models.endpoint_words import EndpointWords
 from vestige.models.service import Ask, QueryStatistics, RetryPolicy, ServiceModel
 from vestige.models.top_k import Context, likeliest_ranks
@@ -132,8 +132,11 @@ class Service:
                 require_shown(access, k)
                 # It keeps its answers, tries again and counts for itself.
                 retry = RetryPolicy(at_once=AT_ONCE, attempts=1, give_up_after=1)
-                yield ServiceModel(words, k=k, known=known, retry=retry)
-            self._spent = spent(endpoint, words)
+                model = ServiceModel(words, k=k, known=known, retry=retry)
+                yield model
+                if not isinstance(model.last_error, VestigeError):
+                    endpoint.confirm()
+                self._spent = spent(endpoint, words)
             return
         with AnswerCache(self.answers) as kept:
             if kept.damaged:

@@ -9,7 +9,7 @@ from vestige.data.encoded_pairs import sources_of
 from vestige.data.vocabulary import Vocabulary, WordVocabulary
 from vestige.errors import ModelError
 from vestige.models.callables import import_callable, is_callable_name
-from vestige.models.endpoint import EndpointAddress, is_endpoint
+from vestige.models.endpoint_address import EndpointAddress, is_endpoint
 from vestige.models.service import Ask
 from vestige.training.shadow_jobs import Task
 from vestige.workflows.audit_options import ServiceSettings

@@ -30,7 +30,7 @@ from vestige.workflows.options import (
 
 if TYPE_CHECKING:
     from vestige.attacks.membership.user_audit import UserAudit
-    from vestige.models.endpoint import EndpointAddress
+    from vestige.models.endpoint_address import EndpointAddress
     from vestige.models.service import Ask
     from vestige.models.top_k import TopK
     from vestige.workflows.audit_inputs import AuditInputs
@@ -151,7 +151,7 @@ def audit_users(
 
 def _check_service(ask: "Served | None", service: ServiceSettings) -> None:
     """Refuse settings of a service that the target does not have."""
-    from vestige.models.endpoint import EndpointAddress
+    from vestige.models.endpoint_address import EndpointAddress
 
     if ask is None:
         service.refuse_for_model()

@@ -1,0 +1,56 @@
+"""Where a served model is: `openai:URL#MODEL`."""
+
+import re
+from dataclasses import dataclass
+from typing import Self
+
+from vestige.errors import AccessDenied, ModelError
+
+PREFIX = "openai:"
+
+
+@dataclass(frozen=True)
+class EndpointAddress:
+    """Where a model is served: `openai:URL#MODEL`.
+
+    Example:
+        >>> EndpointAddress.parse("openai:http://localhost:8000/v1#smol")
+        EndpointAddress(url='http://localhost:8000/v1', model='smol')
+    """
+
+    url: str
+    model: str
+
+    @classmethod
+    def parse(cls, name: str) -> Self:
+        """The address that a target names.
+
+        Raises:
+            ModelError: it lacks a part, or holds a password or a query, which would be written
+                wherever the address is.
+        """
+        url, _, model = name.removeprefix(PREFIX).partition("#")
+        if not re.fullmatch(r"https?://[^\s/@?]+(/[^\s@?]*)?", url) or not model.strip():
+            raise ModelError(
+                "the address of an endpoint is not openai:URL#MODEL",
+                remedy="Give it like openai:http://localhost:8000/v1#smollm2. A key belongs in the "
+                "environment (`key_env`) and never in the address.",
+            )
+        return cls(url.rstrip("/"), model)
+
+    def __str__(self) -> str:
+        return f"{PREFIX}{self.url}#{self.model}"
+
+
+def is_endpoint(name: object) -> bool:
+    """Whether a target is named as an endpoint is."""
+    return isinstance(name, str) and name.startswith(PREFIX)
+
+
+def refuse_endpoint(name: object) -> None:
+    """Raise AccessDenied where a model's weights are wanted and an endpoint was named."""
+    if is_endpoint(name):
+        raise AccessDenied(
+            f"{name} is an endpoint, which shows likely tokens and no weights",
+            remedy="Ask it by vestige audit-users, or give the model's folder.",
+        )
