@@ -13,7 +13,7 @@ and a piece leads to one word, its likeliest.
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from vestige.models.endpoint import Endpoint
@@ -45,7 +45,7 @@ class EndpointWords:
     endpoint: Endpoint
     access: EndpointAccess
     k: int
-    known: Sequence[str]
+    known: Collection[str]
     split: Callable[[str], list[str]]
     counts: Counter[str] = field(default_factory=Counter)
 
