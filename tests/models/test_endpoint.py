@@ -3,7 +3,6 @@
 import math
 from email.utils import formatdate
 
-import numpy as np
 import pytest
 import torch
 
@@ -13,7 +12,6 @@ from vestige.models.endpoint import (
     describe,
 )
 from vestige.models.endpoint_address import PREFIX, EndpointAddress
-from vestige.models.endpoint_columns import endpoint_columns
 from vestige.models.endpoint_limits import EndpointLimits
 from vestige.models.endpoint_probe import CALLS, EndpointAccess, probe
 from vestige.models.endpoint_store import EndpointStore
@@ -49,25 +47,30 @@ class Opened:
     """Endpoints of one folder, whose answers' files are closed at the end."""
 
     def __init__(self, folder):
-        self.folder, self.stores, self.paused = folder, [], []
+        self.folder, self.stores, self.opened, self.paused = folder, [], [], []
 
     def __call__(self, url, *, model="small", file="answers.sqlite", **limits):
         store = EndpointStore(self.folder / file)
         self.stores.append(store)
-        return Endpoint(
+        found = Endpoint(
             EndpointAddress(url, model),
             store,
             limits=EndpointLimits(**{"retry": FAST, "concurrency": 2, **limits}),
             sleep=self.paused.append,
         )
+        self.opened.append(found)
+        return found
+
+    def close(self):
+        for one in (*self.opened, *self.stores):
+            one.__exit__() if isinstance(one, Endpoint) else one.close()
 
 
 @pytest.fixture
 def opened(tmp_path):
     found = Opened(tmp_path)
     yield found
-    for store in found.stores:
-        store.close()
+    found.close()
 
 
 def naive(model, prompt, *, shown):
@@ -111,8 +114,7 @@ def test_no_fault_changes_a_reply_or_leaks_the_key(model, opened, tmp_path, kind
             found = opened(url, together=together, retry=retry).ask(questions)
     assert faults
     assert found == plain
-    for store in opened.stores:
-        store.close()
+    opened.close()
     assert not [file for file in tmp_path.rglob("*") if KEY.encode() in file.read_bytes()]
     assert KEY not in caplog.text
 
@@ -308,35 +310,6 @@ def test_a_word_cut_into_pieces_is_asked_to_its_end(opened, pieces):
     assert found == [("quick", "the", "xyz", "la"), None, ("quick", "the", "xyz", "la")]
     assert words.counts["tokens"] == 4
     assert words.counts["pieces"] == 1 + (pieces[0] != " quick")
-
-
-@pytest.mark.parametrize("lacks", [{}, {"echo": False, "empty": False}, {"completions": False}])
-def test_tokens_of_texts_are_told_as_the_model_itself_tells_them(model, opened, lacks):
-    texts = ["the quick brown fox", "über the cat", ""]
-    with serving(Served(model, **lacks)) as url:
-        endpoint = opened(url)
-        access = probe(endpoint, model.vocabulary)
-        found = endpoint_columns(
-            EndpointTokens(endpoint, access, model.vocabulary), texts, model.vocabulary, likeliest=3
-        )
-    ids = [model.vocabulary.encode(text) for text in texts]
-    assert np.array_equal(found["tokens"], np.concatenate(ids))
-    for number, each in enumerate(ids[:2]):
-        rows = Served(model).log_probs(each)
-        for place, token in enumerate(each):
-            at = found["offsets"][number] + place
-            told, rank = found["log_probs"][at], int((rows[place] > rows[place][token]).sum())
-            if rank < 20 and place and "\ufffd" not in model.vocabulary.piece(token):
-                assert told == pytest.approx(float(rows[place][token]), abs=1e-5)
-                assert found["ranks"][at] == rank
-            elif not math.isnan(told):
-                assert told == pytest.approx(float(rows[place][token]), abs=1e-5)
-            top = rows[place].topk(3)
-            shown = found["likeliest"][at]
-            assert all(
-                one in (-1, true) for one, true in zip(shown, top.indices.tolist(), strict=True)
-            )
-    assert np.isnan(found["means"]).all()
 
 
 def test_tokens_that_are_cut_differently_are_added_up_or_unknown():

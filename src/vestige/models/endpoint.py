@@ -95,6 +95,14 @@ class Endpoint:
                 )
             store.note(name, value)
 
+    def __enter__(self) -> "Endpoint":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Let go of connections and of the store."""
+        self._client.close()
+        self.store.close()
+
     def ask(self, questions: Sequence[Question]) -> list[Reply | None]:
         """The reply to each question; None where there is none, since the budget is spent or every
         attempt failed.

@@ -67,17 +67,16 @@ def opened(
     address: EndpointAddress, path: Path, settings: ServiceSettings, monitor: Monitor
 ) -> Iterator[tuple[Endpoint, EndpointAccess]]:
     """An endpoint that was probed, and what it can do; `confirm` it before its answers count."""
+    retry = RetryPolicy(attempts=settings.attempts, timeout=settings.timeout or 60.0)
+    limits = EndpointLimits(
+        calls=settings.budget,
+        tokens=settings.token_budget,
+        calls_per_minute=settings.calls_per_minute,
+        concurrency=settings.concurrency,
+        retry=retry,
+    )
     store = EndpointStore(path)
-    try:
-        retry = RetryPolicy(attempts=settings.attempts, timeout=settings.timeout or 60.0)
-        limits = EndpointLimits(
-            calls=settings.budget,
-            tokens=settings.token_budget,
-            calls_per_minute=settings.calls_per_minute,
-            concurrency=settings.concurrency,
-            retry=retry,
-        )
-        endpoint = Endpoint(address, store, limits=limits, key_env=settings.key_env)
+    with Endpoint(address, store, limits=limits, key_env=settings.key_env) as endpoint:
         is_new = store.about("access") is None
         access = probe(endpoint)
         if is_new:
@@ -85,8 +84,6 @@ def opened(
                 monitor.log(sentence)
         endpoint.limits = replace(limits, together=TOGETHER if access.together else 1)
         yield endpoint, access
-    finally:
-        store.close()
 
 
 def require_shown(access: EndpointAccess, k: int) -> None:

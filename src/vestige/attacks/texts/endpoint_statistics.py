@@ -1,0 +1,85 @@
+"""Token statistics of texts as far as a server tells them, over the tokens of a tokenizer of ours.
+
+What it does not show is NaN or -1: means and deviations of the whole distribution always, ranks
+beyond the likeliest, tokens that the two tokenizers cut differently.
+"""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vestige import _validate
+from vestige.attacks.texts.token_statistics import TokenStatistics
+from vestige.data.subwords import SubwordVocabulary
+from vestige.models.endpoint_tokens import by_ours, ends
+from vestige.models.token_scores import ShownToken, TokenScores
+
+
+def endpoint_statistics(
+    model: TokenScores, texts: Sequence[str], vocabulary: SubwordVocabulary, *, likeliest: int = 20
+) -> TokenStatistics:
+    """What a server says of every token of some texts.
+
+    Args:
+        model: the server, such as `EndpointTokens`; it is asked once for all texts.
+        texts: n texts as they are, since a server cuts them itself.
+        vocabulary: cuts them into the tokens that are told of.
+        likeliest: k, columns for the likeliest tokens.
+    """
+    _validate.at_least(1, likeliest=likeliest)
+    ids = vocabulary.encode_batch(texts)
+    offsets = np.concatenate([[0], np.cumsum([len(each) for each in ids])]).astype(np.int64)
+    found = _unknown(offsets, [token for each in ids for token in each], likeliest)
+    names = _single(vocabulary)
+    for first, text, shown in zip(offsets[:-1], texts, model.scored(texts), strict=True):
+        if shown is None:
+            continue
+        for place, (log_prob, token) in enumerate(by_ours(text, shown, ends(text, vocabulary))):
+            found.log_probs[first + place] = log_prob
+            if token is not None:
+                _fill(found, int(first) + place, token, names)
+    return found
+
+
+def _unknown(offsets: NDArray[np.int64], ids: Sequence[int], k: int) -> TokenStatistics:
+    """Statistics of which nothing is known but the tokens."""
+    t = len(ids)
+    nothing = np.full(t, np.nan, np.float32)
+    return TokenStatistics(
+        offsets=offsets,
+        tokens=np.array(ids, np.int32),
+        log_probs=nothing.copy(),
+        ranks=np.full(t, -1, np.int32),
+        means=nothing.copy(),
+        deviations=nothing.copy(),
+        likeliest=np.full((t, k), -1, np.int32),
+        likeliest_log_probs=np.full((t, k), np.nan, np.float32),
+    )
+
+
+def _single(vocabulary: SubwordVocabulary) -> dict[str, int]:
+    """The ids of tokens by their text, where no other has the same."""
+    names: dict[str, int] = {}
+    twice = set()
+    for token in range(len(vocabulary)):
+        text = vocabulary.piece(token)
+        if text in names:
+            twice.add(text)
+        names[text] = token
+    return {text: token for text, token in names.items() if text not in twice}
+
+
+def _fill(found: TokenStatistics, place: int, token: ShownToken, names: dict[str, int]) -> None:
+    """The likeliest tokens at a place, ties by id; and the rank of the token that stands there."""
+    ranked = sorted(
+        ((names.get(text, -1), log_prob, text) for text, log_prob in token.likeliest),
+        key=lambda one: (-one[1], one[0]),
+    )
+    for rank, (number, log_prob, text) in enumerate(ranked):
+        if text == token.text and not math.isnan(token.log_prob):
+            found.ranks[place] = rank
+        if rank < found.likeliest.shape[1]:
+            found.likeliest[place, rank] = number
+            found.likeliest_log_probs[place, rank] = log_prob
