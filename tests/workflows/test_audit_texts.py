@@ -203,3 +203,24 @@ def test_lists_that_cannot_be_compared_are_refused(lists, change, message):
 def test_a_rate_out_of_range_is_refused_before_anything_is_read():
     with pytest.raises(ValueError, match="`rate` must lie in"):
         audit_texts("no-model", "no-texts", reference="no-reference", rate=0.0)
+
+
+def test_copies_of_a_text_are_one_text_with_the_number_of_the_first(lists):
+    once = audit_texts(TUNED, base=BASE, **lists)
+    lists["texts"] = corpus(USED[:1] * 30, USED[1:], NEVER[:1] * 30, NEVER[1:])
+    again = audit_texts(TUNED, base=BASE, **lists)
+    assert again.summary() == once.summary()
+    assert [row["number"] for row in again.rows()][:2] == [1, 31]
+
+
+def test_authors_are_compared_as_wholes_where_they_are_told():
+    def by(texts, mark):
+        return Corpus.from_texts(texts, users=[f"{mark}{n // 4}" for n in range(len(texts))])
+
+    given = {"texts": by([*USED, *NEVER], "t"), "reference": by(REFERENCE, "r")}
+    told = audit_texts(TUNED, base=BASE, used=corpus(KNOWN), **given).summary()
+    assert (told["units"], told["listed"], told["authors"]) == ("authors", 10, 10)
+    assert (told["reference_authors"], told["verdict"]) == (38, "used")
+    given["reference"] = by(REFERENCE, "t")
+    with pytest.raises(DataError, match="10 authors stand in both"):
+        audit_texts(TUNED, base=BASE, **given)

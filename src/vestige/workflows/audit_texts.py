@@ -121,7 +121,8 @@ def audit_texts(
     if out is not None:
         results.require_new(fspath(out))
     given = {"texts": texts, "reference": reference, **({"used": used} if used else {})}
-    lists = _read(given, format=format, text=text, user=author, limit=limit)
+    asked_of = _read(given, monitor, author, format=format, text=text, limit=limit)
+    lists = asked_of.read
     models = TextModels.read(model, base, device=device, monitor=monitor)
     folder = statistics or (None if out is None else f"{fspath(out)}.statistics")
     asked = _Asked.of(models, lists, None if folder is None else Path(folder), monitor)
@@ -149,6 +150,7 @@ def audit_texts(
         found,
         shift=shift,
         base=checked,
+        numbers=asked_of.numbers,
         tokens=tuple(asked.lengths("texts")),
         excerpts=tuple(one[:EXCERPT] for one in lists["texts"]),
         statistics={"score": name, **asked.summary()},
@@ -241,15 +243,42 @@ def _authors(lists: "Mapping[str, Corpus]") -> dict[str, Sequence[str] | None]:
     return {role: corpus.users if told else None for role, corpus in lists.items()}
 
 
-def _read(given: Mapping[str, CorpusLike], **columns: object) -> "dict[str, Corpus]":
-    """The lists of texts, none of which stands in two of them."""
+@dataclass(frozen=True)
+class _Lists:
+    """The lists of texts, by role.
+
+    Attributes:
+        read: no text twice.
+        numbers: of the audited texts in what was given, from 1.
+    """
+
+    read: "dict[str, Corpus]"
+    numbers: tuple[int, ...]
+
+
+def _read(
+    given: Mapping[str, CorpusLike], monitor: Monitor, user: str | None, **columns: Any
+) -> _Lists:
+    """The lists, each text once, and none of them in two."""
     from vestige.errors import DataError
     from vestige.workflows.inputs import open_corpus
 
-    lists = {role: open_corpus(data, **columns) for role, data in given.items()}
-    for role, corpus in lists.items():
-        if not len(corpus):
+    lists, places = {}, {}
+    for role, data in given.items():
+        # Only those whose authors are compared must say who they are.
+        whole = open_corpus(data, user=None if role == "used" else user, **columns)
+        if not len(whole):
             raise DataError(f"`{role}` holds no text", remedy="Give a file with a text a row.")
+        first: dict[str, int] = {}
+        for place, text in enumerate(whole):
+            first.setdefault(text, place)
+        places[role] = list(first.values())
+        lists[role] = whole.take(places[role])
+        if again := len(whole) - len(first):
+            monitor.log(
+                f"{again:,} texts of `{role}` stand there more than once: each is counted once, "
+                "as copies of one text are no evidence of their own."
+            )
     for role, other in (("texts", "reference"), ("used", "reference"), ("texts", "used")):
         both = set(lists.get(role, ())) & set(lists.get(other, ()))
         if both:
@@ -257,7 +286,7 @@ def _read(given: Mapping[str, CorpusLike], **columns: object) -> "dict[str, Corp
                 f"{len(both)} texts stand in both `{role}` and `{other}`",
                 remedy=f"Leave them out of one: `{other}` must be other texts.",
             )
-    return lists
+    return _Lists(lists, tuple(place + 1 for place in places["texts"]))
 
 
 def _require_tokens(role: str, rows: Sequence[Sequence[int]]) -> None:

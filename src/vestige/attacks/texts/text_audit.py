@@ -97,6 +97,7 @@ class TextAudit(Result):
         shift: what the words alone tell; None where texts are too few to ask.
         base: what a model says that never saw the texts; None where there was none.
         authors: of the audited texts and of the reference, how many; None where not told.
+        numbers: of the audited texts in their file, from 1.
         tokens: of each audited text.
         excerpts: the beginning of each audited text.
         statistics: what else is known of the audit, such as the score.
@@ -116,6 +117,7 @@ class TextAudit(Result):
     authors: tuple[int, int] | None = None
     shift: WordShift | None = None
     base: BaseCheck | None = None
+    numbers: Sequence[int] = ()
     tokens: Sequence[int] = ()
     excerpts: Sequence[str] = ()
     statistics: Mapping[str, Any] = field(default_factory=dict)
@@ -174,7 +176,7 @@ class TextAudit(Result):
             for place, values in enumerate(zip(*(c.tolist() for c in side), strict=True)):
                 yield {
                     "kind": kind,
-                    "number": place + 1,
+                    "number": self.numbers[place] if audited and self.numbers else place + 1,
                     "named": bool(self.named[place]) if audited else None,
                     **dict(zip(told, values, strict=True)),
                     "length": self.tokens[place] if audited and self.tokens else None,
