@@ -9,6 +9,7 @@ import pytest
 import vestige
 from vestige import results
 from vestige.attacks.texts import token_statistics as statistics_module
+from vestige.attacks.texts.scores import SCORES
 from vestige.data.corpus import Corpus
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import DataError, RunError
@@ -191,7 +192,7 @@ def test_a_run_directory_says_of_what_it_is_and_repeats(lists, tmp_path):
     [
         ({"reference": Corpus.from_texts(REFERENCE[:9])}, "Add 10 never-used texts"),
         ({"reference": Corpus.from_texts([*REFERENCE, *NEVER[:3]])}, "3 texts stand in both"),
-        ({"used": Corpus.from_texts(REFERENCE[:2])}, "`used` and `reference`"),
+        ({"used": Corpus.from_texts(REFERENCE[:2])}, "`reference` and `used`"),
         ({"texts": Corpus.from_texts([])}, "`texts` holds no text"),
     ],
 )
@@ -224,3 +225,14 @@ def test_authors_are_compared_as_wholes_where_they_are_told():
     given["reference"] = by(REFERENCE, "t")
     with pytest.raises(DataError, match="10 authors stand in both"):
         audit_texts(TUNED, base=BASE, **given)
+
+
+@pytest.mark.parametrize("score", SCORES.names())
+def test_every_score_finds_used_texts_with_a_base_and_says_where_it_takes_one(lists, score):
+    found = audit_texts(TUNED, base=BASE, score=score, **lists)
+    assert found.texts.p_values[:20].mean() < found.texts.p_values[20:].mean()
+    if score in ("error-zone", "log-ratio"):
+        with pytest.raises(ValueError, match=f"`score` {score} must come with `base`"):
+            audit_texts(TUNED, score=score, **lists)
+    else:
+        assert audit_texts(TUNED, score=score, **lists).summary()["score"] == score

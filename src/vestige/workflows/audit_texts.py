@@ -120,18 +120,19 @@ def audit_texts(
     _validate.open_fraction(**{"`rate`": rate})
     if out is not None:
         results.require_new(fspath(out))
-    given = {"texts": texts, "reference": reference, **({"used": used} if used else {})}
+    given = {"texts": texts, "reference": reference, **({} if used is None else {"used": used})}
     asked_of = _read(given, monitor, author, format=format, text=text, limit=limit)
     lists = asked_of.read
     models = TextModels.read(model, base, device=device, monitor=monitor)
+    name = score or ("log-ratio" if "base" in models.models else "loss")
+    _require_base(name, models)
     folder = statistics or (None if out is None else f"{fspath(out)}.statistics")
     asked = _Asked.of(models, lists, None if folder is None else Path(folder), monitor)
-    name = score or ("log-ratio" if "base" in models.models else "loss")
     scored = asked.scores(name)
     found = audit_scores(
         scored["texts"],
         scored["reference"],
-        scored["used"].cut if used else None,
+        scored["used"].cut if "used" in scored else None,
         rate=rate,
         seed=seed,
     )
@@ -171,6 +172,19 @@ EXCERPT = 200
 """Characters of an audited text that a run keeps."""
 
 
+def _require_base(score: str, models: "TextModels") -> None:
+    """Refuse a score of what a base says where there is none."""
+    from inspect import Parameter, signature
+
+    from vestige.attacks.texts.scores import SCORES
+
+    asks = signature(SCORES[score]).parameters.values()
+    if missing := {p.name for p in asks if p.default is Parameter.empty} - set(models.models):
+        raise ValueError(
+            f"`score` {score} must come with `{min(missing)}`: it compares the model with that"
+        )
+
+
 @dataclass(frozen=True)
 class _Asked:
     """What the models said of all texts.
@@ -191,12 +205,9 @@ class _Asked:
         folder: Path | None,
         monitor: Monitor,
     ) -> "_Asked":
-        ids = {role: models.encoded(list(corpus)) for role, corpus in lists.items()}
-        for role, rows in ids.items():
-            _require_tokens(role, rows)
         said = {
             role: models.statistics(rows, folder, of=f"the {role}", monitor=monitor)
-            for role, rows in ids.items()
+            for role, rows in models.encoded_lists(lists).items()
         }
         return cls(said, _authors(lists))
 
@@ -260,40 +271,24 @@ def _read(
     given: Mapping[str, CorpusLike], monitor: Monitor, user: str | None, **columns: Any
 ) -> _Lists:
     """The lists, each text once, and none of them in two."""
-    from vestige.errors import DataError
     from vestige.workflows.inputs import open_corpus
+    from vestige.workflows.text_lists import read_lists
 
+    # Only those whose authors are compared must say who they are.
+    whole = {
+        role: open_corpus(data, user=None if role == "used" else user, **columns)
+        for role, data in given.items()
+    }
     lists, places = {}, {}
-    for role, data in given.items():
-        # Only those whose authors are compared must say who they are.
-        whole = open_corpus(data, user=None if role == "used" else user, **columns)
-        if not len(whole):
-            raise DataError(f"`{role}` holds no text", remedy="Give a file with a text a row.")
+    for role, corpus in read_lists(whole).items():
         first: dict[str, int] = {}
-        for place, text in enumerate(whole):
+        for place, text in enumerate(corpus):
             first.setdefault(text, place)
         places[role] = list(first.values())
-        lists[role] = whole.take(places[role])
-        if again := len(whole) - len(first):
+        lists[role] = corpus.take(places[role])
+        if again := len(corpus) - len(first):
             monitor.log(
                 f"{again:,} texts of `{role}` stand there more than once: each is counted once, "
                 "as copies of one text are no evidence of their own."
             )
-    for role, other in (("texts", "reference"), ("used", "reference"), ("texts", "used")):
-        both = set(lists.get(role, ())) & set(lists.get(other, ()))
-        if both:
-            raise DataError(
-                f"{len(both)} texts stand in both `{role}` and `{other}`",
-                remedy=f"Leave them out of one: `{other}` must be other texts.",
-            )
     return _Lists(lists, tuple(place + 1 for place in places["texts"]))
-
-
-def _require_tokens(role: str, rows: Sequence[Sequence[int]]) -> None:
-    from vestige.errors import DataError
-
-    if empty := [place for place, ids in enumerate(rows, start=1) if not ids]:
-        raise DataError(
-            f"text {empty[0]} of `{role}` has no token of the model's vocabulary",
-            remedy="Leave it out.",
-        )
