@@ -90,11 +90,11 @@ class KeptStatistics:
         places: dict[str, int] = {}
         before = 0
         for path in sorted(self.folder.glob("*.npz")) if self.folder else ():
-            if (found := _read(path)) is None:
+            if (found := _read(path, names)) is None:
                 self.monitor.log(f"{path} is damaged: these texts are asked about again")
                 continue
             own, part = found
-            if not names & set(own):
+            if part is None:
                 continue
             places |= {name: before + place for place, name in enumerate(own)}
             parts.append(part)
@@ -127,14 +127,16 @@ def _groups(texts: Mapping[str, Sequence[int]]) -> list[list[str]]:
     return groups
 
 
-def _read(path: Path) -> "tuple[list[str], TokenStatistics] | None":
-    """Names of texts and their statistics; None where a file is damaged."""
+def _read(path: Path, wanted: set[str]) -> "tuple[list[str], TokenStatistics | None] | None":
+    """Names of texts and, where some are wanted, statistics; None where a file is damaged."""
     from vestige.attacks.texts.token_statistics import TokenStatistics
 
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as found:
-            kept = {name: found[name] for name in found.files}
-        names = [name.decode() for name in kept.pop("texts").tolist()]
+            names = [name.decode() for name in found["texts"].tolist()]
+            if not wanted & set(names):
+                return names, None
+            kept = {name: found[name] for name in found.files if name != "texts"}
         part = TokenStatistics(**kept)
         whole = len(part.offsets) == len(names) + 1 and part.offsets[0] == 0
         tokens = part.offsets[-1]
