@@ -110,7 +110,7 @@ def memorization(
     call = Call.of(memorization, locals())
     _validate.open_fraction(**{"`chance`": chance})
     if out is not None:
-        results.require_new(out)
+        results.require_new(Path(out))
     given = {"texts": texts, **({} if reference is None else {"reference": reference})}
     lists = read_lists(given, format=format, text=text, limit=limit)
     models = TextModels.alone(model, device=device)
@@ -148,7 +148,7 @@ def memorization(
         data={role: of_corpus(given[role], corpus) for role, corpus in lists.items()},
     )
     if out is not None:
-        results.save(measured, out, run=measured.record)
+        results.save(measured, Path(out), run=measured.record)
     return measured
 
 

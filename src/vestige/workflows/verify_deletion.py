@@ -99,7 +99,7 @@ def verify_deletion(
     call = Call.of(verify_deletion, locals())
     _validate.open_fraction(**{"`rate`": rate})
     if out is not None:
-        results.require_new(out)
+        results.require_new(Path(out))
     given = {"deleted": deleted, "reference": reference}
     lists = read_lists(given, format=format, text=text, limit=limit)
     roles = {"before": before, "after": after}
@@ -132,5 +132,5 @@ def verify_deletion(
         data={name: of_corpus(given[name], corpus) for name, corpus in lists.items()},
     )
     if out is not None:
-        results.save(found, out, run=found.record)
+        results.save(found, Path(out), run=found.record)
     return found

@@ -242,7 +242,7 @@ def text_means(statistics: TokenStatistics, most: int | None = None) -> Floats:
 
 def _covariance(first: ArrayLike, second: ArrayLike) -> Floats:
     """(2, 2) of the two means over the same texts."""
-    found: Floats = np.cov(np.stack([first, second]))  # type: ignore[arg-type]
+    found: Floats = np.cov(np.stack([first, second]))
     return found / np.asarray(first).size
 
 

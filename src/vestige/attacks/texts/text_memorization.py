@@ -214,7 +214,8 @@ def _approximate(texts: MemorizedTexts | None) -> Estimate:
 
 def _known(texts: MemorizedTexts | None, name: str) -> Floats:
     values = np.array([]) if texts is None else np.asarray(getattr(texts, name), dtype=np.float64)
-    return values[~np.isnan(values)]
+    known: Floats = values[~np.isnan(values)]
+    return known
 
 
 def _mean(texts: MemorizedTexts | None, name: str) -> Estimate:
