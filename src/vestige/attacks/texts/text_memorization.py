@@ -219,11 +219,13 @@ def _known(texts: MemorizedTexts | None, name: str) -> Floats:
 
 
 def _mean(texts: MemorizedTexts | None, name: str) -> Estimate:
-    """The mean over texts of shares; where all are 0 its interval has a width all the same."""
-    values = _known(texts, name).tolist()
-    if not values:
+    """The mean over texts of shares of tokens; where all are 0 its interval still has a width."""
+    values = _known(texts, name)
+    if texts is None or not values.size:
         return None
-    return sum(values) / len(values), clustered_rate(values, [1] * len(values))
+    each = round(float(texts.tokens.mean()))
+    ends = clustered_rate((values * each).tolist(), [each] * values.size)
+    return float(values.mean()), ends
 
 
 def _apart(own: Estimate, other: Estimate) -> Estimate:
