@@ -139,3 +139,11 @@ def test_our_own_checkpoint_is_one_file(make: dict, tmp_path: Path) -> None:  # 
     before = fingerprint(tmp_path / "ours")
     save_file({"x": torch.zeros(1)}, tmp_path / "ours" / "stray.safetensors")
     assert fingerprint(tmp_path / "ours") == before
+
+
+@pytest.mark.parametrize("name", ["pytorch_model.bin", "model.ckpt", "weights.pkl", "net.pickle"])
+def test_a_pickled_folder_is_refused_naming_the_file(tmp_path, name):
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / name).write_bytes(b"")
+    with pytest.raises(ModelError, match=f"{name} is a pickle file, which can run any code"):
+        weight_files(tmp_path)

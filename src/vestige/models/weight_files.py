@@ -17,7 +17,7 @@ from vestige.models.folders import ANSWERS, gguf_file
 WHOLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 ADAPTER, ADAPTER_CONFIG = "adapter_model.safetensors", "adapter_config.json"
 HEADS = "heads.safetensors"
-PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt")
+PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl", "*.pickle")
 SAVE = "Save the model with save_pretrained of transformers 5, which writes safetensors."
 
 

@@ -1,0 +1,97 @@
+"""llama-cpp-python's server with SmolLM2: what is read from it is what the same file says here.
+
+VESTIGE_LLAMA names a Python that has llama-cpp-python[server], VESTIGE_GGUF the model's file.
+"""
+
+import os
+import socket
+import subprocess
+import time
+
+import numpy as np
+import pytest
+import torch
+
+from vestige.attacks.texts.endpoint_statistics import endpoint_statistics
+from vestige.models.checkpoints import load_model
+from vestige.models.endpoint import Endpoint
+from vestige.models.endpoint_address import EndpointAddress
+from vestige.models.endpoint_probe import probe
+from vestige.models.endpoint_store import EndpointStore
+from vestige.models.endpoint_tokens import EndpointTokens
+from vestige.models.endpoint_words import EndpointWords
+from vestige.models.top_k import Context
+
+pytest.importorskip("openai")
+PYTHON, FILE = os.environ.get("VESTIGE_LLAMA"), os.environ.get("VESTIGE_GGUF")
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.peer,
+    pytest.mark.skipif(
+        not (PYTHON and FILE), reason="VESTIGE_LLAMA and VESTIGE_GGUF name no server and no model"
+    ),
+]
+
+TEXTS = (
+    "The committee met on Tuesday and agreed that the report should be published in June.",
+    "In the morning she walked along the river to the old mill, where nobody had lived for years.",
+)
+ROUNDING = 0.35
+"""Nats by which 95 of 100 log-probabilities differ at most: the server multiplies in 8 bits."""
+
+
+@pytest.fixture(scope="module")
+def url():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    options = {"model": FILE, "model_alias": "smollm2", "logits_all": "true", "n_ctx": 512,
+               "n_threads": 1, "port": port}  # fmt: skip
+    words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    server = subprocess.Popen([str(PYTHON), "-m", "llama_cpp.server", *words], **quiet)
+    try:
+        for _ in range(600):
+            assert server.poll() is None
+            with socket.socket() as link:
+                if link.connect_ex(("127.0.0.1", port)) == 0:
+                    break
+            time.sleep(0.2)
+        yield f"http://127.0.0.1:{port}/v1"
+    finally:
+        server.kill()
+        server.wait()
+
+
+def of_file(model, text):
+    """Log-probabilities of a text's tokens as the server reads it: with no token before it."""
+    ids = torch.tensor([model.vocabulary.encode(text)])
+    with torch.no_grad():
+        rows = torch.log_softmax(model(ids)[0][0].float(), -1)
+    own = rows[:-1].gather(1, ids[0, 1:, None])[:, 0].numpy()
+    return np.concatenate([[np.nan], own])
+
+
+def test_a_real_server_says_what_its_file_says(url, tmp_path):
+    model = load_model(str(FILE), device="cpu")
+    store = EndpointStore(tmp_path / "answers.sqlite")
+    with Endpoint(EndpointAddress(url, "smollm2"), store) as endpoint:
+        access = probe(endpoint, model.vocabulary)
+        assert (access.kind, access.shown, access.empty) == ("completion", 20, False)
+        assert access.echo == "shifted"
+        assert access.same_tokens == 1
+        asked = EndpointTokens(endpoint, access, model.vocabulary)
+        found = endpoint_statistics(asked, TEXTS, model.vocabulary)
+        calls = store.spent()[0]
+        assert endpoint_statistics(asked, TEXTS, model.vocabulary).ranks.tolist() == (
+            found.ranks.tolist()
+        )
+        assert store.spent()[0] == calls
+        words = EndpointWords(endpoint, access, 5, ("published", "made", "neighbour"), str.split)
+        (listed,) = words([Context(tuple(TEXTS[0].split()[:12]))])
+    true = np.concatenate([of_file(model, text) for text in TEXTS])
+    told = np.isfinite(found.log_probs)
+    assert told.sum() > 0.5 * np.sum(np.isfinite(true))
+    assert np.quantile(np.abs(found.log_probs[told] - true[told]), 0.95) < ROUNDING
+    assert "published" in (listed or ())
