@@ -13,6 +13,8 @@ from vestige.workflows.audit_run import rank_key
 from vestige.workflows.audit_service import Service
 from vestige.workflows.audit_target import service_target
 
+from .asked import Told
+
 LISTED = ("red", "blue")
 MINE = Corpus.from_texts(["red blue red", "red blue green"], users=["ann", "ann"])
 OTHERS = Corpus.from_texts(
@@ -143,3 +145,11 @@ def test_cached_ranks_are_named_by_weights_texts_and_words(tmp_path):
     ]
     assert len(set(keys)) == len(keys)
     assert rank_key("a", service(Asked(), tmp_path).inputs, inputs.asked) == keys[0]
+
+
+@pytest.mark.parametrize(("listed", "noticed"), [(("re", "##d"), True), (("red", "##d"), False)])
+def test_a_callable_that_lists_pieces_of_words_is_noticed(tmp_path, listed, noticed):
+    one = service(lambda contexts: [listed for _ in contexts], tmp_path)
+    one.monitor = told = Told()
+    one.ranks(one.inputs.asked)
+    assert any("pieces of words" in line for line in told.lines) is noticed

@@ -27,6 +27,8 @@ from vestige.workflows.audit_options import ServiceSettings
 
 AT_ONCE = 64
 """Contexts that are asked about together."""
+UNKNOWN = 0.5
+"""Share of unknown words in lists from which on they may be pieces of words."""
 SILENCE = 60.0
 """Seconds after which a call that has not come back is reported."""
 
@@ -109,6 +111,13 @@ class Service:
                 raise self._error
         if self._counted.gave_up:
             raise self._gave_up(self._reason())
+        if self._counted.unknown_words > UNKNOWN * self._counted.queries * self.policy.k:
+            self.monitor.log(
+                f"{self._counted.unknown_words:,} of the words that the service listed are words "
+                "that `reference` does not know. If it lists pieces of words, put them together "
+                "before they are given back; an endpoint, openai:URL#MODEL, is asked to the end "
+                "of a word"
+            )
         ranks = np.zeros(len(order), dtype=np.int32)
         ranks[order] = found
         return ranks
