@@ -1,8 +1,11 @@
 """Every score against its authors' formula, written for one text at a time."""
 
+import zlib
+
 import numpy as np
 import pytest
 
+from vestige.attacks.texts.other_texts import lower_case, recall, zlib_score
 from vestige.attacks.texts.scores import SCORES
 from vestige.attacks.texts.scores.error_zone import EPSILON
 from vestige.attacks.texts.token_statistics import TokenStatistics
@@ -60,12 +63,18 @@ def naive_error_zone(target, base):
     return np.log((gains + EPSILON) / (losses + EPSILON))
 
 
+def naive_rmia(target, base):
+    likelihood, unseen = (np.exp(naive_loss(one, None)) for one in (target, base))
+    return np.log(likelihood / (0.5 * (1.3 * unseen + 0.7)))
+
+
 NAIVE = {
     "loss": naive_loss,
     "log-ratio": naive_log_ratio,
     "min-k": naive_min_k,
     "min-k-plus": naive_min_k_plus,
     "error-zone": naive_error_zone,
+    "rmia": naive_rmia,
 }
 
 
@@ -93,3 +102,33 @@ def test_a_text_that_the_target_knows_better_scores_higher(name):
     target, base = statistics(0), statistics(1)
     better = TokenStatistics(**vars(target) | {"log_probs": target.log_probs / 2})
     assert (SCORES[name](target=better, base=base) > SCORES[name](target=target, base=base)).all()
+
+
+def test_rmia_orders_texts_as_the_share_of_the_population_that_they_dominate():
+    """Equation 4, counted: pairs whose likelihood ratio is at least 1."""
+    target, base = statistics(0), statistics(1)
+    ratios = np.exp(SCORES["rmia"](target=target, base=base))
+    shares = [(ratio / ratios >= 1).mean() for ratio in ratios]
+    assert (np.argsort(shares) == np.argsort(ratios)).all()
+
+
+def test_scores_of_characters_and_of_a_second_reading_are_their_formulas():
+    target, other = statistics(0), statistics(1)
+    texts = [f"text number {place} " * (place + 1) for place in range(len(LENGTHS))]
+    packed, lower, prefixed = (
+        zlib_score(target, texts),
+        lower_case(target, other),
+        recall(target, other),
+    )
+    for place, (first, stop) in enumerate(
+        zip(target.offsets[:-1], target.offsets[1:], strict=True)
+    ):
+        own, second = (sum(map(float, one.log_probs[first:stop])) for one in (target, other))
+        assert packed[place] == pytest.approx(own / len(zlib.compress(texts[place].encode())))
+        assert lower[place] == pytest.approx(second / own)
+        assert prefixed[place] == pytest.approx(second / own)
+
+
+def test_zlib_refuses_other_texts():
+    with pytest.raises(ValueError, match="texts must be 6"):
+        zlib_score(statistics(0), ["one"])
