@@ -15,6 +15,9 @@ from vestige.models.protocols import LanguageModel, require_evaluation
 LOGITS = 2**25
 """Of a batch, at most (or those of one text)."""
 
+NOTHING = -200.0
+"""Log-probability under which a probability is 0 in float32."""
+
 _COLUMNS = ("log_probs", "ranks", "means", "deviations", "likeliest", "likeliest_log_probs")
 
 
@@ -91,21 +94,27 @@ def _of_tokens(logits: Tensor, tokens: Tensor, k: int) -> dict[str, Tensor]:
     """Statistics (t,) of tokens (t,), whose logits are (t, v)."""
     log_probs = torch.log_softmax(logits.float(), dim=-1)
     own = log_probs.gather(1, tokens[:, None])
-    ids = torch.arange(log_probs.shape[1], device=tokens.device)
-    before = (log_probs > own) | ((log_probs == own) & (ids < tokens[:, None]))
-    chances = log_probs.exp()
-    finite = log_probs.clamp(min=torch.finfo(log_probs.dtype).min).where(chances > 0, 0.0)
-    means = (chances * finite).sum(1)
-    spread = (chances * (finite - means[:, None]) ** 2).sum(1)
+    chances, known = log_probs.exp(), log_probs.clamp(min=NOTHING)
+    means = torch.linalg.vecdot(chances, known)
+    spread = torch.linalg.vecdot(chances, known.sub_(means[:, None]).square_())
     first = largest(log_probs, min(k, log_probs.shape[1]))
     return {
         "log_probs": own[:, 0],
-        "ranks": before.sum(1).int(),
+        "ranks": _ranks(log_probs, own, tokens),
         "means": means,
         "deviations": spread.sqrt(),
         "likeliest": first.int(),
         "likeliest_log_probs": log_probs.gather(1, first),
     }
+
+
+def _ranks(log_probs: Tensor, own: Tensor, tokens: Tensor) -> Tensor:
+    """Ranks (t,) of tokens, whose own log-probabilities are (t, 1)."""
+    ranks = (log_probs > own).sum(1, dtype=torch.int32)
+    alike = log_probs == own
+    for row in (alike.sum(1, dtype=torch.int32) > 1).nonzero()[:, 0].tolist():
+        ranks[row] += alike[row, : int(tokens[row])].sum(dtype=torch.int32)
+    return ranks
 
 
 def _batches(lengths: NDArray[np.int64], outputs: int) -> list[list[int]]:
