@@ -63,6 +63,8 @@ def test_unknown_means_and_tokens_never_read_are_scored_too():
         | {"means": np.full_like(one.target.means, np.nan), "tokens": one.target.tokens + 1000}
     )
     assert np.isfinite(learnt.scores(blind, one.base)).all()
+    learnt = LearntLogOdds.fit([Shadow(blind, one.base, one.seen)], seed=0)
+    assert np.isfinite(learnt.scores(blind, one.base)).all()
 
 
 def test_shadows_that_saw_all_or_nothing_teach_nothing():

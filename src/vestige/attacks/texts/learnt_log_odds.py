@@ -28,7 +28,7 @@ from vestige.attacks.texts.token_statistics import TokenStatistics
 if TYPE_CHECKING:
     from sklearn.ensemble import HistGradientBoostingClassifier
 
-TOKENS = 400_000
+TOKENS = 200_000
 """Of all shadows together that boosting learns from, at most."""
 
 Floats = NDArray[np.float64]
@@ -83,6 +83,7 @@ class LearntLogOdds:
         if len(given) > TOKENS:
             drawn = np.random.default_rng(seed).choice(len(given), TOKENS, replace=False)
             given, seen = given[np.sort(drawn)], seen[np.sort(drawn)]
+        given[:, np.isnan(given).all(0)] = 0.0  # what no shadow tells; boosting needs one number
         boosting = HistGradientBoostingClassifier(
             max_iter=150,
             learning_rate=0.08,
