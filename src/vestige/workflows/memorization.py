@@ -99,7 +99,7 @@ def memorization(
     Examples:
         vestige memorization fine-tuned --texts mine.jsonl --reference never.jsonl --out memory
 
-        vestige memorization fine-tuned --texts mine.jsonl --prefix 20 --suffix 20 --out memory --show-secrets
+        vestige memorization fine-tuned --texts mine.jsonl --prefix 9 --suffix 9 --out memory --show-secrets
     """  # noqa: E501
     from vestige import results
     from vestige.attacks.texts.text_memorization import Extraction, TextMemorization, memorized
