@@ -27,7 +27,6 @@ PYTHON, FILE = os.environ.get("VESTIGE_LLAMA"), os.environ.get("VESTIGE_GGUF")
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.peer,
     pytest.mark.skipif(
         not (PYTHON and FILE), reason="VESTIGE_LLAMA and VESTIGE_GGUF name no server and no model"
     ),
