@@ -3,16 +3,32 @@
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
+from tests.attacks.texts.test_deletion import drawn
+from tests.attacks.texts.test_scores import statistics
 from tests.reports.conftest import DefenceComparison, DifferentialRank, UpdateDiff
 from tests.reports.made_audits import audit_of, uniform
 from tests.reports.test_anatomy import anatomy
 from tests.reports.test_completion import attempt
 from tests.reports.test_exposure import canary
 from tests.reports.test_extraction import audit, counted, extraction
+from tests.reports.test_texts import made as texts_audited
 from tests.reports.test_training import DefendedTraining, IntentSlotTraining, PairTraining
 from vestige.attacks.exposure.completion import Completion
 from vestige.attacks.exposure.exposure_result import CanaryExposure
+from vestige.attacks.texts.deletion import verify
+from vestige.attacks.texts.text_memorization import Extraction, TextMemorization, memorized
 from vestige.experiments.tables import Table
+
+
+def text_memorization() -> TextMemorization:
+    """Of texts whose tokens nobody could guess."""
+    how = Extraction(prefix=4, suffix=4, top_k=5)
+    return TextMemorization(
+        texts=memorized(statistics(0), how), reference=memorized(statistics(1), how), extraction=how
+    )
+
 
 RESULTS: dict[str, Callable[[], Any]] = {
     "UpdateDiff": lambda: UpdateDiff([["the", " code"], ["a", " gate"], ["b"]], threshold=2.0),
@@ -43,4 +59,7 @@ RESULTS: dict[str, Callable[[], Any]] = {
     "DefendedTraining": DefendedTraining,
     "IntentSlotTraining": IntentSlotTraining,
     "PairTraining": PairTraining,
+    "TextAudit": lambda: texts_audited(12, 28),
+    "TextMemorization": text_memorization,
+    "Deletion": lambda: verify(*drawn(np.random.default_rng(1), gains=(1.0, 0.2)), seed=0),
 }

@@ -231,7 +231,7 @@ def test_authors_are_compared_as_wholes_where_they_are_told():
 def test_every_score_finds_used_texts_with_a_base_and_says_where_it_takes_one(lists, score):
     found = audit_texts(TUNED, base=BASE, score=score, **lists)
     assert found.texts.p_values[:20].mean() < found.texts.p_values[20:].mean()
-    if score in ("error-zone", "log-ratio"):
+    if score in ("error-zone", "log-ratio", "rmia"):
         with pytest.raises(ValueError, match=f"`score` {score} must come with `base`"):
             audit_texts(TUNED, score=score, **lists)
     else:

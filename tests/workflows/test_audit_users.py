@@ -158,7 +158,7 @@ def test_settings_that_contradict_each_other_are_named_as_parameters(model, name
 def test_what_cannot_be_audited_is_refused(model):
     with pytest.raises(ModelError, match="no model and cannot be called"):
         audit(3)
-    with pytest.raises(ValueError, match="`top_k` must be given for a callable"):
+    with pytest.raises(ValueError, match="`top_k` must be given for a service"):
         audit(lambda contexts: [])
     with pytest.raises(DataError, match="2 users stand in `texts` and in `reference`"):
         audit(model, reference=OTHERS + MINE)

@@ -5,7 +5,9 @@ The terminal shows the same words.
 
 from collections.abc import Sequence
 
+from vestige.reports.audit.charts import two_groups
 from vestige.reports.audit.words import p_value
+from vestige.reports.components.charts import Figure
 from vestige.reports.components.disclosure import disclose
 from vestige.reports.components.findings import Prose
 from vestige.reports.components.numbers import NOTHING, Row, decimal, percent
@@ -159,6 +161,20 @@ def deletion_section(run: Run, *, show_secrets: bool) -> Section:
     """The section of a `Deletion`."""
     summary = run.summary
     first, because = answer(summary)
+    deleted, others = (
+        [float(row["after"]) for row in run.rows if row["kind"] == kind]
+        for kind in ("deleted", "reference")
+    )
+    figure = Figure(
+        draw=lambda width: two_groups(
+            deleted, others, names=("deleted", "never seen"), of="texts",
+            score="how well AFTER knows a text", width=width,
+        ),
+        caption="What AFTER knows of each deleted text, above, and of each that it never saw, "
+        "below: alike where nothing is left.",
+        points=len(deleted),
+        slim=True,
+    )  # fmt: skip
     return Section(
         kind="deletion",
         title="Are these texts gone?",
@@ -167,6 +183,7 @@ def deletion_section(run: Run, *, show_secrets: bool) -> Section:
         notices=(PAIR,),
         blocks=(
             knowledge(summary),
+            figure,
             text_table(run.rows, show_secrets=show_secrets),
             Prose(title="How it was measured", lines=(METHOD,)),
         ),

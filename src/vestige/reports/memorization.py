@@ -5,6 +5,8 @@ The terminal shows the same words.
 
 from collections.abc import Sequence
 
+from vestige.reports.audit.charts import two_groups
+from vestige.reports.components.charts import Figure
 from vestige.reports.components.disclosure import disclose
 from vestige.reports.components.findings import Prose
 from vestige.reports.components.numbers import NOTHING, Row, decimal, interval, percent
@@ -193,6 +195,20 @@ def memorization_section(run: Run, *, show_secrets: bool) -> Section:
     """The section of a `TextMemorization`."""
     summary = run.summary
     first, because = answer(summary)
+    exact, others = (
+        [float(row["exact"]) for row in run.rows if row["kind"] == kind]
+        for kind in ("text", "reference")
+    )
+    figure = Figure(
+        draw=lambda width: two_groups(
+            exact, others, names=("these texts", "never seen"), of="texts",
+            score="share of its tokens that are the likeliest", width=width,
+        ),
+        caption="How much of each text greedy decoding says, each token behind the true ones "
+        "before it: of these texts above, of never-seen texts below.",
+        points=len(exact),
+        slim=True,
+    )  # fmt: skip
     return Section(
         kind="memorization",
         title="How much of these texts comes back?",
@@ -201,6 +217,7 @@ def memorization_section(run: Run, *, show_secrets: bool) -> Section:
         notices=(),
         blocks=(
             measures(summary),
+            *((figure,) if others else ()),
             text_table(run.rows, show_secrets=show_secrets),
             Prose(title="How it was measured", lines=(METHOD,)),
         ),

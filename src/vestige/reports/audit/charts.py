@@ -47,8 +47,24 @@ def person_among(known: Sequence[float], own: float, *, label: str, width: int =
     return alt.layer(first, *marks[1:]).properties(width=width, height=height)
 
 
-def two_groups(audited: Sequence[float], known: Sequence[float], *, width: int = BROAD) -> Chart:
-    """Scores of audited users, upwards, and of non-members, downwards, as shares of each group."""
+def two_groups(
+    audited: Sequence[float],
+    known: Sequence[float],
+    *,
+    names: tuple[str, str] = ("audited", "non-members"),
+    of: str = "users",
+    score: str = "",
+    width: int = BROAD,
+) -> Chart:
+    """Scores of audited users, upwards, and of non-members, downwards, as shares of each group.
+
+    Args:
+        audited, known: the scores, at least one of each.
+        names: of the two groups.
+        of: whose scores they are.
+        score: what they are, on the axis; what an audit of users has by default.
+        width: in pixels.
+    """
     edges = _edges([*audited, *known], max(10, width // 22))
     values = []
     for scores, colour, sign in ((audited, ACCENT, 1), (known, QUIET, -1)):
@@ -59,10 +75,10 @@ def two_groups(audited: Sequence[float], known: Sequence[float], *, width: int =
             if share
         ]
     most = 1.25 * max(abs(value["share"]) for value in values)
-    x = _scores_axis(edges, width)
+    x = _scores_axis(edges, width, score=score)
     y = alt.Y(
         "share:Q",
-        title="share of users",
+        title=f"share of {of}",
         scale=alt.Scale(domain=[-most, most]),
         axis=alt.Axis(labelExpr="format(abs(datum.value), '~p')", tickCount=5),
     )
@@ -72,11 +88,11 @@ def two_groups(audited: Sequence[float], known: Sequence[float], *, width: int =
         .encode(x=x, x2="right:Q", y=y, y2="zero:Q")
         for colour, opacity in ((ACCENT, 0.85), (QUIET, 0.45))
     ]
-    names = [
-        {"x": edges[0], "share": 0.92 * most, "name": f"audited ({len(audited):,})"},
-        {"x": edges[0], "share": -0.92 * most, "name": f"non-members ({len(known):,})"},
+    labels = [
+        {"x": edges[0], "share": 0.92 * most, "name": f"{names[0]} ({len(audited):,})"},
+        {"x": edges[0], "share": -0.92 * most, "name": f"{names[1]} ({len(known):,})"},
     ]
-    said = inline(names).mark_text(fill=TEXT, fontSize=13, fontWeight=600, align="left", dx=6)
+    said = inline(labels).mark_text(fill=TEXT, fontSize=13, fontWeight=600, align="left", dx=6)
     return alt.layer(*bars, said.encode(x=x, y=y, text="name:N")).properties(
         width=width, height=260
     )
@@ -173,8 +189,9 @@ def _edges(
     return zero + step * np.arange(first, last + 1, dtype=np.float64)
 
 
-def _scores_axis(edges: NDArray[np.float64], width: int) -> Any:
+def _scores_axis(edges: NDArray[np.float64], width: int, *, score: str = "") -> Any:
     long, short = "how much better than expected the model knows the words", "better than expected"
+    long, short = (score or long), (score or short)
     return alt.X(
         "x:Q",
         title=f"{long if width == BROAD else short} →",
