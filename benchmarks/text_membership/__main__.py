@@ -1,0 +1,68 @@
+"""Scores of texts compared: AUC, and TPR at 1 % and 0.1 % FPR, on fine-tunes of known texts.
+
+Three pairs (`pairs.py`), all weights or an adapter, one, two or four epochs, by seed. Each
+fine-tune is the target in turn, over the texts that it read and those that none did; the others of
+its cell are its shadows, on texts that are not among these.
+
+    VESTIGE_DATA=data python benchmarks/text_membership --work DIR [--smollm FOLDER] [--seeds 5]
+        [--pairs wiki reddit chat] [--kinds full lora] [--epochs 1 2 4]
+
+DIR keeps models and token statistics: another run goes on there. `--forget` deletes the weights of
+a fine-tune once it has been asked.
+"""
+
+import argparse
+import shutil
+import time
+from pathlib import Path
+
+import torch
+from cells import Tuned, measured
+from pairs import Pair, pair, read_by_base
+from table import show
+from tunes import EPOCHS, fine_tunes, small_base
+
+
+def made(name: str, own: Pair, kind: str, seed: int, work: Path) -> list[Tuned]:
+    """A fine-tune after each number of epochs, asked about its texts."""
+    began = time.perf_counter()
+    folders = fine_tunes(
+        own.base,
+        own.texts[own.drawn(seed)],
+        kind=kind,
+        rate=own.rates[kind],
+        seed=seed,
+        out=work / f"{name}-{kind}-{seed}",
+    )
+    trained = time.perf_counter()
+    tunes = [Tuned.of(own, folder, seed, work / "statistics") for folder in folders]
+    asked = time.perf_counter()
+    print(f"{name}, {kind}, seed {seed}: {trained - began:.0f} s trained, {asked - trained:.0f} s")
+    return tunes
+
+
+def main() -> None:
+    """Parse, make what is missing, print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--smollm", type=Path, help="A folder of SmolLM2-135M-Instruct, for chat.")
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--pairs", nargs="+", default=["wiki", "reddit", "chat"])
+    parser.add_argument("--kinds", nargs="+", default=["full", "lora"])
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    given.work.mkdir(parents=True, exist_ok=True)
+    small = given.work / "base"
+    if set(given.pairs) - {"chat"}:
+        small_base(read_by_base(), small)
+    for name in given.pairs:
+        own = pair(name, small, given.smollm)
+        for kind in given.kinds:
+            seeds = [made(name, own, kind, seed, given.work) for seed in range(given.seeds)]
+            for epochs, tunes in zip(EPOCHS, zip(*seeds, strict=True), strict=True):
+                title = f"{name}, {kind}, {epochs} epoch{'s' * (epochs > 1)}"
+                show(title, list(measured(own, tunes)))
+
+
+if __name__ == "__main__":
+    main()
