@@ -14,7 +14,7 @@ from torch import Tensor
 
 from vestige.data.vocabulary import Vocabulary, setting_differences
 from vestige.errors import IncompatibleModels
-from vestige.models.protocols import LanguageModel
+from vestige.models.protocols import LanguageModel, TwoParts
 
 
 @dataclass(frozen=True)
@@ -143,6 +143,22 @@ class SharedIds(LanguageModel):
         """Logits (b, t, v) after each of the tokens (b, t), and the state after the last."""
         logits, state = self.model(self._own_ids[tokens], state)
         return self._shared(logits), state
+
+    @property
+    def separate_head(self) -> bool:
+        """Whether the snapshot has body and head apart."""
+        return isinstance(self.model, TwoParts) and self.model.separate_head
+
+    def body(self, tokens: Tensor, state: Any = None) -> tuple[Tensor, Any]:
+        """The snapshot's hidden vectors (b, t, h) after each of the tokens (b, t)."""
+        model: Any = self.model
+        read: tuple[Tensor, Any] = model.body(self._own_ids[tokens], state)
+        return read
+
+    def predict(self, hidden: Tensor) -> Tensor:
+        """Logits (..., v) of hidden vectors, if `separate_head`."""
+        model: Any = self.model
+        return self._shared(model.predict(hidden))
 
     def start(self, n: int, *, anywhere: bool = False) -> Any:
         """See `NextToken.start`."""

@@ -2,11 +2,15 @@
 
 import numpy as np
 import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from vestige.attacks.texts import token_statistics as module
 from vestige.attacks.texts.statistics_of_parts import first_tokens, joined
 from vestige.attacks.texts.token_statistics import token_statistics
 from vestige.data.vocabulary import WordVocabulary
+from vestige.models.recurrent_network import LSTMConfig, LSTMLanguageModel
+from vestige.models.shared_vocabulary import SharedIds
 from vestige.models.table import TableModel
 
 WORDS = tuple("abcdefgh")
@@ -59,3 +63,63 @@ def test_first_tokens_are_those_of_the_texts_cut_before():
 def test_a_text_without_a_token_is_refused():
     with pytest.raises(ValueError, match="tokens of a text must be at least 1"):
         token_statistics(MODEL, [[2], []])
+
+
+class Largest(TorchDispatchMode):
+    """Numbers of the largest tensor that anything made."""
+
+    most = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        made = func(*args, **(kwargs or {}))
+        for one in made if isinstance(made, tuple | list) else (made,):
+            if isinstance(one, torch.Tensor):
+                self.most = max(self.most, one.numel())
+        return made
+
+
+def wide_model(vocab_size):
+    """An LSTM of a few units with many outputs."""
+    words = ("<unk>", "<eos>", *(f"w{n}" for n in range(vocab_size - 2)))
+    torch.manual_seed(0)
+    config = LSTMConfig(layers=1, embedding_size=4, hidden_size=4)
+    return LSTMLanguageModel(WordVocabulary(words), config).eval()
+
+
+def test_memory_holds_a_slice_of_the_logits_of_a_long_text():
+    model = wide_model(49_152)
+    with Largest() as seen:
+        token_statistics(model, [[5] * 2_000, [7] * 3])
+    assert seen.most <= module.LOGITS
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_slices_and_padding_change_nothing(monkeypatch, shared):
+    model = wide_model(300)
+    if shared:
+        model = SharedIds(model, model.vocabulary, width=300, lacked=[7]).eval()
+    texts = [CHANCE.integers(8, 300, n).tolist() for n in (30, 4, 17, 1)]
+    whole = token_statistics(model, texts, likeliest=5)
+    each = joined([token_statistics(model, [ids], likeliest=5) for ids in texts])
+    monkeypatch.setattr(module, "LOGITS", 1500)
+    with Largest() as seen:
+        sliced = token_statistics(model, texts, likeliest=5)
+    assert seen.most <= 1500
+    for name in vars(whole):
+        np.testing.assert_allclose(getattr(sliced, name), getattr(whole, name), atol=1e-5)
+        np.testing.assert_allclose(getattr(each, name), getattr(whole, name), atol=1e-5)
+
+
+def test_half_precision_has_the_statistics_of_its_own_logits_with_its_many_ties():
+    model = wide_model(300).to(torch.bfloat16)
+    texts = [CHANCE.integers(2, 300, n).tolist() for n in (12, 5)]
+    found = token_statistics(model, texts, likeliest=5)
+    rows = []
+    for ids in texts:
+        logits = model(torch.tensor([[model.first_token, *ids[:-1]]]))[0][0].detach().double()
+        rows += [(row - row.logsumexp(0), token) for row, token in zip(logits, ids, strict=True)]
+    ties = [int((row == row[token]).sum()) for row, token in rows]
+    assert sum(n > 1 for n in ties) > 3
+    ranks = [int((row > row[t]).sum() + (row[:t] == row[t]).sum()) for row, t in rows]
+    assert found.ranks.tolist() == ranks
+    np.testing.assert_allclose(found.log_probs, [float(row[t]) for row, t in rows], atol=1e-5)

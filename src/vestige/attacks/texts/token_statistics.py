@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -10,14 +11,21 @@ from torch import Tensor
 
 from vestige import _validate
 from vestige.models.largest import largest
-from vestige.models.protocols import LanguageModel, require_evaluation
+from vestige.models.protocols import LanguageModel, TwoParts, require_evaluation
 
-LOGITS = 2**25
-"""Of a batch, at most (or those of one text)."""
+LOGITS = 2**23
+"""That statistics are made of at a time: what a processor's cache and memory bear best."""
+
+TOKENS = 2**12
+"""Of a batch that a model's body reads, padding included, at most (or those of one text)."""
+
+ON_GPU = 8
+"""Times as many of both."""
 
 NOTHING = -200.0
 """Log-probability under which a probability is 0 in float32."""
 
+Columns = dict[str, NDArray[np.generic]]
 _COLUMNS = ("log_probs", "ranks", "means", "deviations", "likeliest", "likeliest_log_probs")
 
 
@@ -68,19 +76,19 @@ def token_statistics(
     require_evaluation(model)
     lengths = np.array([len(ids) for ids in texts], dtype=np.int64)
     _validate.at_least(1, **{"tokens of a text": int(lengths.min())})
-    found: list[dict[str, NDArray[np.generic]]] = [{} for _ in texts]
+    apart = isinstance(model, TwoParts) and model.separate_head
+    logits = LOGITS * (1 if model.device.type == "cpu" else ON_GPU)
+    room = logits * TOKENS // LOGITS if apart else logits // model.vocab_size
+    at_once = max(1, logits // model.vocab_size)
+    found: list[Columns] = [{} for _ in texts]
     done = 0
-    for batch in _batches(lengths, model.vocab_size):
-        rows = torch.full((len(batch), int(lengths[batch].max()) + 1), model.first_token)
-        for row, place in enumerate(batch):
-            rows[row, 1 : len(texts[place]) + 1] = torch.as_tensor(texts[place])
-        rows = rows.to(model.device)
-        logits = model(rows[:, :-1])[0]
-        for row, place in enumerate(batch):
-            length = len(texts[place])
-            told = _of_tokens(logits[row, :length], rows[row, 1 : length + 1], likeliest)
-            found[place] = {name: told[name].cpu().numpy() for name in _COLUMNS}
-            done += length
+    for batch in _batches(lengths, room):
+        told = _of_batch(model, [texts[place] for place in batch], likeliest, at_once, apart)
+        ends = np.cumsum(lengths[batch])
+        for place, end in zip(batch, ends.tolist(), strict=True):
+            own = slice(end - int(lengths[place]), end)
+            found[place] = {name: column[own] for name, column in told.items()}
+        done += int(ends[-1])
         if progress is not None:
             progress(done, int(lengths.sum()))
     return TokenStatistics(
@@ -88,6 +96,32 @@ def token_statistics(
         tokens=np.concatenate([np.asarray(ids, dtype=np.int32) for ids in texts]),
         **{name: np.concatenate([one[name] for one in found]) for name in _COLUMNS},
     )
+
+
+def _of_batch(
+    model: Any, texts: Sequence[Sequence[int]], likeliest: int, at_once: int, apart: bool
+) -> Columns:
+    """Columns (t, ...) of the t tokens of some texts, one text after the other.
+
+    Args:
+        at_once: tokens whose logits are looked at together.
+        apart: the model's head can be asked for these alone, and never for padding.
+    """
+    lengths = torch.tensor([len(ids) for ids in texts])
+    rows = torch.full((len(texts), int(lengths.max()) + 1), model.first_token)
+    for row, ids in enumerate(texts):
+        rows[row, 1 : len(ids) + 1] = torch.as_tensor(ids)
+    [places] = (torch.arange(rows.shape[1] - 1) < lengths[:, None]).flatten().nonzero(as_tuple=True)
+    rows = rows.to(model.device)
+    read = (model.body if apart else model)(rows[:, :-1])[0].flatten(0, 1)
+    tokens = rows[:, 1:].flatten()
+    parts = []
+    for part in places.split(at_once):
+        logits = read[part.to(read.device)]
+        logits = model.predict(logits) if apart else logits
+        own = tokens[part.to(tokens.device)].to(logits.device)
+        parts.append(_of_tokens(logits, own, likeliest))
+    return {name: torch.cat([told[name] for told in parts]).cpu().numpy() for name in _COLUMNS}
 
 
 def _of_tokens(logits: Tensor, tokens: Tensor, k: int) -> dict[str, Tensor]:
@@ -112,17 +146,17 @@ def _ranks(log_probs: Tensor, own: Tensor, tokens: Tensor) -> Tensor:
     """Ranks (t,) of tokens, whose own log-probabilities are (t, 1)."""
     ranks = (log_probs > own).sum(1, dtype=torch.int32)
     alike = log_probs == own
-    for row in (alike.sum(1, dtype=torch.int32) > 1).nonzero()[:, 0].tolist():
-        ranks[row] += alike[row, : int(tokens[row])].sum(dtype=torch.int32)
+    [tied] = (alike.sum(1, dtype=torch.int32) > 1).nonzero(as_tuple=True)
+    before = torch.arange(log_probs.shape[1], device=tokens.device) < tokens[tied, None]
+    ranks[tied] += (alike[tied] & before).sum(1, dtype=torch.int32)
     return ranks
 
 
-def _batches(lengths: NDArray[np.int64], outputs: int) -> list[list[int]]:
-    """Places of texts of like length, whose padded logits fit."""
+def _batches(lengths: NDArray[np.int64], room: int) -> list[list[int]]:
+    """Places of texts of like length, of which so many tokens fit, padding included."""
     batches: list[list[int]] = []
     for place in np.argsort(lengths, kind="stable").tolist():
-        padded = (len(batches[-1]) + 1) * int(lengths[place]) * outputs if batches else LOGITS + 1
-        if padded > LOGITS:
+        if not batches or (len(batches[-1]) + 1) * int(lengths[place]) > room:
             batches.append([])
         batches[-1].append(place)
     return batches
