@@ -1,5 +1,8 @@
 """Token statistics against the table that a model is, token by token."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -89,7 +92,7 @@ def wide_model(vocab_size):
 def test_memory_holds_a_slice_of_the_logits_of_a_long_text():
     model = wide_model(49_152)
     with Largest() as seen:
-        token_statistics(model, [[5] * 2_000, [7] * 3])
+        token_statistics(model, [[5] * 1_000, [7] * 3])
     assert seen.most <= module.LOGITS
 
 
@@ -123,3 +126,28 @@ def test_half_precision_has_the_statistics_of_its_own_logits_with_its_many_ties(
     ranks = [int((row > row[t]).sum() + (row[:t] == row[t]).sum()) for row, t in rows]
     assert found.ranks.tolist() == ranks
     np.testing.assert_allclose(found.log_probs, [float(row[t]) for row, t in rows], atol=1e-5)
+
+
+GROWING = """
+import resource, torch
+from vestige.attacks.texts.token_statistics import token_statistics
+from vestige.data.vocabulary import WordVocabulary
+from vestige.models.recurrent_network import LSTMConfig, LSTMLanguageModel
+
+words = ("<unk>", "<eos>", *(f"w{n}" for n in range(49_150)))
+config = LSTMConfig(layers=1, embedding_size=4, hidden_size=4)
+model = LSTMLanguageModel(WordVocabulary(words), config).eval()
+token_statistics(model, [[5] * 150])
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+token_statistics(model, [[5] * (20 + n) for n in range(60)])
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="kilobytes are Linux's")
+def test_many_texts_take_no_more_memory_than_one():
+    """What was kept of each pinned the heap, which grew by gigabytes."""
+    done = subprocess.run(
+        [sys.executable, "-c", GROWING], check=True, capture_output=True, text=True
+    )
+    assert int(done.stdout) < 400 * 1024

@@ -1,6 +1,6 @@
 """What a model says of every token of some texts: all that membership scores are made of."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,8 +25,7 @@ ON_GPU = 8
 NOTHING = -200.0
 """Log-probability under which a probability is 0 in float32."""
 
-Columns = dict[str, NDArray[np.generic]]
-_COLUMNS = ("log_probs", "ranks", "means", "deviations", "likeliest", "likeliest_log_probs")
+_MOMENTS = ("means", "deviations")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,28 +79,43 @@ def token_statistics(
     logits = LOGITS * (1 if model.device.type == "cpu" else ON_GPU)
     room = logits * TOKENS // LOGITS if apart else logits // model.vocab_size
     at_once = max(1, logits // model.vocab_size)
-    found: list[Columns] = [{} for _ in texts]
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    # Made once: what was kept between batches would pin the heap, which grew without end.
+    found = _Columns(int(offsets[-1]), min(likeliest, model.vocab_size))
     done = 0
     for batch in _batches(lengths, room):
-        told = _of_batch(model, [texts[place] for place in batch], likeliest, at_once, apart)
-        ends = np.cumsum(lengths[batch])
-        for place, end in zip(batch, ends.tolist(), strict=True):
-            own = slice(end - int(lengths[place]), end)
-            found[place] = {name: column[own] for name, column in told.items()}
-        done += int(ends[-1])
+        places = np.concatenate([np.arange(offsets[one], offsets[one + 1]) for one in batch])
+        slices = _of_batch(model, [texts[one] for one in batch], likeliest, at_once, apart)
+        for told in slices:
+            found.write(places[: (some := len(told["ranks"]))], told)
+            places = places[some:]
+            done += some
         if progress is not None:
-            progress(done, int(lengths.sum()))
-    return TokenStatistics(
-        offsets=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
-        tokens=np.concatenate([np.asarray(ids, dtype=np.int32) for ids in texts]),
-        **{name: np.concatenate([one[name] for one in found]) for name in _COLUMNS},
-    )
+            progress(done, int(offsets[-1]))
+    tokens = np.concatenate([np.asarray(ids, dtype=np.int32) for ids in texts])
+    return TokenStatistics(offsets=offsets, tokens=tokens, **found.columns)
+
+
+class _Columns:
+    """Columns (t, ...) of t tokens, which are written in any order."""
+
+    def __init__(self, tokens: int, k: int) -> None:
+        self.columns: dict[str, NDArray[Any]] = {
+            **{name: np.empty(tokens, dtype=np.float32) for name in ("log_probs", *_MOMENTS)},
+            "ranks": np.empty(tokens, dtype=np.int32),
+            "likeliest": np.empty((tokens, k), dtype=np.int32),
+            "likeliest_log_probs": np.empty((tokens, k), dtype=np.float32),
+        }
+
+    def write(self, places: NDArray[np.int64], told: Mapping[str, Tensor]) -> None:
+        for name, column in self.columns.items():
+            column[places] = told[name].cpu().numpy()
 
 
 def _of_batch(
     model: Any, texts: Sequence[Sequence[int]], likeliest: int, at_once: int, apart: bool
-) -> Columns:
-    """Columns (t, ...) of the t tokens of some texts, one text after the other.
+) -> Iterator[dict[str, Tensor]]:
+    """Statistics of the tokens of some texts, one text after the other, slice by slice.
 
     Args:
         at_once: tokens whose logits are looked at together.
@@ -115,13 +129,11 @@ def _of_batch(
     rows = rows.to(model.device)
     read = (model.body if apart else model)(rows[:, :-1])[0].flatten(0, 1)
     tokens = rows[:, 1:].flatten()
-    parts = []
     for part in places.split(at_once):
         logits = read[part.to(read.device)]
         logits = model.predict(logits) if apart else logits
         own = tokens[part.to(tokens.device)].to(logits.device)
-        parts.append(_of_tokens(logits, own, likeliest))
-    return {name: torch.cat([told[name] for told in parts]).cpu().numpy() for name in _COLUMNS}
+        yield _of_tokens(logits, own, likeliest)
 
 
 def _of_tokens(logits: Tensor, tokens: Tensor, k: int) -> dict[str, Tensor]:
