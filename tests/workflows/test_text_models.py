@@ -59,3 +59,40 @@ def test_a_whole_model_has_no_base_of_its_own(models):
 def test_texts_are_cut_to_what_is_read_at_once(models):
     [ids] = read(models / "base").encoded(["the gate opens at nine and " * 20])
     assert len(ids) == 15
+
+
+def test_weights_of_half_precision_are_read_as_they_are_stored(models, tmp_path, monkeypatch):
+    from vestige.models import precision
+
+    half = load_model(models / "base", device="cpu").to(torch.bfloat16)
+    save_model(half, tmp_path / "half")
+    said = {}
+    for able in (True, False):
+        monkeypatch.setattr(precision, "_in_hardware", lambda dtype, able=able: able)
+        found = read(tmp_path / "half")
+        assert found.target.head.weight.dtype == (torch.bfloat16 if able else torch.float32)
+        said[able] = found.statistics(found.encoded(TEXTS), None, of="texts", monitor=SILENT)
+    np.testing.assert_allclose(
+        said[True]["target"].log_probs, said[False]["target"].log_probs, atol=0.05
+    )
+
+
+def test_a_model_that_is_spread_over_devices_says_the_same(models):
+    from accelerate import dispatch_model
+
+    whole, spread = read(models / "base"), read(models / "base")
+    network = spread.target.network
+    leaves = [name for name, module in network.named_modules() if not [*module.children()]]
+    dispatch_model(network, dict.fromkeys(leaves, "cpu"), main_device="cpu", force_hooks=True)
+    ids = whole.encoded(TEXTS)
+    one, other = (m.statistics(ids, None, of="texts", monitor=SILENT) for m in (whole, spread))
+    np.testing.assert_array_equal(one["target"].ranks, other["target"].ranks)
+    np.testing.assert_allclose(one["target"].log_probs, other["target"].log_probs, atol=1e-6)
+
+
+@pytest.mark.parametrize("model", ["base", "adapter"])
+def test_balanced_is_a_device(models, model):
+    found = TextModels.read(models / model, None, device="balanced", monitor=SILENT)
+    said = found.statistics(found.encoded(TEXTS), None, of="texts", monitor=SILENT)
+    alone = read(models / model).statistics(found.encoded(TEXTS), None, of="t", monitor=SILENT)
+    np.testing.assert_allclose(said["target"].log_probs, alone["target"].log_probs, atol=1e-6)

@@ -14,7 +14,7 @@ from vestige.workflows.options import (
     DATA,
     CorpusLike,
     DataFormat,
-    Device,
+    DeviceOrSeveral,
     Directory,
     Flag,
     Group,
@@ -58,7 +58,7 @@ def audit_texts(
     author: Annotated[str | None, DATA, Help("The column or field with the author.")] = None,
     limit: Limit = None,
     seed: Seed = 0,
-    device: Device = "auto",
+    device: DeviceOrSeveral = "auto",
     monitor: Monitor = SILENT,
 ) -> "TextAudit":
     """Say which texts a model was trained on, and how many at least and at most.

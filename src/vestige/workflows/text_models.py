@@ -56,17 +56,20 @@ class TextModels:
 
     @classmethod
     def alone(cls, model: ModelLike, *, device: str) -> "TextModels":
-        """Read a model without a base.
+        """Read a model without a base, in the precision of its weights where that is no loss.
 
         Raises:
             ModelError: it cannot be read.
         """
-        from vestige.workflows.inputs import open_model
+        from vestige.models.checkpoints import load_model
+        from vestige.models.precision import common_dtype
+        from vestige.models.protocols import placed
 
-        target = open_model(model, device=device).eval()
-        named = isinstance(model, str | PathLike)
-        recorded = of_model(model, target) if named else of_object(target)
-        return cls({"target": target}, {"target": recorded})
+        if not isinstance(model, str | PathLike):
+            return cls({"target": model.eval()}, {"target": of_object(model)})
+        dtype = common_dtype([model], placed(device))
+        target = load_model(fspath(model), device=device, dtype=dtype)
+        return cls({"target": target}, {"target": of_model(model, target)})
 
     @classmethod
     def several(
