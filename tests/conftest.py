@@ -48,3 +48,28 @@ def peer() -> Callable[[str, str], ModuleType]:
         return module
 
     return load
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    """One node with two cores and what it takes for a GPU, its workers not yet started."""
+    pytest.importorskip("ray", reason="needs Ray: pip install vestige[cluster]")
+    settings = pytest.MonkeyPatch()
+    settings.setenv("RAY_USAGE_STATS_ENABLED", "0")
+    settings.setenv("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    settings.setenv("RAY_worker_niceness", "0")
+    import ray
+    from ray.cluster_utils import Cluster
+
+    node = {
+        "num_cpus": 2,
+        "num_gpus": 1,
+        "include_dashboard": False,
+        "object_store_memory": 100 * 2**20,
+    }
+    cluster = Cluster(initialize_head=True, head_node_args=node)
+    ray.init(address=cluster.address, log_to_driver=False, logging_level="error")
+    yield cluster.address
+    ray.shutdown()
+    cluster.shutdown()
+    settings.undo()

@@ -40,26 +40,6 @@ def test_retries_are_none_or_more():
         list(map_cluster(abs, [1], address="auto", retries=-1))
 
 
-@pytest.fixture(scope="module")
-def address():
-    """One node with two cores, its workers not yet started."""
-    pytest.importorskip("ray", reason="needs Ray: pip install vestige[cluster]")
-    settings = pytest.MonkeyPatch()
-    settings.setenv("RAY_USAGE_STATS_ENABLED", "0")
-    settings.setenv("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    settings.setenv("RAY_worker_niceness", "0")
-    import ray
-    from ray.cluster_utils import Cluster
-
-    node = {"num_cpus": 2, "include_dashboard": False, "object_store_memory": 100 * 2**20}
-    cluster = Cluster(initialize_head=True, head_node_args=node)
-    ray.init(address=cluster.address, log_to_driver=False, logging_level="error")
-    yield cluster.address
-    ray.shutdown()
-    cluster.shutdown()
-    settings.undo()
-
-
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # whatever Ray says of itself
 def test_who_has_a_cluster_is_told_that_another_is_not_there(address):
@@ -175,3 +155,30 @@ def test_nodes_that_share_a_directory_make_the_trials_of_an_experiment(address, 
     run_trials([whole], map_fn=partial(map_cluster, address=address))
     assert whole.result()["sum"] == 6
     assert os.getpid() not in {trial.result()["pid"] for trial in (*parts, whole)}
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # whatever Ray says of itself
+def test_what_is_bound_to_a_function_goes_to_a_worker_once_and_a_call_has_the_gpus_it_asks_for(
+    address, tmp_path
+):
+    log = tmp_path / "log"
+
+    class Model:
+        def __setstate__(self, state):  # called where it is unpacked
+            with log.open("a") as file:
+                file.write(f"{os.getpid()} ")
+
+    model = Model()
+    model.weight = 1
+
+    def ask(model, item):
+        import ray
+
+        return os.getpid(), ray.get_runtime_context().get_assigned_resources().get("GPU", 0)
+
+    for gpus in (0, 1):
+        log.unlink(missing_ok=True)
+        found = list(map_cluster(partial(ask, model), range(6), address=address, gpus=gpus))
+        assert sorted(log.read_text().split()) == sorted({str(pid) for pid, _ in found})
+        assert {count for _, count in found} == {gpus}

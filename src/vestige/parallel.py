@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
+from functools import lru_cache
 from importlib.metadata import version
 from multiprocessing import active_children, get_context, parent_process
 from typing import Any, TypeVar
@@ -76,6 +77,7 @@ def map_cluster(
     address: str,
     receive: Callable[[T, R], Any] | None = None,
     retries: int = 3,
+    gpus: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> Iterator[Any]:
     """`map(function, items)` over the nodes of a Ray cluster, a core and a thread for each call.
@@ -84,13 +86,15 @@ def map_cluster(
     back. A call whose worker or node dies is made again elsewhere; one that raises is not.
 
     Args:
-        function: one that the nodes can import, from the same version of Vestige.
+        function: one that the nodes can import, from the same version of Vestige; what is bound to
+            it, such as a model, goes to each worker once.
         items: sent to the nodes.
         address: "HOST:PORT" of the cluster's head, "auto" for the one that this machine is part
             of, "ray://HOST:10001" from outside; a program that is connected already stays so.
         receive: applied here to an item and its result as soon as that arrives, in whatever
             order, so that nothing is lost that was done; what it returns is given.
         retries: how often a call is made again whose worker died, for each item.
+        gpus: that each call has for itself.
         progress: told how many results have arrived, and of how many.
 
     Returns:
@@ -100,13 +104,13 @@ def map_cluster(
     Raises:
         ClusterError: Ray is not installed, no cluster answers, its nodes have other versions,
             or a call lost more workers than it had retries.
-        ValueError: retries is below 0.
+        ValueError: retries or gpus is below 0.
     """
-    _validate.at_least(0, retries=retries)
+    _validate.at_least(0, retries=retries, gpus=gpus)
     ray, items = _ray(), list(items)
-    with _connected(ray, address):
-        call = ray.remote(_on_a_node).options(num_cpus=1, max_retries=retries)
-        shared = ray.put((function, _versions()))
+    with connected(address):
+        call = ray.remote(_on_a_node).options(num_cpus=1, num_gpus=gpus, max_retries=retries)
+        shared = (ray.put((function, _versions())),)  # in a tuple: Ray would unpack it every time
         places = {call.remote(shared, item): place for place, item in enumerate(items)}
         arrived: dict[int, Any] = {}
         given = 0
@@ -139,7 +143,16 @@ def _ray() -> Any:
 
 
 @contextmanager
-def _connected(ray: Any, address: str) -> Iterator[None]:
+def connected(address: str) -> Iterator[None]:
+    """Stay connected to a Ray cluster, so that the workers of one map serve the next.
+
+    Args:
+        address: as for `map_cluster`.
+
+    Raises:
+        ClusterError: Ray is not installed, or no cluster answers.
+    """
+    ray = _ray()
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nobody is told what is audited
     ours = not ray.is_initialized()
     try:
@@ -166,8 +179,8 @@ def _knock(address: str) -> None:
         socket.create_connection((host, int(port)), timeout=PATIENCE).close()
 
 
-def _on_a_node(shared: tuple[Callable[[T], R], dict[str, str]], item: T) -> R:
-    function, wanted = shared
+def _on_a_node(shared: tuple[Any], item: T) -> R:
+    function, wanted = _unpacked(*shared)
     if (here := _versions()) != wanted:
         raise ClusterError(
             f"a node has {here}, this machine has {wanted}",
@@ -177,7 +190,15 @@ def _on_a_node(shared: tuple[Callable[[T], R], dict[str, str]], item: T) -> R:
     keep_freed_pages()
     if "torch" in sys.modules:
         _one_thread()
-    return function(item)
+    result: R = function(item)
+    return result
+
+
+@lru_cache(maxsize=1)
+def _unpacked(shared: Any) -> tuple[Callable[[Any], Any], dict[str, str]]:
+    """What the calls of a map share, unpacked once in each worker."""
+    function, versions = _ray().get(shared)
+    return function, versions
 
 
 def _versions() -> dict[str, str]:

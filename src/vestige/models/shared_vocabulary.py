@@ -112,6 +112,8 @@ class SharedIds(LanguageModel):
     architecture: ClassVar[str] = "shared ids"
     carries_state: ClassVar[bool] = False
     model: LanguageModel
+    _own_ids: Tensor
+    _lacked: Tensor
 
     def __init__(
         self, model: LanguageModel, vocabulary: Vocabulary, *, width: int, lacked: Sequence[int]
@@ -121,8 +123,9 @@ class SharedIds(LanguageModel):
         ids = torch.arange(width, device=model.device)
         lacks = ids >= model.vocab_size
         lacks[list(lacked)] = True
-        self._own_ids = ids.where(~lacks, model.vocabulary.eos_id)
-        self._lacked = lacks.nonzero()[:, 0]
+        own = ids.where(~lacks, model.vocabulary.eos_id)
+        self.register_buffer("_own_ids", own, persistent=False)  # it goes where the model goes
+        self.register_buffer("_lacked", lacks.nonzero()[:, 0], persistent=False)
 
     @property
     def device(self) -> torch.device:

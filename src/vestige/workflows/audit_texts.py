@@ -1,6 +1,7 @@
 """Membership audit of texts: which were in the training data, and how many at least and at most."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from os import fspath
 from pathlib import Path
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from vestige.attacks.texts.text_audit import Scored, TextAudit
     from vestige.attacks.texts.token_statistics import TokenStatistics
     from vestige.data.corpus import Corpus
+    from vestige.workflows.kept_statistics import Nodes
     from vestige.workflows.text_models import TextModels
 
 OUTPUT, CLAIMS = Group("Output"), Group("Claims")
@@ -59,6 +61,7 @@ def audit_texts(
     limit: Limit = None,
     seed: Seed = 0,
     device: DeviceOrSeveral = "auto",
+    cluster: Annotated[str | None, Metavar("ADDRESS")] = None,
     monitor: Monitor = SILENT,
 ) -> "TextAudit":
     """Say which texts a model was trained on, and how many at least and at most.
@@ -94,6 +97,8 @@ def audit_texts(
         rate: Limit of errors: the share of wrong ones among texts that are named, and the chance
             that another claim is wrong.
         statistics: Where token statistics are kept. Default: beside `out`, named after it.
+        cluster: Ask the models on the Ray cluster whose head is there, HOST:PORT or `auto`, a core
+            for each call and, with `device` cuda, a GPU.
 
     Returns:
         The audited texts with their p-values, and what can be claimed of all of them.
@@ -113,21 +118,25 @@ def audit_texts(
     from vestige import results
     from vestige.attacks.texts.shift import word_shift
     from vestige.attacks.texts.text_audit import audit_scores, base_check
+    from vestige.parallel import connected
+    from vestige.workflows.kept_statistics import Nodes
     from vestige.workflows.provenance import of_corpus
     from vestige.workflows.text_models import TextModels
 
     call = Call.of(audit_texts, locals())
     _validate.open_fraction(**{"`rate`": rate})
+    nodes = None if cluster is None else Nodes(cluster, device)
     if out is not None:
         results.require_new(fspath(out))
     given = {"texts": texts, "reference": reference, **({} if used is None else {"used": used})}
     asked_of = _read(given, monitor, author, format=format, text=text, limit=limit)
     lists = asked_of.read
-    models = TextModels.read(model, base, device=device, monitor=monitor)
+    models = TextModels.read(model, base, device="cpu" if nodes else device, monitor=monitor)
     name = score or ("log-ratio" if "base" in models.models else "loss")
     _require_base(name, models)
     folder = statistics or (None if out is None else f"{fspath(out)}.statistics")
-    asked = _Asked.of(models, lists, None if folder is None else Path(folder), monitor)
+    with connected(cluster) if cluster else nullcontext():
+        asked = _Asked.of(models, lists, None if folder is None else Path(folder), monitor, nodes)
     scored = asked.scores(name)
     found = audit_scores(
         scored["texts"],
@@ -204,9 +213,10 @@ class _Asked:
         lists: "Mapping[str, Corpus]",
         folder: Path | None,
         monitor: Monitor,
+        nodes: "Nodes | None",
     ) -> "_Asked":
         said = {
-            role: models.statistics(rows, folder, of=f"the {role}", monitor=monitor)
+            role: models.statistics(rows, folder, of=f"the {role}", monitor=monitor, nodes=nodes)
             for role, rows in models.encoded_lists(lists).items()
         }
         return cls(said, _authors(lists))

@@ -4,12 +4,14 @@ FOLDER/<model>/<texts>.npz   statistics of some texts, and a hash of the tokens 
 
 What names the model is a hash of its weights, vocabulary and precision. A text is found by its
 tokens, whatever file it came from and whatever else was asked with it, so that a killed run goes
-on and a second command, of other scores or with more texts, asks nothing again.
+on and a second command, of other scores or with more texts, asks nothing again. Nodes of a Ray
+cluster are asked for groups of texts, of which each is written here as it arrives.
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +32,39 @@ Texts = Sequence[Sequence[int]]
 
 
 @dataclass(frozen=True)
+class Nodes:
+    """Nodes of a Ray cluster that are asked.
+
+    Attributes:
+        address: of the cluster's head, as `map_cluster` takes it.
+        device: on which each call reads the model; of a GPU it has one for itself.
+    """
+
+    address: str
+    device: str
+
+    def __post_init__(self) -> None:
+        if self.device == "balanced":
+            raise ValueError(
+                "`device` balanced must be left out with `cluster`, whose nodes each hold a whole "
+                "model"
+            )
+
+    @property
+    def gpus(self) -> int:
+        """GPUs that a call takes."""
+        return int(self.device.startswith("cuda"))
+
+
+def _ask(model: "LanguageModel", likeliest: int, device: str, texts: Texts) -> "TokenStatistics":
+    """Ask on a node, which reads the model once."""
+    from vestige.attacks.texts.token_statistics import token_statistics
+    from vestige.models.protocols import choose_device
+
+    return token_statistics(model.to(choose_device(device)), texts, likeliest=likeliest)
+
+
+@dataclass(frozen=True)
 class KeptStatistics:
     """Statistics of texts under one model.
 
@@ -37,15 +72,23 @@ class KeptStatistics:
         folder: of this model; None keeps nothing.
         monitor: told how far it is, and of a damaged file.
         likeliest: how many of the likeliest tokens are kept of each place.
+        nodes: that are asked in place of this machine.
     """
 
     folder: Path | None
     monitor: Monitor
     likeliest: int = 20
+    nodes: Nodes | None = None
 
     @classmethod
     def beside(
-        cls, folder: Path | None, model: Mapping[str, Any], *, monitor: Monitor, likeliest: int = 20
+        cls,
+        folder: Path | None,
+        model: Mapping[str, Any],
+        *,
+        monitor: Monitor,
+        likeliest: int = 20,
+        nodes: Nodes | None = None,
     ) -> "KeptStatistics":
         """Those of a model, in a folder that other models share.
 
@@ -53,7 +96,7 @@ class KeptStatistics:
             model: whatever decides its answers, such as hashes, as JSON has it.
         """
         name = hashlib.sha256(to_json({**model, "likeliest": likeliest}).encode()).hexdigest()
-        return cls(folder and Path(folder) / name[:16], monitor, likeliest)
+        return cls(folder and Path(folder) / name[:16], monitor, likeliest, nodes)
 
     def of(self, model: "LanguageModel", texts: Texts, *, task: str) -> "TokenStatistics":
         """Statistics of each text; what is not kept is asked, the shortest texts first.
@@ -64,25 +107,49 @@ class KeptStatistics:
             task: what the monitor is told.
         """
         from vestige.attacks.texts.statistics_of_parts import first_tokens, joined
-        from vestige.attacks.texts.token_statistics import token_statistics
 
         names = [hash_of(ids) for ids in texts]
         parts, places = self._kept(set(names))
         wanted = {name: ids for name, ids in zip(names, texts, strict=True) if name not in places}
         todo = sum(map(len, wanted.values()))
-        done = 0
+        groups, done = _groups(wanted), 0
         with self.monitor.progress(task) as step:
-            for group in _groups(wanted):
-                asked = token_statistics(
-                    model, [wanted[name] for name in group], likeliest=self.likeliest
-                )
-                self._write(group, asked)
+
+            def arrived(group: Texts, asked: "TokenStatistics") -> "TokenStatistics":
+                nonlocal done
+                self._write([hash_of(ids) for ids in group], asked)
+                step(done := done + int(asked.offsets[-1]), todo)
+                return asked
+
+            for group, asked in zip(
+                groups,
+                self._asked(model, [[wanted[name] for name in group] for group in groups], arrived),
+                strict=True,
+            ):
                 first = sum(len(part.offsets) - 1 for part in parts)
                 places |= {name: first + place for place, name in enumerate(group)}
                 parts.append(asked)
-                done += int(asked.offsets[-1])
-                step(done, todo)
         return first_tokens(joined(parts), [places[name] for name in names])
+
+    def _asked(
+        self,
+        model: "LanguageModel",
+        groups: Sequence[Texts],
+        arrived: "Callable[[Texts, TokenStatistics], TokenStatistics]",
+    ) -> "Iterator[TokenStatistics]":
+        """Statistics of each group in order; on nodes, `arrived` hears of them as they come."""
+        from vestige.attacks.texts.token_statistics import token_statistics
+        from vestige.parallel import map_cluster
+
+        if self.nodes is None:
+            for group in groups:
+                yield arrived(group, token_statistics(model, group, likeliest=self.likeliest))
+            return
+        ask = partial(_ask, model, self.likeliest, self.nodes.device)
+        packed = [[np.asarray(ids, dtype=np.int32) for ids in group] for group in groups]
+        yield from map_cluster(
+            ask, packed, address=self.nodes.address, receive=arrived, gpus=self.nodes.gpus
+        )
 
     def _kept(self, names: set[str]) -> "tuple[list[TokenStatistics], dict[str, int]]":
         """What files keep of these texts, and the place of each in it."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vestige.monitor import Monitor
-from vestige.workflows.kept_statistics import KeptStatistics
+from vestige.workflows.kept_statistics import KeptStatistics, Nodes
 from vestige.workflows.options import ModelLike
 from vestige.workflows.provenance import of_model, of_object
 from vestige.workflows.snapshots import load_snapshots
@@ -111,7 +111,14 @@ class TextModels:
         return rows
 
     def statistics(
-        self, texts: Ids, folder: Path | None, *, of: str, monitor: Monitor, likeliest: int = 20
+        self,
+        texts: Ids,
+        folder: Path | None,
+        *,
+        of: str,
+        monitor: Monitor,
+        likeliest: int = 20,
+        nodes: Nodes | None = None,
     ) -> "dict[str, TokenStatistics]":
         """What each of the models says of the texts, by role.
 
@@ -120,6 +127,7 @@ class TextModels:
             folder: where they are kept.
             of: what the texts are, for the monitor.
             likeliest: how many of the likeliest tokens are asked of each place.
+            nodes: that are asked in place of this machine.
         """
         found = {}
         for role, model in self.models.items():
@@ -128,6 +136,7 @@ class TextModels:
                 _identity(self.recorded[role], model),
                 monitor=monitor,
                 likeliest=likeliest,
+                nodes=nodes,
             )
             found[role] = kept.of(model, texts, task=f"asking the {role} about {of}")
         return found
