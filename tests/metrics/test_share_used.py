@@ -1,5 +1,7 @@
 """Bounds on the share used: each end against its naive definition, and their coverage."""
 
+import time
+import tracemalloc
 from math import comb
 
 import numpy as np
@@ -7,8 +9,6 @@ import pytest
 from scipy.stats import fisher_exact
 
 from vestige.metrics.share_used import SHARES, share_used
-
-ERROR = 0.05 / len(SHARES)
 
 
 def chance_above(n, m, place):
@@ -22,24 +22,25 @@ def naive(listed, never, known):
     """Both bounds, by going through every number of used texts."""
     m, n = len(never), len(listed)
     least, most = 0, n
-    for share in SHARES:
-        place = max(1, round(share * (m + 1)))
+    places = {max(1, round(share * (m + 1))) for share in SHARES}
+    error = 0.05 / len(places)
+    for place in places:
         threshold = sorted(never)[-place]
         above = sum(value > threshold for value in listed)
         hits = sum(value > threshold for value in known)
         low, high = [], []
         for used in range(n + 1):
             chance = chance_above(n - used, m, place)
-            if chance[max(0, above - used) :].sum() > ERROR:
+            if chance[max(0, above - used) :].sum() > error:
                 low.append(used)
             fewest = 0
-            while chance[: fewest + 1].sum() < ERROR / 2:
+            while chance[: fewest + 1].sum() < error / 2:
                 fewest += 1
             left = min(above - fewest, used)
             if left < 0:
                 continue
             table = [[left, used - left], [hits, len(known) - hits]]
-            if fisher_exact(table, alternative="less").pvalue > ERROR / 2:
+            if fisher_exact(table, alternative="less").pvalue > error / 2:
                 high.append(used)
         least, most = max(least, min(low)), min(most, max(high, default=0))
     return least, most
@@ -53,6 +54,30 @@ def test_both_bounds_are_what_going_through_all_numbers_gives(seed):
     never, known = chance.normal(0, 1, 60), chance.normal(2, 1, 12)
     found = share_used(listed, never, known)
     assert (found.at_least, found.at_most) == naive(listed, never, known)
+
+
+def test_both_bounds_are_naive_ones_wherever_used_texts_score():
+    chance = np.random.default_rng(7)
+    for n, m, h, gain in chance.integers([1, 5, 1, -2], [20, 80, 20, 4], (60, 4)).tolist():
+        used = int(chance.integers(0, n + 1))
+        listed = np.concatenate([chance.normal(gain, 1, used), chance.normal(0, 1, n - used)])
+        never, known = chance.normal(0, 1, m), chance.normal(gain, 1, h)
+        found = share_used(listed, never, known)
+        assert (found.at_least, found.at_most) == naive(listed, never, known)
+
+
+def test_a_hundred_thousand_texts_take_a_moment_and_no_table():
+    chance = np.random.default_rng(0)
+    listed = np.concatenate([chance.normal(3, 1, 10_000), chance.normal(0, 1, 90_000)])
+    never, known = chance.normal(0, 1, 100_000), chance.normal(3, 1, 2_000)
+    began = time.process_time()
+    tracemalloc.start()
+    found = share_used(listed, never, known)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert time.process_time() - began < 10
+    assert peak < 50 * 2**20
+    assert 9_200 < found.at_least <= 10_000 <= found.at_most < 10_500
 
 
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 1.0])

@@ -88,7 +88,7 @@ def share_used(
     lower, upper = 0, asked.size
     for place in places:
         threshold = never[-place]
-        chance = (place, never.size + 1 - place)
+        chance = _Above(place, never.size)
         # What equals the threshold counts for neither bound.
         above = int((asked > threshold).sum())
         lower = max(lower, _at_least(above, asked.size, chance, error))
@@ -99,25 +99,65 @@ def share_used(
     return ShareUsed(listed=asked.size, at_least=lower, at_most=None if known is None else upper)
 
 
-def _at_least(above: int, listed: int, chance: tuple[int, int], error: float) -> int:
+def _at_least(above: int, listed: int, chance: "_Above", error: float) -> int:
     """The fewest used texts with which so many above the threshold are no wonder."""
 
     def possible(used: int) -> bool:
-        return bool(stats.betabinom.sf(above - used - 1, listed - used, *chance) > error)
+        return chance.reach(above - used, listed - used) > error
 
     return bisect_left(range(above), True, key=possible)
 
 
 def _at_most(
-    above: int, listed: int, known: tuple[int, int], chance: tuple[int, int], error: float
+    above: int, listed: int, known: tuple[int, int], chance: "_Above", error: float
 ) -> int:
-    """The most used texts with which so few above the threshold are no wonder."""
+    """The most used texts with which so few above the threshold are no wonder.
+
+    The chance that so few of `used` are above rises with how many may be and falls with `used`. So
+    one question rules out all numbers between two, and the rest are halved until one is left: the
+    most of 10^5 takes some hundred questions and no memory.
+    """
     hits, controls = known
-    used = np.arange(listed + 1)
-    # At least so many of the others are above, but for half of the error.
-    others = stats.betabinom.ppf(error / 2, listed - used, *chance)
-    others[-1] = 0  # of no others
-    left = np.minimum(above - others, used)
-    known_to_all = stats.hypergeom.cdf(left, used + controls, np.maximum(left, 0) + hits, used)
-    possible = (left >= 0) & (known_to_all > error / 2)
-    return int(used[possible].max(initial=0))
+
+    def possible(fewest: int, used: int) -> bool:
+        """Whether any number from `fewest` to `used` can be possible; of one: whether it is."""
+        # At least so many of the others are above, but for half of the error.
+        left = min(above - chance.surely(listed - used, error / 2), used)
+        if left < 0:
+            return False
+        of = min(left, fewest)
+        return bool(stats.hypergeom.cdf(of, fewest + controls, of + hits, fewest) > error / 2)
+
+    intervals = [(0, listed)]
+    while intervals:
+        fewest, used = intervals.pop()
+        if not possible(fewest, used):
+            continue
+        if fewest == used:
+            return used
+        middle = (fewest + used) // 2
+        intervals += [(fewest, middle), (middle + 1, used)]
+    return 0
+
+
+@dataclass(frozen=True)
+class _Above:
+    r"""How many of n texts lie above the `place`-th largest of `never`, all of one kind.
+
+    At least x do if and only if fewer than `place` of the others are among the x + place - 1
+    largest of all, a hypergeometric number: a cumulative sum, and not one of n terms for each x.
+    """
+
+    place: int
+    never: int
+
+    def reach(self, x: int, n: int) -> float:
+        """Chance that at least x of n do."""
+        if x <= 0:
+            return 1.0
+        drawn = x + self.place - 1
+        return float(stats.hypergeom.cdf(self.place - 1, n + self.never, self.never, drawn))
+
+    def surely(self, n: int, error: float) -> int:
+        """The number that is reached but for a chance of at most `error`."""
+        return bisect_left(range(n), True, key=lambda x: self.reach(x + 1, n) <= 1 - error)
