@@ -32,6 +32,11 @@ from vestige.result import Result
 DOUBT = 0.025
 """Level at which texts differ from the reference under a model that never saw either."""
 
+MANY = 20_000
+"""Texts of both sides above which a tenth as many divisions are drawn, each of which takes long.
+
+The p-value is exact for any number of them; only the smallest that can come out is 0.001 then."""
+
 Verdict = Literal["not decided", "used", "not shown"]
 Floats = NDArray[np.float64]
 
@@ -298,7 +303,10 @@ def _list_p_value(
     values = -np.log(compare(pool, pool, most=most, among=True).p_values)
     own, rest = values[: len(texts.cut)], values[len(texts.cut) :]
     return unit_permutation_test(
-        means_by_group(own, texts.owners()), means_by_group(rest, reference.owners()), seed=seed
+        means_by_group(own, texts.owners()),
+        means_by_group(rest, reference.owners()),
+        seed=seed,
+        permutations=9999 if len(pool) <= MANY else 999,
     )
 
 
