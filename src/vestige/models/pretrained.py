@@ -16,6 +16,7 @@ from urllib.request import getproxies
 
 import torch
 
+from vestige.data.json_file import read_object
 from vestige.data.subwords import SubwordVocabulary
 from vestige.errors import ModelError, VestigeError
 from vestige.models.folders import gguf_file
@@ -151,11 +152,7 @@ class _Files:
         name, place = str(source), Path(source)
         if (packed := gguf_file(place)) is not None:
             read_header(packed)
-            if find_spec("gguf") is None:
-                raise ModelError(
-                    f"{packed} is a GGUF file, which needs the package gguf to be read",
-                    remedy="Install it: pip install 'vestige[gguf]'.",
-                )
+            _require_package("gguf", f"{packed} is a GGUF file")
             return cls(str(packed.parent), (packed,), {"gguf_file": packed.name})
         if not place.is_dir() and not _hub_answers():
             place = downloaded(name) or place
@@ -164,6 +161,8 @@ class _Files:
         if not place.is_dir():
             return cls(name)
         require_sound(place, remedy=remedy)
+        if _packed_by(place / "config.json", remedy) == "bitsandbytes":
+            _require_package("bitsandbytes", f"{place} holds weights that bitsandbytes packed")
         return cls(str(place), tuple(pretrained_files(place)))
 
     def numbers(self) -> int | None:
@@ -177,6 +176,20 @@ class _Files:
     def address(self) -> str:
         """What the tokenizer is read from."""
         return str(Path(self.folder, *self.packed.values()))
+
+
+def _packed_by(config: Path, remedy: str) -> object:
+    """The name of what made weights smaller; None for plain ones."""
+    how = read_object(config, error=ModelError, remedy=remedy).get("quantization_config")
+    return how.get("quant_method") if isinstance(how, dict) else None
+
+
+def _require_package(name: str, why: str) -> None:
+    if find_spec(name) is None:
+        raise ModelError(
+            f"{why}, which needs the package {name} to be read",
+            remedy=f"Install it: pip install 'vestige[{name}]'.",
+        )
 
 
 def _unpacking(files: _Files) -> dict[str, Any]:
