@@ -179,7 +179,7 @@ def _knock(address: str) -> None:
         socket.create_connection((host, int(port)), timeout=PATIENCE).close()
 
 
-def _on_a_node(shared: tuple[Any], item: T) -> R:
+def _on_a_node(shared: tuple[Any], item: Any) -> Any:
     function, wanted = _unpacked(*shared)
     if (here := _versions()) != wanted:
         raise ClusterError(
@@ -190,8 +190,7 @@ def _on_a_node(shared: tuple[Any], item: T) -> R:
     keep_freed_pages()
     if "torch" in sys.modules:
         _one_thread()
-    result: R = function(item)
-    return result
+    return function(item)
 
 
 @lru_cache(maxsize=1)

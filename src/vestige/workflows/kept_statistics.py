@@ -146,7 +146,7 @@ class KeptStatistics:
                 yield arrived(group, token_statistics(model, group, likeliest=self.likeliest))
             return
         ask = partial(_ask, model, self.likeliest, self.nodes.device)
-        packed = [[np.asarray(ids, dtype=np.int32) for ids in group] for group in groups]
+        packed: list[Any] = [[np.asarray(ids, dtype=np.int32) for ids in group] for group in groups]
         yield from map_cluster(
             ask, packed, address=self.nodes.address, receive=arrived, gpus=self.nodes.gpus
         )

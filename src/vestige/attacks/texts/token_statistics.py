@@ -129,7 +129,8 @@ def _of_batch(
     rows = rows.to(model.device)
     read = (model.body if apart else model)(rows[:, :-1])[0].flatten(0, 1)
     tokens = rows[:, 1:].flatten()
-    for part in places.split(at_once):
+    for first in range(0, len(places), at_once):
+        part = places[first : first + at_once]
         logits = read[part.to(read.device)]
         logits = model.predict(logits) if apart else logits
         own = tokens[part.to(tokens.device)].to(logits.device)
