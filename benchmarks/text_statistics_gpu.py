@@ -34,8 +34,10 @@ SHAPES = {
                  "num_hidden_layers": 16, "num_attention_heads": 32, "num_key_value_heads": 8,
                  "tie_word_embeddings": True},
 }  # fmt: skip
-TINY = {"tiny": {"vocab_size": 2_000, "hidden_size": 32, "intermediate_size": 64,
-                 "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 2}}  # fmt: skip
+TINY = {
+    "tiny": {"vocab_size": 2_000, "hidden_size": 32, "intermediate_size": 64,
+             "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 2},
+}  # fmt: skip
 
 
 def random_model(shape, device):
@@ -64,13 +66,11 @@ def forward(model, texts):
 @torch.no_grad()
 def one_by_one(model, texts):
     """The loss of each text by a pass of its own."""
-    return [
-        -float(cross_entropy(
-            model(torch.tensor([[model.first_token, *ids[:-1]]], device=model.device))[0][0].float(),
-            torch.tensor(ids, device=model.device),
-        ))
-        for ids in texts
-    ]  # fmt: skip
+    found = []
+    for ids in texts:
+        read = torch.tensor([[model.first_token, *ids]], device=model.device)
+        found.append(-float(cross_entropy(model(read[:, :-1])[0][0].float(), read[0, 1:])))
+    return found
 
 
 def ten_scores(model, texts):
@@ -124,8 +124,8 @@ def main(words=None):
     texts = [chance.integers(0, least, n).tolist() for n in chance.integers(10, 401, given.texts)]
     if given.tiny:
         texts = texts[:20]
-    print(f"{len(texts):,} texts, {sum(map(len, texts)):,} tokens, on "
-          f"{'a CPU' if given.tiny else torch.cuda.get_device_name()}; tokens a second")  # fmt: skip
+    where = "a CPU" if given.tiny else torch.cuda.get_device_name()
+    print(f"{len(texts):,} texts, {sum(map(len, texts)):,} tokens, on {where}; tokens a second")
     heads = ("model", "forward", "one by one", "statistics", "ten scores",
              "statistics over forward, in time", "ten scores over one by one, in speed",
              "GiB")  # fmt: skip
