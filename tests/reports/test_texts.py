@@ -10,7 +10,7 @@ from vestige.attacks.texts.shift import LengthShift, WordShift
 from vestige.attacks.texts.text_audit import BaseCheck, Scored, audit_scores
 from vestige.metrics.share_used import ShareUsed
 from vestige.reports.page import render
-from vestige.reports.texts import UNDECIDED, answer, notices
+from vestige.reports.texts import LIMITS, UNDECIDED, answer, notices
 
 TOLD = {"score": "log-ratio", "texts_tokens": 60.0, "reference_tokens": 55.0}
 SHIFT = WordShift(auc=0.52, p_value=0.4, by_chance=0.6, words=40, texts=40, reference=200)
@@ -106,3 +106,14 @@ def test_the_page_shows_texts_only_when_asked_to_and_never_as_markup(saved):
     assert "&lt;b&gt;Rosalind" in shown
     assert "<b>Rosalind" not in shown
     assert "\x1b" not in shown
+
+
+def test_the_box_for_an_officer_has_the_answer_and_what_it_does_not_say(saved):
+    found = made(12, 28, known=40)
+    page = render([saved(found)], show_secrets=False)
+    box = page.partition("For a data-protection officer")[2].partition("How it was measured")[0]
+    assert "Whether these 40 texts were among the training data" in box
+    assert answer(found.summary())[0] in box
+    assert "What it does not say" in box
+    assert all(limit in box for limit in LIMITS)
+    assert page.index(answer(found.summary())[0]) < page.index("</figure>") < page.index(box)

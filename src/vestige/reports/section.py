@@ -14,12 +14,13 @@ from vestige.errors import RunError
 from vestige.registry import Registry
 from vestige.reports.components.charts import Figure
 from vestige.reports.components.disclosure import SECRET_OPTIONS, printable
+from vestige.reports.components.evidence import Evidence
 from vestige.reports.components.facts import Facts, pairs, shown, words_of
 from vestige.reports.components.findings import Findings, Prose
 from vestige.reports.components.table import Table
 from vestige.results import Run
 
-Block = Table | Figure | Prose | Findings
+Block = Table | Figure | Prose | Findings | Evidence
 
 REDACTION = (
     "Blocks on this page only hide texts from somebody who looks at your screen: the run "

@@ -9,6 +9,7 @@ from vestige.reports.audit.charts import sorted_p_values
 from vestige.reports.audit.words import p_value
 from vestige.reports.components.charts import Figure
 from vestige.reports.components.disclosure import disclose
+from vestige.reports.components.evidence import evidence
 from vestige.reports.components.findings import Prose
 from vestige.reports.components.numbers import NOTHING, Row, decimal, percent, whole
 from vestige.reports.components.table import Table
@@ -29,6 +30,18 @@ METHOD = (
     "both sides. How many were used at least follows from how many stand above what the reference "
     "reaches; how many at most, from how far texts that are known to have been used stand above it."
 )
+
+ASKED = (
+    "Whether {texts} were among the training data of a model, which of them, and how many at least "
+    "and at most, by how well the model knows them beside texts that it never saw (a membership "
+    "inference test)."
+)
+
+LISTS = {
+    "texts": "the texts in question",
+    "reference": "texts stated never to have been used",
+    "used": "texts stated to have been used",
+}
 
 LIMITS = (
     "A p-value is not the chance that a text was used. It says how often a text that was not used "
@@ -252,10 +265,17 @@ def texts_section(run: Run, *, show_secrets: bool) -> Section:
         blocks=(
             figure,
             text_table(audited, show_secrets=show_secrets),
+            evidence(
+                run.run,
+                asked=ASKED.format(texts=_texts(summary)),
+                models={"target": "the model", "base": "its base, stated not to have seen them"},
+                data=LISTS,
+                found=f"{first} {because}",
+                unsaid=LIMITS,
+            ),
             Prose(title="How it was measured", lines=(METHOD,)),
         ),
         numbers=tuple(_numbers(summary)),
-        limits=LIMITS,
     )
 
 
