@@ -6,8 +6,9 @@ learns from their tokens
 .. math:: L = \ln \frac{P(\mathrm{seen} \mid d, r, x)}{P(\mathrm{unseen} \mid d, r, x)}
 
 of the gain d over the base, the rank r under the target, and what is known without the target, x:
-log-probability, rank, mean and deviation under the base, frequency and place. A text's score is the
-mean over its tokens. The likelihood ratio is the strongest test (Neyman and Pearson); Carlini et
+log-probability, rank, mean and deviation under the base, frequency and place. Of a target that
+shows its likeliest tokens alone, x is joined by what these say (`shown_changes`). A text's score is
+the sum over its tokens. The likelihood ratio is the strongest test (Neyman and Pearson); Carlini et
 al. (2022), arXiv:2112.03570, estimate it for each example apart.
 
 One rule for all: a text that is audited, or compared with, is fitted on by nobody. Then audited
@@ -22,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vestige import _validate
-from vestige.attacks.texts.scores.loss import means
+from vestige.attacks.texts.shown_changes import shown_features
 from vestige.attacks.texts.token_statistics import TokenStatistics
 
 if TYPE_CHECKING:
@@ -56,18 +57,31 @@ class LearntLogOdds:
     Attributes:
         boosting: scikit-learn's fitted classifier.
         frequencies: (v,) natural logs, of tokens in the texts fitted on.
+        shown_only: whether what the shown tokens say of others is counted, too.
+        outputs: (v, d) of the base's output layer, where it is known.
     """
 
     boosting: "HistGradientBoostingClassifier"
     frequencies: Floats
+    shown_only: bool = False
+    outputs: NDArray[np.float32] | None = None
 
     @classmethod
-    def fit(cls, shadows: Sequence[Shadow], *, seed: int) -> "LearntLogOdds":
+    def fit(
+        cls,
+        shadows: Sequence[Shadow],
+        *,
+        seed: int,
+        outputs: NDArray[np.float32] | None = None,
+    ) -> "LearntLogOdds":
         """Learn from the tokens of all shadows, seen and unseen texts weighing alike.
 
         Args:
-            shadows: of which none has a text that is audited or in the reference.
+            shadows: of which none has a text that is audited or in the reference. They tell as much
+                as the target does: all, or the likeliest tokens alone (`shown_tokens.shown_only`).
             seed: of random draws and boosting.
+            outputs: rows of the base's output layer (`models.output_layer`), for targets that show
+                their likeliest tokens alone.
 
         Raises:
             ValueError: there is no shadow, or one saw all or none of its texts.
@@ -78,7 +92,12 @@ class LearntLogOdds:
         if any(one.seen.all() or not one.seen.any() for one in shadows):
             raise ValueError("shadows must each have seen some of its texts and not others")
         frequencies = _frequencies([one.base for one in shadows])
+        blind = all(np.isnan(one.target.means).all() for one in shadows)
+
         given = np.concatenate([_features(one.target, one.base, frequencies) for one in shadows])
+        if blind:
+            more = [shown_features(one.target, one.base, outputs) for one in shadows]
+            given = np.concatenate([given, np.concatenate(more)], axis=1)
         seen = np.concatenate([np.repeat(one.seen, np.diff(one.base.offsets)) for one in shadows])
         if len(given) > TOKENS:
             drawn = np.random.default_rng(seed).choice(len(given), TOKENS, replace=False)
@@ -92,12 +111,15 @@ class LearntLogOdds:
             class_weight="balanced",
             random_state=seed,
         )
-        return cls(boosting.fit(given, seen), frequencies)
+        return cls(boosting.fit(given, seen), frequencies, blind, outputs)
 
     def scores(self, target: TokenStatistics, base: TokenStatistics) -> Floats:
-        """(n,) mean log-odds of each text's tokens, high where a text was used."""
-        odds = self.boosting.decision_function(_features(target, base, self.frequencies))
-        return means(target, odds)
+        """(n,) log-odds of each text's tokens, summed: high where a text was used."""
+        given = _features(target, base, self.frequencies)
+        if self.shown_only:
+            given = np.concatenate([given, shown_features(target, base, self.outputs)], axis=1)
+        odds = self.boosting.decision_function(given).astype(np.float64)
+        return np.asarray(np.add.reduceat(odds, target.offsets[:-1]))
 
 
 def _features(target: TokenStatistics, base: TokenStatistics, frequencies: Floats) -> Floats:
