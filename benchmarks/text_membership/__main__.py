@@ -5,26 +5,29 @@ fine-tune is the target in turn, over the texts that it read and those that none
 its cell are its shadows, on texts that are not among these.
 
     VESTIGE_DATA=data python benchmarks/text_membership --work DIR [--smollm FOLDER] [--seeds 5]
-        [--pairs wiki reddit chat] [--kinds full lora] [--epochs 1 2 4]
+        [--pairs wiki reddit chat] [--kinds full lora]
 
-DIR keeps models and token statistics: another run goes on there. `--forget` deletes the weights of
-a fine-tune once it has been asked.
+DIR keeps models and token statistics: another run goes on there.
 """
 
 import argparse
-import shutil
 import time
 from pathlib import Path
 
 import torch
-from cells import Tuned, measured
+from cells import Texts, asked, measured
 from pairs import Pair, pair, read_by_base
 from table import show
 from tunes import EPOCHS, fine_tunes, small_base
 
+from vestige.attacks.texts.token_statistics import TokenStatistics
+from vestige.memory import keep_freed_pages
 
-def made(name: str, own: Pair, kind: str, seed: int, work: Path) -> list[Tuned]:
-    """A fine-tune after each number of epochs, asked about its texts."""
+
+def made(
+    name: str, own: Pair, texts: Texts, kind: str, seed: int, work: Path
+) -> list[TokenStatistics]:
+    """What a fine-tune says of the pair's texts, after each number of epochs."""
     began = time.perf_counter()
     folders = fine_tunes(
         own.base,
@@ -35,10 +38,10 @@ def made(name: str, own: Pair, kind: str, seed: int, work: Path) -> list[Tuned]:
         out=work / f"{name}-{kind}-{seed}",
     )
     trained = time.perf_counter()
-    tunes = [Tuned.of(own, folder, seed, work / "statistics") for folder in folders]
-    asked = time.perf_counter()
-    print(f"{name}, {kind}, seed {seed}: {trained - began:.0f} s trained, {asked - trained:.0f} s")
-    return tunes
+    said = [asked(folder, texts.texts, work / "statistics") for folder in folders]
+    seconds = time.perf_counter() - trained
+    print(f"{name}, {kind}, seed {seed}: {trained - began:.0f} s trained, {seconds:.0f} s asked")
+    return said
 
 
 def main() -> None:
@@ -48,8 +51,10 @@ def main() -> None:
     parser.add_argument("--smollm", type=Path, help="A folder of SmolLM2-135M-Instruct, for chat.")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--pairs", nargs="+", default=["wiki", "reddit", "chat"])
+    parser.add_argument("--only-ask", action="store_true", help="Print no tables.")
     parser.add_argument("--kinds", nargs="+", default=["full", "lora"])
     given = parser.parse_args()
+    keep_freed_pages()
     torch.set_num_threads(1)
     given.work.mkdir(parents=True, exist_ok=True)
     small = given.work / "base"
@@ -57,11 +62,13 @@ def main() -> None:
         small_base(read_by_base(), small)
     for name in given.pairs:
         own = pair(name, small, given.smollm)
+        texts = Texts.of(own, given.seeds)
+        base = asked(own.base, texts.texts, given.work / "statistics", likeliest=100)
         for kind in given.kinds:
-            seeds = [made(name, own, kind, seed, given.work) for seed in range(given.seeds)]
-            for epochs, tunes in zip(EPOCHS, zip(*seeds, strict=True), strict=True):
+            seeds = [made(name, own, texts, kind, seed, given.work) for seed in range(given.seeds)]
+            for epochs, tunes in () if given.only_ask else zip(EPOCHS, zip(*seeds, strict=True), strict=True):
                 title = f"{name}, {kind}, {epochs} epoch{'s' * (epochs > 1)}"
-                show(title, list(measured(own, tunes)))
+                show(title, list(measured(texts, tunes, base)))
 
 
 if __name__ == "__main__":

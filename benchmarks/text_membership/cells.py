@@ -23,35 +23,45 @@ SHOWN = 20
 FALSE_POSITIVES = (0.01, 0.001)
 
 
-def asked(folder: Path, texts: Sequence[str], kept: Path) -> TokenStatistics:
+def asked(folder: Path, texts: Sequence[str], kept: Path, likeliest: int = 20) -> TokenStatistics:
     """Statistics of texts, in their order; each is asked once."""
     model = load_model(folder, device="cpu", dtype=torch.bfloat16).eval()
     ids = [row[:LONGEST] for row in model.vocabulary.encode_batch(list(texts))]
     name = {"model": str(folder), "longest": LONGEST}
-    return KeptStatistics.beside(kept, name, monitor=SILENT).of(model, ids, task=folder.name)
+    keep = KeptStatistics.beside(kept, name, monitor=SILENT, likeliest=likeliest)
+    return keep.of(model, ids, task=folder.name)
 
 
 @dataclass(frozen=True)
-class Tuned:
-    """A fine-tune and its base, over the same texts.
+class Texts:
+    """The texts of a pair that its fine-tunes are asked about.
 
     Attributes:
-        target, base: what each says: of never-read texts, of those kept apart, of those read.
-        places: of the texts in the pair, in this order.
-        texts: the texts.
+        texts: never-read ones, those kept apart, and what any fine-tune reads.
+        read: (fine-tunes, texts) who reads what.
+        compared: (texts,) the never-read ones that all are scored beside.
     """
 
-    target: TokenStatistics
-    base: TokenStatistics
-    places: np.ndarray
     texts: np.ndarray
+    read: np.ndarray
+    compared: np.ndarray
 
     @classmethod
-    def of(cls, pair: Pair, folder: Path, seed: int, kept: Path) -> "Tuned":
-        """Ask both models, or read what they said."""
-        places = np.concatenate([np.arange(pair.never + pair.apart), pair.drawn(seed)])
-        texts = pair.texts[places]
-        return cls(asked(folder, texts, kept), asked(pair.base, texts, kept), places, texts)
+    def of(cls, pair: Pair, seeds: int) -> "Texts":
+        """Those of so many fine-tunes."""
+        drawn = [pair.drawn(seed) for seed in range(seeds)]
+        unread = np.arange(pair.never + pair.apart)
+        places = np.concatenate([unread, np.unique(np.concatenate(drawn))])
+        read = np.stack([np.isin(places, one) for one in drawn])
+        return cls(pair.texts[places], read, places < pair.never)
+
+    def audited(self, target: int) -> np.ndarray:
+        """Places of the texts that a fine-tune is scored on."""
+        return np.flatnonzero(self.compared | self.read[target])
+
+    def left(self, target: int) -> np.ndarray:
+        """Places of all others, from which its shadows learn."""
+        return np.flatnonzero(~(self.compared | self.read[target]))
 
 
 def naive_floor(target: TokenStatistics) -> TokenStatistics:
@@ -68,34 +78,39 @@ def figures(scores: np.ndarray, seen: np.ndarray) -> tuple[float, ...]:
     return below.mean() / (2 * other.size), *rates
 
 
-def shadow(tuned: Tuned, pair: Pair, audited: np.ndarray, *, shown: bool) -> Shadow:
-    """A fine-tune over texts that are neither scored nor compared with."""
-    left = np.flatnonzero(~np.isin(tuned.places, audited))
-    target, base = first_tokens(tuned.target, left), first_tokens(tuned.base, left)
-    if shown:
-        target = shown_only(target, base, likeliest=SHOWN)
-    return Shadow(target, base, tuned.places[left] >= pair.never + pair.apart)
-
-
-def measured(pair: Pair, tunes: Sequence[Tuned]) -> Iterator[dict[str, tuple[float, ...]]]:
+def measured(
+    texts: Texts, tunes: Sequence[TokenStatistics], base: TokenStatistics
+) -> Iterator[dict[str, tuple[float, ...]]]:
     """Figures of each score, with each fine-tune as the target."""
     for turn, tuned in enumerate(tunes):
-        own = np.flatnonzero((tuned.places < pair.never) | (tuned.places >= pair.never + pair.apart))
-        audited = tuned.places[own]
-        seen = audited >= pair.never
-        others = [one for place, one in enumerate(tunes) if place != turn]
-        target, base = first_tokens(tuned.target, own), first_tokens(tuned.base, own)
-        part = shown_only(target, base, likeliest=SHOWN)
-        found = {name: SCORES[name](target=target, base=base) for name in SCORES.names()}
-        found["zlib"] = zlib_score(target, list(tuned.texts[own]))
+        own = texts.audited(turn)
+        seen = texts.read[turn][own]
+        target, below = first_tokens(tuned, own), first_tokens(base, own)
+        part = shown_only(target, below, likeliest=SHOWN)
+        found = {name: SCORES[name](target=target, base=below) for name in SCORES.names()}
+        found["zlib"] = zlib_score(target, list(texts.texts[own]))
         for name in ("log-ratio", "error-zone"):
-            found[f"{name}, {SHOWN} shown, floor"] = SCORES[name](naive_floor(target), base)
-            found[f"{name}, {SHOWN} shown, expected"] = SCORES[name](part, base)
+            found[f"{name}, {SHOWN} shown, floor"] = SCORES[name](naive_floor(target), below)
+            found[f"{name}, {SHOWN} shown, expected"] = SCORES[name](part, below)
         for shown, view in ((False, target), (True, part)):
-            shadows = [shadow(one, pair, audited, shown=shown) for one in others]
             name = f"ours, {SHOWN} shown" if shown else "ours"
-            found[name] = LearntLogOdds.fit(shadows, seed=0).scores(view, base)
+            found[name] = learnt(texts, tunes, base, turn, shown=shown).scores(view, below)
         told = {name: figures(scores, seen) for name, scores in found.items()}
-        gain = found["loss"] - SCORES["loss"](base)
+        gain = found["loss"] - SCORES["loss"](below)
         told["gain"] = (gain[seen].mean(), gain[~seen].mean(), 0.0)
         yield told
+
+
+def learnt(
+    texts: Texts, tunes: Sequence[TokenStatistics], base: TokenStatistics, turn: int, *, shown: bool
+) -> LearntLogOdds:
+    """Log-odds learnt from the other fine-tunes, on texts that are not scored."""
+    left = texts.left(turn)
+    below = first_tokens(base, left)
+    shadows = []
+    for other, tuned in enumerate(tunes):
+        if other != turn:
+            said = first_tokens(tuned, left)
+            said = shown_only(said, below, likeliest=SHOWN) if shown else said
+            shadows.append(Shadow(said, below, texts.read[other][left]))
+    return LearntLogOdds.fit(shadows, seed=0)

@@ -105,4 +105,5 @@ def pair(name: str, small: Path, smollm: Path | None) -> Pair:
         texts = chats(read_tokenizer(smollm))
         return Pair(smollm, np.array(texts, object), 120, 300, 100, {"full": 5e-5, "lora": 1e-3})
     texts = {"wiki": wiki, "reddit": reddit}[name]()[READ_BY_BASE[name] :]
-    return Pair(small, np.array(texts, object), 200, 1000, 200, {"full": 3e-4, "lora": 2e-3})
+    texts = np.array(texts[:1250], object)
+    return Pair(small, texts, 150, 700, 120, {"full": 3e-4, "lora": 2e-3})
