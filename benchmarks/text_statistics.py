@@ -1,4 +1,4 @@
-"""The cost of ten scores of texts from one pass, beside one score and beside a pass for each.
+"""The cost of ten scores of texts from one pass, beside a forward pass and a pass for each score.
 
 A GPT-2 of the size of those in `text_claims.py`, untrained, and random texts of 10 to 200 tokens.
 
@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch.nn.functional import cross_entropy
 
+from vestige.attacks.texts import token_statistics as statistics
 from vestige.attacks.texts.other_texts import zlib_score
 from vestige.attacks.texts.scores import SCORES
 from vestige.attacks.texts.token_statistics import token_statistics
@@ -28,6 +29,17 @@ def loss_alone(model, texts):
                              torch.tensor(ids)))
         for ids in texts
     ]  # fmt: skip
+
+
+@torch.no_grad()
+def forward(model, texts):
+    """Forward passes over the same batches, whose logits nobody reads."""
+    lengths = np.array([len(ids) for ids in texts])
+    for batch in statistics._batches(lengths, statistics.TOKENS):
+        rows = torch.zeros(len(batch), int(lengths[batch].max()), dtype=torch.int64)
+        for row, place in enumerate(batch):
+            rows[row, : lengths[place]] = torch.as_tensor(texts[place])
+        model(rows)
 
 
 def shortest(repeats, work):
@@ -64,11 +76,15 @@ def main():
             SCORES[name](target=told, base=told)
         zlib_score(told, raw)
 
-    passes, each, alone = (
-        shortest(given.repeats, work) for work in (one, ten, lambda: loss_alone(model, texts))
-    )
+    plain, passes, each, alone = (
+        shortest(given.repeats, work)
+        for work in (
+            lambda: forward(model, texts), one, ten, lambda: loss_alone(model, texts)
+        )
+    )  # fmt: skip
     count = len(SCORES.names()) + 1
     print(f"{given.texts} texts, {sum(map(len, texts))} tokens")
+    print(f"all statistics over a forward pass: {passes / plain:.2f}")
     print(f"{count} scores over one from one pass: {each / passes:.2f}")
     print(f"one score, a text a pass, over the same in batches with all statistics: "
           f"{alone / passes:.2f}")  # fmt: skip
