@@ -1,10 +1,11 @@
 """Membership audit of texts: which were in the training data, and how many at least and at most."""
 
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Mapping
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from os import fspath
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
 
 from vestige import _validate
@@ -26,22 +27,22 @@ from vestige.workflows.options import (
     Seed,
     TextColumn,
 )
+from vestige.workflows.text_scores import OTHERS
+from vestige.workflows.text_shadows import ShadowFineTunes
 
 if TYPE_CHECKING:
-    from vestige.attacks.texts.cut_scores import Floats, Whole
-    from vestige.attacks.texts.text_audit import Scored, TextAudit
-    from vestige.attacks.texts.token_statistics import TokenStatistics
+    from vestige.attacks.texts.text_audit import TextAudit
     from vestige.data.corpus import Corpus
     from vestige.workflows.kept_statistics import Nodes
     from vestige.workflows.text_models import TextModels
 
-OUTPUT, CLAIMS = Group("Output"), Group("Claims")
+OUTPUT, CLAIMS, SHADOWS = Group("Output"), Group("Claims"), Group("Shadow fine-tunes")
 
 
 def _scores() -> tuple[str, ...]:
     from vestige.attacks.texts.scores import SCORES
 
-    return SCORES.names()
+    return tuple(sorted((*SCORES.names(), *OTHERS)))
 
 
 def audit_texts(
@@ -53,6 +54,8 @@ def audit_texts(
     base: Annotated[ModelLike | None, Metavar("MODEL")] = None,
     used: Annotated[CorpusLike | None, Metavar("DATA")] = None,
     score: Annotated[str | None, Choices(_scores), CLAIMS] = None,
+    shadow_texts: Annotated[CorpusLike | None, Metavar("DATA"), SHADOWS] = None,
+    fine_tunes: ShadowFineTunes = ShadowFineTunes(),
     rate: Annotated[float, CLAIMS] = 0.05,
     statistics: Annotated[Directory | None, OUTPUT] = None,
     format: DataFormat = "auto",
@@ -81,6 +84,10 @@ def audit_texts(
     What the model says of each text is kept in `statistics`: the same command goes on where it was
     interrupted, and another audit asks nothing again. Both directories hold texts in the clear.
 
+    The strongest score is `learnt`, from fine-tunes of the base on halves of `shadow_texts`, which
+    are trained as the model was as far as that is known. Without such texts `calibrated` learns on
+    a third of the reference what the gain of an unseen token is, and compares with the rest.
+
     With `author`, whole authors are compared, since texts of one are alike, and the bounds count
     authors, of whom one text each is drawn.
 
@@ -93,7 +100,10 @@ def audit_texts(
         base: The model before it was trained on such texts.
         used: Texts that are known to have been in the training data, as the audited would have
             been: as often, and of the same kind.
-        score: How a text is scored. Default: `log-ratio` to the base, without a base `loss`.
+        score: How a text is scored. Default: `log-ratio` to the base, without a base `loss`; with
+            `shadow_texts` `learnt`.
+        shadow_texts: Texts of the same kind that are neither audited nor in the reference, nor were
+            in the training data: shadow fine-tunes learn halves of them.
         rate: Limit of errors: the share of wrong ones among texts that are named, and the chance
             that another claim is wrong.
         statistics: Where token statistics are kept. Default: beside `out`, named after it.
@@ -116,45 +126,61 @@ def audit_texts(
         vestige report audit --out page.html
     """  # noqa: E501
     from vestige import results
+    from vestige.attacks.texts.scores import SCORES
     from vestige.attacks.texts.shift import word_shift
     from vestige.attacks.texts.text_audit import audit_scores, base_check
     from vestige.parallel import connected
+    from vestige.workflows.asked_texts import AskedTexts
     from vestige.workflows.kept_statistics import Nodes
     from vestige.workflows.provenance import of_corpus
     from vestige.workflows.text_models import TextModels
+    from vestige.workflows.text_scores import require_what_it_compares, scored, set_apart
+    from vestige.workflows.text_shadows import shadow_fine_tunes
 
     call = Call.of(audit_texts, locals())
     _validate.open_fraction(**{"`rate`": rate})
     nodes = None if cluster is None else Nodes(cluster, device)
     if out is not None:
         results.require_new(fspath(out))
-    given = {"texts": texts, "reference": reference, **({} if used is None else {"used": used})}
+    wanted = {"texts": texts, "reference": reference, "used": used, "shadow_texts": shadow_texts}
+    given = {role: data for role, data in wanted.items() if data is not None}
     asked_of = _read(given, monitor, author, format=format, text=text, limit=limit)
-    lists = asked_of.read
+    lists = dict(asked_of.read)
+    others = lists.pop("shadow_texts", None)
     models = TextModels.read(model, base, device="cpu" if nodes else device, monitor=monitor)
-    name = score or ("log-ratio" if "base" in models.models else "loss")
-    _require_base(name, models)
-    folder = statistics or (None if out is None else f"{fspath(out)}.statistics")
+    name = score or _usual_score(models, others)
+    require_what_it_compares(name, models, others)
+    compared, apart = set_apart(name, models, lists["reference"], seed=seed)
+    kept = _beside(out, "statistics", statistics)
     with connected(cluster) if cluster else nullcontext():
-        asked = _Asked.of(models, lists, None if folder is None else Path(folder), monitor, nodes)
-    scored = asked.scores(name)
+        asked = AskedTexts.of(models, {**lists, "reference": compared}, kept, monitor, nodes)
+    with ExitStack() as stack:
+        shadows = None
+        if others is not None:
+            folder = _beside(out, "shadows", fine_tunes.shadow_dir)
+            shadows = others, shadow_fine_tunes(
+                model, base, others, fine_tunes,
+                folder=folder or Path(stack.enter_context(TemporaryDirectory())),
+                seed=seed, device=device, monitor=monitor,
+            )  # fmt: skip
+        of_texts = scored(name, asked, apart=apart, shadows=shadows, seed=seed)
     found = audit_scores(
-        scored["texts"],
-        scored["reference"],
-        scored["used"].cut if "used" in scored else None,
+        of_texts["texts"],
+        of_texts["reference"],
+        of_texts["used"].cut if "used" in of_texts else None,
         rate=rate,
         seed=seed,
     )
     shift = word_shift(
         list(lists["texts"]),
-        list(lists["reference"]),
+        list(compared),
         authors=asked.authors["texts"],
         reference_authors=asked.authors["reference"],
         seed=seed,
     )
     checked = None
     if "base" in models.models:
-        alone = asked.of_base().scores("loss")
+        alone = asked.of_base().scored(SCORES["loss"])
         checked = base_check(alone["texts"], alone["reference"], rate=rate, seed=seed)
     found = replace(
         found,
@@ -170,7 +196,7 @@ def audit_texts(
         configuration={"score": name, "rate": rate, "seconds": call.seconds},
         seed=seed,
         models=models.recorded,
-        data={role: of_corpus(given[role], corpus) for role, corpus in lists.items()},
+        data={role: of_corpus(given[role], one) for role, one in asked_of.read.items()},
     )
     if out is not None:
         results.save(found, fspath(out), run=found.record)
@@ -181,87 +207,17 @@ EXCERPT = 200
 """Characters of an audited text that a run keeps."""
 
 
-def _require_base(score: str, models: "TextModels") -> None:
-    """Refuse a score of what a base says where there is none."""
-    from inspect import Parameter, signature
-
-    from vestige.attacks.texts.scores import SCORES
-
-    asks = signature(SCORES[score]).parameters.values()
-    if missing := {p.name for p in asks if p.default is Parameter.empty} - set(models.models):
-        raise ValueError(
-            f"`score` {score} must come with `{min(missing)}`: it compares the model with that"
-        )
+def _usual_score(models: "TextModels", others: "Corpus | None") -> str:
+    if others is not None:
+        return "learnt"
+    return "log-ratio" if "base" in models.models else "loss"
 
 
-@dataclass(frozen=True)
-class _Asked:
-    """What the models said of all texts.
-
-    Attributes:
-        said: by role of the texts, then of the model.
-        authors: of the texts of each role, where they were told.
-    """
-
-    said: "Mapping[str, Mapping[str, TokenStatistics]]"
-    authors: Mapping[str, Sequence[str] | None]
-
-    @classmethod
-    def of(
-        cls,
-        models: "TextModels",
-        lists: "Mapping[str, Corpus]",
-        folder: Path | None,
-        monitor: Monitor,
-        nodes: "Nodes | None",
-    ) -> "_Asked":
-        said = {
-            role: models.statistics(rows, folder, of=f"the {role}", monitor=monitor, nodes=nodes)
-            for role, rows in models.encoded_lists(lists).items()
-        }
-        return cls(said, _authors(lists))
-
-    def of_base(self) -> "_Asked":
-        """The same with the base in the target's place."""
-        return _Asked({r: {"target": said["base"]} for r, said in self.said.items()}, self.authors)
-
-    def lengths(self, role: str) -> list[int]:
-        """Tokens of each text."""
-        import numpy as np
-
-        found: list[int] = np.diff(self.said[role]["target"].offsets).tolist()
-        return found
-
-    def scores(self, name: str) -> "dict[str, Scored]":
-        """Every text over its first tokens, by role."""
-        from vestige.attacks.texts.cut_scores import CutScores, ladder
-        from vestige.attacks.texts.scores import SCORES
-        from vestige.attacks.texts.statistics_of_parts import first_tokens
-        from vestige.attacks.texts.text_audit import Scored
-
-        rungs = ladder(max(max(self.lengths(role)) for role in self.said))
-        found = {}
-        for role, said in self.said.items():
-
-            def score(places: "Whole", tokens: int, said: Any = said) -> "Floats":
-                first = {model: first_tokens(one, places, tokens) for model, one in said.items()}
-                return SCORES[name](**first)
-
-            cut = CutScores.of(score, self.lengths(role), rungs)
-            found[role] = Scored(cut, self.authors[role])
-        return found
-
-    def summary(self) -> dict[str, object]:
-        """How long the texts are, in tokens."""
-        from statistics import median
-
-        return {f"{role}_tokens": median(self.lengths(role)) for role in ("texts", "reference")}
-
-
-def _authors(lists: "Mapping[str, Corpus]") -> dict[str, Sequence[str] | None]:
-    """The author of each text, where they are told of both sides."""
-    told = all(lists[role].users is not None for role in ("texts", "reference"))
-    return {role: corpus.users if told else None for role, corpus in lists.items()}
+def _beside(out: Directory | None, what: str, told: Directory | None) -> Path | None:
+    """A directory that was told, or beside the output one and named after it."""
+    if told is not None:
+        return Path(told)
+    return None if out is None else Path(f"{fspath(out)}.{what}")
 
 
 @dataclass(frozen=True)
@@ -286,7 +242,7 @@ def _read(
 
     # Only those whose authors are compared must say who they are.
     whole = {
-        role: open_corpus(data, user=None if role == "used" else user, **columns)
+        role: open_corpus(data, user=None if role in ("used", "shadow_texts") else user, **columns)
         for role, data in given.items()
     }
     lists, places = {}, {}

@@ -43,7 +43,7 @@ class TextModels:
             ModelError: one cannot be read.
             IncompatibleModels: a token id stands for different texts.
         """
-        base = base or _base_of(model)
+        base = base or base_of_adapter(model)
         if base is None:
             return cls.alone(model, device=device)
         given = {"before": base, "after": model}
@@ -142,7 +142,7 @@ class TextModels:
         return found
 
 
-def _base_of(model: ModelLike) -> str | None:
+def base_of_adapter(model: ModelLike) -> str | None:
     """The base that an adapter's folder names."""
     from vestige.models.folders import model_folder
     from vestige.models.weight_files import ADAPTER_CONFIG

@@ -91,7 +91,7 @@ class LearntLogOdds:
         _validate.at_least(1, shadows=len(shadows))
         if any(one.seen.all() or not one.seen.any() for one in shadows):
             raise ValueError("shadows must each have seen some of its texts and not others")
-        frequencies = _frequencies([one.base for one in shadows])
+        frequencies = token_frequencies([one.base for one in shadows])
         blind = all(np.isnan(one.target.means).all() for one in shadows)
 
         given = np.concatenate([_features(one.target, one.base, frequencies) for one in shadows])
@@ -115,32 +115,48 @@ class LearntLogOdds:
 
     def scores(self, target: TokenStatistics, base: TokenStatistics) -> Floats:
         """(n,) log-odds of each text's tokens, summed: high where a text was used."""
+        return np.asarray(np.add.reduceat(self.token_scores(target, base), target.offsets[:-1]))
+
+    def token_scores(self, target: TokenStatistics, base: TokenStatistics) -> Floats:
+        """(t,) log-odds of each token, high where its text was used."""
         given = _features(target, base, self.frequencies)
         if self.shown_only:
             given = np.concatenate([given, shown_features(target, base, self.outputs)], axis=1)
-        odds = self.boosting.decision_function(given).astype(np.float64)
-        return np.asarray(np.add.reduceat(odds, target.offsets[:-1]))
+        return np.asarray(self.boosting.decision_function(given), dtype=np.float64)
 
 
 def _features(target: TokenStatistics, base: TokenStatistics, frequencies: Floats) -> Floats:
     """(t, 9) of tokens; NaN where the target does not say."""
-    known = np.minimum(target.tokens, len(frequencies) - 1)
-    place = np.arange(len(target.tokens)) - np.repeat(target.offsets[:-1], np.diff(target.offsets))
     columns = (
         target.log_probs - base.log_probs,
         np.log1p(target.ranks),
+        target.means - base.means,
+    )
+    own = np.stack(columns, axis=1).astype(np.float64)
+    return np.concatenate([own, unseen_features(base, frequencies)], axis=1)
+
+
+def unseen_features(base: TokenStatistics, frequencies: Floats) -> Floats:
+    """(t, 6) of tokens, that no target plays a part in.
+
+    Args:
+        base: statistics of n texts.
+        frequencies: (v,) as `token_frequencies` gives them.
+    """
+    known = np.minimum(base.tokens, len(frequencies) - 1)
+    place = np.arange(len(base.tokens)) - np.repeat(base.offsets[:-1], np.diff(base.offsets))
+    columns = (
         base.log_probs,
         np.log1p(base.ranks),
         base.means,
         base.deviations,
-        target.means - base.means,
         frequencies[known],
         np.log1p(place),
     )
     return np.stack(columns, axis=1).astype(np.float64)
 
 
-def _frequencies(texts: Sequence[TokenStatistics]) -> Floats:
+def token_frequencies(texts: Sequence[TokenStatistics]) -> Floats:
     """(v + 1,) natural logs of shares, one occurrence added; the last is of tokens never read."""
     counts = np.bincount(np.concatenate([one.tokens for one in texts])) + 1.0
     counts = np.append(counts, 1.0)

@@ -12,17 +12,23 @@ _BY_TOKEN = tuple(one.name for one in fields(TokenStatistics) if one.name != "of
 
 
 def first_tokens(
-    statistics: TokenStatistics, places: ArrayLike, tokens: int | None = None
+    statistics: TokenStatistics,
+    places: ArrayLike,
+    tokens: ArrayLike | None = None,
+    *,
+    skipped: int = 0,
 ) -> TokenStatistics:
     """What a model says of the first tokens of some texts; it had not read on.
 
     Args:
         statistics: of n texts.
         places: (k,) of the texts, in [0, n).
-        tokens: how many of each at most; None for all.
+        tokens: how many of each at most, one number or (k,); None for all.
+        skipped: tokens at the beginning of each that are left out, fewer than any has.
     """
     index = np.asarray(places, dtype=np.int64)
     starts, lengths = statistics.offsets[index], np.diff(statistics.offsets)[index]
+    starts, lengths = starts + skipped, lengths - skipped
     if tokens is not None:
         lengths = np.minimum(lengths, tokens)
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)

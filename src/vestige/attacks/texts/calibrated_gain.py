@@ -1,0 +1,110 @@
+r"""Gains of tokens over the base, calibrated on texts that were never seen.
+
+How much a fine-tune changes a token that it never saw depends on the token: common ones hardly,
+rare ones of the same kind of text much, and with a wide spread. Both are learnt from never-seen
+texts, given what the base says (features x), and a token's score is the standardized excess
+
+.. math:: z = \frac{d - E[d \mid x, \mathrm{unseen}]}
+    {\sqrt{\mathrm{Var}[d \mid x, \mathrm{unseen}]}}
+
+of the gain :math:`d = \ln p - \ln q`. A text's score is the mean. Calibration by difficulty is of
+Watson et al. (2022), "On the Importance of Difficulty Calibration in Membership Inference Attacks",
+arXiv:2111.08440; a conditional null in place of shadow models of Bertran et al. (2023), "Scalable
+Membership Inference Attacks via Quantile Regression", arXiv:2307.03694.
+
+Differs from the papers: tokens in place of examples; expectation and variance in place of a
+difference or a quantile.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vestige import _validate
+from vestige.attacks.texts.learnt_log_odds import token_frequencies, unseen_features
+from vestige.attacks.texts.token_statistics import TokenStatistics
+
+if TYPE_CHECKING:
+    from sklearn.ensemble import HistGradientBoostingRegressor
+
+FEWEST = 2
+"""Texts to learn from, at least: spreads are of texts that did not teach the expectation."""
+
+LEAST = 0.01
+"""Of a variance, at least, in terms of the mean one."""
+
+FOLDS = 2
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class CalibratedGain:
+    """What a token's gain is expected to be where its text was never seen.
+
+    Attributes:
+        expected: of the gain.
+        variance: of its square beside that, in terms of the mean one.
+        frequencies: (v,) natural logs, of tokens in the texts fitted on.
+        scale: the mean variance.
+    """
+
+    expected: "HistGradientBoostingRegressor"
+    variance: "HistGradientBoostingRegressor"
+    frequencies: Floats
+    scale: float
+
+    @classmethod
+    def fit(cls, target: TokenStatistics, base: TokenStatistics, *, seed: int) -> "CalibratedGain":
+        """Learn from texts that were never seen, and are not compared with either.
+
+        Args:
+            target: statistics of n texts.
+            base: of the same.
+            seed: of boosting, and of the halves of texts that spreads are taken of.
+
+        Raises:
+            ValueError: there are fewer than 2 texts.
+        """
+        count = len(base.offsets) - 1
+        _validate.at_least(FEWEST, **{"texts to calibrate on": count})
+        frequencies = token_frequencies([base])
+        given, gains = unseen_features(base, frequencies), _gains(target, base)
+        fold = np.random.default_rng(seed).permutation(count) % FOLDS
+        other = np.repeat(fold, np.diff(base.offsets))
+        left = np.empty(len(gains))
+        for one in range(FOLDS):
+            half = _boosting(seed, len(gains)).fit(given[other != one], gains[other != one])
+            left[other == one] = gains[other == one] - half.predict(given[other == one])
+        scale = max(float((left**2).mean()), np.finfo(np.float32).tiny)
+        return cls(
+            expected=_boosting(seed, len(gains)).fit(given, gains),
+            variance=_boosting(seed, len(gains)).fit(given, left**2 / scale),
+            frequencies=frequencies,
+            scale=scale,
+        )
+
+    def token_scores(self, target: TokenStatistics, base: TokenStatistics) -> Floats:
+        """(t,) standardized excess of each token's gain, high where a text was used."""
+        given = unseen_features(base, self.frequencies)
+        variance = self.scale * np.maximum(self.variance.predict(given), LEAST)
+        excess = _gains(target, base) - self.expected.predict(given)
+        return np.asarray(excess / np.sqrt(variance), dtype=np.float64)
+
+
+def _gains(target: TokenStatistics, base: TokenStatistics) -> Floats:
+    return np.asarray(target.log_probs.astype(np.float64) - base.log_probs)
+
+
+def _boosting(seed: int, tokens: int) -> "HistGradientBoostingRegressor":
+    from sklearn.ensemble import HistGradientBoostingRegressor
+
+    return HistGradientBoostingRegressor(
+        max_iter=100,
+        learning_rate=0.08,
+        max_leaf_nodes=15,
+        min_samples_leaf=200 if tokens > 20_000 else 20,
+        random_state=seed,
+    )
