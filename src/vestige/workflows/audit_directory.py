@@ -4,6 +4,7 @@ DIR/audit.json     what decides the audit
 DIR/shadows/       shadow models, unless --shadow-dir says where
 DIR/ranks/         ranks of the words under a model, by what they depend on
 DIR/answers.jsonl  what a service answered
+DIR/statistics/    what target and base say of the texts, with --base
 DIR/run/           the result, a run directory
 """
 
@@ -22,7 +23,7 @@ from vestige.errors import RunError
 from vestige.results import load, to_json
 
 IDENTITY, RANKS, SHADOWS, RUN = "audit.json", "ranks", "shadows", "run"
-ANSWERS = "answers.jsonl"
+ANSWERS, STATISTICS = "answers.jsonl", "statistics"
 
 
 def check_out(out: Path) -> None:
@@ -104,4 +105,5 @@ def _worth_keeping(out: Path) -> bool:
     lines = answers.read_bytes() if answers.is_file() else b""
     if b'"answer": ' in lines or b'"account": ' in lines:
         return True
-    return any((out / SHADOWS).glob("*/*")) or (out / RUN).exists()
+    kept = (out / place for place in (SHADOWS, STATISTICS))
+    return any(any(place.glob("*/*")) for place in kept) or (out / RUN).exists()

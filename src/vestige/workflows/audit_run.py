@@ -57,6 +57,11 @@ class Audit:
         else:
             self.service.afford(self.inputs.asked.take(self.inputs.chosen(self.policy)))
 
+    @property
+    def recorded(self) -> dict[str, object]:
+        """What a run records of the models."""
+        return {"target": self.inputs.target.recorded}
+
     @cached_property
     def identity(self) -> dict[str, Any]:
         """What decides the result; hashes in place of texts and weights."""

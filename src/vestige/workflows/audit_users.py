@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from vestige.workflows.audit_inputs import AuditInputs
     from vestige.workflows.audit_run import Audit
     from vestige.workflows.audit_target import Served
+    from vestige.workflows.audit_with_base import BaseAudit
 
     Target: TypeAlias = ModelLike | Ask | TopK | EndpointAddress
 else:
@@ -51,6 +52,7 @@ def audit_users(
     texts: Annotated[CorpusLike, Flag("--texts"), Metavar("DATA")],
     *,
     reference: Annotated[CorpusLike, Metavar("DATA")],
+    base: Annotated[ModelLike | None, Metavar("MODEL")] = None,
     out: Directory | None = None,
     person: Annotated[str | None, Metavar("NAME"), WHO] = None,
     artificial: Annotated[int | None, Ge(2), WHO] = None,
@@ -82,6 +84,11 @@ def audit_users(
     audited, or the difference will be taken for memory. A p-value that is not small does not show
     that somebody was out.
 
+    A fine-tuned language model is audited beside the model that it was fine-tuned from, `base`,
+    which takes the place of shadow models: what a user's text gained over the base is compared with
+    what it gained for non-members, also where MODEL shows but some of its likeliest tokens
+    (`top_k`).
+
     For a person, `texts` is a file of their own texts, and MODEL often a service: a server that
     speaks OpenAI's protocol, or a Python function that asks something else. What it costs is told
     before the first call, everything that it says is kept in DIR, and counted: give `budget`, and
@@ -98,6 +105,7 @@ def audit_users(
             next words, the likeliest first.
         texts: What may have been trained on.
         reference: Texts of people who are known not to be in the training data, of the same kind.
+        base: The model that MODEL was fine-tuned from.
         out: A directory to make. The same command goes on where it was interrupted.
         person: All of `texts` is this person's. Default: `me`, where nothing says whose they are.
         artificial: Split `reference` at random into so many users, where nothing says whose it is.
@@ -123,6 +131,8 @@ def audit_users(
 
         vestige report audit/run --out page.html
 
+        vestige audit-users fine-tuned --base base --texts mine.jsonl --reference others.jsonl --user author --top-k 20 --out beside-base
+
         vestige audit-users my_service:ask --texts mine.jsonl --reference others.jsonl --user author --top-k 5 --calls 100 --budget 12000 --timeout 30 --out audit
 
         vestige audit-users openai:http://localhost:8000/v1#smollm2 --texts mine.jsonl --reference others.jsonl --user author --top-k 5 --calls 100 --budget 12000 --out served
@@ -137,13 +147,21 @@ def audit_users(
 
     ask = find_service(model)
     _check_service(ask, service)
-    how = select or usual_selection(queries=queries, calls=calls, shadows=shadow_models.shadows)
+    if ask is not None and base is not None:
+        raise ValueError("`base` must be left out for a service: it is for a model of ours")
+    shadows = shadow_models.shadows if base is None else 0
+    how = select or usual_selection(queries=queries, calls=calls, shadows=shadows)
     # Checked here without the number of words, which the model has yet to tell.
     policy = QueryPolicy(how=how, queries=queries, calls=calls, k=top_k or 0, seed=seed)
-    _check(policy, shadow_models, rate, is_service=ask is not None)
+    if base is None:
+        _check(policy, shadow_models, rate, is_service=ask is not None)
+    else:
+        _validate.open_fraction(**{"`rate`": rate})
     with ExitStack() as stack:
         place = Path(out or stack.enter_context(TemporaryDirectory()))
         check_out(place)
+        if base is not None:
+            return _finished(call, _beside_base(call, policy, place, monitor))
         inputs = _open(call, ask, monitor)
         audit = _prepared(call, inputs, policy, place, monitor)
         return _finished(call, audit)
@@ -205,6 +223,33 @@ def _open(call: Call, ask: "Served | None", monitor: Monitor) -> "AuditInputs":
     return AuditInputs.of(target, parts, seed=settings.seed)
 
 
+def _beside_base(call: Call, policy: QueryPolicy, out: Path, monitor: Monitor) -> "BaseAudit":
+    """The audit with a base, checked: nothing has been asked."""
+    from dataclasses import replace
+
+    from vestige.workflows.audit_inputs import AuditInputs, read_texts
+    from vestige.workflows.audit_with_base import BaseAudit, refuse_shadows, target_beside_base
+    from vestige.workflows.text_models import TextModels
+
+    given = call.arguments
+    refuse_shadows(given["shadow_models"], policy)
+    texts = ("format", "text", "user", "source", "limit", "person", "artificial", "seed")
+    parts = read_texts(
+        given["texts"], given["reference"], TextSettings(**call.chosen(*texts)),
+        show_secrets=given["show_secrets"], monitor=monitor,
+    ).sourced(False)  # fmt: skip
+    models = TextModels.read(given["model"], given["base"], device=given["device"], monitor=monitor)
+    target = target_beside_base(given["model"], models)
+    if policy.k > target.vocab_size:
+        raise ValueError(f"`top_k` must lie in [1, {target.vocab_size}], got {policy.k}")
+    policy = replace(policy, k=policy.k or target.vocab_size)
+    inputs = AuditInputs.of(target, parts, seed=policy.seed)
+    inputs.check(policy, given["rate"])
+    return BaseAudit(
+        inputs=inputs, models=models, policy=policy, rate=given["rate"], out=out, monitor=monitor
+    )
+
+
 def _prepared(
     call: Call, inputs: "AuditInputs", policy: QueryPolicy, out: Path, monitor: Monitor
 ) -> "Audit":
@@ -238,7 +283,7 @@ def _prepared(
     return audit
 
 
-def _finished(call: Call, audit: "Audit") -> "UserAudit":
+def _finished(call: Call, audit: "Audit | BaseAudit") -> "UserAudit":
     """The result: of the directory where it is there, else of a run, which is saved."""
     from vestige import results
     from vestige.workflows.audit_directory import RUN, claimed, finished_audit
@@ -253,7 +298,7 @@ def _finished(call: Call, audit: "Audit") -> "UserAudit":
             audit.run(),
             configuration=audit.identity["settings"],
             seed=audit.policy.seed,
-            models={"target": audit.inputs.target.recorded},
+            models=audit.recorded,
             data={
                 "texts": of_corpus(call.arguments["texts"], parts.texts),
                 "reference": of_corpus(call.arguments["reference"], parts.reference),

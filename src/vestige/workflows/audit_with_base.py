@@ -1,0 +1,191 @@
+"""An audit of users against the model that the target was fine-tuned from.
+
+The base tells of every token what it was worth before the fine-tune. A user's score is the mean
+over their tokens of the gain over the base, calibrated on non-members (`calibrated_gain`); where
+the target shows its likeliest tokens alone, the gain of the others is expected (`shown_tokens`).
+P-values are those of every audit of users: against non-members who taught nothing, over as much
+text.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vestige.attacks.membership.membership_scores import Answers
+from vestige.attacks.membership.query_policy import QueryPolicy
+from vestige.attacks.membership.user_audit import UserAudit
+from vestige.attacks.membership.user_membership import judge_users
+from vestige.attacks.texts.calibrated_gain import CalibratedGain
+from vestige.attacks.texts.shown_tokens import shown_only
+from vestige.attacks.texts.statistics_of_parts import first_tokens
+from vestige.data.encoded import EncodedCorpus
+from vestige.errors import DataError
+from vestige.monitor import Monitor
+from vestige.workflows.audit_directory import STATISTICS
+from vestige.workflows.audit_inputs import AuditInputs
+from vestige.workflows.audit_options import ShadowSettings
+from vestige.workflows.audit_target import Target
+from vestige.workflows.inputs import shown
+from vestige.workflows.text_models import TextModels
+
+if TYPE_CHECKING:
+    from vestige.attacks.texts.token_statistics import TokenStatistics
+
+LIKELIEST = 20
+"""Tokens of a place that are asked for, at least."""
+
+
+def target_beside_base(model: Any, models: TextModels) -> Target:
+    """The target of an audit, of two models that are read."""
+    target = models.target
+    return Target(
+        name=shown(model),
+        task="next-word",
+        vocabulary=target.vocabulary,
+        source_vocabulary=None,
+        vocab_size=target.vocab_size,
+        model=target,
+        recorded=dict(models.recorded["target"]),  # type: ignore[call-overload]
+    )
+
+
+def refuse_shadows(settings: ShadowSettings, policy: QueryPolicy) -> None:
+    """Refuse settings that an audit with a base has no use for.
+
+    Raises:
+        ValueError: a setting of shadow models or single words was given.
+    """
+    for name, default in vars(ShadowSettings()).items():
+        if getattr(settings, name) not in (default, 0):
+            raise ValueError(
+                f"`{name}` must be left out with `base`, which takes the place of shadow models"
+            )
+    if policy.calls is not None:
+        raise ValueError("`calls` must be left out with `base`: texts are asked as wholes")
+    if policy.how == "informative":
+        raise ValueError("`select` informative must come with shadow models, not with `base`")
+
+
+@dataclass(frozen=True, kw_only=True)
+class BaseAudit:
+    """An audit of users with a base, that can be run."""
+
+    inputs: AuditInputs
+    models: TextModels
+    policy: QueryPolicy
+    rate: float
+    out: Path
+    monitor: Monitor
+
+    @property
+    def recorded(self) -> dict[str, object]:
+        """What a run records of the models."""
+        return self.models.recorded
+
+    @cached_property
+    def identity(self) -> dict[str, Any]:
+        """What decides the result; hashes in place of texts and weights."""
+        parts, policy = self.inputs.parts, self.policy
+        return {
+            "format": 1,
+            "models": {
+                role: {k: v for k, v in dict(told).items() if k != "path"}  # type: ignore[call-overload]
+                for role, told in self.models.recorded.items()
+            },
+            "texts": parts.texts.fingerprint(),
+            "reference": parts.reference.fingerprint(),
+            "settings": {
+                "how": policy.how,
+                "queries": policy.queries,
+                "k": policy.k,
+                "rate": self.rate,
+                "seed": policy.seed,
+            },
+        }
+
+    def run(self) -> UserAudit:
+        """Ask both models, calibrate, compare."""
+        policy, inputs = self.policy, self.inputs
+        asked = inputs.asked.take(inputs.chosen(policy))
+        longest = self.models.longest
+        if longest is not None:
+            asked = asked.take(asked.positions < longest)
+        texts, text = np.unique(asked.texts, return_inverse=True)
+        target, base = self._asked(texts)
+        place = base.offsets[text] + asked.positions
+        fitted = self._fitted(texts)
+        learnt = CalibratedGain.fit(
+            first_tokens(target, fitted), first_tokens(base, fitted), seed=policy.seed
+        )
+        scores = learnt.token_scores(target, base)[place]
+        answers = Answers(
+            asked=asked,
+            ranks=np.minimum(target.ranks[place] + 1, policy.k + 1),
+            k=policy.k,
+            vocab_size=max(inputs.target.vocab_size, policy.k),
+        )
+        self.monitor.log(f"Comparing {len(asked):,} tokens")
+        known = [user for user in inputs.known.compared if asked.counts()[user]]
+        found, compared = judge_users(
+            answers, scores, inputs.audited, known, rate=self.rate, seed=policy.seed
+        )
+        return UserAudit(
+            users=tuple(found),
+            calibrated_on=len(known),
+            fitted_on=len(inputs.known.fitted),
+            counted_on=0,
+            references=0,
+            k=policy.k,
+            vocab_size=answers.vocab_size,
+            rate=self.rate,
+            compared=tuple(compared.tolist()),
+            statistics=self._statistics(len(asked)),
+        )
+
+    def _asked(self, texts: np.ndarray[Any, Any]) -> "tuple[TokenStatistics, TokenStatistics]":
+        """What target and base say of some texts; the target no more than is shown."""
+        encoded = self.inputs.texts
+        assert isinstance(encoded, EncodedCorpus)  # of next tokens
+        rows = [encoded.document(one)[:-1].tolist()[: self.models.longest] for one in texts]
+        every = self.policy.k >= self.inputs.target.vocab_size
+        said = self.models.statistics(
+            rows,
+            self.out / STATISTICS,
+            of="the texts",
+            monitor=self.monitor,
+            likeliest=LIKELIEST if every else max(LIKELIEST, self.policy.k),
+        )
+        target, base = said["target"], said["base"]
+        return target if every else shown_only(target, base, likeliest=self.policy.k), base
+
+    def _fitted(self, texts: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Places among texts of those that nobody is compared by.
+
+        Raises:
+            DataError: there are not two.
+        """
+        encoded = self.inputs.texts
+        assert isinstance(encoded, EncodedCorpus)
+        assert encoded.users is not None
+        known = self.inputs.known.fitted
+        found = np.flatnonzero(np.isin(encoded.users[texts], known))
+        if len(found) < 2:
+            raise DataError(
+                f"{len(found)} texts of non-members are there to learn from, it takes 2",
+                remedy="Give more texts of people who are not in the training data (`reference`).",
+            )
+        return found
+
+    def _statistics(self, asked: int) -> Mapping[str, object]:
+        return {
+            "select": self.policy.how,
+            "words_asked": asked,
+            "words_unanswered": 0,
+            "shadow_perplexity_ratio": None,
+            "useless_shadows": 0,
+            "queries": asked,
+        }
