@@ -84,7 +84,7 @@ TAKEN = {
     "docs/before-you-publish.md": {"base-model": "chat", "my-lora-adapter": "foreign adapter"},
     "docs/configuration.md": {"before": "model", "after": "update"},
     "docs/verbs/anatomy.md": {"trained": "target", "gpt2-tuned": "gpt"},
-    "docs/verbs/audit-users.md": {"trained": "target"},
+    "docs/verbs/audit-users.md": {"trained": "target", "base": "gpt", "fine-tuned": "gpt"},
     "docs/verbs/audit-texts.md": {
         "base": "gpt",
         "fine-tuned": "gpt",

@@ -69,7 +69,9 @@ def write_files(folder: Path) -> None:
         _records(folder / f"{name}.jsonl", seed, people=20, count=60)
     for seed, name in enumerate(("seen", "members", "letters", "users"), 20):
         _records(folder / f"{name}.jsonl", seed, people=120, count=120)
-    for seed, name in enumerate(("unseen", "others", "held-out", "never", "known", "gone"), 30):
+    for seed, name in enumerate(
+        ("unseen", "others", "held-out", "never", "known", "gone", "more"), 30
+    ):
         _records(folder / f"{name}.jsonl", seed, people=40, count=160, who="v")
     _records(folder / "clean.jsonl", 40, people=20, count=1300)
     _records(folder / "mine.jsonl", 50, people=1, count=12, who="me")

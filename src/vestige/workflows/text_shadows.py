@@ -91,6 +91,7 @@ def shadow_fine_tunes(
         seed: of the halves and trainings; a second shadow learns what the first did not.
 
     Raises:
+        ValueError: there is no base.
         TrainingError: the target did not start from the base, or was trained under a defence.
     """
     import numpy as np
@@ -102,7 +103,10 @@ def shadow_fine_tunes(
     from vestige.workflows.inputs import open_model
     from vestige.workflows.text_models import base_of_adapter
 
-    base = open_model(started_from or base_of_adapter(target), device=device)
+    before = started_from or base_of_adapter(target)
+    if before is None:
+        raise ValueError("`base` must be given: shadows are fine-tunes of it")
+    base = open_model(before, device=device)
     recipe = _recipe(target, base, settings, monitor)
     order = np.arange(0)
     for number in range(settings.shadows):

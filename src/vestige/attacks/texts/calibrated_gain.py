@@ -35,6 +35,9 @@ FEWEST = 2
 LEAST = 0.01
 """Of a variance, at least, in terms of the mean one."""
 
+TINY = 1e-12
+"""Of the mean variance, at least: a target that changed nothing has none."""
+
 FOLDS = 2
 
 Floats = NDArray[np.float64]
@@ -78,7 +81,7 @@ class CalibratedGain:
         for one in range(FOLDS):
             half = _boosting(seed, len(gains)).fit(given[other != one], gains[other != one])
             left[other == one] = gains[other == one] - half.predict(given[other == one])
-        scale = max(float((left**2).mean()), np.finfo(np.float32).tiny)
+        scale = max(float((left**2).mean()), TINY)
         return cls(
             expected=_boosting(seed, len(gains)).fit(given, gains),
             variance=_boosting(seed, len(gains)).fit(given, left**2 / scale),
