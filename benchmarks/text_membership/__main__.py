@@ -66,7 +66,9 @@ def main() -> None:
         base = asked(own.base, texts.texts, given.work / "statistics", likeliest=100)
         for kind in given.kinds:
             seeds = [made(name, own, texts, kind, seed, given.work) for seed in range(given.seeds)]
-            for epochs, tunes in () if given.only_ask else zip(EPOCHS, zip(*seeds, strict=True), strict=True):
+            for epochs, tunes in (
+                () if given.only_ask else zip(EPOCHS, zip(*seeds, strict=True), strict=True)
+            ):
                 title = f"{name}, {kind}, {epochs} epoch{'s' * (epochs > 1)}"
                 show(title, list(measured(texts, tunes, base)))
 

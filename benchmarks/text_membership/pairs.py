@@ -59,7 +59,11 @@ def shuffled(texts: list[str]) -> list[str]:
 @cache
 def wiki() -> list[str]:
     """Paragraphs of WikiText-2."""
-    lines = (data("wikitext2") / "wiki.train.shuffled-articles.tokens").read_text(encoding="utf-8").splitlines()
+    lines = (
+        (data("wikitext2") / "wiki.train.shuffled-articles.tokens")
+        .read_text(encoding="utf-8")
+        .splitlines()
+    )
     return shuffled([line.strip() for line in lines if not line.startswith(" =")])
 
 

@@ -33,7 +33,6 @@ from vestige.workflows.text_shadows import ShadowFineTunes
 if TYPE_CHECKING:
     from vestige.attacks.texts.text_audit import TextAudit
     from vestige.data.corpus import Corpus
-    from vestige.workflows.kept_statistics import Nodes
     from vestige.workflows.text_models import TextModels
 
 OUTPUT, CLAIMS, SHADOWS = Group("Output"), Group("Claims"), Group("Shadow fine-tunes")
