@@ -1,7 +1,7 @@
 """How often the bounds on the share used hold, and what 10^5 texts take.
 
-Normal scores: 40 listed texts, of which a share was used and scores `gap` higher, 200 never used and
-40 known to have been used. Each bound must hold in 95 of 100 runs. Then lists of 10^3 to 10^5.
+Normal scores: 40 listed texts, of which a share was used and scores `gap` higher, 200 never used
+and 40 known to have been used. Each bound must hold in 95 of 100 runs. Then lists of 10^3 to 10^5.
 
     python benchmarks/share_used.py [--runs 2500]
 """
