@@ -20,6 +20,7 @@ from vestige.models.service import RetryPolicy
 from vestige.models.top_k import Context
 from vestige.monitor import Monitor
 from vestige.workflows.audit_options import ServiceSettings
+from vestige.workflows.endpoint_settings import EndpointSettings
 
 TOGETHER = 16
 """Prompts in one call, where a server takes several."""
@@ -64,7 +65,10 @@ def tell_cost(
 
 @contextmanager
 def opened(
-    address: EndpointAddress, path: Path, settings: ServiceSettings, monitor: Monitor
+    address: EndpointAddress,
+    path: Path,
+    settings: ServiceSettings | EndpointSettings,
+    monitor: Monitor,
 ) -> Iterator[tuple[Endpoint, EndpointAccess]]:
     """An endpoint that was probed, and what it can do; `confirm` it before its answers count."""
     retry = RetryPolicy(attempts=settings.attempts, timeout=settings.timeout or 60.0)

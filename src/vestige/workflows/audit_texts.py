@@ -12,6 +12,7 @@ from vestige import _validate
 from vestige._markers import Choices
 from vestige.monitor import SILENT, Monitor
 from vestige.workflows.arguments import Call
+from vestige.workflows.endpoint_settings import EndpointSettings
 from vestige.workflows.options import (
     DATA,
     CorpusLike,
@@ -33,6 +34,7 @@ from vestige.workflows.text_shadows import ShadowFineTunes
 if TYPE_CHECKING:
     from vestige.attacks.texts.text_audit import TextAudit
     from vestige.data.corpus import Corpus
+    from vestige.workflows.endpoint_texts import ServedTexts
     from vestige.workflows.text_models import TextModels
 
 OUTPUT, CLAIMS, SHADOWS = Group("Output"), Group("Claims"), Group("Shadow fine-tunes")
@@ -64,6 +66,7 @@ def audit_texts(
     seed: Seed = 0,
     device: DeviceOrSeveral = "auto",
     cluster: Annotated[str | None, Metavar("ADDRESS")] = None,
+    endpoint: EndpointSettings = EndpointSettings(),
     monitor: Monitor = SILENT,
 ) -> "TextAudit":
     """Say which texts a model was trained on, and how many at least and at most.
@@ -92,7 +95,7 @@ def audit_texts(
 
     Args:
         model: A model or training directory, a Hugging Face model, or an adapter, whose base need
-            not be given.
+            not be given; or an endpoint, openai:URL#MODEL.
         texts: What may have been trained on, a text a row.
         reference: Texts that are known not to be in the training data, of the same kind.
         out: A directory to make, for `vestige report`. Python may leave it out.
@@ -128,8 +131,10 @@ def audit_texts(
     from vestige.attacks.texts.scores import SCORES
     from vestige.attacks.texts.shift import word_shift
     from vestige.attacks.texts.text_audit import audit_scores, base_check
+    from vestige.models.endpoint_address import is_endpoint
     from vestige.parallel import connected
     from vestige.workflows.asked_texts import AskedTexts
+    from vestige.workflows.endpoint_texts import ServedTexts
     from vestige.workflows.kept_statistics import Nodes
     from vestige.workflows.provenance import of_corpus
     from vestige.workflows.text_models import TextModels
@@ -146,13 +151,23 @@ def audit_texts(
     asked_of = _read(given, monitor, author, format=format, text=text, limit=limit)
     lists = dict(asked_of.read)
     others = lists.pop("shadow_texts", None)
-    models = TextModels.read(model, base, device="cpu" if nodes else device, monitor=monitor)
+    models: TextModels | ServedTexts
+    if is_endpoint(model):
+        models = ServedTexts.open(model, base, endpoint, device=device)
+    else:
+        endpoint.refuse_for_folder()
+        models = TextModels.read(model, base, device="cpu" if nodes else device, monitor=monitor)
     name = score or _usual_score(models, others)
     require_what_it_compares(name, models, others)
-    compared, apart = set_apart(name, models, lists["reference"], seed=seed)
     kept = _beside(out, "statistics", statistics)
-    with connected(cluster) if cluster else nullcontext():
-        asked = AskedTexts.of(models, {**lists, "reference": compared}, kept, monitor, nodes)
+    if isinstance(models, ServedTexts):
+        models.require(name)
+        compared, apart = lists["reference"], None
+        asked = models.asked(lists, kept, monitor)
+    else:
+        compared, apart = set_apart(name, models, lists["reference"], seed=seed)
+        with connected(cluster) if cluster else nullcontext():
+            asked = AskedTexts.of(models, {**lists, "reference": compared}, kept, monitor, nodes)
     with ExitStack() as stack:
         shadows = None
         if others is not None:
@@ -188,7 +203,11 @@ def audit_texts(
         numbers=asked_of.numbers,
         tokens=tuple(asked.lengths("texts")),
         excerpts=tuple(one[:EXCERPT] for one in lists["texts"]),
-        statistics={"score": name, **asked.summary()},
+        statistics={
+            "score": name,
+            **asked.summary(),
+            **(models.spent if isinstance(models, ServedTexts) else {}),
+        },
     )
     found = call.record(
         found,
@@ -206,7 +225,7 @@ EXCERPT = 200
 """Characters of an audited text that a run keeps."""
 
 
-def _usual_score(models: "TextModels", others: "Corpus | None") -> str:
+def _usual_score(models: "TextModels | ServedTexts", others: "Corpus | None") -> str:
     if others is not None:
         return "learnt"
     return "log-ratio" if "base" in models.models else "loss"

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from vestige.attacks.texts.text_audit import Scored
     from vestige.attacks.texts.token_statistics import TokenStatistics
     from vestige.data.corpus import Corpus
+    from vestige.workflows.endpoint_texts import ServedTexts
     from vestige.workflows.text_models import TextModels
     from vestige.workflows.text_shadows import FineTune
 
@@ -41,7 +42,9 @@ LONGEST = 1024
 """Tokens that a model is taken to read where it knows no bound."""
 
 
-def require_what_it_compares(score: str, models: "TextModels", others: "Corpus | None") -> None:
+def require_what_it_compares(
+    score: str, models: "TextModels | ServedTexts", others: "Corpus | None"
+) -> None:
     """Refuse a score of what is not there.
 
     Raises:

@@ -29,14 +29,44 @@ def endpoint_statistics(
         likeliest: k, columns for the likeliest tokens.
     """
     _validate.at_least(1, likeliest=likeliest)
-    ids = vocabulary.encode_batch(texts)
+    cuts = [ends(text, vocabulary) for text in texts]
+    return shown_statistics(
+        texts,
+        model.scored(texts),
+        cuts,
+        ids=vocabulary.encode_batch(texts),
+        vocabulary=vocabulary,
+        likeliest=likeliest,
+    )
+
+
+def shown_statistics(
+    texts: Sequence[str],
+    shown: Sequence[Sequence[ShownToken] | None],
+    cuts: Sequence[Sequence[int]],
+    *,
+    ids: Sequence[Sequence[int]] | None = None,
+    vocabulary: SubwordVocabulary | None = None,
+    likeliest: int = 20,
+) -> TokenStatistics:
+    """What a server said of some texts, over given tokens.
+
+    Args:
+        texts: n texts.
+        shown: the server's tokens of each; None where it said nothing.
+        cuts: where the tokens of each end, in characters.
+        ids: of the tokens; None where they have none, and are -1.
+        vocabulary: names the likeliest tokens; without it they are -1.
+        likeliest: k, columns for the likeliest tokens.
+    """
+    ids = [[-1] * len(own) for own in cuts] if ids is None else ids
     offsets = np.concatenate([[0], np.cumsum([len(each) for each in ids])]).astype(np.int64)
     found = _unknown(offsets, [token for each in ids for token in each], likeliest)
-    names = _single(vocabulary)
-    for first, text, shown in zip(offsets[:-1], texts, model.scored(texts), strict=True):
-        if shown is None:
+    names = {} if vocabulary is None else _single(vocabulary)
+    for first, text, said, own in zip(offsets[:-1], texts, shown, cuts, strict=True):
+        if said is None:
             continue
-        for place, (log_prob, token) in enumerate(by_ours(text, shown, ends(text, vocabulary))):
+        for place, (log_prob, token) in enumerate(by_ours(text, said, own)):
             found.log_probs[first + place] = log_prob
             if token is not None:
                 _fill(found, int(first) + place, token, names)

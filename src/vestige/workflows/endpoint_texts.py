@@ -1,0 +1,328 @@
+"""A server that is asked about texts, and its base: another one, or a model that is read.
+
+Every score is made of those tokens of a text of which all sides tell a log-probability: where a
+server shows the likeliest tokens only, of those that are among them. It is one rule for the texts
+and for the reference, so that p-values hold; what is left out costs power.
+
+Tokens are those of a base that is read, whose tokenizer must cut texts as the server's does, or
+else the target's own. What another server says is added up over the same characters.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, fields, replace
+from hashlib import sha256
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from vestige.errors import DataError, IncompatibleModels
+from vestige.models.endpoint_address import EndpointAddress, is_endpoint
+from vestige.monitor import Monitor
+from vestige.workflows.asked_texts import AskedTexts
+from vestige.workflows.endpoint_settings import EndpointSettings
+from vestige.workflows.options import ModelLike
+from vestige.workflows.text_models import TextModels
+
+if TYPE_CHECKING:
+    from vestige.attacks.texts.token_statistics import TokenStatistics
+    from vestige.data.corpus import Corpus
+    from vestige.data.subwords import SubwordVocabulary
+    from vestige.models.endpoint import Endpoint
+    from vestige.models.endpoint_probe import EndpointAccess
+    from vestige.models.token_scores import ShownToken
+
+SCORES = ("error-zone", "log-ratio", "loss")
+"""Scores of log-probabilities, and of whether a token is the first choice."""
+
+ALIKE = 0.5
+"""Share of the base's tokens that must begin and end where tokens of the server's do."""
+
+Shown = Sequence[Sequence["ShownToken"]]
+
+
+@dataclass
+class ServedTexts:
+    """A target that is served, and its base where there is one.
+
+    Attributes:
+        addresses: by role, of those that are served.
+        read: the base that is read, if it is.
+        settings: of what they may be asked.
+        recorded: what a run records of each.
+        spent: calls, tokens and seconds of each in all sessions, once they were asked.
+    """
+
+    addresses: dict[str, EndpointAddress]
+    read: TextModels | None
+    settings: EndpointSettings
+    recorded: dict[str, object]
+    spent: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def open(
+        cls,
+        model: object,
+        base: ModelLike | None,
+        settings: EndpointSettings,
+        *,
+        device: str,
+    ) -> "ServedTexts":
+        """Read addresses, and the base if it is a folder; nothing is asked.
+
+        Raises:
+            ModelError: an address is none, or the base cannot be read.
+        """
+        addresses = {"target": EndpointAddress.parse(str(model))}
+        read = None
+        if is_endpoint(base):
+            addresses["base"] = EndpointAddress.parse(str(base))
+        elif base is not None:
+            read = TextModels.alone(base, device=device)
+        recorded: dict[str, object] = {
+            role: {"path": str(address), "architecture": "endpoint"}
+            for role, address in addresses.items()
+        }
+        if read is not None:
+            recorded["base"] = read.recorded["target"]
+        return cls(addresses, read, settings, recorded)
+
+    @property
+    def models(self) -> dict[str, object]:
+        """The target, and the base if there is one, by role."""
+        return {**self.addresses, **({} if self.read is None else {"base": self.read.target})}
+
+    def require(self, score: str) -> None:
+        """Refuse a score of what no server shows.
+
+        Raises:
+            DataError: it needs more than log-probabilities of tokens.
+        """
+        if score not in SCORES:
+            raise DataError(
+                f"`score` {score} needs more than {self.addresses['target']} shows, which are "
+                "log-probabilities of tokens and the likeliest ones",
+                remedy=f"Give one of {', '.join(SCORES)}, or the model's folder.",
+            )
+
+    def asked(
+        self, lists: "Mapping[str, Corpus]", folder: Path | None, monitor: Monitor
+    ) -> AskedTexts:
+        """Ask about every text, once.
+
+        Raises:
+            ModelError: a server gives no answer; what it answered is kept.
+            DataError: the budget is too small, or nothing is told of a text.
+            IncompatibleModels: the base that is read cuts texts otherwise.
+        """
+        texts = {role: list(corpus) for role, corpus in lists.items()}
+        every = [text for some in texts.values() for text in some]
+        self._tell_cost(every, monitor)
+        with ExitStack() as stack:
+            place = folder or Path(stack.enter_context(TemporaryDirectory()))
+            shown = {role: self._shown(role, every, place, monitor) for role in self.addresses}
+            said = self._statistics(every, shown, folder, monitor)
+        known = told_by_all(said)
+        by_role = _by_role({role: len(some) for role, some in texts.items()}, known)
+        for role, own in by_role.items():
+            _require_told(role, own["target"])
+        # A model that is asked again (in lower case, behind a prefix) is none of these.
+        return AskedTexts(self, lists, by_role, folder, monitor)  # type: ignore[arg-type]
+
+    def _tell_cost(self, texts: Sequence[str], monitor: Monitor) -> None:
+        from vestige.models.endpoint import CHECK_EVERY
+        from vestige.models.endpoint_limits import reckon
+        from vestige.models.endpoint_probe import CALLS
+        from vestige.models.endpoint_wire import Question
+
+        different = set(texts)
+        checks = CALLS + 2 + len(different) // CHECK_EVERY
+        calls = len(different) + checks
+        tokens = sum(reckon(Question(text)) for text in different) + 20 * checks
+        each = " each" if len(self.addresses) > 1 else ""
+        monitor.log(
+            f"The endpoint{'s are' if each else ' is'} asked about {len(different):,} texts: at "
+            f"most {calls:,} calls and about {tokens:,} tokens{each}, and what fails again. What "
+            "was answered before is not asked again"
+        )
+        for name, needed in (("budget", calls), ("token_budget", tokens)):
+            allowed = getattr(self.settings, name)
+            if allowed is not None and allowed < needed:
+                raise DataError(
+                    f"`{name}` {allowed} is too small: this audit takes up to {needed}",
+                    remedy=f"Give `{name}` {needed} (and some more for calls that fail), or fewer "
+                    "texts.",
+                )
+
+    def _shown(
+        self, role: str, texts: Sequence[str], folder: Path, monitor: Monitor
+    ) -> "list[tuple[ShownToken, ...]]":
+        """What a server shows of each text."""
+        from vestige.models.endpoint_tokens import EndpointTokens
+        from vestige.workflows.audit_endpoint import opened
+
+        address = self.addresses[role]
+        name = sha256(str(address).encode()).hexdigest()[:16]
+        path = folder / f"{name}.sqlite"
+        with opened(address, path, self.settings, monitor) as (endpoint, access):
+            try:
+                self._require_affordable(role, access, texts)
+                with monitor.progress(f"asking the {role} about the texts") as step:
+                    asked = EndpointTokens(endpoint, access, self._vocabulary)
+                    found = asked.scored(texts)
+                    step(len(texts), len(texts))
+                if any(one is None for one in found) or endpoint.budget_spent:
+                    raise endpoint.failed()
+                endpoint.confirm()
+            finally:
+                self._record(role, endpoint, access)
+        return [one for one in found if one is not None]
+
+    def _record(self, role: str, endpoint: "Endpoint", access: "EndpointAccess") -> None:
+        counted = endpoint.store.statistics()
+        for name in ("calls", "failed_calls", "tokens", "seconds"):
+            key = name if role == "target" else f"{role}_{name}"
+            self.spent[key] = round(counted[name], 3)
+        self.recorded[role] = {
+            "path": str(endpoint.address),
+            "architecture": "endpoint",
+            **access.summary(),
+        }
+
+    @property
+    def _vocabulary(self) -> "SubwordVocabulary":
+        vocabulary: Any = None if self.read is None else self.read.target.vocabulary
+        return vocabulary  # type: ignore[no-any-return]
+
+    def _require_affordable(
+        self, role: str, access: "EndpointAccess", texts: Sequence[str]
+    ) -> None:
+        """Refuse to ask token by token, unless a budget says that this is wanted."""
+        from vestige.models.endpoint_tokens import ends
+
+        if access.echo != "no":
+            return
+        if self.read is None:
+            raise DataError(
+                f"{self.addresses[role]} shows no log-probabilities of a prompt's tokens, and "
+                "without a `base` that is read nobody knows where its tokens end",
+                remedy="Give a folder with the same tokenizer as `base`, or audit the model's "
+                "files; `vestige audit-users` asks about words.",
+            )
+        needed = len({text[:end] for text in texts for end in ends(text, self._vocabulary)})
+        if self.settings.budget is None or self.settings.budget < needed:
+            raise DataError(
+                f"{self.addresses[role]} shows no log-probabilities of a prompt's tokens: each of "
+                f"{needed:,} places takes a call",
+                remedy=f"Give a `budget` of {needed} calls and some more if they are wanted, or "
+                "fewer texts.",
+            )
+
+    def _statistics(
+        self,
+        texts: Sequence[str],
+        shown: Mapping[str, Shown],
+        folder: Path | None,
+        monitor: Monitor,
+    ) -> "dict[str, TokenStatistics]":
+        """What each side says of the tokens of all texts."""
+        import numpy as np
+
+        from vestige.attacks.texts.endpoint_statistics import shown_statistics
+        from vestige.attacks.texts.statistics_of_parts import first_tokens
+        from vestige.models.endpoint_tokens import ends, places
+
+        if self.read is None:
+            cuts = [
+                sorted(set(places(text, own)) - {0})
+                for text, own in zip(texts, shown["target"], strict=True)
+            ]
+            return {role: shown_statistics(texts, own, cuts) for role, own in shown.items()}
+        vocabulary = self._vocabulary
+        cuts = [ends(text, vocabulary) for text in texts]
+        self._require_alike(texts, shown["target"], cuts, monitor)
+        target = shown_statistics(
+            texts, shown["target"], cuts, ids=vocabulary.encode_batch(texts), vocabulary=vocabulary
+        )
+        rows = self.read.encoded(texts)
+        base = self.read.statistics(rows, folder, of="the texts", monitor=monitor)["target"]
+        lengths = np.array([len(ids) for ids in rows])
+        return {"target": first_tokens(target, np.arange(len(rows)), lengths), "base": base}
+
+    def _require_alike(
+        self,
+        texts: Sequence[str],
+        shown: Shown,
+        cuts: Sequence[Sequence[int]],
+        monitor: Monitor,
+    ) -> None:
+        from vestige.models.endpoint_tokens import places
+
+        there = every = 0
+        for text, own, ours in zip(texts, shown, cuts, strict=True):
+            found = places(text, own)
+            there += sum(end in found for end in ours)
+            every += len(ours)
+        share = there / max(every, 1)
+        self.spent["tokens_alike"] = round(share, 4)
+        if share < ALIKE:
+            raise IncompatibleModels(
+                f"only {share:.0%} of the tokens of `base` end where tokens of the server's do",
+                remedy="Give a base with the server's tokenizer, or serve the base and give its "
+                "address: its log-probabilities are added up over the same characters.",
+            )
+        if share < 1:
+            monitor.log(
+                f"{share:.1%} of the tokens of the base end where tokens of the server's do; the "
+                "others are left out"
+            )
+
+
+def told_by_all(said: "Mapping[str, TokenStatistics]") -> "dict[str, TokenStatistics]":
+    """Only the tokens of which every side tells a log-probability.
+
+    A token that a server tells of and does not list among the likeliest has the rank behind them.
+    """
+    import numpy as np
+
+    told = np.all([np.isfinite(one.log_probs) for one in said.values()], axis=0)
+    return {
+        role: replace(
+            one,
+            offsets=np.concatenate([[0], np.cumsum(told)])[one.offsets].astype(np.int64),
+            **{
+                each.name: getattr(one, each.name)[told]
+                for each in fields(one)
+                if each.name not in ("offsets", "ranks")
+            },
+            ranks=np.where(one.ranks < 0, one.likeliest.shape[1], one.ranks)[told],
+        )
+        for role, one in said.items()
+    }
+
+
+def _by_role(
+    counts: Mapping[str, int], said: "Mapping[str, TokenStatistics]"
+) -> "dict[str, dict[str, TokenStatistics]]":
+    import numpy as np
+
+    from vestige.attacks.texts.statistics_of_parts import first_tokens
+
+    found, first = {}, 0
+    for role, count in counts.items():
+        places = np.arange(first, first + count)
+        found[role] = {name: first_tokens(one, places) for name, one in said.items()}
+        first += count
+    return found
+
+
+def _require_told(role: str, said: "TokenStatistics") -> None:
+    import numpy as np
+
+    nothing: Iterable[int] = np.flatnonzero(np.diff(said.offsets) == 0).tolist()
+    if numbers := list(nothing):
+        raise DataError(
+            f"the server shows no log-probability of any token of {len(numbers)} texts of "
+            f"`{role}`, such as text {numbers[0] + 1}",
+            remedy="Leave such texts out of every list, or give longer ones.",
+        )

@@ -1,0 +1,137 @@
+"""audit-texts asks an endpoint as it asks a folder: the same scores, nothing paid twice."""
+
+import numpy as np
+import pytest
+
+from tests.models.served import FAULTS, KEY, Served, failing, network, serving
+from vestige.data.corpus import Corpus
+from vestige.data.subwords import SubwordVocabulary
+from vestige.errors import DataError
+from vestige.models.endpoint_probe import OTHER, SENTENCE
+from vestige.workflows.audit_texts import audit_texts
+from vestige.workflows.endpoint_settings import EndpointSettings
+
+from .asked import Told
+
+pytest.importorskip("openai")
+
+WORDS = tuple("the quick brown fox jumps over the lazy dog and a cat sat on my mat".split())  # noqa: SIM905
+
+
+def texts_of(count, *, seed):
+    chance = np.random.default_rng(seed)
+    return Corpus.from_texts([" ".join(chance.choice(WORDS, 8)) for _ in range(count)])
+
+
+MINE, NEVER = texts_of(6, seed=1), texts_of(30, seed=2)
+
+
+@pytest.fixture(scope="module")
+def models():
+    subwords = SubwordVocabulary.train_bpe(texts_of(50, seed=3), size=300)
+    return network(subwords), network(subwords, seed=1)
+
+
+@pytest.fixture(autouse=True)
+def key(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+
+
+def audit(target, **given):
+    return audit_texts(target, MINE, reference=NEVER, **given)
+
+
+def scores(found):
+    return [row["score"] for row in found.rows()][: len(MINE)]
+
+
+def test_log_ratios_to_a_folder_are_those_of_the_model_but_for_the_first_token(models, tmp_path):
+    target, base = models
+    served, told = Served(target), Told()
+    with serving(served) as url:
+        at = f"openai:{url}#small"
+        found = audit(at, base=base, statistics=tmp_path, monitor=told)
+        both = audit(at, base=at, statistics=tmp_path)
+    first = audit(target, base=base)
+    # The server says nothing of a first token: all other tokens of the same model are compared.
+    said = found.summary()
+    assert said["score"] == "log-ratio"
+    assert said["tokens_alike"] == 1
+    assert len(scores(found)) == len(scores(first)) == len(MINE)
+    assert np.corrcoef(scores(found), scores(first))[0, 1] > 0.5
+    assert np.allclose(scores(both), 0)
+    cost = next(n for n, line in enumerate(told.lines) if "at most" in line)
+    assert cost < next(n for n, line in enumerate(told.lines) if "calls its model" in line)
+
+
+def test_log_probabilities_are_those_that_the_model_gives(models, tmp_path):
+    """Of texts as long as compared, the loss is the mean over all tokens behind the first."""
+    from vestige.attacks.texts.token_statistics import token_statistics
+    from vestige.workflows.endpoint_texts import ServedTexts
+
+    target, _ = models
+    with serving(Served(target)) as url:
+        served = ServedTexts.open(f"openai:{url}#small", None, EndpointSettings(), device="cpu")
+        asked = served.asked({"texts": MINE, "reference": NEVER}, tmp_path, Told())
+    said = asked.said["texts"]["target"]
+    rows = target.vocabulary.encode_batch(list(MINE))
+    true = token_statistics(target, rows)
+    firsts = true.offsets[:-1]
+    whole = np.delete(true.log_probs, firsts)
+    assert sum(said.log_probs) == pytest.approx(sum(whole), rel=1e-4)
+    assert served.spent["calls"] > 0
+
+
+def test_nothing_is_asked_twice(models, tmp_path):
+    served = Served(models[0])
+    with serving(served) as url:
+        first = audit(f"openai:{url}#small", statistics=tmp_path)
+        calls = len(served.asked)
+        again = audit(f"openai:{url}#small", statistics=tmp_path, score="loss")
+        later = served.asked[calls:]
+    assert scores(again) == scores(first)
+    assert all(body["prompt"] == SENTENCE for body in later)
+    asked = [one for b in served.asked for one in np.atleast_1d(b["prompt"]).tolist()]
+    texts = [one for one in asked if one not in (SENTENCE, OTHER, "")]
+    assert len(texts) == len(set(texts)) == len(set(MINE) | set(NEVER))
+    assert first.summary()["calls"] == calls
+
+
+@pytest.mark.parametrize("kind", ["rate limit", "truncated JSON", "changed order", "an echoed key"])
+def test_no_fault_changes_a_result_and_the_key_is_nowhere(models, tmp_path, kind):
+    settings = EndpointSettings(attempts=8, timeout=2.0)
+    with serving(Served(models[0])) as upstream:
+        plain = audit(f"openai:{upstream}#small", endpoint=settings)
+        with failing(upstream, FAULTS[kind]) as (url, faults):
+            found = audit(f"openai:{url}#small", out=tmp_path / "out", endpoint=settings)
+    assert faults
+    assert list(found.rows()) == list(plain.rows())
+    files = [file for file in tmp_path.rglob("*") if file.is_file()]
+    assert any(file.suffix == ".sqlite" for file in files)
+    assert not [file for file in files if KEY.encode() in file.read_bytes()]
+
+
+def test_what_a_server_does_not_show_is_refused_by_name(models):
+    with serving(Served(models[0])) as url, pytest.raises(DataError, match="needs more than"):
+        audit(f"openai:{url}#small", score="min-k-plus")
+
+
+def test_a_server_without_echo_is_asked_token_by_token_only_within_a_budget(models):
+    served = Served(models[0], echo=False)
+    with serving(served) as url:
+        with pytest.raises(DataError, match="without a `base`"):
+            audit(f"openai:{url}#small")
+        with pytest.raises(DataError, match="places takes a call"):
+            audit(f"openai:{url}#small", base=models[1])
+
+
+def test_a_budget_that_is_too_small_is_refused_before_the_first_call(models):
+    served = Served(models[0])
+    with serving(served) as url, pytest.raises(DataError, match="`budget` 3 is too small"):
+        audit(f"openai:{url}#small", endpoint=EndpointSettings(budget=3))
+    assert not served.asked
+
+
+def test_a_setting_of_an_endpoint_is_refused_for_a_folder(models):
+    with pytest.raises(ValueError, match="`budget` must be left out"):
+        audit(models[0], endpoint=EndpointSettings(budget=3))
