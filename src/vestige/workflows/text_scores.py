@@ -4,7 +4,8 @@ lower-case  asks the target about the text in lower case, too
 recall      asks about the text behind a prefix of never-seen texts
 zlib        knows the characters of a text
 calibrated  learns on a third of the reference what the gain of an unseen token is
-learnt      learns from shadow fine-tunes on other texts what a seen token looks like
+learnt      learns from shadow fine-tunes on other texts how gains over the base and over
+            fine-tunes that did not read a text are to be weighed
 
 Texts that something is learnt from, or that stand in the prefix, are neither audited nor compared
 with: of those, nothing is fitted, and one rule goes for all.
@@ -13,6 +14,7 @@ with: of those, nothing is fitted, and one rule goes for all.
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vestige.workflows.asked_texts import AskedTexts
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from vestige.attacks.texts.text_audit import Scored
     from vestige.attacks.texts.token_statistics import TokenStatistics
     from vestige.data.corpus import Corpus
+    from vestige.models.protocols import LanguageModel
     from vestige.workflows.endpoint_texts import ServedTexts
     from vestige.workflows.text_models import TextModels
     from vestige.workflows.text_shadows import FineTune
@@ -116,7 +119,7 @@ def scored(
     from vestige.attacks.texts.scores import SCORES
 
     if score == "learnt" and shadows is not None:
-        return asked.scored_by_tokens(_learnt(asked, *shadows, seed=seed))
+        return _learnt(asked, *shadows)
     if score == "calibrated" and apart is not None:
         return asked.scored_by_tokens(_calibrated(asked, apart, seed=seed))
     if score == "recall" and apart is not None:
@@ -192,28 +195,50 @@ def _calibrated(asked: AskedTexts, apart: "Corpus", *, seed: int) -> "dict[str, 
 
 
 def _learnt(
-    asked: AskedTexts, texts: "Corpus", shadows: "Iterable[FineTune]", *, seed: int
-) -> "dict[str, Floats]":
-    """Log-odds of tokens, learnt from shadows."""
+    asked: AskedTexts, texts: "Corpus", shadows: "Iterable[FineTune]"
+) -> "dict[str, Scored]":
+    """Weighted gains over the base and over the shadows, which are asked about all texts."""
     import numpy as np
+    from numpy.typing import NDArray
 
-    from vestige.attacks.texts.learnt_log_odds import LearntLogOdds, Shadow
+    from vestige.attacks.texts.learnt_log_odds import Shadow
+    from vestige.attacks.texts.weighted_gains import WeightedGains
+
+    lists = {"shadow_texts": texts, **asked.lists}
+    rows = asked.models.encoded_lists(lists)
+    base = _said_by(asked, "base", asked.models.models["base"], rows["shadow_texts"])
+    told: list[Shadow] = []
+    unread: dict[str, list[NDArray[np.float32]]] = {role: [] for role in asked.lists}
+    for number, one in enumerate(shadows, start=1):
+        name = f"shadow {number}"
+        said = {
+            role: _said_by(asked, name, one.model, ids, directory=one.directory)
+            for role, ids in rows.items()
+        }
+        told.append(Shadow(said["shadow_texts"], base, np.isin(np.arange(len(texts)), one.seen)))
+        for role, log_probs in unread.items():
+            log_probs.append(said[role].log_probs)
+    learnt = WeightedGains.fit(told)
+    means = {
+        role: replace(own["base"], log_probs=np.mean(unread[role], axis=0, dtype=np.float32))
+        for role, own in asked.said.items()
+    }
+    return asked.joined_by("unread", means).scored(
+        lambda target, base, unread: learnt.scores(target, base, unread.log_probs)
+    )
+
+
+def _said_by(
+    asked: AskedTexts,
+    name: str,
+    model: "LanguageModel",
+    texts: Sequence[Sequence[int]],
+    *,
+    directory: Path | None = None,
+) -> "TokenStatistics":
+    """What another model says of texts, kept beside what the audited ones said."""
     from vestige.workflows.provenance import of_model
 
-    rows = asked.models.encoded_lists({"shadow_texts": texts})["shadow_texts"]
-    below = replace(asked.models, models={"base": asked.models.models["base"]})
-    base = below.statistics(rows, asked.folder, of="the shadows' texts", monitor=asked.monitor)[
-        "base"
-    ]
-    told = []
-    for number, one in enumerate(shadows, start=1):
-        fine_tune = replace(
-            asked.models,
-            models={"shadow": one.model},
-            recorded={"shadow": of_model(one.directory, one.model)},
-        )
-        of = f"the texts that it learnt half of, {number}"
-        said = fine_tune.statistics(rows, asked.folder, of=of, monitor=asked.monitor)["shadow"]
-        told.append(Shadow(said, base, np.isin(np.arange(len(texts)), one.seen)))
-    learnt = LearntLogOdds.fit(told, seed=seed)
-    return {role: learnt.token_scores(**said) for role, said in asked.said.items()}
+    recorded = asked.models.recorded[name] if directory is None else of_model(directory, model)
+    own = replace(asked.models, models={name: model}, recorded={name: recorded})
+    return own.statistics(texts, asked.folder, of="texts of shadows", monitor=asked.monitor)[name]
