@@ -121,7 +121,8 @@ class BaseAudit:
         learnt = CalibratedGain.fit(
             first_tokens(target, fitted), first_tokens(base, fitted), seed=policy.seed
         )
-        scores = learnt.token_scores(target, base)[place]
+        every = policy.k >= inputs.target.vocab_size
+        scores = (learnt.token_scores if every else learnt.excesses)(target, base)[place]
         answers = Answers(
             asked=asked,
             ranks=np.minimum(target.ranks[place] + 1, policy.k + 1),

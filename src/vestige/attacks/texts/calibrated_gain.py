@@ -93,8 +93,16 @@ class CalibratedGain:
         """(t,) standardized excess of each token's gain, high where a text was used."""
         given = unseen_features(base, self.frequencies)
         variance = self.scale * np.maximum(self.variance.predict(given), LEAST)
-        excess = _gains(target, base) - self.expected.predict(given)
-        return np.asarray(excess / np.sqrt(variance), dtype=np.float64)
+        return np.asarray(self.excesses(target, base) / np.sqrt(variance), dtype=np.float64)
+
+    def excesses(self, target: TokenStatistics, base: TokenStatistics) -> Floats:
+        """(t,) excess of each token's gain, in nats.
+
+        Better than the standardized where a target hides tokens: what is expected of these spreads
+        little, and would weigh most.
+        """
+        given = unseen_features(base, self.frequencies)
+        return np.asarray(_gains(target, base) - self.expected.predict(given), dtype=np.float64)
 
 
 def _gains(target: TokenStatistics, base: TokenStatistics) -> Floats:
