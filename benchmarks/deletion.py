@@ -11,9 +11,11 @@ untouched         BEFORE itself: everything is left
 
 Of each: how often it is called still known and suppressed, the share left, and how often its
 interval covers what the same models say beside a retrained one and 300 more never-seen comments.
-False alarms are counted on more lists: of the models of every second redraw, 20 that none saw.
+False alarms are counted on more lists: of the models of every second redraw, 20 that none saw; and
+with `--exact N` alone on N whole redraws, each of an AFTER, a retrained model and one list.
 
     VESTIGE_DATA=data python benchmarks/deletion.py [--redraws 60] [--lists 20] [--minutes 10]
+    VESTIGE_DATA=data python benchmarks/deletion.py --exact 200 --minutes 30
 
 `--minutes`: no redraw begins after as many.
 """
@@ -146,6 +148,18 @@ def never_seen(base, pool, seed, lists):
             )
 
 
+def exact(base, pool, seed):
+    """Rows of one list and its own models, none of which saw it; BEFORE takes no part in these."""
+    drawn = np.random.default_rng([3, seed]).permutation(pool)
+    kept, deleted, reference = np.split(
+        drawn[: KEPT + DELETED + REFERENCE], [KEPT, KEPT + DELETED]
+    )
+    after, anew = (fit(base, kept, seed=2 * seed + one, **LEARNT) for one in range(2))
+    for name, retrained in (("without", None), ("with", anew)):
+        found = asked(after, after, deleted, reference, retrained, seed)
+        yield ("exact, whole redraws", name), found
+
+
 def table(rows):
     """Markdown, one line a way of deletion."""
     print(
@@ -180,6 +194,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--redraws", type=int, default=60)
     parser.add_argument("--lists", type=int, default=20)
+    parser.add_argument("--exact", type=int, default=0)
     parser.add_argument("--minutes", type=float, default=10)
     options = parser.parse_args()
     since, texts = time.monotonic(), comments()
@@ -189,16 +204,16 @@ def main():
     base = fit(CausalTransformer(vocabulary, SHAPE), public, seed=0, epochs=3, rate=2e-3)
     print(f"base: {time.monotonic() - since:.0f} s", flush=True)
     rows = defaultdict(list)
-    for seed in range(options.redraws):
+    for seed in range(options.exact or options.redraws):
         if time.monotonic() - since > 60 * options.minutes:
             break
-        for key, row in redraw(base, pool, seed):
+        for key, row in (exact if options.exact else redraw)(base, pool, seed):
             rows[key].append(row)
-        if seed % 2 == 0:
+        if seed % 2 == 0 and not options.exact:
             for key, row in never_seen(base, pool, seed, options.lists):
                 rows[key].append(row)
         print(f"{seed + 1} redraws, {time.monotonic() - since:.0f} s", flush=True)
-        if seed % 3 == 2:
+        if seed % (20 if options.exact else 3) == 2:
             table(rows)
     table(rows)
 

@@ -91,6 +91,8 @@ TAKEN = {
         "my-lora-adapter": "adapter",
     },
     "docs/were-these-texts-used.md": {"base": "gpt", "fine-tuned": "gpt"},
+    "docs/how-much-comes-back.md": {"fine-tuned": "gpt"},
+    "docs/are-they-gone.md": {"before": "model", "after": "update", "anew": "null"},
     "docs/verbs/memorization.md": {"fine-tuned": "gpt"},
     "docs/verbs/verify-deletion.md": {"before": "model", "after": "update", "anew": "null"},
     "docs/verbs/compare.md": {
