@@ -15,6 +15,7 @@ from vestige.attacks.texts.scores import SCORES
 from vestige.attacks.texts.shown_tokens import shown_only
 from vestige.attacks.texts.statistics_of_parts import first_tokens
 from vestige.attacks.texts.token_statistics import TokenStatistics
+from vestige.attacks.texts.weighted_gains import WeightedGains, unread_means
 from vestige.models.checkpoints import load_model
 from vestige.monitor import SILENT
 from vestige.workflows.kept_statistics import KeptStatistics
@@ -55,6 +56,27 @@ class Texts:
         read = np.stack([np.isin(places, one) for one in drawn])
         return cls(pair.texts[places], read, places < pair.never)
 
+    def shadows(
+        self, tunes: Sequence[TokenStatistics], base: TokenStatistics, target: int
+    ) -> list[Shadow]:
+        """The other fine-tunes, on texts that the target is not scored on."""
+        left = self.left(target)
+        below = first_tokens(base, left)
+        return [
+            Shadow(first_tokens(tuned, left), below, self.read[other][left])
+            for other, tuned in enumerate(tunes)
+            if other != target
+        ]
+
+    def unread(
+        self, tunes: Sequence[TokenStatistics], base: TokenStatistics, target: int
+    ) -> np.ndarray:
+        """Mean log-probabilities of the audited texts' tokens, by the others that read them not."""
+        own = self.audited(target)
+        others = [other for other in range(len(tunes)) if other != target]
+        told = [first_tokens(tunes[other], own).log_probs for other in others]
+        return unread_means(told, self.read[others][:, own], first_tokens(base, own))
+
     def audited(self, target: int) -> np.ndarray:
         """Places of the texts that a fine-tune is scored on."""
         return np.flatnonzero(self.compared | self.read[target])
@@ -79,38 +101,36 @@ def figures(scores: np.ndarray, seen: np.ndarray) -> tuple[float, ...]:
 
 
 def measured(
-    texts: Texts, tunes: Sequence[TokenStatistics], base: TokenStatistics
+    texts: Texts,
+    tunes: Sequence[TokenStatistics],
+    base: TokenStatistics,
+    outputs: np.ndarray | None,
 ) -> Iterator[dict[str, tuple[float, ...]]]:
     """Figures of each score, with each fine-tune as the target."""
     for turn, tuned in enumerate(tunes):
         own = texts.audited(turn)
         seen = texts.read[turn][own]
         target, below = first_tokens(tuned, own), first_tokens(base, own)
-        part = shown_only(target, below, likeliest=SHOWN)
+        expected = shown_only(target, below, likeliest=SHOWN)
         found = {name: SCORES[name](target=target, base=below) for name in SCORES.names()}
         found["zlib"] = zlib_score(target, list(texts.texts[own]))
         for name in ("log-ratio", "error-zone"):
             found[f"{name}, {SHOWN} shown, floor"] = SCORES[name](naive_floor(target), below)
-            found[f"{name}, {SHOWN} shown, expected"] = SCORES[name](part, below)
-        for shown, view in ((False, target), (True, part)):
-            name = f"ours, {SHOWN} shown" if shown else "ours"
-            found[name] = learnt(texts, tunes, base, turn, shown=shown).scores(view, below)
+            found[f"{name}, {SHOWN} shown, expected"] = SCORES[name](expected, below)
+        unread = texts.unread(tunes, base, turn)
+        shadows = texts.shadows(tunes, base, turn)
+        for shown, part in ((None, ""), (SHOWN, f", {SHOWN} shown")):
+            learnt = WeightedGains.fit(shadows, shown=shown)
+            found[f"ours{part}"] = learnt.scores(target, below, unread)
+        found["learnt by tokens"] = LearntLogOdds.fit(shadows, seed=0).scores(target, below)
+        part_of = [
+            replace(one, target=shown_only(one.target, one.base, likeliest=SHOWN))
+            for one in shadows
+        ]
+        found[f"learnt by tokens, {SHOWN} shown"] = LearntLogOdds.fit(
+            part_of, seed=0, outputs=outputs
+        ).scores(expected, below)
         told = {name: figures(scores, seen) for name, scores in found.items()}
         gain = found["loss"] - SCORES["loss"](below)
         told["gain"] = (gain[seen].mean(), gain[~seen].mean(), 0.0)
         yield told
-
-
-def learnt(
-    texts: Texts, tunes: Sequence[TokenStatistics], base: TokenStatistics, turn: int, *, shown: bool
-) -> LearntLogOdds:
-    """Log-odds learnt from the other fine-tunes, on texts that are not scored."""
-    left = texts.left(turn)
-    below = first_tokens(base, left)
-    shadows = []
-    for other, tuned in enumerate(tunes):
-        if other != turn:
-            said = first_tokens(tuned, left)
-            said = shown_only(said, below, likeliest=SHOWN) if shown else said
-            shadows.append(Shadow(said, below, texts.read[other][left]))
-    return LearntLogOdds.fit(shadows, seed=0)
