@@ -151,9 +151,7 @@ def never_seen(base, pool, seed, lists):
 def exact(base, pool, seed):
     """Rows of one list and its own models, none of which saw it; BEFORE takes no part in these."""
     drawn = np.random.default_rng([3, seed]).permutation(pool)
-    kept, deleted, reference = np.split(
-        drawn[: KEPT + DELETED + REFERENCE], [KEPT, KEPT + DELETED]
-    )
+    kept, deleted, reference = np.split(drawn[: KEPT + DELETED + REFERENCE], [KEPT, KEPT + DELETED])
     after, anew = (fit(base, kept, seed=2 * seed + one, **LEARNT) for one in range(2))
     for name, retrained in (("without", None), ("with", anew)):
         found = asked(after, after, deleted, reference, retrained, seed)

@@ -37,7 +37,7 @@ from vestige.models.protocols import LanguageModel
 READERS = ("hybrid", "reversed guidance", "CDD")
 WAYS = ("exact retraining", "gradient ascent", "other text")
 LEARNT = {"epochs": 8, "rate": 1e-3}
-LONGEST = 600
+LONGEST = 360
 """Characters of a document that is read: its beginning."""
 
 
@@ -74,7 +74,9 @@ def read_out(pair: Path, out: Path, seed: int) -> Iterator[tuple[tuple[str, str]
                 rows = [[list(row.tokens), row.score, row.fragment] for row in found.rows]
                 read = found.before + found.after
                 write_text(file, json.dumps({"rows": rows, "read": read}))
-                print(f"{pair.name}, {way}, {reader}: {len(rows)} rows, {read:,} tokens", flush=True)
+                print(
+                    f"{pair.name}, {way}, {reader}: {len(rows)} rows, {read:,} tokens", flush=True
+                )
             known = known or truth(pair, load_model(pair / "before").vocabulary)
             kept = json.loads(file.read_text("utf-8"))
             rows = [Row(tuple(tokens), *rest) for tokens, *rest in kept["rows"]]
@@ -94,7 +96,8 @@ def table(found: dict[tuple[str, str], list[dict[str, int]]]) -> None:
     print("| --- " * (3 + len(heads)) + "|")
     for (way, reader), rows in found.items():
         cells = [
-            sum(row[f"x{copies}, {top}"] for row in rows) / sum(row[f"of x{copies}"] for row in rows)
+            sum(row[f"x{copies}, {top}"] for row in rows)
+            / sum(row[f"of x{copies}"] for row in rows)
             for copies, top in columns
         ]
         shares = " | ".join(f"{cell:.2f}" for cell in cells)
