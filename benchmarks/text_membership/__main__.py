@@ -22,8 +22,6 @@ from tunes import EPOCHS, fine_tunes, small_base
 
 from vestige.attacks.texts.token_statistics import TokenStatistics
 from vestige.memory import keep_freed_pages
-from vestige.models.checkpoints import load_model
-from vestige.models.output_layer import output_rows
 
 
 def made(
@@ -66,14 +64,13 @@ def main() -> None:
         own = pair(name, small, given.smollm)
         texts = Texts.of(own, given.seeds)
         base = asked(own.base, texts.texts, given.work / "statistics", likeliest=100)
-        outputs = output_rows(load_model(own.base, device="cpu", dtype=torch.bfloat16))
         for kind in given.kinds:
             seeds = [made(name, own, texts, kind, seed, given.work) for seed in range(given.seeds)]
             for epochs, tunes in (
                 () if given.only_ask else zip(EPOCHS, zip(*seeds, strict=True), strict=True)
             ):
                 title = f"{name}, {kind}, {epochs} epoch{'s' * (epochs > 1)}"
-                show(title, list(measured(texts, tunes, base, outputs)))
+                show(title, list(measured(texts, tunes, base)))
 
 
 if __name__ == "__main__":

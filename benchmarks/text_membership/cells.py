@@ -9,13 +9,12 @@ import torch
 from pairs import Pair
 from tunes import LONGEST
 
-from vestige.attacks.texts.learnt_log_odds import LearntLogOdds, Shadow
 from vestige.attacks.texts.other_texts import zlib_score
 from vestige.attacks.texts.scores import SCORES
 from vestige.attacks.texts.shown_tokens import shown_only
 from vestige.attacks.texts.statistics_of_parts import first_tokens
 from vestige.attacks.texts.token_statistics import TokenStatistics
-from vestige.attacks.texts.weighted_gains import WeightedGains, unread_means
+from vestige.attacks.texts.weighted_gains import Shadow, WeightedGains, unread_means
 from vestige.models.checkpoints import load_model
 from vestige.monitor import SILENT
 from vestige.workflows.kept_statistics import KeptStatistics
@@ -101,10 +100,7 @@ def figures(scores: np.ndarray, seen: np.ndarray) -> tuple[float, ...]:
 
 
 def measured(
-    texts: Texts,
-    tunes: Sequence[TokenStatistics],
-    base: TokenStatistics,
-    outputs: np.ndarray | None,
+    texts: Texts, tunes: Sequence[TokenStatistics], base: TokenStatistics
 ) -> Iterator[dict[str, tuple[float, ...]]]:
     """Figures of each score, with each fine-tune as the target."""
     for turn, tuned in enumerate(tunes):
@@ -122,14 +118,6 @@ def measured(
         for shown, part in ((None, ""), (SHOWN, f", {SHOWN} shown")):
             learnt = WeightedGains.fit(shadows, shown=shown)
             found[f"ours{part}"] = learnt.scores(target, below, unread)
-        found["learnt by tokens"] = LearntLogOdds.fit(shadows, seed=0).scores(target, below)
-        part_of = [
-            replace(one, target=shown_only(one.target, one.base, likeliest=SHOWN))
-            for one in shadows
-        ]
-        found[f"learnt by tokens, {SHOWN} shown"] = LearntLogOdds.fit(
-            part_of, seed=0, outputs=outputs
-        ).scores(expected, below)
         told = {name: figures(scores, seen) for name, scores in found.items()}
         gain = found["loss"] - SCORES["loss"](below)
         told["gain"] = (gain[seen].mean(), gain[~seen].mean(), 0.0)

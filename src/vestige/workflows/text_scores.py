@@ -201,8 +201,7 @@ def _learnt(
     import numpy as np
     from numpy.typing import NDArray
 
-    from vestige.attacks.texts.learnt_log_odds import Shadow
-    from vestige.attacks.texts.weighted_gains import WeightedGains
+    from vestige.attacks.texts.weighted_gains import Shadow, WeightedGains
 
     lists = {"shadow_texts": texts, **asked.lists}
     rows = asked.models.encoded_lists(lists)

@@ -5,9 +5,28 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.attacks.texts.test_learnt_log_odds import LENGTH, TEXTS, auc, side
-from vestige.attacks.texts.learnt_log_odds import Shadow
-from vestige.attacks.texts.weighted_gains import WeightedGains, unread_means
+from vestige.attacks.texts.token_statistics import TokenStatistics
+from vestige.attacks.texts.weighted_gains import Shadow, WeightedGains, unread_means
+
+TEXTS, LENGTH = 60, 25
+
+
+def side(log_probs, tokens):
+    zeros = np.zeros(log_probs.size, dtype=np.float32)
+    return TokenStatistics(
+        offsets=np.arange(TEXTS + 1, dtype=np.int64) * LENGTH,
+        tokens=tokens,
+        log_probs=log_probs.astype(np.float32),
+        ranks=np.floor(-log_probs * 3).astype(np.int32),
+        means=zeros - 2,
+        deviations=zeros + 1,
+        likeliest=tokens[:, None],
+        likeliest_log_probs=log_probs[:, None].astype(np.float32),
+    )
+
+
+def auc(scores, seen):
+    return (scores[seen][:, None] > scores[~seen]).mean()
 
 
 def fine_tunes(seed, *, gain, count=4):
@@ -33,7 +52,7 @@ def test_fine_tunes_that_did_not_read_a_text_tell_what_its_kind_brings():
     target, *others = fine_tunes(2, gain=0.3, count=5)
     beside = auc(learnt.scores(target.target, target.base, unread(others)), target.seen)
     ratio = target.target.log_probs - target.base.log_probs
-    assert beside > 0.9 > 0.75 > auc(ratio.reshape(TEXTS, LENGTH).mean(1), target.seen)
+    assert beside > 0.85 > 0.75 > auc(ratio.reshape(TEXTS, LENGTH).mean(1), target.seen)
 
 
 def test_where_reading_left_nothing_nothing_is_told():

@@ -16,6 +16,7 @@ Differs from the papers: tokens in place of examples; expectation and variance i
 difference or a quantile.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vestige import _validate
-from vestige.attacks.texts.learnt_log_odds import token_frequencies, unseen_features
 from vestige.attacks.texts.token_statistics import TokenStatistics
 
 if TYPE_CHECKING:
@@ -73,8 +73,8 @@ class CalibratedGain:
         """
         count = len(base.offsets) - 1
         _validate.at_least(FEWEST, **{"texts to calibrate on": count})
-        frequencies = token_frequencies([base])
-        given, gains = unseen_features(base, frequencies), _gains(target, base)
+        frequencies = _token_frequencies([base])
+        given, gains = _unseen_features(base, frequencies), _gains(target, base)
         fold = np.random.default_rng(seed).permutation(count) % FOLDS
         other = np.repeat(fold, np.diff(base.offsets))
         left = np.empty(len(gains))
@@ -91,7 +91,7 @@ class CalibratedGain:
 
     def token_scores(self, target: TokenStatistics, base: TokenStatistics) -> Floats:
         """(t,) standardized excess of each token's gain, high where a text was used."""
-        given = unseen_features(base, self.frequencies)
+        given = _unseen_features(base, self.frequencies)
         variance = self.scale * np.maximum(self.variance.predict(given), LEAST)
         return np.asarray(self.excesses(target, base) / np.sqrt(variance), dtype=np.float64)
 
@@ -101,7 +101,7 @@ class CalibratedGain:
         Better than the standardized where a target hides tokens: what is expected of these spreads
         little, and would weigh most.
         """
-        given = unseen_features(base, self.frequencies)
+        given = _unseen_features(base, self.frequencies)
         return np.asarray(_gains(target, base) - self.expected.predict(given), dtype=np.float64)
 
 
@@ -119,3 +119,30 @@ def _boosting(seed: int, tokens: int) -> "HistGradientBoostingRegressor":
         min_samples_leaf=200 if tokens > 20_000 else 20,
         random_state=seed,
     )
+
+
+def _unseen_features(base: TokenStatistics, frequencies: Floats) -> Floats:
+    """(t, 6) of tokens, that no target plays a part in.
+
+    Args:
+        base: statistics of n texts.
+        frequencies: (v,) as `_token_frequencies` gives them.
+    """
+    known = np.minimum(base.tokens, len(frequencies) - 1)
+    place = np.arange(len(base.tokens)) - np.repeat(base.offsets[:-1], np.diff(base.offsets))
+    columns = (
+        base.log_probs,
+        np.log1p(base.ranks),
+        base.means,
+        base.deviations,
+        frequencies[known],
+        np.log1p(place),
+    )
+    return np.stack(columns, axis=1).astype(np.float64)
+
+
+def _token_frequencies(texts: Sequence[TokenStatistics]) -> Floats:
+    """(v + 1,) natural logs of shares, one occurrence added; the last is of tokens never read."""
+    counts = np.bincount(np.concatenate([one.tokens for one in texts])) + 1.0
+    counts = np.append(counts, 1.0)
+    return np.asarray(np.log(counts / counts.sum()))

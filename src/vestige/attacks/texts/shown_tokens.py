@@ -12,9 +12,12 @@ base, the k likeliest are known, and what K has besides is left out.
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
-from vestige.attacks.texts.shown_changes import base_of_shown, log_rest
 from vestige.attacks.texts.token_statistics import TokenStatistics
+
+LEAST = 1e-6
+"""Mass that is left at least: what rounding hides."""
 
 
 def shown_only(
@@ -37,20 +40,24 @@ def shown_only(
     known = target.likeliest.shape[1]
     if not 1 <= likeliest <= known:
         raise ValueError(f"likeliest must be in [1, {known}], got {likeliest}")
-    told = replace(
-        target,
-        likeliest=target.likeliest[:, :likeliest],
-        likeliest_log_probs=target.likeliest_log_probs[:, :likeliest],
-    )
-    logs = told.likeliest_log_probs.astype(np.float64)
-    divided = base.log_probs - log_rest(np.nansum(np.exp(base_of_shown(told, base)), 1))
-    expected = np.minimum(log_rest(np.exp(logs).sum(1)) + divided, logs[:, -1])
+    ids = target.likeliest[:, :likeliest]
+    logs = target.likeliest_log_probs[:, :likeliest].astype(np.float64)
+    same = ids[:, :, None] == base.likeliest[:, None, :]
+    taken = (same.any(1) * np.exp(base.likeliest_log_probs.astype(np.float64))).sum(1)
+    divided = base.log_probs - _log_rest(taken)
+    expected = np.minimum(_log_rest(np.exp(logs).sum(1)) + divided, logs[:, -1])
     shown = target.ranks < likeliest
     unknown = np.full_like(target.means, np.nan)
     return replace(
-        told,
+        target,
         log_probs=np.where(shown, target.log_probs, expected).astype(np.float32),
         ranks=np.minimum(target.ranks, likeliest).astype(np.int32),
         means=unknown,
         deviations=unknown,
+        likeliest=ids,
+        likeliest_log_probs=target.likeliest_log_probs[:, :likeliest],
     )
+
+
+def _log_rest(mass: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.asarray(np.log(np.maximum(1 - mass, LEAST)))

@@ -27,13 +27,27 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from vestige import _validate
-from vestige.attacks.texts.learnt_log_odds import Shadow
 from vestige.attacks.texts.scores.error_zone import error_zone
 from vestige.attacks.texts.scores.loss import means
 from vestige.attacks.texts.shown_tokens import shown_only
 from vestige.attacks.texts.token_statistics import TokenStatistics
 
 Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Shadow:
+    """A fine-tune of which it is known what it saw.
+
+    Attributes:
+        target: its statistics of n texts.
+        base: the base's, of the same texts.
+        seen: (n,) whether it saw each.
+    """
+
+    target: TokenStatistics
+    base: TokenStatistics
+    seen: NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
