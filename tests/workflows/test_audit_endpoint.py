@@ -152,3 +152,13 @@ def test_an_endpoint_is_no_model_whose_weights_can_be_asked():
     with pytest.raises(ModelError, match="is an endpoint") as caught:
         diff("openai:http://localhost:9/v1#small", "other")
     assert "audit-users" in str(caught.value)
+
+
+def test_an_upper_bound_of_calls_counts_the_pieces_of_words():
+    from vestige.models.top_k import Context
+    from vestige.workflows.audit_endpoint import ENDINGS, tell_cost
+
+    for k in (1, 3):
+        told = Told()
+        tell_cost([Context(("w0",)), Context(())], ServiceSettings(), k=k, monitor=told)
+        assert f"at most {16 + 2 * k * ENDINGS:,} calls" in told.lines[0]

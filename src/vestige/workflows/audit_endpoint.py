@@ -15,7 +15,7 @@ from vestige.models.endpoint_limits import EndpointLimits, reckon
 from vestige.models.endpoint_probe import CALLS, EndpointAccess, probe
 from vestige.models.endpoint_store import EndpointStore
 from vestige.models.endpoint_wire import Question
-from vestige.models.endpoint_words import EndpointWords
+from vestige.models.endpoint_words import GOES_ON, LONGEST_PIECES, EndpointWords
 from vestige.models.service import RetryPolicy
 from vestige.models.top_k import Context
 from vestige.monitor import Monitor
@@ -24,12 +24,15 @@ from vestige.workflows.endpoint_settings import EndpointSettings
 
 TOGETHER = 16
 """Prompts in one call, where a server takes several."""
+ENDINGS = LONGEST_PIECES // GOES_ON
+"""Calls that a word cut into pieces takes at most."""
 
 
 def tell_cost(
     contexts: Sequence[Context],
     settings: ServiceSettings,
     *,
+    k: int,
     most: int | None = None,
     monitor: Monitor,
 ) -> None:
@@ -38,28 +41,35 @@ def tell_cost(
     Args:
         contexts: what will be asked about.
         settings: with the budgets.
+        k: words listed at most; each may be cut into pieces and is then asked to its end.
         most: how many of the contexts, where it is not known yet which.
 
     Raises:
-        DataError: calls or tokens are too few.
+        DataError: calls or tokens are too few even if no word is cut into pieces.
     """
     prompts = {" ".join(context.words) for context in contexts}
     asked = len(prompts) if most is None else min(most, len(prompts))
     checks = CALLS + 2 + asked // CHECK_EVERY
     each = sum(reckon(Question(prompt)) for prompt in prompts) / max(len(prompts), 1)
     calls, tokens = asked + checks, round(each * asked) + 20 * checks
+    ends = asked * k * ENDINGS
+    most_tokens = tokens + round(ends * (each + LONGEST_PIECES))
     monitor.log(
         f"The endpoint is asked about {asked:,} beginnings of texts: {calls:,} calls and about "
-        f"{tokens:,} tokens, fewer calls where it takes several prompts at once, more where it "
-        "cuts words into pieces. What was answered before is not asked again"
+        f"{tokens:,} tokens where each of its tokens is a word, fewer calls where it takes several "
+        f"prompts at once. Words that it cuts into pieces are asked to their end: at most "
+        f"{calls + ends:,} calls and about {most_tokens:,} tokens in all, if every word took "
+        f"{LONGEST_PIECES} pieces; calls that fail are made again. What was answered before is not "
+        "asked again"
     )
     for name, needed in (("budget", calls), ("token_budget", tokens)):
         allowed = getattr(settings, name)
         if allowed is not None and allowed < needed:
             raise DataError(
-                f"`{name}` {allowed} is too small: this audit takes up to {needed}",
-                remedy=f"Give `{name}` {needed} (and some more for calls that fail), ask about "
-                "less (`queries`, `calls`), or give fewer texts.",
+                f"`{name}` {allowed} is too small: this audit takes {needed} if no word "
+                "is cut into pieces",
+                remedy=f"Give `{name}` {needed} (and some more for pieces, and calls that fail), "
+                "ask about less (`queries`, `calls`), or give fewer texts.",
             )
 
 

@@ -61,7 +61,7 @@ class Service:
         """Refuse a budget that is too small for these words; see `ServiceSettings.afford`."""
         contexts, _ = self.inputs.contexts(asked)
         if self._address is not None:
-            tell_cost(contexts, self.settings, monitor=self.monitor)
+            tell_cost(contexts, self.settings, k=self.policy.k or 0, monitor=self.monitor)
         else:
             self.settings.afford(len(set(contexts)), exact=True)
 
@@ -70,7 +70,9 @@ class Service:
         if self._address is not None:
             contexts, _ = self.inputs.contexts(asked)
             most = int(self.policy.most(asked).sum()) + 1
-            tell_cost(contexts, self.settings, most=most, monitor=self.monitor)
+            tell_cost(
+                contexts, self.settings, k=self.policy.k or 0, most=most, monitor=self.monitor
+            )
         elif self.settings.budget is not None:
             # One more, since the service is tried with a word that may not be selected later.
             self.settings.afford(int(self.policy.most(asked).sum()) + 1, exact=False)
