@@ -153,6 +153,10 @@ def audit_texts(
     others = lists.pop("shadow_texts", None)
     models: TextModels | ServedTexts
     if is_endpoint(model):
+        if nodes is not None:
+            raise ValueError(
+                "`cluster` must be left out with an endpoint, which is asked over HTTP"
+            )
         models = ServedTexts.open(model, base, endpoint, device=device)
     else:
         endpoint.refuse_for_folder()

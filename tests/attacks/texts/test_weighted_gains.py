@@ -83,6 +83,16 @@ def test_one_shadow_has_gains_over_the_base_alone():
     assert auc(learnt.scores(target.target, target.base), target.seen) > 0.9
 
 
+def test_where_no_other_shadow_left_a_text_unread_it_is_not_compared_with_any():
+    one, two = fine_tunes(7, gain=0.3, count=2)
+    two = replace(two, seen=~one.seen)
+    assert not WeightedGains.fit([one, two]).beside_shadows
+    three, four = fine_tunes(8, gain=0.3, count=2)
+    texts = replace(three, base=one.base), replace(four, base=one.base)
+    pairs = [one, two, texts[0], replace(texts[1], seen=~three.seen)]
+    assert WeightedGains.fit(pairs).beside_shadows
+
+
 def test_shadows_of_other_texts_are_refused():
     one, two = fine_tunes(6, gain=0.3, count=2)
     other = replace(two, base=replace(two.base, tokens=two.base.tokens + 1))

@@ -56,7 +56,8 @@ class WeightedGains:
 
     Attributes:
         weights: scikit-learn's fitted regression.
-        beside_shadows: whether gains over shadows count; their weight takes two shadows to learn.
+        beside_shadows: whether gains over shadows count: where read and unread texts have shadows
+            besides that did not read them.
         shown: of the target only so many likeliest tokens are known; None where all are.
     """
 
@@ -88,16 +89,21 @@ class WeightedGains:
             raise ValueError("shadows must each have seen some of its texts and not others")
         log_probs = np.stack([one.target.log_probs for one in shadows])
         read = np.stack([one.seen for one in shadows])
-        own = cls(None, len(shadows) > 1, shown)
+        # A text that all other shadows read has nothing to be compared with.
+        compared = (~read).sum(0) - ~read > 0
+        beside = bool((read & compared).any() and (~read & compared).any())
+        own = cls(None, beside, shown)
         rows = []
         for place, one in enumerate(shadows):
             others = np.arange(len(shadows)) != place
-            unread = unread_means(log_probs[others], read[others], one.base)
+            unread = unread_means(log_probs[others], read[others], one.base) if beside else None
             rows.append(own._gains(one.target, one.base, unread))
+        taught = compared if beside else np.ones_like(read)
+        gains = np.stack(rows)[taught]
         model = make_pipeline(
             StandardScaler(), LogisticRegression(class_weight="balanced", max_iter=1000)
         )
-        return replace(own, weights=model.fit(np.concatenate(rows), read.flatten()))
+        return replace(own, weights=model.fit(gains, read[taught]))
 
     def scores(
         self, target: TokenStatistics, base: TokenStatistics, unread: ArrayLike | None = None
@@ -110,16 +116,19 @@ class WeightedGains:
             unread: (t,) mean log-probability of each token under shadows that did not read its
                 text (`unread_means`); None counts no gain over them.
         """
-        gains = self._gains(target, base, base.log_probs if unread is None else unread)
+        gains = self._gains(target, base, unread)
         return np.asarray(self.weights.decision_function(gains), dtype=np.float64)
 
-    def _gains(self, target: TokenStatistics, base: TokenStatistics, unread: ArrayLike) -> Floats:
+    def _gains(
+        self, target: TokenStatistics, base: TokenStatistics, unread: ArrayLike | None
+    ) -> Floats:
         """(n, 10) numbers of n texts, or five where no gain over shadows counts."""
         if self.shown is not None:
             target = shown_only(target, base, likeliest=self.shown)
         over = [base]
         if self.beside_shadows:
-            over.append(replace(base, log_probs=np.asarray(unread, dtype=np.float32)))
+            known = base.log_probs if unread is None else unread
+            over.append(replace(base, log_probs=np.asarray(known, dtype=np.float32)))
         return np.concatenate([_gains_over(target, one) for one in over], axis=1)
 
 
