@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 from cells import Texts, asked, measured
 from pairs import Pair, pair, read_by_base
-from table import show
+from table import show, summary
 from tunes import EPOCHS, fine_tunes, small_base
 
 from vestige.attacks.texts.token_statistics import TokenStatistics
@@ -60,6 +60,7 @@ def main() -> None:
     small = given.work / "base"
     if set(given.pairs) - {"chat"}:
         small_base(read_by_base(), small)
+    cells = {}
     for name in given.pairs:
         own = pair(name, small, given.smollm)
         texts = Texts.of(own, given.seeds)
@@ -70,7 +71,9 @@ def main() -> None:
                 () if given.only_ask else zip(EPOCHS, zip(*seeds, strict=True), strict=True)
             ):
                 title = f"{name}, {kind}, {epochs} epoch{'s' * (epochs > 1)}"
-                show(title, list(measured(texts, tunes, base)))
+                cells[title] = list(measured(texts, tunes, base))
+                show(title, cells[title])
+    summary(cells)
 
 
 if __name__ == "__main__":

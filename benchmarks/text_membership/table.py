@@ -32,3 +32,27 @@ def show(title: str, rows: list[dict[str, tuple[float, ...]]]) -> None:
         )
         print(f"\nTPR at {figure}: ours - error zone {interval(ahead)}; ours from 20 shown tokens "
               f"is {ratio:.2f} of the whole error zone.", flush=True)  # fmt: skip
+
+
+SUMMED = (
+    "loss",
+    "min-k-plus",
+    "log-ratio",
+    "error-zone",
+    "ours",
+    "error-zone, 20 shown, floor",
+    "error-zone, 20 shown, expected",
+    "ours, 20 shown",
+)
+
+
+def summary(cells: dict[str, list[dict[str, tuple[float, ...]]]]) -> None:
+    """Print a line a cell: TPR at 1 % of the scores that matter, and how ours compares."""
+    print(f"\n| cell | {' | '.join(SUMMED)} | ours - error zone | shown / error zone |")
+    print("| --- " * (len(SUMMED) + 3) + "|")
+    for title, rows in cells.items():
+        means = [np.mean([row[name][1] for row in rows]) for name in SUMMED]
+        ahead = [row["ours"][1] - row["error-zone"][1] for row in rows]
+        ratio = means[-1] / max(means[SUMMED.index("error-zone")], 1e-9)
+        numbers = " | ".join(f"{one:.3f}" for one in means)
+        print(f"| {title} | {numbers} | {interval(ahead)} | {ratio:.2f} |", flush=True)

@@ -48,7 +48,7 @@ PUBLIC = {
     "--frequencies", "--from", "--intent", "--intent-column", "--key-env", "--null", "--optimizer",
     "--pattern", "--precision", "--prefix", "--preset", "--reference", "--repetitions",
     "--retrained",
-    "--seen",
+    "--seen", "--shadow-texts",
     "--slot", "--slots", "--source", "--suffix", "--table", "--tags-column", "--test", "--text",
     "--texts", "--tokens-column", "--unseen", "--used", "--user", "--validation", "--vectors",
     "--vocabulary",

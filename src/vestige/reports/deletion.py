@@ -9,6 +9,7 @@ from vestige.reports.audit.charts import two_groups
 from vestige.reports.audit.words import p_value
 from vestige.reports.components.charts import Figure
 from vestige.reports.components.disclosure import disclose
+from vestige.reports.components.evidence import evidence
 from vestige.reports.components.findings import Prose
 from vestige.reports.components.numbers import NOTHING, Row, decimal, percent
 from vestige.reports.components.table import Table
@@ -40,6 +41,12 @@ LIMITS = (
     "the mean shows nothing: vestige memorization asks for each.",
     "A model that hides what it knows until it is trained on, or asked otherwise, is not seen "
     "through.",
+)
+
+
+ASKED = (
+    "Whether a model still knows {texts} better than texts that it never saw, and how much of what "
+    "it knew before the deletion is left."
 )
 
 
@@ -185,6 +192,21 @@ def deletion_section(run: Run, *, show_secrets: bool) -> Section:
             knowledge(summary),
             figure,
             text_table(run.rows, show_secrets=show_secrets),
+            evidence(
+                run.run,
+                asked=ASKED.format(texts=f"{int(summary['deleted']):,} deleted texts"),
+                models={
+                    "before": "the model before the deletion",
+                    "after": "the model after it",
+                    "retrained": "a model stated to be trained without them",
+                },
+                data={
+                    "deleted": "the deleted texts",
+                    "reference": "texts stated never to have been used",
+                },
+                found=f"{first} {because}",
+                unsaid=LIMITS,
+            ),
             Prose(title="How it was measured", lines=(METHOD,)),
         ),
         numbers=(
@@ -194,5 +216,4 @@ def deletion_section(run: Run, *, show_secrets: bool) -> Section:
             ("p-value, BEFORE", p_value(float(summary["before_p_value"]))),
             ("level", f"{float(summary['rate']):g}"),
         ),
-        limits=LIMITS,
     )

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from vestige.reports.audit.charts import two_groups
 from vestige.reports.components.charts import Figure
 from vestige.reports.components.disclosure import disclose
+from vestige.reports.components.evidence import evidence
 from vestige.reports.components.findings import Prose
 from vestige.reports.components.numbers import NOTHING, Row, decimal, interval, percent
 from vestige.reports.components.table import Table
@@ -219,6 +220,18 @@ def memorization_section(run: Run, *, show_secrets: bool) -> Section:
             measures(summary),
             *((figure,) if others else ()),
             text_table(run.rows, show_secrets=show_secrets),
+            evidence(
+                run.run,
+                asked="How much of the texts that a model was trained on it gives back word for "
+                "word, beside texts that it never saw.",
+                models={"target": "the model"},
+                data={
+                    "texts": "texts stated to be of its training data",
+                    "reference": "texts stated never to have been used",
+                },
+                found=f"{first} {because}",
+                unsaid=LIMITS,
+            ),
             Prose(title="How it was measured", lines=(METHOD,)),
         ),
         numbers=(
@@ -228,5 +241,4 @@ def memorization_section(run: Run, *, show_secrets: bool) -> Section:
             ("prefix, suffix", f"{summary['prefix_tokens']}, {summary['suffix_tokens']} tokens"),
             ("sampling", f"top {summary['top_k']}, temperature {summary['temperature']:g}"),
         ),
-        limits=LIMITS,
     )

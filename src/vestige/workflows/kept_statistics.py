@@ -9,6 +9,7 @@ cluster are asked for groups of texts, of which each is written here as it arriv
 """
 
 import hashlib
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vestige.data.atomic_write import replacing
+from vestige.errors import RunError
 from vestige.monitor import Monitor
 from vestige.results import to_json
 
@@ -29,6 +31,9 @@ TOKENS = 2**15
 """Of texts that are asked about and written together: what a kill may cost."""
 
 Texts = Sequence[Sequence[int]]
+
+_OF_A_MODEL = re.compile(r"[0-9a-f]{16}(\..*)?|\..*")
+"""Names in a folder of statistics: of a model, of the answers of an endpoint, hidden ones."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +99,15 @@ class KeptStatistics:
 
         Args:
             model: whatever decides its answers, such as hashes, as JSON has it.
+
+        Raises:
+            RunError: the folder holds something else, such as a data set.
         """
+        if strange := _strange(folder):
+            raise RunError(
+                f"{folder} holds {strange}, which is no token statistics",
+                remedy="Name a new or empty directory for `statistics`, or none.",
+            )
         name = hashlib.sha256(to_json({**model, "likeliest": likeliest}).encode()).hexdigest()
         return cls(folder and Path(folder) / name[:16], monitor, likeliest, nodes)
 
@@ -179,6 +192,12 @@ class KeptStatistics:
 def hash_of(ids: Sequence[int]) -> str:
     """What a text is found by: of its tokens, and of nothing else."""
     return hashlib.sha256(np.asarray(ids, dtype="<i4").tobytes()).hexdigest()[:32]
+
+
+def _strange(folder: Path | None) -> str | None:
+    """The first name in a folder that none of its models has; None where there is none."""
+    found = sorted(path.name for path in folder.iterdir()) if folder and folder.is_dir() else []
+    return next((name for name in found if not _OF_A_MODEL.fullmatch(name)), None)
 
 
 def _groups(texts: Mapping[str, Sequence[int]]) -> list[list[str]]:

@@ -56,8 +56,9 @@ class Knowledge:
 
     @classmethod
     def of(cls, deleted: TokenStatistics, reference: TokenStatistics) -> "Knowledge":
-        """From token statistics, over as many tokens on both sides at most."""
-        most = int(min(np.median(np.diff(one.offsets)) for one in (deleted, reference)))
+        """From token statistics, over as many tokens on both sides at most: the median of all."""
+        lengths = [np.diff(one.offsets) for one in (deleted, reference)]
+        most = int(np.median(np.concatenate(lengths)))
         return cls(deleted=text_means(deleted, most), reference=text_means(reference, most))
 
     def __sub__(self, other: "Knowledge") -> "Knowledge":
