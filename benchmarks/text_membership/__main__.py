@@ -15,9 +15,9 @@ import time
 from pathlib import Path
 
 import torch
-from cells import Texts, asked, measured
+from cells import Texts, asked, measured, nulls
 from pairs import Pair, pair, read_by_base
-from table import show, summary
+from table import show, show_nulls, summary
 from tunes import EPOCHS, fine_tunes, small_base
 
 from vestige.attacks.texts.token_statistics import TokenStatistics
@@ -73,6 +73,7 @@ def main() -> None:
                 title = f"{name}, {kind}, {epochs} epoch{'s' * (epochs > 1)}"
                 cells[title] = list(measured(texts, tunes, base))
                 show(title, cells[title])
+                show_nulls(list(nulls(texts, tunes, base)))
     summary(cells)
 
 

@@ -76,6 +76,19 @@ class Texts:
         told = [first_tokens(tunes[other], own).log_probs for other in others]
         return unread_means(told, self.read[others][:, own], first_tokens(base, own))
 
+    def pretended(self, target: int) -> tuple["Texts", list[int], np.ndarray]:
+        """A null: what the next fine-tune read is said to be what the target read, and is left out.
+
+        Returns:
+            The texts that the target did not read, the fine-tunes that are asked, the target first,
+            and the places of these texts.
+        """
+        other = (target + 1) % len(self.read)
+        kept = [target, *(each for each in range(len(self.read)) if each not in (target, other))]
+        places = np.flatnonzero(~self.read[target])
+        read = self.read[[other, *kept[1:]]][:, places]
+        return Texts(self.texts[places], read, self.compared[places]), kept, places
+
     def audited(self, target: int) -> np.ndarray:
         """Places of the texts that a fine-tune is scored on."""
         return np.flatnonzero(self.compared | self.read[target])
@@ -99,26 +112,59 @@ def figures(scores: np.ndarray, seen: np.ndarray) -> tuple[float, ...]:
     return below.mean() / (2 * other.size), *rates
 
 
+Figures = dict[str, tuple[float, ...]]
+
+
 def measured(
     texts: Texts, tunes: Sequence[TokenStatistics], base: TokenStatistics
-) -> Iterator[dict[str, tuple[float, ...]]]:
+) -> Iterator[Figures]:
     """Figures of each score, with each fine-tune as the target."""
-    for turn, tuned in enumerate(tunes):
+    for turn in range(len(tunes)):
         own = texts.audited(turn)
         seen = texts.read[turn][own]
-        target, below = first_tokens(tuned, own), first_tokens(base, own)
-        expected = shown_only(target, below, likeliest=SHOWN)
-        found = {name: SCORES[name](target=target, base=below) for name in SCORES.names()}
-        found["zlib"] = zlib_score(target, list(texts.texts[own]))
-        for name in ("log-ratio", "error-zone"):
-            found[f"{name}, {SHOWN} shown, floor"] = SCORES[name](naive_floor(target), below)
-            found[f"{name}, {SHOWN} shown, expected"] = SCORES[name](expected, below)
-        unread = texts.unread(tunes, base, turn)
-        shadows = texts.shadows(tunes, base, turn)
-        for shown, part in ((None, ""), (SHOWN, f", {SHOWN} shown")):
-            learnt = WeightedGains.fit(shadows, shown=shown)
-            found[f"ours{part}"] = learnt.scores(target, below, unread)
+        found = {
+            **plain(texts.texts[own], first_tokens(tunes[turn], own), first_tokens(base, own)),
+            **ours(texts, tunes, base, turn),
+        }
         told = {name: figures(scores, seen) for name, scores in found.items()}
-        gain = found["loss"] - SCORES["loss"](below)
-        told["gain"] = (gain[seen].mean(), gain[~seen].mean(), 0.0)
-        yield told
+        gain = found["loss"] - SCORES["loss"](first_tokens(base, own))
+        yield told | {"gain": (gain[seen].mean(), gain[~seen].mean(), 0.0)}
+
+
+def nulls(
+    texts: Texts, tunes: Sequence[TokenStatistics], base: TokenStatistics
+) -> Iterator[Figures]:
+    """Figures of ours where the target read none of the texts that it is said to have read."""
+    for turn in range(len(tunes)):
+        own, kept, places = texts.pretended(turn)
+        told = [first_tokens(tunes[each], places) for each in kept]
+        seen = own.read[0][own.audited(0)]
+        found = ours(own, told, first_tokens(base, places), 0)
+        yield {name: figures(scores, seen) for name, scores in found.items()}
+
+
+def plain(
+    texts: Sequence[str], target: TokenStatistics, base: TokenStatistics
+) -> dict[str, np.ndarray]:
+    """Scores of texts without shadows."""
+    expected = shown_only(target, base, likeliest=SHOWN)
+    found = {name: SCORES[name](target=target, base=base) for name in SCORES.names()}
+    found["zlib"] = zlib_score(target, list(texts))
+    for name in ("log-ratio", "error-zone"):
+        found[f"{name}, {SHOWN} shown, floor"] = SCORES[name](naive_floor(target), base)
+        found[f"{name}, {SHOWN} shown, expected"] = SCORES[name](expected, base)
+    return found
+
+
+def ours(
+    texts: Texts, tunes: Sequence[TokenStatistics], base: TokenStatistics, turn: int
+) -> dict[str, np.ndarray]:
+    """The learnt score of a fine-tune's texts, from all tokens and from those shown."""
+    own = texts.audited(turn)
+    target, below = first_tokens(tunes[turn], own), first_tokens(base, own)
+    unread = texts.unread(tunes, base, turn)
+    shadows = texts.shadows(tunes, base, turn)
+    return {
+        f"ours{part}": WeightedGains.fit(shadows, shown=shown).scores(target, below, unread)
+        for shown, part in ((None, ""), (SHOWN, f", {SHOWN} shown"))
+    }

@@ -34,6 +34,13 @@ def show(title: str, rows: list[dict[str, tuple[float, ...]]]) -> None:
               f"is {ratio:.2f} of the whole error zone.", flush=True)  # fmt: skip
 
 
+def show_nulls(rows: list[dict[str, tuple[float, ...]]]) -> None:
+    """Print what ours finds where there is nothing."""
+    for name in rows[0]:
+        auc, rate = (interval([row[name][place] for row in rows]) for place in (0, 1))
+        print(f"\n{name}, texts that another fine-tune read: AUC {auc}, TPR at 1 % {rate}.")
+
+
 SUMMED = (
     "loss",
     "min-k-plus",
