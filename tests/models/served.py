@@ -136,6 +136,21 @@ class Served:
         return piece(ids[n]), float(row[ids[n]]), top
 
 
+class Shifted(Served):
+    """One that shows beside each token of a prompt what comes after it, as llama.cpp does."""
+
+    def answer(self, path, body):
+        status, content = super().answer(path, body)
+        if body.get("echo") and status == 200:
+            for choice in content["choices"]:
+                told = choice["logprobs"]
+                for name in ("token_logprobs", "top_logprobs"):
+                    told[name] = [*told[name][1:], None]
+                for each in told.values():
+                    each.pop()
+        return status, content
+
+
 @contextmanager
 def listening(handler):
     """The address of a handler that listens on a free port."""

@@ -24,7 +24,7 @@ from vestige.models.service import RetryPolicy
 from vestige.models.token_scores import ShownToken
 from vestige.models.top_k import Context
 
-from .served import FAULTS, KEY, OTHER, Served, failing, network, serving
+from .served import FAULTS, KEY, OTHER, Served, Shifted, failing, network, serving
 
 pytest.importorskip("openai")
 
@@ -326,21 +326,7 @@ def test_parts_of_a_character_are_added_up_over_the_character():
 
 
 def test_a_server_that_shows_what_comes_after_each_token_is_read_so(model, opened):
-    served = Served(model)
-    answer = served.answer
-
-    def shifted(path, body):
-        status, content = answer(path, body)
-        if body.get("echo") and status == 200:
-            told = content["choices"][0]["logprobs"]
-            for name in ("token_logprobs", "top_logprobs"):
-                told[name] = [*told[name][1:], None]
-            for each in told.values():
-                each.pop()
-        return status, content
-
-    served.answer = shifted
-    with serving(served) as url:
+    with serving(Shifted(model)) as url:
         endpoint = opened(url)
         access = probe(endpoint)
         (tokens,) = EndpointTokens(endpoint, access, model.vocabulary).scored([PANGRAM])

@@ -1,6 +1,8 @@
-"""A request for a training, as `train` makes it, and a monitor that keeps what it is told."""
+"""A request for a training, a monitor that keeps what it is told, and stories to train on."""
 
 from contextlib import nullcontext
+
+import numpy as np
 
 from vestige.data.corpus import Corpus
 from vestige.defences.registry import NoDefence
@@ -41,3 +43,16 @@ def request(out, **given):
     return TrainingRequest(
         **{**arguments, "call": call, "defence": arguments["defence"] or NoDefence()}
     )
+
+
+FIRST, SECOND = ("She", "he", "Anna", "Ben", "they"), ("saw", "Met", "called", "left", "helped")
+THIRD = ("Carl", "Dora", "Emil", "Frida", "Gus", "Hedda", "Ivan", "Jo", "Kai", "Lou")
+
+
+def sentences(count, *, seed):
+    """Short stories, all of one kind and no two alike."""
+    chance, found = np.random.default_rng(seed), {}
+    while len(found) < count:
+        words = [str(chance.choice(some)) for _ in range(5) for some in (FIRST, SECOND, THIRD)]
+        found[" ".join(words)] = None
+    return list(found)

@@ -1,17 +1,21 @@
 """audit-texts asks an endpoint as it asks a folder: the same scores, nothing paid twice."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from tests.models.served import FAULTS, KEY, Served, failing, network, serving
+from tests.models.served import FAULTS, KEY, Served, Shifted, failing, network, serving
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
 from vestige.errors import DataError
 from vestige.models.endpoint_probe import OTHER, SENTENCE
+from vestige.monitor import SILENT
 from vestige.workflows.audit_texts import audit_texts
 from vestige.workflows.endpoint_settings import EndpointSettings
+from vestige.workflows.text_shadows import ShadowFineTunes, shadow_fine_tunes
 
-from .asked import Told
+from .asked import Told, sentences
 
 pytest.importorskip("openai")
 
@@ -135,3 +139,59 @@ def test_a_budget_that_is_too_small_is_refused_before_the_first_call(models):
 def test_a_setting_of_an_endpoint_is_refused_for_a_folder(models):
     with pytest.raises(ValueError, match="`budget` must be left out"):
         audit(models[0], endpoint=EndpointSettings(budget=3))
+
+
+@pytest.fixture(scope="module")
+def tuned(tmp_path_factory):
+    """A base, a fine-tune of it, what it has read, other texts, and settings of its training."""
+    texts = Corpus.from_texts(sentences(360, seed=0))
+    subwords = SubwordVocabulary.train_bpe(texts, size=300)
+    base = network(subwords)
+    settings = ShadowFineTunes(shadows=1, epochs=12, batch_size=4, learning_rate=0.01)
+    [one] = shadow_fine_tunes(
+        None, base, texts.take(range(100)), settings,
+        folder=tmp_path_factory.mktemp("tuned"), seed=0, device="cpu", monitor=SILENT,
+    )  # fmt: skip
+    return base, one.model, texts, one.seen, settings
+
+
+def test_shadows_teach_what_a_server_that_shows_five_tokens_gives_away(tuned, tmp_path):
+    base, model, texts, seen, settings = tuned
+    audited = [*seen, *(place for place in range(100) if place not in seen)]
+    given = {
+        "base": base,
+        "reference": texts.take(range(100, 260)),
+        "statistics": tmp_path / "kept",
+    }
+    found = {}
+    with serving(Shifted(model, most=5)) as url:
+        at, told = f"openai:{url}#small", Told()
+        found["log-ratio"] = audit_texts(at, texts.take(audited), monitor=told, **given)
+        found["learnt"] = audit_texts(
+            at, texts.take(audited), shadow_texts=texts.take(range(260, 360)),
+            fine_tunes=replace(settings, shadows=4, shadow_dir=tmp_path / "shadows"), **given,
+        )  # fmt: skip
+    said = found["learnt"].summary()
+    assert (said["score"], said["verdict"]) == ("learnt", "used")
+    assert 0 < said["tokens_expected"] < 1
+    assert any("no log-probability: it is expected" in line for line in told.lines)
+    # Of a text of w tokens all are compared but the first, shown or expected.
+    tokens = base.vocabulary.encode_batch(list(texts.take(audited)))
+    assert list(found["learnt"].tokens) == [len(ids) - 1 for ids in tokens]
+    auc = {name: above(one.texts.p_values, len(seen)) for name, one in found.items()}
+    assert auc["learnt"] > max(0.7, auc["log-ratio"] + 0.05)
+
+
+def above(p_values, used):
+    """The chance that a used text has the smaller p-value."""
+    own, other = p_values[:used, None], p_values[None, used:]
+    return ((own < other) + 0.5 * (own == other)).mean()
+
+
+def test_shadows_need_the_folder_of_the_base(tuned):
+    _, model, texts, *_ = tuned
+    given = {"reference": texts.take(range(5, 40)), "shadow_texts": texts.take(range(40, 60))}
+    with serving(Served(model)) as url:
+        at = f"openai:{url}#small"
+        with pytest.raises(DataError, match="served base"):
+            audit_texts(at, texts.take(range(5)), base=at, **given)

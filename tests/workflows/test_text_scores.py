@@ -16,20 +16,9 @@ from vestige.workflows.text_scores import scored, set_apart
 from vestige.workflows.text_shadows import ShadowFineTunes
 from vestige.workflows.training_settings import ModelSettings, TrainingSettings
 
-FIRST, SECOND = ("She", "he", "Anna", "Ben", "they"), ("saw", "Met", "called", "left", "helped")
-THIRD = ("Carl", "Dora", "Emil", "Frida", "Gus", "Hedda", "Ivan", "Jo", "Kai", "Lou")
+from .asked import sentences
 
-
-def sentences(count, seed):
-    """Short stories, all of one kind and no two alike."""
-    chance, found = np.random.default_rng(seed), {}
-    while len(found) < count:
-        words = [str(chance.choice(some)) for _ in range(5) for some in (FIRST, SECOND, THIRD)]
-        found[" ".join(words)] = None
-    return list(found)
-
-
-TEXTS = sentences(520, 0)
+TEXTS = sentences(520, seed=0)
 BASED, USED, NEVER, REFERENCE, OTHERS = (
     Corpus.from_texts(TEXTS[a:b])
     for a, b in ((0, 200), (200, 220), (220, 240), (240, 400), (400, 480))

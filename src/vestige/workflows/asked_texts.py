@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING
 from vestige.monitor import Monitor
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from vestige.attacks.texts.cut_scores import Floats, Whole
     from vestige.attacks.texts.text_audit import Scored
     from vestige.attacks.texts.token_statistics import TokenStatistics
@@ -30,6 +33,8 @@ class AskedTexts:
         folder: where statistics are kept; None keeps nothing.
         monitor: told how far it is.
         nodes: of a cluster, which are asked in place of this machine.
+        told: by role, (t,) which tokens of the texts `said` has; None where it has all.
+        shown: of the target so many likeliest tokens are known alone; None where all are.
     """
 
     models: "TextModels"
@@ -38,6 +43,8 @@ class AskedTexts:
     folder: Path | None
     monitor: Monitor
     nodes: "Nodes | None" = None
+    told: "Mapping[str, NDArray[np.bool_]] | None" = None
+    shown: int | None = None
 
     @classmethod
     def of(

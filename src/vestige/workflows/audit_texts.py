@@ -177,7 +177,7 @@ def audit_texts(
         if others is not None:
             folder = _beside(out, "shadows", fine_tunes.shadow_dir)
             shadows = others, shadow_fine_tunes(
-                model, base, others, fine_tunes,
+                None if isinstance(models, ServedTexts) else model, base, others, fine_tunes,
                 folder=folder or Path(stack.enter_context(TemporaryDirectory())),
                 seed=seed, device=device, monitor=monitor,
             )  # fmt: skip

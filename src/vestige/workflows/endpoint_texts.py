@@ -1,8 +1,9 @@
 """A server that is asked about texts, and its base: another one, or a model that is read.
 
-Every score is made of those tokens of a text of which all sides tell a log-probability: where a
-server shows the likeliest tokens only, of those that are among them. It is one rule for the texts
-and for the reference, so that p-values hold; what is left out costs power.
+Every score is made of those tokens of a text of which all sides tell a log-probability. Where a
+server shows the likeliest tokens only, that of the others is expected, by a base that is read; with
+another server as base, or none, they are left out. It is one rule for the texts and for the
+reference, so that p-values hold; what is not known costs power.
 
 Tokens are those of a base that is read, whose tokenizer must cut texts as the server's does, or
 else the target's own. What another server says is added up over the same characters.
@@ -25,6 +26,9 @@ from vestige.workflows.options import ModelLike
 from vestige.workflows.text_models import TextModels
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from vestige.attacks.texts.token_statistics import TokenStatistics
     from vestige.data.corpus import Corpus
     from vestige.data.subwords import SubwordVocabulary
@@ -32,8 +36,11 @@ if TYPE_CHECKING:
     from vestige.models.endpoint_probe import EndpointAccess
     from vestige.models.token_scores import ShownToken
 
-SCORES = ("error-zone", "log-ratio", "loss")
+SCORES = ("error-zone", "learnt", "log-ratio", "loss")
 """Scores of log-probabilities, and of whether a token is the first choice."""
+
+SHOWN = 20
+"""Of the likeliest tokens that a server shows so many count at most."""
 
 ALIKE = 0.5
 """Share of the base's tokens that must begin and end where tokens of the server's do."""
@@ -51,6 +58,7 @@ class ServedTexts:
         settings: of what they may be asked.
         recorded: what a run records of each.
         spent: calls, tokens and seconds of each in all sessions, once they were asked.
+        shown: how many of the likeliest tokens the target shows alone; None where it tells of all.
     """
 
     addresses: dict[str, EndpointAddress]
@@ -58,6 +66,7 @@ class ServedTexts:
     settings: EndpointSettings
     recorded: dict[str, object]
     spent: dict[str, Any] = field(default_factory=dict)
+    shown: int | None = None
 
     @classmethod
     def open(
@@ -96,8 +105,13 @@ class ServedTexts:
         """Refuse a score of what no server shows.
 
         Raises:
-            DataError: it needs more than log-probabilities of tokens.
+            DataError: it needs more than log-probabilities of tokens, or a base that is read.
         """
+        if score == "learnt" and self.read is None:
+            raise DataError(
+                "`score` learnt trains shadows, for which a served base is not enough",
+                remedy="Give the folder of the base.",
+            )
         if score not in SCORES:
             raise DataError(
                 f"`score` {score} needs more than {self.addresses['target']} shows, which are "
@@ -122,12 +136,22 @@ class ServedTexts:
             place = folder or Path(stack.enter_context(TemporaryDirectory()))
             shown = {role: self._shown(role, every, place, monitor) for role in self.addresses}
             said = self._statistics(every, shown, folder, monitor)
-        known = told_by_all(said)
-        by_role = _by_role({role: len(some) for role, some in texts.items()}, known)
-        for role, own in by_role.items():
+        by_role = _by_role({role: len(some) for role, some in texts.items()}, said)
+        told = {role: told_by_all(own) for role, own in by_role.items()}
+        known = {
+            role: {name: _only(one, told[role]) for name, one in own.items()}
+            for role, own in by_role.items()
+        }
+        for role, own in known.items():
             _require_told(role, own["target"])
-        # A model that is asked again (in lower case, behind a prefix) is none of these.
-        return AskedTexts(self, lists, by_role, folder, monitor)  # type: ignore[arg-type]
+        return AskedTexts(self._base, lists, known, folder, monitor, told=told, shown=self.shown)
+
+    @property
+    def _base(self) -> TextModels:
+        """What can be asked further: the base, if it is read."""
+        if self.read is None:
+            return TextModels({}, {})
+        return TextModels({"base": self.read.target}, {"base": self.recorded["base"]})
 
     def _tell_cost(self, texts: Sequence[str], monitor: Monitor) -> None:
         from vestige.models.endpoint import CHECK_EVERY
@@ -174,6 +198,8 @@ class ServedTexts:
                 if any(one is None for one in found) or endpoint.budget_spent:
                     raise endpoint.failed()
                 endpoint.confirm()
+                if role == "target" and access.echo != "right":
+                    self.shown = min(access.shown, SHOWN)
             finally:
                 self._record(role, endpoint, access)
         return [one for one in found if one is not None]
@@ -229,6 +255,7 @@ class ServedTexts:
         import numpy as np
 
         from vestige.attacks.texts.endpoint_statistics import shown_statistics
+        from vestige.attacks.texts.shown_tokens import BASE_LIKELIEST, with_expected
         from vestige.attacks.texts.statistics_of_parts import first_tokens
         from vestige.models.endpoint_tokens import ends, places
 
@@ -245,9 +272,22 @@ class ServedTexts:
             texts, shown["target"], cuts, ids=vocabulary.encode_batch(texts), vocabulary=vocabulary
         )
         rows = self.read.encoded(texts)
-        base = self.read.statistics(rows, folder, of="the texts", monitor=monitor)["target"]
+        base = self.read.statistics(
+            rows, folder, of="the texts", monitor=monitor, likeliest=BASE_LIKELIEST
+        )["target"]
         lengths = np.array([len(ids) for ids in rows])
-        return {"target": first_tokens(target, np.arange(len(rows)), lengths), "base": base}
+        target = first_tokens(target, np.arange(len(rows)), lengths)
+        hidden = np.isnan(target.log_probs)
+        target = with_expected(target, base)
+        self.spent["tokens_expected"] = round(
+            float((hidden & ~np.isnan(target.log_probs)).mean()), 4
+        )
+        if self.spent["tokens_expected"]:
+            monitor.log(
+                f"Of {self.spent['tokens_expected']:.0%} of the tokens the server shows no "
+                "log-probability: it is expected from those it shows, as the base divides the rest"
+            )
+        return {"target": target, "base": base}
 
     def _require_alike(
         self,
@@ -278,27 +318,22 @@ class ServedTexts:
             )
 
 
-def told_by_all(said: "Mapping[str, TokenStatistics]") -> "dict[str, TokenStatistics]":
-    """Only the tokens of which every side tells a log-probability.
-
-    A token that a server tells of and does not list among the likeliest has the rank behind them.
-    """
+def told_by_all(said: "Mapping[str, TokenStatistics]") -> "NDArray[np.bool_]":
+    """(t,) of which tokens every side tells a log-probability."""
     import numpy as np
 
-    told = np.all([np.isfinite(one.log_probs) for one in said.values()], axis=0)
-    return {
-        role: replace(
-            one,
-            offsets=np.concatenate([[0], np.cumsum(told)])[one.offsets].astype(np.int64),
-            **{
-                each.name: getattr(one, each.name)[told]
-                for each in fields(one)
-                if each.name not in ("offsets", "ranks")
-            },
-            ranks=np.where(one.ranks < 0, one.likeliest.shape[1], one.ranks)[told],
-        )
-        for role, one in said.items()
-    }
+    known: NDArray[np.bool_] = np.all([np.isfinite(one.log_probs) for one in said.values()], axis=0)
+    return known
+
+
+def _only(said: "TokenStatistics", told: "NDArray[np.bool_]") -> "TokenStatistics":
+    """What is said of some tokens; one that is not among the likeliest has the rank behind them."""
+    import numpy as np
+
+    ranks = np.where(said.ranks < 0, said.likeliest.shape[1], said.ranks)
+    own = {each.name: getattr(said, each.name) for each in fields(said)} | {"ranks": ranks}
+    offsets = np.concatenate([[0], np.cumsum(told)])[own.pop("offsets")].astype(np.int64)
+    return replace(said, offsets=offsets, **{name: one[told] for name, one in own.items()})
 
 
 def _by_role(

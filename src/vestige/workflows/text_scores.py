@@ -41,6 +41,9 @@ PREFIX = 7
 ROOM = 4
 """A prefix has a fourth of the tokens that a model reads, and of the reference, at most."""
 
+LIKELIEST = 20
+"""Tokens that are kept of each place."""
+
 LONGEST = 1024
 """Tokens that a model is taken to read where it knows no bound."""
 
@@ -201,11 +204,18 @@ def _learnt(
     import numpy as np
     from numpy.typing import NDArray
 
+    from vestige.attacks.texts.shown_tokens import BASE_LIKELIEST
     from vestige.attacks.texts.weighted_gains import Shadow, WeightedGains
 
     lists = {"shadow_texts": texts, **asked.lists}
     rows = asked.models.encoded_lists(lists)
-    base = _said_by(asked, "base", asked.models.models["base"], rows["shadow_texts"])
+    base = _said_by(
+        asked,
+        "base",
+        asked.models.models["base"],
+        rows["shadow_texts"],
+        likeliest=LIKELIEST if asked.shown is None else BASE_LIKELIEST,
+    )
     told: list[Shadow] = []
     unread: dict[str, list[NDArray[np.float32]]] = {role: [] for role in asked.lists}
     for number, one in enumerate(shadows, start=1):
@@ -216,8 +226,9 @@ def _learnt(
         }
         told.append(Shadow(said["shadow_texts"], base, np.isin(np.arange(len(texts)), one.seen)))
         for role, log_probs in unread.items():
-            log_probs.append(said[role].log_probs)
-    learnt = WeightedGains.fit(told)
+            own = slice(None) if asked.told is None else asked.told[role]
+            log_probs.append(said[role].log_probs[own])
+    learnt = WeightedGains.fit(told, shown=asked.shown)
     means = {
         role: replace(own["base"], log_probs=np.mean(unread[role], axis=0, dtype=np.float32))
         for role, own in asked.said.items()
@@ -234,10 +245,13 @@ def _said_by(
     texts: Sequence[Sequence[int]],
     *,
     directory: Path | None = None,
+    likeliest: int = LIKELIEST,
 ) -> "TokenStatistics":
     """What another model says of texts, kept beside what the audited ones said."""
     from vestige.workflows.provenance import of_model
 
     recorded = asked.models.recorded[name] if directory is None else of_model(directory, model)
     own = replace(asked.models, models={name: model}, recorded={name: recorded})
-    return own.statistics(texts, asked.folder, of="texts of shadows", monitor=asked.monitor)[name]
+    return own.statistics(
+        texts, asked.folder, of="texts of shadows", monitor=asked.monitor, likeliest=likeliest
+    )[name]

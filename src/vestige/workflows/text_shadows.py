@@ -69,7 +69,7 @@ class FineTune:
 
 
 def shadow_fine_tunes(
-    target: ModelLike,
+    target: ModelLike | None,
     started_from: ModelLike | None,
     texts: "Corpus",
     settings: ShadowFineTunes,
@@ -83,7 +83,7 @@ def shadow_fine_tunes(
 
     Args:
         target: whose training they repeat as far as it is known: an adapter of its shape where it
-            is one, else all weights.
+            is one, else all weights; None of a model that is served.
         started_from: the base; None where the target is an adapter, which tells it.
         texts: of the target's kind, which it never saw.
         folder: that holds a directory of each.
@@ -103,7 +103,7 @@ def shadow_fine_tunes(
     from vestige.workflows.inputs import open_model
     from vestige.workflows.text_models import base_of_adapter
 
-    before = started_from or base_of_adapter(target)
+    before = started_from or (None if target is None else base_of_adapter(target))
     if before is None:
         raise ValueError("`base` must be given: shadows are fine-tunes of it")
     base = open_model(before, device=device)
@@ -142,7 +142,7 @@ def shadow_fine_tunes(
 
 
 def _recipe(
-    target: ModelLike, base: "LanguageModel", settings: ShadowFineTunes, monitor: Monitor
+    target: ModelLike | None, base: "LanguageModel", settings: ShadowFineTunes, monitor: Monitor
 ) -> "Recipe":
     """How the target was trained: as asked for, as its directory or files tell, or as usual."""
     from vestige.models.folders import model_folder

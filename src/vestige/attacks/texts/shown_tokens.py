@@ -16,6 +16,9 @@ from numpy.typing import NDArray
 
 from vestige.attacks.texts.token_statistics import TokenStatistics
 
+BASE_LIKELIEST = 100
+"""Of the base so many of the likeliest are worth asking for: what it says of those shown."""
+
 LEAST = 1e-6
 """Mass that is left at least: what rounding hides."""
 
@@ -40,23 +43,36 @@ def shown_only(
     known = target.likeliest.shape[1]
     if not 1 <= likeliest <= known:
         raise ValueError(f"likeliest must be in [1, {known}], got {likeliest}")
-    ids = target.likeliest[:, :likeliest]
-    logs = target.likeliest_log_probs[:, :likeliest].astype(np.float64)
-    same = ids[:, :, None] == base.likeliest[:, None, :]
-    taken = (same.any(1) * np.exp(base.likeliest_log_probs.astype(np.float64))).sum(1)
-    divided = base.log_probs - _log_rest(taken)
-    expected = np.minimum(_log_rest(np.exp(logs).sum(1)) + divided, logs[:, -1])
-    shown = target.ranks < likeliest
     unknown = np.full_like(target.means, np.nan)
-    return replace(
+    hidden = (target.ranks >= likeliest) & np.isfinite(target.likeliest_log_probs[:, 0])
+    shown = replace(
         target,
-        log_probs=np.where(shown, target.log_probs, expected).astype(np.float32),
+        log_probs=np.where(hidden, np.nan, target.log_probs).astype(np.float32),
         ranks=np.minimum(target.ranks, likeliest).astype(np.int32),
         means=unknown,
         deviations=unknown,
-        likeliest=ids,
+        likeliest=target.likeliest[:, :likeliest],
         likeliest_log_probs=target.likeliest_log_probs[:, :likeliest],
     )
+    return with_expected(shown, base)
+
+
+def with_expected(target: TokenStatistics, base: TokenStatistics) -> TokenStatistics:
+    """Statistics with an expected log-probability where it is NaN and likeliest tokens are shown.
+
+    Args:
+        target: of n texts; a column of the likeliest is NaN where fewer are shown.
+        base: of the same texts, all of its tokens.
+    """
+    hidden = np.isnan(target.log_probs) & ~np.isnan(target.likeliest_log_probs).all(1)
+    ids, logs = target.likeliest[hidden], target.likeliest_log_probs[hidden].astype(np.float64)
+    same = ids[:, :, None] == base.likeliest[hidden][:, None, :]
+    taken = (same.any(1) * np.exp(base.likeliest_log_probs[hidden].astype(np.float64))).sum(1)
+    divided = base.log_probs[hidden] - _log_rest(taken)
+    rest = _log_rest(np.nansum(np.exp(logs), axis=1))
+    log_probs = target.log_probs.copy()
+    log_probs[hidden] = np.minimum(rest + divided, np.nanmin(logs, axis=1, initial=0.0))
+    return replace(target, log_probs=log_probs)
 
 
 def _log_rest(mass: NDArray[np.float64]) -> NDArray[np.float64]:
