@@ -1,9 +1,11 @@
 """What a target that shows k tokens is expected to say of others, against all it would say."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from vestige.attacks.texts.shown_tokens import shown_only
+from vestige.attacks.texts.shown_tokens import shown_only, with_expected
 from vestige.attacks.texts.token_statistics import TokenStatistics
 
 TOKENS, OUTPUTS = 200, 30
@@ -69,3 +71,22 @@ def test_more_than_is_known_is_refused():
     one = statistics(distributions(0), 5)
     with pytest.raises(ValueError, match=r"likeliest must be in \[1, 5\], got 6"):
         shown_only(one, one, likeliest=6)
+
+
+def test_tokens_are_expected_where_few_are_shown_and_left_out_where_none_is():
+    """As a server tells it: columns that it does not fill are NaN, and so is what it hides."""
+    p, q = distributions(0), distributions(1)
+    base, most = statistics(q, OUTPUTS), statistics(p, 10)
+    hidden = most.ranks >= 5
+    shown = most.likeliest_log_probs.copy()
+    shown[:, 5:], shown[0] = np.nan, np.nan
+    told = replace(
+        most,
+        log_probs=np.where(hidden, np.nan, most.log_probs).astype("f4"),
+        likeliest=np.where(np.isnan(shown), -1, most.likeliest).astype("i4"),
+        likeliest_log_probs=shown,
+    )
+    assert hidden[0]
+    found = with_expected(told, base).log_probs
+    assert np.isnan(found[0])
+    assert found[1:].tolist() == shown_only(most, base, likeliest=5).log_probs[1:].tolist()
