@@ -9,8 +9,8 @@ Tokens are those of a base that is read, whose tokenizer must cut texts as the s
 else the target's own. What another server says is added up over the same characters.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, fields, replace
 from hashlib import sha256
 from pathlib import Path
@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 SCORES = ("error-zone", "learnt", "log-ratio", "loss")
 """Scores of log-probabilities, and of whether a token is the first choice."""
 
+STEP = 2
+"""Calls of every connection between two steps of a bar."""
+
 SHOWN = 20
 """Of the likeliest tokens that a server shows so many count at most."""
 
@@ -58,7 +61,7 @@ class ServedTexts:
         settings: of what they may be asked.
         recorded: what a run records of each.
         spent: calls, tokens and seconds of each in all sessions, once they were asked.
-        shown: how many of the likeliest tokens the target shows alone; None where it tells of all.
+        accesses: what each can do, once it was asked.
     """
 
     addresses: dict[str, EndpointAddress]
@@ -66,7 +69,7 @@ class ServedTexts:
     settings: EndpointSettings
     recorded: dict[str, object]
     spent: dict[str, Any] = field(default_factory=dict)
-    shown: int | None = None
+    accesses: "dict[str, EndpointAccess]" = field(default_factory=dict)
 
     @classmethod
     def open(
@@ -131,20 +134,26 @@ class ServedTexts:
         """
         texts = {role: list(corpus) for role, corpus in lists.items()}
         every = [text for some in texts.values() for text in some]
-        self._tell_cost(every, monitor)
+        self.tell_cost(every, monitor)
         with ExitStack() as stack:
             place = folder or Path(stack.enter_context(TemporaryDirectory()))
-            shown = {role: self._shown(role, every, place, monitor) for role in self.addresses}
+            shown = {role: self.shown_by(role, every, place, monitor) for role in self.addresses}
             said = self._statistics(every, shown, folder, monitor)
-        by_role = _by_role({role: len(some) for role, some in texts.items()}, said)
-        told = {role: told_by_all(own) for role, own in by_role.items()}
+        own_said = by_role({role: len(some) for role, some in texts.items()}, said)
+        told = {role: told_by_all(own) for role, own in own_said.items()}
         known = {
             role: {name: _only(one, told[role]) for name, one in own.items()}
-            for role, own in by_role.items()
+            for role, own in own_said.items()
         }
         for role, own in known.items():
             _require_told(role, own["target"])
-        return AskedTexts(self._base, lists, known, folder, monitor, told=told, shown=self.shown)
+        return AskedTexts(self._base, lists, known, folder, monitor, told=told, shown=self._shown)
+
+    @property
+    def _shown(self) -> int | None:
+        """How many of the likeliest tokens the target shows alone; None where it tells of all."""
+        access = self.accesses["target"]
+        return None if access.echo == "right" else min(access.shown, SHOWN)
 
     @property
     def _base(self) -> TextModels:
@@ -153,16 +162,30 @@ class ServedTexts:
             return TextModels({}, {})
         return TextModels({"base": self.read.target}, {"base": self.recorded["base"]})
 
-    def _tell_cost(self, texts: Sequence[str], monitor: Monitor) -> None:
+    def tell_cost(
+        self, texts: Sequence[str], monitor: Monitor, *, continued: int = 0, length: int = 0
+    ) -> None:
+        """Say what it will take, before the first call, and refuse a budget that is too small.
+
+        Args:
+            texts: that are asked about, each once.
+            continued: how many of them are also gone on with.
+            length: tokens that are written then.
+
+        Raises:
+            DataError: calls or tokens are too few.
+        """
         from vestige.models.endpoint import CHECK_EVERY
         from vestige.models.endpoint_limits import reckon
         from vestige.models.endpoint_probe import CALLS
         from vestige.models.endpoint_wire import Question
 
         different = set(texts)
-        checks = CALLS + 2 + len(different) // CHECK_EVERY
-        calls = len(different) + checks
-        tokens = sum(reckon(Question(text)) for text in different) + 20 * checks
+        asked = [reckon(Question(text)) for text in different]
+        written = sorted(asked)[len(asked) - min(continued, len(asked)) :]
+        checks = CALLS + 2 + (len(asked) + len(written)) // CHECK_EVERY
+        calls = len(asked) + len(written) + checks
+        tokens = sum(asked) + sum(written) + length * len(written) + 20 * checks
         each = " each" if len(self.addresses) > 1 else ""
         monitor.log(
             f"The endpoint{'s are' if each else ' is'} asked about {len(different):,} texts: at "
@@ -178,11 +201,17 @@ class ServedTexts:
                     "texts.",
                 )
 
-    def _shown(
-        self, role: str, texts: Sequence[str], folder: Path, monitor: Monitor
-    ) -> "list[tuple[ShownToken, ...]]":
-        """What a server shows of each text."""
-        from vestige.models.endpoint_tokens import EndpointTokens
+    @contextmanager
+    def session(
+        self, role: str, folder: Path, monitor: Monitor
+    ) -> "Iterator[tuple[Endpoint, EndpointAccess]]":
+        """A server that was probed; what it says counts when the session ends without an error.
+
+        Args:
+            role: whose.
+            folder: with the answers that are kept.
+            monitor: told of what it can do.
+        """
         from vestige.workflows.audit_endpoint import opened
 
         address = self.addresses[role]
@@ -190,25 +219,45 @@ class ServedTexts:
         path = folder / f"{name}.sqlite"
         with opened(address, path, self.settings, monitor) as (endpoint, access):
             try:
-                self._require_affordable(role, access, texts)
-                with monitor.progress(f"asking the {role} about the texts") as step:
-                    asked = EndpointTokens(endpoint, access, self._vocabulary)
-                    found = asked.scored(texts)
-                    step(len(texts), len(texts))
-                if any(one is None for one in found) or endpoint.budget_spent:
+                yield endpoint, access
+                if endpoint.budget_spent:
                     raise endpoint.failed()
                 endpoint.confirm()
-                if role == "target" and access.echo != "right":
-                    self.shown = min(access.shown, SHOWN)
             finally:
                 self._record(role, endpoint, access)
-        return [one for one in found if one is not None]
+
+    def shown_by(
+        self, role: str, texts: Sequence[str], folder: Path, monitor: Monitor
+    ) -> "list[tuple[ShownToken, ...]]":
+        """What a server shows of each text, in tokens of its own.
+
+        Raises:
+            ModelError: it gives no answer; what it answered is kept.
+            DataError: it takes a call for each token, and no budget allows that.
+        """
+        from vestige.models.endpoint_tokens import EndpointTokens
+
+        found: list[tuple[ShownToken, ...]] = []
+        with self.session(role, folder, monitor) as (endpoint, access):
+            self._require_affordable(role, access, texts)
+            asked = EndpointTokens(endpoint, access, self._vocabulary)
+            some = STEP * self.settings.concurrency * endpoint.limits.together
+            with monitor.progress(f"asking the {role} about the texts") as step:
+                for first in range(0, len(texts), some):
+                    told = asked.scored(texts[first : first + some])
+                    own = [one for one in told if one is not None]
+                    found += own
+                    if len(own) < len(told):
+                        raise endpoint.failed()
+                    step(len(found), len(texts))
+        return found
 
     def _record(self, role: str, endpoint: "Endpoint", access: "EndpointAccess") -> None:
         counted = endpoint.store.statistics()
         for name in ("calls", "failed_calls", "tokens", "seconds"):
             key = name if role == "target" else f"{role}_{name}"
             self.spent[key] = round(counted[name], 3)
+        self.accesses[role] = access
         self.recorded[role] = {
             "path": str(endpoint.address),
             "architecture": "endpoint",
@@ -232,8 +281,8 @@ class ServedTexts:
             raise DataError(
                 f"{self.addresses[role]} shows no log-probabilities of a prompt's tokens, and "
                 "without a `base` that is read nobody knows where its tokens end",
-                remedy="Give a folder with the same tokenizer as `base`, or audit the model's "
-                "files; `vestige audit-users` asks about words.",
+                remedy="Audit the model's files, or give `vestige audit-texts` a folder with the "
+                "same tokenizer as `base`; `vestige audit-users` asks about words.",
             )
         needed = len({text[:end] for text in texts for end in ends(text, self._vocabulary)})
         if self.settings.budget is None or self.settings.budget < needed:
@@ -336,9 +385,15 @@ def _only(said: "TokenStatistics", told: "NDArray[np.bool_]") -> "TokenStatistic
     return replace(said, offsets=offsets, **{name: one[told] for name, one in own.items()})
 
 
-def _by_role(
+def by_role(
     counts: Mapping[str, int], said: "Mapping[str, TokenStatistics]"
 ) -> "dict[str, dict[str, TokenStatistics]]":
+    """What each side says of the texts of each list.
+
+    Args:
+        counts: of the texts of a list, in the order of `said`.
+        said: of all texts, by side.
+    """
     import numpy as np
 
     from vestige.attacks.texts.statistics_of_parts import first_tokens

@@ -1,6 +1,6 @@
 """What comes back of texts that a model was trained on: `vestige memorization`."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from os import fspath
 from pathlib import Path
@@ -11,6 +11,7 @@ from annotated_types import Ge, Gt
 from vestige import _validate
 from vestige.monitor import SILENT, Monitor
 from vestige.workflows.arguments import Call
+from vestige.workflows.endpoint_settings import EndpointSettings
 from vestige.workflows.options import (
     CorpusLike,
     DataFormat,
@@ -28,7 +29,7 @@ from vestige.workflows.options import (
 if TYPE_CHECKING:
     import numpy as np
 
-    from vestige.attacks.texts.text_memorization import MemorizedTexts, TextMemorization
+    from vestige.attacks.texts.text_memorization import Extraction, TextMemorization
     from vestige.models.protocols import LanguageModel
 
 OUTPUT, EXTRACTION = Group("Output"), Group("What counts as coming back")
@@ -57,6 +58,7 @@ def memorization(
     limit: Limit = None,
     seed: Seed = 0,
     device: Device = "auto",
+    endpoint: EndpointSettings = EndpointSettings(),
     monitor: Monitor = SILENT,
 ) -> "TextMemorization":
     """Say how much of its training texts a model gives back.
@@ -73,8 +75,12 @@ def memorization(
     What the model says of each text is kept in `statistics`, which `vestige audit-texts` reads too:
     the same command goes on where it was interrupted. Both directories hold texts in the clear.
 
+    A model that is served is asked in tokens of its own. What it shows, the likeliest tokens of
+    each place, tells as much as its files would, while samples are drawn from no more of them.
+
     Args:
-        model: A model or training directory, a Hugging Face model, or an adapter.
+        model: A model or training directory, a Hugging Face model, or an adapter; or an endpoint,
+            openai:URL#MODEL, which must echo the log-probabilities of a prompt.
         texts: What the model was trained on, a text a row.
         reference: Texts of the same kind that are known not to be in the training data.
         out: A directory to make, for `vestige report`. Python may leave it out.
@@ -99,10 +105,20 @@ def memorization(
     Examples:
         vestige memorization fine-tuned --texts mine.jsonl --reference never.jsonl --out memory
 
+        vestige memorization openai:http://127.0.0.1:8000/v1#mine --texts mine.jsonl --out memory
+
         vestige memorization fine-tuned --texts mine.jsonl --prefix 9 --suffix 9 --out memory --show-secrets
     """  # noqa: E501
     from vestige import results
-    from vestige.attacks.texts.text_memorization import Extraction, TextMemorization, memorized
+    from vestige.attacks.texts.text_memorization import (
+        Extraction,
+        TextMemorization,
+        drawn_texts,
+        memorized,
+        with_continued,
+    )
+    from vestige.models.endpoint_address import is_endpoint
+    from vestige.workflows.endpoint_memorization import served_memorization
     from vestige.workflows.provenance import of_corpus
     from vestige.workflows.text_lists import read_lists
     from vestige.workflows.text_models import TextModels
@@ -113,27 +129,32 @@ def memorization(
         results.require_new(Path(out))
     given = {"texts": texts, **({} if reference is None else {"reference": reference})}
     lists = read_lists(given, format=format, text=text, limit=limit)
-    models = TextModels.alone(model, device=device)
     how = Extraction(
-        prefix=prefix,
-        suffix=suffix,
-        tries=tries,
-        chance=chance,
-        top_k=min(top_k, models.target.vocab_size),
+        prefix=prefix, suffix=suffix, tries=tries, chance=chance, top_k=top_k,
         temperature=temperature,
-    )
+    )  # fmt: skip
     folder = statistics or (None if out is None else f"{fspath(out)}.statistics")
-    found: dict[str, MemorizedTexts] = {}
-    for role, ids in models.encoded_lists(lists).items():
-        said = models.statistics(
-            ids,
-            None if folder is None else Path(folder),
-            of=f"the {role}",
-            monitor=monitor,
-            likeliest=max(20, top_k),
-        )
-        every = memorized(said["target"], how)
-        found[role] = _continued(models.target, ids, every, how.prefix, how.suffix, continued, seed)
+    kept = None if folder is None else Path(folder)
+    recorded: dict[str, object]
+    if is_endpoint(model):
+        asked = served_memorization(
+            model, lists, how, endpoint,
+            continued=continued, seed=seed, folder=kept, monitor=monitor,
+        )  # fmt: skip
+        found, how, recorded = asked.found, asked.extraction, asked.recorded
+    else:
+        endpoint.refuse_for_folder()
+        models = TextModels.alone(model, device=device)
+        how = replace(how, top_k=min(top_k, models.target.vocab_size))
+        found, recorded = {}, models.recorded
+        for role, ids in models.encoded_lists(lists).items():
+            said = models.statistics(
+                ids, kept, of=f"the {role}", monitor=monitor, likeliest=max(20, top_k)
+            )
+            every = memorized(said["target"], how)
+            places = drawn_texts(every, continued, seed=seed)
+            pairs = _written(models.target, ids, places, how)
+            found[role] = with_continued(every, places, pairs)
     measured = TextMemorization(
         texts=found["texts"],
         reference=found.get("reference"),
@@ -144,7 +165,7 @@ def memorization(
         measured,
         configuration={"continued": continued, "seconds": call.seconds},
         seed=seed,
-        models=models.recorded,
+        models=recorded,
         data={role: of_corpus(given[role], corpus) for role, corpus in lists.items()},
     )
     if out is not None:
@@ -152,29 +173,19 @@ def memorization(
     return measured
 
 
-def _continued(
+def _written(
     model: "LanguageModel",
     ids: Sequence[Sequence[int]],
-    texts: "MemorizedTexts",
-    prefix: int,
-    suffix: int,
-    most: int,
-    seed: int,
-) -> "MemorizedTexts":
-    """The same with what greedy decoding says behind the first tokens of some texts."""
+    places: "np.ndarray[tuple[int], np.dtype[np.int64]]",
+    how: "Extraction",
+) -> Iterator[tuple[list[int], list[int]]]:
+    """What greedy decoding says behind the first tokens of some texts, and what stands there."""
     import numpy as np
 
-    from vestige.attacks.texts.memorization import bleu, edit_similarity
-
-    long_enough = np.flatnonzero(texts.passages)
-    drawn = np.random.default_rng([seed, 2]).permutation(long_enough)[:most]
-    edit, of_words = np.full(len(texts), np.nan), np.full(len(texts), np.nan)
-    for places in np.array_split(np.sort(drawn), -(-len(drawn) // ROWS) or 1):
-        said = _greedy(model, [ids[place][:prefix] for place in places], suffix)
-        for place, own in zip(places, said, strict=True):
-            true = ids[place][prefix : prefix + suffix]
-            edit[place], of_words[place] = edit_similarity(own, true), bleu(own, true)
-    return replace(texts, edit=edit, bleu=of_words)
+    for some in np.array_split(places, -(-len(places) // ROWS) or 1):
+        said = _greedy(model, [ids[place][: how.prefix] for place in some], how.suffix)
+        for place, own in zip(some, said.tolist(), strict=True):
+            yield own, list(ids[place][how.prefix : how.prefix + how.suffix])
 
 
 def _greedy(

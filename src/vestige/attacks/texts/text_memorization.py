@@ -1,7 +1,7 @@
 """What comes back of texts, beside texts that the model never saw: the result of `memorization`."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -156,6 +156,33 @@ def memorized(statistics: TokenStatistics, extraction: Extraction) -> MemorizedT
         )
     nothing = np.full(len(found), np.nan)
     return MemorizedTexts(**columns, edit=nothing, bleu=nothing.copy())
+
+
+def drawn_texts(texts: MemorizedTexts, most: int, *, seed: int) -> Whole:
+    """Places of texts with a passage, so many at most, drawn at random."""
+    long_enough = np.flatnonzero(texts.passages)
+    return np.sort(np.random.default_rng([seed, 2]).permutation(long_enough)[:most])
+
+
+def with_continued(
+    texts: MemorizedTexts,
+    places: Sequence[int] | Whole,
+    pairs: Iterator[tuple[Sequence[Hashable], Sequence[Hashable]]],
+) -> MemorizedTexts:
+    """With how near greedy decoding comes to some texts behind their prefix.
+
+    Args:
+        texts: without it.
+        places: of these texts.
+        pairs: for each the tokens that were written and those that stand there.
+    """
+    edit, of_words = np.full(len(texts), np.nan), np.full(len(texts), np.nan)
+    for place, pair in zip(places, pairs, strict=False):
+        names = {token: number for number, token in enumerate(dict.fromkeys([*pair[0], *pair[1]]))}
+        said, true = ([names[token] for token in own] for own in pair)
+        edit[place] = memorization.edit_similarity(said, true)
+        of_words[place] = memorization.bleu(said, true)
+    return replace(texts, edit=edit, bleu=of_words)
 
 
 def _of_text(ranks: NDArray[np.int32], drawn: Floats, how: Extraction) -> dict[str, float]:
