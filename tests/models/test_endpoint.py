@@ -325,6 +325,14 @@ def test_parts_of_a_character_are_added_up_over_the_character():
     assert [value for value, _ in found] == [-1.0, -2.0, -1.0]
 
 
+def test_nothing_is_known_where_a_server_shows_no_text_for_a_mark():
+    """llama-cpp-python shows the marks of a chat as nothing, and leaves the first of a text out."""
+    shown = [ShownToken(t, -1.0) for t in ("Hi", "", "\n", "user", " a")]
+    found = by_ours("Hi<|e|>\n<|s|>user a", shown, [2, 7, 8, 17, 19])
+    assert [value for value, _ in found[:1]] == [-1.0]
+    assert [math.isnan(value) for value, _ in found[1:4]] == [True, False, True]
+
+
 def test_a_server_that_shows_what_comes_after_each_token_is_read_so(model, opened):
     with serving(Shifted(model)) as url:
         endpoint = opened(url)

@@ -18,7 +18,7 @@ from vestige.models.endpoint_probe import EndpointAccess
 from vestige.models.endpoint_wire import Question, Reply
 from vestige.models.token_scores import ShownToken
 
-REPLACED = "\ufffd"
+REPLACED, BYTES = "\ufffd", "bytes:"
 """What a server writes for a token that is a part of a character."""
 _SEARCHED = 16
 
@@ -137,6 +137,9 @@ def by_ours(
 ) -> list[tuple[float, ShownToken | None]]:
     """A server's tokens by ours: each one's log-probability, and the token that it is, if one.
 
+    Nothing is known where its tokens do not spell ours: some show no text for the marks of a chat
+    template, or leave them out.
+
     Args:
         text: what both are of.
         tokens: the server's.
@@ -150,6 +153,17 @@ def by_ours(
             found.append((math.nan, None))
             continue
         inside = tokens[first:behind]
+        if not _spells([token.text for token in inside], text[begin:end], first=not begin):
+            found.append((math.nan, None))
+            continue
         whole = math.fsum(token.log_prob for token in inside)
         found.append((whole, inside[0] if len(inside) == 1 else None))
     return found
+
+
+def _spells(pieces: Sequence[str], text: str, *, first: bool) -> bool:
+    """Whether tokens make up a text, as far as parts of characters can be read."""
+    if any(REPLACED in piece or piece.startswith(BYTES) for piece in pieces):
+        return True
+    joined = "".join(pieces)
+    return joined == text or (first and joined.lstrip() == text)

@@ -112,6 +112,13 @@ def _said(
     cuts = [sorted({*places(text, own)} - {0}) for text, own in zip(texts, shown, strict=True)]
     most = served.accesses["target"].shown
     said = shown_statistics(texts, shown, cuts, likeliest=most)
+    unknown = np.isnan(said.likeliest_log_probs[:, 0])
+    unknown[said.offsets[:-1]] = False
+    if unknown.any():
+        monitor.log(
+            f"Of {unknown.mean():.1%} of the tokens the server shows nothing that spells the text, "
+            "such as marks of a chat template: passages with one are left out"
+        )
     return cuts, replace(said, ranks=np.where(said.ranks < 0, most, said.ranks))
 
 

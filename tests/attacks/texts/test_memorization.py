@@ -1,12 +1,14 @@
 """Memorization from token statistics, against what the definitions say, naively written."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
 from vestige.attacks.texts import memorization
+from vestige.attacks.texts.text_memorization import Extraction, memorized
 from vestige.attacks.texts.token_statistics import token_statistics
 from vestige.data.vocabulary import WordVocabulary
 from vestige.models.table import TableModel
@@ -63,6 +65,29 @@ def test_a_drawn_passage_has_the_probability_of_its_sampling_scheme(
             whole = sum(math.exp(row[one]) for one in kept)
             naive.append(math.log(math.exp(row[token]) / whole) if token in kept else -math.inf)
     assert found == pytest.approx(np.array(naive), abs=1e-5)
+
+
+def test_where_fewer_are_known_it_is_drawn_from_those(model, texts):
+    statistics = token_statistics(model, texts)
+    known = statistics.likeliest_log_probs.copy()
+    known[:, 3:] = np.nan
+    fewer = replace(statistics, likeliest_log_probs=known)
+    where = statistics.ranks < 3
+    found = memorization.sampled_log_probs(fewer, top_k=5)[where]
+    assert found.tolist() == memorization.sampled_log_probs(statistics, top_k=3)[where].tolist()
+
+
+def test_passages_with_a_token_of_which_nothing_is_known_are_left_out(model, texts):
+    statistics, how = token_statistics(model, texts), Extraction(prefix=2, suffix=3, top_k=5)
+    whole = memorized(statistics, how)
+    known = statistics.likeliest_log_probs.copy()
+    first = statistics.offsets[:-1]
+    known[first + 3] = np.nan  # in the first passage of each
+    known[first] = np.nan  # in none
+    fewer = replace(statistics, likeliest_log_probs=known)
+    asked = whole.passages > 0
+    assert (memorized(fewer, how).passages[asked] == whole.passages[asked] - 1).all()
+    assert asked.any()
 
 
 def test_tries_say_a_passage_as_often_as_asked():

@@ -34,7 +34,8 @@ def sampled_log_probs(
     """(t,) log-probability of each token where the next one is drawn from the k likeliest.
 
     Args:
-        statistics: with at least `top_k` likeliest tokens of each place.
+        statistics: with at least `top_k` likeliest tokens of each place; where columns are NaN,
+            it is drawn from those that are known.
         top_k: k, at least 1; 1 is greedy decoding.
         temperature: of the draw, above 0; a probability is raised to its inverse first.
 
@@ -48,7 +49,8 @@ def sampled_log_probs(
         raise ValueError(f"top_k must be at most the {held} likeliest tokens held, got {top_k}")
     drawn = statistics.likeliest_log_probs[:, :top_k].astype(np.float64) / temperature
     largest = drawn[:, :1]
-    whole = largest[:, 0] + np.log(np.exp(drawn - largest).sum(axis=1))
+    with np.errstate(divide="ignore"):  # where nothing is known
+        whole = largest[:, 0] + np.log(np.nansum(np.exp(drawn - largest), axis=1))
     own = statistics.log_probs.astype(np.float64) / temperature - whole
     return np.where(statistics.ranks < top_k, np.minimum(own, 0.0), -np.inf)
 

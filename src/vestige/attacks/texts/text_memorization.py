@@ -138,13 +138,17 @@ class TextMemorization(Result):
 def memorized(statistics: TokenStatistics, extraction: Extraction) -> MemorizedTexts:
     """What comes back of each text, but for continuations that are generated.
 
+    A token of which no likeliest ones are known (NaN) is taken for none of them, and a passage with
+    one is left out.
+
     Raises:
         DataError: no text is as long as prefix and suffix together.
     """
     how = extraction
     drawn = memorization.sampled_log_probs(statistics, top_k=how.top_k, temperature=how.temperature)
+    unknown = np.isnan(statistics.likeliest_log_probs[:, 0])
     found = [
-        _of_text(statistics.ranks[start:end], drawn[start:end], how)
+        _of_text(statistics.ranks[start:end], drawn[start:end], unknown[start:end], how)
         for start, end in zip(statistics.offsets[:-1], statistics.offsets[1:], strict=True)
     ]
     columns = {name: np.array([one[name] for one in found]) for name in found[0]}
@@ -185,8 +189,11 @@ def with_continued(
     return replace(texts, edit=edit, bleu=of_words)
 
 
-def _of_text(ranks: NDArray[np.int32], drawn: Floats, how: Extraction) -> dict[str, float]:
+def _of_text(
+    ranks: NDArray[np.int32], drawn: Floats, unknown: NDArray[np.bool_], how: Extraction
+) -> dict[str, float]:
     starts = memorization.passages(len(ranks), prefix=how.prefix, suffix=how.suffix)
+    starts = starts[memorization.passage_sums(unknown, starts, how.suffix) == 0]
     sums = memorization.passage_sums(drawn, starts, how.suffix)
     wrong = memorization.passage_sums(ranks > 0, starts, how.suffix)
     needed = memorization.tries_needed(sums, chance=how.chance)
