@@ -204,3 +204,21 @@ def test_a_part_is_never_named_in_an_error(tmp_path) -> None:
     with pytest.raises(FileNotFoundError) as caught:
         write()
     assert caught.value.filename == str(tmp_path / "x")
+
+
+def test_a_part_goes_with_the_process_where_its_block_was_never_entered(tmp_path) -> None:
+    """As where a signal comes between making the part and entering the block."""
+    code = """
+import sys
+from pathlib import Path
+from vestige.data.atomic_write import replacing
+
+sys.held = replacing(Path(sys.argv[1]) / "x")
+sys.held.__enter__()
+print(len(list(Path(sys.argv[1]).iterdir())))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code, tmp_path], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "1\n"
+    assert list(tmp_path.iterdir()) == []

@@ -8,6 +8,7 @@ What is written is private to its owner (0600, in directories of 0700): it is te
 What others may read, a model or a page, is `shared`: as open as the umask lets it.
 """
 
+import atexit
 import errno
 import os
 import secrets
@@ -149,6 +150,7 @@ def _part(path: Path, make: Callable[[Path], None]) -> Iterator[Path]:
     try:
         while part == path:  # more than once only where another took it for a dead one's
             part = path.with_name(f"{_prefix(path)}{secrets.token_hex(4)}{_SUFFIX}")
+            _open_parts[part] = os.getpid()
             make(part)
             with suppress(OSError, NotImplementedError):  # not every file system has locks
                 handle = _open_locked(part)
@@ -159,6 +161,19 @@ def _part(path: Path, make: Callable[[Path], None]) -> Iterator[Path]:
     finally:
         _close(handle)
         if part != path:
+            _remove(part)
+            _open_parts.pop(part, None)
+
+
+_open_parts: dict[Path, int] = {}
+"""Temporary files, and the process that writes each."""
+
+
+@atexit.register
+def _remove_open_parts() -> None:
+    """Remove what a signal left that came where no block was entered yet."""
+    for part, process in _open_parts.items():
+        if process == os.getpid():
             _remove(part)
 
 

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 
 from vestige.monitor import Monitor
 from vestige.workflows.endpoint_settings import EndpointSettings
-from vestige.workflows.endpoint_texts import STEP, ServedTexts, by_role
+from vestige.workflows.endpoint_texts import STEP, ServedTexts
+from vestige.workflows.told_tokens import by_role
 
 if TYPE_CHECKING:
     from vestige.attacks.texts.text_memorization import Extraction, MemorizedTexts

@@ -9,9 +9,9 @@ Tokens are those of a base that is read, whose tokenizer must cut texts as the s
 else the target's own. What another server says is added up over the same characters.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -24,11 +24,9 @@ from vestige.workflows.asked_texts import AskedTexts
 from vestige.workflows.endpoint_settings import EndpointSettings
 from vestige.workflows.options import ModelLike
 from vestige.workflows.text_models import TextModels
+from vestige.workflows.told_tokens import by_role, only, require_told, told_by_all
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from vestige.attacks.texts.token_statistics import TokenStatistics
     from vestige.data.corpus import Corpus
     from vestige.data.subwords import SubwordVocabulary
@@ -142,11 +140,11 @@ class ServedTexts:
         own_said = by_role({role: len(some) for role, some in texts.items()}, said)
         told = {role: told_by_all(own) for role, own in own_said.items()}
         known = {
-            role: {name: _only(one, told[role]) for name, one in own.items()}
+            role: {name: only(one, told[role]) for name, one in own.items()}
             for role, own in own_said.items()
         }
         for role, own in known.items():
-            _require_told(role, own["target"])
+            require_told(role, own["target"])
         return AskedTexts(self._base, lists, known, folder, monitor, told=told, shown=self._shown)
 
     @property
@@ -365,54 +363,3 @@ class ServedTexts:
                 f"{share:.1%} of the tokens of the base end where tokens of the server's do; the "
                 "others are left out"
             )
-
-
-def told_by_all(said: "Mapping[str, TokenStatistics]") -> "NDArray[np.bool_]":
-    """(t,) of which tokens every side tells a log-probability."""
-    import numpy as np
-
-    known: NDArray[np.bool_] = np.all([np.isfinite(one.log_probs) for one in said.values()], axis=0)
-    return known
-
-
-def _only(said: "TokenStatistics", told: "NDArray[np.bool_]") -> "TokenStatistics":
-    """What is said of some tokens; one that is not among the likeliest has the rank behind them."""
-    import numpy as np
-
-    ranks = np.where(said.ranks < 0, said.likeliest.shape[1], said.ranks)
-    own = {each.name: getattr(said, each.name) for each in fields(said)} | {"ranks": ranks}
-    offsets = np.concatenate([[0], np.cumsum(told)])[own.pop("offsets")].astype(np.int64)
-    return replace(said, offsets=offsets, **{name: one[told] for name, one in own.items()})
-
-
-def by_role(
-    counts: Mapping[str, int], said: "Mapping[str, TokenStatistics]"
-) -> "dict[str, dict[str, TokenStatistics]]":
-    """What each side says of the texts of each list.
-
-    Args:
-        counts: of the texts of a list, in the order of `said`.
-        said: of all texts, by side.
-    """
-    import numpy as np
-
-    from vestige.attacks.texts.statistics_of_parts import first_tokens
-
-    found, first = {}, 0
-    for role, count in counts.items():
-        places = np.arange(first, first + count)
-        found[role] = {name: first_tokens(one, places) for name, one in said.items()}
-        first += count
-    return found
-
-
-def _require_told(role: str, said: "TokenStatistics") -> None:
-    import numpy as np
-
-    nothing: Iterable[int] = np.flatnonzero(np.diff(said.offsets) == 0).tolist()
-    if numbers := list(nothing):
-        raise DataError(
-            f"the server shows no log-probability of any token of {len(numbers)} texts of "
-            f"`{role}`, such as text {numbers[0] + 1}",
-            remedy="Leave such texts out of every list, or give longer ones.",
-        )

@@ -105,8 +105,6 @@ def memorization(
     Examples:
         vestige memorization fine-tuned --texts mine.jsonl --reference never.jsonl --out memory
 
-        vestige memorization openai:http://127.0.0.1:8000/v1#mine --texts mine.jsonl --out memory
-
         vestige memorization fine-tuned --texts mine.jsonl --prefix 9 --suffix 9 --out memory --show-secrets
     """  # noqa: E501
     from vestige import results
