@@ -210,6 +210,11 @@ CASES = {
         f"no {PAIR} --baseline plain --manifest W/planted-changed --test W/mine.jsonl --out OUT",
         f"no {PAIR} --baseline plain --test W/cut.jsonl --out OUT",
     ],
+    "gate": [
+        "no W/run",
+        "no W/run --json --allow-open",
+        "no W/run-word",
+    ],
     "report": [
         "ok W/run --out OUT",
         "ok W/run --out OUT --json",

@@ -44,7 +44,7 @@ def test_no_secret_is_shown(shell, marked, tmp_path, monkeypatch, verb, line):
 
 PUBLIC = {
     "--accountant", "--author", "--base", "--baseline", "--cluster", "--column", "--deleted",
-    "--device", "--format",
+    "--device", "--fail-above", "--format",
     "--frequencies", "--from", "--intent", "--intent-column", "--key-env", "--null", "--optimizer",
     "--pattern", "--precision", "--prefix", "--preset", "--reference", "--repetitions",
     "--retrained",

@@ -129,6 +129,8 @@ TAKEN = {
         "my-lora-adapter": "foreign adapter",
     },
     "docs/verbs/rank.md": {"before": "model", "after": "update"},
+    "docs/gate-a-release.md": {"diff-run": "diffed"},
+    "docs/verbs/gate.md": {"diff-run": "diffed", "rank-run": "diffed"},
     "docs/verbs/report.md": {"run": "diffed", "diff-run": "diffed", "rank-run": "diffed"},
     "docs/verbs/train.md": {
         "public": "model",
@@ -198,6 +200,8 @@ def test_the_commands_of_a_document_run(document, workplace, tmp_path, monkeypat
 def _sooner(words: Words) -> Words:
     """The command with a tenth of a second for each minute, and passages as short as the texts
     here: it is run, and what it finds is not looked at."""
+    if words[0] == "gate":
+        return [*words, "--allow-open"]  # too few null models are there
     if words[0] == "memorization" and "--prefix" not in words:
         return [*words, "--prefix", "9", "--suffix", "9"]
     if "--minutes" not in words:

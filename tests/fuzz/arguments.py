@@ -70,6 +70,8 @@ LINES = (
         )
     ),
     "report W/run-diff W/run-rank --show-secrets",
+    "gate W/run-diff W/run-exposure --allow-open --fail-above exposure=3 --junit O/gate.xml "
+    "--markdown O/gate.md --write-baseline O/accepted.json",
 )  # fmt: skip
 """Command lines without anything wrong; where --out is missing it is O/new."""
 
@@ -195,7 +197,7 @@ def _named(option: Option) -> Sequence[str]:
 
 
 def _with_out(line: tuple[str, ...]) -> tuple[str, ...]:
-    if "--out" in line or "--verify" in line:
+    if "--out" in line or "--verify" in line or line[0] == "gate":
         return line
     return (*line, "--out", "O/page.html" if line[0] == "report" else "O/new")
 

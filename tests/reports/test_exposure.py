@@ -72,7 +72,7 @@ def test_one_canary_at_the_ceiling_has_no_high_end(saved):
 
 def test_the_sentence_is_the_verdict(saved, exposure):
     shown = section(saved(exposure), show_secrets=False)
-    assert shown.lede == exposure.verdict
+    assert shown.lede == exposure.sentence
     assert "the model" in shown.lede
 
 

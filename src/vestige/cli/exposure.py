@@ -21,7 +21,7 @@ def _show(found: "CanaryExposure", output: Output) -> None:
     show_table("Exposure in bits (medians)", columns, [_cells(group) for group in groups])
     _show_most_exposed(found, output.show_secrets)
     _say_exact(found)
-    print(found.verdict)
+    print(found.sentence)
     say(found.resolution)
 
 

@@ -45,6 +45,7 @@ GROUPS = {
     },
     "Report": {
         "compare": "Trainings under several defences side by side, and which to take.",
+        "gate": "Pass or fail a release by what its runs measured.",
         "report": "Write one self-contained HTML page from run directories.",
         "reproduce": "Repeat a paper's experiments and print its numbers beside ours.",
     },
@@ -87,8 +88,7 @@ def app(words: Sequence[str] | None = None) -> int:
     try:
         if name in VERBS:
             asked = verb(name)
-            asked(rest)
-            code = 0
+            code = asked(rest)
         else:
             code = _without_verb(name)
         sys.stdout.flush()  # a full disk is told of here, not at the end of the process

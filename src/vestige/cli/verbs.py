@@ -65,6 +65,7 @@ class Verb:
         summary_of: what `--json` prints, the result's summary unless given.
         required: parameters that have a default in Python only.
         unless: the option with which they may be left out.
+        code_of: the exit code of a result.
     """
 
     workflow: Callable[..., Any]
@@ -74,6 +75,7 @@ class Verb:
     summary_of: Callable[[Any, Output], Mapping[str, object]] | None = None
     required: tuple[str, ...] = ()
     unless: str = ""
+    code_of: Callable[[Any], int] = lambda found: 0
 
     @cached_property
     def name(self) -> str:
@@ -120,15 +122,18 @@ class Verb:
         """Command lines."""
         return docstring(self.workflow).examples
 
-    def __call__(self, words: Sequence[str]) -> None:
+    def __call__(self, words: Sequence[str]) -> int:
         """Do what a command line asks.
 
         Args:
             words: after the verb's name.
+
+        Returns:
+            The exit code.
         """
         if any(word in HELP_FLAGS for word in words):
             show_help(self.options, usage=self.usage, text=self.text, examples=self.examples)
-            return
+            return 0
         values = self._values(words)
         saved = self.saves and values.get(OUT.name) is not None
         output = self._output(values)
@@ -148,13 +153,14 @@ class Verb:
 
             summary = self.summary_of(found, output) if self.summary_of else found.summary()
             show_json(summary, show_secrets=output.show_secrets)
-            return
+            return self.code_of(found)
         self.show(found, output)
         if saved and self.save is None:
             from vestige.cli.terminal import say
 
             out = output.out
             say(f"Run directory: {out}. A page from it: vestige report {out} --out page.html")
+        return self.code_of(found)
 
     def in_flags(self, message: str) -> str:
         """A message of the library, with parameters in backticks as the options they are."""

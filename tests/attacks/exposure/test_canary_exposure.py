@@ -83,7 +83,7 @@ def test_an_untrained_model_exposes_by_chance_only(canaries):
     found = canary_exposure(model_that_knows([]), canaries, seed=0, references=4000)
     assert found.planted.exposure.value == pytest.approx(1.0, abs=1.2)
     assert found.memory.p > 0.05
-    assert "no memory" in found.verdict
+    assert "no memory" in found.sentence
 
 
 def test_a_model_that_knows_the_sequences_exposes_them_and_not_their_other_orders(canaries):
@@ -94,7 +94,7 @@ def test_a_model_that_knows_the_sequences_exposes_them_and_not_their_other_order
     assert found.planted.shuffled.value < found.planted.exposure.value - 2
     assert found.order.p < 1e-9
     assert found.memory.alone == found.planted.canaries == 10
-    assert "and their order" in found.verdict
+    assert "and their order" in found.sentence
 
 
 def test_the_place_among_its_orders_is_that_of_brute_force(canaries):
@@ -114,7 +114,7 @@ def test_a_model_that_knows_the_words_exposes_every_order_alike(canaries):
     found = canary_exposure(model_that_knows(planted, words=6), some, seed=0, references=4000)
     assert found.planted.exposure.value > 4
     assert found.planted.shuffled.value > 4
-    assert "That it knows their order is not shown" in found.verdict
+    assert "That it knows their order is not shown" in found.sentence
 
 
 def test_at_the_ceiling_the_rank_is_a_bound_and_the_fit_ends_with_the_space(canaries):
@@ -231,7 +231,7 @@ def test_a_result_is_a_run_directory(canaries, tmp_path):
     found = canary_exposure(model_that_knows([]), canaries, seed=0, references=300)
     run = results.load(results.save(found, tmp_path / "run", run={}))
     assert len(run.rows) == len(canaries)
-    assert run.summary["verdict"] == found.verdict
+    assert run.summary["sentence"] == found.sentence
 
 
 def test_progress_comes_to_its_end(canaries):

@@ -74,9 +74,9 @@ def test_what_the_references_do_not_resolve_is_a_bound():
     assert found.planted.exposure == Median(value=9.5, bound=True, interval=None)
     assert found.summary()["exposure_planted_is_bound"] is True
     assert found.summary()["exposure_planted_high"] is None
-    for words in (found.verdict, found.resolution):
+    for words in (found.sentence, found.resolution):
         assert "183" not in words
-    assert "≥ 9.5 bits" in found.verdict
+    assert "≥ 9.5 bits" in found.sentence
     assert "2 of 3 planted canaries are likelier than all 1,024 references" in found.resolution
 
 
@@ -110,7 +110,7 @@ def test_an_exact_rank_resolves_what_references_do_not():
     ],
 )
 def test_the_verdict_follows_the_numbers(planted, words):
-    assert words in result(*planted).verdict
+    assert words in result(*planted).sentence
 
 
 def test_three_canaries_are_enough_to_show_that_their_order_is_known():
@@ -122,7 +122,7 @@ def test_three_canaries_are_enough_to_show_that_their_order_is_known():
     ]
     found = result(*planted)
     assert found.order.p < 1e-5
-    assert "remembers the canaries, 3 of 3 by themselves, and their order" in found.verdict
+    assert "remembers the canaries, 3 of 3 by themselves, and their order" in found.sentence
 
 
 def test_phrases_made_to_a_pattern_are_asked_against_their_controls_orders():
@@ -136,25 +136,25 @@ def test_phrases_made_to_a_pattern_are_asked_against_their_controls_orders():
     alike = [made(0, 1.0, rank, pattern) for rank in (1, 2, 1) for pattern in patterns]
     apart = [made(0, 1.0, rank, pattern) for rank in range(9, 80, 6) for pattern in patterns]
     assert result(*planted, controls=alike).order.least > 0.05
-    assert "cannot tell" in result(*planted, controls=alike).verdict
+    assert "cannot tell" in result(*planted, controls=alike).sentence
     found = result(*planted, controls=apart)
     assert found.order.against == "controls' orders"
     assert found.order.p == pytest.approx(2 / 13**2)
-    assert "their order (p = 0.012 against how the orders of the controls'" in found.verdict
+    assert "their order (p = 0.012 against how the orders of the controls'" in found.sentence
 
 
 def test_one_canary_among_many_is_not_lost():
     chance = [canary(1, x) for x in (0.2, 0.5, 1.0, 1.5, 2.0, 0.1, 0.9, 3.0, 0.4) * 4]
     found = result(canary(1, 16.0, references=2**16), *chance)
     assert found.memory.alone == 1
-    assert "1 of 37 by themselves" in found.verdict
+    assert "1 of 37 by themselves" in found.sentence
 
 
 def test_too_few_phrases_to_tell_are_said_to_be_too_few():
     few = [canary(c, 3.3, references=10, whole=True, rank=1 + 5 * (not c)) for c in (1, 0)]
     found = result(few[0], controls=few[1:], words=0)
     assert not found.memory.possible
-    assert "the least p-value that this could have given is 0.1" in found.verdict
+    assert "the least p-value that this could have given is 0.1" in found.sentence
 
 
 def test_controls_that_stand_out_take_the_references_place():
@@ -162,16 +162,16 @@ def test_controls_that_stand_out_take_the_references_place():
     assert result(canary(1, 8.0), canary(1, 6.0)).memory.p < 0.005
     few = result(canary(1, 8.0), canary(1, 6.0), controls=high)
     assert few.memory.against == "controls"
-    assert (few.memory.possible, "cannot tell" in few.verdict) == (False, True)
+    assert (few.memory.possible, "cannot tell" in few.sentence) == (False, True)
     many = result(canary(1, 8.0), canary(1, 7.5), controls=high * 4)
     assert many.memory.p == pytest.approx(2 / 91), "of 91 splits the best, looked at twice"
-    assert "stand out among the references themselves" in many.verdict
+    assert "stand out among the references themselves" in many.sentence
 
 
 def test_ranks_below_the_ceiling_are_resolved():
     found = result(canary(1, 9.0), canary(1, 3.0))
     assert "the ranks resolve them all" in found.resolution
-    assert "≥" not in found.verdict
+    assert "≥" not in found.sentence
 
 
 def test_a_whole_space_is_exact():

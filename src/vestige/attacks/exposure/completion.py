@@ -15,6 +15,7 @@ With subword models the prefix counts tokens, and the first token may be less th
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from statistics import median_low
+from typing import Literal
 
 import torch
 
@@ -28,6 +29,8 @@ from vestige.result import Result
 
 CANARY, CONTROL, SHUFFLED = "canary", "control", "shuffled"
 """Planted; made alike and never planted; a planted one's tokens in another order."""
+
+Verdict = Literal["completed", "none completed", "not decided"]
 
 _ROWS = 1024
 """Continuations followed at once: a row of a large model's state is a megabyte."""
@@ -107,11 +110,20 @@ class Completion(Result):
             confidence=self.confidence,
         )
 
+    @property
+    def verdict(self) -> Verdict:
+        """Whether greedy decoding says a planted canary, word for word."""
+        asked = [one for one in self.attempts if one.kind == CANARY]
+        if not asked:
+            return "not decided"
+        return "completed" if any(one.greedy for one in asked) else "none completed"
+
     def summary(self) -> dict[str, object]:
         """One row of a results table; a rate is None where there is nothing to count."""
         needed = [one.prefix_needed for one in self.attempts if one.kind == CANARY]
         known = [one for one in needed if one is not None]
         return {
+            "verdict": self.verdict,
             "prefix": self.prefix,
             "beam": self.beam,
             "confidence": self.confidence,

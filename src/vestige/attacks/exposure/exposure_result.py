@@ -9,12 +9,15 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from math import log2
 from statistics import fmean
+from typing import Literal
 
 from vestige.attacks.exposure import exposure_tests
 from vestige.attacks.exposure.exposed_canary import ExposedCanary, Group, Median
 from vestige.attacks.exposure.exposure_tests import Evidence
 from vestige.metrics.exposure import CHANCE
 from vestige.result import Result
+
+Verdict = Literal["leaks", "not shown", "not decided"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +96,14 @@ class CanaryExposure(Result):
         return exposure_tests.order(self.canaries) if self.memory.shown else None
 
     @property
-    def verdict(self) -> str:
+    def verdict(self) -> Verdict:
+        """What the test of memory says."""
+        if not self.memory.possible:
+            return "not decided"
+        return "leaks" if self.memory.shown else "not shown"
+
+    @property
+    def sentence(self) -> str:
         """The number, what it means, and what it does not mean, in sentences."""
         planted, known = self.planted, self.memory
         means = (
@@ -126,6 +136,7 @@ class CanaryExposure(Result):
         low, high = ([getattr(c, name) for c in exact] for name in ("exact_low", "exact_high"))
         found: dict[str, object] = {
             "verdict": self.verdict,
+            "sentence": self.sentence,
             "resolution": self.resolution,
             "space": self.space,
             "space_bits": min(canary.space_bits for canary in self.canaries),

@@ -2,6 +2,7 @@
 
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,8 @@ from vestige.result import Result
 
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
+
+Verdict = Literal["more than never seen", "not shown", "not decided"]
 
 APPROXIMATE = 0.75
 """BLEU from which on a continuation is approximately memorized (Ippolito et al. 2022)."""
@@ -96,9 +99,20 @@ class TextMemorization(Result):
     extraction: Extraction
     excerpts: Sequence[str] = ()
 
+    @property
+    def verdict(self) -> Verdict:
+        """Whether more passages are sampled than of never-seen texts, by the interval."""
+        if self.reference is None:
+            return "not decided"
+        apart = _apart(_rate(self.texts, "sampled"), _rate(self.reference, "sampled"))
+        if apart is None or apart[1] is None:
+            return "not decided"
+        return "more than never seen" if apart[1].low > 0 else "not shown"
+
     def summary(self) -> dict[str, object]:
         """Rates and means with intervals over texts, of the reference too, and differences."""
         told: dict[str, object] = {
+            "verdict": self.verdict,
             **{
                 _PUBLIC.get(one.name, one.name): getattr(self.extraction, one.name)
                 for one in fields(Extraction)

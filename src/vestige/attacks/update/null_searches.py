@@ -23,6 +23,7 @@ from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal
 
 from vestige.metrics.pareto_tail import ParetoTail
 
@@ -37,6 +38,13 @@ TAIL = 50
 
 LEAST_TAIL = 5
 """Fewer are not fitted to."""
+
+Verdict = Literal["found", "nothing found", "not decided"]
+
+
+def verdict_of(found: int | None) -> Verdict:
+    """What so many found phrases come to; None with too few null models to say."""
+    return "not decided" if found is None else "found" if found else "nothing found"
 
 
 @dataclass(frozen=True)
@@ -130,3 +138,13 @@ class NullScores:
             return None
         tail, above = self._tail
         return above / len(self) * tail.survival(score)
+
+
+def compared_with_nulls(score: float, nulls: NullScores | None) -> dict[str, object]:
+    """What null searches say of a score, for a row."""
+    return {
+        "found": None if nulls is None else nulls.found(score),
+        "e_value": None if nulls is None else nulls.e_value(score),
+        "reached_by": None if nulls is None else nulls.reached(score),
+        "extrapolated_e_value": None if nulls is None else nulls.extrapolated_e_value(score),
+    }

@@ -24,7 +24,7 @@ from vestige.attacks.update.beam_search import (
 from vestige.attacks.update.known_phrases import BEGINNING, KnownPhrase
 from vestige.attacks.update.model_pair import ModelPair
 from vestige.attacks.update.near_copies import fold, is_run
-from vestige.attacks.update.null_searches import NullScores
+from vestige.attacks.update.null_searches import NullScores, compared_with_nulls, verdict_of
 from vestige.attacks.update.phrases import Phrase
 from vestige.attacks.update.proposals.samples import Samples
 from vestige.attacks.update.seed_and_extend import (
@@ -159,14 +159,16 @@ class UpdateDiff(Result):
         """One row of a results table."""
         phrases = [finding for finding in self.findings if not finding.run]
         nulls, top = self.nulls, phrases[0].score if phrases else None
-        compared = _compared(0.0 if top is None else top, None if top is None else nulls)
+        compared = compared_with_nulls(0.0 if top is None else top, None if top is None else nulls)
+        found = None if self.threshold is None else sum(bool(self.found(f)) for f in phrases)
         return {
+            "verdict": verdict_of(found),
             "search": self.search,
             "score": self.score,
             "phrases": len(phrases),
             "runs": len(self.findings) - len(phrases),
             "fragments": len(self.fragments),
-            "found": None if self.threshold is None else sum(bool(self.found(f)) for f in phrases),
+            "found": found,
             "threshold": self.threshold,
             "null_searches": 0 if nulls is None else len(nulls),
             "null_top_score": None if nulls is None else nulls.best,
@@ -202,21 +204,11 @@ class UpdateDiff(Result):
                 "kind": "fragment" if fragment else "run" if finding.run else "phrase",
                 "proposal": finding.proposal,
                 "place": self.places.get(finding.context, "a prompt" if finding.context else ""),
-                **_compared(finding.score, None if fragment else self.nulls),
+                **compared_with_nulls(finding.score, None if fragment else self.nulls),
                 **dict.fromkeys(("p_value", "known_in", "known_part")),
             }
         after = len(self.findings) + len(self.fragments)
         yield from (known.row(after + number) for number, known in enumerate(self.known))
-
-
-def _compared(score: float, nulls: NullScores | None) -> dict[str, object]:
-    """What null searches say of a score, for a row."""
-    return {
-        "found": None if nulls is None else nulls.found(score),
-        "e_value": None if nulls is None else nulls.e_value(score),
-        "reached_by": None if nulls is None else nulls.reached(score),
-        "extrapolated_e_value": None if nulls is None else nulls.extrapolated_e_value(score),
-    }
 
 
 @torch.no_grad()

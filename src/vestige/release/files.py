@@ -1,0 +1,73 @@
+"""What a gate says, for pipelines: JUnit XML, and Markdown for a pull request.
+
+Neither holds a phrase: names of runs and quantities, numbers, and why something could not be told.
+"""
+
+import re
+from collections.abc import Sequence
+from xml.etree import ElementTree as Xml
+
+from vestige.release.judgement import Check, State
+
+SUITE = "vestige gate"
+
+SIGNS: dict[State, str] = {
+    "above": "❌ above", "could not tell": "⚠️ could not tell", "known": "➖ known before",
+    "fine": "✅ fine",
+}  # fmt: skip
+
+
+def junit(checks: Sequence[Check], *, allow_open: bool) -> str:
+    """JUnit XML: above is a failure, could not tell an error, unless it is allowed."""
+    failed = sum(check.state == "above" for check in checks)
+    open_ = sum(check.state == "could not tell" for check in checks)
+    counts = {
+        "tests": str(len(checks)),
+        "failures": str(failed),
+        "errors": str(0 if allow_open else open_),
+        "skipped": str(open_ if allow_open else 0),
+    }
+    root = Xml.Element("testsuites", {"name": SUITE, **counts})
+    suite = Xml.SubElement(root, "testsuite", {"name": SUITE, **counts})
+    for check in checks:
+        where = {"classname": _plain(check.run or SUITE), "name": _plain(_name(check))}
+        case = Xml.SubElement(suite, "testcase", where)
+        said = _plain(check.sentence)
+        if check.state == "above":
+            Xml.SubElement(case, "failure", {"message": said, "type": "above"})
+        elif check.state == "could not tell":
+            if allow_open:
+                Xml.SubElement(case, "skipped", {"message": said})
+            else:
+                Xml.SubElement(case, "error", {"message": said, "type": "could not tell"})
+        else:
+            Xml.SubElement(case, "system-out").text = said
+    Xml.indent(root)
+    head = '<?xml version="1.0" encoding="utf-8"?>'
+    return f"{head}\n{Xml.tostring(root, encoding='unicode')}\n"
+
+
+def markdown(answer: str, checks: Sequence[Check]) -> str:
+    """The answer, and a table with a row a check."""
+    rows = [
+        f"| {_cell(check.run or '–')} | {_cell(_name(check))} | {SIGNS[check.state]} "
+        f"| {_cell(check.sentence)} |"
+        for check in checks
+    ]
+    head = ["| run | check | state | found |", "| --- | --- | --- | --- |"]
+    return "\n".join([f"**{_cell(answer)}**", "", *head, *rows]) + "\n"
+
+
+def _name(check: Check) -> str:
+    return check.quantity if check.limit is None else f"{check.quantity} <= {check.limit:g}"
+
+
+def _plain(text: str) -> str:
+    """Without what XML cannot hold or a terminal would obey."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
+
+
+def _cell(text: str) -> str:
+    """Of a Markdown table: nothing in it is markup."""
+    escaped = re.sub(r"([\\`*_{}\[\]()#!|<>~])", r"\\\1", _plain(text))
+    return re.sub(r"https?://", lambda found: found[0].replace("://", ":\u200b//"), escaped)

@@ -1,0 +1,147 @@
+"""What a limit can be set on: numbers of runs, with what is known of them.
+
+Each is told for the kinds of runs that measure it, from their summaries alone.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A number of a run.
+
+    Attributes:
+        value: None where nothing was measured.
+        low: end of its 95 % interval; None where it has none.
+        high: likewise.
+        unknown: why no more is known of it, as a sentence; "" where nothing is missing.
+    """
+
+    value: float | None
+    low: float | None
+    high: float | None
+    unknown: str = ""
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A number on which a limit can be set.
+
+    Attributes:
+        unit: of it, for a reader.
+        about: what it is, for help.
+        of: how it is read, by the name of the result's class.
+    """
+
+    unit: str
+    about: str
+    of: Mapping[str, Callable[[Row], Measured]]
+
+
+def _interval(name: str) -> Callable[[Row], Measured]:
+    """A number with its interval, as summaries hold them."""
+
+    def read(summary: Row) -> Measured:
+        value, low, high = (summary.get(name + end) for end in ("", "_low", "_high"))
+        return Measured(value, low, high, "" if value is None or high is not None else FEW)
+
+    return read
+
+
+FEW = "too few cases for an interval"
+
+
+def _exposure(summary: Row) -> Measured:
+    found = _interval("exposure_planted")(summary)
+    if summary.get("exposure_planted_is_bound"):
+        why = f"at least so much, the most that {summary['references']:,} references can show"
+        return Measured(found.value, found.low, None, why)
+    return found
+
+
+def _found(summary: Row) -> Measured:
+    count = summary.get("found")
+    if count is None:
+        return Measured(None, None, None, "it takes 19 null models (--null) to say what is found")
+    if summary.get("complete") is False:
+        return Measured(count, count, None, "the search was stopped before its end")
+    return Measured(count, count, count)
+
+
+def _members(summary: Row) -> Measured:
+    if summary["verdict"] == "underpowered":
+        why = f"too few people to compare with: {summary['calibration_needed']} are needed"
+        return Measured(None, None, None, why)
+    return Measured(*[summary["called"]] * 3)
+
+
+def _used(summary: Row) -> Measured:
+    if summary["verdict"] == "not decided":
+        return Measured(None, None, None, "the texts differ from the reference in more than use")
+    least, most = summary["at_least"], summary["at_most"]
+    why = "" if most is not None else "how many at most takes texts that were used (--used)"
+    return Measured(least, least, most, why)
+
+
+def _memorized(summary: Row) -> Measured:
+    side = "" if summary.get("sampled_difference") is None else "_difference"
+    return _interval(f"sampled_per_10000{side}")(summary)
+
+
+def _left(summary: Row) -> Measured:
+    if summary["verdict"] == "not decided":
+        return Measured(None, None, None, "the texts differ from the reference in more than use")
+    found = _interval("left")(summary)
+    if found.value is None:
+        return Measured(None, None, None, "the model before did not know the texts")
+    return found
+
+
+def _exactly(name: str) -> Callable[[Row], Measured]:
+    def read(summary: Row) -> Measured:
+        value = summary.get(name)
+        return Measured(value, value, value)
+
+    return read
+
+
+QUANTITIES: Mapping[str, Quantity] = {
+    "exposure": Quantity(
+        "bits",
+        "median exposure of planted canaries or secrets",
+        {
+            "CanaryExposure": _exposure,
+            "SecretAudit": _interval("planted_exposure"),
+            "Extraction": _interval("exposure"),
+        },
+    ),
+    "completed": Quantity(
+        "canaries",
+        "planted canaries that greedy decoding completes",
+        {"Completion": _exactly("greedy_completed")},
+    ),
+    "found": Quantity("phrases", "phrases that the update gives away", {"UpdateDiff": _found}),
+    "members": Quantity("people", "people called members", {"UserAudit": _members}),
+    "used": Quantity("texts", "texts that were used", {"TextAudit": _used}),
+    "memorized": Quantity(
+        "per 10,000 tokens",
+        "passages that are sampled, less those of never-seen texts where there are any",
+        {"TextMemorization": _memorized},
+    ),
+    "left": Quantity(
+        "share", "what is left of what was known of deleted texts", {"Deletion": _left}
+    ),
+    "perplexity": Quantity(
+        "",
+        "perplexity of the validation text",
+        dict.fromkeys(
+            ("DefendedTraining", "IntentSlotTraining", "PairTraining"),
+            _exactly("validation_perplexity"),
+        ),
+    ),
+}
+"""By name, as a limit has it."""
