@@ -119,7 +119,9 @@ def _limited(
     accepted = accepted_of(run, found.value)
     before = known.get(key_of(name, quantity))
     if before is None:
-        return Check(name, quantity, "above", limit, found, told, accepted)
+        return Check(
+            name, quantity, "above", limit, found, f"{told}: more than {limit:g}", accepted
+        )
     new = new_found(run, before)
     if new is None and found.value <= before.value:
         more = f", no more than the {before.value:g} known before"
@@ -137,7 +139,8 @@ def _told(found: Measured, unit: str) -> str:
     interval = ""
     if found.low is not None and found.high is not None and found.low < found.high:
         interval = f" ({found.low:.4g} to {found.high:.4g})"
-    return f"{found.value:.4g}{interval} {unit}".strip()
+    least = "at least " if found.low == found.value and found.high != found.value else ""
+    return f"{least}{found.value:.4g}{interval} {unit}".strip()
 
 
 def _by_verdict(name: str, run: Run, known: Mapping[str, Accepted]) -> Check:
