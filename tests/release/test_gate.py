@@ -15,8 +15,8 @@ from vestige import results
 from vestige.cli.main import app
 from vestige.errors import RunError
 from vestige.release.gate import gate
-from vestige.release.quantities import QUANTITIES
-from vestige.release.verdicts import VERDICTS, summary_schema
+from vestige.reports.quantities import QUANTITIES
+from vestige.reports.verdicts import VERDICTS, summary_schema
 
 PHRASES = ("the gate opens at nine", "the code is red")
 

@@ -172,7 +172,7 @@ def limits_of(words: Sequence[str]) -> Mapping[str, float]:
     """
     from math import isfinite
 
-    from vestige.release.quantities import QUANTITIES
+    from vestige.reports.quantities import QUANTITIES
 
     found: dict[str, float] = {}
     for word in words:

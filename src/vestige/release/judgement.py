@@ -11,8 +11,8 @@ from typing import Literal
 
 from vestige.errors import RunError
 from vestige.release.baseline import Accepted, accepted_of, new_found
-from vestige.release.quantities import QUANTITIES, Measured
-from vestige.release.verdicts import VERDICTS
+from vestige.reports.quantities import QUANTITIES, Measured
+from vestige.reports.verdicts import VERDICTS
 from vestige.results import Run
 
 State = Literal["fine", "known", "could not tell", "above"]
@@ -108,7 +108,7 @@ def _limited(
 ) -> Check:
     kind = QUANTITIES[quantity]
     found = kind.of[run.result](run.summary)
-    told = _told(found, kind.unit)
+    told = found.amount(kind.unit) + (f" ({found.interval})" if found.interval else "")
     if found.value is None or found.value <= limit:
         open_ = found.high is None or found.high > limit
         more = f": {found.unknown}" if found.unknown else ""
@@ -131,16 +131,6 @@ def _limited(
         return Check(name, quantity, "known", limit, found, told + more, accepted)
     more = f", {new} of them new" if new is not None else f", {before.value:g} known before"
     return Check(name, quantity, "above", limit, found, told + more, accepted)
-
-
-def _told(found: Measured, unit: str) -> str:
-    if found.value is None:
-        return "not measured"
-    interval = ""
-    if found.low is not None and found.high is not None and found.low < found.high:
-        interval = f" ({found.low:.4g} to {found.high:.4g})"
-    least = "at least " if found.low == found.value and found.high != found.value else ""
-    return f"{least}{found.value:.4g}{interval} {unit}".strip()
 
 
 def _by_verdict(name: str, run: Run, known: Mapping[str, Accepted]) -> Check:

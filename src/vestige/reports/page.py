@@ -11,6 +11,7 @@ from markupsafe import Markup
 
 from vestige import __version__, results
 from vestige.reports.components.disclosure import printable
+from vestige.reports.overview import overview
 from vestige.reports.section import Section, section, whole
 from vestige.results import Run
 
@@ -28,9 +29,11 @@ def render(runs: Sequence[Run], *, show_secrets: bool) -> str:
     """
     if not runs:
         raise ValueError("runs must hold at least one run directory, got none")
+    sections = [drawn(run, show_secrets=show_secrets) for run in runs]
     return fill(
         "page.html",
-        sections=[drawn(run, show_secrets=show_secrets) for run in runs],
+        sections=sections,
+        overview=overview(runs, sections),
         show_secrets=show_secrets,
         style=style("components.css", "page.css"),
         version=__version__,

@@ -63,12 +63,14 @@ class Cell:
         notes: smaller lines under it.
         bar: the interval drawn between them, or None.
         name: it names its row.
+        href: where it leads, on the same page; "" for nowhere.
     """
 
     text: str
     notes: tuple[str, ...] = ()
     bar: Bar | None = None
     name: bool = False
+    href: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,6 +26,20 @@ class Measured:
     high: float | None
     unknown: str = ""
 
+    @property
+    def interval(self) -> str:
+        """Both ends; "" of a count, or where one is not known."""
+        if self.low is None or self.high is None or self.low == self.high:
+            return ""
+        return f"{self.low:.4g} to {self.high:.4g}"
+
+    def amount(self, unit: str) -> str:
+        """The value with its unit, as a bound where it is the least that can be."""
+        if self.value is None:
+            return "not measured"
+        least = "at least " if self.low == self.value and self.high != self.value else ""
+        return f"{least}{self.value:.4g} {unit}".strip()
+
 
 @dataclass(frozen=True)
 class Quantity:
@@ -125,7 +139,7 @@ QUANTITIES: Mapping[str, Quantity] = {
         {"Completion": _exactly("greedy_completed")},
     ),
     "found": Quantity("phrases", "phrases that the update gives away", {"UpdateDiff": _found}),
-    "members": Quantity("people", "people called members", {"UserAudit": _members}),
+    "members": Quantity("called", "people called members", {"UserAudit": _members}),
     "used": Quantity("texts", "texts that were used", {"TextAudit": _used}),
     "memorized": Quantity(
         "per 10,000 tokens",

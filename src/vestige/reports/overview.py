@@ -1,0 +1,84 @@
+"""The first table of a page with several runs: what each asked, found and cost, and how sure."""
+
+from collections.abc import Sequence
+from pathlib import PurePath
+
+from vestige.reports.components.disclosure import printable
+from vestige.reports.components.numbers import NOTHING, decimal
+from vestige.reports.components.table import Cell, Table
+from vestige.reports.quantities import QUANTITIES, Measured
+from vestige.reports.section import Section, whole
+from vestige.reports.verdicts import VERDICTS
+from vestige.results import Run
+
+COLUMNS = ("question", "answer", "measured", "utility", "seconds")
+KEY = (
+    "A row a run, with its directory and its models. What was measured stands over its 95 % "
+    "interval; a number without one is a count, or its section says why there is none."
+)
+UTILITY = (
+    ("bleu", "BLEU {:.1%}"),
+    ("intent_accuracy", "intents {:.1%}"),
+    ("validation_perplexity", "perplexity {:.4g}"),
+)
+"""Of a training: the first that it has."""
+
+
+def overview(runs: Sequence[Run], sections: Sequence[Section]) -> Table | None:
+    """A row a run, which leads to its section; None for one run, whose section says all of it."""
+    if len(runs) < 2:
+        return None
+    rows = []
+    for number, (run, section) in enumerate(zip(runs, sections, strict=True), start=1):
+        with whole(run):
+            rows.append(_row(number, run, section))
+    return Table(title="At a glance", columns=COLUMNS, texts=2, rows=tuple(rows), key=KEY)
+
+
+def _row(number: int, run: Run, section: Section) -> tuple[str | Cell, ...]:
+    unit, found = _measured(run)
+    value, interval = (NOTHING, "") if found is None else (found.amount(unit), found.interval)
+    name = printable(run.directory.resolve().name)
+    return (
+        Cell(
+            text=section.title,
+            notes=tuple(filter(None, (name, _models(run)))),
+            href=f"#section-{number}",
+        ),
+        printable(str(run.summary["verdict"])) if _is_word(run) else NOTHING,
+        Cell(text=value, notes=(interval,) if interval else ()),
+        _utility(run),
+        decimal(_seconds(run), 0),
+    )
+
+
+def _measured(run: Run) -> tuple[str, Measured | None]:
+    for name, quantity in QUANTITIES.items():
+        if run.result in quantity.of and name != "perplexity":  # which is utility
+            return quantity.unit, quantity.of[run.result](run.summary)
+    return "", None
+
+
+def _is_word(run: Run) -> bool:
+    return run.summary.get("verdict") in VERDICTS.get(run.result, {})
+
+
+def _models(run: Run) -> str:
+    """The names of the folders of the models, the last one first: what was updated."""
+    models = run.run.get("models") or {}
+    paths = [one.get("path") for one in models.values() if isinstance(one, dict)]
+    names = [PurePath(str(path)).name for path in paths if path]
+    return printable(", ".join(dict.fromkeys(names)))
+
+
+def _utility(run: Run) -> str:
+    for name, form in UTILITY:
+        value = run.summary.get(name)
+        if isinstance(value, int | float):
+            return form.format(value)
+    return NOTHING
+
+
+def _seconds(run: Run) -> float | None:
+    told = run.summary.get("seconds") or (run.run.get("configuration") or {}).get("seconds")
+    return float(told) if isinstance(told, int | float) else None

@@ -1,0 +1,66 @@
+"""The first table of a page with several runs."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.reports.made_runs import RESULTS
+from vestige import results
+from vestige.errors import RunError
+from vestige.reports.overview import overview
+from vestige.reports.page import render
+from vestige.reports.section import section
+
+
+def run(kind, name="run", **summary):
+    made = results.run_of(RESULTS[kind]())
+    models = {"before": {"path": "/m/base"}, "after": {"path": "/m/new"}}
+    asked = {**made.run, "models": models, "configuration": {"seconds": 61.4}}
+    return replace(made, directory=Path(name), run=asked, summary={**made.summary, **summary})
+
+
+def cells(*runs):
+    sections = [section(one, show_secrets=False) for one in runs]
+    return [[getattr(cell, "text", cell) for cell in row] for row in overview(runs, sections).rows]
+
+
+def test_a_row_says_what_was_asked_found_and_spent():
+    rows = cells(run("CanaryExposure", "a"), run("TextAudit", "b"), run("PairTraining", "c"))
+    assert rows == [
+        ["How exposed are the canaries?", "leaks", "7.5 bits", "–", "61"],
+        ["Were these texts used?", "used", "at least 10 texts", "–", "61"],
+        ["How well did this model learn?", "–", "–", "BLEU 25.0%", "61"],
+    ]
+    [_, deletion] = overview(
+        [run("TextAudit"), run("Deletion")], [section(run("Deletion"), show_secrets=False)] * 2
+    ).rows
+    assert deletion[2].notes == ("0.03071 to 0.3754",)
+    assert deletion[0].notes == ("run", "base, new")
+
+
+@pytest.mark.parametrize("kind", RESULTS)
+def test_every_kind_of_run_has_a_row_that_leads_to_its_section(kind):
+    page = render([run(kind, "one"), run("TextAudit", "other")], show_secrets=False)
+    [table] = re.findall(r'<div class="overview">.*?</section>', page, re.DOTALL)
+    assert re.findall(r'href="#(section-\d)"', table) == ["section-1", "section-2"]
+    assert all(f'id="section-{number}"' in page for number in (1, 2))
+
+
+def test_one_run_has_no_overview():
+    assert "At a glance" not in render([run("TextAudit")], show_secrets=False)
+
+
+def test_a_damaged_summary_is_told_by_its_directory():
+    sections = [section(run("UserAudit"), show_secrets=False)] * 2
+    damaged = run("UserAudit", "broken")
+    del damaged.summary["called"]
+    with pytest.raises(RunError, match="broken is no whole UserAudit run"):
+        overview([damaged, damaged], sections)
+
+
+def test_names_of_directories_are_escaped():
+    page = render([run("TextAudit", "<b>\u202ex"), run("Deletion")], show_secrets=False)
+    assert "<b>" not in page
+    assert "\u202e" not in page
