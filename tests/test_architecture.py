@@ -11,7 +11,7 @@ from vestige.cli.main import VERBS
 LAYERS = [
     "errors", "_markers", "monitor", "result", "memory", "_validate", "registry", "data", "models",
     "metrics", "attacks", "training", "defences", "parallel", "results", "workflows",
-    "experiments", "reports", "release", "cli", "__main__",
+    "experiments", "reports", "release", "integrations", "cli", "__main__",
 ]  # fmt: skip
 SIBLINGS = [{"models", "metrics"}, {"attacks", "training"}, {"reports", "experiments"}]
 LAZY = {"result": {"results", "reports"}}

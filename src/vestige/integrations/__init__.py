@@ -1,0 +1,1 @@
+"""Vestige inside other libraries' trainings."""
