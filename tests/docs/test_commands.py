@@ -129,6 +129,7 @@ TAKEN = {
         "my-lora-adapter": "foreign adapter",
     },
     "docs/verbs/rank.md": {"before": "model", "after": "update"},
+    "docs/in-your-training.md": {"my-model": "gpt"},
     "docs/gate-a-release.md": {"diff-run": "diffed"},
     "docs/verbs/gate.md": {"diff-run": "diffed", "rank-run": "diffed"},
     "docs/verbs/report.md": {"run": "diffed", "diff-run": "diffed", "rank-run": "diffed"},
@@ -177,6 +178,7 @@ def workplace(tmp_path_factory) -> Workplace:
     "document",
     [pytest.param(d, marks=pytest.mark.long) if d in MINUTES else d for d in PRINTED],
 )
+@pytest.mark.filterwarnings("ignore:'pin_memory' argument")  # of a training without a GPU
 def test_the_commands_of_a_document_run(document, workplace, tmp_path, monkeypatch):
     monkeypatch.chdir(workplace.root)
     taken = TAKEN.get(document, {})
