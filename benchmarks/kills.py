@@ -48,6 +48,7 @@ from every_verb import COMMANDS, OUT, RESUMES, prepare
 from vestige.cli import interrupts
 from vestige.cli.main import app
 from vestige.training.secret import Secret
+from vestige.workflows import privacy_files
 
 KILLED = (
     *("train", "train private", "train nlu", "train pairs", "null", "audit-users"),
@@ -56,7 +57,7 @@ KILLED = (
 RACED = ("train", "train private", "train nlu", "null", "audit-users", "plant", "report", "diff")
 AGAIN = ("train", "train private", "train nlu")
 TIMES = {"created", "seconds", "tokens_per_second", "seconds_per_epoch", "peak_memory_mib"}
-TIMES |= {"command"}
+TIMES |= {"command", "arguments", "plan"}
 LOGGED = ("step", "learning_rate")
 """What a line of a training's log says wherever it began; its loss is of the steps since."""
 WRITTEN = re.compile(rb"\d\d? [A-Z][a-z]+ \d{4}, \d\d:\d\d UTC|\d{4}-\d\d-\d\dT[\d:+]+")
@@ -86,7 +87,9 @@ def child(words: Sequence[str], where: Path, said: str = "said", *, most: int | 
         resource.setrlimit(resource.RLIMIT_FSIZE, (most, resource.RLIM_INFINITY))
     code = 70
     interrupts.raise_when_asked_to_end()
-    Secret.fresh = classmethod(lambda cls: cls.of_seed(0))  # else no two would have the same bits
+    # Else no two would have the same bits.
+    Secret.fresh = classmethod(lambda cls: cls.of_seed(0))
+    privacy_files.new_id = lambda: "0" * 32
     try:
         code = app([str(word) for word in words])
     except SystemExit as end:

@@ -193,10 +193,15 @@ def test_the_commands_of_a_document_run(document, workplace, tmp_path, monkeypat
                 exec(compile(words[1], document, "exec"), {})
             elif words[0] == "file":
                 Path(words[1]).write_text(words[2], encoding="utf-8")
-            elif words[0] not in NOT_RUN:
+            elif words[0] not in NOT_RUN and not _asks_a_server(words):
                 put(tmp_path, {n: made[n] for n in made if " " in n and n in " ".join(words)})
                 run(*_sooner(words))
                 assert all(out.exists() for out in _outs([words]))
+
+
+def _asks_a_server(words: Words) -> bool:
+    """Whether a command asks a server, which is not there: tests/workflows have one."""
+    return any(word.startswith("openai:") for word in words)
 
 
 def _sooner(words: Words) -> Words:

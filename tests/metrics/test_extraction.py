@@ -157,3 +157,8 @@ def test_values_that_are_all_alike_have_an_interval_of_some_width(trials):
 def test_arguments_out_of_range_are_refused(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_values_that_are_no_shares_are_refused():
+    with pytest.raises(ValueError, match=r"values must lie in \[0, 1\]"):
+        share_interval([0.5, 1e308])

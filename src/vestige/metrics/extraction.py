@@ -89,10 +89,16 @@ def share_interval(
     Returns:
         two ends; None with fewer than two values.
 
+    Raises:
+        ValueError: a value lies further from 0 and the ceiling than these from each other, which
+            no rounding explains.
+
     Example:
         >>> [round(end, 3) for end in share_interval([0.0] * 10)]
         [0.0, 0.308]
     """
+    if any(not -ceiling <= value <= 2 * ceiling for value in values):
+        raise ValueError(f"values must lie in [0, {ceiling:g}]")
     if len(values) > 1 and max(values) - min(values) < _ALIKE * ceiling:
         seen, value = ((1 - confidence) / 2) ** (1 / len(values)), min(max(values), ceiling)
         return Interval(seen * value, seen * value + (1 - seen) * ceiling)
