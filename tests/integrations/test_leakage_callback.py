@@ -1,5 +1,11 @@
 """Canaries in a data set, and their exposure while Transformers trains."""
 
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -36,7 +42,7 @@ def tokenizer():
     return SubwordVocabulary.train_bpe(Corpus.from_texts(TEXTS), size=300).tokenizer
 
 
-def trained(planted, tmp_path, *callbacks, steps=40, **settings):
+def trained(planted, tmp_path, *callbacks, steps=40, rows=8, **settings):
     """A trainer after some steps on planted texts, and what a tracker was told."""
     words = tokenizer()
     words.pad_token = words.eos_token
@@ -56,7 +62,7 @@ def trained(planted, tmp_path, *callbacks, steps=40, **settings):
     tracker = Tracker()
     tracker.told = []
     args = TrainingArguments(
-        tmp_path / "trainer", max_steps=steps, per_device_train_batch_size=8, learning_rate=1e-2,
+        tmp_path / "trainer", max_steps=steps, per_device_train_batch_size=rows, learning_rate=1e-2,
         report_to=[], use_cpu=True, disable_tqdm=True, save_strategy="no", seed=0, **settings,
     )  # fmt: skip
     data, _ = planted
@@ -145,3 +151,25 @@ def test_a_data_set_without_the_column_is_refused(tmp_path):
 def test_rows_are_numbered_as_they_were(planted):
     numbers = [row["number"] for row in planted[0] if row["number"] is not None]
     assert np.all(np.diff(numbers) == 1)
+
+
+@pytest.mark.slow
+def test_two_processes_measure_what_one_measures(planted, tmp_path):
+    data, canaries = planted
+    data.save_to_disk(str(canaries.parent / "data"))
+    script = Path(__file__).with_name("in_processes.py")
+    found = {}
+    for count in (1, 2):
+        out = tmp_path / str(count)
+        out.mkdir()
+        words = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+        words += [f"--nproc-per-node={count}", script, canaries, out]
+        subprocess.run(words, check=True, timeout=300, env=os.environ | {"OMP_NUM_THREADS": "1"})
+        told = [json.loads((out / str(rank) / "told.json").read_text()) for rank in range(count)]
+        assert all(moments == told[0][0] for moments, _ in told)
+        assert [len(logs) for _, logs in told] == [2] + [0] * (count - 1)
+        assert vestige.results.load(out / "run").summary["exposure_planted"] == told[0][0][-1][1]
+        found[count] = told[0][0]
+    assert [step for step, _ in found[2]] == [4, 8]
+    for (_, one), (_, other) in zip(found[1], found[2], strict=True):
+        assert one == pytest.approx(other, abs=0.2)

@@ -2,6 +2,9 @@
 
 What it measures is what `vestige exposure` measures of the same model: the model is asked in
 evaluation mode, on the training's own device, and goes on as it was.
+
+Where several processes train, all of them measure, since a model may be spread over them, and come
+to the same; whether there is time for it is the first one's to say, which also tells and saves.
 """
 
 import inspect
@@ -113,7 +116,7 @@ class LeakageCallback(TrainerCallback):  # type: ignore[misc]
         if state.global_step == state.max_steps:
             return  # the end measures
         spent, passed = sum(one.seconds for one in self.moments), time.perf_counter() - self._began
-        if spent > self.budget * passed:
+        if not _as_the_first(spent <= self.budget * passed):
             self.left_out += 1
             return
         self._measure(args, state, control, model, processing_class)
@@ -131,7 +134,7 @@ class LeakageCallback(TrainerCallback):  # type: ignore[misc]
         if not self.moments or self.moments[-1].step != state.global_step:
             self._measure(args, state, control, model, processing_class)
         last = self.moments[-1].found
-        if self.out is not None:
+        if self.out is not None and state.is_world_process_zero:
             last.save(self.out)
         if told := _above(last, self.fail_above):
             raise Leakage(
@@ -146,6 +149,8 @@ class LeakageCallback(TrainerCallback):  # type: ignore[misc]
         found = self.measured(model, processing_class)
         seconds = time.perf_counter() - began
         self.moments.append(Moment(state.global_step, found, seconds))
+        if not state.is_world_process_zero:
+            return
         summary = found.summary()
         logs = {
             "vestige/exposure": summary["exposure_planted"],
@@ -179,6 +184,15 @@ class LeakageCallback(TrainerCallback):  # type: ignore[misc]
         finally:
             for name, module in model.named_modules():
                 module.training = modes[name]
+
+
+def _as_the_first(answer: bool) -> bool:
+    """The answer of the first of the processes that train, which all of them take."""
+    if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
+        return answer
+    told = [answer]
+    torch.distributed.broadcast_object_list(told, src=0)
+    return told[0]
 
 
 def _language_model(model: Any, tokenizer: Any) -> "HuggingFaceLanguageModel":
