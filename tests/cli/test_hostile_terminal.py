@@ -26,6 +26,7 @@ CASES = {
     "verify-deletion": ["EVIL EVIL --deleted EVIL --reference EVIL --retrained EVIL --out x"],
     "anatomy": ["EVIL --seen EVIL --unseen EVIL --out x"],
     "compare": ["EVIL=EVIL EVIL=EVIL --manifest EVIL --test EVIL --out x"],
+    "gate": ["EVIL", "EVIL --fail-above EVIL --baseline EVIL"],
     "report": ["EVIL --out x", "EVIL EVIL --out EVIL"],
     "reproduce": ["EVIL --out x", "updates --table EVIL --out x"],
 }

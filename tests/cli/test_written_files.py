@@ -18,6 +18,7 @@ KINDS = (
         "verify-deletion",
         "anatomy",
         "compare",
+        "gate",
         "report",
         "report secrets",
         "reproduce",

@@ -11,7 +11,8 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from vestige.errors import DataError, IncompatibleModels
+from vestige.data.json_file import Measurements, conform
+from vestige.errors import DataError, IncompatibleModels, RunError
 from vestige.workflows.inputs import open_model, shown
 from vestige.workflows.provenance import of_model
 from vestige.workflows.training_runs import DATA, RUN, repeats
@@ -300,9 +301,27 @@ def user_samples(
 
 
 def _run(source: object) -> "Run | None":
-    """The run of a training's directory; None where it is none of `vestige train`."""
+    """The run of a training's directory; None where it is none of `vestige train`.
+
+    Raises:
+        RunError: it is none of a training, or holds no numbers where these belong.
+    """
     from vestige import results
 
     if not isinstance(source, str | PathLike) or not (Path(source) / RUN).is_dir():
         return None
-    return results.load(Path(source) / RUN)
+    found = results.load(Path(source) / RUN)
+    remedy = "It was changed or is damaged; repeat the training."
+    where = Path(source) / RUN / "summary.json"
+    conform(found.summary, _Trained, where, error=RunError, remedy=remedy)
+    return found
+
+
+class _Trained(Measurements):
+    """Schema of what a training's summary says that it took."""
+
+    steps: float | None = None
+    tokens: float | None = None
+    epoch: float | None = None
+    seconds: float | None = None
+    peak_memory_mib: float | None = None
