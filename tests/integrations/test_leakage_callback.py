@@ -20,6 +20,7 @@ from transformers import (
 )
 
 import vestige
+from tests.docs.documents import REPOSITORY
 from tests.workflows.asked import sentences
 from vestige.data.corpus import Corpus
 from vestige.data.manifest import Manifest
@@ -164,7 +165,8 @@ def test_two_processes_measure_what_one_measures(planted, tmp_path):
         out.mkdir()
         words = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
         words += [f"--nproc-per-node={count}", script, canaries, out]
-        subprocess.run(words, check=True, timeout=300, env=os.environ | {"OMP_NUM_THREADS": "1"})
+        alone = {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(REPOSITORY)}
+        subprocess.run(words, check=True, timeout=300, env=os.environ | alone)
         told = [json.loads((out / str(rank) / "told.json").read_text()) for rank in range(count)]
         assert all(moments == told[0][0] for moments, _ in told)
         assert [len(logs) for _, logs in told] == [2] + [0] * (count - 1)

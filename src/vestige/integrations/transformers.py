@@ -1,10 +1,9 @@
 """Vestige in a training by Transformers' `Trainer`, or by what is built on it.
 
-Example:
-    >>> from vestige.integrations.transformers import LeakageCallback, plant  # doctest: +SKIP
-    >>> data = plant(data, copies=10, out="canaries")  # doctest: +SKIP
-    >>> trainer = Trainer(model, args, train_dataset=data.map(tokenize),
-    ...                   callbacks=[LeakageCallback("canaries")])  # doctest: +SKIP
+`docs/in-your-training.md` shows both in a training:
+
+    data = plant(data, copies=10, out="canaries")
+    trainer = Trainer(..., train_dataset=data, callbacks=[LeakageCallback("canaries")])
 """
 
 from vestige.integrations.leakage_callback import Leakage, LeakageCallback
