@@ -11,7 +11,9 @@ from vestige.data.corpus import Corpus
 from vestige.data.encoded import EncodedCorpus, encode
 from vestige.data.subwords import SubwordVocabulary
 from vestige.defences.dp_sgd import DPSGDStep
+from vestige.defences.example_gradients import groups, suits
 from vestige.defences.ghost_opacus import shares_weights
+from vestige.errors import TrainingError
 from vestige.models.lora import add_lora
 from vestige.models.protocols import LanguageModel
 from vestige.training.batches import IGNORED, Batch
@@ -234,3 +236,138 @@ def test_nothing_of_opacus_stays_and_noise_reaches_all_that_learns(make, batch, 
     noise = torch.stack([gradient(step) - clear for _ in range(40)])
     assert noise.std().item() == pytest.approx(0.5, rel=5 / math.sqrt(2 * noise.numel()))
     assert (noise.std(0) > 0).all()
+
+
+def silent_step(model, batch, **settings) -> tuple[torch.Tensor, list[torch.Tensor]]:
+    """Norms and clipped sum without noise."""
+    step = DPSGDStep(
+        **{"noise_multiplier": 0.0, "max_grad_norm": 1.0, "expected_units": 2} | settings,
+        sequence_length=LENGTH,
+    )
+    step(model, batch, None)
+    return torch.cat(step.norms), [p.grad.clone() for p in model.parameters() if p.requires_grad]
+
+
+def test_adapters_alone_are_clipped_by_the_gradients_of_examples(make):
+    assert [suits(make(kind)) for kind in KINDS] == [False, False, True, False, True]
+
+
+@pytest.mark.parametrize("kind", ["gpt2 adapter", "llama adapter"])
+def test_recomputed_activations_give_the_same_gradients(make, batch, kind):
+    plain, recomputing = make(kind), make(kind)
+    network = recomputing.network
+    network.activation_checkpointing_enable({"use_reentrant": False})
+    network.enable_input_require_grads()
+    for one, other in zip(silent_step(plain, batch), silent_step(recomputing, batch), strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_half_precision_clips_what_it_adds(make, batch):
+    """The norm is that of the gradient which is added, whatever precision it was formed in."""
+    model = make("llama adapter")
+    exact, _ = silent_step(make("llama adapter", torch.float64), batch)
+    with torch.autocast("cpu", torch.bfloat16):
+        norms, _ = silent_step(model, batch, max_grad_norm=1e9)
+        torch.testing.assert_close(norms.double(), exact, rtol=0.05, atol=0)
+        for row in range(len(batch.inputs)):
+            alone = batch.select(torch.tensor([row]))
+            _, gradient = silent_step(model, alone, max_grad_norm=1e-2, expected_units=1)
+            total = torch.nn.utils.get_total_norm(gradient)
+            torch.testing.assert_close(total, torch.tensor(1e-2), rtol=1e-5, atol=0)
+
+
+def test_an_adapter_may_be_put_on_before_or_after_its_model_is_converted(make, batch):
+    before = make("llama adapter", torch.float64)
+    after = make("llama adapter")
+    optimizer = torch.optim.SGD([p for p in after.parameters() if p.requires_grad], lr=1.0)
+    after = after.to("cpu", torch.float64)
+    start = [p.detach().clone() for p in after.parameters() if p.requires_grad]
+    for one, other in zip(silent_step(before, batch), silent_step(after, batch), strict=True):
+        torch.testing.assert_close(one, other)
+    optimizer.step()
+    moved = [p for p in after.parameters() if p.requires_grad]
+    assert all((one != other).any() for one, other in zip(start, moved, strict=True))
+
+
+@pytest.mark.parametrize("rows_at_once", [None, 1, 2, 3])
+def test_users_are_read_in_groups_and_each_is_clipped_as_one(make, batch, rows_at_once):
+    model = make("llama adapter", torch.float64)
+    batch = Batch(
+        batch.inputs, batch.targets, batch.padding, batch.lengths, torch.tensor([7, 2, 7, 7, 5])
+    )
+    own = one_by_one(model, batch)
+    rows_of = [[1], [4], [0, 2, 3]]
+    units = [
+        [sum(parts) for parts in zip(*(own[r] for r in rows), strict=True)] for rows in rows_of
+    ]
+    norms = torch.stack([torch.nn.utils.get_total_norm(grads) for grads in units])
+    found, gradients = silent_step(
+        model,
+        batch,
+        unit="user",
+        max_grad_norm=norms.median().item(),
+        physical_batch_size=rows_at_once,
+        expected_units=1,
+    )
+    torch.testing.assert_close(found, norms)
+    for place, gradient in enumerate(gradients):
+        scales = (norms.median() / norms).clamp(max=1.0)
+        expected = sum(s * grads[place] for s, grads in zip(scales, units, strict=True))
+        torch.testing.assert_close(gradient, expected, rtol=1e-5, atol=1e-7)
+
+
+def test_groups_hold_every_row_once_and_no_user_twice():
+    generator = np.random.default_rng(0)
+    for _ in range(200):
+        users = torch.from_numpy(generator.integers(0, 6, generator.integers(1, 12)))
+        size = int(generator.integers(1, 6))
+        empty = torch.zeros(len(users), 1, dtype=torch.int64)
+        found = list(groups(Batch(empty, empty, users=users), size))
+        rows = torch.cat([rows for rows, _ in found])
+        assert sorted(rows.tolist()) == list(range(len(users)))
+        seen = [set(users[rows].tolist()) for rows, _ in found]
+        assert sum(map(len, seen)) == len(set(users.tolist()))
+        for own, (rows, units) in zip(seen, found, strict=True):
+            assert len(rows) <= size or len(own) == 1
+            assert len(set(zip(users[rows].tolist(), units.tolist(), strict=True))) == len(own)
+            assert set(units.tolist()) == set(range(len(own)))
+            assert units.tolist() == sorted(units.tolist())
+
+
+def test_a_layer_that_sees_other_rows_is_refused(make, batch):
+    model = make("llama adapter")
+    layer = next(m for n, m in model.named_modules() if n.endswith("q_proj"))
+    plain = layer.forward
+    layer.forward = lambda x: plain(x.flatten(0, 1)).unflatten(0, x.shape[:2])
+    with pytest.raises(TrainingError, match="gradients cannot be told apart"):
+        silent_step(model, batch)
+    assert not any("forward" in m.__dict__ for n, m in model.named_modules() if "lora_" in n)
+
+
+def test_a_weight_that_is_used_outside_its_layer_is_refused(make, batch):
+    model = make("llama adapter")
+    layer = next(m for n, m in model.named_modules() if n.endswith("q_proj"))
+    plain, weight = layer.forward, layer.lora_A["default"].weight
+    layer.forward = lambda x: plain(x) + weight.sum()
+    with pytest.raises(TrainingError, match="outside its layer"):
+        silent_step(model, batch)
+
+
+def test_an_adapter_on_the_head_sees_all_rows(make, batch):
+    """The head is then not asked for the targets that count alone."""
+    torch.manual_seed(0)
+    model = add_lora(make("llama"), rank=2, target_modules=["lm_head"]).double()
+    assert suits(model)
+    own = torch.stack([torch.nn.utils.get_total_norm(g) for g in one_by_one(model, batch)])
+    torch.testing.assert_close(silent_step(model, batch)[0], own)
+
+
+def test_a_step_forms_the_gradients_of_examples_once(make, batch, monkeypatch):
+    """One backward pass, whatever is clipped."""
+    model, calls = make("llama adapter"), []
+    real = torch.Tensor.backward
+    monkeypatch.setattr(
+        torch.Tensor, "backward", lambda self, *a, **k: calls.append(1) or real(self, *a, **k)
+    )
+    silent_step(model, batch)
+    assert calls == [1]

@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
 
-from vestige.models.protocols import LanguageModel
-from vestige.training.batches import Batch
+from vestige.models.protocols import LanguageModel, TwoParts
+from vestige.training.batches import IGNORED, Batch
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,15 +82,30 @@ def measured_norms(norms: list[Tensor], max_grad_norm: float) -> dict[str, float
     return {"median_norm": every.median().item(), "clipped": clipped.item()}
 
 
-def trainable(model: LanguageModel) -> list[Any]:
+def trainable(model: nn.Module) -> list[Any]:
     """The parameters that learn, each once."""
     return [parameter for parameter in model.parameters() if parameter.requires_grad]
 
 
 def summed_losses(model: LanguageModel, batch: Batch) -> Tensor:
-    """(b,) each sequence's summed cross-entropy in nats, in the graph."""
-    logits, _ = model(batch.inputs, None)
-    losses = torch.nn.functional.cross_entropy(
-        logits.transpose(1, 2).float(), batch.targets, reduction="none"
-    )
-    return losses.sum(1)
+    """(b,) each sequence's summed cross-entropy in nats, in the graph.
+
+    Where rows are padded, a head that does not learn is asked for the targets that count alone.
+    """
+    if not (batch.padding and isinstance(model, TwoParts) and _reads_alone(model)):
+        logits = model(batch.inputs, None)[0].flatten(0, 1).float()
+        each = cross_entropy(logits, batch.targets.flatten(), reduction="none")
+        return each.view(batch.targets.shape).sum(1)
+    counts = batch.targets != IGNORED
+    hidden, _ = model.body(batch.inputs, None)
+    logits = model.predict(hidden[counts]).float()
+    each = cross_entropy(logits, batch.targets[counts], reduction="none")
+    return each.new_zeros(counts.shape).masked_scatter(counts, each).sum(1)
+
+
+def _reads_alone(model: TwoParts) -> bool:
+    """Whether the head is apart and does not learn: one that learns has to see the rows."""
+    head = getattr(model, "head", None)
+    if not (model.separate_head and isinstance(head, nn.Module)):
+        return False
+    return not any(parameter.requires_grad for parameter in head.parameters())

@@ -88,7 +88,13 @@ class DPSGDStep(NoisyStep):
         return loss / max(batch.tokens, 1), None
 
     def _clip(self, model: LanguageModel) -> ClipFn:
-        if self.unit == "user":
+        from vestige.defences import example_gradients
+
+        thin, by_user = example_gradients.suits(model), self.unit == "user"
+        if thin:
+            of_users = example_gradients.clip_users_examples(self.physical_batch_size)
+            return of_users if by_user else example_gradients.clip_examples
+        if by_user:
             from vestige.defences.user_clipping import clip_users
 
             return clip_users(self.physical_batch_size)
