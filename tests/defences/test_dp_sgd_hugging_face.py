@@ -321,8 +321,7 @@ def test_groups_hold_every_row_once_and_no_user_twice():
     for _ in range(200):
         users = torch.from_numpy(generator.integers(0, 6, generator.integers(1, 12)))
         size = int(generator.integers(1, 6))
-        empty = torch.zeros(len(users), 1, dtype=torch.int64)
-        found = list(groups(Batch(empty, empty, users=users), size))
+        found = list(groups(users, size))
         rows = torch.cat([rows for rows, _ in found])
         assert sorted(rows.tolist()) == list(range(len(users)))
         seen = [set(users[rows].tolist()) for rows, _ in found]

@@ -13,8 +13,9 @@ whose backward pass gathers. So adapters may have been put on, moved or converte
 activations may be recomputed (gradient checkpointing).
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -185,9 +186,8 @@ def clip_examples(model: LanguageModel, batch: Batch, rule: Rule) -> Clipped:
     Raises:
         TrainingError: see `gathered`.
     """
-    found = ExampleGradients(len(batch.inputs))
-    loss = _gather(model, batch, rule, found, None)
-    return _added(found, rule, loss)
+    rows = torch.arange(len(batch.inputs), device=batch.inputs.device)
+    return _clip(model, batch, [(rows, rows)], None, rule)
 
 
 def clip_users_examples(rows_at_once: int | None) -> ClipFn:
@@ -200,35 +200,63 @@ def clip_users_examples(rows_at_once: int | None) -> ClipFn:
     """
 
     def clip(model: LanguageModel, batch: Batch, rule: Rule) -> Clipped:
-        parts = []
-        for rows, units in groups(batch, rows_at_once):
-            found = ExampleGradients(int(units[-1]) + 1)
-            loss = torch.zeros((), device=batch.inputs.device)
-            size = rows_at_once or len(rows)
-            for some, of in zip(torch.split(rows, size), torch.split(units, size), strict=True):
-                loss += _gather(model, batch.select(some), rule, found, of)
-            parts.append(_added(found, rule, loss))
-        return Clipped(
-            torch.cat([part.norms for part in parts]), torch.stack([p.loss for p in parts]).sum()
-        )
+        if batch.users is None:
+            raise ValueError("batch must say whose each row is, got users=None")
+        return _clip(model, batch, groups(batch.users, rows_at_once), rows_at_once, rule)
 
     return clip
 
 
-def groups(batch: Batch, rows_at_once: int | None) -> Iterator[tuple[Tensor, Tensor]]:
+Losses = Callable[[Tensor], Tensor]
+"""The losses (k,) of the chosen rows, int64 (k,), in the graph."""
+
+
+def clip_groups(
+    model: nn.Module,
+    together: Iterable[tuple[Tensor, Tensor]],
+    rows_at_once: int | None,
+    losses: Losses,
+    rule: Rule,
+) -> Clipped:
+    """Add the clipped gradients of groups of units to `.grad`.
+
+    Args:
+        model: `suits` it.
+        together: rows that are read together and the unit of each, from 0, ascending.
+        rows_at_once: rows of a group that are computed at once; None: all.
+        losses: of rows. One row's must not depend on the others.
+        rule: how each unit is clipped; the losses are taken as they are.
+
+    Returns:
+        norms in the order of groups and their units; the loss is the sum of the losses.
+
+    Raises:
+        TrainingError: see `gathered`.
+    """
+    norms, loss = [], torch.zeros(())
+    for rows, units in together:
+        found = ExampleGradients(int(units[-1]) + 1)
+        alone = found.number == len(rows)
+        size = rows_at_once or len(rows)
+        for some, of in zip(torch.split(rows, size), torch.split(units, size), strict=True):
+            with gathered(model, found, len(some), None if alone else of):
+                each = losses(some)
+                each.sum().backward()  # type: ignore[no-untyped-call]
+            loss = loss.to(each.device) + each.detach().sum()
+        norms.append(found.norms())
+        found.add_weighted(rule.weights(norms[-1]))
+    return Clipped(torch.cat(norms) if norms else torch.empty(0), loss)
+
+
+def groups(users: Tensor, rows_at_once: int | None) -> Iterator[tuple[Tensor, Tensor]]:
     """Rows of users who are read together, and which of these users each row is of, ascending.
 
     Args:
-        batch: says whose its rows are.
+        users: int64 (rows,) whose each row is.
         rows_at_once: rows of a group at most, unless it is one user; None: any number.
-
-    Raises:
-        ValueError: the batch does not say whose its rows are.
     """
-    if batch.users is None:
-        raise ValueError("batch must say whose each row is, got users=None")
-    order = batch.users.argsort(stable=True)
-    _, unit, counts = torch.unique(batch.users, return_inverse=True, return_counts=True)
+    order = users.argsort(stable=True)
+    _, unit, counts = torch.unique(users, return_inverse=True, return_counts=True)
     begin = first = end = 0
     for user, count in enumerate([*counts.tolist(), None]):
         if end > begin and (count is None or end + count - begin > (rows_at_once or len(order))):
@@ -238,17 +266,15 @@ def groups(batch: Batch, rows_at_once: int | None) -> Iterator[tuple[Tensor, Ten
         end += count or 0
 
 
-def _gather(
-    model: LanguageModel, batch: Batch, rule: Rule, found: ExampleGradients, units: Tensor | None
-) -> Tensor:
-    """Add a batch's gradients to those of its units; its summed loss."""
-    with gathered(model, found, len(batch.inputs), units):
-        losses = summed_losses(model, batch)
-        (losses.sum() / rule.tokens_per_sequence).backward()  # type: ignore[no-untyped-call]
-    return losses.sum().detach()
+def _clip(
+    model: LanguageModel,
+    batch: Batch,
+    together: Iterable[tuple[Tensor, Tensor]],
+    rows_at_once: int | None,
+    rule: Rule,
+) -> Clipped:
+    def losses(rows: Tensor) -> Tensor:
+        return summed_losses(model, batch.select(rows)) / rule.tokens_per_sequence
 
-
-def _added(found: ExampleGradients, rule: Rule, loss: Tensor) -> Clipped:
-    norms = found.norms()
-    found.add_weighted(rule.weights(norms))
-    return Clipped(norms, loss)
+    found = clip_groups(model, together, rows_at_once, losses, rule)
+    return replace(found, loss=found.loss * rule.tokens_per_sequence)

@@ -32,7 +32,7 @@ def secret_of(directory: Path | None, given: Secret | None) -> Secret:
         return given or Secret.fresh()
     path = directory / KEY
     if path.exists():
-        kept = _read(path)
+        kept = read_secret(path)
         if given is not None and given != kept:
             raise TrainingError(
                 f"{directory} holds a training with another secret",
@@ -46,7 +46,7 @@ def secret_of(directory: Path | None, given: Secret | None) -> Secret:
         )
     secret = given or Secret.fresh()
     try:
-        _write(path, secret.reveal())
+        write_secret(path, secret)
     except OSError as error:
         raise TrainingError(
             f"{path} cannot be written ({error})",
@@ -60,7 +60,12 @@ def forget(directory: Path) -> None:
     (directory / KEY).unlink(missing_ok=True)
 
 
-def _read(path: Path) -> Secret:
+def read_secret(path: Path) -> Secret:
+    """Secret in a key file.
+
+    Raises:
+        TrainingError: it is gone or damaged.
+    """
     try:
         return Secret(path.read_bytes())
     except (OSError, ValueError) as error:
@@ -70,10 +75,14 @@ def _read(path: Path) -> Secret:
         ) from error
 
 
-def _write(path: Path, material: bytes) -> None:
-    """Write a key atomically, readable by its owner alone."""
+def write_secret(path: Path, secret: Secret) -> None:
+    """Write a key file atomically, readable by its owner alone.
+
+    Raises:
+        OSError: it cannot be written.
+    """
     with replacing(path) as file:
-        file.write(material)
+        file.write(secret.reveal())
     folder = os.open(path.parent, os.O_RDONLY)
     try:
         os.fsync(folder)  # the name itself: no step may be taken that its secret does not outlast

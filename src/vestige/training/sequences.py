@@ -243,14 +243,26 @@ class SequenceBatches:
             yield order[begin : begin + self.batch_size]
 
     def _poisson_batches(self, seed: int, number: int) -> Iterator[NDArray[np.int64]]:
-        """Poisson sample: every unit independently with probability `sample_rate`, to 2^-53."""
+        """Poisson sample: every unit independently with probability `sample_rate`."""
         # "lots" is part of the key: another word would give trainings other bits
         key = hashlib.blake2b(f"lots {seed} {number}".encode(), digest_size=32).digest()
-        words = np.empty(self.units, np.uint64)
         for batch in range(len(self)):
-            Keystream(key, batch, 0).fill(words)
-            drawn = np.flatnonzero((words >> np.uint64(11)) * 2.0**-53 < self.sample_rate)
+            drawn = poisson_sample(key, batch, units=self.units, sample_rate=self.sample_rate)
             if self.unit == "sequence":
                 yield drawn
             else:
                 yield np.concatenate([np.empty(0, np.int64), *(self._by_user[u] for u in drawn)])
+
+
+def poisson_sample(key: bytes, step: int, *, units: int, sample_rate: float) -> NDArray[np.int64]:
+    """Units of one step, ascending, each drawn independently with a probability, to 2^-53.
+
+    Args:
+        key: 32 secret bytes.
+        step: another one gives other lots.
+        units: how many there are.
+        sample_rate: the probability, in (0, 1].
+    """
+    words = np.empty(units, np.uint64)
+    Keystream(key, step, 0).fill(words)
+    return np.flatnonzero((words >> np.uint64(11)) * 2.0**-53 < sample_rate)
