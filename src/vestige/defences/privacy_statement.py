@@ -41,6 +41,9 @@ class PrivacyStatement:
         ancestry: what earlier trainings mean for the records.
         taken: the budget of the steps that were taken; None before the training.
         void: what voids the guarantee, in words.
+        in_pieces: whether a longer document is read in pieces; else it is cut.
+        unnoised: files with what in them has no noise.
+        released: what is for release, and nothing beside it.
     """
 
     defence: str
@@ -53,6 +56,9 @@ class PrivacyStatement:
     limited: int | None = None
     taken: PrivacySpent | None = None
     void: tuple[str, ...] = ()
+    in_pieces: bool = True
+    unnoised: tuple[str, ...] = UNNOISED
+    released: str = "the folder model/"
 
     @property
     def holds(self) -> bool:
@@ -109,7 +115,7 @@ class PrivacyStatement:
             "left out": self._left_out(),
             "outside": self._outside(),
             "without noise": "In the training's directory, and not for release: "
-            f"{'; '.join(UNNOISED)}. Release the folder model/ alone.",
+            f"{'; '.join(self.unnoised)}. Release {self.released} alone.",
         }
         return {name: text for name, text in terms.items() if text}
 
@@ -153,9 +159,8 @@ class PrivacyStatement:
         if self.planned.unit == "user":
             return "a user with all of their documents"
         length = self.sequence_length
-        return (
-            f"a document of at most {length:,} tokens (of a longer one, each piece of {length:,})"
-        )
+        longer = f"each piece of {length:,}" if self.in_pieces else "what was read of it"
+        return f"a document of at most {length:,} tokens (of a longer one, {longer})"
 
     def _mechanism(self) -> str:
         spent, what = self.planned, "update" if self.defence == "dp-fedavg" else "gradient"

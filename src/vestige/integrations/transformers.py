@@ -8,5 +8,6 @@
 
 from vestige.integrations.leakage_callback import Leakage, LeakageCallback
 from vestige.integrations.planting import plant
+from vestige.integrations.private_trainer import PrivateTrainer, private
 
-__all__ = ["Leakage", "LeakageCallback", "plant"]
+__all__ = ["Leakage", "LeakageCallback", "PrivateTrainer", "plant", "private"]

@@ -91,7 +91,7 @@ def _with_adapter(model: HuggingFaceLanguageModel, config: PeftConfig) -> Huggin
         raise ValueError("model must be a whole model, got an adapter: load it with merge=True")
     config.task_type = "CAUSAL_LM"
     try:
-        with _only_our_warnings():
+        with only_our_warnings():
             network = get_peft_model(_rewirable(model), config)
     except ValueError as error:
         raise ModelError(
@@ -152,7 +152,7 @@ def load_adapter(
         whole = pretrained.load(place, dtype=dtype, device=device)
         wiring = whole.network
     try:
-        with _only_our_warnings():
+        with only_our_warnings():
             _widen(wiring, folder / ADAPTER)
             network: Any = PeftModel.from_pretrained(
                 wiring, str(folder), autocast_adapter_dtype=False
@@ -203,7 +203,8 @@ def _adapts_tied_weights(network: Any) -> bool:
 
 
 @contextmanager
-def _only_our_warnings() -> Iterator[None]:
+def only_our_warnings() -> Iterator[None]:
+    """PEFT's warnings that matter as errors, the others not at all."""
     with warnings.catch_warnings():
         # What a file lacks, PEFT starts afresh and only warns.
         warnings.filterwarnings("error", message="Found missing adapter keys")
@@ -243,7 +244,7 @@ def _config(folder: Path) -> PeftConfig:
     """Configuration of an adapter that changes weights."""
     file = folder / ADAPTER_CONFIG
     try:
-        with _only_our_warnings():
+        with only_our_warnings():
             config = PeftConfig.from_pretrained(str(folder))
     except Exception as error:  # such as a TypeError for fields of another version
         raise ModelError(

@@ -1,0 +1,245 @@
+"""Transformers' `Trainer`, and what is built on it, with DP-SGD for LoRA adapters.
+
+Abadi et al. (2016), "Deep Learning with Differential Privacy", Algorithm 1. A row of the training
+set, or a user with all of theirs, joins a step by a lot of its own; each one's gradient is clipped
+(`vestige.defences.example_gradients`), and noise comes from the operating system's entropy.
+
+Differs from the paper: a row's loss is the mean over its own targets.
+"""
+
+import inspect
+from collections.abc import Callable, Iterable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+from torch.utils.data import DataLoader
+from transformers import Trainer
+
+from vestige.defences.clipping import Rule
+from vestige.defences.example_gradients import clip_groups, groups, suits
+from vestige.defences.methods.dp_sgd import DPSGD
+from vestige.defences.noisy_step import NoisyStep
+from vestige.errors import TrainingError
+from vestige.integrations.private_plan import PrivateRows, PrivateTraining, refuse_settings
+from vestige.models.lora import only_our_warnings
+from vestige.training.batches import IGNORED
+from vestige.training.key_file import KEY, read_secret, write_secret
+from vestige.training.secret import Secret
+
+
+def private(trainer: type[Trainer]) -> type[Trainer]:
+    """A class of trainers whose trainings are differentially private.
+
+    It takes what `trainer` takes, and
+
+    - privacy: the budget, the unit and the clipping norm, as `vestige.DPSGD(epsilon=8)`;
+    - user_column: of the training set, whose each row is; needed where the unit is a user;
+    - peft_config: an adapter to put on the model, where `trainer` does not take one itself.
+
+    A lot has `per_device_train_batch_size` times `gradient_accumulation_steps` times processes rows
+    (or users) on average; so many rows as `per_device_train_batch_size` are computed at once.
+
+    Example:
+        >>> from trl import SFTTrainer                                            # doctest: +SKIP
+        >>> trainer = private(SFTTrainer)(model, privacy=DPSGD(epsilon=8), ...)   # doctest: +SKIP
+    """
+    return type(f"Private{trainer.__name__}", (_Private, trainer), {"__doc__": private.__doc__})
+
+
+class _Private(Trainer):  # type: ignore[misc]
+    """What a private trainer does in another way. See `private`."""
+
+    def __init__(
+        self,
+        model: Any = None,
+        *args: Any,
+        privacy: DPSGD,
+        user_column: str | None = None,
+        peft_config: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        plain = super().__init__
+        if peft_config is not None and "peft_config" in inspect.signature(plain).parameters:
+            kwargs["peft_config"] = peft_config
+        elif peft_config is not None:
+            from peft import get_peft_model
+
+            with only_our_warnings():
+                model = get_peft_model(model, peft_config)
+        bound = inspect.signature(plain).bind_partial(model, *args, **kwargs)
+        given = PrivateRows.of(bound.arguments.get("train_dataset"), privacy, user_column)
+        plain(model, *args, **kwargs)
+        refuse_settings(self)
+        self._private = PrivateTraining.of(given.read_by(self.train_dataset), privacy, self.args)
+        self._physical = privacy.physical_batch_size or self.args.per_device_train_batch_size
+        self.args.gradient_accumulation_steps = 1  # a lot is a step, however it is computed
+        self.args.max_grad_norm = 0.0  # each row's gradient is clipped, and not their noisy sum
+        self._noise: NoisyStep | None = None
+
+    @property
+    def privacy_statement(self) -> tuple[str, ...]:
+        """What the training promises, in sentences."""
+        return self._private.statement(self.state.global_step or None).sentences()
+
+    def train(self, resume_from_checkpoint: str | bool | None = None, **rest: Any) -> Any:
+        """Train privately; see `Trainer.train`.
+
+        Raises:
+            TrainingError: something besides a LoRA adapter learns, or a training is resumed without
+                its secret, or as another one.
+        """
+        self._check_learning()
+        place = Path(self.args.output_dir)
+        resumed = bool(resume_from_checkpoint)
+        given = self._private.privacy.secret()
+        make = partial(_secret, place / KEY, given=given, resumed=resumed)
+        self._secret = _shared(make, self.args.process_index)
+        self._private = self._private.planned(self.args, place if resumed else None, self.model)
+        first = self.args.process_index == 0
+        if first and not resumed:
+            self._private.write(place)
+        self._noise = NoisyStep(
+            self._private.noise, self._private.clip, self._private.expected_units
+        )
+        result = super().train(resume_from_checkpoint=resume_from_checkpoint, **rest)
+        if first:
+            (place / KEY).unlink(missing_ok=True)
+        return result
+
+    def get_train_dataloader(self) -> DataLoader[int]:
+        """Numbers in place of batches: what a step reads follows from its number and the secret."""
+        numbers: Any = range(self._private.steps_per_epoch)
+        return DataLoader(numbers, batch_size=1)
+
+    def get_batch_samples(self, epoch_iterator: Any, num_batches: int, device: Any) -> Any:
+        """A number, and no count of items."""
+        return [{"lot": next(epoch_iterator)}], None
+
+    def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> Tensor:
+        """Put the noised, clipped mean gradient of a lot into `.grad`; the lot's mean loss."""
+        assert self._noise is not None
+        if self.state.global_step == self._initial_global_step:
+            self._check_optimizer()
+        self.model.train()
+        step, world = self.state.global_step, self.args.world_size
+        self._noise.draw_from(self._secret, step)
+        if self.args.process_index:  # one process adds the noise
+            self._noise.noise_multiplier = 0.0
+        self._noise.begin(self.model, None)
+        rows, users = self._private.lot(self._secret, step, self.args.process_index, world)
+        clipped = clip_groups(
+            self.model,
+            groups(torch.from_numpy(users), self._physical),
+            self._physical,
+            lambda places: self._losses(rows[places.numpy()]),
+            self._rule,
+        )
+        self._noise.norms.append(clipped.norms)
+        loss = clipped.loss.to(self.args.device)
+        _sum_over_processes([p.grad for p in self.model.parameters() if p.requires_grad])
+        return loss / max(len(rows), 1)
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        """See `Trainer.log`; with the median norm and the share that was clipped."""
+        if self._noise is not None and "loss" in logs:
+            found = self._noise.measured()
+            logs.update({f"privacy/{name}": value for name, value in found.items()})
+        super().log(logs, start_time)
+
+    def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
+        """See `Trainer.save_model`; the privacy statement stands beside the weights."""
+        super().save_model(output_dir, _internal_call)
+        if self.args.should_save and self._private.entry is not None:
+            self._private.write(Path(output_dir or self.args.output_dir), self.state.global_step)
+
+    @property
+    def _rule(self) -> Rule:
+        return Rule(
+            max_grad_norm=self._private.clip,
+            tokens_per_sequence=1.0,
+            expected_units=self._private.expected_units,
+        )
+
+    def _losses(self, rows: np.ndarray[Any, Any]) -> Tensor:
+        """(k,) mean cross-entropy of the targets of each row."""
+        inputs = self._prepare_inputs(self._collated(rows))
+        labels = inputs.pop("labels")[:, 1:]
+        with self.compute_loss_context_manager():
+            logits = self.model(**inputs).logits[:, :-1]
+        each = cross_entropy(
+            logits.flatten(0, 1).float(), labels.flatten(), ignore_index=IGNORED, reduction="none"
+        )
+        summed: Tensor = each.view(labels.shape).sum(1)
+        mean: Tensor = summed / (labels != IGNORED).sum(1).clamp(min=1)
+        return mean
+
+    def _collated(self, rows: Iterable[int]) -> dict[str, Any]:
+        data, collator = self.train_dataset, self.data_collator
+        if hasattr(data, "remove_columns"):
+            data = self._remove_unused_columns(data, description="training")
+        else:
+            collator = self._get_collator_with_removed_columns(collator, description="training")
+        return dict(collator([data[int(row)] for row in rows]))
+
+    def _check_learning(self) -> None:
+        if suits(self.model):
+            return
+        raise TrainingError(
+            f"something else than the low-rank matrices of a LoRA adapter learns in this "
+            f"{type(self.model).__name__}",
+            remedy="Give `peft_config=LoraConfig(...)` without bias, DoRA and modules_to_save, or "
+            "train by Opacus, or by `vestige train --defence dp-sgd`.",
+        )
+
+    def _check_optimizer(self) -> None:
+        """What the noise goes into is what the optimizer moves, wherever it was moved before."""
+        moved = {id(p) for group in self.optimizer.param_groups for p in group["params"]}
+        learning = {id(p) for p in self.model.parameters() if p.requires_grad}
+        if learning - moved:
+            raise TrainingError(
+                f"{len(learning - moved)} of {len(learning)} trainable tensors are not the "
+                "optimizer's",
+                remedy="Put the adapter on, and the model in its place, before the optimizer is "
+                "made; or leave `optimizers` to the trainer.",
+            )
+
+
+def _secret(path: Path, *, given: Secret | None, resumed: bool) -> Secret:
+    """The secret of a training that goes on, or a new one in its place."""
+    if resumed:
+        return read_secret(path)
+    secret = given or Secret.fresh()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_secret(path, secret)
+    return secret
+
+
+def _shared(make: Callable[[], Secret], process: int) -> Secret:
+    """The first process's secret, for all."""
+    if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
+        return make()
+    told: list[Any] = [None]
+    if process == 0:
+        try:
+            told = [make().reveal()]
+        except TrainingError as error:
+            told = [error]
+    torch.distributed.broadcast_object_list(told, src=0)
+    if isinstance(told[0], TrainingError):
+        raise told[0]
+    return Secret(told[0])
+
+
+def _sum_over_processes(gradients: list[Any]) -> None:
+    if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
+        return
+    for gradient in gradients:
+        torch.distributed.all_reduce(gradient)
+
+
+PrivateTrainer = private(Trainer)

@@ -1,0 +1,24 @@
+"""A private training in one process of several: `python private_in_processes.py OUT`."""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+from tests.integrations.test_private_trainer import seeded, trainer, weights
+
+
+def main() -> None:
+    """Train, and write the weights of this process."""
+    out = Path(sys.argv[1])
+    processes = int(os.environ.get("WORLD_SIZE", "1"))
+    own = trainer(
+        out / "trainer", seeded(noise_multiplier=0.5), rows=8 // processes, ddp_backend="gloo"
+    )
+    own.train()
+    kept = [value for one in weights(own.model) for value in one.flatten().tolist()]
+    (out / f"{os.environ.get('RANK', '0')}.json").write_text(json.dumps(kept))
+
+
+if __name__ == "__main__":
+    main()

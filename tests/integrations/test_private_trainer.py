@@ -1,0 +1,296 @@
+"""Private trainings by Transformers' `Trainer`: what a step adds, promises, and survives."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from datasets import Dataset
+from peft import LoraConfig
+from torch.nn.functional import cross_entropy
+from transformers import (
+    DataCollatorForLanguageModeling,
+    GPT2Config,
+    GPT2LMHeadModel,
+    TrainerCallback,
+    TrainingArguments,
+)
+
+import vestige
+from tests.docs.documents import REPOSITORY
+from tests.workflows.asked import sentences
+from vestige.data.corpus import Corpus
+from vestige.data.subwords import SubwordVocabulary
+from vestige.defences.accounting import privacy_spent
+from vestige.errors import DataError, TrainingError
+from vestige.integrations.transformers import PrivateTrainer
+from vestige.workflows.privacy_files import lineage_of
+
+TEXTS = sentences(60, seed=0)
+USERS = [f"user {place % 11}" for place in range(60)]
+LORA = {"r": 4, "target_modules": ["c_attn"], "task_type": "CAUSAL_LM", "fan_in_fan_out": True}
+
+
+def trainer(
+    place: Path, privacy, *callbacks, rows=8, steps=6, lora=None, base=None, user_column=None,
+    **settings,
+) -> PrivateTrainer:  # fmt: skip
+    """A private trainer of an adapter on a small model."""
+    words = SubwordVocabulary.train_bpe(Corpus.from_texts(TEXTS), size=300).tokenizer
+    words.pad_token = words.eos_token
+    torch.manual_seed(0)
+    sizes = {"n_positions": 64, "n_embd": 32, "n_layer": 1, "n_head": 2}
+    quiet = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
+    model = base or GPT2LMHeadModel(GPT2Config(vocab_size=300, **sizes, **quiet))
+
+    def encoded(row):
+        return {"input_ids": words(row["text"] + words.eos_token)["input_ids"]}
+
+    args = TrainingArguments(
+        place,
+        **{
+            "max_steps": steps, "per_device_train_batch_size": rows, "learning_rate": 1e-2,
+            "report_to": [], "use_cpu": True, "disable_tqdm": True, "save_strategy": "no",
+            "seed": 0, "logging_steps": 2,
+        }
+        | settings,
+    )  # fmt: skip
+    data = Dataset.from_dict({"text": TEXTS, "user": USERS}).map(encoded)
+    return PrivateTrainer(
+        model, args, processing_class=words, callbacks=list(callbacks),
+        train_dataset=data, data_collator=DataCollatorForLanguageModeling(words, mlm=False),
+        privacy=privacy, user_column=user_column,
+        peft_config=LoraConfig(**(lora or LORA)),
+    )  # fmt: skip
+
+
+def seeded(**settings) -> vestige.DPSGD:
+    """Noise of a seed, so that two trainings can be compared."""
+    return vestige.DPSGD(noise_seed_without_guarantee=3, **settings)
+
+
+def weights(model) -> list[torch.Tensor]:
+    return [p.detach().clone() for p in model.parameters() if p.requires_grad]
+
+
+class Steps(TrainerCallback):
+    """Keeps the gradients that the optimizer is about to take."""
+
+    def __init__(self) -> None:
+        self.gradients: list[list[torch.Tensor]] = []
+        self.before: list[list[torch.Tensor]] = []
+
+    def on_step_begin(self, args, state, control, *, model, **rest):
+        self.before.append(weights(model))
+
+    def on_pre_optimizer_step(self, args, state, control, *, model, **rest):
+        self.gradients.append([p.grad.clone() for p in model.parameters() if p.requires_grad])
+
+
+def expected_gradient(own, step: int, *, clip: float, expected: int) -> list[torch.Tensor]:
+    """By the definition: a backward pass for each row of the lot, clipped by unit, summed."""
+    rows, units = own._private.lot(own._secret, step, 0, 1)
+    learning = [p for p in own.model.parameters() if p.requires_grad]
+    each: dict[int, list[torch.Tensor]] = {}
+    for row, unit in zip(rows, units, strict=True):
+        ids = torch.tensor([own.train_dataset[int(row)]["input_ids"]])
+        # The collator ignores what pads, and the end of a text is the same token.
+        labels = ids[0, 1:].masked_fill(ids[0, 1:] == own.processing_class.pad_token_id, -100)
+        loss = cross_entropy(own.model(ids).logits[0, :-1], labels)
+        found = torch.autograd.grad(loss, learning)
+        before = each.get(int(unit))
+        each[int(unit)] = [
+            a + b for a, b in zip(before, found, strict=True)
+        ] if before else list(found)  # fmt: skip
+    total = [torch.zeros_like(p) for p in learning]
+    for found in each.values():
+        scale = min(1.0, clip / torch.nn.utils.get_total_norm(found).item())
+        for summed, one in zip(total, found, strict=True):
+            summed += scale * one / expected
+    return total
+
+
+@pytest.mark.parametrize("unit", ["sequence", "user"])
+@pytest.mark.parametrize("accumulation", [1, 3])
+def test_a_step_takes_the_clipped_mean_of_its_lot(tmp_path, unit, accumulation):
+    steps = Steps()
+    clip, rows = 0.05, 4 if unit == "sequence" else 2
+    user = {"user_column": "user"} if unit == "user" else {}
+    own = trainer(
+        tmp_path, vestige.DPSGD(noise_multiplier=0.0, max_grad_norm=clip, unit=unit), steps,
+        rows=rows, gradient_accumulation_steps=accumulation, **user,
+    )  # fmt: skip
+    own.train()
+    learning = [p for p in own.model.parameters() if p.requires_grad]
+    for step, (before, found) in enumerate(zip(steps.before, steps.gradients, strict=True)):
+        with torch.no_grad():
+            for parameter, value in zip(learning, before, strict=True):
+                parameter.copy_(value)
+        expected = expected_gradient(own, step, clip=clip, expected=rows * accumulation)
+        for one, other in zip(found, expected, strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-7)
+    logged = [logs for logs in own.state.log_history if "privacy/clipped" in logs]
+    assert logged
+    assert all(0 <= logs["privacy/clipped"] <= 1 for logs in logged)
+
+
+def test_noise_has_the_deviation_that_the_guarantee_counts_on(tmp_path):
+    found = []
+    for noise in (0.0, 2.0):
+        steps = Steps()
+        own = trainer(
+            tmp_path / str(noise), seeded(noise_multiplier=noise, max_grad_norm=0.5), steps,
+            steps=1, lora=LORA | {"r": 32},
+        )  # fmt: skip
+        own.train()
+        found.append(torch.cat([gradient.flatten() for gradient in steps.gradients[0]]))
+    noise = found[1] - found[0]
+    deviation = 2.0 * 0.5 / 8
+    assert noise.std().item() == pytest.approx(deviation, rel=5 / (2 * len(noise)) ** 0.5)
+    assert abs(noise.mean().item()) < 5 * deviation / len(noise) ** 0.5
+
+
+def test_a_training_promises_its_budget_beside_an_ordinary_adapter(tmp_path):
+    own = trainer(tmp_path, vestige.DPSGD(epsilon=8.0))
+    own.train()
+    own.save_model(tmp_path / "adapter")
+    names = {file.name for file in (tmp_path / "adapter").iterdir()}
+    assert {"adapter_model.safetensors", "adapter_config.json", "privacy.json"} <= names
+    *before, entry = lineage_of(tmp_path / "adapter").ledger
+    assert [one.defence for one in before] == ["unknown"]
+    assert (entry.steps, entry.steps_planned, entry.sample_rate) == (6, 6, 8 / 60)
+    spent = privacy_spent(
+        noise_multiplier=entry.noise_multiplier, sample_rate=8 / 60, steps=6, delta=entry.delta,
+        max_grad_norm=1.0,
+    )  # fmt: skip
+    assert entry.epsilon == pytest.approx(spent.epsilon)
+    assert 7.5 < entry.epsilon <= 8
+    told = (tmp_path / "adapter" / "privacy.md").read_text()
+    assert told.startswith("# Privacy\n\nε = ")
+    assert "a document of at most 64 tokens (of a longer one, what was read of it)" in told
+    assert "trainer_state.json" in told
+    assert not (tmp_path / "secret.key").exists()
+
+
+def test_chance_of_a_training_is_its_own(tmp_path):
+    """Two trainings of one seed draw different noise: the trainer's seed is public."""
+    found = []
+    for name in "ab":
+        own = trainer(tmp_path / name, vestige.DPSGD(noise_multiplier=1.0), steps=1)
+        own.train()
+        found.append(torch.cat([one.flatten() for one in weights(own.model)]))
+    assert (found[0] != found[1]).any()
+
+
+class Dies(TrainerCallback):
+    """Ends the process as `kill -9` does, after a step."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    def on_step_end(self, args, state, control, **rest):
+        if state.global_step == self.step:
+            raise KeyboardInterrupt
+
+
+def test_a_training_that_was_interrupted_ends_with_the_same_bits(tmp_path):
+    settings = {"save_strategy": "steps", "save_steps": 2, "steps": 6}
+    privacy = seeded(noise_multiplier=1.0)
+    whole = trainer(tmp_path / "whole", privacy, **settings)
+    whole.train()
+    cut = trainer(tmp_path / "cut", privacy, Dies(5), **settings)
+    with pytest.raises(KeyboardInterrupt):
+        cut.train()
+    assert (tmp_path / "cut" / "secret.key").stat().st_mode & 0o777 == 0o600
+    resumed = trainer(tmp_path / "cut", privacy, **settings)
+    resumed.train(resume_from_checkpoint=True)
+    for one, other in zip(weights(whole.model), weights(resumed.model), strict=True):
+        assert torch.equal(one, other)
+    assert not (tmp_path / "cut" / "secret.key").exists()
+
+
+def test_a_training_is_resumed_as_itself_or_not_at_all(tmp_path):
+    settings = {"save_strategy": "steps", "save_steps": 2, "steps": 6}
+    cut = trainer(tmp_path, vestige.DPSGD(noise_multiplier=1.0), Dies(3), **settings)
+    with pytest.raises(KeyboardInterrupt):
+        cut.train()
+    other = trainer(tmp_path, vestige.DPSGD(noise_multiplier=0.7), **settings)
+    with pytest.raises(TrainingError, match="of a training with another noise_multiplier"):
+        other.train(resume_from_checkpoint=True)
+    (tmp_path / "secret.key").unlink()
+    with pytest.raises(TrainingError, match="secret"):
+        trainer(tmp_path, vestige.DPSGD(noise_multiplier=1.0), **settings).train(True)
+
+
+def test_an_adapter_that_has_learnt_before_is_an_unknown_ancestor(tmp_path):
+    own = trainer(tmp_path / "one", vestige.DPSGD(epsilon=8.0))
+    own.train()
+    again = trainer(tmp_path / "two", vestige.DPSGD(epsilon=8.0))
+    with torch.no_grad():
+        for one, other in zip(again.model.parameters(), own.model.parameters(), strict=True):
+            one.copy_(other)
+    again.train()
+    assert any("is not known here" in told for told in again.privacy_statement)
+    assert len(again._private.before) == len(own._private.before) + 1
+
+
+def test_what_would_break_the_promise_is_refused(tmp_path):
+    privacy = vestige.DPSGD(epsilon=8.0)
+    with pytest.raises(TrainingError, match="cannot take label_smoothing_factor"):
+        trainer(tmp_path, privacy, label_smoothing_factor=0.1)
+    with pytest.raises(ValueError, match="`user_column` must be given"):
+        trainer(tmp_path, vestige.DPSGD(epsilon=8.0, unit="user"))
+    with pytest.raises(DataError, match="no column author"):
+        trainer(tmp_path, vestige.DPSGD(epsilon=8.0, unit="user"), user_column="author")
+    with pytest.raises(ValueError, match="at most 60 in all"):
+        trainer(tmp_path, privacy, rows=61)
+    for lora in ({"bias": "lora_only"}, {"use_dora": True}, {"modules_to_save": ["wte"]}):
+        own = trainer(tmp_path, privacy, lora=LORA | lora)
+        with pytest.raises(TrainingError, match="something else than the low-rank matrices"):
+            own.train()
+    assert not (tmp_path / "secret.key").exists()
+
+
+def test_an_optimizer_of_other_tensors_is_refused(tmp_path):
+    """As where an adapter is put on, or a model moved, after the optimizer was made."""
+    own = trainer(tmp_path, vestige.DPSGD(epsilon=8.0))
+    stray = torch.nn.Linear(2, 2)
+    own.optimizer = torch.optim.SGD(stray.parameters(), lr=0.1)
+    with pytest.raises(TrainingError, match="tensors are not the optimizer's"):
+        own.train()
+
+
+def test_rows_that_a_trainer_joins_are_refused(tmp_path):
+    from vestige.integrations.private_plan import PrivateRows
+
+    rows = PrivateRows.of(Dataset.from_dict({"text": TEXTS}), vestige.DPSGD(epsilon=1.0), None)
+    with pytest.raises(TrainingError, match="made 2 rows of 60"):
+        rows.read_by([1, 2])
+    with pytest.raises(DataError, match="has no length"):
+        PrivateRows.of(iter(TEXTS), vestige.DPSGD(epsilon=1.0), None)
+
+
+def test_two_processes_train_as_one(tmp_path):
+    """The same lots, each process its part, and the noise once."""
+    script = Path(__file__).parent / "private_in_processes.py"
+    quiet = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(REPOSITORY)}
+    quiet["PYTHONPATH"] += os.pathsep + os.environ.get("PYTHONPATH", "")
+    for number in (1, 2):
+        out = tmp_path / str(number)
+        out.mkdir()
+        command = [
+            sys.executable, "-m", "torch.distributed.run", "--standalone",
+            f"--nproc-per-node={number}", str(script), str(out),
+        ]  # fmt: skip
+        done = subprocess.run(command, env=quiet, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stderr[-2000:]
+    alone, first, second = (
+        np.array(json.loads((tmp_path / name).read_text()))
+        for name in ("1/0.json", "2/0.json", "2/1.json")
+    )
+    assert (first == second).all()
+    np.testing.assert_allclose(first, alone, rtol=0, atol=1e-5)
