@@ -5,11 +5,11 @@ with clipping, noise and update beside `plain_step` with update (AdamW), in turn
 same batch in the same run, with hooks that form every example's gradient ("opacus_hooks") and with
 ghost clipping ("opacus_ghost"), and so does fastDP where it can be imported. A ratio is that of the
 medians; on a CPU of its own seconds there, so that one thread (OMP_NUM_THREADS=1) is measured
-whatever else runs. Peak memory is that of two steps in a process of its own, all of the process on
-a CPU, torch's on a GPU.
+whatever else runs. Each pair is measured in a process of its own. Peak memory is that of two steps
+in a process of its own, all of the process on a CPU, torch's on a GPU.
 
     python benchmarks/private_lora.py [--rows 32] [--length 128] [--rank 8] [--repeats 5]
-        [--device cpu] [--shape smollm2-135m] [--only plain,ours]
+        [--device cpu] [--shape smollm2-135m] [--only ours]
 
 The last line is JSON: at most 1.25 in time and 1.2 in memory is wanted.
 """
@@ -209,7 +209,8 @@ def now(device: str) -> float:
 
 def timed(steps: dict[str, Step], options: argparse.Namespace) -> dict[str, list[float]]:
     """Seconds of each repeat, in turns; the first one is not counted."""
-    batch, seconds = make_batch(options), {name: [] for name in steps}
+    batch = make_batch(options)
+    seconds: dict[str, list[float]] = {name: [] for name in steps}
     for repeat in range(options.repeats + 1):
         for name, take in steps.items():
             begin = now(options.device)
@@ -217,6 +218,13 @@ def timed(steps: dict[str, Step], options: argparse.Namespace) -> dict[str, list
             if repeat:
                 seconds[name].append(now(options.device) - begin)
     return seconds
+
+
+def beside_plain(name: str, options: argparse.Namespace) -> float:
+    """Median seconds of a kind over those of a plain step, in turns in this process."""
+    steps = {"plain": plain(options), name: KINDS[name](options)}
+    seconds = timed(steps, options)
+    return statistics.median(seconds[name]) / statistics.median(seconds["plain"])
 
 
 def peak(name: str, options: argparse.Namespace) -> float:
@@ -229,11 +237,17 @@ def peak(name: str, options: argparse.Namespace) -> float:
     return torch.cuda.max_memory_allocated() / 2**30
 
 
-def peak_apart(name: str) -> float | None:
-    """`peak` in a process of its own; None where that fails, as for want of memory."""
-    words = [sys.executable, __file__, *sys.argv[1:], "--peak-of", name]
+MEASURES = {"time": beside_plain, "peak": peak}
+
+
+def apart(measure: str, name: str) -> float | None:
+    """A measure in a process of its own; None where that fails, as for want of memory."""
+    words = [sys.executable, __file__, *sys.argv[1:], "--measure", measure, "--of", name]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
-    return None if done.returncode else float(done.stdout.splitlines()[-1])
+    if done.returncode:
+        print(f"{name}: {(done.stderr.strip().splitlines() or ['killed'])[-1]}")
+        return None
+    return float(done.stdout.splitlines()[-1])
 
 
 def arguments() -> argparse.Namespace:
@@ -245,20 +259,10 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--shape", choices=SHAPES, default="smollm2-135m")
-    parser.add_argument("--only", default=",".join(KINDS))
-    parser.add_argument("--peak-of", choices=KINDS)
+    parser.add_argument("--only", default=",".join(name for name in KINDS if name != "plain"))
+    parser.add_argument("--measure", choices=MEASURES, help=argparse.SUPPRESS)
+    parser.add_argument("--of", choices=KINDS, help=argparse.SUPPRESS)
     return parser.parse_args()
-
-
-def made(names: list[str], options: argparse.Namespace) -> dict[str, Step]:
-    """Steps by name, without those whose library is not there."""
-    steps = {}
-    for name in names:
-        try:
-            steps[name] = KINDS[name](options)
-        except ImportError as error:
-            print(f"{name}: left out ({error})")
-    return steps
 
 
 def main() -> None:
@@ -266,22 +270,16 @@ def main() -> None:
     options = arguments()
     warnings.filterwarnings("ignore")
     keep_freed_pages()
-    if options.peak_of:
-        print(peak(options.peak_of, options))
+    if options.measure:
+        print(MEASURES[options.measure](options.of, options))
         return
-    names = options.only.split(",")
-    steps = made(names, options)
-    memory = {name: peak_apart(name) for name in steps}
-    seconds = timed(steps, options)
-    base = statistics.median(seconds["plain"])
-    found = {}
-    for name, own in seconds.items():
-        ratio = statistics.median(own) / base
-        more = memory[name] / memory["plain"] if memory[name] and memory["plain"] else None
-        print(
-            f"{name:14} {statistics.median(own):8.3f} s {ratio:6.3f} of plain"
-            f"   {memory[name] or float('nan'):6.2f} GiB {more or float('nan'):6.3f} of plain"
-        )
+    base, found = apart("peak", "plain"), {}
+    print(f"plain: {base or float('nan'):.2f} GiB")
+    for name in options.only.split(","):
+        memory, ratio = apart("peak", name), apart("time", name)
+        more = memory / base if memory and base else None
+        told = [float("nan") if one is None else one for one in (ratio, more)]
+        print(f"{name}: {told[0]:.3f} of the time, {told[1]:.3f} of the memory", flush=True)
         found[name] = {"time": ratio, "memory": more}
     print(json.dumps({"rows": options.rows, "length": options.length, "ratios": found}))
 

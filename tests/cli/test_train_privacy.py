@@ -127,7 +127,7 @@ def test_a_model_without_a_ledger_is_one_that_may_have_read_all(train, place, tm
     words = ["--from", tmp_path / "elsewhere", *LENGTH, *PRIVATE]
     _, start, end = train(tmp_path / "new", *words)
     for said in (start, end):
-        assert "What the model of --from read is not known here" in said
+        assert "What the model it started from read is not known here" in said
     assert [one["defence"] for one in ledger(tmp_path / "new" / "model")] == ["unknown", "dp-sgd"]
 
 

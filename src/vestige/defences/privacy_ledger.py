@@ -117,7 +117,7 @@ class LedgerEntry:
     def lacks(self) -> str | None:
         """Why it promises nothing to what it read; None where it promises something."""
         if self.defence == UNKNOWN:
-            return "what the model of --from had read is not known"
+            return "what the model it started from had read is not known"
         if self.unit is None:
             return f"{self.name} read them without a guarantee"
         if self.void:
@@ -128,7 +128,7 @@ class LedgerEntry:
     def name(self) -> str:
         """What it is called in a sentence."""
         if self.defence == UNKNOWN:
-            return "the model of --from"
+            return "the model it started from"
         kind = "undefended" if self.defence == "none" else self.defence
         return f"training {self.id[:8]} ({kind})"
 
