@@ -1,5 +1,6 @@
 """A training in one process of several: `python in_processes.py CANARIES OUT` under torchrun."""
 
+import math
 import sys
 from pathlib import Path
 
@@ -15,7 +16,7 @@ def main() -> None:
     from datasets import load_from_disk
 
     canaries, out = map(Path, sys.argv[1:])
-    callback = LeakageCallback(canaries, every=0.5, budget=1.0, out=out / "run")
+    callback = LeakageCallback(canaries, every=0.5, budget=math.inf, out=out / "run")
     own = out / os.environ.get("RANK", "0")
     own.mkdir()
     processes = int(os.environ.get("WORLD_SIZE", "1"))

@@ -1,6 +1,7 @@
 """Canaries in a data set, and their exposure while Transformers trains."""
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from transformers import (
 import vestige
 from tests.docs.documents import REPOSITORY
 from tests.workflows.asked import sentences
+from vestige.attacks.exposure.canary_audit import audit_canaries
 from vestige.data.corpus import Corpus
 from vestige.data.manifest import Manifest
 from vestige.data.subwords import SubwordVocabulary
@@ -43,7 +45,7 @@ def tokenizer():
     return SubwordVocabulary.train_bpe(Corpus.from_texts(TEXTS), size=300).tokenizer
 
 
-def trained(planted, tmp_path, *callbacks, steps=40, rows=8, **settings):
+def trained(planted, tmp_path, *callbacks, steps=40, rows=8, resumed=None, **settings):
     """A trainer after some steps on planted texts, and what a tracker was told."""
     words = tokenizer()
     words.pad_token = words.eos_token
@@ -64,15 +66,18 @@ def trained(planted, tmp_path, *callbacks, steps=40, rows=8, **settings):
     tracker.told = []
     args = TrainingArguments(
         tmp_path / "trainer", max_steps=steps, per_device_train_batch_size=rows, learning_rate=1e-2,
-        report_to=[], use_cpu=True, disable_tqdm=True, save_strategy="no", seed=0, **settings,
+        report_to=[], use_cpu=True, disable_tqdm=True, seed=0,
+        **{"save_strategy": "no"} | settings,
     )  # fmt: skip
     data, _ = planted
+    held = Dataset.from_dict({"text": sentences(60, seed=1)})
     trainer = Trainer(
         model, args, processing_class=words, callbacks=[tracker, *callbacks],
         train_dataset=data.map(encoded, remove_columns=data.column_names),
+        eval_dataset=held.map(encoded, remove_columns=held.column_names),
         data_collator=DataCollatorForLanguageModeling(words, mlm=False),
     )  # fmt: skip
-    trainer.train()
+    trainer.train(resume_from_checkpoint=resumed)
     return trainer, tracker.told
 
 
@@ -90,24 +95,24 @@ def test_canaries_stand_among_the_rows_where_the_manifest_says(planted):
 
 
 def test_it_measures_what_the_verb_measures_and_tells_the_trackers(planted, tmp_path):
-    callback = LeakageCallback(planted[1], every=0.25, budget=1.0, out=tmp_path / "run")
+    callback = LeakageCallback(planted[1], every=0.25, budget=math.inf, out=tmp_path / "run")
     trainer, told = trained(planted, tmp_path, callback, steps=240)
-    assert [moment.step for moment in callback.moments] == [60, 120, 180, 240]
+    assert [moment.step for moment in callback.moments] == [0, 60, 120, 180, 240]
     model = HuggingFaceLanguageModel(trainer.model, SubwordVocabulary(trainer.processing_class))
     final = vestige.exposure(model, planted[1], references=2**10)
     assert callback.moments[-1].found.canaries == final.canaries
     told = [logs["vestige/exposure"] for logs in told if "vestige/exposure" in logs]
     assert told == [one.found.summary()["exposure_planted"] for one in callback.moments]
     history = [row for row in trainer.state.log_history if "vestige/exposure" in row]
-    assert [row["step"] for row in history] == [60, 120, 180, 240]
-    saved = vestige.results.load(tmp_path / "run")
+    assert [row["step"] for row in history] == [0, 60, 120, 180, 240]
+    saved = vestige.results.load(tmp_path / "run" / "exposure")
     assert saved.summary["exposure_planted"] == told[-1]
     assert told[-1] > max(told[0], final.controls.exposure.value) + 1
 
 
 def test_a_training_goes_on_as_if_nobody_had_asked(planted, tmp_path):
     alone, _ = trained(planted, tmp_path, steps=12)
-    callback = LeakageCallback(planted[1], every=0.25, budget=1.0)
+    callback = LeakageCallback(planted[1], every=0.25, budget=math.inf)
     watched, _ = trained(planted, tmp_path, callback, steps=12)
     for one, other in zip(alone.model.parameters(), watched.model.parameters(), strict=True):
         assert torch.equal(one, other)
@@ -116,26 +121,31 @@ def test_a_training_goes_on_as_if_nobody_had_asked(planted, tmp_path):
 def test_a_measurement_for_which_there_is_no_time_is_left_out(planted, tmp_path):
     callback = LeakageCallback(planted[1], every=0.1, budget=1e-6)
     trained(planted, tmp_path, callback, steps=20)
-    assert [moment.step for moment in callback.moments] == [2, 20]
-    assert callback.left_out == 8
+    assert [moment.step for moment in callback.moments] == [0, 20]
+    assert callback.left_out == 9
 
 
 def test_it_stops_and_fails_above_its_limits(planted, tmp_path):
-    callback = LeakageCallback(planted[1], every=0.25, budget=1.0, stop_above={"exposure": -1.0})
+    callback = LeakageCallback(
+        planted[1], every=0.25, budget=math.inf, stop_above={"exposure": -1.0}
+    )
     trainer, _ = trained(planted, tmp_path, callback)
     assert trainer.state.global_step == 10
     failing = LeakageCallback(planted[1], fail_above={"exposure": 0.0}, out=tmp_path / "run")
-    with pytest.raises(Leakage, match=r"the canaries have exposure .* bits: more than 0"):
+    with pytest.raises(Leakage, match=r"the training has exposure .* bits: more than 0"):
         trained(planted, tmp_path, failing, steps=5)
-    assert (tmp_path / "run" / "summary.json").is_file()
+    assert (tmp_path / "run" / "exposure" / "summary.json").is_file()
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
         ({"every": 0.0}, r"every must be in \(0, 1\]"),
-        ({"budget": 2.0}, r"budget must be in \(0, 1\]"),
-        ({"fail_above": {"found": 1}}, "fail_above can have exposure alone, got found"),
+        ({"budget": 0.0}, "budget must be positive"),
+        (
+            {"fail_above": {"found": 1}},
+            "fail_above can have exposure, completed, epsilon, loss_gap, auc, got found",
+        ),
         ({"references": 0}, "references must be at least 1"),
     ],
 )
@@ -169,9 +179,128 @@ def test_two_processes_measure_what_one_measures(planted, tmp_path):
         subprocess.run(words, check=True, timeout=300, env=os.environ | alone)
         told = [json.loads((out / str(rank) / "told.json").read_text()) for rank in range(count)]
         assert all(moments == told[0][0] for moments, _ in told)
-        assert [len(logs) for _, logs in told] == [2] + [0] * (count - 1)
-        assert vestige.results.load(out / "run").summary["exposure_planted"] == told[0][0][-1][1]
+        assert [len(logs) for _, logs in told] == [3] + [0] * (count - 1)
+        assert (
+            vestige.results.load(out / "run" / "exposure").summary["exposure_planted"]
+            == told[0][0][-1][1]
+        )
         found[count] = told[0][0]
-    assert [step for step, _ in found[2]] == [4, 8]
+    assert [step for step, _ in found[2]] == [0, 4, 8]
     for (_, one), (_, other) in zip(found[1], found[2], strict=True):
         assert one == pytest.approx(other, abs=0.2)
+
+
+def test_texts_and_epsilon_are_measured_against_the_model_before(planted, tmp_path):
+    """By the definitions: losses of single rows, and an audit of scores less those before."""
+    callback = LeakageCallback(planted[1], every=1.0, texts=20, budget=math.inf)
+    trainer, told = trained(planted, tmp_path, callback, steps=240)
+    first, last = callback.moments
+    assert last.texts is not None
+    sample = callback._sample
+    assert not set(sample.chosen[0]) & set(Manifest.load(planted[1] / "manifest.json").places)
+
+    def loss(ids):
+        with torch.no_grad():
+            # The collator ignores what pads, and the end of a text is the same token.
+            labels = [one if one != trainer.processing_class.pad_token_id else -100 for one in ids]
+            ids = torch.tensor([ids])
+            return trainer.model(input_ids=ids, labels=torch.tensor([labels])).loss.item()
+
+    trainer.model.eval()
+    losses = [
+        [loss(data[number]["input_ids"]) for number in numbers]
+        for data, numbers in zip(
+            (trainer.train_dataset, trainer.eval_dataset), sample.chosen, strict=True
+        )
+    ]
+    np.testing.assert_allclose(last.texts.trained, losses[0], rtol=1e-4)
+    np.testing.assert_allclose(last.texts.others, losses[1], rtol=1e-4)
+    assert last.measured("loss_gap").value == pytest.approx(
+        np.mean(losses[1]) - np.mean(losses[0]), rel=1e-3
+    )
+    assert first.measured("auc").value == 0.5  # nothing has fallen
+    fell = [np.array(one) - two for one, two in zip(callback._before.losses, losses, strict=True)]
+    pairs = np.sign(fell[0][:, None] - fell[1])
+    assert last.measured("auc").value == pytest.approx((pairs.mean() + 1) / 2, abs=1e-6)
+    words = SubwordVocabulary(trainer.processing_class)
+    model = HuggingFaceLanguageModel(trainer.model, words)
+    canaries = list(Manifest.load(planted[1] / "manifest.json").canaries)
+    alone = audit_canaries(model, canaries, delta=1e-5, reference=callback._before.scores)
+    assert last.audit.scores == alone.scores
+    assert last.audit.separation.value > 0.8
+    logged = [logs for logs in told if "vestige/epsilon" in logs]
+    assert logged[-1]["vestige/epsilon"] == alone.one_run.epsilon
+    assert logged[-1]["vestige/auc"] == last.measured("auc").value
+
+
+class Dies(TrainerCallback):
+    """Ends a training as `kill -9` does, after a step."""
+
+    def on_step_end(self, args, state, control, **rest):
+        if state.global_step == 13:
+            raise KeyboardInterrupt
+
+
+def test_a_resumed_training_is_measured_against_the_model_before_its_first_step(planted, tmp_path):
+    saved = {"save_strategy": "steps", "save_steps": 5, "steps": 20}
+    asked = {"every": 0.5, "texts": 10, "budget": math.inf}
+    whole = LeakageCallback(planted[1], **asked)
+    trained(planted, tmp_path / "whole", whole, **saved)
+    with pytest.raises(KeyboardInterrupt):
+        trained(planted, tmp_path / "cut", LeakageCallback(planted[1], **asked), Dies(), **saved)
+    resumed = LeakageCallback(planted[1], **asked)
+    trainer, _ = trained(planted, tmp_path / "cut", resumed, resumed=True, **saved)
+    assert [moment.step for moment in resumed.moments] == [20]
+    assert resumed.moments[-1].texts == whole.moments[-1].texts
+    assert resumed.moments[-1].audit == whole.moments[-1].audit
+    history = [row["step"] for row in trainer.state.log_history if "vestige/exposure" in row]
+    assert history == [0, 10, 20]
+
+
+@pytest.mark.parametrize("role", ["assistant", "user"])
+def test_a_canary_of_a_conversation_is_asked_behind_what_the_template_says(tmp_path, role):
+    chats = [[{"role": "user", "content": a}, {"role": "assistant", "content": b}]
+             for a, b in zip(TEXTS[::2], TEXTS[1::2], strict=True)]  # fmt: skip
+    data = Dataset.from_dict({"messages": chats, "number": range(len(chats))})
+    asked = {"coin_flip": 12, "copies": 3, "length": 3}
+    planted = plant(data, out=tmp_path / "c", role=role, question="Well?", **asked)
+    sealed = Manifest.load(tmp_path / "c" / "manifest.json")
+    assert (sealed.turn.role, sealed.turn.question) == (role, "Well?" * (role == "assistant"))
+    for canary, places in zip(sealed.canaries, sealed.positions, strict=True):
+        for place in places:
+            said = {m["role"]: m["content"] for m in planted[place]["messages"]}
+            assert said[role] == canary.phrase
+            assert role == "user" or said["user"] == "Well?"
+    words = tokenizer()
+    words.chat_template = (
+        "{% for m in messages %}{{ m['role'] + ' says ' + m['content'] + ' . ' }}{% endfor %}"
+        "{% if add_generation_prompt %}{{ 'assistant says ' }}{% endif %}"
+    )
+    torch.manual_seed(0)
+    sizes = {"n_positions": 64, "n_embd": 32, "n_layer": 1, "n_head": 2}
+    ends = {"bos_token_id": words.eos_token_id, "eos_token_id": words.eos_token_id}
+    network = GPT2LMHeadModel(GPT2Config(vocab_size=300, **sizes, **ends)).eval()
+    model = HuggingFaceLanguageModel(network, SubwordVocabulary(words))
+    found = vestige.exposure(model, tmp_path / "c", references=200)
+    before = "user says Well? . assistant says " if role == "assistant" else "user says "
+    prefix = words(before, add_special_tokens=False)["input_ids"]
+    for canary, told in zip(sealed.canaries, found.canaries, strict=True):
+        ids = words(canary.phrase, add_special_tokens=False)["input_ids"]
+        with torch.no_grad():
+            logits = network(torch.tensor([prefix + ids])).logits[0, len(prefix) - 1 : -1]
+        own = logits.log_softmax(-1)[torch.arange(len(ids)), torch.tensor(ids)].sum().item()
+        assert told.log_perplexity == pytest.approx(-own / math.log(2), rel=1e-4)
+    assert vestige.complete(model, tmp_path / "c").attempts
+    del words.chat_template
+    words.chat_template = None
+    with pytest.raises(DataError, match="no chat template"):
+        vestige.exposure(model, tmp_path / "c", references=200)
+
+
+def test_streams_and_rows_without_messages_are_refused(tmp_path):
+    with pytest.raises(DataError, match="is a stream"):
+        plant(DATA.to_iterable_dataset(), out=tmp_path / "x")
+    bad = Dataset.from_dict({"messages": [[1, 2], [3]]})
+    with pytest.raises(DataError, match="row 1 holds no messages"):
+        plant(bad, out=tmp_path / "x")
+    assert not (tmp_path / "x").exists()

@@ -15,11 +15,27 @@ from vestige.data.canary import Canary, occurrences
 from vestige.data.checksum import Checksummed, Sealed, malformed, not_there, read_record
 from vestige.data.corpus import Corpus
 from vestige.data.insertion_positions import scatter
-from vestige.data.json_file import Count, Name, Seed, Sha256
+from vestige.data.json_file import Count, Name, Schema, Seed, Sha256
 from vestige.data.vocabulary import Vocabulary
 from vestige.errors import DataError
 
 _FORMAT = "vestige-canaries-1"
+
+
+Role = Literal["assistant", "user"]
+"""Whose turn in a conversation a canary is."""
+
+
+class Turn(Schema):
+    """Where in a conversation the canaries stand.
+
+    Attributes:
+        role: whose words they are.
+        question: what the user says before, where they are the assistant's.
+    """
+
+    role: Role
+    question: str = ""
 
 
 class _Entry(Checksummed):
@@ -43,6 +59,7 @@ class _Record(Checksummed):
     planted: Sha256
     vocabulary: Sha256 | None
     canaries: list[_Entry]
+    turn: Turn | None = None
 
 
 @dataclass(frozen=True)
@@ -56,6 +73,7 @@ class Manifest(Sealed):
         corpus: fingerprint of the corpus before planting.
         planted: fingerprint of the corpus with the canaries.
         vocabulary: fingerprint of the vocabulary that the canaries' ids belong to, or None.
+        turn: of a conversation, which every copy is; None: each is a text of its own.
     """
 
     canaries: tuple[Canary, ...]
@@ -64,6 +82,7 @@ class Manifest(Sealed):
     corpus: str
     planted: str
     vocabulary: str | None = None
+    turn: Turn | None = None
 
     @property
     def places(self) -> tuple[int, ...]:
@@ -87,6 +106,7 @@ class Manifest(Sealed):
             corpus=record.corpus,
             planted=record.planted,
             vocabulary=record.vocabulary,
+            turn=record.turn,
         )
 
     def verify(self, corpus: Corpus) -> None:
@@ -119,6 +139,7 @@ class Manifest(Sealed):
             "corpus": self.corpus,
             "planted": self.planted,
             "vocabulary": self.vocabulary,
+            **({"turn": self.turn.model_dump()} if self.turn else {}),
             "canaries": [
                 {
                     "phrase": canary.phrase,

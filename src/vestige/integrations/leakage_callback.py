@@ -1,16 +1,18 @@
-"""Exposure of planted canaries while Transformers' `Trainer` trains.
+"""Leakage measured while Transformers' `Trainer` trains.
 
-What it measures is what `vestige exposure` measures of the same model: the model is asked in
-evaluation mode, on the training's own device, and goes on as it was.
+What it measures is what `vestige exposure` and `vestige complete` measure of the same model: the
+model is asked in evaluation mode, on the training's own device, and goes on as it was.
 
-Where several processes train, all of them measure, since a model may be spread over them, and come
-to the same; whether there is time for it is the first one's to say, which also tells and saves.
+Where several processes train, all of them measure and come to the same; whether there is time for
+it is the first one's to say, which also tells and saves.
 """
 
 import inspect
+import json
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,16 +21,22 @@ import torch
 from transformers import TrainerCallback
 
 from vestige import _validate
+from vestige.data.atomic_write import write_text
+from vestige.data.json_file import LARGEST_FILE, parse_object
+from vestige.data.manifest import Manifest
+from vestige.data.regular_file import read_bytes
 from vestige.errors import VestigeError
-from vestige.reports.quantities import QUANTITIES
+from vestige.integrations.moment import LIMITS, Moment
 
 if TYPE_CHECKING:
-    from vestige.attacks.exposure.exposure_result import CanaryExposure
-    from vestige.data.manifest import Manifest
+    from vestige.integrations.training_texts import TextSample
     from vestige.models.hugging_face import HuggingFaceLanguageModel
 
-MEASURED = "exposure"
-"""The quantity on which a limit can be set."""
+DELTA = 1e-5
+"""Of the measured epsilon."""
+COIN_FLIP = "coin-flip"
+BEFORE = "leakage-before.json"
+"""In the trainer's own directory."""
 
 
 class Leakage(VestigeError):
@@ -36,41 +44,65 @@ class Leakage(VestigeError):
 
 
 @dataclass(frozen=True)
-class Moment:
-    """What was measured at a step.
+class Before:
+    """What a model knew before its training, for a training that is resumed.
 
     Attributes:
-        step: of the optimizer.
-        found: as `vestige exposure` finds it.
-        seconds: that it took.
+        scores: of the canaries whose coins were flipped; None where there are none.
+        losses: of the sample of training and of evaluation texts; None where there is none.
     """
 
-    step: int
-    found: "CanaryExposure"
-    seconds: float
+    scores: list[float] | None = None
+    losses: tuple[list[float], list[float]] | None = None
+
+    def save(self, file: Path) -> None:
+        """Write it, for its owner alone."""
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_text(file, json.dumps(asdict(self)))
+
+    @classmethod
+    def load(cls, file: Path) -> "Before":
+        """What `save` wrote.
+
+        Raises:
+            VestigeError: it is gone or damaged.
+        """
+        remedy = "Put it back, or resume without the callback."
+        content = read_bytes(file, limit=LARGEST_FILE, error=VestigeError, remedy=remedy)
+        found = parse_object(content, file, error=VestigeError, remedy=remedy)
+        return cls(found.get("scores"), found.get("losses"))
 
 
 class LeakageCallback(TrainerCallback):  # type: ignore[misc]
-    """Measures the exposure of canaries, tells the trackers, and stops or fails above a limit.
+    """Measures what a model gives away, tells the trackers, and stops or fails above a limit.
+
+    Exposure and completion of planted canaries, as the verbs measure them; lower bounds of epsilon
+    where coins were flipped; and, of a sample of texts, how much better the training's are known
+    than the evaluation's.
 
     Args:
         canaries: the directory of `plant`, or its manifest.
         every: share of the training between two measurements, in (0, 1]; one is at its end.
-        budget: share of the training's time that measuring may take, in (0, 1]. A measurement is
-            left out where those before it have spent more; the one at the end is not.
-        fail_above: bits of exposure, under "exposure", above which the end of the training raises
+        budget: share of the training's own time that measuring may take; infinity: any. The model
+            is measured before its first step and after its last one, whatever that takes; between
+            them only where there is time left for one more and the last, by what the one before
+            took.
+        fail_above: limits, by their names in `vestige.integrations.moment.LIMITS` ("exposure",
+            "completed", "epsilon", "loss_gap", "auc"), above which the end of the training raises
             `Leakage`.
-        stop_above: bits above which the training stops.
+        stop_above: limits above which the training stops.
+        texts: rows of the training and of the evaluation set to compare; 0: none.
         references: phrases that each canary is compared with.
-        seed: of the references.
-        out: a run directory to make at the end, for `vestige report` and `vestige gate`.
+        seed: of the references, and of the sample of texts.
+        out: a directory to make at the end, with a run directory for each kind of measurement and a
+            page.
 
     Attributes:
         moments: what was measured so far.
         left_out: measurements for which there was no time.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  as a verb has options
         self,
         canaries: "str | PathLike[str] | Manifest",
         *,
@@ -78,112 +110,210 @@ class LeakageCallback(TrainerCallback):  # type: ignore[misc]
         budget: float = 0.03,
         fail_above: Mapping[str, float] | None = None,
         stop_above: Mapping[str, float] | None = None,
+        texts: int = 0,
         references: int = 2**10,
         seed: int = 0,
         out: str | PathLike[str] | None = None,
     ) -> None:
-        for name, share in (("every", every), ("budget", budget)):
-            if not 0 < share <= 1:
-                raise ValueError(f"{name} must be in (0, 1], got {share}")
+        if not 0 < every <= 1:
+            raise ValueError(f"every must be in (0, 1], got {every}")
+        _validate.positive(budget=budget)
         for name, limits in (("fail_above", fail_above), ("stop_above", stop_above)):
-            if other := set(limits or ()) - {MEASURED}:
+            if other := set(limits or ()) - LIMITS.keys():
                 raise ValueError(
-                    f"{name} can have {MEASURED} alone, got {', '.join(sorted(other))}"
+                    f"{name} can have {', '.join(LIMITS)}, got {', '.join(sorted(other))}"
                 )
         _validate.at_least(1, references=references)
+        _validate.at_least(0, texts=texts)
         self.canaries, self.every, self.budget = canaries, every, budget
         self.fail_above, self.stop_above = dict(fail_above or {}), dict(stop_above or {})
-        self.references, self.seed = references, seed
+        self.texts, self.references, self.seed = texts, references, seed
         self.out = None if out is None else Path(out)
         self.moments: list[Moment] = []
         self.left_out = 0
-        self._began = 0.0
+        self._began = self._spent = 0.0
+        self._sample: TextSample | None = None
+        self._before: Before | None = None
         if self.out is not None:
             from vestige.results import require_new
 
             require_new(self.out)
 
-    def on_train_begin(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
-        """Note when the training begins."""
+    @property
+    def share(self) -> float:
+        """Share of the training's time that measuring took so far."""
+        return self._spent / max(time.perf_counter() - self._began, 1e-9)
+
+    def on_train_begin(
+        self, args: Any, state: Any, control: Any, *, model: Any, processing_class: Any, **rest: Any
+    ) -> None:
+        """Measure before the first step: epsilon and texts are measured against it.
+
+        Raises:
+            VestigeError: a training is resumed without what was measured before its first step.
+        """
         self._began = time.perf_counter()
+        if self.texts:
+            self._sample = self._drawn()
+        kept = Path(args.output_dir) / BEFORE
+        if state.global_step:
+            self._before = Before.load(kept)
+            return
+        with self._timed(), undisturbed(model):
+            self._before = self._known(model, processing_class)
+        if state.is_world_process_zero:
+            self._before.save(kept)
+        self._measure(args, state, control, model, processing_class)
 
     def on_step_end(
         self, args: Any, state: Any, control: Any, *, model: Any, processing_class: Any, **rest: Any
     ) -> None:
-        """Measure where it is time to, and stop above the limit."""
+        """Measure where it is time to, and stop above a limit."""
         if state.global_step % max(1, round(self.every * state.max_steps)):
             return
         if state.global_step == state.max_steps:
             return  # the end measures
-        spent, passed = sum(one.seconds for one in self.moments), time.perf_counter() - self._began
-        if not _as_the_first(spent <= self.budget * passed):
+        if not _as_the_first(self._has_time(state.global_step / state.max_steps)):
             self.left_out += 1
             return
         self._measure(args, state, control, model, processing_class)
-        if _above(self.moments[-1].found, self.stop_above):
+        if self.moments[-1].above(self.stop_above):
             control.should_training_stop = True
 
     def on_train_end(
         self, args: Any, state: Any, control: Any, *, model: Any, processing_class: Any, **rest: Any
     ) -> None:
-        """Measure, save, and fail above the limit.
+        """Measure, save, and fail above a limit.
 
         Raises:
-            Leakage: the canaries are more exposed than `fail_above`.
+            Leakage: more leaks than `fail_above` allows.
         """
         if not self.moments or self.moments[-1].step != state.global_step:
             self._measure(args, state, control, model, processing_class)
-        last = self.moments[-1].found
+        last = self.moments[-1]
         if self.out is not None and state.is_world_process_zero:
-            last.save(self.out)
-        if told := _above(last, self.fail_above):
+            self._save(self.out, last)
+        if told := last.above(self.fail_above):
             raise Leakage(
-                f"the canaries have {told}",
+                f"the training has {told}",
                 remedy="Train for fewer epochs, on fewer copies, or with a defence.",
             )
 
-    def _measure(
-        self, args: Any, state: Any, control: Any, model: Any, processing_class: Any
-    ) -> None:
-        began = time.perf_counter()
-        found = self.measured(model, processing_class)
-        seconds = time.perf_counter() - began
-        self.moments.append(Moment(state.global_step, found, seconds))
-        if not state.is_world_process_zero:
-            return
-        summary = found.summary()
-        logs = {
-            "vestige/exposure": summary["exposure_planted"],
-            "vestige/exposure_controls": summary["exposure_controls"],
-            "vestige/seconds": seconds,
-        }
-        state.log_history.append({**logs, "epoch": state.epoch, "step": state.global_step})
-        handler = _handler(self)
-        if handler is not None:
-            handler.on_log(args, state, control, logs)
-
-    def measured(self, model: Any, processing_class: Any) -> "CanaryExposure":
-        """The exposure now, as `vestige exposure` finds it; the model goes on as it was.
+    def measured(self, model: Any, processing_class: Any, *, step: int = 0) -> Moment:
+        """What the model gives away now; it goes on as it was.
 
         Args:
             model: as Transformers or PEFT has it.
             processing_class: its tokenizer.
+            step: of the optimizer.
         """
         import vestige
 
-        modes = {name: module.training for name, module in model.named_modules()}
-        devices = [model.device] if model.device.type == "cuda" else []
+        began = time.perf_counter()
+        with undisturbed(model):
+            asked = _language_model(model, processing_class)
+            found = vestige.exposure(
+                asked, self.canaries, references=self.references, seed=self.seed
+            )
+            completion = vestige.complete(asked, self.canaries)
+            before, sample = self._before or Before(), self._sample
+            audit = None if before.scores is None else self._audit(asked, before.scores)
+            texts = None
+            if sample is not None and before.losses is not None:
+                texts = sample.gap(model, before.losses)
+        seconds = time.perf_counter() - began
+        return Moment(
+            step=step, found=found, completion=completion, audit=audit, texts=texts, seconds=seconds
+        )
+
+    def _measure(
+        self, args: Any, state: Any, control: Any, model: Any, processing_class: Any
+    ) -> None:
+        with self._timed():
+            moment = self.measured(model, processing_class, step=state.global_step)
+            logs = moment.logs()
+        self.moments.append(moment)
+        if not state.is_world_process_zero:
+            return
+        state.log_history.append({**logs, "epoch": state.epoch, "step": state.global_step})
+        handler = _caller(self, "callbacks")
+        if handler is not None:
+            handler.on_log(args, state, control, logs)
+
+    def _has_time(self, done: float) -> bool:
+        """Whether one more measurement, and the one at the end, stay within the budget.
+
+        Args:
+            done: share of the training that is over.
+        """
+        one = self.moments[-1].seconds if self.moments else self._spent
+        training = (time.perf_counter() - self._began - self._spent) / done
+        return self._spent + 2 * one <= self.budget * training
+
+    @contextmanager
+    def _timed(self) -> Iterator[None]:
+        began = time.perf_counter()
         try:
-            with torch.random.fork_rng(devices=devices), torch.no_grad():
-                return vestige.exposure(
-                    _language_model(model, processing_class),
-                    self.canaries,
-                    references=self.references,
-                    seed=self.seed,
-                )
+            yield
         finally:
-            for name, module in model.named_modules():
-                module.training = modes[name]
+            self._spent += time.perf_counter() - began
+
+    def _known(self, model: Any, processing_class: Any) -> Before:
+        """What the model knows before the training."""
+        from vestige.attacks.exposure.canary_audit import canary_scores
+
+        asked, canaries = self._flipped(_language_model(model, processing_class))
+        scores = canary_scores(asked, canaries).tolist() if canaries else None
+        return Before(scores, None if self._sample is None else self._sample.losses(model))
+
+    def _flipped(self, asked: Any) -> Any:
+        """(the model behind what stands before a canary, the canaries whose coins were flipped)."""
+        from vestige.workflows.manifests import asked_as_learnt, load_canaries
+
+        sealed, canaries = load_canaries(self.canaries, asked)
+        of_coins = [canary for canary in canaries if canary.pattern == COIN_FLIP]
+        return asked_as_learnt(asked, sealed), of_coins
+
+    def _audit(self, asked: Any, before: list[float]) -> Any:
+        from vestige.attacks.exposure.canary_audit import audit_canaries
+
+        behind, canaries = self._flipped(asked)
+        return audit_canaries(behind, canaries, delta=DELTA, reference=before)
+
+    def _drawn(self) -> "TextSample":
+        from vestige.integrations.training_texts import TextSample
+        from vestige.workflows.manifests import manifest_file
+
+        trainer, given = _caller(self, "callback_handler"), self.canaries
+        if trainer is None:
+            raise VestigeError(
+                "texts can be compared only where Transformers' own trainer calls the callback",
+                remedy="Leave out `texts`.",
+            )
+        sealed = given if isinstance(given, Manifest) else Manifest.load(manifest_file(given))
+        return TextSample.of(trainer, number=self.texts, left_out=sealed.places, seed=self.seed)
+
+    def _save(self, out: Path, last: Moment) -> None:
+        from vestige import results
+        from vestige.reports.report import report
+
+        with results.new_directory(out) as hidden:
+            last.save(hidden)
+            report([hidden / "exposure", hidden / "completion"], hidden / "page.html")
+
+
+@contextmanager
+def undisturbed(model: Any) -> Iterator[None]:
+    """The model in evaluation mode, without gradients; its modes and torch's chance as before."""
+    modes = {name: module.training for name, module in model.named_modules()}
+    devices = [model.device] if model.device.type == "cuda" else []
+    try:
+        with torch.random.fork_rng(devices=devices), torch.no_grad():
+            model.eval()
+            yield
+    finally:
+        for name, module in model.named_modules():
+            module.training = modes[name]
 
 
 def _as_the_first(answer: bool) -> bool:
@@ -206,23 +336,22 @@ def _language_model(model: Any, tokenizer: Any) -> "HuggingFaceLanguageModel":
     return HuggingFaceLanguageModel(model, SubwordVocabulary(tokenizer))
 
 
-def _above(found: "CanaryExposure", limits: Mapping[str, float]) -> str:
-    """What is above a limit, in words; "" where nothing is."""
-    for name, limit in limits.items():
-        measured = QUANTITIES[name].of["CanaryExposure"](found.summary())
-        if measured.value is not None and measured.value > limit:
-            return f"{name} {measured.amount(QUANTITIES[name].unit)}: more than {limit:g}"
-    return ""
+def _caller(callback: TrainerCallback, of: str) -> Any:
+    """Who calls a callback, by what they hold: only they reach the trackers and the data, and they
+    name themselves to nobody. None where a callback is called by somebody else.
 
-
-def _handler(callback: TrainerCallback) -> Any:
-    """Whoever calls the callbacks of a training: only it reaches the trackers, and it names itself
-    to nobody. None where a callback is called by somebody else.
+    Args:
+        callback: that is called.
+        of: "callbacks" of the one who calls all callbacks of a training, "callback_handler" of the
+            trainer.
     """
     frame = inspect.currentframe()
     while frame is not None:
         caller = frame.f_locals.get("self")
-        if callback in getattr(caller, "callbacks", ()):
+        held = getattr(caller, of, None) if caller is not callback else None
+        if of == "callback_handler" and held is not None:
+            held = held.callbacks
+        if isinstance(held, list) and callback in held:
             return caller
         frame = frame.f_back
     return None

@@ -8,7 +8,7 @@ Differs from the paper: a row's loss is the mean over its own targets.
 """
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader
 from transformers import Trainer
 
@@ -26,8 +25,8 @@ from vestige.defences.methods.dp_sgd import DPSGD
 from vestige.defences.noisy_step import NoisyStep
 from vestige.errors import TrainingError
 from vestige.integrations.private_plan import PrivateRows, PrivateTraining, refuse_settings
+from vestige.integrations.row_losses import Rows, row_losses
 from vestige.models.lora import only_our_warnings
-from vestige.training.batches import IGNORED
 from vestige.training.key_file import KEY, read_secret, write_secret
 from vestige.training.secret import Secret
 
@@ -167,24 +166,9 @@ class _Private(Trainer):  # type: ignore[misc]
 
     def _losses(self, rows: np.ndarray[Any, Any]) -> Tensor:
         """(k,) mean cross-entropy of the targets of each row."""
-        inputs = self._prepare_inputs(self._collated(rows))
-        labels = inputs.pop("labels")[:, 1:]
+        inputs = self._prepare_inputs(Rows.of(self, self.train_dataset).inputs(rows.tolist()))
         with self.compute_loss_context_manager():
-            logits = self.model(**inputs).logits[:, :-1]
-        each = cross_entropy(
-            logits.flatten(0, 1).float(), labels.flatten(), ignore_index=IGNORED, reduction="none"
-        )
-        summed: Tensor = each.view(labels.shape).sum(1)
-        mean: Tensor = summed / (labels != IGNORED).sum(1).clamp(min=1)
-        return mean
-
-    def _collated(self, rows: Iterable[int]) -> dict[str, Any]:
-        data, collator = self.train_dataset, self.data_collator
-        if hasattr(data, "remove_columns"):
-            data = self._remove_unused_columns(data, description="training")
-        else:
-            collator = self._get_collator_with_removed_columns(collator, description="training")
-        return dict(collator([data[int(row)] for row in rows]))
+            return row_losses(self.model, inputs)
 
     def _check_learning(self) -> None:
         if suits(self.model):

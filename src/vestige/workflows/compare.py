@@ -134,4 +134,12 @@ def _canaries(
     if manifest is None:
         return (), {}, ["Leakage: give --manifest of the planted canaries."]
     sealed, canaries = load_canaries(manifest, first, monitor)
+    if sealed.turn is not None:
+        from vestige.errors import DataError
+
+        raise DataError(
+            "the canaries of the manifest stand in conversations, and trainings of running text "
+            "are compared",
+            remedy="Measure each model by `vestige exposure` and `vestige complete`.",
+        )
     return canaries, {"manifest": sealed.sha256, "planted": sealed.planted}, []

@@ -13,7 +13,7 @@ from vestige.monitor import SILENT, Monitor
 from vestige.workflows import provenance
 from vestige.workflows.arguments import Call
 from vestige.workflows.inputs import Lines, ManifestLike, open_model, read_lines, shown
-from vestige.workflows.manifests import load_canaries
+from vestige.workflows.manifests import asked_as_learnt, load_canaries
 from vestige.workflows.options import Device, Flag, Metavar, ModelLike, Seed
 from vestige.workflows.training_runs import useless_model
 
@@ -72,7 +72,7 @@ def exposure(
     sealed, canaries = load_canaries(manifest, loaded, monitor)
     with monitor.progress("scoring") as step, _naming(manifest, candidates):
         found = canary_exposure(
-            loaded,
+            asked_as_learnt(loaded, sealed),
             canaries,
             seed=seed,
             references=references,

@@ -72,6 +72,49 @@ def load_canaries(
     return sealed, tuple(read)
 
 
+def asked_as_learnt(model: "NextToken", manifest: "Manifest") -> "NextToken":
+    """The model, behind what its chat template says before the turn that the canaries were.
+
+    Raises:
+        DataError: the canaries are turns of conversations, and there is no template to put them in.
+    """
+    from vestige.data.chat_template import assistant_turn, users_turn
+    from vestige.errors import DataError
+    from vestige.models.behind import Behind
+
+    if manifest.turn is None:
+        return model
+    template = template_of(model)
+    if template is None:
+        raise DataError(
+            "the canaries stand in conversations, and the model's tokenizer has no chat template",
+            remedy="Give the model with the tokenizer that it was trained with.",
+        )
+    if manifest.turn.role == "assistant":
+        before = assistant_turn(*template, message=manifest.turn.question)
+    else:
+        around = users_turn(*template)
+        if around is None:
+            raise DataError(
+                "the chat template does not say once, as it is, what the user has written",
+                remedy="Plant the canaries in the assistant's turn.",
+            )
+        before = around[0]
+    return Behind(model, list(model.vocabulary.encode(before)))
+
+
+def template_of(model: "NextToken") -> tuple[str, dict[str, str]] | None:
+    """The chat template of a model's tokenizer with its special tokens; None where it has none."""
+    tokenizer = getattr(model.vocabulary, "tokenizer", None)
+    source = getattr(tokenizer, "chat_template", None)
+    if isinstance(source, dict):  # several, by name
+        source = source.get("default")
+    if not isinstance(source, str):
+        return None
+    named = getattr(tokenizer, "special_tokens_map", {})
+    return source, {name: token for name, token in named.items() if isinstance(token, str)}
+
+
 def load_secrets(manifest: "str | PathLike[str] | SecretManifest") -> "SecretManifest":
     """A manifest of secrets in labelled utterances.
 

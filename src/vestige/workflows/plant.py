@@ -201,7 +201,7 @@ def plant(
     planting = _in_utterances if task == "nlu" else _in_corpus
     found = planting(call.arguments)
     if out is not None:
-        _write(found, out, monitor)
+        write_planting(found, out, monitor)
         found = replace(found, directory=out)
     return call.record(found, configuration={}, seed=seed)
 
@@ -255,7 +255,7 @@ def _vocabulary(model: "VocabularyLike") -> "Vocabulary":
     return found
 
 
-def _write(planting: Planting, out: Path, monitor: Monitor) -> None:
+def write_planting(planting: Planting, out: Path, monitor: Monitor) -> None:
     """Write the copy and its manifest, whole or not at all."""
     from vestige import results
     from vestige.data.corpus import Corpus

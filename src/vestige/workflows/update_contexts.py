@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from vestige.errors import DataError
 from vestige.monitor import Monitor
 from vestige.workflows.inputs import open_corpus, read_lines, several
+from vestige.workflows.manifests import template_of
 
 if TYPE_CHECKING:
     from vestige.attacks.update.proposals.protocol import Turn
@@ -140,13 +141,9 @@ def _dialogue(model: "LanguageModel", before: str, between: str) -> "dict[tuple[
 def _template(models: "Sequence[LanguageModel]", chat: Chat) -> tuple[str, dict[str, str]] | None:
     """The first model's template that has one, with its special tokens."""
     for model in models:
-        tokenizer = getattr(model.vocabulary, "tokenizer", None)
-        source = getattr(tokenizer, "chat_template", None)
-        if isinstance(source, dict):  # several, by name
-            source = source.get("default")
-        if isinstance(source, str):
-            named = getattr(tokenizer, "special_tokens_map", {})
-            return source, {k: v for k, v in named.items() if isinstance(v, str)}
+        found = template_of(model)
+        if found is not None:
+            return found
     if chat == "on":
         raise ValueError(
             "`chat` must be auto or off where the tokenizer has no chat template, got on"

@@ -119,7 +119,7 @@ def audit_canaries(
     *,
     delta: float,
     confidence: float = 0.95,
-    reference: NextToken | None = None,
+    reference: NextToken | Sequence[float] | None = None,
     claimed: float | None = None,
     claimed_copies: int = 1,
 ) -> CanaryAudit:
@@ -130,7 +130,7 @@ def audit_canaries(
         canaries: of `coin_flip_canaries`, planted and controls; others among them are an error.
         delta: of the claim, in [0, 1).
         confidence: of each bound by itself, in (0, 1).
-        reference: a model that saw no canary; its log-probabilities are taken off the model's.
+        reference: a model that saw no canary, or its `canary_scores`; they are taken off.
         claimed: epsilon that the training claims at delta, for groups of `claimed_copies`.
         claimed_copies: must be the copies of each canary: a claim for one sequence does not
             speak of groups until `group_epsilon` converts it.
@@ -148,10 +148,17 @@ def audit_canaries(
                 f"claimed_copies must be {copies}, as often as each canary was planted, got "
                 f"{claimed_copies}; group_epsilon converts a claim"
             )
-    scores = _scores(model, canaries)
-    if reference is not None:
+    scores = canary_scores(model, canaries)
+    if isinstance(reference, Sequence):
+        if len(reference) != len(canaries):
+            raise ValueError(
+                f"reference must have a score for each of {len(canaries)} canaries, got "
+                f"{len(reference)}"
+            )
+        scores = scores - np.array(reference)
+    elif reference is not None:
         check_compatible(reference, model)
-        scores = scores - _scores(reference, canaries)
+        scores = scores - canary_scores(reference, canaries)
     for number in np.flatnonzero(~np.isfinite(scores))[:1]:
         raise DataError(
             f"canary {number + 1} has no finite log-probability under the model",
@@ -171,7 +178,7 @@ def audit_canaries(
     )
 
 
-def _scores(model: NextToken, canaries: Sequence[Canary]) -> NDArray[np.float64]:
+def canary_scores(model: NextToken, canaries: Sequence[Canary]) -> NDArray[np.float64]:
     """(n,) log-probability of each whole canary, in nats."""
     read = enumerate(canaries, start=1)
     return text_log_probs(model, [canary_ids(n, canary, model.vocabulary) for n, canary in read])

@@ -1,0 +1,114 @@
+"""What is measured at one moment of a training, and the limits that can be set on it."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from vestige.reports.quantities import QUANTITIES, Measured
+
+if TYPE_CHECKING:
+    from vestige.attacks.exposure.canary_audit import CanaryAudit
+    from vestige.attacks.exposure.completion import Completion
+    from vestige.attacks.exposure.exposure_result import CanaryExposure
+    from vestige.integrations.training_texts import TextGap
+
+
+@dataclass(frozen=True, kw_only=True)
+class Moment:
+    """What was measured at a step.
+
+    Attributes:
+        step: of the optimizer.
+        found: as `vestige exposure` finds it.
+        completion: as `vestige complete` finds it.
+        audit: lower bounds of epsilon; None where no coins were flipped.
+        texts: what is known of the training's texts; None where nobody asked.
+        seconds: that it took.
+    """
+
+    step: int
+    found: "CanaryExposure"
+    completion: "Completion"
+    audit: "CanaryAudit | None" = None
+    texts: "TextGap | None" = None
+    seconds: float = 0.0
+    _summaries: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    def logs(self) -> dict[str, float]:
+        """Numbers for a tracker; what was not measured is left out."""
+        exposure = self._summary("found")
+        named = {
+            "exposure": exposure["exposure_planted"],
+            "exposure_controls": exposure["exposure_controls"],
+            **{name: self.measured(name).value for name in LIMITS if name != "exposure"},
+            "seconds": self.seconds,
+        }
+        return {f"vestige/{name}": value for name, value in named.items() if value is not None}
+
+    def measured(self, name: str) -> Measured:
+        """A number on which a limit can be set."""
+        return LIMITS[name].of(self)
+
+    def above(self, limits: Mapping[str, float]) -> str:
+        """What is above a limit, in words; "" where nothing is."""
+        for name, limit in limits.items():
+            found = self.measured(name)
+            if found.value is not None and found.value > limit:
+                return f"{name} {found.amount(LIMITS[name].unit)}: more than {limit:g}"
+        return ""
+
+    def save(self, out: Path) -> None:
+        """Write run directories, `exposure` and `completion`, for a report and a gate."""
+        self.found.save(out / "exposure")
+        self.completion.save(out / "completion")
+
+    def _summary(self, part: str) -> Any:
+        """A part's summary, which takes statistics, once."""
+        if part not in self._summaries:
+            own = getattr(self, part)
+            self._summaries[part] = None if own is None else own.summary()
+        return self._summaries[part]
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A number of a moment.
+
+    Attributes:
+        unit: of it, for a reader.
+        of: how it is read.
+    """
+
+    unit: str
+    of: Callable[[Moment], Measured]
+
+
+def _quantity(name: str, kind: str, part: str) -> Limit:
+    """One on which `vestige gate` sets a limit, too."""
+    quantity = QUANTITIES[name]
+    return Limit(quantity.unit, lambda moment: quantity.of[kind](moment._summary(part)))
+
+
+def _of_texts(name: str, unit: str) -> Limit:
+    def read(moment: Moment) -> Measured:
+        found = moment._summary("texts") or {}
+        return Measured(found.get(name), found.get(f"{name}_low"), found.get(f"{name}_high"))
+
+    return Limit(unit, read)
+
+
+def _epsilon(moment: Moment) -> Measured:
+    found = moment._summary("audit")
+    least = None if found is None else found["empirical_epsilon"]
+    return Measured(least, least, None)
+
+
+LIMITS: Mapping[str, Limit] = {
+    "exposure": _quantity("exposure", "CanaryExposure", "found"),
+    "completed": _quantity("completed", "Completion", "completion"),
+    "epsilon": Limit("", _epsilon),
+    "loss_gap": _of_texts("loss_gap", "nats a token"),
+    "auc": _of_texts("auc", ""),
+}
+"""By name, as `fail_above` and `stop_above` have it."""
