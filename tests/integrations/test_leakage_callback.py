@@ -227,7 +227,6 @@ def test_texts_and_epsilon_are_measured_against_the_model_before(planted, tmp_pa
     canaries = list(Manifest.load(planted[1] / "manifest.json").canaries)
     alone = audit_canaries(model, canaries, delta=1e-5, reference=callback._before.scores)
     assert last.audit.scores == alone.scores
-    assert last.audit.separation.value > 0.8
     logged = [logs for logs in told if "vestige/epsilon" in logs]
     assert logged[-1]["vestige/epsilon"] == alone.one_run.epsilon
     assert logged[-1]["vestige/auc"] == last.measured("auc").value
