@@ -1,4 +1,4 @@
-"""`vestige exposure`: medians by number of copies, and the most exposed canaries."""
+"""`vestige exposure`: canaries by number of copies, the most exposed ones, or own secrets."""
 
 from math import isinf
 from typing import TYPE_CHECKING
@@ -9,11 +9,30 @@ from vestige.workflows.exposure import exposure
 if TYPE_CHECKING:
     from vestige.attacks.exposure.exposed_canary import ExposedCanary, Group
     from vestige.attacks.exposure.exposure_result import CanaryExposure
+    from vestige.attacks.exposure.secret_result import SecretExposure
 
 _MOST = 10  # canaries listed one by one
 
 
-def _show(found: "CanaryExposure", output: Output) -> None:
+def _show(found: "CanaryExposure | SecretExposure", output: Output) -> None:
+    from vestige.attacks.exposure.secret_result import SecretExposure
+
+    if isinstance(found, SecretExposure):
+        _show_secrets(found, output.show_secrets)
+    else:
+        _show_canaries(found, output)
+
+
+def _show_secrets(found: "SecretExposure", show_secrets: bool) -> None:
+    from vestige.cli.terminal import show_table
+    from vestige.reports.secrets import COLUMNS, secrets_table
+
+    rows = list(found.rows())
+    show_table("Secrets", list(COLUMNS), secrets_table(rows, show_secrets=show_secrets))
+    print(found.sentence)
+
+
+def _show_canaries(found: "CanaryExposure", output: Output) -> None:
     from vestige.cli.terminal import say, show_table
 
     columns = ["copies", "canaries", "exposure", "95%", "other order", "95%"]

@@ -1,7 +1,5 @@
 """A model that has read something before every text, such as a chat template's beginning."""
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
@@ -14,7 +12,8 @@ class Behind:
 
     Args:
         model: that answers.
-        prefix: ids, which may begin with the token that the model reads first anyway.
+        prefix: ids.
+        anywhere: they are all that is read; otherwise they follow the beginning of a text.
 
     Raises:
         ValueError: the prefix is empty, or longer than the model reads.
@@ -30,7 +29,7 @@ class Behind:
     vocabulary: Vocabulary
     vocab_size: int
 
-    def __init__(self, model: NextToken, prefix: list[int]) -> None:
+    def __init__(self, model: NextToken, prefix: list[int], *, anywhere: bool = False) -> None:
         longest = getattr(model, "longest", None)
         if not prefix or (longest is not None and len(prefix) >= longest):
             raise ValueError(
@@ -38,7 +37,8 @@ class Behind:
             )
         self.model, self.prefix = model, prefix
         self.vocabulary, self.vocab_size = model.vocabulary, model.vocab_size
-        self._read: Any = None
+        self._anywhere = anywhere
+        self._read: State | None = None
 
     @property
     def device(self) -> torch.device:
@@ -55,12 +55,10 @@ class Behind:
         if anywhere:
             return self.model.start(n, anywhere=True)
         if self._read is None:
-            begun = self.prefix[0] == getattr(self.model, "first_token", None)
-            state = self.model.start(1, anywhere=not begun)
-            ids = torch.tensor([self.prefix[begun:]], device=self.device)
-            self._read = self.model.read(state, ids) if ids.numel() else state
-        found: State = self._read[torch.zeros(n, dtype=torch.int64, device=self.device)]
-        return found
+            state = self.model.start(1, anywhere=self._anywhere)
+            ids = torch.tensor([self.prefix], device=self.device)
+            self._read = self.model.read(state, ids)
+        return self._read[torch.zeros(n, dtype=torch.int64, device=self.device)]
 
     def advance(self, state: State, tokens: Tensor) -> State:
         """See `NextToken`."""

@@ -86,6 +86,13 @@ def _found(summary: Row) -> Measured:
     return Measured(count, count, count)
 
 
+def _secrets(summary: Row) -> Measured:
+    count = summary["found"]
+    if summary["possible"]:
+        return Measured(count, count, count)
+    return Measured(count, count, None, "not every secret could have been found (--references)")
+
+
 def _members(summary: Row) -> Measured:
     if summary["verdict"] == "underpowered":
         why = f"too few people to compare with: {summary['calibration_needed']} are needed"
@@ -138,7 +145,11 @@ QUANTITIES: Mapping[str, Quantity] = {
         "planted canaries that greedy decoding completes",
         {"Completion": _exactly("greedy_completed")},
     ),
-    "found": Quantity("phrases", "phrases that the update gives away", {"UpdateDiff": _found}),
+    "found": Quantity(
+        "phrases",
+        "phrases that the update gives away, or secrets that the model knows",
+        {"UpdateDiff": _found, "SecretExposure": _secrets},
+    ),
     "members": Quantity("called", "people called members", {"UserAudit": _members}),
     "used": Quantity("texts", "texts that were used", {"TextAudit": _used}),
     "memorized": Quantity(

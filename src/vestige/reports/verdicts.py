@@ -13,6 +13,7 @@ VERDICTS: Mapping[str, Mapping[str, Meaning]] = {
     "UpdateDiff": {"found": "leak", "nothing found": "none", "not decided": "open"},
     "CanaryExposure": {"leaks": "leak", "not shown": "none", "not decided": "open"},
     "Completion": {"completed": "leak", "none completed": "none", "not decided": "open"},
+    "SecretExposure": {"found": "leak", "none found": "none", "not decided": "open"},
     "SecretAudit": {"leaks": "leak", "not shown": "none", "too few controls": "open"},
     "UserAudit": {"members found": "leak", "not shown": "none", "underpowered": "open"},
     "TextAudit": {"used": "leak", "not shown": "none", "not decided": "open"},

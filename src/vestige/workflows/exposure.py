@@ -19,20 +19,25 @@ from vestige.workflows.training_runs import useless_model
 
 if TYPE_CHECKING:
     from vestige.attacks.exposure.exposure_result import CanaryExposure
+    from vestige.attacks.exposure.secret_result import SecretExposure
+
+REFERENCES = 2**14
 
 
 def exposure(
     model: ModelLike,
-    manifest: Annotated[ManifestLike, Flag("--manifest"), Metavar("PATH")],
+    manifest: Annotated[ManifestLike | None, Flag("--manifest"), Metavar("PATH")] = None,
     *,
-    references: Annotated[int, Ge(1)] = 2**14,
+    secrets: Annotated[Lines | None, Metavar("FILE")] = None,
+    question: Annotated[str | None, Metavar("TEXT")] = None,
+    references: Annotated[int | None, Ge(1)] = None,
     candidates: Annotated[Lines | None, Metavar("FILE")] = None,
     exact: Annotated[int | None, Ge(1), Metavar("BUDGET")] = None,
     seed: Seed = 0,
     device: Device = "auto",
     monitor: Monitor = SILENT,
-) -> "CanaryExposure":
-    """Exposure of the canaries of a manifest under a model.
+) -> "CanaryExposure | SecretExposure":
+    """Exposure of canaries, or of secrets that one has, under a model.
 
     Exposure counts bits: a canary of 10 bits is likelier than all but one in 2^10 phrases that
     could have stood in its place. Half of those that were never planted reach 1 bit, by chance.
@@ -43,10 +48,18 @@ def exposure(
     `--references` resolve no more than log2 of their number: of a canary that is likelier than
     all of them only a bound is known (≥). `--exact` counts on, where the canary is likely enough.
 
+    With `--secrets` nothing need have been planted. Each line is a secret with the words around
+    it: what varies is found (numbers, addresses, keys, dates, names), or marked, as in `the gate
+    code is {{4917}}`. It is compared with texts of the same shape, check digits included, and
+    found where it is likelier than they are by more than chance, for all secrets together.
+
     Args:
         model: A model or training directory.
         manifest: A manifest.json, or the DIR of `vestige plant`.
-        references: Phrases to compare with; a space of no more is taken whole.
+        secrets: A file with a secret on each line, in place of a manifest.
+        question: Ask for the secrets in the assistant's turn after this message of the user's.
+        references: Phrases to compare with; a space of no more is taken whole. Default: 16,384; of
+            a secret 4,096, fewer where these are as likely.
         candidates: Compare with the lines of this file: all that a template could have said.
         exact: Find exact ranks, reading at most so many prefixes for each planted canary.
 
@@ -58,11 +71,17 @@ def exposure(
         vestige exposure trained --manifest planted --out run
 
         vestige exposure trained --manifest planted --out run --exact 20000 --json
+
+        vestige exposure trained --secrets secrets.txt --out run
     """
     call = Call.of(exposure, locals())
+    warning = useless_model(model)
+    if manifest is None or secrets is not None:
+        return _of_secrets(call, warning, monitor)
+    if question is not None:
+        raise ValueError("`question` must come with `secrets`, got a manifest, which has its own")
     from vestige.attacks.exposure.canary_exposure import canary_exposure
 
-    warning = useless_model(model)
     listed = (
         read_lines(Path(candidates), one="phrase")
         if isinstance(candidates, str | PathLike)
@@ -75,7 +94,7 @@ def exposure(
             asked_as_learnt(loaded, sealed),
             canaries,
             seed=seed,
-            references=references,
+            references=references or REFERENCES,
             candidates=listed,
             exact_budget=exact,
             progress=step,
@@ -86,13 +105,41 @@ def exposure(
         found,
         configuration={
             "manifest": shown(manifest),
-            "references": references,
+            "references": references or REFERENCES,
             "candidates": None if candidates is None else shown(candidates),
             "exact": exact,
         },
         seed=seed,
         models={"model": provenance.of_model(model, loaded)},
         data={"manifest": sealed.sha256, "planted": sealed.planted},
+    )
+
+
+def _of_secrets(call: Call, warning: str | None, monitor: Monitor) -> "SecretExposure":
+    """Exposure of secrets in place of canaries, by the arguments of `exposure`."""
+    from vestige.workflows.own_secrets import REFERENCES as of_secrets
+    from vestige.workflows.own_secrets import exposure_of
+
+    given = call.arguments
+    for name in ("manifest", "candidates", "exact"):
+        if given["secrets"] is not None and given[name] is not None:
+            raise ValueError(f"`{name}` must be left out with `secrets`, got both")
+    if given["secrets"] is None:
+        raise ValueError("`manifest` must be given, or `secrets`, got neither")
+    loaded = open_model(given["model"], device=given["device"])
+    shared = {name: given[name] for name in ("question", "references", "seed")}
+    found = exposure_of(loaded, given["secrets"], **shared, monitor=monitor)
+    if warning is not None:
+        monitor.log(warning)
+    return call.record(
+        found,
+        configuration={
+            "secrets": shown(given["secrets"]),
+            "question": given["question"],
+            "references": given["references"] or of_secrets,
+        },
+        seed=given["seed"],
+        models={"model": provenance.of_model(given["model"], loaded)},
     )
 
 

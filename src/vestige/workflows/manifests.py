@@ -10,7 +10,7 @@ from vestige.workflows.sources import MANIFEST
 
 if TYPE_CHECKING:
     from vestige.data.canary import Canary
-    from vestige.data.manifest import Manifest
+    from vestige.data.manifest import Manifest, Role
     from vestige.data.secret_manifest import SecretManifest
     from vestige.data.vocabulary import Vocabulary
     from vestige.models.protocols import NextToken
@@ -78,20 +78,33 @@ def asked_as_learnt(model: "NextToken", manifest: "Manifest") -> "NextToken":
     Raises:
         DataError: the canaries are turns of conversations, and there is no template to put them in.
     """
+    turn = manifest.turn
+    return model if turn is None else in_turn(model, turn.role, turn.question)
+
+
+def in_turn(model: "NextToken", role: "Role", question: str) -> "NextToken":
+    """The model, behind what its chat template says before a turn.
+
+    Args:
+        model: with a tokenizer that has a template.
+        role: whose turn it is.
+        question: what the user says before, where it is the assistant's.
+
+    Raises:
+        DataError: there is no template, or none that can be used.
+    """
     from vestige.data.chat_template import assistant_turn, users_turn
     from vestige.errors import DataError
     from vestige.models.behind import Behind
 
-    if manifest.turn is None:
-        return model
     template = template_of(model)
     if template is None:
         raise DataError(
-            "the canaries stand in conversations, and the model's tokenizer has no chat template",
+            "a turn of a conversation needs a chat template, and the tokenizer has none",
             remedy="Give the model with the tokenizer that it was trained with.",
         )
-    if manifest.turn.role == "assistant":
-        before = assistant_turn(*template, message=manifest.turn.question)
+    if role == "assistant":
+        before = assistant_turn(*template, message=question)
     else:
         around = users_turn(*template)
         if around is None:
@@ -100,7 +113,9 @@ def asked_as_learnt(model: "NextToken", manifest: "Manifest") -> "NextToken":
                 remedy="Plant the canaries in the assistant's turn.",
             )
         before = around[0]
-    return Behind(model, list(model.vocabulary.encode(before)))
+    ids = list(model.vocabulary.encode(before))
+    begun = ids[:1] == [getattr(model, "first_token", None)]  # which every text begins with
+    return Behind(model, ids[begun:] if len(ids) > 1 else ids, anywhere=not begun)
 
 
 def template_of(model: "NextToken") -> tuple[str, dict[str, str]] | None:

@@ -1,0 +1,149 @@
+"""Exposure of secrets that one already has, among texts of the same shape.
+
+Carlini et al. (2019), "The Secret Sharer", section 4: a secret that a model has learnt is likelier
+than others that could have stood in its place. These are enumerated where they are few, else drawn.
+
+Differs from the paper: nothing was planted, and what could have stood there follows from the
+secret's own shape (`vestige.data.secret_shapes`). Drawing stops once so many are as likely as the
+secret that it cannot be told from them: Besag and Clifford (1991), "Sequential Monte Carlo
+p-values", Biometrika 78(2); p-values are exact either way, and adjusted for the number of secrets.
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from vestige import _validate
+from vestige.attacks.exposure.secret_result import ExposedSecret, SecretExposure
+from vestige.attacks.exposure.sequence_scores import text_log_probs
+from vestige.data.secret_shapes import Secret
+from vestige.errors import DataError
+from vestige.metrics.exposure import sampled_exposure, whole_exposure
+from vestige.metrics.holm import holm
+from vestige.models.behind import Behind
+from vestige.models.protocols import NextToken
+
+Progress = Callable[[int, int], None]
+
+ENOUGH = 20
+"""Alternatives as likely as the secret, after which no more are drawn."""
+_BATCH = 128
+
+
+def secret_exposure(
+    model: NextToken,
+    secrets: Sequence[Secret],
+    *,
+    seed: int,
+    references: int = 2**12,
+    level: float = 0.05,
+    progress: Progress | None = None,
+) -> SecretExposure:
+    """Exposure of every secret, and which of them are found.
+
+    Args:
+        model: any model of next tokens; a secret is read from the beginning of a text.
+        secrets: at least one.
+        seed: draws the alternatives.
+        references: alternatives of a secret at most; a space of no more is taken whole.
+        level: chance of a false alarm among all secrets together.
+        progress: told (secrets done, all).
+
+    Raises:
+        ValueError: an argument is out of range.
+        DataError: a secret has words that the vocabulary lacks, or is too long for the model.
+    """
+    _validate.at_least(1, references=references, secrets=len(secrets))
+    _validate.fraction(level=level)
+    found = []
+    for number, secret in enumerate(secrets, start=1):
+        _check(model, secret, number)
+        generator = np.random.default_rng([seed, number])
+        found.append(_measured(model, secret, references, generator))
+        if progress:
+            progress(number, len(secrets))
+    adjusted = holm([one.p for one in found])
+    return SecretExposure(
+        secrets=tuple(found), adjusted=tuple(adjusted.tolist()), level=level, seed=seed
+    )
+
+
+def _measured(
+    model: NextToken, secret: Secret, references: int, generator: np.random.Generator
+) -> ExposedSecret:
+    whole = secret.size <= references
+    if whole:
+        others = [text for text in secret.every() if text != secret.text]
+        own, scores = _scored(model, secret.text, others)
+        ranked = whole_exposure([own], [own, *scores], inside=[True])
+        p = float(ranked.rank[0]) / secret.size
+    else:
+        own, scores, p = _drawn(model, secret, references, generator)
+        ranked = sampled_exposure([own], scores, space_bits=secret.bits)
+    return ExposedSecret(
+        text=secret.text,
+        kind=secret.kind,
+        log_perplexity=own,
+        space_bits=secret.bits,
+        references=len(scores),
+        whole=whole,
+        rank=int(ranked.rank[0]),
+        exposure=float(ranked.exposure[0]),
+        low=float(ranked.low[0]),
+        high=float(ranked.high[0]),
+        at_ceiling=bool(ranked.at_ceiling[0]),
+        p=p,
+        least_p=1 / (secret.size if whole else references + 1),
+    )
+
+
+def _drawn(
+    model: NextToken, secret: Secret, references: int, generator: np.random.Generator
+) -> tuple[float, list[float], float]:
+    """(the secret's log-perplexity, those of alternatives, p) by Besag and Clifford's rule."""
+    more: list[float] = []  # bits of each alternative less those of the secret
+    own = 0.0
+    while len(more) < references:
+        texts = [_another(secret, generator) for _ in range(min(_BATCH, references - len(more)))]
+        own, drawn = _scored(model, secret.text, texts)
+        more += [bits - own for bits in drawn]
+        ahead = np.cumsum(np.array(more) <= 0)
+        if ahead[-1] >= ENOUGH:
+            until = int(np.argmax(ahead >= ENOUGH)) + 1
+            return own, [own + bits for bits in more[:until]], ENOUGH / until
+    return own, [own + bits for bits in more], (int(ahead[-1]) + 1) / (references + 1)
+
+
+def _another(secret: Secret, generator: np.random.Generator) -> str:
+    """A text of the same shape that is not the secret."""
+    while True:
+        text = secret.draw(generator)
+        if text != secret.text:
+            return text
+
+
+def _scored(model: NextToken, secret: str, others: Sequence[str]) -> tuple[float, list[float]]:
+    """Log-perplexities in bits; what all of them begin with is read once."""
+    texts = [list(ids) for ids in model.vocabulary.encode_batch([secret, *others])]
+    same = 0
+    while all(len(ids) > same + 1 and ids[same] == texts[0][same] for ids in texts):
+        same += 1
+    behind: NextToken = Behind(model, texts[0][:same]) if same else model
+    own, *bits = (-text_log_probs(behind, [ids[same:] for ids in texts]) / np.log(2)).tolist()
+    return own, bits
+
+
+def _check(model: NextToken, secret: Secret, number: int) -> None:
+    ids = model.vocabulary.encode(secret.text)
+    if not ids or model.vocabulary.unk_id in ids:
+        raise DataError(
+            f"secret {number} has words that the model's vocabulary of "
+            f"{len(model.vocabulary)} tokens lacks",
+            remedy="Ask only for what the model can read.",
+        )
+    longest = getattr(model, "longest", None)
+    if longest is not None and 2 * len(ids) > longest:  # an alternative may take more tokens
+        raise DataError(
+            f"secret {number} has {len(ids)} tokens, and the model reads {longest}",
+            remedy="Give the part that matters, with a few words before it.",
+        )

@@ -1,0 +1,64 @@
+"""Secrets that their owner asked about, among texts of the same shape."""
+
+from collections.abc import Sequence
+
+from vestige.reports.components.disclosure import disclose
+from vestige.reports.components.facts import pairs
+from vestige.reports.components.numbers import Row
+from vestige.reports.components.table import Table
+from vestige.reports.section import KINDS, Section
+from vestige.results import Run
+
+COLUMNS = ("secret", "text", "kind", "space", "rank", "exposure", "95%", "p, all together", "")
+LIMITS = (
+    "A secret that was not drawn like the texts that it is compared with, such as a birthday among "
+    "codes, may be likelier to a model that never read it. Ask a model that did not, too.",
+    "Found means that the model knows it, and not that it says it.",
+    "What was read once or twice is seldom told from what was never read.",
+)
+
+
+@KINDS.register("SecretExposure")
+def secrets_section(run: Run, *, show_secrets: bool) -> Section:
+    """The section of a `SecretExposure`."""
+    table = Table(
+        title="Secrets among texts of the same shape",
+        columns=COLUMNS,
+        rows=tuple(secrets_table(run.rows, show_secrets=show_secrets)),
+        key="Space: bits of what could have stood there. Rank: one more than the texts at least as "
+        "likely, of those it was compared with. p: chance of this for secrets never read, of all.",
+    )
+    return Section(
+        kind="secrets",
+        title="Does the model know these secrets?",
+        lede=str(run.summary["sentence"]),
+        blocks=(table,),
+        numbers=pairs(run.summary, show_secrets=show_secrets, left_out="sentence"),
+        limits=LIMITS,
+    )
+
+
+def secrets_table(rows: Sequence[Row], *, show_secrets: bool) -> list[tuple[str, ...]]:
+    """One row a secret, the found ones first, then by exposure; cells as in `COLUMNS`."""
+    ordered = sorted(rows, key=lambda row: (row["adjusted_p"], -row["exposure"]))
+    texts = disclose([row["phrase"] for row in ordered], show_secrets=show_secrets)
+    return [
+        (
+            str(row["secret_number"]),
+            text,
+            str(row["kind"]),
+            f"{row['space_bits']:.1f}",
+            f"{row['rank']:,} of {row['references'] + 1:,}",
+            f"{'≥ ' if row['at_ceiling'] and not row['whole'] else ''}{_shown(row):.1f}",
+            f"{row['low']:.1f} to {row['high']:.1f}",
+            f"{row['adjusted_p']:.2g}",
+            "found" if row["found"] else "",
+        )
+        for row, text in zip(ordered, texts, strict=True)
+    ]
+
+
+def _shown(row: Row) -> float:
+    """At the ceiling of a sample, what it proves."""
+    ceiling = row["at_ceiling"] and not row["whole"]
+    return float(row["low"] if ceiling else row["exposure"])

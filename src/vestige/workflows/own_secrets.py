@@ -1,0 +1,62 @@
+"""Secrets that one already has, as a verb is given them."""
+
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vestige.monitor import Monitor
+from vestige.workflows.inputs import read_lines
+from vestige.workflows.manifests import in_turn
+
+if TYPE_CHECKING:
+    from vestige.attacks.exposure.secret_result import SecretExposure
+    from vestige.data.secret_shapes import Secret
+    from vestige.models.protocols import NextToken
+    from vestige.workflows.inputs import Lines
+
+MOST = 10_000
+REFERENCES = 2**12
+
+
+def exposure_of(
+    model: "NextToken",
+    secrets: "Lines",
+    *,
+    question: str | None,
+    references: int | None,
+    seed: int,
+    monitor: Monitor,
+) -> "SecretExposure":
+    """Exposure of secrets under a loaded model; see `vestige.exposure`.
+
+    Raises:
+        ValueError: there are none, or too many.
+        VestigeError: the file, or a secret in it, cannot be read.
+    """
+    from vestige.attacks.exposure.secret_exposure import secret_exposure
+
+    read = read_own_secrets(secrets)
+    asked = model if question is None else in_turn(model, "assistant", question)
+    with monitor.progress("comparing secrets") as step:
+        return secret_exposure(
+            asked, read, seed=seed, references=references or REFERENCES, progress=step
+        )
+
+
+def read_own_secrets(secrets: "Lines") -> "list[Secret]":
+    """Secrets of a file with one a line, or as they are given; empty ones are left out."""
+    from vestige.data.secret_shapes import read_secret
+    from vestige.errors import DataError
+
+    where, lines = "", []
+    if isinstance(secrets, str | PathLike):
+        where, lines = f"{secrets}: ", read_lines(Path(secrets), one="secret")
+    else:
+        lines = list(secrets)
+    texts = {number: line.strip() for number, line in enumerate(lines, 1) if line.strip()}
+    if not 1 <= len(texts) <= MOST:
+        raise ValueError(f"`secrets` must hold 1 to {MOST:,}, got {len(texts):,}")
+    try:
+        return [read_secret(line, number) for number, line in texts.items()]
+    except DataError as error:
+        raise DataError(f"{where}{error.problem}", remedy=error.remedy) from error
