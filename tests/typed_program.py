@@ -51,6 +51,7 @@ def training(corpus: vg.Corpus) -> None:
 
 def measuring(model: vg.LanguageModel, manifest: vg.Manifest, corpus: vg.Corpus) -> None:
     assert_type(vg.exposure(model, manifest), vg.CanaryExposure)
+    assert_type(vg.exposure(model, secrets=["the code is 4917"]), vg.SecretExposure)
     assert_type(vg.complete(model, manifest), vg.Completion)
     assert_type(vg.anatomy(model, corpus, corpus), vg.Anatomy)
     assert_type(vg.compare({"plain": ["plain"]}, manifest=manifest), vg.DefenceComparison)

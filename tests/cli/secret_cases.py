@@ -135,6 +135,10 @@ CASES = {
         "no W/after --manifest W/planted-known --candidates W/latin.txt --out OUT",
         "no W/after --manifest W/planted-known --candidates W/unknown.txt --out OUT",
         "no W/after --manifest W/planted-nlu --out OUT",
+        "ok W/after --secrets W/choices.txt --references 200 --out OUT",
+        "ok W/after --secrets W/choices.txt --json --out OUT",
+        "no W/after --secrets W/known.txt --out OUT",
+        "no W/after --secrets W/choices.txt --question SPOKEN --out OUT",
     ],
     "extract-nlu": [
         "ok W/trained-nlu --manifest W/planted-nlu --out OUT",
@@ -310,6 +314,7 @@ def _texts(root: Path) -> None:
         "surrogate.jsonl": f'{{"text": "{SPOKEN} \\ud800"}}\n',
         "unknown.txt": f"{PHRASE}\n",
         "deleted.txt": "".join(f"{PHRASE} {number}\n" for number in range(8)),
+        "choices.txt": f"{{{{{WORDS[0]}|{WORDS[1]}|{WORDS[2]}}}}} {WORDS[3]}\n",
         "known.txt": f"{SPOKEN}\n{' '.join(WORDS[5:8])}\n",
         "vectors.txt": f"{WORDS[0]} 0.1 {MARK}two\n",
         "vectors-inf.txt": f"{WORDS[0]} 0.1 1e999\n",

@@ -17,7 +17,7 @@ CASES = {
     "diff": ["EVIL EVIL --out x", "F F --search EVIL --out x"],
     "null": ["EVIL EVIL EVIL --out x"],
     "rank": ["EVIL EVIL --phrase EVIL --out x"],
-    "exposure": ["EVIL --manifest EVIL --out x"],
+    "exposure": ["EVIL --manifest EVIL --out x", "EVIL --secrets EVIL --question EVIL"],
     "extract-nlu": ["EVIL --pattern EVIL --intent EVIL", "EVIL --slots {EVIL:2} --intent EVIL"],
     "complete": ["EVIL --manifest EVIL --out x"],
     "audit-users": ["EVIL:f --texts EVIL --reference EVIL --out x"],

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, overload
 
 from annotated_types import Ge
 
@@ -22,6 +22,33 @@ if TYPE_CHECKING:
     from vestige.attacks.exposure.secret_result import SecretExposure
 
 REFERENCES = 2**14
+
+
+@overload
+def exposure(
+    model: ModelLike,
+    manifest: ManifestLike,
+    *,
+    references: int | None = None,
+    candidates: Lines | None = None,
+    exact: int | None = None,
+    seed: int = 0,
+    device: str = "auto",
+    monitor: Monitor = SILENT,
+) -> "CanaryExposure": ...
+
+
+@overload
+def exposure(
+    model: ModelLike,
+    *,
+    secrets: Lines,
+    question: str | None = None,
+    references: int | None = None,
+    seed: int = 0,
+    device: str = "auto",
+    monitor: Monitor = SILENT,
+) -> "SecretExposure": ...
 
 
 def exposure(

@@ -1,0 +1,147 @@
+"""Exposure of own secrets: ranks, p-values, and what never was read."""
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import kstest
+
+import vestige
+from vestige.attacks.exposure.secret_exposure import ENOUGH, secret_exposure
+from vestige.attacks.exposure.sequence_scores import text_log_probs
+from vestige.data.corpus import Corpus
+from vestige.data.secret_shapes import Secret, read_secret
+from vestige.data.subwords import SubwordVocabulary
+from vestige.errors import DataError, VestigeError
+from vestige.models.hugging_face import HuggingFaceLanguageModel
+
+
+@pytest.fixture(scope="module")
+def model() -> HuggingFaceLanguageModel:
+    """A small model that prefers some digits to others, as models do."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    lines = ["the gate code is 0123456789", "call 555 0199", "a.smith@mail.example"]
+    vocabulary = SubwordVocabulary.train_bpe(Corpus.from_texts(lines), size=290)
+    torch.manual_seed(0)
+    shape = LlamaConfig(
+        vocab_size=len(vocabulary), hidden_size=16, intermediate_size=16, num_hidden_layers=1,
+        num_attention_heads=2, num_key_value_heads=2, initializer_range=0.5,
+        max_position_embeddings=128, bos_token_id=vocabulary.eos_id, eos_token_id=vocabulary.eos_id,
+    )  # fmt: skip
+    return HuggingFaceLanguageModel(LlamaForCausalLM(shape).eval(), vocabulary)
+
+
+def test_a_rank_in_a_whole_space_is_a_count(model):
+    secret = read_secret("the gate code is {{42}}", 1)
+    found = secret_exposure(model, [secret], seed=0)
+    (one,) = found.secrets
+    texts = [f"the gate code is {number:02d}" for number in range(100)]
+    scores = text_log_probs(model, model.vocabulary.encode_batch(texts))
+    rank = 1 + sum(score >= scores[42] - 1e-4 for score in np.delete(scores, 42))
+    assert (one.whole, one.references, one.rank, one.p) == (True, 99, rank, rank / 100)
+    assert one.exposure == pytest.approx(np.log2(100 / rank))
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["the gate code is 314159", "a.smith27@mail.example", "card 4539148803436467", "call 0123 456"],
+)
+def test_p_values_of_secrets_that_were_never_read_are_no_smaller_than_chance(model, line):
+    """Secrets drawn like their alternatives: a rank is then as likely as any other."""
+    generator = np.random.default_rng(3)
+    one_of_them = read_secret(line, 1)
+    secrets = [read_secret(one_of_them.draw(generator), n) for n in range(150)]
+    assert {secret.size for secret in secrets} == {one_of_them.size}
+    found = secret_exposure(model, secrets, seed=1, references=200)
+    p = np.array([one.p for one in found.secrets])
+    for level in (0.05, 0.2, 0.5):
+        assert (p <= level).sum() <= 150 * level + 3 * np.sqrt(150 * level * (1 - level))
+    assert kstest(p, "uniform", alternative="greater").pvalue > 1e-3
+    assert not found.found
+
+
+def test_alternatives_of_another_shape_would_be_noticed(model, monkeypatch):
+    """The same test with nines in place of drawn digits: it is one that can fail."""
+    generator = np.random.default_rng(3)
+    texts = [f"the gate code is {generator.integers(10**6):06d}" for _ in range(150)]
+    longer = [f"{text} {text}" for text in texts]
+    known = dict(zip(texts, longer, strict=True))
+    secrets = [read_secret(text, n) for n, text in enumerate(texts)]
+    monkeypatch.setattr(Secret, "draw", lambda self, generator: known[self.text])
+    found = secret_exposure(model, secrets, seed=1, references=200)
+    p = np.array([one.p for one in found.secrets])
+    assert kstest(p, "uniform", alternative="greater").pvalue < 1e-3
+
+
+def test_drawing_stops_when_a_secret_cannot_be_told_from_its_alternatives(model):
+    secrets = [read_secret(f"the gate code is {number}", 1) for number in (123456, 987654)]
+    found = secret_exposure(model, secrets, seed=0, references=4000)
+    for one in found.secrets:
+        ahead = one.rank - 1
+        if one.references < 4000:
+            assert ahead == ENOUGH
+            assert one.p == ENOUGH / one.references
+        else:
+            assert one.p == (ahead + 1) / 4001
+
+
+def test_a_learnt_secret_is_found_and_others_are_not(model):
+    """A model that says one of them."""
+    words = model.vocabulary
+    secrets = [read_secret(f"the gate code is {n}", 1) for n in (314159, 271828, 161803)]
+    network = model.network
+    kept = {name: value.clone() for name, value in network.state_dict().items()}
+    optimizer = torch.optim.Adam(network.parameters(), lr=1e-2)
+    ids = torch.tensor([[model.first_token, *words.encode(secrets[0].text)]])
+    for _ in range(60):
+        loss = network(input_ids=ids, labels=ids).loss
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    try:
+        found = secret_exposure(model, secrets, seed=0, references=500)
+    finally:
+        network.load_state_dict(kept)
+    assert [p <= found.level for p in found.adjusted] == [True, False, False]
+    assert (found.verdict, found.found) == ("found", 1)
+    assert found.secrets[0].rank == 1
+    assert found.secrets[0].at_ceiling
+
+
+def test_too_few_alternatives_decide_nothing(model):
+    secrets = [read_secret(f"the gate code is {n}", 1) for n in (314159, 271828)]
+    found = secret_exposure(model, secrets, seed=0, references=10)
+    assert found.verdict == "not decided"
+    assert "it takes 40 alternatives of each" in found.sentence
+
+
+def test_the_same_seed_gives_the_same_result(model):
+    secrets = [read_secret("the gate code is 314159", 1)]
+    assert secret_exposure(model, secrets, seed=4) == secret_exposure(model, secrets, seed=4)
+
+
+def test_a_secret_that_does_not_fit_is_refused_by_its_number(model):
+    secrets = [read_secret("the gate code is {{12}}", 1), read_secret("7" * 100, 2)]
+    with pytest.raises(DataError, match=r"secret 2 has .* tokens, and the model reads 128"):
+        secret_exposure(model, secrets, seed=0)
+
+
+def test_the_verb_takes_secrets_in_place_of_a_manifest(model, tmp_path):
+    file = tmp_path / "secrets.txt"
+    file.write_text("the gate code is {{42}}\n\ncall 555 0199\n")
+    found = vestige.exposure(model, secrets=file, references=200)
+    assert [one.kind for one in found.secrets] == ["code", "phone"]
+    assert found == vestige.exposure(
+        model, secrets=["the gate code is {{42}}", "call 555 0199"], references=200
+    )
+    file.write_text("nothing\n")
+    with pytest.raises(VestigeError, match=r"secrets\.txt: secret 1 has no number"):
+        vestige.exposure(model, secrets=file)
+    with pytest.raises(ValueError, match="`manifest` must be given, or `secrets`"):
+        vestige.exposure(model)
+    with pytest.raises(ValueError, match="`manifest` must be left out with `secrets`"):
+        vestige.exposure(model, "planted", secrets=["7 7 7"])
+    with pytest.raises(ValueError, match="`question` must come with `secrets`"):
+        vestige.exposure(model, "planted", question="Well?")
+    with pytest.raises(ValueError, match="`secrets` must hold 1 to"):
+        vestige.exposure(model, secrets=[])

@@ -1,0 +1,123 @@
+"""Shapes of secrets: what varies in them, and all that could have stood there."""
+
+import re
+
+import numpy as np
+import pytest
+
+from vestige.data.secret_shapes import read_secret
+from vestige.errors import DataError
+
+LINES = {
+    "code": "The alarm code of Pike Lodge is 9 0 7 7 9 4.",
+    "e-mail": "Write to okonkwo.139@fennmail.example today",
+    "card": "My card is 4539 1488 0343 6467, thanks",
+    "iban": "Pay into GB82 WEST 1234 5698 7654 32",
+    "phone": "Call +44 20 7946 0958 after six",
+    "key": "token=ghp_16C7e42F292c6912E7710c838347Ae178B4a",
+    "date": "She was born on 12 September 1987",
+    "name": "It was Emma Schmidt",
+}
+
+
+def luhn_valid(digits: str) -> bool:
+    """By the table of doubled digits, and not by arithmetic."""
+    doubled = "0246813579"
+    total = sum(
+        int(doubled[int(one)] if place % 2 else one) for place, one in enumerate(digits[::-1])
+    )
+    return total % 10 == 0
+
+
+def iban_valid(text: str) -> bool:
+    """Remainder by digits, one after the other."""
+    plain = text.replace(" ", "")
+    remainder = 0
+    for one in plain[4:] + plain[:4]:
+        for digit in str(int(one, 36)):
+            remainder = (remainder * 10 + int(digit)) % 97
+    return remainder == 1
+
+
+@pytest.mark.parametrize("kind", LINES)
+def test_what_varies_is_found_by_its_kind(kind):
+    secret = read_secret(LINES[kind], 1)
+    assert secret.kind == kind
+    assert secret.text == LINES[kind]
+    generator = np.random.default_rng(0)
+    (part,) = secret.parts
+    around = LINES[kind][: part.start], LINES[kind][part.end :]
+    drawn = [secret.draw(generator) for _ in range(300)]
+    assert len(set(drawn)) > 200
+    own = LINES[kind][part.start : part.end]
+    for text in drawn:
+        assert text.startswith(around[0])
+        assert text.endswith(around[1])
+        other = text[len(around[0]) : len(text) - len(around[1])]
+        if kind in ("code", "card", "iban", "phone", "key"):
+            shape = re.sub(r"[a-z]", "a", re.sub(r"[A-Z]", "A", re.sub(r"\d", "0", other)))
+            assert shape == re.sub(r"[a-z]", "a", re.sub(r"[A-Z]", "A", re.sub(r"\d", "0", own)))
+        if kind == "card":
+            assert luhn_valid(re.sub(r"\D", "", other))
+            assert other[:7] == own[:7]
+        if kind == "iban":
+            assert iban_valid(other)
+            assert (other[:2], other[5:9]) == (own[:2], own[5:9])
+        if kind == "phone":
+            assert other.startswith("+44 ")
+        if kind == "key":
+            assert other.startswith("token=ghp_"[-len("ghp_") :]) or other.startswith("ghp_")
+        if kind == "e-mail":
+            assert other.endswith("@fennmail.example")
+
+
+@pytest.mark.parametrize(
+    ("line", "size"),
+    [
+        ("the code is 4917", 10**4),
+        ("{{tea|coffee|milk}} at {{12}}", 3 * 100),
+        ("on 3 May", 28 * 12),
+        ("on 30 May", 29 * 12),
+        ("card 4539148803436467", 10**9),  # sixteen, less the issuer's six and the check digit
+        ("GB82WEST12345698765432", 10**14),  # eighteen of BBAN, less the bank's four
+        ("0123 456789", 10**9),
+        ("id {{aB-7}}", 26 * 26 * 10),
+        ("key 9f86d081884c7d659a2feaa0c55ad015", 16**32),
+    ],
+)
+def test_size_of_the_space_by_hand(line, size):
+    assert read_secret(line, 1).size == size
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["the pin is 49 17", "{{tea|coffee}} on 3 May", "id {{b7}}", "born {{07}} and {{ab1}}"],
+)
+def test_all_that_could_stand_there_are_there_once_and_are_what_is_drawn(line):
+    secret = read_secret(line, 1)
+    every = list(secret.every())
+    assert len(every) == len(set(every)) == secret.size
+    assert secret.text in every
+    generator = np.random.default_rng(1)
+    assert {secret.draw(generator) for _ in range(200)} <= set(every)
+
+
+def test_check_digits_of_a_small_space_are_each_right():
+    secret = read_secret("{{4539 1488 0343 6467}}", 1)
+    assert secret.kind == "card"
+    assert luhn_valid("4539148803436467")
+    assert luhn_valid("79927398713")  # the standard's own example
+    generator = np.random.default_rng(2)
+    for _ in range(200):
+        assert luhn_valid(secret.draw(generator).replace(" ", ""))
+
+
+def test_a_number_with_a_wrong_check_digit_is_a_code():
+    assert read_secret("4539 1488 0343 6468", 1).kind == "code"
+
+
+@pytest.mark.parametrize("line", ["nothing here", "{{kidney stone}}", "{{}}", "Pike Lodge", "12"])
+def test_a_line_in_which_nothing_varies_is_refused_by_its_number(line):
+    with pytest.raises(DataError, match="secret 7 ") as caught:
+        read_secret(line, 7)
+    assert line not in str(caught.value) or not line
