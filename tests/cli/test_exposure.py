@@ -137,7 +137,7 @@ def test_its_page_shows_the_table_and_no_phrase(shell, planting, tmp_path):
 
 # The words after `vestige exposure`, P/ standing for the planting, and what the message names.
 CASES = {
-    "no manifest given": ("P/model", "--manifest", "--help"),
+    "no manifest given": ("P/model", "--manifest must be given, or --secrets", "Change that"),
     "manifest nowhere": ("P/model --manifest P/nowhere.json", "nowhere.json", "vestige plant"),
     "directory without one": ("P/model --manifest P/none", "manifest.json", "vestige plant"),
     "manifest changed": ("P/model --manifest P/changed.json", "changed.json", "Restore"),

@@ -26,6 +26,7 @@ KINDS = {
     "UpdateDiff": ("diff", 0),
     "DifferentialRank": ("rank", 0),
     "CanaryExposure": ("exposure", 0),
+    "SecretExposure": ("exposure", 7),
     "Completion": ("complete", 0),
     "SecretAudit": ("extract-nlu", 0),
     "Extraction": ("extract-nlu", 2),

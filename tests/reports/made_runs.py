@@ -17,9 +17,18 @@ from tests.reports.test_texts import made as texts_audited
 from tests.reports.test_training import DefendedTraining, IntentSlotTraining, PairTraining
 from vestige.attacks.exposure.completion import Completion
 from vestige.attacks.exposure.exposure_result import CanaryExposure
+from vestige.attacks.exposure.secret_result import ExposedSecret, SecretExposure
 from vestige.attacks.texts.deletion import verify
 from vestige.attacks.texts.text_memorization import Extraction, TextMemorization, memorized
 from vestige.experiments.tables import Table
+
+
+def secret(text: str, rank: int, p: float) -> ExposedSecret:
+    """A code among drawn ones."""
+    return ExposedSecret(
+        text=text, kind="code", log_perplexity=9.0, space_bits=13.3, references=4096, whole=False,
+        rank=rank, exposure=12.0, low=9.4, high=13.3, at_ceiling=rank == 1, p=p, least_p=0.0002,
+    )  # fmt: skip
 
 
 def text_memorization() -> TextMemorization:
@@ -48,6 +57,12 @@ RESULTS: dict[str, Callable[[], Any]] = {
         words=50,
         fit_distance=0.01,
         seed=4,
+    ),
+    "SecretExposure": lambda: SecretExposure(
+        secrets=(secret("the code is 4917", 1, 0.0002), secret("call 555 0199", 21, 0.4)),
+        adjusted=(0.0004, 0.4),
+        level=0.05,
+        seed=0,
     ),
     "Extraction": lambda: extraction(counted(1), counted(30)),
     "SecretAudit": lambda: audit([counted(1), counted(3)], [counted(400), counted(700)]),

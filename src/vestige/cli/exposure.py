@@ -15,26 +15,15 @@ _MOST = 10  # canaries listed one by one
 
 
 def _show(found: "CanaryExposure | SecretExposure", output: Output) -> None:
-    from vestige.attacks.exposure.secret_result import SecretExposure
-
-    if isinstance(found, SecretExposure):
-        _show_secrets(found, output.show_secrets)
-    else:
-        _show_canaries(found, output)
-
-
-def _show_secrets(found: "SecretExposure", show_secrets: bool) -> None:
-    from vestige.cli.terminal import show_table
-    from vestige.reports.secrets import COLUMNS, secrets_table
-
-    rows = list(found.rows())
-    show_table("Secrets", list(COLUMNS), secrets_table(rows, show_secrets=show_secrets))
-    print(found.sentence)
-
-
-def _show_canaries(found: "CanaryExposure", output: Output) -> None:
+    from vestige.attacks.exposure.exposure_result import CanaryExposure
     from vestige.cli.terminal import say, show_table
+    from vestige.reports import secrets
 
+    if not isinstance(found, CanaryExposure):
+        cells = secrets.secrets_table(list(found.rows()), show_secrets=output.show_secrets)
+        show_table("Secrets", list(secrets.COLUMNS), cells)
+        print(found.sentence)
+        return
     columns = ["copies", "canaries", "exposure", "95%", "other order", "95%"]
     groups = (*found.by_copies(), found.controls)
     show_table("Exposure in bits (medians)", columns, [_cells(group) for group in groups])

@@ -33,7 +33,7 @@ GROUPS = {
     "Audit": {
         "diff": "Find the phrases that an update promoted most.",
         "rank": "Say how exposed one phrase is by an update.",
-        "exposure": "Exposure of the canaries of a manifest under a model.",
+        "exposure": "Exposure of canaries, or of secrets that one has, under a model.",
         "extract-nlu": "Extraction of an utterance's unknown words from an intent-and-slot model.",
         "complete": "Completion of canaries by a model that is given their beginnings.",
         "audit-users": "Say whose text a model was trained on, with a p-value for everybody.",

@@ -2,8 +2,10 @@
 
 from collections.abc import Sequence
 
+from vestige.reports.components.charts import QUIET, Chart, Figure, alt
 from vestige.reports.components.disclosure import disclose
 from vestige.reports.components.facts import pairs
+from vestige.reports.components.marks import disc, inline, ring
 from vestige.reports.components.numbers import Row
 from vestige.reports.components.table import Table
 from vestige.reports.section import KINDS, Section
@@ -21,6 +23,22 @@ LIMITS = (
 @KINDS.register("SecretExposure")
 def secrets_section(run: Run, *, show_secrets: bool) -> Section:
     """The section of a `SecretExposure`."""
+    points = [
+        {
+            "secret": str(row["secret_number"]),
+            "exposure": _shown(row),
+            "low": row["low"],
+            "high": row["high"],
+            "found": bool(row["found"]),
+        }
+        for row in ordered(run.rows)
+    ]
+    figure = Figure(
+        draw=lambda width: exposures(points, width=width),
+        caption="Exposure of each secret in bits, with its 95 % interval; filled: found.",
+        points=len(points),
+        slim=True,
+    )
     table = Table(
         title="Secrets among texts of the same shape",
         columns=COLUMNS,
@@ -32,7 +50,7 @@ def secrets_section(run: Run, *, show_secrets: bool) -> Section:
         kind="secrets",
         title="Does the model know these secrets?",
         lede=str(run.summary["sentence"]),
-        blocks=(table,),
+        blocks=(figure, table),
         numbers=pairs(run.summary, show_secrets=show_secrets, left_out="sentence"),
         limits=LIMITS,
     )
@@ -40,8 +58,8 @@ def secrets_section(run: Run, *, show_secrets: bool) -> Section:
 
 def secrets_table(rows: Sequence[Row], *, show_secrets: bool) -> list[tuple[str, ...]]:
     """One row a secret, the found ones first, then by exposure; cells as in `COLUMNS`."""
-    ordered = sorted(rows, key=lambda row: (row["adjusted_p"], -row["exposure"]))
-    texts = disclose([row["phrase"] for row in ordered], show_secrets=show_secrets)
+    rows = ordered(rows)
+    texts = disclose([row["phrase"] for row in rows], show_secrets=show_secrets)
     return [
         (
             str(row["secret_number"]),
@@ -54,8 +72,30 @@ def secrets_table(rows: Sequence[Row], *, show_secrets: bool) -> list[tuple[str,
             f"{row['adjusted_p']:.2g}",
             "found" if row["found"] else "",
         )
-        for row, text in zip(ordered, texts, strict=True)
+        for row, text in zip(rows, texts, strict=True)
     ]
+
+
+def ordered(rows: Sequence[Row]) -> list[Row]:
+    """The found ones first, then by exposure."""
+    return sorted(rows, key=lambda row: (row["adjusted_p"], -row["exposure"]))
+
+
+def exposures(points: Sequence[Row], *, width: int) -> Chart:
+    """Exposure of each secret.
+
+    Args:
+        points: secret (a label), exposure, low, high, and whether it is found; in their order.
+    """
+    y = alt.Y("secret:N", sort=None, title="secret")
+    x = alt.X("low:Q", title="exposure in bits", scale=alt.Scale(zero=True))
+    chart = inline(points)
+    found, others = (chart.transform_filter(alt.datum.found == one) for one in (True, False))
+    return alt.layer(
+        chart.mark_rule(stroke=QUIET, strokeWidth=2).encode(x=x, x2="high:Q", y=y),
+        disc(found, 70).encode(x="exposure:Q", y=y),
+        ring(others, 70).encode(x="exposure:Q", y=y),
+    ).properties(width=width, height=alt.Step(18))
 
 
 def _shown(row: Row) -> float:

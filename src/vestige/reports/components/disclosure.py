@@ -19,7 +19,7 @@ BLOCK = "▪▪▪"
 
 SECRET_KEYS = frozenset(
     {"phrase", "phrases", "prefix", "pieces", "lead", "canary", "text", "context", "person"}
-    | {"candidates"}
+    | {"candidates", "question"}
 )
 """Names under which a result or its settings may hold text that is or was to be found."""
 
@@ -27,7 +27,7 @@ IDS = frozenset({"tokens", "token", "ids"})
 """Token ids: whoever has the vocabulary can read the phrase from them."""
 
 SECRET_OPTIONS = frozenset(
-    {"--phrase", "--context", "--truth", "--person", "--candidates", "--prompt"}
+    {"--phrase", "--context", "--truth", "--person", "--candidates", "--prompt", "--question"}
 )
 """Options of the command line whose values are such text."""
 
