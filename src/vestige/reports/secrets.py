@@ -11,7 +11,7 @@ from vestige.reports.components.table import Table
 from vestige.reports.section import KINDS, Section
 from vestige.results import Run
 
-COLUMNS = ("secret", "text", "kind", "space", "rank", "exposure", "95%", "p, all together", "")
+COLUMNS = ("text", "secret", "kind", "space", "rank", "exposure", "95%", "p, all together", "")
 LIMITS = (
     "A secret that was not drawn like the texts that it is compared with, such as a birthday among "
     "codes, may be likelier to a model that never read it. Ask a model that did not, too.",
@@ -62,8 +62,8 @@ def secrets_table(rows: Sequence[Row], *, show_secrets: bool) -> list[tuple[str,
     texts = disclose([row["phrase"] for row in rows], show_secrets=show_secrets)
     return [
         (
-            str(row["secret_number"]),
             text,
+            str(row["secret_number"]),
             str(row["kind"]),
             f"{row['space_bits']:.1f}",
             f"{row['rank']:,} of {row['references'] + 1:,}",
