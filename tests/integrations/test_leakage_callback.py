@@ -99,7 +99,7 @@ def test_it_measures_what_the_verb_measures_and_tells_the_trackers(planted, tmp_
     trainer, told = trained(planted, tmp_path, callback, steps=240)
     assert [moment.step for moment in callback.moments] == [0, 60, 120, 180, 240]
     model = HuggingFaceLanguageModel(trainer.model, SubwordVocabulary(trainer.processing_class))
-    final = vestige.exposure(model, planted[1], references=2**10)
+    final = vestige.exposure(model, planted[1], references=2**8)
     assert callback.moments[-1].found.canaries == final.canaries
     told = [logs["vestige/exposure"] for logs in told if "vestige/exposure" in logs]
     assert told == [one.found.summary()["exposure_planted"] for one in callback.moments]
@@ -147,6 +147,7 @@ def test_it_stops_and_fails_above_its_limits(planted, tmp_path):
             "fail_above can have exposure, completed, epsilon, loss_gap, auc, got found",
         ),
         ({"references": 0}, "references must be at least 1"),
+        ({"references": 512, "fail_above": {"exposure": 8}}, "must be at least 1,024 to show"),
     ],
 )
 def test_settings_out_of_range_are_refused(settings, message):
@@ -292,7 +293,7 @@ def test_a_canary_of_a_conversation_is_asked_behind_what_the_template_says(tmp_p
     assert vestige.complete(model, tmp_path / "c").attempts
     del words.chat_template
     words.chat_template = None
-    with pytest.raises(DataError, match="no chat template"):
+    with pytest.raises(DataError, match="needs a chat template"):
         vestige.exposure(model, tmp_path / "c", references=200)
 
 

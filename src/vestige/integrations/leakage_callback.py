@@ -9,6 +9,7 @@ it is the first one's to say, which also tells and saves.
 
 import inspect
 import json
+import math
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from vestige.integrations.training_texts import TextSample
     from vestige.models.hugging_face import HuggingFaceLanguageModel
 
+FEW = 2**8
 DELTA = 1e-5
 """Of the measured epsilon."""
 COIN_FLIP = "coin-flip"
@@ -92,7 +94,8 @@ class LeakageCallback(TrainerCallback):  # type: ignore[misc]
             `Leakage`.
         stop_above: limits above which the training stops.
         texts: rows of the training and of the evaluation set to compare; 0: none.
-        references: phrases that each canary is compared with.
+        references: phrases that each canary is compared with; more show more, and take longer.
+            None: 256, or as many as it takes to be above a limit of exposure.
         seed: of the references, and of the sample of texts.
         out: a directory to make at the end, with a run directory for each kind of measurement and a
             page.
@@ -111,7 +114,7 @@ class LeakageCallback(TrainerCallback):  # type: ignore[misc]
         fail_above: Mapping[str, float] | None = None,
         stop_above: Mapping[str, float] | None = None,
         texts: int = 0,
-        references: int = 2**10,
+        references: int | None = None,
         seed: int = 0,
         out: str | PathLike[str] | None = None,
     ) -> None:
@@ -123,11 +126,16 @@ class LeakageCallback(TrainerCallback):  # type: ignore[misc]
                 raise ValueError(
                     f"{name} can have {', '.join(LIMITS)}, got {', '.join(sorted(other))}"
                 )
-        _validate.at_least(1, references=references)
+        needed = _references_for(fail_above or {}, stop_above or {})
+        if references is not None and references < needed:
+            raise ValueError(
+                f"references must be at least {needed:,} to show that the limit is exceeded, got "
+                f"{references:,}"
+            )
         _validate.at_least(0, texts=texts)
         self.canaries, self.every, self.budget = canaries, every, budget
         self.fail_above, self.stop_above = dict(fail_above or {}), dict(stop_above or {})
-        self.texts, self.references, self.seed = texts, references, seed
+        self.texts, self.references, self.seed = texts, references or max(needed, FEW), seed
         self.out = None if out is None else Path(out)
         self.moments: list[Moment] = []
         self.left_out = 0
@@ -215,7 +223,7 @@ class LeakageCallback(TrainerCallback):  # type: ignore[misc]
             found = vestige.exposure(
                 asked, self.canaries, references=self.references, seed=self.seed
             )
-            completion = vestige.complete(asked, self.canaries)
+            completion = vestige.complete(asked, self.canaries, beam=1)
             before, sample = self._before or Before(), self._sample
             audit = None if before.scores is None else self._audit(asked, before.scores)
             texts = None
@@ -314,6 +322,14 @@ def undisturbed(model: Any) -> Iterator[None]:
     finally:
         for name, module in model.named_modules():
             module.training = modes[name]
+
+
+def _references_for(*limits: Mapping[str, float]) -> int:
+    """Phrases that resolve more than the limits of exposure: all of n references below a canary
+    prove log2(n) - 1.88 bits (`vestige.metrics.exposure.sampled_exposure`).
+    """
+    most = max((one.get("exposure", 0.0) for one in limits), default=0.0)
+    return int(2 ** (math.ceil(max(most, 0.0)) + 2)) if most > 0 else 1
 
 
 def _as_the_first(answer: bool) -> bool:
