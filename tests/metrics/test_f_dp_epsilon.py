@@ -17,6 +17,7 @@ from vestige.metrics.f_dp_epsilon import (
     curve_refuted,
     f_dp_epsilon,
 )
+from vestige.metrics.threshold_epsilon import threshold_epsilon
 
 
 def naive_refuted(canaries, guesses, correct, mu, significance):
@@ -148,6 +149,30 @@ def test_epsilon_of_a_subsampled_curve_is_that_of_the_accountant():
     family = SubsampledGaussianCurves(0.05, 100)
     spent = epsilon_spent(noise_multiplier=1.0, sample_rate=0.05, steps=100, delta=1e-5)
     assert family.epsilon(1.0, 1e-5) == pytest.approx(spent, abs=0.02)
+
+
+def test_independent_scores_of_a_gaussian_mechanism_tell_nearly_all_and_no_more():
+    rng, truth, bounds = np.random.default_rng(8), GAUSSIAN.epsilon(1.84, 1e-5), []
+    for _ in range(300):
+        heads = rng.random(1000) < 0.5
+        scores = heads * 1.84 + rng.normal(size=1000)
+        inside, outside = scores[heads], scores[~heads]
+        bounds.append(threshold_epsilon(inside, outside, delta=1e-5, family=GAUSSIAN).epsilon)
+    assert sum(bound > truth for bound in bounds) <= allowed_exceptions(300, 0.05)
+    assert np.mean(bounds) > 0.7 * truth
+
+
+@pytest.mark.parametrize("flipped", [False, True])
+def test_rates_above_one_threshold_refute_the_mu_that_two_quantiles_tell(flipped):
+    inside, outside = np.repeat([1.0, 0.0], [90, 10]), np.repeat([1.0, 0.0], [20, 80])
+    if flipped:
+        inside, outside = -outside, -inside
+    found = threshold_epsilon(
+        inside, outside, delta=1e-5, threshold=-0.5 if flipped else 0.5, family=GAUSSIAN
+    )
+    mu = norm.ppf(found.hit_low) - norm.ppf(found.false_high)
+    assert found.epsilon == pytest.approx(epsilon_of_mu(mu, 1e-5), abs=2e-3)
+    assert found.assumes == "independent scores, Gaussian mechanism"
 
 
 def test_ties_prove_nothing_and_perfect_scores_reach_the_ceiling():

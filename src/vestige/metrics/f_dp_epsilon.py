@@ -246,6 +246,11 @@ def _strength_refuted(
         curve = family.curve(strength)
         return curve_refuted(canaries, *right, curve=curve, significance=significance)
 
+    return largest_strength(refuted)
+
+
+def largest_strength(refuted: Callable[[float], bool]) -> float:
+    """The largest strength that is refuted, to four digits; 0 where not even that of no leak is."""
     if not refuted(0.0):
         return 0.0
     low, high = 0.0, 1.0

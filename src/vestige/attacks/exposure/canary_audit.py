@@ -54,7 +54,7 @@ class CanaryAudit(Result):
         one_run: the bound that needs nothing but fair coins. The verdict is its, first of all.
         f_dp: the bound for the mechanism that the claim states, of which the verdict is as well;
             for a Gaussian mechanism where none is stated, and then no verdict rests on it.
-        threshold: the bound that also takes scores for independent.
+        threshold: the bound that also takes scores for independent; for a stated mechanism, too.
         separation: the chance that a canary trained on scores above one left out.
         copies: of each canary trained on.
         claimed: epsilon that the training claims for such groups; None without a claim.
@@ -207,7 +207,9 @@ def audit_canaries(
         f_dp=f_dp_epsilon(
             inside, outside, delta=delta, confidence=paid, family=mechanism or GAUSSIAN
         ),
-        threshold=threshold_epsilon(inside, outside, delta=delta, confidence=confidence),
+        threshold=threshold_epsilon(
+            inside, outside, delta=delta, confidence=confidence, family=mechanism
+        ),
         separation=separation(inside, outside, confidence=confidence),
         copies=copies,
         claimed=claimed,
