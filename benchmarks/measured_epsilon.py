@@ -44,9 +44,8 @@ from vestige.metrics.epsilon import one_run_epsilon
 from vestige.metrics.f_dp_epsilon import GAUSSIAN, SubsampledGaussianCurves, f_dp_epsilon
 from vestige.models.protocols import LanguageModel
 from vestige.models.recurrent_network import LSTMConfig
-from vestige.training.batches import Batch
+from vestige.training.batches import IGNORED, Batch
 from vestige.training.presets import new_model
-from vestige.training.sequences import IGNORED
 from vestige.training.steps import plain_step
 
 SENTENCES, WORDS, HIDDEN = 1000, 1000, 32

@@ -125,15 +125,7 @@ class SubsampledGaussianCurves:
     def curve(self, strength: float) -> Curve:
         if self.sample_rate == 1 or strength == 0:
             return GaussianCurves().curve(math.sqrt(self.steps) * strength)
-        epsilons = np.concatenate([[0.0], np.geomspace(1e-3, _LARGEST, _TANGENTS)])
-        deltas = np.array(_composed(self, strength).get_delta_for_epsilon(epsilons))
-        rising, falling = np.exp(epsilons), np.exp(-epsilons)
-        steep, flat = 1 - deltas, falling * deltas
-
-        def below(y: float) -> float:
-            return float(max(0.0, (steep - rising * (1 - y)).max(), (falling * y - flat).max()))
-
-        return below
+        return _enveloped(self, strength)
 
     def epsilon(self, strength: float, delta: float) -> float:
         if self.sample_rate == 1 or strength == 0:
@@ -141,7 +133,7 @@ class SubsampledGaussianCurves:
         return float(_composed(self, strength).get_epsilon_for_delta(delta))
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=16)
 def _composed(family: SubsampledGaussianCurves, strength: float):  # type: ignore[no-untyped-def]
     """The privacy loss distribution of all steps."""
     from dp_accounting.pld import privacy_loss_distribution as pld
@@ -152,6 +144,20 @@ def _composed(family: SubsampledGaussianCurves, strength: float):  # type: ignor
         value_discretization_interval=1e-3 * max(1.0, strength),
     )
     return one.self_compose(family.steps)
+
+
+@lru_cache(maxsize=256)
+def _enveloped(family: SubsampledGaussianCurves, strength: float) -> Curve:
+    """The upper envelope of the curve's tangents, (epsilon, delta) each."""
+    epsilons = np.concatenate([[0.0], np.geomspace(1e-3, _LARGEST, _TANGENTS)])
+    deltas = np.array(_composed(family, strength).get_delta_for_epsilon(epsilons))
+    rising, falling = np.exp(epsilons), np.exp(-epsilons)
+    steep, flat = 1 - deltas, falling * deltas
+
+    def below(y: float) -> float:
+        return float(max(0.0, (steep - rising * (1 - y)).max(), (falling * y - flat).max()))
+
+    return below
 
 
 GAUSSIAN = GaussianCurves()
