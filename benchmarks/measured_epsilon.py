@@ -11,10 +11,12 @@ distributions with their AUC) beside that of the claim.
     VESTIGE_DATA=data python benchmarks/measured_epsilon.py kinds [--runs 3]
     VESTIGE_DATA=data python benchmarks/measured_epsilon.py broken [--runs 20]
     VESTIGE_DATA=data python benchmarks/measured_epsilon.py right [--runs 100]
+    VESTIGE_DATA=data python benchmarks/measured_epsilon.py sampled [--runs 5]
     python benchmarks/measured_epsilon.py simulated [--runs 5000]
 
 "kinds" crosses kinds of canaries and claims; "broken" adds half of the noise that it claims and
-"right" all of it, with repeated-token canaries at a claimed 4. "simulated" audits Gaussian
+"right" all of it, with repeated-token canaries at a claimed 4. "sampled" has batches of a tenth of
+the text for 100 steps, of a right training and of a broken one. "simulated" audits Gaussian
 mechanisms and randomised responses without a training.
 """
 
@@ -73,9 +75,10 @@ class Training:
         claim: epsilon.
         canaries: by as many coins.
         steps: updates.
+        sample_rate: how likely a sequence is to be in a batch.
         move: standard deviation, in weight, of what all noise moves one weight by.
         honesty: the share of the claimed noise that is added.
-        seed: of weights, coins, canaries and noise.
+        seed: of coins, canaries and batches; the noise is fresh, as in any private training.
     """
 
     kind: CanaryKind
@@ -83,6 +86,7 @@ class Training:
     claim: float
     canaries: int = 1000
     steps: int = 4
+    sample_rate: float = 1.0
     move: float = 0.003
     honesty: float = 1.0
     seed: int = 0
@@ -156,8 +160,8 @@ def whole_batch(corpus: Corpus, vocabulary: WordVocabulary) -> Batch:
     return Batch(inputs, targets, padding=int((targets == IGNORED).sum()), lengths=lengths)
 
 
-def audited(training: Training, world: World) -> tuple[CanaryAudit, float]:
-    """The audit of a training, and the mu of its claim."""
+def audited(training: Training, world: World) -> CanaryAudit:
+    """The audit of a training."""
     asked = training
     canaries = coin_flip_canaries(
         world.private,
@@ -169,52 +173,59 @@ def audited(training: Training, world: World) -> tuple[CanaryAudit, float]:
     )
     planted, manifest = plant(world.private, canaries, seed=asked.seed, vocabulary=world.vocabulary)
     model = world.model()
+    claimed = asked.claim if math.isfinite(asked.claim) else None
+    rate, steps = asked.sample_rate, asked.steps
     noise = 0.0
-    if math.isfinite(asked.claim):
+    if claimed:
         noise = noise_for(
-            epsilon=asked.claim, delta=DELTA, sample_rate=1.0, steps=asked.steps, accountant="pld"
+            epsilon=claimed, delta=DELTA, sample_rate=rate, steps=steps, accountant="pld"
         )
     learn(model, whole_batch(planted, world.vocabulary), asked, noise)
-    claim = asked.claim if noise else None
-    mechanism = SubsampledGaussianCurves(1.0, asked.steps) if noise else None
-    audit = audit_canaries(
+    return audit_canaries(
         model,
         manifest.canaries,
         delta=DELTA,
         reference=world.model(),
-        claimed=claim,
-        mechanism=mechanism,
+        claimed=claimed,
+        mechanism=SubsampledGaussianCurves(rate, steps) if claimed else None,
     )
-    return audit, math.sqrt(asked.steps) / noise if noise else math.inf
 
 
 def learn(model: LanguageModel, batch: Batch, training: Training, noise: float) -> None:
-    """DP-SGD with all sequences in every step."""
-    rows = len(batch.inputs)
-    torch.manual_seed(training.seed)
+    """DP-SGD on batches that every sequence joins by chance."""
+    rows, chance = len(batch.inputs), np.random.default_rng([training.seed, 7])
+    expected = round(rows * training.sample_rate)
     step = DPSGDStep(
         noise_multiplier=noise * training.honesty,
         max_grad_norm=1.0,
-        expected_units=rows,
+        expected_units=expected,
         sequence_length=1,
         physical_batch_size=500,
     )
-    rate = training.move * rows / (math.sqrt(training.steps) * (noise or 1.0))
+    rate = training.move * expected / (math.sqrt(training.steps) * (noise or 1.0))
     optimizer = torch.optim.SGD(model.parameters(), lr=rate)
     for _ in range(training.steps):
-        step(model, batch, None)
+        drawn = np.flatnonzero(chance.random(rows) < training.sample_rate)
+        step(model, batch.select(torch.from_numpy(drawn)), None)
         optimizer.step()
+
+
+def gaussian_mu(epsilon: float) -> float:
+    """The mu of a Gaussian mechanism with some epsilon."""
+    return float(brentq(lambda mu: GAUSSIAN.epsilon(mu, DELTA) - epsilon, 1e-3, 20))
 
 
 def row(training: Training, world: World) -> dict[str, object]:
     """What one training's audit says."""
     began = time.process_time()
-    audit, mu = audited(training, world)
+    audit = audited(training, world)
     area = min(max(audit.separation.value, 1e-9), 1 - 1e-9)
     return {
         "kind": training.kind,
         "length": training.length,
         "canaries": training.canaries,
+        "sample_rate": training.sample_rate,
+        "steps": training.steps,
         "claim": training.claim if math.isfinite(training.claim) else None,
         "honesty": training.honesty,
         "seed": training.seed,
@@ -224,7 +235,7 @@ def row(training: Training, world: World) -> dict[str, object]:
         "threshold": round(audit.threshold.epsilon, 3),
         "auc": round(area, 4),
         "mu_of_scores": round(math.sqrt(2) * NormalDist().inv_cdf(area), 3),
-        "mu_of_claim": round(mu, 3) if math.isfinite(mu) else None,
+        "mu_of_claim": round(gaussian_mu(audit.claimed), 3) if audit.claimed else None,
         "verdict": audit.verdict,
         "seconds": round(time.process_time() - began, 1),
     }
@@ -237,6 +248,15 @@ def kinds(runs: int) -> Iterator[dict[str, object]]:
         for kind, length in KINDS:
             for claim in CLAIMS:
                 yield row(Training(kind=kind, length=length, claim=claim, seed=seed), world)
+
+
+def sampled(runs: int) -> Iterator[dict[str, object]]:
+    """Batches of a tenth of the text, a hundred of them."""
+    world = World.made(1000)
+    for seed in range(runs):
+        for honesty in (1.0, 0.5):
+            strongest = Training(kind="repeated-token", length=5, claim=4.0, honesty=honesty)
+            yield row(replace(strongest, sample_rate=0.1, steps=100, seed=seed), world)
 
 
 def repeated(runs: int, honesty: float, canaries: int) -> Iterator[dict[str, object]]:
@@ -266,7 +286,7 @@ def simulated(runs: int) -> Iterator[dict[str, object]]:
 def gaussian(runs: int, canaries: int, claim: float, honesty: float) -> dict[str, object]:
     """Audits of a mechanism whose noise is some share of what the claim needs."""
     generator = np.random.default_rng(0)
-    mu = float(brentq(lambda mu: GAUSSIAN.epsilon(mu, DELTA) - claim, 1e-3, 20)) / honesty
+    mu = gaussian_mu(claim) / honesty
     bounds = []
     for _ in range(runs):
         heads = generator.random(canaries) < 0.5
@@ -319,7 +339,7 @@ def counts(bounds: list[tuple[float, float]], truth: float) -> dict[str, object]
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("part", choices=("kinds", "broken", "right", "simulated"))
+    parser.add_argument("part", choices=("kinds", "broken", "right", "sampled", "simulated"))
     parser.add_argument("--runs", type=int)
     parser.add_argument("--canaries", type=int, default=5000)
     asked = parser.parse_args()
@@ -327,6 +347,7 @@ def main() -> None:
         "kinds": lambda: kinds(asked.runs or 3),
         "broken": lambda: repeated(asked.runs or 20, 0.5, asked.canaries),
         "right": lambda: repeated(asked.runs or 100, 1.0, asked.canaries),
+        "sampled": lambda: sampled(asked.runs or 5),
         "simulated": lambda: simulated(asked.runs or 5000),
     }
     for found in parts[asked.part]():
