@@ -18,6 +18,7 @@ prove at best. `threshold_epsilon` and `f_dp_epsilon` are other bounds, which ne
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -170,6 +171,7 @@ def one_run_p_value(
     return float(min(1.0, above + 2 * canaries * delta * steepest))
 
 
+@lru_cache(maxsize=4096)
 def _one_run(canaries: int, guesses: int, correct: int, delta: float, significance: float) -> float:
     """The largest epsilon that so many right guesses refute.
 
