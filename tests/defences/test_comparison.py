@@ -13,6 +13,7 @@ from vestige.defences.comparison import compare_defences, joint
 from vestige.defences.group_privacy import group_epsilon
 from vestige.defences.measured import CanaryBits, Guarantee, MeasuredTraining, TrainingCost
 from vestige.metrics.epsilon import one_run_epsilon
+from vestige.metrics.f_dp_epsilon import f_dp_epsilon
 from vestige.metrics.intervals import mean_interval
 from vestige.metrics.separation import separation
 from vestige.metrics.threshold_epsilon import threshold_epsilon
@@ -242,6 +243,7 @@ def audit(claimed, *, told=True):
         canaries=canaries,
         scores=tuple(scores.tolist()),
         one_run=one_run_epsilon(scores[inside], scores[~inside], delta=1e-5),
+        f_dp=f_dp_epsilon(scores[inside], scores[~inside], delta=1e-5),
         threshold=threshold_epsilon(scores[inside], scores[~inside], delta=1e-5),
         separation=separation(scores[inside], scores[~inside]),
         copies=1,

@@ -11,6 +11,7 @@ canaries may share words, since there are more of them than words, but never all
 """
 
 from collections.abc import Sequence
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -18,8 +19,23 @@ from vestige import _validate
 from vestige.data.canary import Canary, occurrences
 from vestige.data.corpus import Corpus
 from vestige.data.lexicon import Lexicon
-from vestige.data.vocabulary import WordVocabulary
+from vestige.data.token_canaries import (
+    new_token_phrases,
+    random_token_phrases,
+    repeated_token_phrases,
+)
+from vestige.data.vocabulary import Vocabulary, WordVocabulary
 from vestige.errors import DataError
+
+CanaryKind = Literal["words", "random", "new-token", "repeated-token"]
+"""What a coin-flip canary is made of: alphabetic words, any tokens of the vocabulary, a token that
+nothing else uses after a prefix that all share, or such a token again and again."""
+
+_DRAWN_BY = {
+    "random": random_token_phrases,
+    "new-token": new_token_phrases,
+    "repeated-token": repeated_token_phrases,
+}
 
 FEW_USERS = (*range(1, 11), 20, 30, 40, 50)
 """The paper's repetitions for 100 users."""
@@ -75,21 +91,23 @@ def user_canaries(
 
 def coin_flip_canaries(
     corpus: Corpus,
-    vocabulary: WordVocabulary | None = None,
+    vocabulary: Vocabulary | None = None,
     *,
     number: int,
+    kind: CanaryKind = "words",
     copies: int = 1,
     length: int = 5,
     seed: int,
 ) -> tuple[Canary, ...]:
-    """Canaries of random words, each planted or left out by a fair coin of its own.
+    """Canaries each planted or left out by a fair coin of its own.
 
     Args:
         corpus: no canary occurs in it.
-        vocabulary: whose words are drawn; None takes the corpus's 10,000 commonest.
+        vocabulary: whose words or tokens are drawn; None takes the corpus's 10,000 commonest words.
         number: planted and left out together, at least 2.
+        kind: see `CanaryKind`; the last two need a vocabulary with tokens that are not used.
         copies: of each that is planted. With more than 1, an audit speaks of groups.
-        length: words in a canary, at least 2.
+        length: words, or tokens, in a canary, at least 2; of a token that is new, at least 1.
         seed: decides words and coins.
 
     Returns:
@@ -101,14 +119,39 @@ def coin_flip_canaries(
     """
     _validate.at_least(2, number=number)
     _validate.positive(copies=copies)
+    _validate.one_of(get_args(CanaryKind), kind=kind)
     heads = np.random.default_rng([seed, 1]).random(number) < 0.5
     if heads.all() or not heads.any():  # with few coins; the audit needs one of each
         heads[0] = not heads[0]
-    drawn = _draw(corpus, vocabulary, number, length, [seed, 2])
+    drawn = _of_kind(kind, corpus, vocabulary, number, length, [seed, 2])
     order = np.argsort(~heads, kind="stable")
     return tuple(
         Canary(drawn[i][0], "coin-flip", drawn[i][1], copies if heads[i] else 0) for i in order
     )
+
+
+def _of_kind(
+    kind: CanaryKind,
+    corpus: Corpus,
+    vocabulary: Vocabulary | None,
+    number: int,
+    length: int,
+    seed: list[int],
+) -> list[tuple[str, tuple[int, ...]]]:
+    """Phrases of a kind, with how often the corpus has their words."""
+    words = vocabulary if isinstance(vocabulary, WordVocabulary) else None
+    if kind == "words":
+        return _draw(corpus, words, number, length, seed)
+    _validate.at_least(2 if kind == "random" else 1, length=length)
+    if kind != "random" and vocabulary is None:
+        raise ValueError(
+            "`vocabulary` must be given for canaries of new tokens: they are tokens that it has "
+            "and the corpus never uses"
+        )
+    lexicon = Lexicon.of(corpus, words or WordVocabulary.build(corpus, size=10_000))
+    known = vocabulary or lexicon.vocabulary
+    drawn = _DRAWN_BY[kind](corpus, known, number=number, length=length, seed=seed)
+    return [(p, tuple(lexicon.counts.get(w, 0) for w in p.split())) for p in drawn]
 
 
 def _draw(

@@ -13,11 +13,12 @@ fair, independent coins: the canaries may share one training run.
 
 Differs from the paper: the number of guesses is fixed before any score is seen, or each of several
 is paid for (Bonferroni). Ties are broken against the auditor. A ceiling says what the audit could
-prove at best. `threshold_epsilon` is the other bound, which needs more.
+prove at best. `threshold_epsilon` and `f_dp_epsilon` are other bounds, which need more.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -26,7 +27,7 @@ from scipy.special import betainc, expit
 
 from vestige.metrics.separation import finite_scores
 
-Method = Literal["one-run", "threshold"]
+Method = Literal["one-run", "threshold", "f-DP"]
 
 GUESSED_SHARES = (3 / 4, 1 / 2, 1 / 4, 1 / 8)
 """Shares of all canaries that are guessed, half of them in and half out, unless asked otherwise.
@@ -44,7 +45,7 @@ class EpsilonBound:
         ceiling: what perfect scores on as many canaries would have proven, and nothing more can.
         confidence: how often such a bound is at most the true epsilon, at least.
         delta: that of the claim under test.
-        method: "one-run" or "threshold".
+        method: "one-run", "threshold" or "f-DP".
         assumes: what has to hold beside the claim.
         canaries_in: canaries trained on.
         canaries_out: canaries left out.
@@ -124,13 +125,13 @@ def one_run_epsilon(
     inside, outside = finite_scores(members, "members"), finite_scores(others, "others")
     check_claim(delta, confidence)
     total = inside.size + outside.size
-    pairs = _default_guesses(total) if guesses is None else _checked_guesses(guesses, total)
+    pairs = guesses_for(total, guesses)
     significance = (1 - confidence) / len(pairs)
 
     def proven(right: tuple[int, int]) -> float:
         return _one_run(total, right[0], right[1], delta, significance)
 
-    seen = [(h + k, _right(inside, outside, h, k)) for h, k in pairs]
+    seen = [(h + k, right_guesses(inside, outside, h, k)) for h, k in pairs]
     best = max(seen, key=proven)
     perfect = [(h + k, min(h, inside.size) + min(k, outside.size)) for h, k in pairs]
     return EpsilonBound(
@@ -170,6 +171,7 @@ def one_run_p_value(
     return float(min(1.0, above + 2 * canaries * delta * steepest))
 
 
+@lru_cache(maxsize=4096)
 def _one_run(canaries: int, guesses: int, correct: int, delta: float, significance: float) -> float:
     """The largest epsilon that so many right guesses refute.
 
@@ -192,7 +194,21 @@ def _one_run(canaries: int, guesses: int, correct: int, delta: float, significan
     return low
 
 
-def _checked_guesses(guesses: Sequence[tuple[int, int]], total: int) -> list[tuple[int, int]]:
+def guesses_for(
+    total: int,
+    guesses: Sequence[tuple[int, int]] | None,
+    shares: Sequence[float] = GUESSED_SHARES,
+) -> list[tuple[int, int]]:
+    """Pairs of how many of the highest to guess in and of the lowest to guess out, once checked.
+
+    None stands for the shares of all canaries, half of them in and half out.
+
+    Raises:
+        ValueError: there is no pair, or one does not fit so many canaries.
+    """
+    if guesses is None:
+        sizes = {max(1, round(share * total / 2)) for share in shares}
+        return [(size, min(size, total - size)) for size in sorted(sizes)]
     for highest, lowest in guesses:
         if highest < 0 or lowest < 0 or not 0 < highest + lowest <= total:
             raise ValueError(
@@ -204,12 +220,7 @@ def _checked_guesses(guesses: Sequence[tuple[int, int]], total: int) -> list[tup
     return list(guesses)
 
 
-def _default_guesses(total: int) -> list[tuple[int, int]]:
-    sizes = {max(1, round(share * total / 2)) for share in GUESSED_SHARES}
-    return [(size, min(size, total - size)) for size in sorted(sizes)]
-
-
-def _right(
+def right_guesses(
     inside: NDArray[np.float64], outside: NDArray[np.float64], highest: int, lowest: int
 ) -> int:
     """Right guesses among the highest and the lowest scores; a tie is a wrong guess first."""

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from vestige.metrics.epsilon import EpsilonBound, check_claim
+from vestige.metrics.f_dp_epsilon import CurveFamily, largest_strength
 from vestige.metrics.intervals import clopper_pearson
 from vestige.metrics.separation import finite_scores
 
@@ -41,13 +42,16 @@ def threshold_epsilon(
     delta: float,
     confidence: float = 0.95,
     threshold: float | None = None,
+    family: CurveFamily | None = None,
 ) -> EpsilonBound:
     r"""A lower bound on epsilon from the rates of true and false guesses above a threshold.
 
     .. math:: \epsilon \ge \log \frac{p - \delta}{q}
         \quad \text{and} \quad \epsilon \ge \log \frac{1 - q - \delta}{1 - p}
 
-    for p the lower end of the rate of members above it and q the upper end for the others.
+    for p the lower end of the rate of members above it and q the upper end for the others. With a
+    family of trade-off curves, a curve f is refuted where :math:`f(q) > 1 - p` (Nasr et al. 2023,
+    "Tight Auditing of Differentially Private Machine Learning", section 4, for the Gaussian one).
 
     Args:
         members: (n,) scores of canaries trained on.
@@ -56,6 +60,7 @@ def threshold_epsilon(
         confidence: of both ends together, over all thresholds tried; in (0, 1).
         threshold: fixed before any score is seen. By default the 1st, 2nd, 4th, 8th … highest score
             of the others and lowest score of the members, up to half of them, all paid for.
+        family: the trade-off curves that the training may have; None takes (epsilon, delta) alone.
 
     Raises:
         ValueError: an argument is empty, not finite or out of range.
@@ -70,16 +75,20 @@ def threshold_epsilon(
     if threshold is not None and not math.isfinite(threshold):
         raise ValueError(f"threshold must be finite, got {threshold}")
     cuts = _cuts(inside, outside, confidence, threshold)
-    best = max(cuts, key=lambda cut: _of_rates(cut, delta))
+
+    def proven(cut: _Cut) -> float:
+        return _of_rates(cut, delta) if family is None else _of_curves(cut, delta, family)
+
+    best = max(cuts, key=proven)
     between = None if threshold is None else 0.5
     perfect = _cuts(np.ones(inside.size), np.zeros(outside.size), confidence, between)
     return EpsilonBound(
-        epsilon=max(0.0, _of_rates(best, delta)),
-        ceiling=max(0.0, *(_of_rates(cut, delta) for cut in perfect)),
+        epsilon=max(0.0, proven(best)),
+        ceiling=max(0.0, *map(proven, perfect)),
         confidence=confidence,
         delta=delta,
         method="threshold",
-        assumes="independent scores",
+        assumes="independent scores" + (f", {family.name}" if family else ""),
         canaries_in=inside.size,
         canaries_out=outside.size,
         guesses=inside.size + outside.size,
@@ -149,6 +158,15 @@ def _of_rates(cut: _Cut, delta: float) -> float:
         math.log((true - delta) / false) if true > delta and false > 0 else -math.inf
         for true, false in pairs
     )
+
+
+def _of_curves(cut: _Cut, delta: float, family: CurveFamily) -> float:
+    """Epsilon of the lowest curve of a family that the rates refute."""
+
+    def refuted(strength: float) -> bool:
+        return family.curve(strength)(1 - cut.false_high) > 1 - cut.hit_low
+
+    return family.epsilon(largest_strength(refuted), delta)
 
 
 def _ranks(size: int) -> list[int]:

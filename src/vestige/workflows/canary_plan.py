@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from vestige.data.canary import Canary
     from vestige.data.corpus import Corpus
-    from vestige.data.vocabulary import Vocabulary, WordVocabulary
+    from vestige.data.user_canaries import CanaryKind
+    from vestige.data.vocabulary import Vocabulary
 
 COPIES, CONTROLS, USER_CONTROLS, LENGTH = 10, 1, 100, 5
 """Defaults of `copies`, of `controls`, of it with `per_user`, and of `length`."""
@@ -30,7 +31,8 @@ class CanaryPlan:
     per_user: bool = False
     repetitions: Sequence[int] | None = None
     coin_flip: int | None = None
-    length: int = LENGTH
+    canary_kind: "CanaryKind | None" = None
+    length: int | None = None
     seed: int
 
     def __post_init__(self) -> None:
@@ -52,6 +54,10 @@ class CanaryPlan:
             raise ValueError("`copies` must not be given with `per_user`: name the `repetitions`")
         if self.repetitions is not None and not self.per_user:
             raise ValueError("`repetitions` must be given with `per_user`, which needs users")
+        if self.canary_kind is not None and not self.coin_flip:
+            raise ValueError(
+                "`canary_kind` must be given with `coin_flip`, whose canaries it names"
+            )
         if self.coin_flip and self.controls is not None and not self.per_user:
             raise ValueError(
                 "`controls` must not be given with `coin_flip`: tails are the controls"
@@ -78,17 +84,24 @@ class CanaryPlan:
             )
         words = vocabulary if isinstance(vocabulary, WordVocabulary) else None
         if self.per_user or self.coin_flip:
-            return self._of_users(corpus, words)
+            return self._of_users(corpus, vocabulary)
         shared = {"copies": self.copies or COPIES, "controls": self.controls or CONTROLS}
-        shared |= {"length": self.length, "seed": self.seed}
+        shared |= {"length": self.words, "seed": self.seed}
         if RANDOM in self.pattern:
             return random_canaries(corpus, words, number=len(self.pattern), **shared)
         return frequency_canaries(corpus, words, patterns=self.pattern or PATTERNS, **shared)
 
-    def _of_users(self, corpus: "Corpus", words: "WordVocabulary | None") -> tuple["Canary", ...]:
+    @property
+    def words(self) -> int:
+        """Words in a made canary."""
+        return LENGTH if self.length is None else self.length
+
+    def _of_users(self, corpus: "Corpus", vocabulary: "Vocabulary | None") -> tuple["Canary", ...]:
         """Canaries of their own for every user, canaries planted by coin flips, or both."""
         from vestige.data.user_canaries import MANY_USERS, coin_flip_canaries, user_canaries
+        from vestige.data.vocabulary import WordVocabulary
 
+        words = vocabulary if isinstance(vocabulary, WordVocabulary) else None
         made: tuple[Canary, ...] = ()
         if self.per_user:
             made = user_canaries(
@@ -96,16 +109,17 @@ class CanaryPlan:
                 words,
                 repetitions=self.repetitions or MANY_USERS,
                 controls=self.controls or USER_CONTROLS,
-                length=self.length,
+                length=self.words,
                 seed=self.seed,
             )
         if self.coin_flip:
             made += coin_flip_canaries(
                 corpus,
-                words,
+                vocabulary,
                 number=self.coin_flip,
+                kind=self.canary_kind or "words",
                 copies=self.copies or 1,
-                length=self.length,
+                length=self.words,
                 seed=self.seed,
             )
         return made

@@ -12,7 +12,7 @@ from annotated_types import Ge
 from vestige.monitor import SILENT, Monitor, Step
 from vestige.result import Result
 from vestige.workflows.arguments import Call
-from vestige.workflows.canary_plan import LENGTH, CanaryPlan, repetitions_of
+from vestige.workflows.canary_plan import CanaryPlan, repetitions_of
 from vestige.workflows.inputs import Several, TextLike, VocabularyLike, open_corpus, several
 from vestige.workflows.options import (
     DataFormat,
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 LABELLED = Group("With --task nlu")
 TEXT, NLU = Only("text"), Only("nlu")
+PLANNED = ("copies", "controls", "per_user", "coin_flip", "canary_kind", "seed")
+"""Arguments that are settings of a `CanaryPlan` as they stand."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,6 +123,9 @@ def plant(
     per_user: Annotated[bool, TEXT] = False,
     repetitions: Annotated[str | None, TEXT, Metavar("N,N,…")] = None,
     coin_flip: Annotated[int | None, Ge(2), TEXT] = None,
+    canary_kind: Annotated[
+        Literal["words", "random", "new-token", "repeated-token"] | None, TEXT
+    ] = None,
     length: Annotated[int | None, Ge(1), TEXT] = None,
     vocabulary: Annotated[VocabularyLike | None, TEXT, Metavar("MODEL")] = None,
     seed: Seed = 0,
@@ -172,6 +177,10 @@ def plant(
         per_user: Random canaries of their own for every user.
         repetitions: How often each canary of a user is planted; default: 1,2,5,6,20.
         coin_flip: Make so many random canaries, each planted by a fair coin, for an audit.
+        canary_kind: What `coin_flip` makes: `words` (the default), five of them at random; `random`
+            tokens of the vocabulary; a `new-token` that DATA never uses, after words that all
+            share; or a `repeated-token`, nothing but a new one. The new ones are the hardest for
+            a private training to hide, and need a `vocabulary` with unused tokens.
         length: Words in a made canary; default: 5.
         vocabulary: A model whose words to choose from.
         verify: Check DIR against its manifest; change nothing.
@@ -227,12 +236,12 @@ def _in_corpus(given: Mapping[str, Any]) -> Planting:
     """Canaries in running text, by the arguments of `plant`."""
     from vestige.data.manifest import plant as planted_in
 
-    shared = {name: given[name] for name in ("copies", "controls", "per_user", "coin_flip", "seed")}
+    shared = {name: given[name] for name in PLANNED}
     plan = CanaryPlan(
         phrase=several(given["phrase"]),
         pattern=several(given["pattern"]),
         repetitions=repetitions_of(given["repetitions"]),
-        length=LENGTH if given["length"] is None else given["length"],
+        length=given["length"],
         **shared,
     )
     columns = {name: given[name] for name in ("format", "text", "user", "limit")}

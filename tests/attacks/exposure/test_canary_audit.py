@@ -8,6 +8,7 @@ from vestige.attacks.exposure.canary_audit import audit_canaries
 from vestige.data.canary import Canary
 from vestige.errors import DataError, IncompatibleModels, VestigeError
 from vestige.metrics.epsilon import one_run_epsilon
+from vestige.metrics.f_dp_epsilon import SubsampledGaussianCurves
 from vestige.metrics.threshold_epsilon import threshold_epsilon
 from vestige.models.table import TableModel
 
@@ -103,6 +104,37 @@ def test_no_claim_is_consistent_with_a_bound_above_it(canaries):
     assert audit.one_run.epsilon < between < audit.threshold.epsilon
     asked = audit_canaries(remembering(few, 500), canaries, delta=1e-5, claimed=between)
     assert asked.verdict == "violated if independent"
+
+
+def test_a_claim_that_states_its_mechanism_is_refuted_where_its_epsilon_alone_is_not(canaries):
+    model, mechanism = remembering(canaries, 50), SubsampledGaussianCurves(1.0, 4)
+    alone = audit_canaries(model, canaries, delta=1e-5)
+    claimed = (alone.one_run.epsilon + alone.f_dp.epsilon) / 2
+    assert alone.one_run.epsilon < claimed < alone.f_dp.epsilon
+    settings = {"delta": 1e-5, "claimed": claimed}
+    stated = audit_canaries(model, canaries, **settings, mechanism=mechanism)
+    assert audit_canaries(model, canaries, **settings).verdict != "violated"
+    assert stated.verdict == "violated"
+    assert stated.proven == stated.f_dp
+    assert stated.one_run.confidence == stated.f_dp.confidence == 0.975
+    assert stated.summary()["f_dp_assumes"].endswith("DP-SGD of 4 steps at sample rate 1")
+    assert alone.proven == alone.one_run
+
+
+def test_a_mechanism_speaks_of_claims_for_single_sequences_only(canaries):
+    model, mechanism = remembering(canaries, 5), SubsampledGaussianCurves(1.0, 4)
+    with pytest.raises(ValueError, match="mechanism must come with claimed"):
+        audit_canaries(model, canaries, delta=1e-5, mechanism=mechanism)
+    pairs = flips(100, copies=2)
+    with pytest.raises(ValueError, match="canaries of one copy each"):
+        audit_canaries(
+            remembering(pairs, 5),
+            pairs,
+            delta=1e-5,
+            claimed=1.0,
+            claimed_copies=2,
+            mechanism=mechanism,
+        )
 
 
 def test_copies_make_it_an_audit_of_groups_that_a_claim_for_one_does_not_speak_of():

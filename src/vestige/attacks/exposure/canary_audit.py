@@ -4,7 +4,9 @@ A fair coin put each canary into the training text or left it out. The canaries'
 under the model say which; how well they say it bounds epsilon from below: Steinke, Nasr and
 Jagielski (2023), "Privacy Auditing with One (1) Training Run", and Jagielski, Ullman and Oprea
 (2020), "Auditing Differentially Private Machine Learning" (see `metrics.epsilon` and
-`metrics.threshold_epsilon`).
+`metrics.threshold_epsilon`). A claim that states its mechanism, such as DP-SGD with some noise,
+states a whole trade-off curve, which can be refuted where its epsilon cannot: Mahloujifar et al.
+(2024), "Auditing f-Differential Privacy in One Run" (`metrics.f_dp_epsilon`).
 
 With r copies of each canary the bound is one for groups of r sequences. A claim for single
 sequences must then be converted first: `defences.group_privacy.group_epsilon`.
@@ -23,6 +25,7 @@ from vestige.attacks.exposure.sequence_scores import text_log_probs
 from vestige.data.canary import Canary
 from vestige.errors import DataError
 from vestige.metrics.epsilon import EpsilonBound, one_run_epsilon
+from vestige.metrics.f_dp_epsilon import GAUSSIAN, CurveFamily, f_dp_epsilon
 from vestige.metrics.intervals import columns
 from vestige.metrics.separation import Separation, separation
 from vestige.metrics.threshold_epsilon import threshold_epsilon
@@ -34,7 +37,8 @@ Verdict = Literal["consistent", "violated", "violated if independent", "underpow
 """What an audit says about a claim.
 
 - consistent: it could have refuted the claim, and did not.
-- violated: epsilon is larger than claimed, at the stated confidence.
+- violated: epsilon is larger than claimed, at the stated confidence; or it is for the mechanism
+  that the claim states, whose trade-off curve is refuted.
 - violated if independent: only the bound that takes scores for independent exceeds the claim.
 - underpowered: no scores of so few canaries could have refuted the claim.
 """
@@ -48,21 +52,26 @@ class CanaryAudit(Result):
         canaries: as they were given.
         scores: log-probability of each, in nats; less the reference model's, where there is one.
         one_run: the bound that needs nothing but fair coins. The verdict is its, first of all.
-        threshold: the bound that also takes scores for independent.
+        f_dp: the bound for the mechanism that the claim states, of which the verdict is as well;
+            for a Gaussian mechanism where none is stated, and then no verdict rests on it.
+        threshold: the bound that also takes scores for independent; for a stated mechanism, too.
         separation: the chance that a canary trained on scores above one left out.
         copies: of each canary trained on.
         claimed: epsilon that the training claims for such groups; None without a claim.
         calibrated: whether a reference model's log-probabilities were taken off.
+        mechanism_claimed: whether the claim states a mechanism.
     """
 
     canaries: tuple[Canary, ...]
     scores: tuple[float, ...]
     one_run: EpsilonBound
+    f_dp: EpsilonBound
     threshold: EpsilonBound
     separation: Separation
     copies: int
     claimed: float | None
     calibrated: bool
+    mechanism_claimed: bool = False
 
     @property
     def unit(self) -> str:
@@ -70,15 +79,27 @@ class CanaryAudit(Result):
         return "sequence" if self.copies == 1 else f"groups of {self.copies} sequences"
 
     @property
+    def proven(self) -> EpsilonBound:
+        """The largest of the bounds that the verdict rests on, whatever it is."""
+        bounds = (self.one_run, self.f_dp) if self.mechanism_claimed else (self.one_run,)
+        return max(bounds, key=lambda bound: bound.epsilon)
+
+    @property
+    def ceiling(self) -> float:
+        """What perfect scores would have proven by those bounds."""
+        assumed = self.f_dp.ceiling if self.mechanism_claimed else 0.0
+        return max(self.one_run.ceiling, assumed)
+
+    @property
     def verdict(self) -> Verdict | None:
-        """Verdict on the claim, from the bound that assumes least; None without one."""
+        """Verdict on the claim, from the bounds that assume nothing beside it; None without one."""
         if self.claimed is None:
             return None
-        if self.one_run.epsilon > self.claimed:
+        if self.proven.epsilon > self.claimed:
             return "violated"
         if self.threshold.epsilon > self.claimed:
             return "violated if independent"
-        return "consistent" if self.one_run.ceiling > self.claimed else "underpowered"
+        return "consistent" if self.ceiling > self.claimed else "underpowered"
 
     def summary(self) -> dict[str, object]:
         """One row of a results table."""
@@ -95,6 +116,10 @@ class CanaryAudit(Result):
             "ceiling": self.one_run.ceiling,
             "guesses": self.one_run.guesses,
             "correct": self.one_run.correct,
+            "f_dp_epsilon": self.f_dp.epsilon,
+            "f_dp_ceiling": self.f_dp.ceiling,
+            "f_dp_assumes": self.f_dp.assumes,
+            "mechanism_claimed": self.mechanism_claimed,
             "threshold_epsilon": self.threshold.epsilon,
             "threshold_ceiling": self.threshold.ceiling,
             **columns("auc", self.separation.value, self.separation.interval),
@@ -122,6 +147,7 @@ def audit_canaries(
     reference: NextToken | Sequence[float] | None = None,
     claimed: float | None = None,
     claimed_copies: int = 1,
+    mechanism: CurveFamily | None = None,
 ) -> CanaryAudit:
     """Lower bounds on epsilon from canaries that a coin put into the training text or left out.
 
@@ -129,14 +155,16 @@ def audit_canaries(
         model: trained on the text with the canaries.
         canaries: of `coin_flip_canaries`, planted and controls; others among them are an error.
         delta: of the claim, in [0, 1).
-        confidence: of each bound by itself, in (0, 1).
+        confidence: of each bound by itself, in (0, 1). With a mechanism, of the two bounds that the
+            verdict rests on together (Bonferroni).
         reference: a model that saw no canary, or its `canary_scores`; they are taken off.
         claimed: epsilon that the training claims at delta, for groups of `claimed_copies`.
         claimed_copies: must be the copies of each canary: a claim for one sequence does not
             speak of groups until `group_epsilon` converts it.
+        mechanism: trade-off curves of the mechanism that the claim states, for single sequences.
 
     Raises:
-        ValueError: an argument is out of range, or the claim is for another unit.
+        ValueError: an argument is out of range, or the claim or mechanism is for another unit.
         DataError: the canaries are no coin flips, differ in copies, or have unknown words.
         IncompatibleModels: the reference model, or the planting, has another vocabulary.
     """
@@ -148,6 +176,11 @@ def audit_canaries(
                 f"claimed_copies must be {copies}, as often as each canary was planted, got "
                 f"{claimed_copies}; group_epsilon converts a claim"
             )
+    if mechanism is not None and (claimed is None or copies != 1):
+        raise ValueError(
+            "mechanism must come with claimed, for canaries of one copy each: it is what the "
+            f"claim states of a sequence, got claimed {claimed} and {copies} copies"
+        )
     scores = canary_scores(model, canaries)
     if isinstance(reference, Sequence):
         if len(reference) != len(canaries):
@@ -166,15 +199,22 @@ def audit_canaries(
         )
     planted = np.array([canary.planted for canary in canaries])
     inside, outside = scores[planted], scores[~planted]
+    paid = confidence if mechanism is None else (1 + confidence) / 2
     return CanaryAudit(
         canaries=tuple(canaries),
         scores=tuple(scores.tolist()),
-        one_run=one_run_epsilon(inside, outside, delta=delta, confidence=confidence),
-        threshold=threshold_epsilon(inside, outside, delta=delta, confidence=confidence),
+        one_run=one_run_epsilon(inside, outside, delta=delta, confidence=paid),
+        f_dp=f_dp_epsilon(
+            inside, outside, delta=delta, confidence=paid, family=mechanism or GAUSSIAN
+        ),
+        threshold=threshold_epsilon(
+            inside, outside, delta=delta, confidence=confidence, family=mechanism
+        ),
         separation=separation(inside, outside, confidence=confidence),
         copies=copies,
         claimed=claimed,
         calibrated=reference is not None,
+        mechanism_claimed=mechanism is not None,
     )
 
 

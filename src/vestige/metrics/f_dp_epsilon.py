@@ -1,0 +1,268 @@
+r"""Lower bounds of epsilon from one training, against the whole trade-off curve of a mechanism.
+
+Mahloujifar, Melis and Chaudhuri (2024), "Auditing f-Differential Privacy in One Run",
+arXiv:2410.22235. A claim of epsilon at one delta says little of a mechanism; its trade-off curve f
+(Dong, Roth and Su 2022) says all: no test of level x misses less than f(x). Of m canaries that fair
+coins put in or left out, c' are guessed and c of them rightly. Were the training f-private, an
+event of probability alpha would need, for i = c - 1, ..., 0 from
+:math:`r_c = \alpha c / m` and :math:`h_c = \alpha (c' - c) / m`,
+
+.. math:: h_i = \max(h_{i + 1}, f(1 - r_{i + 1})), \quad
+    r_i = r_{i + 1} + \frac{i}{c' - i} (h_i - h_{i + 1}),
+
+to end with :math:`r_0 + h_0 \le c' / m`. Where it does not, f is refuted at level alpha. Curves of
+a family with one strength are refuted up to some strength, whose epsilon at delta is the bound.
+
+It is a bound on epsilon only as far as the training's curve is one of the family, where
+`one_run_epsilon` needs no such thing. The refutation of a curve that a claim itself states needs
+nothing but fair coins.
+
+Differs from the paper: several numbers of guesses are each paid for (Bonferroni), and ties are
+broken against the auditor, as in `one_run_epsilon`.
+"""
+
+import math
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.optimize import brentq
+from scipy.special import log_ndtr, ndtr, ndtri
+
+from vestige import _validate
+from vestige.metrics.epsilon import EpsilonBound, check_claim, guesses_for, right_guesses
+from vestige.metrics.separation import finite_scores
+
+Curve = Callable[[float], float]
+"""Of a symmetric trade-off curve f, y to f(1 - y): increasing and convex, 0 to 1, at most y."""
+
+SHARES = (1 / 2, 1 / 4, 1 / 8, 1 / 16)
+"""Shares of all canaries that are guessed by default: fewer than of `one_run_epsilon`, since the
+surest guesses refute a curve best."""
+
+_PRECISION = 1e-4
+"""Of a strength, relative."""
+_TANGENTS = 200
+_LARGEST = 100.0
+"""Epsilon up to which tangents of a curve are taken; fewer make the bound smaller, never wrong."""
+
+
+class CurveFamily(Hashable, Protocol):
+    """Trade-off curves of a mechanism, one for each strength of what it gives away."""
+
+    @property
+    def name(self) -> str:
+        """The mechanism, in words."""
+        ...
+
+    def curve(self, strength: float) -> Curve:
+        """Curve at a strength of at least 0; the larger, the lower."""
+        ...
+
+    def epsilon(self, strength: float, delta: float) -> float:
+        """Epsilon at delta."""
+        ...
+
+
+@dataclass(frozen=True)
+class GaussianCurves:
+    """Curves of one Gaussian mechanism, or any number composed; the strength is mu.
+
+    Dong, Roth and Su (2022), equation 6: :math:`f(x) = \\Phi(\\Phi^{-1}(1 - x) - \\mu)`.
+    """
+
+    @property
+    def name(self) -> str:
+        return "Gaussian mechanism"
+
+    def curve(self, strength: float) -> Curve:
+        return lambda y: float(ndtr(ndtri(y) - strength))
+
+    def epsilon(self, strength: float, delta: float) -> float:
+        """Corollary 2.13 of Dong, Roth and Su (2022), solved for epsilon."""
+        if strength == 0:
+            return 0.0
+        if delta == 0:
+            return math.inf
+
+        def excess(epsilon: float) -> float:
+            first = log_ndtr(strength / 2 - epsilon / strength)
+            second = epsilon + log_ndtr(-strength / 2 - epsilon / strength)
+            return float(math.exp(first) - math.exp(second) - delta)
+
+        above = strength * strength / 2 + strength * math.sqrt(-2 * math.log(delta))
+        return 0.0 if excess(0.0) <= 0 else float(brentq(excess, 0.0, above, xtol=1e-9))
+
+
+@dataclass(frozen=True)
+class SubsampledGaussianCurves:
+    """Curves of DP-SGD; the strength is the inverse of its noise multiplier.
+
+    Poisson-sampled batches, steps composed numerically, for neighbours with one unit more or less
+    (Doroshenko et al. 2022, through dp-accounting). Both directions are under one symmetric curve,
+    the upper envelope of its tangents, that errs on the side of a smaller bound.
+
+    Attributes:
+        sample_rate: how likely a unit is to be in a batch, in (0, 1].
+        steps: updates, at least 1.
+    """
+
+    sample_rate: float
+    steps: int
+
+    def __post_init__(self) -> None:
+        _validate.at_least(1, steps=self.steps)
+        if not 0 < self.sample_rate <= 1:
+            raise ValueError(f"sample_rate must lie in (0, 1], got {self.sample_rate}")
+
+    @property
+    def name(self) -> str:
+        return f"DP-SGD of {self.steps:,} steps at sample rate {self.sample_rate:.3g}"
+
+    def curve(self, strength: float) -> Curve:
+        if self.sample_rate == 1 or strength == 0:
+            return GaussianCurves().curve(math.sqrt(self.steps) * strength)
+        return _enveloped(self, strength)
+
+    def epsilon(self, strength: float, delta: float) -> float:
+        if self.sample_rate == 1 or strength == 0:
+            return GaussianCurves().epsilon(math.sqrt(self.steps) * strength, delta)
+        return float(_composed(self, strength).get_epsilon_for_delta(delta))
+
+
+@lru_cache(maxsize=16)
+def _composed(family: SubsampledGaussianCurves, strength: float):  # type: ignore[no-untyped-def]
+    """The privacy loss distribution of all steps."""
+    from dp_accounting.pld import privacy_loss_distribution as pld
+
+    one = pld.from_gaussian_mechanism(
+        standard_deviation=1 / strength,
+        sampling_prob=family.sample_rate,
+        value_discretization_interval=1e-3 * max(1.0, strength),
+    )
+    return one.self_compose(family.steps)
+
+
+@lru_cache(maxsize=256)
+def _enveloped(family: SubsampledGaussianCurves, strength: float) -> Curve:
+    """The upper envelope of the curve's tangents, (epsilon, delta) each."""
+    epsilons = np.concatenate([[0.0], np.geomspace(1e-3, _LARGEST, _TANGENTS)])
+    deltas = np.array(_composed(family, strength).get_delta_for_epsilon(epsilons))
+    rising, falling = np.exp(epsilons), np.exp(-epsilons)
+    steep, flat = 1 - deltas, falling * deltas
+
+    def below(y: float) -> float:
+        return float(max(0.0, (steep - rising * (1 - y)).max(), (falling * y - flat).max()))
+
+    return below
+
+
+GAUSSIAN = GaussianCurves()
+
+
+def f_dp_epsilon(
+    members: ArrayLike,
+    others: ArrayLike,
+    *,
+    delta: float,
+    confidence: float = 0.95,
+    guesses: Sequence[tuple[int, int]] | None = None,
+    family: CurveFamily = GAUSSIAN,
+) -> EpsilonBound:
+    """A lower bound on epsilon of a mechanism of some family, from a single training run.
+
+    Args:
+        members: (n,) scores of canaries that a fair coin put into the training text.
+        others: (m - n,) scores of canaries that it left out.
+        delta: at which epsilon is stated, in [0, 1).
+        confidence: in (0, 1).
+        guesses: as for `one_run_epsilon`; by default half in and half out, of `SHARES`.
+        family: the trade-off curves that the training may have.
+
+    Returns:
+        the best bound among the pairs of guesses.
+
+    Raises:
+        ValueError: an argument is empty, not finite or out of range.
+
+    Example:
+        >>> bound = f_dp_epsilon(range(100, 200), range(100), delta=1e-5)
+        >>> round(bound.epsilon, 2), bound.guesses, bound.correct
+        (5.67, 100, 100)
+    """
+    inside, outside = finite_scores(members, "members"), finite_scores(others, "others")
+    check_claim(delta, confidence)
+    total = inside.size + outside.size
+    pairs = guesses_for(total, guesses, SHARES)
+    significance = (1 - confidence) / len(pairs)
+
+    def refuted(right: tuple[int, int]) -> float:
+        return _strength_refuted(family, total, right, significance)
+
+    seen = [(h + k, right_guesses(inside, outside, h, k)) for h, k in pairs]
+    best = max(seen, key=refuted)
+    perfect = [(h + k, min(h, inside.size) + min(k, outside.size)) for h, k in pairs]
+    return EpsilonBound(
+        epsilon=family.epsilon(refuted(best), delta),
+        ceiling=family.epsilon(max(map(refuted, perfect)), delta),
+        confidence=confidence,
+        delta=delta,
+        method="f-DP",
+        assumes=f"fair coins, {family.name}",
+        canaries_in=inside.size,
+        canaries_out=outside.size,
+        guesses=best[0],
+        correct=best[1],
+        choices=len(pairs),
+    )
+
+
+def curve_refuted(
+    canaries: int, guesses: int, correct: int, *, curve: Curve, significance: float
+) -> bool:
+    """Whether so many right guesses refute a trade-off curve at a level of significance.
+
+    Example:
+        >>> curve_refuted(100, 50, 49, curve=GAUSSIAN.curve(1.0), significance=0.05)
+        True
+    """
+    right = significance * correct / canaries
+    wrong = significance * (guesses - correct) / canaries
+    for i in range(correct - 1, -1, -1):
+        least = curve(right)
+        if least <= wrong:
+            break  # neither will ever change again
+        right, wrong = min(1.0, right + i / (guesses - i) * (least - wrong)), least
+    return right + wrong > guesses / canaries
+
+
+@lru_cache(maxsize=4096)
+def _strength_refuted(
+    family: CurveFamily, canaries: int, right: tuple[int, int], significance: float
+) -> float:
+    """The largest strength whose curve so many right guesses refute; 0 where they refute none.
+
+    To refute one curve is to refute all above it, which promise more.
+    """
+
+    def refuted(strength: float) -> bool:
+        curve = family.curve(strength)
+        return curve_refuted(canaries, *right, curve=curve, significance=significance)
+
+    return largest_strength(refuted)
+
+
+def largest_strength(refuted: Callable[[float], bool]) -> float:
+    """The largest strength that is refuted, to four digits; 0 where not even that of no leak is."""
+    if not refuted(0.0):
+        return 0.0
+    low, high = 0.0, 1.0
+    while refuted(high):
+        low, high = high, 2 * high
+    while high - low > _PRECISION * high:
+        middle = (low + high) / 2
+        low, high = (middle, high) if refuted(middle) else (low, middle)
+    return low
