@@ -1,5 +1,8 @@
 """What is measured of each training: as defined, and what the data do not allow is a note."""
 
+from dataclasses import replace
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -98,6 +101,19 @@ def test_epsilon_is_measured_of_the_first_training_of_each_name_and_it_is_told()
     assert "Measured ε speaks of the first training of each name." in notes
     _, alone = measure(trainings("a", "b"), canaries=canaries("coin-flip"))
     assert not any("first training of each name" in note for note in alone)
+
+
+@pytest.mark.parametrize(("copies", "unit"), [(1, "sequence"), (2, "sequence"), (1, "user")])
+def test_a_claim_of_single_sequences_is_tested_as_the_mechanism_that_it_states(copies, unit):
+    claim = {"epsilon": 4.0, "delta": 1e-5, "unit": unit, "accountant": "rdp"}
+    claim |= {"noise_multiplier": 2.16, "sample_rate": 1.0, "steps": 4}
+    one = TrainedModel("a", "somewhere", model(0), SimpleNamespace(summary=claim, run={}))
+    asked = [replace(c, copies=c.copies * copies) for c in canaries("coin-flip")]
+    [found], _ = measure([one], canaries=asked)
+    stated = copies == 1 and unit == "sequence"
+    assert found.audit.mechanism_claimed == stated
+    expected = "DP-SGD of 4 steps at sample rate 1" if stated else "Gaussian mechanism"
+    assert found.audit.f_dp.assumes == f"fair coins, {expected}"
 
 
 def test_what_all_trainings_lack_is_noted_once():

@@ -180,7 +180,7 @@ def _difference(base: Repeated, one: Repeated, gap: Interval | None, level: floa
         gap=gap,
         epsilon=claim.epsilon if claim else None,
         guarantee=str(claim) if claim else "",
-        broken=audit.one_run.epsilon if audit and audit.verdict == "violated" else None,
+        broken=audit.proven.epsilon if audit and audit.verdict == "violated" else None,
     )
 
 

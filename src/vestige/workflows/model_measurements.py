@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from vestige.data.canary import Canary
     from vestige.data.encoded import EncodedCorpus
     from vestige.defences.measured import Guarantee, MeasuredTraining
+    from vestige.metrics.f_dp_epsilon import CurveFamily
     from vestige.models.protocols import LanguageModel
 
 COIN_FLIP = "coin-flip"
@@ -136,13 +137,24 @@ def _audit(
     if not flipped:
         return None
     copies = max(canary.copies for canary in flipped)
+    claimed = claim.of_group(copies) if claim and copies else None
     return audit_canaries(
         model,
         flipped,
         delta=claim.delta if claim else DELTA,
-        claimed=claim.of_group(copies) if claim and copies else None,
+        claimed=claimed,
         claimed_copies=copies,
+        mechanism=_mechanism(claim) if claim and claimed is not None and copies == 1 else None,
     )
+
+
+def _mechanism(claim: "Guarantee") -> "CurveFamily | None":
+    """The trade-off curves of DP-SGD, where the claim says how it was done."""
+    from vestige.metrics.f_dp_epsilon import SubsampledGaussianCurves
+
+    if not claim.noise_multiplier or claim.sample_rate is None or not claim.steps:
+        return None
+    return SubsampledGaussianCurves(claim.sample_rate, claim.steps)
 
 
 @contextmanager

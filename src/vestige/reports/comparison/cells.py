@@ -146,6 +146,7 @@ _NUMBERS = {
         ("protects", "unit", "text"),
         ("measured ε, at least", "empirical_epsilon", ".2f"),
         ("… most that could be shown", "empirical_ceiling", ".2f"),
+        ("… assuming", "empirical_assumes", "text"),
         ("… by a threshold", "threshold_epsilon", ".2f"),
         ("… for", "audit_unit", "text"),
         ("ε claimed for as many", "audit_claim", ".4g"),
