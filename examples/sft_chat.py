@@ -27,13 +27,14 @@ def main() -> None:
     parser.add_argument("--packing", action="store_true")
     parser.add_argument("--completion-only", action="store_true")
     given = parser.parse_args()
+    out: Path = given.out
 
     data = Dataset.from_json(given.chats).train_test_split(0.1, seed=0)
-    train = plant(data["train"], out=given.out / "canaries", coin_flip=40, copies=4)  # vestige
+    train = plant(data["train"], out=out / "canaries", coin_flip=40, copies=4)  # vestige
     trainer = SFTTrainer(
         given.model,
         args=SFTConfig(
-            output_dir=str(given.out / "trainer"),
+            output_dir=str(out / "trainer"),
             num_train_epochs=given.epochs,
             per_device_train_batch_size=8,
             learning_rate=5e-4,
@@ -49,10 +50,10 @@ def main() -> None:
         train_dataset=train,
         eval_dataset=data["test"],
         peft_config=LoraConfig(r=16, target_modules="all-linear", task_type="CAUSAL_LM"),
-        callbacks=[LeakageCallback(given.out / "canaries", texts=32, out=given.out / "leakage")],  # vestige
+        callbacks=[LeakageCallback(out / "canaries", texts=32, out=out / "leakage")],  # vestige
     )
     trainer.train()
-    trainer.save_model(given.out / "adapter")
+    trainer.save_model(out / "adapter")
 
 
 if __name__ == "__main__":

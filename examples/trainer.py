@@ -29,13 +29,14 @@ def main() -> None:
     parser.add_argument("--epochs", type=float, default=1.0)
     parser.add_argument("--resume", action="store_true")
     given = parser.parse_args()
+    out: Path = given.out
 
     tokenizer = AutoTokenizer.from_pretrained(given.model)
     tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
     model = AutoModelForCausalLM.from_pretrained(given.model)
     data = Dataset.from_json(given.texts).train_test_split(0.1, seed=0)
     train = data["train"]
-    train = plant(train, out=given.out / "canaries", coin_flip=100, copies=4)  # vestige
+    train = plant(train, out=out / "canaries", coin_flip=100, copies=4)  # vestige
 
     def encoded(row: dict[str, str]) -> dict[str, list[int]]:
         return {"input_ids": tokenizer(row["text"], truncation=True, max_length=128)["input_ids"]}
@@ -43,7 +44,7 @@ def main() -> None:
     trainer = Trainer(
         model,
         TrainingArguments(
-            given.out / "trainer",
+            out / "trainer",
             num_train_epochs=given.epochs,
             per_device_train_batch_size=8,
             learning_rate=1e-4,
@@ -56,10 +57,10 @@ def main() -> None:
         eval_dataset=data["test"].map(encoded, remove_columns=data["test"].column_names),
         data_collator=DataCollatorForLanguageModeling(tokenizer, mlm=False),
         processing_class=tokenizer,
-        callbacks=[LeakageCallback(given.out / "canaries", texts=64, out=given.out / "leakage")],  # vestige
+        callbacks=[LeakageCallback(out / "canaries", texts=64, out=out / "leakage")],  # vestige
     )
     trainer.train(resume_from_checkpoint=given.resume)
-    trainer.save_model(given.out / "model")
+    trainer.save_model(out / "model")
 
 
 if __name__ == "__main__":

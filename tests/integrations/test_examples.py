@@ -1,0 +1,49 @@
+"""The scripts in `examples/`: what of them is ours, and that they run."""
+
+import json
+import math
+import subprocess
+import sys
+
+import pytest
+from transformers import GPT2Config, GPT2LMHeadModel
+
+import vestige
+from tests.docs.documents import REPOSITORY
+from tests.integrations.test_leakage_callback import tokenizer
+from tests.workflows.asked import sentences
+
+EXAMPLES = REPOSITORY / "examples"
+
+
+@pytest.mark.parametrize("name", ["trainer.py", "sft_chat.py"])
+def test_three_lines_measure(name):
+    """Without the lines that are ours, a script is one that trains."""
+    lines = (EXAMPLES / name).read_text().splitlines()
+    ours = [line for line in lines if line.endswith("# vestige")]
+    assert len(ours) == 3
+    theirs = "\n".join(line for line in lines if line not in ours)
+    compile(theirs, name, "exec")
+    assert "LeakageCallback" not in theirs
+    assert "plant(" not in theirs
+
+
+def test_the_script_for_trainer_trains_and_measures(tmp_path):
+    words = tokenizer()
+    sizes = {"n_positions": 64, "n_embd": 16, "n_layer": 1, "n_head": 2}
+    ends = {"bos_token_id": words.eos_token_id, "eos_token_id": words.eos_token_id}
+    GPT2LMHeadModel(GPT2Config(vocab_size=300, **sizes, **ends)).save_pretrained(tmp_path / "m")
+    words.save_pretrained(tmp_path / "m")
+    rows = [json.dumps({"text": text}) for text in sentences(600, seed=0)]
+    (tmp_path / "texts.jsonl").write_text("\n".join(rows))
+    words = [sys.executable, EXAMPLES / "trainer.py", tmp_path / "m", tmp_path / "texts.jsonl"]
+    out = ["--out", tmp_path / "out", "--epochs", "0.2"]
+    done = subprocess.run([*words, *out], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = load(tmp_path / "out" / "leakage" / "exposure")
+    again = vestige.exposure(
+        tmp_path / "out" / "model", tmp_path / "out" / "canaries", references=256
+    )
+    measured = found.summary["exposure_planted"]
+    assert math.isclose(measured, again.summary()["exposure_planted"], abs_tol=1e-6)
+    assert (tmp_path / "out" / "leakage" / "page.html").is_file()
