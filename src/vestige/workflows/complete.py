@@ -75,7 +75,7 @@ def complete(
 
         vestige complete model --manifest planted/manifest.json --prefix 2 --beam 50 --out run
 
-        vestige complete model --secrets secrets.txt --out run
+        vestige complete model --secrets codes.txt --out run
     """
     call = Call.of(complete, locals())
     if manifest is None or secrets is not None:

@@ -99,7 +99,7 @@ def exposure(
 
         vestige exposure trained --manifest planted --out run --exact 20000 --json
 
-        vestige exposure trained --secrets secrets.txt --out run
+        vestige exposure trained --secrets codes.txt --out run
     """
     call = Call.of(exposure, locals())
     warning = useless_model(model)
