@@ -161,6 +161,10 @@ CASES = {
         "no W/after --manifest W/planted-known --out OUT --prefix 9",
         "no W/after --manifest W/planted --out OUT",
         "no W/after --manifest W/planted-changed --out OUT",
+        "ok W/after --secrets W/choices.txt --out OUT",
+        "ok W/after --secrets W/choices.txt --json --out OUT",
+        "no W/after --secrets W/known.txt --out OUT",
+        "no W/after --secrets W/choices.txt --question SPOKEN --out OUT",
     ],
     "audit-users": [
         f"ok W/after {AUDITED} --out OUT",

@@ -148,7 +148,7 @@ CASES = {
     "prefix 0": ("P/model --manifest P/planted --prefix 0", "--prefix", "--help"),
     "prefix no number": ("P/model --manifest P/planted --prefix all", "--prefix", "whole number"),
     "beam 0": ("P/model --manifest P/planted --beam 0", "--beam", "--help"),
-    "no manifest given": ("P/model", "--manifest", "--help"),
+    "no manifest given": ("P/model", "--manifest must be given, or --secrets", "Change that"),
     "manifest nowhere": ("P/model --manifest P/nowhere.json", "nowhere.json", "vestige plant"),
     "directory without one": ("P/model --manifest P/none", "manifest.json", "vestige plant"),
     "manifest changed": ("P/model --manifest P/changed.json", "canary 1", "Restore"),

@@ -28,6 +28,7 @@ KINDS = {
     "CanaryExposure": ("exposure", 0),
     "SecretExposure": ("exposure", 7),
     "Completion": ("complete", 0),
+    "SecretCompletion": ("complete", 5),
     "SecretAudit": ("extract-nlu", 0),
     "Extraction": ("extract-nlu", 2),
     "UserAudit": ("audit-users", 0),

@@ -19,7 +19,7 @@ CASES = {
     "rank": ["EVIL EVIL --phrase EVIL --out x"],
     "exposure": ["EVIL --manifest EVIL --out x", "EVIL --secrets EVIL --question EVIL"],
     "extract-nlu": ["EVIL --pattern EVIL --intent EVIL", "EVIL --slots {EVIL:2} --intent EVIL"],
-    "complete": ["EVIL --manifest EVIL --out x"],
+    "complete": ["EVIL --manifest EVIL --out x", "EVIL --secrets EVIL --question EVIL"],
     "audit-users": ["EVIL:f --texts EVIL --reference EVIL --out x"],
     "audit-texts": ["EVIL --texts EVIL --reference EVIL --base EVIL --author EVIL --out x"],
     "memorization": ["EVIL --texts EVIL --reference EVIL --out x"],

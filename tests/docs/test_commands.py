@@ -92,6 +92,7 @@ TAKEN = {
     },
     "docs/were-these-texts-used.md": {"base": "gpt", "fine-tuned": "gpt"},
     "docs/how-much-comes-back.md": {"fine-tuned": "gpt"},
+    "docs/secrets-you-have.md": {"fine-tuned": "gpt", "base": "gpt"},
     "docs/are-they-gone.md": {"before": "model", "after": "update", "anew": "null"},
     "docs/verbs/memorization.md": {"fine-tuned": "gpt"},
     "docs/verbs/verify-deletion.md": {"before": "model", "after": "update", "anew": "null"},

@@ -83,6 +83,8 @@ def write_files(folder: Path) -> None:
         _utterances(folder / "snips" / f"{part}.jsonl", count)
     _chats(folder / "chats.jsonl", 1000)
     (folder / "secrets.txt").write_text("\n".join(_texts(60, 3)))
+    choices = "|".join(_COMMON[:3])
+    (folder / "codes.txt").write_text(f"{_COMMON[3]} {{{{{choices}}}}}\n{{{{{choices}}}}}")
     (folder / "questions.txt").write_text("the gate code\nmy name and address")
     (folder / "names.txt").write_text("\n".join(_NAMES))
     (folder / "my_service.py").write_text(_SERVICE)

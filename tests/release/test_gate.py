@@ -166,6 +166,7 @@ MODULES = {
     "UpdateDiff": "attacks.update.null_searches",
     "CanaryExposure": "attacks.exposure.exposure_result",
     "Completion": "attacks.exposure.completion",
+    "SecretCompletion": "attacks.exposure.secret_completion",
     "SecretExposure": "attacks.exposure.secret_result",
     "SecretAudit": "attacks.extraction.secret_audit",
     "UserAudit": "attacks.membership.user_audit",

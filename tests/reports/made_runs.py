@@ -17,6 +17,7 @@ from tests.reports.test_texts import made as texts_audited
 from tests.reports.test_training import DefendedTraining, IntentSlotTraining, PairTraining
 from vestige.attacks.exposure.completion import Completion
 from vestige.attacks.exposure.exposure_result import CanaryExposure
+from vestige.attacks.exposure.secret_completion import CompletedSecret, SecretCompletion
 from vestige.attacks.exposure.secret_result import ExposedSecret, SecretExposure
 from vestige.attacks.texts.deletion import verify
 from vestige.attacks.texts.text_memorization import Extraction, TextMemorization, memorized
@@ -28,6 +29,15 @@ def secret(text: str, rank: int, p: float) -> ExposedSecret:
     return ExposedSecret(
         text=text, kind="code", log_perplexity=9.0, space_bits=13.3, references=4096, whole=False,
         rank=rank, exposure=12.0, low=9.4, high=13.3, at_ceiling=rank == 1, p=p, least_p=0.0002,
+    )  # fmt: skip
+
+
+def part(number: int, *, greedy: bool) -> CompletedSecret:
+    """A code that is asked for."""
+    return CompletedSecret(
+        secret=number, kind="code", phrase=f"the code is 491{number}", part_tokens=4,
+        given_tokens=3, greedy=greedy, beam_place=1 if greedy else None, log_prob=-number,
+        chance=1e-4,
     )  # fmt: skip
 
 
@@ -63,6 +73,9 @@ RESULTS: dict[str, Callable[[], Any]] = {
         adjusted=(0.0004, 0.4),
         level=0.05,
         seed=0,
+    ),
+    "SecretCompletion": lambda: SecretCompletion(
+        attempts=(part(1, greedy=True), part(2, greedy=False)), beam=10
     ),
     "Extraction": lambda: extraction(counted(1), counted(30)),
     "SecretAudit": lambda: audit([counted(1), counted(3)], [counted(400), counted(700)]),

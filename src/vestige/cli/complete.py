@@ -1,4 +1,4 @@
-"""`vestige complete`: rates of completion, and the canaries that were completed."""
+"""`vestige complete`: rates of completion and the canaries completed, or own secrets."""
 
 from typing import TYPE_CHECKING
 
@@ -7,12 +7,31 @@ from vestige.workflows.complete import complete
 
 if TYPE_CHECKING:
     from vestige.attacks.exposure.completion import Completion
+    from vestige.attacks.exposure.secret_completion import SecretCompletion
 
 LISTED = 20
 """Completed canaries that the terminal names; the run directory has them all."""
 
 
-def _show(found: "Completion", output: Output) -> None:
+def _show(found: "Completion | SecretCompletion", output: Output) -> None:
+    from vestige.attacks.exposure.secret_completion import SecretCompletion
+
+    if isinstance(found, SecretCompletion):
+        _show_secrets(found, output.show_secrets)
+    else:
+        _show_canaries(found, output)
+
+
+def _show_secrets(found: "SecretCompletion", show_secrets: bool) -> None:
+    from vestige.cli.terminal import show_table
+    from vestige.reports.completed_secrets import COLUMNS, completed_table
+
+    rows = list(found.rows())
+    show_table("Secrets", list(COLUMNS), completed_table(rows, show_secrets=show_secrets))
+    print(found.sentence)
+
+
+def _show_canaries(found: "Completion", output: Output) -> None:
     from vestige.cli.terminal import show_table
     from vestige.reports.completion import COLUMNS, completion_table, describe_completion
     from vestige.reports.components.disclosure import disclose

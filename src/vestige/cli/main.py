@@ -35,7 +35,8 @@ GROUPS = {
         "rank": "Say how exposed one phrase is by an update.",
         "exposure": "Exposure of canaries, or of secrets that one has, under a model.",
         "extract-nlu": "Extraction of an utterance's unknown words from an intent-and-slot model.",
-        "complete": "Completion of canaries by a model that is given their beginnings.",
+        "complete": "Completion of canaries, or of secrets that one has, by a model given their "
+        "beginnings.",
         "audit-users": "Say whose text a model was trained on, with a p-value for everybody.",
         "audit-texts": "Say which texts a model was trained on, and how many at least and at most.",
         "memorization": "Say how much of its training texts a model gives back.",

@@ -27,6 +27,9 @@ MONTHS = (
 )
 DAYS = tuple(str(day) for day in range(1, 29))
 YEARS = tuple(str(year) for year in range(1930, 2030))
+SUBSCRIBER = 4
+"""Digits of a telephone number that vary. Those before stand for a country, an area and an
+exchange: some are far more usual than others, and a model knows them without any secret."""
 
 Slots = tuple[tuple[str, ...], ...]
 
@@ -273,11 +276,11 @@ def _phone(own: str) -> Made | None:
     digits = re.sub(r"\D", "", own)
     if not 7 <= len(digits) <= 15 or not (own[0] in "+0(" or re.search(r"[ ()/.-]", own)):
         return None
-    kept = 2 if own.startswith("+") else 1  # of the country, or the zero before an area
     slots, seen = [], 0
     for one in own:
         seen += one.isdigit()
-        slots.append(tuple(string.digits) if one.isdigit() and seen > kept else (one,))
+        free = one.isdigit() and seen > len(digits) - SUBSCRIBER
+        slots.append(tuple(string.digits) if free else (one,))
     return (tuple(slots),)
 
 

@@ -142,8 +142,8 @@ QUANTITIES: Mapping[str, Quantity] = {
     ),
     "completed": Quantity(
         "canaries",
-        "planted canaries that greedy decoding completes",
-        {"Completion": _exactly("greedy_completed")},
+        "planted canaries, or parts of secrets, that greedy decoding completes",
+        dict.fromkeys(("Completion", "SecretCompletion"), _exactly("greedy_completed")),
     ),
     "found": Quantity(
         "phrases",

@@ -99,7 +99,7 @@ def exposure(
 
         vestige exposure trained --manifest planted --out run --exact 20000 --json
 
-        vestige exposure trained --secrets secrets.txt --out run
+        vestige exposure trained --secrets codes.txt --out run
     """
     call = Call.of(exposure, locals())
     warning = useless_model(model)
@@ -145,14 +145,10 @@ def exposure(
 def _of_secrets(call: Call, warning: str | None, monitor: Monitor) -> "SecretExposure":
     """Exposure of secrets in place of canaries, by the arguments of `exposure`."""
     from vestige.workflows.own_secrets import REFERENCES as of_secrets
-    from vestige.workflows.own_secrets import exposure_of
+    from vestige.workflows.own_secrets import exposure_of, require_alone
 
     given = call.arguments
-    for name in ("manifest", "candidates", "exact"):
-        if given["secrets"] is not None and given[name] is not None:
-            raise ValueError(f"`{name}` must be left out with `secrets`, got both")
-    if given["secrets"] is None:
-        raise ValueError("`manifest` must be given, or `secrets`, got neither")
+    require_alone(given, ("manifest", "candidates", "exact"))
     loaded = open_model(given["model"], device=given["device"])
     shared = {name: given[name] for name in ("question", "references", "seed")}
     found = exposure_of(loaded, given["secrets"], **shared, monitor=monitor)

@@ -1,14 +1,16 @@
 """Secrets that one already has, as a verb is given them."""
 
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from vestige.monitor import Monitor
 from vestige.workflows.inputs import read_lines
 from vestige.workflows.manifests import in_turn
 
 if TYPE_CHECKING:
+    from vestige.attacks.exposure.secret_completion import SecretCompletion
     from vestige.attacks.exposure.secret_result import SecretExposure
     from vestige.data.secret_shapes import Secret
     from vestige.models.protocols import NextToken
@@ -41,6 +43,36 @@ def exposure_of(
         return secret_exposure(
             asked, read, seed=seed, references=references or REFERENCES, progress=step
         )
+
+
+def completion_of(
+    model: "NextToken", secrets: "Lines", *, question: str | None, beam: int, monitor: Monitor
+) -> "SecretCompletion":
+    """Completion of secrets by a loaded model; see `vestige.complete`.
+
+    Raises:
+        ValueError: there are none, or too many.
+        VestigeError: the file, or a secret in it, cannot be read.
+    """
+    from vestige.attacks.exposure.secret_completion import complete_secrets
+
+    read = read_own_secrets(secrets)
+    asked = model if question is None else in_turn(model, "assistant", question)
+    with monitor.progress("completing secrets") as step:
+        return complete_secrets(asked, read, beam=beam, progress=step)
+
+
+def require_alone(given: Mapping[str, Any], others: Sequence[str]) -> None:
+    """Require secrets, and none of the options that speak of canaries.
+
+    Raises:
+        ValueError: there is neither a manifest nor secrets, or there is an option of the others.
+    """
+    if given["secrets"] is None:
+        raise ValueError("`manifest` must be given, or `secrets`, got neither")
+    for name in others:
+        if given[name] is not None:
+            raise ValueError(f"`{name}` must be left out with `secrets`, got both")
 
 
 def read_own_secrets(secrets: "Lines") -> "list[Secret]":
