@@ -110,8 +110,12 @@ class World:
 
     @classmethod
     def made(cls, reserved: int) -> "World":
+        """Of WikiText-2, with so many reserved words."""
+        return cls.of(sentences("wiki.test.tokens"), sentences("wiki.valid.tokens"), reserved)
+
+    @classmethod
+    def of(cls, public: Corpus, private: Corpus, reserved: int) -> "World":
         """Train on the public text, without privacy."""
-        public, private = sentences("wiki.test.tokens"), sentences("wiki.valid.tokens")
         used = {word for text in private for word in text.split()}
         common = WordVocabulary.build(public, size=WORDS).words
         words = [word for word in common if word in {"<unk>", "<eos>", *used}]

@@ -38,6 +38,7 @@ def verbs(monitor: vg.Monitor) -> None:
 
 def training(corpus: vg.Corpus) -> None:
     assert_type(vg.plant(corpus, coin_flip=20), vg.Planting)
+    assert_type(vg.plant(corpus, coin_flip=20, canary_kind="random"), vg.Planting)
     trained = vg.train(
         corpus,
         out="out",
