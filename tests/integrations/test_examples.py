@@ -12,6 +12,7 @@ import vestige
 from tests.docs.documents import REPOSITORY
 from tests.integrations.test_leakage_callback import tokenizer
 from tests.workflows.asked import sentences
+from vestige.results import load
 
 EXAMPLES = REPOSITORY / "examples"
 
