@@ -191,6 +191,7 @@ def test_a_mechanism_that_is_none_is_refused(rate, steps, message):
         SubsampledGaussianCurves(rate, steps)
 
 
+@pytest.mark.slow
 def test_scores_that_no_curve_of_a_family_allows_end_at_the_strongest():
     family = SubsampledGaussianCurves(0.5, 2)
     found = f_dp_epsilon(np.arange(60) + 60.0, np.arange(60.0), delta=1e-5, family=family)
