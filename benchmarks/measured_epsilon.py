@@ -10,7 +10,7 @@ distributions with their AUC) beside that of the claim.
 
     VESTIGE_DATA=data python benchmarks/measured_epsilon.py kinds [--runs 3]
     VESTIGE_DATA=data python benchmarks/measured_epsilon.py broken [--runs 20]
-    VESTIGE_DATA=data python benchmarks/measured_epsilon.py right [--runs 100]
+    VESTIGE_DATA=data python benchmarks/measured_epsilon.py right [--runs 30]
     VESTIGE_DATA=data python benchmarks/measured_epsilon.py sampled [--runs 5]
     python benchmarks/measured_epsilon.py simulated [--runs 5000]
 
@@ -350,7 +350,7 @@ def main() -> None:
     parts = {
         "kinds": lambda: kinds(asked.runs or 3),
         "broken": lambda: repeated(asked.runs or 20, 0.5, asked.canaries),
-        "right": lambda: repeated(asked.runs or 100, 1.0, asked.canaries),
+        "right": lambda: repeated(asked.runs or 30, 1.0, asked.canaries),
         "sampled": lambda: sampled(asked.runs or 5),
         "simulated": lambda: simulated(asked.runs or 5000),
     }

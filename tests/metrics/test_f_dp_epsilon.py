@@ -189,3 +189,13 @@ def test_ties_prove_nothing_and_perfect_scores_reach_the_ceiling():
 def test_a_mechanism_that_is_none_is_refused(rate, steps, message):
     with pytest.raises(ValueError, match=message):
         SubsampledGaussianCurves(rate, steps)
+
+
+@pytest.mark.slow
+def test_scores_that_no_curve_of_a_family_allows_end_at_the_strongest():
+    family = SubsampledGaussianCurves(0.5, 2)
+    found = f_dp_epsilon(np.arange(60) + 60.0, np.arange(60.0), delta=1e-5, family=family)
+    rates = threshold_epsilon(np.arange(60) + 60.0, np.arange(60.0), delta=1e-5, family=family)
+    assert math.isfinite(found.epsilon)
+    assert rates.epsilon == pytest.approx(family.epsilon(16.0, 1e-5))
+    assert 100 < rates.epsilon < math.inf

@@ -45,6 +45,10 @@ surest guesses refute a curve best."""
 
 _PRECISION = 1e-4
 """Of a strength, relative."""
+_STRONGEST = 16.0
+"""Beyond it nothing is protected. A family may be refuted as a whole: a unit that four batches of a
+half skip now and then cannot be told every time, whatever the noise."""
+
 _TANGENTS = 200
 _LARGEST = 100.0
 """Epsilon up to which tangents of a curve are taken; fewer make the bound smaller, never wrong."""
@@ -262,6 +266,8 @@ def largest_strength(refuted: Callable[[float], bool]) -> float:
     low, high = 0.0, 1.0
     while refuted(high):
         low, high = high, 2 * high
+        if low >= _STRONGEST:
+            return low
     while high - low > _PRECISION * high:
         middle = (low + high) / 2
         low, high = (middle, high) if refuted(middle) else (low, middle)

@@ -1,0 +1,36 @@
+"""The trainings of `benchmarks/measured_epsilon.py`, on invented sentences."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from measured_epsilon import Training, World, row
+
+from vestige.data.corpus import Corpus
+
+WORDS = ["".join(chr(97 + int(digit)) * 2 for digit in f"{number:03}") for number in range(200)]
+STRONGEST = Training(kind="repeated-token", length=5, claim=4.0)
+
+
+def sentences(seed):
+    drawn = np.random.default_rng(seed).zipf(1.5, (300, 8)) % len(WORDS)
+    return Corpus.from_texts([" ".join(WORDS[i] for i in line) for line in drawn])
+
+
+@pytest.fixture(scope="module")
+def world():
+    return World.of(sentences(0), sentences(1), reserved=1000)
+
+
+def test_tokens_that_nothing_else_uses_prove_most_of_a_claim(world):
+    strong = row(STRONGEST, world)
+    assert strong["one_run"] > 0.3
+    assert strong["f_dp"] > strong["one_run"]
+    assert strong["mu_of_scores"] > 0.6
+    assert strong["verdict"] == "consistent"
+
+
+def test_a_training_that_adds_half_of_its_noise_is_noticed(world):
+    found = row(replace(STRONGEST, honesty=0.5), world)
+    assert found["threshold"] > 4
+    assert "violated" in found["verdict"]
