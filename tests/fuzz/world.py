@@ -148,6 +148,7 @@ def _texts(world: Path) -> None:
     _lines(world / "said.jsonl", said)
     (world / "names.txt").write_text(NAMES.replace(",", "\n") + "\n")
     (world / "phrases.txt").write_text("the gate code\nthe mill stands\n")
+    (world / "choices.txt").write_text("the {{gate|mill|code}} stands\nthe {{mill|gate}}\n")
     (world / "service.py").write_text(SERVICE)
 
 

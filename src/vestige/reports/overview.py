@@ -67,8 +67,8 @@ def _models(run: Run) -> str:
     """The names of the folders of the models, the last one first: what was updated."""
     models = run.run.get("models") or {}
     paths = [one.get("path") for one in models.values() if isinstance(one, dict)]
-    names = [PurePath(str(path)).name for path in paths if path]
-    return printable(", ".join(dict.fromkeys(names)))
+    each = [one for path in paths for one in (path if isinstance(path, list) else [path]) if one]
+    return printable(", ".join(dict.fromkeys(PurePath(str(path)).name for path in each)))
 
 
 def _utility(run: Run) -> str:
