@@ -1,7 +1,10 @@
 """A release passes, fails or cannot be told: from run directories, by exit code and by file."""
 
 import json
+import os
 import re
+import subprocess
+import sys
 from importlib import import_module
 from pathlib import Path
 from typing import get_args
@@ -9,6 +12,7 @@ from xml.etree import ElementTree as Xml
 
 import jsonschema
 import pytest
+import yaml
 
 from tests.docs.documents import REPOSITORY
 from vestige import results
@@ -77,6 +81,27 @@ SITUATIONS = {
 }  # fmt: skip
 
 
+RESULTS = ("failure", "error", "skipped", "system-out")
+SCHEMA = {
+    "testsuites": ({"name"}, {"tests", "failures", "errors"}, ("testsuite",)),
+    "testsuite": ({"name", "tests", "failures", "errors"}, {"skipped"}, ("testcase",)),
+    "testcase": ({"name"}, {"classname"}, RESULTS),
+    **dict.fromkeys(RESULTS[:3], (set(), {"type", "message"}, ())),
+    "system-out": (set(), set(), ()),
+}
+"""What Jenkins' junit-10.xsd asks of an element, of what a gate writes: attributes that it must
+have, others that it may have, and elements inside. Documents were held to the schema itself, too.
+"""
+
+
+def assert_fits_the_schema(element):
+    must, may, inside = SCHEMA[element.tag]
+    assert must <= set(element.attrib) <= must | may, element.tag
+    for child in element:
+        assert child.tag in inside
+        assert_fits_the_schema(child)
+
+
 @pytest.mark.parametrize("situation", SITUATIONS)
 def test_exit_codes_and_what_a_pipeline_shows(tmp_path, capsys, situation):
     code, runs, limits = SITUATIONS[situation]
@@ -84,7 +109,9 @@ def test_exit_codes_and_what_a_pipeline_shows(tmp_path, capsys, situation):
     words += [f"--fail-above={limit}" for limit in limits] + [f"--markdown={tmp_path / 'gate.md'}"]
     assert app(words) == code
     assert capsys.readouterr().out.startswith("Passed" if code == 0 else "Failed")
-    suite = Xml.parse(tmp_path / "gate.xml").getroot()[0]
+    root = Xml.parse(tmp_path / "gate.xml").getroot()
+    assert_fits_the_schema(root)
+    suite = root[0]
     count = {name: int(suite.attrib[name]) for name in ("tests", "failures", "errors", "skipped")}
     for name, element in (("failures", "failure"), ("errors", "error"), ("tests", "testcase")):
         assert count[name] == len(list(suite.iter(element)))
@@ -204,3 +231,38 @@ def test_summaries_of_results_fit_their_schema():
             if name in quantity.of:
                 quantity.of[name](run.summary)
     assert len(seen) >= 6
+
+
+WORKFLOW = re.compile(r"```yaml\n(jobs:.*?)```", re.S)
+
+
+@pytest.mark.parametrize(("phrases", "code"), [((), 0), (PHRASES, 1)])
+def test_the_workflow_of_the_guide_passes_and_fails_as_its_gate_does(tmp_path, phrases, code):
+    """Its steps in a shell, as a runner takes them; what measures has run before."""
+    guide = (REPOSITORY / "docs" / "gate-a-release.md").read_text()
+    steps = yaml.safe_load(WORKFLOW.search(guide)[1])["jobs"]["privacy"]["steps"]
+    diffed(tmp_path / "diff-run", *phrases)
+    exposed(tmp_path / "exposure-run", 3.0, 2.0, 4.0)
+    gate(audited(tmp_path / "t"), write_baseline=tmp_path / "accepted.json")
+    (tmp_path / "bin").mkdir()
+    program = tmp_path / "bin" / "vestige"
+    program.write_text(
+        "#!/bin/bash\n"
+        f'if [ "$1" = gate ]; then exec "{sys.executable}" -m vestige "$@"; fi\n'
+        'test -d "${@: -1}"\n'
+    )
+    program.chmod(0o755)
+    (tmp_path / "bin" / "pip").symlink_to("/bin/true")
+    told = {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}", "GITHUB_STEP_SUMMARY": "summary.md"}
+    told["PYTHONPATH"] = os.pathsep.join(sys.path)
+    failed = []
+    for step in steps:
+        if "run" not in step or (failed and step.get("if") != "always()"):
+            continue
+        command = ["bash", "-e", "-o", "pipefail", "-c", step["run"]]
+        done = subprocess.run(command, cwd=tmp_path, env=os.environ | told, check=False)
+        failed += [done.returncode] * bool(done.returncode)
+    assert failed == [code] * bool(code)
+    summary = (tmp_path / "summary.md").read_text()
+    assert summary.startswith("**Failed" if code else "**Passed")
+    assert_fits_the_schema(Xml.parse(tmp_path / "gate.xml").getroot())
