@@ -43,3 +43,28 @@ def test_no_run_is_no_page(tmp_path):
     with pytest.raises(RunError, match="not a run directory"):
         report(tmp_path, tmp_path / "page.html")
     assert not (tmp_path / "page.html").exists()
+
+
+def test_a_card_has_what_a_page_says_and_no_phrase(tmp_path):
+    from tests.reports.made_runs import RESULTS
+    from tests.reports.test_overview import run as made
+
+    kinds = ("CanaryExposure", "TextAudit", "PairTraining", "SecretExposure")
+    folders = [results.save(RESULTS[kind](), tmp_path / kind, run={}) for kind in kinds]
+    report(folders, tmp_path / "card.md")
+    text = (tmp_path / "card.md").read_text("utf-8")
+    assert text.startswith("## Privacy\n")
+    assert "| How exposed are the canaries? | leaks | 7.5 bits" in text
+    assert text.count("### ") == len(kinds)
+    for kind, folder in zip(kinds, folders, strict=True):
+        assert str(folder) not in text
+        for row in made(kind).rows:
+            phrase = row.get("phrase") or ""
+            assert len(phrase) < 5 or phrase not in text
+    rows = [line for line in text.splitlines() if line.startswith("|")]
+    assert {line.replace("\\|", "").count("|") for line in rows} == {5}
+    with pytest.raises(ValueError, match="`show_secrets` must be left out with a card"):
+        report(folders, tmp_path / "other.md", show_secrets=True)
+    with pytest.raises(ValueError, match="at least one run"):
+        report([], tmp_path / "other.md")
+    assert not (tmp_path / "other.md").exists()

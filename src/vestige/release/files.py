@@ -3,11 +3,11 @@
 Neither holds a phrase: names of runs and quantities, numbers, and why something could not be told.
 """
 
-import re
 from collections.abc import Sequence
 from xml.etree import ElementTree as Xml
 
 from vestige.release.judgement import Check, State
+from vestige.reports.components.markdown import escaped, plain
 
 SUITE = "vestige gate"
 
@@ -34,9 +34,9 @@ def junit(checks: Sequence[Check], *, allow_open: bool) -> str:
     root = Xml.Element("testsuites", {"name": SUITE, **counts})
     suite = Xml.SubElement(root, "testsuite", {"name": SUITE, **counts, **skipped})
     for check in checks:
-        where = {"classname": _plain(check.run or SUITE), "name": _plain(_name(check))}
+        where = {"classname": plain(check.run or SUITE), "name": plain(_name(check))}
         case = Xml.SubElement(suite, "testcase", where)
-        said = _plain(check.sentence)
+        said = plain(check.sentence)
         if check.state == "above":
             Xml.SubElement(case, "failure", {"message": said, "type": "above"})
         elif check.state == "could not tell":
@@ -54,24 +54,13 @@ def junit(checks: Sequence[Check], *, allow_open: bool) -> str:
 def markdown(answer: str, checks: Sequence[Check]) -> str:
     """The answer, and a table with a row a check."""
     rows = [
-        f"| {_cell(check.run or '–')} | {_cell(_name(check))} | {SIGNS[check.state]} "
-        f"| {_cell(check.sentence)} |"
+        f"| {escaped(check.run or '–')} | {escaped(_name(check))} | {SIGNS[check.state]} "
+        f"| {escaped(check.sentence)} |"
         for check in checks
     ]
     head = ["| run | check | state | found |", "| --- | --- | --- | --- |"]
-    return "\n".join([f"**{_cell(answer)}**", "", *head, *rows]) + "\n"
+    return "\n".join([f"**{escaped(answer)}**", "", *head, *rows]) + "\n"
 
 
 def _name(check: Check) -> str:
     return check.quantity if check.limit is None else f"{check.quantity} <= {check.limit:g}"
-
-
-def _plain(text: str) -> str:
-    """Without what XML cannot hold or a terminal would obey."""
-    return "".join(letter if letter.isprintable() else "?" for letter in text)
-
-
-def _cell(text: str) -> str:
-    """Of a Markdown table: nothing in it is markup."""
-    escaped = re.sub(r"([\\`*_{}\[\]()#!|<>~])", r"\\\1", _plain(text))
-    return re.sub(r"https?://", lambda found: found[0].replace("://", ":\u200b//"), escaped)

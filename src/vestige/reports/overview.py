@@ -28,11 +28,17 @@ def overview(runs: Sequence[Run], sections: Sequence[Section]) -> Table | None:
     """A row a run, which leads to its section; None for one run, whose section says all of it."""
     if len(runs) < 2:
         return None
+    rows = rows_of(runs, sections)
+    return Table(title="At a glance", columns=COLUMNS, texts=2, rows=tuple(rows), key=KEY)
+
+
+def rows_of(runs: Sequence[Run], sections: Sequence[Section]) -> list[tuple[str | Cell, ...]]:
+    """A row a run; cells as in `COLUMNS`."""
     rows = []
     for number, (run, section) in enumerate(zip(runs, sections, strict=True), start=1):
         with whole(run):
             rows.append(_row(number, run, section))
-    return Table(title="At a glance", columns=COLUMNS, texts=2, rows=tuple(rows), key=KEY)
+    return rows
 
 
 def _row(number: int, run: Run, section: Section) -> tuple[str | Cell, ...]:

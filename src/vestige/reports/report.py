@@ -51,21 +51,34 @@ def report(
     with their certainty, and what the numbers do not say. Phrases are redacted unless
     `show_secrets` is given.
 
+    An `out` that ends with `.md` gets a section for a model card in place of a page: what was asked,
+    found and left open, as Markdown, without any phrase.
+
     Args:
         runs: Run directories, in the page's order.
-        out: The page to write; it must not exist.
+        out: The page, or the section of a card, to write; it must not exist.
         show_secrets: Show phrases in the clear; otherwise each word is a block.
 
     Raises:
+        ValueError: secrets are asked for in a card.
         RunError: a directory is no run, or the page exists or cannot be written.
 
     Examples:
         vestige report run --out page.html
 
         vestige report diff-run rank-run --out page.html --show-secrets
+
+        vestige report diff-run rank-run --out card.md
     """
+    from vestige.reports.card import write_card
     from vestige.reports.page import write_page
 
     several = [runs] if isinstance(runs, str | PathLike) else list(runs)
-    path = write_page([fspath(run) for run in several], Path(out), show_secrets=show_secrets)
-    return Page(path, len(several), show_secrets)
+    paths = [fspath(run) for run in several]
+    if Path(out).suffix != ".md":
+        return Page(
+            write_page(paths, Path(out), show_secrets=show_secrets), len(several), show_secrets
+        )
+    if show_secrets:
+        raise ValueError("`show_secrets` must be left out with a card, which is for everybody")
+    return Page(write_card(paths, Path(out)), len(several), show_secrets)

@@ -1,0 +1,68 @@
+"""A section for a model card: what was measured of a model before it was published.
+
+Mitchell et al. (2019), "Model Cards for Model Reporting". A hub renders Markdown; no phrase is in
+it, nor a folder's path.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from vestige import __version__, results
+from vestige.reports.components.markdown import escaped
+from vestige.reports.components.table import Cell
+from vestige.reports.overview import COLUMNS, rows_of
+from vestige.reports.section import section
+from vestige.results import Run
+
+SECONDS = COLUMNS.index("seconds")
+
+
+def card(runs: Sequence[Run]) -> str:
+    """The section as Markdown.
+
+    Args:
+        runs: in the order in which they shall stand.
+
+    Raises:
+        ValueError: no runs.
+        RunError: a run lacks what its kind of result has.
+    """
+    if not runs:
+        raise ValueError("runs must hold at least one run directory, got none")
+    sections = [section(run, show_secrets=False) for run in runs]
+    columns = [name for place, name in enumerate(COLUMNS) if place != SECONDS]
+    lines = [
+        "## Privacy",
+        "",
+        f"Measured with Vestige {__version__}.",
+        "",
+        f"| {' | '.join(columns)} |",
+        f"|{' --- |' * len(columns)}",
+    ]
+    for row in rows_of(runs, sections):
+        cells = [_cell(cell) for place, cell in enumerate(row) if place != SECONDS]
+        lines.append(f"| {' | '.join(cells)} |")
+    for own in sections:
+        lines += ["", f"### {escaped(own.title)}", "", escaped(own.lede), ""]
+        lines += [f"- {escaped(limit)}" for limit in own.limits]
+    return "\n".join(lines) + "\n"
+
+
+def write_card(directories: Sequence[str | Path], path: str | Path) -> Path:
+    """Read run directories and write their section, for everybody to read.
+
+    Raises:
+        RunError: a directory is not a run, or the file exists or cannot be written.
+    """
+    path = results.require_new(path)
+    text = card([results.load(directory) for directory in directories])
+    with results.new_file(path, shared=True) as file:
+        file.write(text.encode())
+    return path
+
+
+def _cell(cell: str | Cell) -> str:
+    if isinstance(cell, str):
+        return escaped(cell)
+    beside = f" ({escaped(', '.join(cell.notes))})" if cell.notes and not cell.href else ""
+    return f"{escaped(cell.text)}{beside}"
