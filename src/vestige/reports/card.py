@@ -11,7 +11,7 @@ from vestige import __version__, results
 from vestige.reports.components.markdown import escaped
 from vestige.reports.components.table import Cell
 from vestige.reports.overview import COLUMNS, rows_of
-from vestige.reports.section import section
+from vestige.reports.section import REDACTION, section
 from vestige.results import Run
 
 SECONDS = COLUMNS.index("seconds")
@@ -44,7 +44,7 @@ def card(runs: Sequence[Run]) -> str:
         lines.append(f"| {' | '.join(cells)} |")
     for own in sections:
         lines += ["", f"### {escaped(own.title)}", "", escaped(own.lede), ""]
-        lines += [f"- {escaped(limit)}" for limit in own.limits]
+        lines += [f"- {escaped(limit)}" for limit in own.limits if limit != REDACTION]
     return "\n".join(lines) + "\n"
 
 

@@ -51,8 +51,8 @@ def report(
     with their certainty, and what the numbers do not say. Phrases are redacted unless
     `show_secrets` is given.
 
-    An `out` that ends with `.md` gets a section for a model card in place of a page: what was asked,
-    found and left open, as Markdown, without any phrase.
+    An `out` that ends with `.md` gets a section for a model card in place of a page: what was
+    asked, found and left open, as Markdown, without any phrase.
 
     Args:
         runs: Run directories, in the page's order.
@@ -76,9 +76,9 @@ def report(
     several = [runs] if isinstance(runs, str | PathLike) else list(runs)
     paths = [fspath(run) for run in several]
     if Path(out).suffix != ".md":
-        return Page(
-            write_page(paths, Path(out), show_secrets=show_secrets), len(several), show_secrets
-        )
-    if show_secrets:
+        path = write_page(paths, Path(out), show_secrets=show_secrets)
+    elif show_secrets:
         raise ValueError("`show_secrets` must be left out with a card, which is for everybody")
-    return Page(write_card(paths, Path(out)), len(several), show_secrets)
+    else:
+        path = write_card(paths, Path(out))
+    return Page(path, len(several), show_secrets)
