@@ -111,13 +111,20 @@ def all_numbers(rows: Sequence[Row]) -> list[tuple[str, ...]]:
     """Every number with its interval, a training a column; an entry of one cell begins a group."""
     table: list[tuple[str, ...]] = [("", *(printable(row["name"]) for row in rows))]
     for title, lines in _NUMBERS.items():
-        found = [(name, [_shown(row, key, form) for row in rows]) for name, key, form in lines]
+        found = [
+            (name, [_shown(row, key, form) for row in rows])
+            for name, key, form in lines
+            if key not in SINCE or any(key in row for row in rows)
+        ]
         if title.startswith("Leakage"):
             found += _by_copies(rows)
         kept = [(name, *(cell or UNKNOWN for cell in cells)) for name, cells in found if any(cells)]
         table += [(title,), *kept] if kept else []
     return table
 
+
+SINCE = {"empirical_assumes"}
+"""Of columns that comparisons from before do not have."""
 
 _NUMBERS = {
     "Leakage, in bits or as a share": (
