@@ -152,6 +152,11 @@ class LeakageCallback(TrainerCallback):  # type: ignore[misc]
         """Share of the training's time that measuring took so far."""
         return self._spent / max(time.perf_counter() - self._began, 1e-9)
 
+    @property
+    def history(self) -> list[dict[str, float]]:
+        """A row a measurement, with its step, as trackers are told: for a data frame."""
+        return [{"step": moment.step, **moment.logs()} for moment in self.moments]
+
     def on_train_begin(
         self, args: Any, state: Any, control: Any, *, model: Any, processing_class: Any, **rest: Any
     ) -> None:
