@@ -24,15 +24,16 @@ def code_of(name: str) -> str:
     if not name.endswith(".ipynb"):
         return text
     cells = json.loads(text)["cells"]
-    return "\n".join(cell["source"] for cell in cells if cell["cell_type"] == "code") + "\n"
+    code = ("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+    return "\n".join(code) + "\n"
 
 
 @pytest.mark.parametrize("name", ["trainer.py", "sft_chat.py", "trainer.ipynb"])
 def test_three_lines_measure(name):
     """Without the lines that are ours, a script is one that trains."""
     lines = code_of(name).splitlines()
-    ours = [line for line in lines if line.endswith("# vestige") or "watch" in line]
-    assert sum(line.endswith("# vestige") for line in lines) == 3
+    ours = [line for line in lines if line.endswith("# vestige")]
+    assert len(ours) == 3
     theirs = "\n".join(line for line in lines if line not in ours)
     compile(theirs, name, "exec")
     assert "LeakageCallback" not in theirs
