@@ -67,6 +67,8 @@ def step_of(defence: str, model, data, config) -> object:
         sequence_length=LENGTH,
         unit="user" if config.batching == "poisson-users" else "sequence",
         physical_batch_size=2,
+        bands=config.groups,
+        clip_quantile=0.5 if defence == "dp-sgd adaptive" else None,
     )
 
 
@@ -79,7 +81,8 @@ def run(tiny_model, tiny_data) -> Callable:
         config = TrainingConfig(
             seed=3,
             epochs=2,
-            batch_size=2 if batching == "poisson-users" else ROWS,
+            batch_size=2 if batching == "poisson-users" or defence == "dp-sgd bands" else ROWS,
+            groups=3 if defence == "dp-sgd bands" else 1,
             sequence_length=LENGTH,
             learning_rate=0.01,
             batching=batching,
@@ -118,6 +121,8 @@ KINDS = [
     ("dp-sgd", "poisson", "lstm"),
     ("dp-sgd", "poisson", "transformer"),
     ("dp-sgd", "poisson-users", "tied lstm"),
+    ("dp-sgd bands", "poisson", "lstm"),
+    ("dp-sgd adaptive", "poisson", "lstm"),
     ("dp-fedavg", "poisson-users", "lstm"),
 ]
 
@@ -128,7 +133,9 @@ def test_interrupted_at_any_step_it_ends_in_the_same_bits(
 ):
     model, history, step = run(tmp_path / "whole", defence, batching, architecture)
     whole = left_behind(tmp_path / "whole")
-    assert any(name.startswith("step.") for name in whole) == (defence == "adversarial")
+    assert any(name.startswith("step.") for name in whole) == (
+        defence in ("adversarial", "dp-sgd adaptive")
+    )
     ends = [record.step for record in history.epochs]
     for place in range(step.taken):
         directory = tmp_path / str(place)

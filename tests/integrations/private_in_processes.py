@@ -1,4 +1,4 @@
-"""A private training in one process of several: `python private_in_processes.py OUT`."""
+"""A private training in one process of several: `python private_in_processes.py OUT MECHANISM`."""
 
 import json
 import os
@@ -12,9 +12,9 @@ def main() -> None:
     """Train, and write the weights of this process."""
     out = Path(sys.argv[1])
     processes = int(os.environ.get("WORLD_SIZE", "1"))
-    own = trainer(
-        out / "trainer", seeded(noise_multiplier=0.5), rows=8 // processes, ddp_backend="gloo"
-    )
+    more = {} if sys.argv[2] == "independent" else {"bands": 2, "clip_quantile": 0.5}
+    privacy = seeded(noise_multiplier=0.5, **more)
+    own = trainer(out / "trainer", privacy, rows=8 // processes, ddp_backend="gloo")
     own.train()
     kept = [value for one in weights(own.model) for value in one.flatten().tolist()]
     (out / f"{os.environ.get('RANK', '0')}.json").write_text(json.dumps(kept))

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -197,9 +198,10 @@ class Dies(TrainerCallback):
             raise KeyboardInterrupt
 
 
-def test_a_training_that_was_interrupted_ends_with_the_same_bits(tmp_path):
+@pytest.mark.parametrize("mechanism", [{}, {"bands": 3}, {"clip_quantile": 0.5}])
+def test_a_training_that_was_interrupted_ends_with_the_same_bits(tmp_path, mechanism):
     settings = {"save_strategy": "steps", "save_steps": 2, "steps": 6}
-    privacy = seeded(noise_multiplier=1.0)
+    privacy = seeded(noise_multiplier=1.0, **mechanism)
     whole = trainer(tmp_path / "whole", privacy, **settings)
     whole.train()
     cut = trainer(tmp_path / "cut", privacy, Dies(5), **settings)
@@ -211,6 +213,45 @@ def test_a_training_that_was_interrupted_ends_with_the_same_bits(tmp_path):
     for one, other in zip(weights(whole.model), weights(resumed.model), strict=True):
         assert torch.equal(one, other)
     assert not (tmp_path / "cut" / "secret.key").exists()
+
+
+def test_units_take_turns_and_the_promise_says_so(tmp_path):
+    own = trainer(tmp_path, vestige.DPSGD(epsilon=8.0, bands=4, clip_quantile=0.3), steps=10)
+    own.train()
+    own.save_model(tmp_path / "adapter")
+    entry = lineage_of(tmp_path / "adapter").ledger[-1]
+    assert (entry.bands, entry.steps_planned, entry.steps) == (4, 3, 3)
+    assert entry.sample_rate == pytest.approx(4 * 8 / 60)
+    spent = privacy_spent(
+        noise_multiplier=entry.noise_multiplier, sample_rate=4 * 8 / 60, steps=3,
+        delta=entry.delta, max_grad_norm=1.0,
+    )  # fmt: skip
+    assert entry.epsilon == pytest.approx(spent.epsilon)
+    lots = [set(own._private.lot(own._secret, step, 0, 1)[1].tolist()) for step in range(8)]
+    assert all(not (lots[step] & lots[other]) for step in range(8) for other in range(step)
+               if (step - other) % 4)  # fmt: skip
+    told = (tmp_path / "adapter" / "privacy.md").read_text()
+    assert "puts each of the 60 sequences into one of 4 groups" in told
+    assert "3 turns of a group, fixed beforehand." in told
+    assert "C follows the norm that a share of 0.3 is below, by a noisy count" in told
+    assert f"as private as a sum with σ = {entry.noise_multiplier:.4g}" in told
+    assert json.loads((tmp_path / "adapter" / "clip.json").read_text()) == {
+        "max_grad_norm": own._noise.clip
+    }
+    with pytest.raises(ValueError, match="at most 15 in all"):
+        trainer(tmp_path / "large", vestige.DPSGD(epsilon=8.0, bands=4), rows=16)
+
+
+def test_a_clipping_norm_that_is_gone_or_damaged_is_named(tmp_path):
+    settings = {"save_strategy": "steps", "save_steps": 2, "steps": 6}
+    privacy = vestige.DPSGD(noise_multiplier=1.0, clip_quantile=0.5)
+    with pytest.raises(KeyboardInterrupt):
+        trainer(tmp_path, privacy, Dies(3), **settings).train()
+    file = tmp_path / "checkpoint-2" / "clip.json"
+    for damaged in ('{"max_grad_norm": -1.0}', "{}", "no"):
+        file.write_text(damaged)
+        with pytest.raises(TrainingError, match=re.escape(str(file))):
+            trainer(tmp_path, privacy, **settings).train(resume_from_checkpoint=True)
 
 
 def test_a_training_is_resumed_as_itself_or_not_at_all(tmp_path):
@@ -274,7 +315,8 @@ def test_rows_that_a_trainer_joins_are_refused(tmp_path):
         PrivateRows.of(iter(TEXTS), vestige.DPSGD(epsilon=1.0), None)
 
 
-def test_two_processes_train_as_one(tmp_path):
+@pytest.mark.parametrize("mechanism", ["independent", "banded and adaptive"])
+def test_two_processes_train_as_one(tmp_path, mechanism):
     """The same lots, each process its part, and the noise once."""
     script = Path(__file__).parent / "private_in_processes.py"
     quiet = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(REPOSITORY)}
@@ -284,7 +326,7 @@ def test_two_processes_train_as_one(tmp_path):
         out.mkdir()
         command = [
             sys.executable, "-m", "torch.distributed.run", "--standalone",
-            f"--nproc-per-node={number}", str(script), str(out),
+            f"--nproc-per-node={number}", str(script), str(out), mechanism,
         ]  # fmt: skip
         done = subprocess.run(command, env=quiet, capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, done.stderr[-2000:]

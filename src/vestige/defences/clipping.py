@@ -73,13 +73,13 @@ def coefficients(norms: Tensor, max_grad_norm: float) -> Tensor:
     return (max_grad_norm / norms.clamp_min(1e-12)).clamp(max=1.0)
 
 
-def measured_norms(norms: list[Tensor], max_grad_norm: float) -> dict[str, float]:
-    """Median of norms, each tensor (units,), and the share above a bound; empty without any."""
+def measured_norms(norms: list[Tensor], clipped: list[Tensor]) -> dict[str, float]:
+    """Median of norms and the share that was clipped, each tensor (units,); empty without any."""
     every = torch.cat(norms) if norms else torch.empty(0)
     if not len(every):
         return {}
-    clipped = (every > max_grad_norm).float().mean()
-    return {"median_norm": every.median().item(), "clipped": clipped.item()}
+    share = torch.cat(clipped).float().mean()
+    return {"median_norm": every.median().item(), "clipped": share.item()}
 
 
 def trainable(model: nn.Module) -> list[Any]:

@@ -53,8 +53,8 @@ class Mechanism:
         """
         return cls(
             noise_multiplier=noise_multiplier,
-            sample_rate=batches.sample_rate,
-            steps=epochs * len(batches),
+            sample_rate=batches.sample_rate * batches.groups,
+            steps=-(-epochs * len(batches) // batches.groups),
         )
 
     def epsilon(self, delta: float, accountant: Accountant = "prv") -> float:

@@ -98,9 +98,11 @@ class DPFedAvgStep(NoisyStep):
         start = [parameter.detach().clone() for parameter in learning]
         optimizer = torch.optim.SGD(learning, lr=self.local_learning_rate, fused=True)
         loss = torch.zeros((), device=batch.inputs.device)
+        norms = []
         for own in by_user(batch):
             loss += self._learn(model, own, optimizer)
-            self.norms.append(self._move(learning, start, total))
+            norms.append(self._move(learning, start, total))
+        self.end(norms)
         for parameter, summed in zip(learning, total, strict=True):
             parameter.grad = summed
         return loss / max(batch.tokens, 1), None

@@ -37,6 +37,9 @@ class DPSGDStep(NoisyStep):
         sequence_length: tokens that a sequence's summed loss is divided by.
         unit: what is clipped as one: a sequence, or all sequences of a user.
         physical_batch_size: rows at most that are computed at once; None: a batch at once.
+        bands: steps over which the noise is correlated (`banded_noise`); the batches must be drawn
+            in as many turns.
+        clip_quantile: share of norms that C is to be above (`adaptive_clipping`); None: C is fixed.
 
     Raises:
         ValueError: a value is out of range.
@@ -53,8 +56,16 @@ class DPSGDStep(NoisyStep):
         sequence_length: int,
         unit: Unit = "sequence",
         physical_batch_size: int | None = None,
+        bands: int = 1,
+        clip_quantile: float | None = None,
     ) -> None:
-        super().__init__(noise_multiplier, max_grad_norm, expected_units)
+        super().__init__(
+            noise_multiplier,
+            max_grad_norm,
+            expected_units,
+            bands=bands,
+            clip_quantile=clip_quantile,
+        )
         _validate.at_least(1, sequence_length=sequence_length)
         _validate.one_of(("sequence", "user"), unit=unit)
         if physical_batch_size is not None:
@@ -76,15 +87,17 @@ class DPSGDStep(NoisyStep):
         self.begin(model, state)
         clip = self._clip(model)
         rule = Rule(
-            max_grad_norm=self.max_grad_norm,
+            max_grad_norm=self.clip,
             tokens_per_sequence=self.sequence_length,
             expected_units=self.expected_units,
         )
         loss = torch.zeros((), device=batch.inputs.device)
+        norms = []
         for part in self._parts(batch):
             clipped = clip(model, part, rule)
             loss += clipped.loss
-            self.norms.append(clipped.norms)
+            norms.append(clipped.norms)
+        self.end(norms)
         return loss / max(batch.tokens, 1), None
 
     def _clip(self, model: LanguageModel) -> ClipFn:

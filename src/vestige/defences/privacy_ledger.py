@@ -45,6 +45,8 @@ class LedgerEntry:
         sample_rate: q of the Poisson sampling.
         steps_planned: what epsilon is of.
         steps: that were taken; None before the end.
+        bands: steps over which noise is correlated: one step in so many is a unit's turn, and
+            sample rate and steps are those of its turns.
         max_grad_norm: the clipping norm, C.
         accountant: who counted.
         epsilon: at delta, of this training alone; None where it is infinite.
@@ -71,6 +73,7 @@ class LedgerEntry:
     sample_rate: float | None = None
     steps_planned: int | None = None
     steps: int | None = None
+    bands: int = 1
     max_grad_norm: float | None = None
     accountant: Accountant | None = None
     epsilon: float | None = None
@@ -86,6 +89,7 @@ class LedgerEntry:
                 f"id and vocabulary must be 32 hexadecimal digits, got {self.id!r} and "
                 f"{self.vocabulary!r}"
             )
+        _validate.at_least(1, bands=self.bands)
         if self.unit is None:
             return
         needed = (
@@ -133,8 +137,8 @@ class LedgerEntry:
         return f"training {self.id[:8]} ({kind})"
 
     def ended(self, steps: int) -> "LedgerEntry":
-        """The same after its last step."""
-        return replace(self, steps=steps)
+        """The same after its last step, counted from 1."""
+        return replace(self, steps=-(-steps // self.bands))
 
 
 def to_json(ledger: Sequence[LedgerEntry]) -> str:

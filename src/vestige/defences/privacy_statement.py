@@ -14,6 +14,7 @@ import math
 from dataclasses import dataclass
 
 from vestige.defences.accounting import PrivacySpent, Unit
+from vestige.defences.adaptive_clipping import AdaptiveClipping
 from vestige.defences.privacy_ancestry import Ancestry, Share
 
 UNNOISED = (
@@ -44,6 +45,8 @@ class PrivacyStatement:
         in_pieces: whether a longer document is read in pieces; else it is cut.
         unnoised: files with what in them has no noise.
         released: what is for release, and nothing beside it.
+        bands: steps over which the noise is correlated; the steps of a budget are then turns.
+        clip_quantile: share of norms that the clipping norm follows; None: it is fixed.
     """
 
     defence: str
@@ -59,6 +62,8 @@ class PrivacyStatement:
     in_pieces: bool = True
     unnoised: tuple[str, ...] = UNNOISED
     released: str = "the folder model/"
+    bands: int = 1
+    clip_quantile: float | None = None
 
     @property
     def holds(self) -> bool:
@@ -84,6 +89,16 @@ class PrivacyStatement:
             "vocabulary_made_of": self.ancestry.vocabulary,
         }
 
+    @property
+    def of_gradients(self) -> float:
+        """Noise multiplier of the gradients, where another query takes noise as well."""
+        spent = self.planned
+        if self.clip_quantile is None:
+            return spent.noise_multiplier
+        expected = max(1, round(spent.sample_rate / self.bands * self.units))
+        adaptive = AdaptiveClipping(self.clip_quantile, spent.noise_multiplier, expected)
+        return adaptive.of_gradients
+
     def sentences(self) -> tuple[str, ...]:
         """All of it, the number first."""
         return tuple(self.terms().values())
@@ -106,8 +121,7 @@ class PrivacyStatement:
             "neighbours": f"Two texts are neighbours if one has one {_unit(spent.unit)} more, with "
             "all else equal (add or remove one).",
             "mechanism": self._mechanism(),
-            "sampling": f"Poisson: each of the {self.units:,} {spent.unit}s joins a step by a lot "
-            f"of its own, with probability q = {spent.sample_rate:.3g}.",
+            "sampling": self._sampling(),
             "steps": self._steps(),
             "accountant": self._accountant(),
             "earlier trainings": self._earlier(),
@@ -164,18 +178,50 @@ class PrivacyStatement:
 
     def _mechanism(self) -> str:
         spent, what = self.planned, "update" if self.defence == "dp-fedavg" else "gradient"
+        sigma, clipped = spent.noise_multiplier, f"C = {spent.max_grad_norm:g}"
+        counted, both = "", ""
+        if self.clip_quantile is not None:
+            clipped = f"C, {spent.max_grad_norm:g} at first"
+            counted = (
+                f" C follows the norm that a share of {self.clip_quantile:g} is below, by a noisy "
+                "count (adaptive clipping)."
+            )
+            both = f" Sum and count together are as private as a sum with σ = {sigma:.4g}."
+            sigma = self.of_gradients
         return (
-            f"Gaussian ({self.defence}): each {spent.unit}'s {what} is clipped to norm C = "
-            f"{spent.max_grad_norm:g}, and noise of standard deviation σC, σ = "
-            f"{spent.noise_multiplier:.4g}, is added to their sum."
+            f"Gaussian ({self.defence}): each {spent.unit}'s {what} is clipped to norm {clipped}, "
+            f"and noise of standard deviation σC, σ = {sigma:.4g}, is added to their sum."
+            f"{counted}{both}{self._correlation()}"
+        )
+
+    def _correlation(self) -> str:
+        if self.bands == 1:
+            return ""
+        return (
+            f" The noise of {self.bands} successive steps is correlated (banded matrix "
+            "factorization, columns of norm 1)."
+        )
+
+    def _sampling(self) -> str:
+        spent, units = self.planned, f"{self.units:,} {self.planned.unit}s"
+        if self.bands == 1:
+            return (
+                f"Poisson: each of the {units} joins a step by a lot of its own, with probability "
+                f"q = {spent.sample_rate:.3g}."
+            )
+        return (
+            f"Poisson, in turns: a lot puts each of the {units} into one of {self.bands} groups, "
+            f"one step in {self.bands} is its group's turn, and it then joins by a lot of its own, "
+            f"with probability q = {spent.sample_rate:.3g}."
         )
 
     def _steps(self) -> str:
         spent, taken = self.planned, self.taken
+        named = "steps" if self.bands == 1 else "turns of a group"
         if taken is None or taken.steps == spent.steps:
-            return f"{spent.steps:,} steps, fixed beforehand."
+            return f"{spent.steps:,} {named}, fixed beforehand."
         return (
-            f"{spent.steps:,} steps were planned, and ε is theirs; {taken.steps:,} were taken. "
+            f"{spent.steps:,} {named} were planned, and ε is theirs; {taken.steps:,} were taken. "
             f"These alone would spend {number(taken.epsilon)}, for information: when to stop was "
             "decided by what the weights showed, so that it is no guarantee."
         )

@@ -127,6 +127,15 @@ class PrivateDefence(ABC):
     def protected(self) -> "Unit":
         """The unit that the guarantee protects."""
 
+    def turns(self, sample_rate: float, steps: int) -> tuple[float, int]:
+        """The sample rate and the steps of the DP-SGD with independent noise whose budget this is.
+
+        Args:
+            sample_rate: units in a batch over all units.
+            steps: updates.
+        """
+        return sample_rate, steps
+
     @property
     def noise(self) -> float:
         """The noise multiplier.
@@ -182,7 +191,9 @@ class PrivateDefence(ABC):
 
         sequences = Sequences.of(data, length=config.sequence_length)
         draw: Any = config.batching
-        batches = SequenceBatches(sequences, config.batch_size, draw, 0, torch.device("cpu"))
+        batches = SequenceBatches(
+            sequences, config.batch_size, draw, 0, torch.device("cpu"), config.groups
+        )
         delta = default_delta(batches.units) if self.delta is None else self.delta
         with in_backticks("delta"):
             check_delta(delta, batches.units)
@@ -190,11 +201,12 @@ class PrivateDefence(ABC):
         accountant: Any = self.accountant
         if noise is None:
             assert self.epsilon is not None
+            rate, turns = self.turns(batches.sample_rate, steps)
             noise = noise_for(
                 epsilon=self.epsilon,
                 delta=delta,
-                sample_rate=batches.sample_rate,
-                steps=steps,
+                sample_rate=rate,
+                steps=turns,
                 accountant=accountant,
                 progress=progress,
             )
@@ -213,7 +225,7 @@ class PrivacyPlan:
 
     Attributes:
         defence: with noise multiplier and delta.
-        sample_rate: of the Poisson sampling.
+        sample_rate: of the Poisson sampling, over all steps.
         unit: what is sampled and protected.
         units: how many there are.
         steps: of all epochs.
@@ -236,10 +248,11 @@ def _spent(plan: PrivacyPlan, steps: int) -> "PrivacySpent":
 
     accountant: Accountant = plan.defence.accountant  # type: ignore[assignment]
     assert plan.defence.delta is not None
+    rate, turns = plan.defence.turns(plan.sample_rate, steps)
     return privacy_spent(
         noise_multiplier=plan.defence.noise,
-        sample_rate=plan.sample_rate,
-        steps=steps,
+        sample_rate=rate,
+        steps=turns,
         delta=plan.defence.delta,
         max_grad_norm=plan.defence.max_grad_norm,
         unit=plan.unit,

@@ -17,7 +17,7 @@ from vestige.defences.privacy_ledger import UNKNOWN, LedgerEntry, from_json, to_
 from vestige.defences.privacy_statement import PrivacyStatement
 from vestige.errors import DataError, TrainingError
 from vestige.training.secret import Secret
-from vestige.training.sequences import poisson_sample
+from vestige.training.sequences import in_turn, poisson_sample
 from vestige.workflows import privacy_files
 
 LEDGER, STATEMENT = "privacy.json", "privacy.md"
@@ -131,11 +131,11 @@ class PrivateTraining:
         expected = (
             args.per_device_train_batch_size * args.gradient_accumulation_steps * args.world_size
         )
-        if expected > rows.units:
+        if privacy.bands * expected > rows.units:
             raise ValueError(
-                f"`per_device_train_batch_size` must be at most {rows.units} in all (times "
-                f"accumulation and processes), as many {privacy.protected}s as there are, got "
-                f"{expected}"
+                f"`per_device_train_batch_size` must be at most {rows.units // privacy.bands} in "
+                f"all (times accumulation and processes), as many {privacy.protected}s as there "
+                f"are in each of {privacy.bands} turns, got {expected}"
             )
         if privacy.delta is not None:
             check_delta(privacy.delta, rows.units)
@@ -165,9 +165,10 @@ class PrivateTraining:
         self, secret: Secret, step: int, process: int, processes: int
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """One process's part of a step's lot: (rows, the unit of each)."""
-        drawn = poisson_sample(
-            secret.key("sampling"), step, units=self.rows.units, sample_rate=self.sample_rate
-        )
+        units, groups = self.rows.units, self.privacy.bands
+        rate = self.sample_rate * groups
+        drawn = poisson_sample(secret.key("sampling"), step, units=units, sample_rate=rate)
+        drawn = in_turn(secret.key("groups"), step, drawn, units=units, groups=groups)
         return self.rows.of_units(drawn[process::processes])
 
     def planned(self, args: Any, begun: Path | None, model: Any) -> "PrivateTraining":
@@ -187,11 +188,12 @@ class PrivateTraining:
         noise = self.privacy.noise_multiplier
         if noise is None:
             assert self.privacy.epsilon is not None
+            rate, turns = self.privacy.turns(self.sample_rate, steps)
             noise = noise_for(
                 epsilon=self.privacy.epsilon,
                 delta=self.delta,
-                sample_rate=self.sample_rate,
-                steps=steps,
+                sample_rate=rate,
+                steps=turns,
                 accountant=self.privacy.accountant,  # type: ignore[arg-type]
             )
         new = replace(self, noise=noise, steps=steps, before=_ancestors(model))
@@ -232,13 +234,16 @@ class PrivateTraining:
             in_pieces=False,
             unnoised=UNNOISED,
             released="the weights with their configuration, privacy.json and privacy.md",
+            bands=self.privacy.bands,
+            clip_quantile=self.privacy.clip_quantile,
         )
 
     def _spent(self, steps: int) -> Any:
+        rate, turns = self.privacy.turns(self.sample_rate, steps)
         return privacy_spent(
             noise_multiplier=self.noise,
-            sample_rate=self.sample_rate,
-            steps=steps,
+            sample_rate=rate,
+            steps=turns,
             delta=self.delta,
             max_grad_norm=self.clip,
             unit=self.privacy.protected,
@@ -256,6 +261,7 @@ class PrivateTraining:
             noise_multiplier=spent.noise_multiplier,
             sample_rate=spent.sample_rate,
             steps_planned=spent.steps,
+            bands=self.privacy.bands,
             max_grad_norm=spent.max_grad_norm,
             accountant=spent.accountant,
             epsilon=spent.epsilon if math.isfinite(spent.epsilon) else None,

@@ -8,6 +8,8 @@ Differs from the paper: a row's loss is the mean over its own targets.
 """
 
 import inspect
+import json
+import math
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -19,6 +21,8 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 from transformers import Trainer
 
+from vestige.data.atomic_write import write_text
+from vestige.data.json_file import read_object
 from vestige.defences.clipping import Rule
 from vestige.defences.example_gradients import clip_groups, groups, suits
 from vestige.defences.methods.dp_sgd import DPSGD
@@ -29,6 +33,9 @@ from vestige.integrations.row_losses import Rows, row_losses
 from vestige.models.lora import only_our_warnings
 from vestige.training.key_file import KEY, read_secret, write_secret
 from vestige.training.secret import Secret
+
+CLIP = "clip.json"
+"""In a checkpoint: the clipping norm that a training goes on with, where it is adaptive."""
 
 
 def private(trainer: type[Trainer]) -> type[Trainer]:
@@ -102,8 +109,13 @@ class _Private(Trainer):  # type: ignore[misc]
         first = self.args.process_index == 0
         if first and not resumed:
             self._private.write(place)
+        privacy = self._private.privacy
         self._noise = NoisyStep(
-            self._private.noise, self._private.clip, self._private.expected_units
+            self._private.noise,
+            self._private.clip,
+            self._private.expected_units,
+            bands=privacy.bands,
+            clip_quantile=privacy.clip_quantile,
         )
         result = super().train(resume_from_checkpoint=resume_from_checkpoint, **rest)
         if first:
@@ -127,9 +139,7 @@ class _Private(Trainer):  # type: ignore[misc]
         self.model.train()
         step, world = self.state.global_step, self.args.world_size
         self._noise.draw_from(self._secret, step)
-        if self.args.process_index:  # one process adds the noise
-            self._noise.noise_multiplier = 0.0
-        self._noise.begin(self.model, None)
+        self._noise.begin(self.model, None, noised=not self.args.process_index)
         rows, users = self._private.lot(self._secret, step, self.args.process_index, world)
         clipped = clip_groups(
             self.model,
@@ -138,7 +148,7 @@ class _Private(Trainer):  # type: ignore[misc]
             lambda places: self._losses(rows[places.numpy()]),
             self._rule,
         )
-        self._noise.norms.append(clipped.norms)
+        self._noise.end([clipped.norms], lambda count: _sum_over_processes([count]))
         loss = clipped.loss.to(self.args.device)
         _sum_over_processes([p.grad for p in self.model.parameters() if p.requires_grad])
         return loss / max(len(rows), 1)
@@ -154,12 +164,22 @@ class _Private(Trainer):  # type: ignore[misc]
         """See `Trainer.save_model`; the privacy statement stands beside the weights."""
         super().save_model(output_dir, _internal_call)
         if self.args.should_save and self._private.entry is not None:
-            self._private.write(Path(output_dir or self.args.output_dir), self.state.global_step)
+            folder = Path(output_dir or self.args.output_dir)
+            self._private.write(folder, self.state.global_step)
+            if self._noise is not None and self._private.privacy.clip_quantile is not None:
+                write_text(folder / CLIP, json.dumps({"max_grad_norm": self._noise.clip}) + "\n")
+
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
+        """See `Trainer`; with the clipping norm, where it learns."""
+        super()._load_from_checkpoint(resume_from_checkpoint, model)
+        if self._noise is not None and self._private.privacy.clip_quantile is not None:
+            self._noise.clip = _read_clip(Path(resume_from_checkpoint) / CLIP)
 
     @property
     def _rule(self) -> Rule:
+        assert self._noise is not None
         return Rule(
-            max_grad_norm=self._private.clip,
+            max_grad_norm=self._noise.clip,
             tokens_per_sequence=1.0,
             expected_units=self._private.expected_units,
         )
@@ -201,6 +221,21 @@ def _secret(path: Path, *, given: Secret | None, resumed: bool) -> Secret:
     path.parent.mkdir(parents=True, exist_ok=True)
     write_secret(path, secret)
     return secret
+
+
+def _read_clip(file: Path) -> float:
+    """The clipping norm of a checkpoint.
+
+    Raises:
+        TrainingError: it is gone or damaged.
+    """
+    remedy = "Put the file back, or start again in a new directory."
+    found = read_object(file, error=TrainingError, remedy=remedy).get("max_grad_norm")
+    if not isinstance(found, float) or not 0 < found < math.inf:
+        raise TrainingError(
+            f"{file} holds no clipping norm: max_grad_norm is {found}", remedy=remedy
+        )
+    return found
 
 
 def _shared(make: Callable[[], Secret], process: int) -> Secret:

@@ -117,6 +117,7 @@ def entry_of(
         noise_multiplier=spent.noise_multiplier,
         sample_rate=spent.sample_rate,
         steps_planned=spent.steps,
+        bands=getattr(plan.defence, "bands", 1),
         max_grad_norm=spent.max_grad_norm,
         accountant=spent.accountant,
         epsilon=spent.epsilon if math.isfinite(spent.epsilon) else None,
@@ -145,6 +146,8 @@ def statement_of(
         limited=request.limit,
         ancestry=ancestry(entry, lineages.own, lineages.model.ledger, lineages.read),
         void=entry.void,
+        bands=entry.bands,
+        clip_quantile=getattr(plan.defence, "clip_quantile", None),
     )
 
 
@@ -153,7 +156,8 @@ def announce(statement: PrivacyStatement, batch_size: int, monitor: Monitor) -> 
     spent = statement.planned
     monitor.log(
         f"{statement.defence}: {statement.units:,} {spent.unit}s, noise multiplier "
-        f"{spent.noise_multiplier:.3g}, clip {spent.max_grad_norm:g}, {spent.steps:,} steps"
+        f"{spent.noise_multiplier:.3g}, clip {spent.max_grad_norm:g}, {spent.steps:,} "
+        + ("steps" if statement.bands == 1 else f"turns of each of {statement.bands} groups")
     )
     log_all(monitor, statement.headlines(), begin="Will promise: ")
     warning = drowned(spent, batch_size)

@@ -147,12 +147,16 @@ def other_orders(
 ) -> tuple[str, ...]:
     """The phrases that the same words make in other orders: all of them, or a sample.
 
+    A word that is repeated has no other order.
+
     Args:
         words: of a phrase.
         number: of phrases that a sample holds; drawn with replacement, its own order among them.
         generator: draws them.
     """
     own = tuple(words)
+    if len(set(own)) < 2:
+        return ()
     if factorial(len(words)) - 1 <= number:
         every = dict.fromkeys(permutations(own))
         return tuple(" ".join(order) for order in every if order != own)

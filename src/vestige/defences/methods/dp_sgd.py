@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
-from annotated_types import Ge
+from annotated_types import Ge, Gt, Lt
 
 from vestige.defences.private import PrivateDefence
 from vestige.defences.registry import Given, register, with_batches
@@ -27,6 +27,12 @@ class DPSGD(PrivateDefence):
         unit: What the proof protects: a `sequence` (the default; of a document longer than
             --sequence-length, each piece), or a `user` with all of theirs.
         physical_batch_size: Sequences computed at once, where a batch does not fit in memory.
+        bands: Steps over which noise is correlated, so that later noise takes back some of the
+            earlier (DP-FTRL by a banded matrix factorization). Units take turns in as many groups,
+            and there must be --bands times --batch-size of them. It gains where --epsilon is large
+            or epochs are few. 1: none is.
+        clip_quantile: Let --clip be the first clipping norm only, and follow the one that this
+            share of norms is below, by a noisy count. 0.5 is usual. Default: it is fixed.
 
     Example:
         >>> DPSGD(epsilon=8, max_grad_norm=0.5).unit is None
@@ -37,6 +43,19 @@ class DPSGD(PrivateDefence):
 
     unit: Literal["sequence", "user"] | None = None
     physical_batch_size: Annotated[int | None, Ge(1)] = None
+    bands: Annotated[int, Ge(1)] = 1
+    clip_quantile: Annotated[float | None, Gt(0), Lt(1)] = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.bands < 1:
+            raise ValueError(f"`bands` must be at least 1, got {self.bands}")
+        if self.clip_quantile is not None and not 0 < self.clip_quantile < 1:
+            raise ValueError(f"`clip_quantile` must lie in (0, 1), got {self.clip_quantile}")
+
+    def turns(self, sample_rate: float, steps: int) -> tuple[float, int]:
+        """See `PrivateDefence.turns`: one step in `bands` is a unit's turn."""
+        return min(1.0, self.bands * sample_rate), -(-steps // self.bands)
 
     @property
     def protected(self) -> "Unit":
@@ -49,7 +68,7 @@ class DPSGD(PrivateDefence):
         chosen = given is not None and given.get("batching") is not None
         if self.unit == "user" and given is not None and not chosen:
             config = replace(config, batching=usual)
-        config = with_batches(self, config, given, usual)
+        config = replace(with_batches(self, config, given, usual), groups=self.bands)
         self._check(config)
         if given is None:
             return config
@@ -78,6 +97,8 @@ class DPSGD(PrivateDefence):
             sequence_length=config.sequence_length,
             unit="user" if config.batching == "poisson-users" else "sequence",
             physical_batch_size=self.physical_batch_size,
+            bands=self.bands,
+            clip_quantile=self.clip_quantile,
         )
 
     def _check(self, config: "TrainingConfig") -> None:
@@ -85,4 +106,9 @@ class DPSGD(PrivateDefence):
             raise ValueError(
                 "batching must be poisson or poisson-users with dp-sgd, whose guarantee counts on "
                 f"lots, got {config.batching!r}"
+            )
+        if config.groups != self.bands:
+            raise ValueError(
+                f"groups must be {self.bands}, as many as `bands`, got {config.groups}: a unit "
+                "whose turns are closer shows more"
             )

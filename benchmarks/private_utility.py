@@ -1,0 +1,359 @@
+"""What does privacy cost a LoRA fine-tune in utility, and what does it buy?
+
+A causal model gets a LoRA adapter on short comments from Reddit, one of each author, among which
+coin-flip canaries stand (a repeated token each, the hardest for a private training to hide): as
+plain fine-tuning, privately by `private(Trainer)` at several epsilons, and at the same epsilon with
+adaptive clipping, with clipping norms that nobody tuned, and with correlated noise (`bands`). Of
+every training: perplexity on held-out comments, exposure of the planted canaries, measured epsilon.
+
+    VESTIGE_DATA=corpora python benchmarks/private_utility.py MODEL --out DIR [--seeds 3]
+        [--arms none eps8 ...] [--rows 400] [--canaries 100] [--steps 60] [--batch-size 20]
+
+A training that is in DIR already is not made again. At the end the trainings are compared on a
+page, DIR/page.html, and a JSON line an arm is printed.
+"""
+
+import argparse
+import json
+import os
+import sys
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import AutoModelForCausalLM
+
+from vestige.attacks.exposure.canary_audit import audit_canaries, canary_scores
+from vestige.attacks.exposure.canary_exposure import canary_exposure
+from vestige.data.canary import Canary
+from vestige.data.corpus import Corpus
+from vestige.data.encoded import EncodedCorpus, encode
+from vestige.data.loaders.reddit import read_reddit
+from vestige.data.subwords import SubwordVocabulary
+from vestige.data.token_canaries import repeated_token_phrases
+from vestige.defences.comparison import compare_defences
+from vestige.defences.measured import Guarantee, MeasuredTraining, TrainingCost, canary_bits
+from vestige.defences.methods.dp_sgd import DPSGD
+from vestige.defences.privacy_ledger import from_json
+from vestige.metrics.f_dp_epsilon import SubsampledGaussianCurves
+from vestige.models.hugging_face import HuggingFaceLanguageModel
+from vestige.training.evaluate import score_documents
+from vestige.workflows.manifests import load_canaries
+
+DELTA = 1e-4
+REFERENCES = 256
+WORDS = range(8, 21)
+CLIP = 1.0
+TOOK = "took.json"
+
+
+def private(epsilon: float, **settings: Any) -> DPSGD:
+    """The mechanism of an arm."""
+    return DPSGD(epsilon=epsilon, delta=DELTA, **{"max_grad_norm": CLIP, **settings})
+
+
+ARMS: dict[str, DPSGD | None] = {
+    "none": None,
+    "eps8": private(8),
+    "eps3": private(3),
+    "eps1": private(1),
+    "eps8-bands4": private(8, bands=4),
+    "eps3-bands4": private(3, bands=4),
+    "eps8-clip50": private(8, max_grad_norm=50.0),
+    "eps8-clip50-adaptive": private(8, max_grad_norm=50.0, clip_quantile=0.5),
+}
+
+
+def texts_of(folder: Path, number: int) -> list[str]:
+    """Comments of a few words, one of each author, in an order that nothing else depends on."""
+    corpus = read_reddit(folder)
+    texts, authors = list(corpus), corpus.users or []
+    found: dict[str, str] = {}
+    for place in np.random.default_rng(0).permutation(len(texts)):
+        text = " ".join(texts[place].split())
+        if len(text.split()) in WORDS and "http" not in text:
+            found.setdefault(authors[place], text)
+        if len(found) == number:
+            return list(found.values())
+    raise SystemExit(f"{folder} has {len(found)} such comments of authors, {number} are needed")
+
+
+@dataclass(frozen=True)
+class World:
+    """What all trainings of a comparison share.
+
+    Attributes:
+        options: of the command.
+        canaries: the directory of the planting.
+        rows: token ids of each training row.
+        held: comments that no training reads.
+    """
+
+    options: argparse.Namespace
+    canaries: Path
+    rows: list[list[int]]
+    held: Corpus
+
+    @classmethod
+    def of(cls, options: argparse.Namespace) -> "World":
+        """Comments with canaries among them, planted once."""
+        from datasets import Dataset
+
+        from vestige.integrations.transformers import plant
+
+        reddit = Path(os.environ["VESTIGE_DATA"]) / "reddit_college"
+        texts = texts_of(reddit, options.rows + options.held)
+        canaries = options.out / "canaries"
+        if canaries.exists():
+            planted = [json.loads(line)["text"] for line in (canaries / "corpus.jsonl").open()]
+        else:
+            planted = plant(
+                Dataset.from_dict({"text": texts[: options.rows]}),
+                out=canaries,
+                coin_flip=options.canaries,
+                canary_kind="repeated-token",
+                length=options.length,
+                vocabulary=options.model,
+            )["text"]
+        tokenizer = tokenizer_of(options)
+        ids = tokenizer(list(planted))["input_ids"]
+        end = tokenizer.eos_token_id
+        return cls(
+            options,
+            canaries,
+            [[end, *row, end] for row in ids],
+            Corpus.from_texts(texts[options.rows :]),
+        )
+
+
+def tokenizer_of(options: argparse.Namespace) -> Any:
+    """The model's."""
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(options.model)
+    tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
+    return tokenizer
+
+
+def trained(world: World, privacy: DPSGD | None, seed: int) -> tuple[Any, TrainingCost, Any]:
+    """(the trainer, what its training took, a log of losses and norms)."""
+    from datasets import Dataset
+    from peft import LoraConfig, get_peft_model
+    from transformers import Trainer, TrainingArguments
+
+    from vestige.integrations.transformers import PrivateTrainer
+
+    options = world.options
+    torch.manual_seed(seed)
+    model = AutoModelForCausalLM.from_pretrained(options.model, dtype=torch.float32)
+    lora = LoraConfig(
+        r=options.rank, lora_alpha=2 * options.rank, target_modules=["q_proj", "v_proj"]
+    )
+    model = get_peft_model(model, lora)
+    arguments = TrainingArguments(
+        options.out / "trainer",
+        max_steps=options.steps,
+        per_device_train_batch_size=options.batch_size,
+        learning_rate=options.private_rate if privacy else options.rate,
+        lr_scheduler_type="constant",
+        bf16=options.bf16,
+        use_cpu=not torch.cuda.is_available(),
+        seed=seed,
+        report_to="none",
+        logging_steps=10,
+        save_strategy="no",
+        disable_tqdm=True,
+    )
+    collate = Padding(tokenizer_of(options).pad_token_id)
+    given: dict[str, Any] = {"train_dataset": Dataset.from_dict({"input_ids": world.rows})}
+    kind = PrivateTrainer if privacy else Trainer
+    extra = {"privacy": privacy} if privacy else {}
+    began = time.perf_counter()
+    trainer = kind(model, arguments, data_collator=collate, **given, **extra)
+    trainer.train()
+    seconds = time.perf_counter() - began
+    tokens = options.steps * options.batch_size * sum(map(len, world.rows)) // len(world.rows)
+    passes = options.steps * options.batch_size / len(world.rows)
+    cost = TrainingCost(steps=options.steps, tokens=tokens, passes=passes, seconds=seconds)
+    norms = [row for row in trainer.state.log_history if "loss" in row]
+    return trainer, cost, norms
+
+
+@dataclass(frozen=True)
+class Padding:
+    """Rows to a batch; padding counts for nothing.
+
+    Attributes:
+        pad: token id.
+    """
+
+    pad: int
+
+    def __call__(self, rows: list[dict[str, list[int]]]) -> dict[str, torch.Tensor]:
+        """Input ids, attention mask and labels (rows, tokens)."""
+        ids = [torch.tensor(row["input_ids"]) for row in rows]
+        padded = torch.nn.utils.rnn.pad_sequence(ids, batch_first=True, padding_value=self.pad)
+        lengths = torch.tensor([len(one) for one in ids])
+        inside = torch.arange(padded.shape[1]) < lengths[:, None]
+        return {
+            "input_ids": padded,
+            "attention_mask": inside.long(),
+            "labels": padded.masked_fill(~inside, -100),
+        }
+
+
+def make(world: World, arm: str, seed: int) -> Path:
+    """The folder of a training's adapter, made where it is not there."""
+    folder: Path = world.options.out / "trainings" / f"{arm}-{seed}"
+    if not (folder / TOOK).exists():
+        trainer, cost, losses = trained(world, ARMS[arm], seed)
+        trainer.save_model(folder)
+        (folder / TOOK).write_text(json.dumps({"cost": asdict(cost), "log": losses}))
+        print(f"{arm} seed {seed}: {cost.seconds:.0f} s", file=sys.stderr, flush=True)
+    return folder
+
+
+@dataclass(frozen=True)
+class Questions:
+    """What every model is asked.
+
+    Attributes:
+        canaries: planted ones and controls, with the model's ids.
+        candidates: phrases that the canaries could have been.
+        test: held-out comments.
+        before: the canaries' log-probabilities under the model before any training.
+        model: folder of that model.
+        vocabulary: of it.
+    """
+
+    canaries: tuple[Canary, ...]
+    candidates: list[str]
+    test: EncodedCorpus
+    before: list[float]
+    model: Path
+    vocabulary: SubwordVocabulary
+
+    @classmethod
+    def of(cls, world: World) -> "Questions":
+        """Those of a comparison."""
+        network = AutoModelForCausalLM.from_pretrained(world.options.model, dtype=torch.float32)
+        vocabulary = SubwordVocabulary(tokenizer_of(world.options))
+        base = HuggingFaceLanguageModel(network, vocabulary)
+        _, canaries = load_canaries(world.canaries, base)
+        phrases = [canary.phrase for canary in canaries]
+        read = Corpus.from_texts(phrases)
+        candidates = repeated_token_phrases(
+            read, vocabulary, number=REFERENCES, length=world.options.length, seed=[1]
+        )
+        test = encode(world.held, vocabulary)
+        before = canary_scores(base, canaries).tolist()
+        return cls(canaries, candidates, test, before, world.options.model, vocabulary)
+
+    def load(self, folder: Path) -> HuggingFaceLanguageModel:
+        """A model with its adapter merged into the weights, which takes half the time to ask."""
+        from peft import PeftModel
+
+        network = AutoModelForCausalLM.from_pretrained(self.model, dtype=torch.float32)
+        merged = PeftModel.from_pretrained(network, folder).merge_and_unload()
+        return HuggingFaceLanguageModel(merged, self.vocabulary)
+
+    def ask(self, folder: Path, arm: str) -> MeasuredTraining:
+        """What a training gives away, predicts, promises and took."""
+        model = self.load(folder)
+        found = canary_exposure(
+            model, self.canaries, seed=0, references=REFERENCES, candidates=self.candidates
+        )
+        claim = claim_of(folder) if ARMS[arm] else None
+        audit = audit_canaries(
+            model,
+            self.canaries,
+            delta=DELTA,
+            reference=self.before,
+            claimed=None if claim is None else claim.epsilon,
+            mechanism=None if claim is None else curves_of(claim),
+        )
+        return MeasuredTraining(
+            name=arm,
+            defence="dp-sgd" if ARMS[arm] else "none",
+            scores=score_documents(model, self.test),
+            bits=canary_bits(found),
+            audit=audit,
+            guarantee=claim,
+            cost=TrainingCost(**json.loads((folder / TOOK).read_text())["cost"]),
+        )
+
+
+def claim_of(folder: Path) -> Guarantee:
+    """What the ledger beside a private adapter promises."""
+    file = folder / "privacy.json"
+    [entry] = [one for one in from_json(file.read_bytes(), where=file) if one.unit]
+    claim = Guarantee.of({**asdict(entry), "steps": entry.steps_planned})
+    assert claim is not None
+    return claim
+
+
+def curves_of(claim: Guarantee) -> SubsampledGaussianCurves:
+    """Trade-off curves of the mechanism that a claim states."""
+    assert claim.sample_rate is not None
+    assert claim.steps is not None
+    return SubsampledGaussianCurves(claim.sample_rate, claim.steps)
+
+
+def row_of(arm: str, every: list[MeasuredTraining]) -> dict[str, Any]:
+    """Means over an arm's trainings, and each of them."""
+    claim = every[0].guarantee
+    planted = [[*one.bits.exposure] for one in every if one.bits]
+    never = [[*one.bits.never] for one in every if one.bits]
+    audits = [one.audit for one in every if one.audit]
+    return {
+        "arm": arm,
+        "epsilon": None if claim is None else claim.epsilon,
+        "noise_multiplier": None if claim is None else claim.noise_multiplier,
+        "perplexity": [one.perplexity for one in every],
+        "exposure": [float(np.mean(bits)) for bits in planted],
+        "exposure_controls": [float(np.mean(bits)) for bits in never],
+        "auc": [audit.separation.value for audit in audits],
+        "epsilon_fair_coins": [audit.one_run.epsilon for audit in audits],
+        "epsilon_stated": [audit.f_dp.epsilon for audit in audits],
+        "seconds": [one.cost.seconds for one in every],
+    }
+
+
+def main() -> None:
+    """Train, measure, compare."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("model", type=Path)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--arms", nargs="+", default=list(ARMS), choices=list(ARMS))
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--rows", type=int, default=400)
+    parser.add_argument("--held", type=int, default=120)
+    parser.add_argument("--canaries", type=int, default=100)
+    parser.add_argument("--length", type=int, default=6, help="tokens of a canary")
+    parser.add_argument("--steps", type=int, default=30)
+    parser.add_argument("--batch-size", type=int, default=16)
+    parser.add_argument("--rank", type=int, default=4)
+    parser.add_argument("--rate", type=float, default=2e-3, help="learning rate without privacy")
+    parser.add_argument("--private-rate", type=float, default=2e-3)
+    parser.add_argument("--float32", dest="bf16", action="store_false")
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    world = World.of(options)
+    for seed in range(options.seeds):
+        for arm in options.arms:
+            make(world, arm, seed)
+    questions = Questions.of(world)
+    found: dict[str, list[MeasuredTraining]] = {}
+    for arm in options.arms:
+        found[arm] = [questions.ask(make(world, arm, seed), arm) for seed in range(options.seeds)]
+        print(json.dumps(row_of(arm, found[arm])), flush=True)
+    if "none" in found and len(found) > 1:
+        every = [one for own in found.values() for one in own]
+        compare_defences(every, baseline="none").save(options.out / "comparison")
+
+
+if __name__ == "__main__":
+    main()
