@@ -1,13 +1,14 @@
 """What does privacy cost a LoRA fine-tune in utility, and what does it buy?
 
-A causal model gets a LoRA adapter on short comments from Reddit, one of each author, among which
-coin-flip canaries stand (a repeated token each, the hardest for a private training to hide): as
-plain fine-tuning, privately by `private(Trainer)` at several epsilons, and at the same epsilon with
-adaptive clipping, with clipping norms that nobody tuned, and with correlated noise (`bands`). Of
-every training: perplexity on held-out comments, exposure of the planted canaries, measured epsilon.
+A causal model gets a LoRA adapter on short comments from Reddit, two of each author. Among the
+authors are coin-flip canaries: each says one phrase eight times, a repeated token, the hardest for
+a private training to hide. The unit is the author. Trained are: plain fine-tuning, and private ones
+by `PrivateTrainer` at several epsilons, with correlated noise (`bands`), and with a clipping norm
+that nobody tuned, fixed and adaptive. Of every training: perplexity on comments of other authors,
+exposure of the planted canaries, measured epsilon.
 
     VESTIGE_DATA=corpora python benchmarks/private_utility.py MODEL --out DIR [--seeds 3]
-        [--arms none eps8 ...] [--rows 400] [--canaries 100] [--steps 60] [--batch-size 20]
+        [--arms none eps8 ...] [--authors 1000] [--canaries 100] [--steps 32]
 
 A training that is in DIR already is not made again. At the end the trainings are compared on a
 page, DIR/page.html, and a JSON line an arm is printed.
@@ -32,27 +33,29 @@ from vestige.data.canary import Canary
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import EncodedCorpus, encode
 from vestige.data.loaders.reddit import read_reddit
+from vestige.data.manifest import Manifest
 from vestige.data.subwords import SubwordVocabulary
 from vestige.data.token_canaries import repeated_token_phrases
 from vestige.defences.comparison import compare_defences
 from vestige.defences.measured import Guarantee, MeasuredTraining, TrainingCost, canary_bits
 from vestige.defences.methods.dp_sgd import DPSGD
 from vestige.defences.privacy_ledger import from_json
-from vestige.metrics.f_dp_epsilon import SubsampledGaussianCurves
 from vestige.models.hugging_face import HuggingFaceLanguageModel
 from vestige.training.evaluate import score_documents
 from vestige.workflows.manifests import load_canaries
 
 DELTA = 1e-4
 REFERENCES = 256
-WORDS = range(8, 21)
+WORDS = range(3, 9)
+EACH = 2
+COPIES = 8
 CLIP = 1.0
 TOOK = "took.json"
 
 
 def private(epsilon: float, **settings: Any) -> DPSGD:
     """The mechanism of an arm."""
-    return DPSGD(epsilon=epsilon, delta=DELTA, **{"max_grad_norm": CLIP, **settings})
+    return DPSGD(epsilon=epsilon, delta=DELTA, unit="user", **{"max_grad_norm": CLIP, **settings})
 
 
 ARMS: dict[str, DPSGD | None] = {
@@ -67,18 +70,23 @@ ARMS: dict[str, DPSGD | None] = {
 }
 
 
-def texts_of(folder: Path, number: int) -> list[str]:
-    """Comments of a few words, one of each author, in an order that nothing else depends on."""
+def comments_of(folder: Path, authors: int) -> list[tuple[str, str]]:
+    """(author, comment of a few words), EACH of every author, in an order of their own."""
     corpus = read_reddit(folder)
-    texts, authors = list(corpus), corpus.users or []
-    found: dict[str, str] = {}
+    texts, names = list(corpus), corpus.users or []
+    found: dict[str, list[str]] = {}
+    full = 0
     for place in np.random.default_rng(0).permutation(len(texts)):
         text = " ".join(texts[place].split())
-        if len(text.split()) in WORDS and "http" not in text:
-            found.setdefault(authors[place], text)
-        if len(found) == number:
-            return list(found.values())
-    raise SystemExit(f"{folder} has {len(found)} such comments of authors, {number} are needed")
+        own = found.setdefault(names[place], [])
+        if len(text.split()) in WORDS and "http" not in text and len(own) < EACH:
+            own.append(text)
+            full += len(own) == EACH
+        if full == authors:
+            return [
+                (name, own) for name, every in found.items() if len(every) == EACH for own in every
+            ]
+    raise SystemExit(f"{folder} has {full} authors of {EACH} such comments, {authors} are needed")
 
 
 @dataclass(frozen=True)
@@ -89,12 +97,14 @@ class World:
         options: of the command.
         canaries: the directory of the planting.
         rows: token ids of each training row.
-        held: comments that no training reads.
+        users: whose each row is.
+        held: comments of authors that no training reads.
     """
 
     options: argparse.Namespace
     canaries: Path
     rows: list[list[int]]
+    users: list[str]
     held: Corpus
 
     @classmethod
@@ -105,28 +115,32 @@ class World:
         from vestige.integrations.transformers import plant
 
         reddit = Path(os.environ["VESTIGE_DATA"]) / "reddit_college"
-        texts = texts_of(reddit, options.rows + options.held)
+        every = comments_of(reddit, options.authors + options.held)
+        read, held = every[: EACH * options.authors], every[EACH * options.authors :]
         canaries = options.out / "canaries"
-        if canaries.exists():
-            planted = [json.loads(line)["text"] for line in (canaries / "corpus.jsonl").open()]
-        else:
-            planted = plant(
-                Dataset.from_dict({"text": texts[: options.rows]}),
+        if not canaries.exists():
+            plant(
+                Dataset.from_dict({"text": [text for _, text in read]}),
                 out=canaries,
                 coin_flip=options.canaries,
+                copies=COPIES,
                 canary_kind="repeated-token",
                 length=options.length,
                 vocabulary=options.model,
-            )["text"]
+            )
+        texts = [json.loads(line)["text"] for line in (canaries / "corpus.jsonl").open()]
+        places = set(Manifest.load(canaries / "manifest.json").places)
+        names = iter([name for name, _ in read])
+        users = [f"canary {text}" if n in places else next(names) for n, text in enumerate(texts)]
         tokenizer = tokenizer_of(options)
-        ids = tokenizer(list(planted))["input_ids"]
         end = tokenizer.eos_token_id
-        return cls(
-            options,
-            canaries,
-            [[end, *row, end] for row in ids],
-            Corpus.from_texts(texts[options.rows :]),
-        )
+        rows = [[end, *row, end] for row in tokenizer(texts)["input_ids"]]
+        return cls(options, canaries, rows, users, Corpus.from_texts([text for _, text in held]))
+
+    @property
+    def rows_at_once(self) -> int:
+        """Rows that a step of `batch_size` authors has on average."""
+        return round(self.options.batch_size * len(self.rows) / len(set(self.users)))
 
 
 def tokenizer_of(options: argparse.Namespace) -> Any:
@@ -156,27 +170,28 @@ def trained(world: World, privacy: DPSGD | None, seed: int) -> tuple[Any, Traini
     arguments = TrainingArguments(
         options.out / "trainer",
         max_steps=options.steps,
-        per_device_train_batch_size=options.batch_size,
+        per_device_train_batch_size=options.batch_size if privacy else world.rows_at_once,
         learning_rate=options.private_rate if privacy else options.rate,
         lr_scheduler_type="constant",
         bf16=options.bf16,
         use_cpu=not torch.cuda.is_available(),
         seed=seed,
         report_to="none",
-        logging_steps=10,
+        logging_steps=4,
         save_strategy="no",
         disable_tqdm=True,
     )
     collate = Padding(tokenizer_of(options).pad_token_id)
-    given: dict[str, Any] = {"train_dataset": Dataset.from_dict({"input_ids": world.rows})}
+    columns = {"input_ids": world.rows, "author": world.users}
+    data = Dataset.from_dict(columns)
     kind = PrivateTrainer if privacy else Trainer
-    extra = {"privacy": privacy} if privacy else {}
+    extra = {"privacy": privacy, "user_column": "author"} if privacy else {}
     began = time.perf_counter()
-    trainer = kind(model, arguments, data_collator=collate, **given, **extra)
+    trainer = kind(model, arguments, data_collator=collate, train_dataset=data, **extra)
     trainer.train()
     seconds = time.perf_counter() - began
-    tokens = options.steps * options.batch_size * sum(map(len, world.rows)) // len(world.rows)
-    passes = options.steps * options.batch_size / len(world.rows)
+    passes = options.steps * options.batch_size / len(set(world.users))
+    tokens = round(passes * sum(map(len, world.rows)))
     cost = TrainingCost(steps=options.steps, tokens=tokens, passes=passes, seconds=seconds)
     norms = [row for row in trainer.state.log_history if "loss" in row]
     return trainer, cost, norms
@@ -272,8 +287,8 @@ class Questions:
             self.canaries,
             delta=DELTA,
             reference=self.before,
-            claimed=None if claim is None else claim.epsilon,
-            mechanism=None if claim is None else curves_of(claim),
+            claimed=None if claim is None else claim.epsilon,  # of an author, who says it all
+            claimed_copies=COPIES,
         )
         return MeasuredTraining(
             name=arm,
@@ -295,13 +310,6 @@ def claim_of(folder: Path) -> Guarantee:
     return claim
 
 
-def curves_of(claim: Guarantee) -> SubsampledGaussianCurves:
-    """Trade-off curves of the mechanism that a claim states."""
-    assert claim.sample_rate is not None
-    assert claim.steps is not None
-    return SubsampledGaussianCurves(claim.sample_rate, claim.steps)
-
-
 def row_of(arm: str, every: list[MeasuredTraining]) -> dict[str, Any]:
     """Means over an arm's trainings, and each of them."""
     claim = every[0].guarantee
@@ -317,7 +325,6 @@ def row_of(arm: str, every: list[MeasuredTraining]) -> dict[str, Any]:
         "exposure_controls": [float(np.mean(bits)) for bits in never],
         "auc": [audit.separation.value for audit in audits],
         "epsilon_fair_coins": [audit.one_run.epsilon for audit in audits],
-        "epsilon_stated": [audit.f_dp.epsilon for audit in audits],
         "seconds": [one.cost.seconds for one in every],
     }
 
@@ -329,22 +336,25 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--arms", nargs="+", default=list(ARMS), choices=list(ARMS))
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--rows", type=int, default=400)
-    parser.add_argument("--held", type=int, default=120)
+    parser.add_argument("--authors", type=int, default=1000)
+    parser.add_argument("--held", type=int, default=100)
     parser.add_argument("--canaries", type=int, default=100)
-    parser.add_argument("--length", type=int, default=6, help="tokens of a canary")
-    parser.add_argument("--steps", type=int, default=30)
-    parser.add_argument("--batch-size", type=int, default=16)
-    parser.add_argument("--rank", type=int, default=4)
+    parser.add_argument("--length", type=int, default=5, help="tokens of a canary")
+    parser.add_argument("--steps", type=int, default=32)
+    parser.add_argument("--batch-size", type=int, default=32, help="authors")
+    parser.add_argument("--rank", type=int, default=2)
     parser.add_argument("--rate", type=float, default=2e-3, help="learning rate without privacy")
     parser.add_argument("--private-rate", type=float, default=2e-3)
     parser.add_argument("--float32", dest="bf16", action="store_false")
+    parser.add_argument("--train-only", action="store_true", help="and measure later")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     world = World.of(options)
     for seed in range(options.seeds):
         for arm in options.arms:
             make(world, arm, seed)
+    if options.train_only:
+        return
     questions = Questions.of(world)
     found: dict[str, list[MeasuredTraining]] = {}
     for arm in options.arms:
