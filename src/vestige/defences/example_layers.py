@@ -4,9 +4,9 @@ Nothing is hooked and nothing is wrapped: while gradients are gathered, a layer'
 whose backward pass gathers. So adapters may have been put on, moved or converted in any order, and
 activations may be recomputed (gradient checkpointing).
 
-Known are linear layers (GPT-2's `Conv1D` among them), embeddings, and layers that multiply and
-shift by one vector each: layer norms, and whatever else is seen to do that alone, under any name
-(RMS norms, those of Llama, Gemma or Qwen).
+Known are linear layers (GPT-2's `Conv1D` among them), embeddings (also those that scale what they
+looked up, as Gemma's), and layers that multiply and shift by vectors: layer norms, and whatever
+else is seen to do that alone, under any name (the RMS norms of Llama, Gemma or Qwen).
 """
 
 import inspect
@@ -39,8 +39,8 @@ def unknown_layers(model: nn.Module) -> list[tuple[str, nn.Module]]:
     seen: dict[tuple[object, ...], bool] = {}
 
     def known(layer: nn.Module) -> bool:
-        shapes = tuple(tuple(parameter.shape) for parameter in layer._parameters.values() if parameter is not None)
-        alike = (type(layer), "forward" in layer.__dict__, *layer._parameters, *shapes)
+        own = [(name, p.shape) for name, p in layer._parameters.items() if p is not None]
+        alike = (type(layer), "forward" in layer.__dict__, *own)
         if alike not in seen:
             seen[alike] = _known(layer)
         return seen[alike]
@@ -59,14 +59,14 @@ def gathering_forward(name: str, layer: nn.Module, found: ExampleGradients) -> F
     Raises:
         TrainingError: where it is called, if the layer sees other rows than those of `found`.
     """
-    kind = _forward_of(layer)
-    make = _MAKERS.get(kind, _scaling)
-    inner = make(layer, found)
+    looks_up = isinstance(layer, nn.Embedding)
+    dimensions = {_looking_up: 2, _multiplying: 3}.get(_maker(layer))
+    inner = _maker(layer)(layer, found)
 
     def forward(given: Tensor) -> Tensor:
-        if kind == EMBEDDING and given.dim() == 2 and len(given) == 1:
+        if looks_up and given.dim() == 2 and len(given) == 1:
             given = given.expand(found.rows, -1)  # positions that all rows share
-        if len(given) != found.rows or (kind in _PRODUCTS and given.dim() != 3):
+        if len(given) != found.rows or given.dim() != (dimensions or given.dim()):
             raise TrainingError(
                 f"{name} sees an input of shape {tuple(given.shape)} for {found.rows} sequences, "
                 "so that their gradients cannot be told apart",
@@ -87,15 +87,23 @@ def _forward_of(layer: nn.Module) -> str:
     return f"{getattr(forward, '__module__', '')}.{getattr(forward, '__qualname__', '')}"
 
 
+def _maker(layer: nn.Module) -> Callable[[Any, ExampleGradients], Forward]:
+    return (
+        _looking_up
+        if isinstance(layer, nn.Embedding)
+        else _MAKERS.get(_forward_of(layer), _scaling)
+    )
+
+
 def _known(layer: nn.Module) -> bool:
-    if "forward" in layer.__dict__ or not set(layer._parameters) <= {"weight", "bias"}:
+    if "forward" in layer.__dict__:
         return False
-    kind = _forward_of(layer)
-    if kind == EMBEDDING:
+    if isinstance(layer, nn.Embedding):
         plain = layer.max_norm is None and not layer.scale_grad_by_freq and not layer.sparse
-        return plain
-    if kind in _MAKERS:
-        return layer._parameters.get("weight") is not None
+        return plain and (_forward_of(layer) == EMBEDDING or _looks_up_alone(layer))
+    if _forward_of(layer) in _MAKERS:
+        own = layer._parameters
+        return set(own) <= {"weight", "bias"} and own.get("weight") is not None
     return _scales_alone(layer)
 
 
@@ -116,7 +124,7 @@ class _Product(torch.autograd.Function):
     def backward(ctx: Any, *back: Tensor) -> tuple[Tensor | None, None, None, None]:
         given, weight = ctx.saved_tensors
         (gradient,) = back
-        ctx.deliver(given, gradient)
+        ctx.deliver(given.detach(), gradient)  # what is held must not hold the graph in turn
         wanted = ctx.needs_input_grad[0]
         return gradient @ weight.to(gradient.dtype) if wanted else None, None, None, None
 
@@ -171,6 +179,8 @@ def _multiplying(layer: Any, found: ExampleGradients) -> Forward:
 
 
 def _looking_up(layer: Any, found: ExampleGradients) -> Forward:
+    """An embedding, also one that does more with what it has looked up."""
+
     def deliver(ids: Tensor, gradient: Tensor) -> None:
         if layer.padding_idx is not None:
             gradient = gradient.masked_fill((ids == layer.padding_idx)[..., None], 0)
@@ -178,9 +188,16 @@ def _looking_up(layer: Any, found: ExampleGradients) -> Forward:
 
     def forward(ids: Tensor) -> Tensor:
         read: Tensor = _Lookup.apply(layer.weight, ids, deliver)  # type: ignore[no-untyped-call]
-        return read
+        return read if _forward_of(layer) == EMBEDDING else _of_looked_up(layer, read)
 
     return forward
+
+
+def _of_looked_up(layer: nn.Module, read: Tensor) -> Tensor:
+    """What an embedding answers whose rows are what was looked up, (rows, t, n), in order."""
+    rows, places = read.shape[:2]
+    ids = torch.arange(rows * places, device=read.device).view(rows, places)
+    return _with(layer, ids, {"weight": read.flatten(0, 1), "padding_idx": None})
 
 
 def _normalizing(layer: Any, found: ExampleGradients) -> Forward:
@@ -203,11 +220,8 @@ def _scaling(layer: nn.Module, found: ExampleGradients) -> Forward:
     """A layer that multiplies and shifts by vectors: it is given one of each row."""
 
     def forward(given: Tensor) -> Tensor:
-        return _with_vectors(
-            layer,
-            given,
-            {name: _of_rows(own, given, found) for name, own in layer.named_parameters()},
-        )
+        own = dict(layer.named_parameters())
+        return _with(layer, given, {name: _of_rows(own[name], given, found) for name in own})
 
     return forward
 
@@ -225,55 +239,81 @@ def _of_rows(vector: Tensor, given: Tensor, found: ExampleGradients) -> Tensor:
     return repeated
 
 
-def _with_vectors(layer: nn.Module, given: Tensor, vectors: dict[str, Tensor]) -> Tensor:
-    """A layer's own `forward` with other tensors in its parameters' places."""
-    layer.__dict__.update(vectors)  # found before the module's parameters are
+def _with(layer: nn.Module, given: Tensor, others: dict[str, Any]) -> Tensor:
+    """A layer's own `forward` with other things in the places of its parameters and settings."""
+    before = {name: layer.__dict__[name] for name in others if name in layer.__dict__}
+    layer.__dict__.update(others)  # found before the module's parameters are
     try:
         answer: Tensor = type(layer).forward(layer, given)
         return answer
     finally:
-        for name in vectors:
+        for name in others:
             del layer.__dict__[name]
+        layer.__dict__.update(before)
+
+
+@torch.no_grad()
+def _looks_up_alone(layer: nn.Embedding) -> bool:
+    """Whether an embedding's answer follows from the rows that it looks up."""
+    if set(layer._parameters) != {"weight"}:
+        return False
+    count = layer.num_embeddings
+    ids = torch.tensor([[0, count - 1, 0], [count // 2, 0, count - 1]], device=layer.weight.device)
+    return _alike(
+        layer.weight,
+        lambda: type(layer).forward(layer, ids),
+        lambda: _of_looked_up(layer, functional.embedding(ids, layer.weight)),
+    )
 
 
 @torch.no_grad()
 def _scales_alone(layer: nn.Module) -> bool:
     """Whether a layer, given vectors for each row, answers a row as by that row's own vectors.
 
-    Two rows that are equal and differ in their vectors are tried, and each by itself.
+    Two rows that differ, as do their vectors, are tried, and each by itself; and whether the answer
+    follows from the vectors at all.
     """
     own = dict(layer.named_parameters())
     takes = inspect.signature(type(layer).forward).parameters
-    (width, *others) = {tuple(parameter.shape) for parameter in own.values()}
-    if others or len(width) != 1 or len(takes) != 2 or [*layer.children(), *layer.buffers()]:
-        return False
+    shapes = {tuple(parameter.shape) for parameter in own.values()}
     some = next(iter(own.values()))
-    given = torch.arange(1.0, 1 + 3 * width[0]).sin().view(1, 3, -1).to(some)
-    first, second = (
-        {
-            name: (torch.arange(1.0, 1 + width[0]) * (number + place)).cos().to(some)
-            for place, name in enumerate(own)
-        }
-        for number in (2, 5)
-    )
-    both = {name: torch.stack([first[name], second[name]])[:, None] for name in own}
+    if (
+        len(shapes) > 1
+        or some.dim() != 1
+        or len(takes) != 2
+        or [*layer.children(), *layer.buffers()]
+    ):
+        return False
+    width = len(some)
+    given = torch.arange(1.0, 1 + 6 * width).sin().view(2, 3, width).to(some)
+    vectors = torch.arange(1.0, 1 + 2 * len(own) * width).cos().view(2, len(own), width).to(some)
+
+    def answer(rows: Tensor, by: Tensor) -> Tensor:
+        return _with(layer, rows, dict(zip(own, by.unbind(-2), strict=True)))
+
+    return _alike(
+        some,
+        lambda: answer(given, vectors[:, None]),
+        lambda: torch.cat([answer(given[:1], vectors[0]), answer(given[1:], vectors[1])]),
+    ) and not _alike(some, lambda: answer(given, vectors[0]), lambda: answer(given, vectors[1]))
+
+
+def _alike(weight: Tensor, one: Callable[[], Tensor], other: Callable[[], Tensor]) -> bool:
+    """Whether two computations with a weight succeed, and give the same up to rounding."""
     try:
-        with torch.autocast(some.device.type, enabled=False):
-            answer = _with_vectors(layer, given.expand(2, -1, -1), both)
-            alone = [_with_vectors(layer, given, vectors) for vectors in (first, second)]
+        with torch.autocast(weight.device.type, enabled=False):
+            first, second = one(), other()
     except (RuntimeError, TypeError, ValueError, IndexError):
         return False
-    close = 100 * torch.finfo(some.dtype).eps
-    expected = torch.cat(alone)
-    same = answer.shape == expected.shape and torch.allclose(answer, expected, rtol=close, atol=close)
-    return bool(same and not torch.allclose(alone[0], alone[1]))
+    if first.shape != second.shape or not first.is_floating_point():
+        return False
+    close = 100 * torch.finfo(first.dtype).eps
+    return torch.allclose(first, second, rtol=close, atol=close)
 
 
-_PRODUCTS = (LINEAR, TRANSPOSED)
 _MAKERS = {
     LINEAR: _multiplying,
     TRANSPOSED: _multiplying,
-    EMBEDDING: _looking_up,
     LAYER_NORM: _normalizing,
     RMS_NORM: _normalizing,
 }

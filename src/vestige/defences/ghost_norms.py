@@ -7,9 +7,9 @@ squared norm follows from two Gram matrices, and the gradient is never formed:
     ||sum_t g_t a_t^T||^2 = sum_{t,s} (g_t . g_s)(a_t . a_s)
 
 Goodfellow (2015), "Efficient Per-Example Gradient Computations", arXiv:1510.01799; Li et al.
-(2022), "Large Language Models Can Be Strong Differentially Private Learners", section 4. The clipped
-sum over units is one product (c g)^T a of what is held, without a second backward pass: Bu et al.
-(2023), "Differentially Private Optimization on Large Model at Small Cost".
+(2022), "Large Language Models Can Be Strong Differentially Private Learners", section 4. The
+clipped sum over units is one product (c g)^T a of what is held, without a second backward pass:
+Bu et al. (2023), "Differentially Private Optimization on Large Model at Small Cost".
 
 An embedding is such a product whose g_t is one-hot at the token x_t and whose a_t is d_t, the
 gradient of what was looked up. Where the head shares its weight, the gradient is the sum of both,
@@ -67,14 +67,10 @@ class ExampleGradients:
 
     def add(self, parameter: Tensor, gradients: Tensor) -> None:
         """Add the rows' gradients, (rows, ...), of one use of a parameter."""
-        gradients = _exact(gradients.flatten(1))
-        held = self._held.setdefault(parameter, _Held())
-        if self.units is None:
-            held.formed = gradients if held.formed is None else held.formed + gradients
-            return
-        if held.formed is None:
-            held.formed = gradients.new_zeros(len(self.counts), gradients.shape[1])
-        held.formed.index_add_(0, self.units, gradients)
+        gradients = _exact(gradients)
+        if self.units is not None:
+            gradients = torch.stack([own.sum(0) for own in gradients.split(self.counts)])
+        self._form(parameter, gradients)
 
     def add_product(self, parameter: Tensor, left: Tensor, right: Tensor) -> None:
         """Add the rows' left^T right, of one use of a parameter (o, i).
@@ -87,7 +83,9 @@ class ExampleGradients:
         held = self._held.setdefault(parameter, _Held())
         small = len(self.counts) * parameter.numel() <= left.numel() + right.numel()
         if held.formed is not None or (small and not held.products):
-            self.add(parameter, torch.bmm(left.mT, right))
+            parts = [pair for pair, _ in self._by_units((left, right)) if pair]
+            formed = [torch.bmm(one.mT, other) for one, other in parts]
+            self._form(parameter, formed[0] if len(formed) == 1 else torch.cat(formed))
         else:
             held.products.append((left, right))
 
@@ -118,77 +116,73 @@ class ExampleGradients:
                     summed = weights.to(held.formed) @ held.formed
                     parameter.grad.add_(summed.view_as(parameter))
                 for left, right in held.products:
-                    self._add_products(parameter.grad, left, right, of_rows)
+                    _add_products(parameter.grad, left, right, of_rows)
                 for ids, gradients in held.lookups:
                     scaled = gradients * of_rows.to(gradients.device)[:, None, None]
                     parameter.grad.index_put_((ids,), scaled.to(parameter), accumulate=True)
+
+    def _form(self, parameter: Tensor, gradients: Tensor) -> None:
+        """Add the units' gradients, (units, ...), of one use of a parameter."""
+        held = self._held.setdefault(parameter, _Held())
+        own = _exact(gradients.flatten(1))
+        held.formed = own if held.formed is None else held.formed + own
 
     def _norms(self, parameter: Tensor, held: _Held) -> Tensor:
         """(units,) of one parameter; what was formed is completed."""
         if held.formed is None:
             product, lookup = _joined(held.products), _joined(held.lookups)
-            squared = [
-                _squared_norms(len(parameter), *some) for some in self._by_units(product, lookup)
-            ]
+            some = self._by_units(product, lookup, at_once=_AT_ONCE)
+            squared = [_squared_norms(len(parameter), *parts) for parts in some]
             return torch.cat(squared).clamp_min(0).sqrt()
         rows = torch.arange(self.rows, device=parameter.device)
         units = rows if self.units is None else self.units.to(parameter.device)
+        into = held.formed.view(-1, *parameter.shape)
         for ids, gradients in held.lookups:
-            into = held.formed.view(-1, *parameter.shape)
-            into.index_put_((units[:, None].expand_as(ids), ids), _exact(gradients), accumulate=True)
+            place = (units[:, None].expand_as(ids), ids)
+            into.index_put_(place, _exact(gradients), accumulate=True)
         held.lookups = []
         norms: Tensor = torch.linalg.vector_norm(held.formed, dim=1)
         return norms
 
     def _by_units(
-        self, product: Pair | None, lookup: Pair | None
+        self, product: Pair | None, lookup: Pair | None = None, *, at_once: int | None = None
     ) -> Iterator[tuple[Pair | None, Pair | None]]:
-        """The same, (units, places, .) each, for units with equally many rows."""
+        """The same, (units, places, .) each, of units with equally many rows.
+
+        Args:
+            product: (rows, t, .) each, or None.
+            lookup: (rows, t) and (rows, t, .), or None.
+            at_once: numbers of the widest of them at most, unless it is one unit; None: any.
+        """
 
         def of(pair: Pair | None, rows: slice, units: int) -> Pair | None:
             if pair is None:
                 return None
             first, second = (part[rows].reshape(units, -1, *part.shape[2:]) for part in pair)
-            return _exact(first), _exact(second)
+            return first, second
 
         widest = max(part[0].numel() for pair in (product, lookup) if pair for part in pair)
-        for rows, units in self._slices(widest):
-            yield of(product, rows, units), of(lookup, rows, units)
-
-    def _slices(self, numbers: int) -> Iterator[tuple[slice, int]]:
-        """Rows of units with equally many, and how many units; so many numbers a row."""
         begin = 0
         for count, equal in groupby(self.counts):
-            units, most = sum(1 for _ in equal), max(1, _AT_ONCE // (count * numbers))
+            units = sum(1 for _ in equal)
+            most = units if at_once is None else max(1, at_once // (count * widest))
             for first in range(0, units, most):
                 some = min(most, units - first)
-                yield slice(begin, begin + some * count), some
+                rows = slice(begin, begin + some * count)
+                yield of(product, rows, some), of(lookup, rows, some)
                 begin += some * count
-
-    def _add_products(self, into: Tensor, left: Tensor, right: Tensor, weights: Tensor) -> None:
-        """Add the sum over rows of weight * left^T right."""
-        weights = _exact(weights).to(left.device)[:, None, None]
-        size = max(1, _AT_ONCE // max(left[0].numel(), right[0].numel()))
-        for begin in range(0, self.rows, size):
-            some = slice(begin, begin + size)
-            one, other = _exact(left[some]), _exact(right[some])
-            if one.shape[2] < other.shape[2]:
-                one = one * weights[some]
-            else:
-                other = other * weights[some]
-            one, other = one.flatten(0, 1).to(into), other.flatten(0, 1).to(into)
-            into.addmm_(one.t(), other)
 
 
 def _squared_norms(height: int, product: Pair | None, lookup: Pair | None) -> Tensor:
     """(units,) of the sum of products and of what was looked up among `height` rows."""
     squared: list[Tensor] = []
     if product is not None:
-        squared.append(_squared_products(*product))
+        left, right = _exact(product[0]), _exact(product[1])
+        squared.append(_squared_products(left, right))
     if lookup is not None:
-        squared.append(_squared_lookups(*lookup, height=height))
+        ids, gradients = lookup[0], _exact(lookup[1])
+        squared.append(_squared_lookups(ids, gradients, height=height))
     if product is not None and lookup is not None:
-        (left, right), (ids, gradients) = product, lookup
         at_tokens = left.gather(2, ids[:, None].expand(-1, left.shape[1], -1))
         squared.append(2 * (at_tokens * torch.bmm(right, gradients.mT)).sum((1, 2)))
     return torch.stack(squared).sum(0)
@@ -226,3 +220,18 @@ def _exact(values: Tensor) -> Tensor:
     """In float32 at least; ids as they are."""
     half = values.is_floating_point() and values.dtype.itemsize < 4
     return values.float() if half else values
+
+
+def _add_products(into: Tensor, left: Tensor, right: Tensor, weights: Tensor) -> None:
+    """Add the sum over rows of weight * left^T right."""
+    weights = _exact(weights).to(left.device)[:, None, None]
+    size = max(1, _AT_ONCE // max(left[0].numel(), right[0].numel()))
+    for begin in range(0, len(left), size):
+        some = slice(begin, begin + size)
+        one, other = _exact(left[some]), _exact(right[some])
+        if one.shape[2] < other.shape[2]:
+            one = one * weights[some]
+        else:
+            other = other * weights[some]
+        one, other = one.flatten(0, 1).to(into), other.flatten(0, 1).to(into)
+        into.addmm_(one.t(), other)
