@@ -27,6 +27,7 @@ LAYER_NORM = "torch.nn.modules.normalization.LayerNorm.forward"
 RMS_NORM = "torch.nn.modules.normalization.RMSNorm.forward"
 
 Forward = Callable[[Tensor], Tensor]
+Maker = Callable[[Any, ExampleGradients], Forward]
 
 
 def learning_layers(model: nn.Module) -> list[tuple[str, nn.Module]]:
@@ -39,8 +40,7 @@ def unknown_layers(model: nn.Module) -> list[tuple[str, nn.Module]]:
     seen: dict[tuple[object, ...], bool] = {}
 
     def known(layer: nn.Module) -> bool:
-        own = [(name, p.shape) for name, p in layer._parameters.items() if p is not None]
-        alike = (type(layer), "forward" in layer.__dict__, *own)
+        alike = _description(layer)
         if alike not in seen:
             seen[alike] = _known(layer)
         return seen[alike]
@@ -59,14 +59,14 @@ def gathering_forward(name: str, layer: nn.Module, found: ExampleGradients) -> F
     Raises:
         TrainingError: where it is called, if the layer sees other rows than those of `found`.
     """
-    looks_up = isinstance(layer, nn.Embedding)
-    dimensions = {_looking_up: 2, _multiplying: 3}.get(_maker(layer))
-    inner = _maker(layer)(layer, found)
+    make = _maker(layer)
+    inner = make(layer, found)
 
     def forward(given: Tensor) -> Tensor:
-        if looks_up and given.dim() == 2 and len(given) == 1:
+        dimensions = given.dim()
+        if make is _looking_up and dimensions == 2 and len(given) == 1:
             given = given.expand(found.rows, -1)  # positions that all rows share
-        if len(given) != found.rows or given.dim() != (dimensions or given.dim()):
+        if len(given) != found.rows or dimensions != _DIMENSIONS.get(make, dimensions):
             raise TrainingError(
                 f"{name} sees an input of shape {tuple(given.shape)} for {found.rows} sequences, "
                 "so that their gradients cannot be told apart",
@@ -87,12 +87,20 @@ def _forward_of(layer: nn.Module) -> str:
     return f"{getattr(forward, '__module__', '')}.{getattr(forward, '__qualname__', '')}"
 
 
-def _maker(layer: nn.Module) -> Callable[[Any, ExampleGradients], Forward]:
-    return (
-        _looking_up
-        if isinstance(layer, nn.Embedding)
-        else _MAKERS.get(_forward_of(layer), _scaling)
+def _maker(layer: nn.Module) -> Maker:
+    by_class = _looking_up if isinstance(layer, nn.Embedding) else _scaling
+    return _MAKERS.get(_forward_of(layer), by_class)
+
+
+def _description(layer: nn.Module) -> tuple[object, ...]:
+    """Class, settings and shapes: layers that agree in these are tried once."""
+    own = ((name, p.shape) for name, p in layer._parameters.items() if p is not None)
+    settings = (
+        (name, repr(value) if isinstance(value, bool | int | float | str | tuple) else id(value))
+        for name, value in vars(layer).items()
+        if not name.startswith("_")
     )
+    return type(layer), *own, *settings
 
 
 def _known(layer: nn.Module) -> bool:
@@ -311,9 +319,11 @@ def _alike(weight: Tensor, one: Callable[[], Tensor], other: Callable[[], Tensor
     return torch.allclose(first, second, rtol=close, atol=close)
 
 
-_MAKERS = {
+_MAKERS: dict[str, Maker] = {
     LINEAR: _multiplying,
     TRANSPOSED: _multiplying,
+    EMBEDDING: _looking_up,
     LAYER_NORM: _normalizing,
     RMS_NORM: _normalizing,
 }
+_DIMENSIONS: dict[Maker, int] = {_multiplying: 3, _looking_up: 2}

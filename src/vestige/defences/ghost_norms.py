@@ -69,7 +69,7 @@ class ExampleGradients:
         """Add the rows' gradients, (rows, ...), of one use of a parameter."""
         gradients = _exact(gradients)
         if self.units is not None:
-            gradients = torch.stack([own.sum(0) for own in gradients.split(self.counts)])
+            gradients = torch.stack([own.sum(0) for own in torch.split(gradients, self.counts)])
         self._form(parameter, gradients)
 
     def add_product(self, parameter: Tensor, left: Tensor, right: Tensor) -> None:
@@ -201,7 +201,7 @@ def _squared_lookups(ids: Tensor, gradients: Tensor, *, height: int) -> Tensor:
     """(units,) squared norms: a token's gradients are summed where it stands more than once."""
     units = torch.arange(len(ids), device=ids.device)
     own = (units[:, None] * height + ids).flatten()
-    rows, place = own.unique(return_inverse=True)
+    rows, place = torch.unique(own, return_inverse=True)
     summed = gradients.new_zeros(len(rows), gradients.shape[2])
     summed.index_put_((place,), gradients.flatten(0, 1), accumulate=True)
     squared = gradients.new_zeros(len(ids))
