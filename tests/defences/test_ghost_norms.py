@@ -398,3 +398,19 @@ def test_uses_of_one_parameter_add_up(monkeypatch, units, at_once, shape, produc
     weights = torch.rand(len(naive), generator=chance, dtype=torch.float64)
     found.add_weighted(weights)
     torch.testing.assert_close(parameter.grad, torch.einsum("u,uoi->oi", weights, naive))
+
+
+def test_gradients_of_tokens_may_cancel_to_a_thousandth():
+    """In float32 the norm is then known to some per cent, as the module says."""
+    chance = torch.Generator().manual_seed(0)
+    parameter = nn.Parameter(torch.zeros(300, 400))
+    left, right = (torch.randn(8, 10, width, generator=chance) for width in parameter.shape)
+    small = 2e-3 * torch.randn(8, 10, 300, generator=chance)
+    left, right = torch.cat([left, small - left], 1), torch.cat([right, right], 1)
+    found = ExampleGradients(8)
+    found.add_product(parameter, left, right)
+    assert found._held[parameter].products
+    exact = torch.bmm(left.double().mT, right.double()).flatten(1).norm(dim=1)
+    together = (left.norm(dim=2) * right.norm(dim=2)).sum(1)
+    assert (exact / together).max() < 2e-3
+    torch.testing.assert_close(found.norms().double(), exact, rtol=0.05, atol=0)
