@@ -1,17 +1,19 @@
-"""What does a private step of a LoRA adapter cost over a plain one, in time and in memory?
+"""What does a private step cost over a plain one, in time and in memory?
 
-A Llama of SmolLM2-135M's shape with an adapter on all its linear layers, one batch: `DPSGDStep`
-with clipping, noise and update beside `plain_step` with update (AdamW), in turns. Opacus takes the
-same batch in the same run, with hooks that form every example's gradient ("opacus_hooks") and with
-ghost clipping ("opacus_ghost"), and so does fastDP where it can be imported. A ratio is that of the
-medians; on a CPU of its own seconds there, so that one thread (OMP_NUM_THREADS=1) is measured
-whatever else runs. Each pair is measured in a process of its own. Peak memory is that of two steps
-in a process of its own, all of the process on a CPU, torch's on a GPU.
+A Llama of SmolLM2-135M's shape with a LoRA adapter on all its linear layers, or trained whole
+(`--rank 0`), one batch: `DPSGDStep` with clipping, noise and update beside `plain_step` with
+update, in turns, each first in every other one. Opacus takes the same batch in the same run, with
+hooks that form every example's gradient ("opacus_hooks") and with ghost clipping ("opacus_ghost"),
+and so does fastDP where it can be imported; "fallback" is our step with Opacus' ghost clipping, as
+other models take it, and "users" our step with four rows of each user clipped as one. A ratio is
+that of the medians; on a CPU of its own seconds there, so that one thread (OMP_NUM_THREADS=1) is
+measured whatever else runs. Each pair is measured in a process of its own. Peak memory is that of
+two steps in a process of its own, all of the process on a CPU, torch's on a GPU.
 
     python benchmarks/private_lora.py [--rows 32] [--length 128] [--rank 8] [--repeats 5]
-        [--device cpu] [--shape smollm2-135m] [--only ours]
+        [--device cpu] [--shape smollm2-135m] [--optimizer adamw] [--only ours]
 
-The last line is JSON: at most 1.25 in time and 1.2 in memory is wanted.
+The last line is JSON: of an adapter at most 1.25 in time and 1.2 in memory is wanted.
 """
 
 import argparse
@@ -22,6 +24,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -30,6 +33,7 @@ from torch import nn
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
 from vestige.defences.dp_sgd import DPSGDStep
+from vestige.defences.ghost_opacus import clip_opacus
 from vestige.memory import keep_freed_pages
 from vestige.models.hugging_face import HuggingFaceLanguageModel
 from vestige.models.lora import add_lora
@@ -42,6 +46,9 @@ SHAPES: dict[str, dict[str, Any]] = {
     "tiny": {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
              "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 512,
              "tie_word_embeddings": True},
+    "small": {"hidden_size": 256, "intermediate_size": 1024, "num_hidden_layers": 8,
+              "num_attention_heads": 4, "num_key_value_heads": 4, "vocab_size": 8192,
+              "tie_word_embeddings": False},
     "smollm2-135m": {"hidden_size": 576, "intermediate_size": 1536, "num_hidden_layers": 30,
                      "num_attention_heads": 9, "num_key_value_heads": 3, "vocab_size": 49152,
                      "tie_word_embeddings": True},
@@ -61,10 +68,10 @@ def make_model(options: argparse.Namespace) -> HuggingFaceLanguageModel:
     torch.manual_seed(0)
     vocabulary = SubwordVocabulary.train_bpe(Corpus.from_texts(["the cat sat"]), size=265)
     dtype = torch.bfloat16 if options.device != "cpu" else torch.float32
-    network = LlamaForCausalLM(LlamaConfig(**SHAPES[options.shape])).to(dtype)
-    model = add_lora(
-        HuggingFaceLanguageModel(network, vocabulary), rank=options.rank, target_modules=TARGETS
-    )
+    network = LlamaForCausalLM(LlamaConfig(**SHAPES[options.shape]))
+    model = HuggingFaceLanguageModel(network, vocabulary)
+    if options.rank:
+        model = add_lora(model.to(dtype), rank=options.rank, target_modules=TARGETS)
     for parameter in model.parameters():
         if parameter.requires_grad:
             parameter.data = parameter.data.float()
@@ -78,16 +85,16 @@ def make_batch(options: argparse.Namespace) -> Batch:
     return Batch(ids[:, :-1].contiguous(), ids[:, 1:].contiguous())
 
 
-def adam(model: nn.Module) -> torch.optim.Optimizer:
+def optimizer_of(model: nn.Module, options: argparse.Namespace) -> torch.optim.Optimizer:
     """The same for all."""
     learning = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    return torch.optim.AdamW(learning, lr=RATE)
+    return {"adamw": torch.optim.AdamW, "sgd": torch.optim.SGD}[options.optimizer](learning, RATE)
 
 
 def updating(step: StepFn, options: argparse.Namespace) -> Step:
     """A step of ours and its update, on a fresh model."""
     model = make_model(options)
-    optimizer = adam(model)
+    optimizer = optimizer_of(model, options)
 
     def take(batch: Batch) -> None:
         step(model, batch, None)
@@ -101,14 +108,37 @@ def plain(options: argparse.Namespace) -> Step:
     return updating(plain_step(), options)
 
 
-def ours(options: argparse.Namespace) -> Step:
-    """Examples' gradients in the one backward pass."""
-    step = DPSGDStep(
+def private_step(options: argparse.Namespace, **settings: Any) -> DPSGDStep:
+    """With the noise and the clipping of all."""
+    return DPSGDStep(
         noise_multiplier=NOISE,
         max_grad_norm=CLIP,
         expected_units=options.rows,
         sequence_length=options.length,
+        **settings,
     )
+
+
+def ours(options: argparse.Namespace) -> Step:
+    """Sequences' norms and their clipped sum from the one backward pass."""
+    return updating(private_step(options), options)
+
+
+def users(options: argparse.Namespace) -> Step:
+    """The same of users with four sequences each."""
+    take = updating(private_step(options, unit="user"), options)
+
+    def of_users(batch: Batch) -> None:
+        owners = torch.arange(len(batch.inputs), device=batch.inputs.device) // 4
+        take(replace(batch, users=owners))
+
+    return of_users
+
+
+def fallback(options: argparse.Namespace) -> Step:
+    """Opacus' ghost clipping inside our step."""
+    step = private_step(options)
+    step._clip = lambda model: clip_opacus  # type: ignore[method-assign]
     return updating(step, options)
 
 
@@ -128,7 +158,7 @@ def opacus_hooks(options: argparse.Namespace) -> Step:
 
     network = GradSampleModule(make_model(options).network)
     optimizer = DPOptimizer(
-        adam(network),
+        optimizer_of(network, options),
         noise_multiplier=NOISE,
         max_grad_norm=CLIP,
         expected_batch_size=options.rows,
@@ -152,7 +182,7 @@ def opacus_ghost(options: argparse.Namespace) -> Step:
 
     network = GradSampleModuleFastGradientClipping(make_model(options).network, max_grad_norm=CLIP)
     optimizer = DPOptimizerFastGradientClipping(
-        adam(network),
+        optimizer_of(network, options),
         noise_multiplier=NOISE,
         max_grad_norm=CLIP,
         expected_batch_size=options.rows,
@@ -173,7 +203,7 @@ def fastdp(options: argparse.Namespace) -> Step:
     from fastDP import PrivacyEngine
 
     network = make_model(options).network
-    optimizer = adam(network)
+    optimizer = optimizer_of(network, options)
     engine = PrivacyEngine(
         network,
         batch_size=options.rows,
@@ -196,7 +226,10 @@ def fastdp(options: argparse.Namespace) -> Step:
     return take
 
 
-KINDS = {kind.__name__: kind for kind in (plain, ours, opacus_hooks, opacus_ghost, fastdp)}
+KINDS = {
+    kind.__name__: kind
+    for kind in (plain, ours, users, fallback, opacus_hooks, opacus_ghost, fastdp)
+}
 
 
 def now(device: str) -> float:
@@ -212,7 +245,8 @@ def timed(steps: dict[str, Step], options: argparse.Namespace) -> dict[str, list
     batch = make_batch(options)
     seconds: dict[str, list[float]] = {name: [] for name in steps}
     for repeat in range(options.repeats + 1):
-        for name, take in steps.items():
+        order = list(steps.items())
+        for name, take in order if repeat % 2 else reversed(order):
             begin = now(options.device)
             take(batch)
             if repeat:
@@ -255,10 +289,11 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=32)
     parser.add_argument("--length", type=int, default=128)
-    parser.add_argument("--rank", type=int, default=8)
+    parser.add_argument("--rank", type=int, default=8, help="of the adapter; 0: all learns")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--shape", choices=SHAPES, default="smollm2-135m")
+    parser.add_argument("--optimizer", choices=("adamw", "sgd"), default="adamw")
     parser.add_argument("--only", default=",".join(name for name in KINDS if name != "plain"))
     parser.add_argument("--measure", choices=MEASURES, help=argparse.SUPPRESS)
     parser.add_argument("--of", choices=KINDS, help=argparse.SUPPRESS)
@@ -281,7 +316,8 @@ def main() -> None:
         told = [float("nan") if one is None else one for one in (ratio, more)]
         print(f"{name}: {told[0]:.3f} of the time, {told[1]:.3f} of the memory", flush=True)
         found[name] = {"time": ratio, "memory": more}
-    print(json.dumps({"rows": options.rows, "length": options.length, "ratios": found}))
+    settings = {name: getattr(options, name) for name in ("shape", "rank", "rows", "length")}
+    print(json.dumps({**settings, "ratios": found}))
 
 
 if __name__ == "__main__":

@@ -103,15 +103,15 @@ class DPSGDStep(NoisyStep):
     def _clip(self, model: LanguageModel) -> ClipFn:
         from vestige.defences import example_gradients
 
-        thin, by_user = example_gradients.suits(model), self.unit == "user"
-        if thin:
+        by_user, recurrent = self.unit == "user", isinstance(model, LSTMLanguageModel)
+        if not recurrent and example_gradients.suits(model):
             of_users = example_gradients.clip_users_examples(self.physical_batch_size)
             return of_users if by_user else example_gradients.clip_examples
         if by_user:
             from vestige.defences.user_clipping import clip_users
 
             return clip_users(self.physical_batch_size)
-        if isinstance(model, LSTMLanguageModel):
+        if recurrent:
             from vestige.defences.ghost_lstm import clip_lstm
 
             return clip_lstm

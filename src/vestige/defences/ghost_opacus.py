@@ -1,8 +1,9 @@
-"""Ghost clipping of Transformers and Hugging Face models, LoRA adapters included, by Opacus.
+"""Ghost clipping by Opacus, of models with a layer that `example_layers` does not know.
 
 Ghost clipping (Li et al. 2022, "Large Language Models Can Be Strong Differentially Private
 Learners", section 4) as Opacus has it: a backward pass for the norms, and one for the sum of the
-losses, each times its coefficient. Where a weight is used twice (tied embeddings), Opacus' norms do
+losses, each times its coefficient. It takes twice the time of ours, and forms the gradients of
+layers that it has no norm for. Where a weight is used twice (tied embeddings), Opacus' norms do
 not know of each other; then the examples' gradients are formed, a layer at a time.
 """
 
@@ -14,6 +15,7 @@ from typing import Any
 import torch
 
 from vestige.defences.clipping import Clipped, Rule, summed_losses, trainable
+from vestige.defences.example_layers import unknown_layers
 from vestige.errors import TrainingError
 from vestige.models.protocols import LanguageModel
 from vestige.training.batches import Batch
@@ -84,8 +86,10 @@ def _hooked(model: LanguageModel, max_grad_norm: float, *, ghost: bool) -> Itera
                 use_ghost_clipping=ghost,
             )
         except NotImplementedError as error:
+            ours = [f"the {type(one).__name__} {name}" for name, one in unknown_layers(model)]
+            own = f"; nor can we, because of {ours[0]}" if ours else ""
             raise TrainingError(
-                f"Opacus cannot clip this model's gradients ({error})",
+                f"Opacus cannot clip this model's gradients ({error}){own}",
                 remedy="Train a LoRA adapter (--lora-rank) on frozen layers, or use --unit user.",
             ) from error
         try:

@@ -16,6 +16,7 @@ from vestige.defences.privacy_ancestry import Ancestry, Share
 from vestige.defences.privacy_ledger import UNKNOWN, LedgerEntry, from_json, to_json
 from vestige.defences.privacy_statement import PrivacyStatement
 from vestige.errors import DataError, TrainingError
+from vestige.integrations.loaded_weights import moved_since_loaded
 from vestige.training.secret import Secret
 from vestige.training.sequences import in_turn, poisson_sample
 from vestige.workflows import privacy_files
@@ -271,14 +272,17 @@ class PrivateTraining:
 
 
 def _ancestors(model: Any) -> tuple[LedgerEntry, ...]:
-    """Trainings that made the model; an adapter that has learnt has read something, too."""
-    plain = model.get_base_model() if hasattr(model, "get_base_model") else model
+    """Trainings that made the model; what has learnt since it was loaded has read something."""
+    adapted = hasattr(model, "get_base_model")
+    plain = model.get_base_model() if adapted else model
     found = privacy_files.lineage_of(plain.name_or_path or None).ledger
     learnt = any(
         bool(parameter.any())
         for name, parameter in model.named_parameters()
         if parameter.requires_grad and "lora_B" in name
     )
+    if not adapted and any(one.defence != UNKNOWN for one in found):
+        learnt = moved_since_loaded(plain)
     more = (LedgerEntry(id=privacy_files.new_id(), defence=UNKNOWN),) if learnt else ()
     return (*found, *more)
 

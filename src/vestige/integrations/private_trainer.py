@@ -1,4 +1,4 @@
-"""Transformers' `Trainer`, and what is built on it, with DP-SGD for LoRA adapters.
+"""Transformers' `Trainer`, and what is built on it, with DP-SGD for adapters and whole models.
 
 Abadi et al. (2016), "Deep Learning with Differential Privacy", Algorithm 1. A row of the training
 set, or a user with all of theirs, joins a step by a lot of its own; each one's gradient is clipped
@@ -23,8 +23,9 @@ from transformers import Trainer
 
 from vestige.data.atomic_write import write_text
 from vestige.data.json_file import read_object
-from vestige.defences.clipping import Rule
-from vestige.defences.example_gradients import clip_groups, groups, suits
+from vestige.defences.clipping import Rule, trainable
+from vestige.defences.example_gradients import clip_groups, groups
+from vestige.defences.example_layers import unknown_layers
 from vestige.defences.methods.dp_sgd import DPSGD
 from vestige.defences.noisy_step import NoisyStep
 from vestige.errors import TrainingError
@@ -96,8 +97,8 @@ class _Private(Trainer):  # type: ignore[misc]
         """Train privately; see `Trainer.train`.
 
         Raises:
-            TrainingError: something besides a LoRA adapter learns, or a training is resumed without
-                its secret, or as another one.
+            TrainingError: a layer learns that is neither linear, an embedding nor a norm, or is in
+                half precision; or a training is resumed without its secret, or as another one.
         """
         self._check_learning()
         place = Path(self.args.output_dir)
@@ -191,14 +192,33 @@ class _Private(Trainer):  # type: ignore[misc]
             return row_losses(self.model, inputs)
 
     def _check_learning(self) -> None:
-        if suits(self.model):
+        learning, unknown = trainable(self.model), unknown_layers(self.model)
+        half = sum(parameter.dtype.itemsize < 4 for parameter in learning)
+        if unknown:
+            name, layer = unknown[0]
+            problem = (
+                f"{name} learns and is a {type(layer).__name__}, in which the gradients of single "
+                f"rows cannot be told apart ({len(unknown)} such layers)"
+            )
+            remedy = (
+                "Freeze them, or give `peft_config=LoraConfig(...)` without DoRA. `vestige train "
+                "--defence dp-sgd` tries Opacus on them, and with `--unit user` trains any layer."
+            )
+        elif half:
+            problem = (
+                f"{half} of {len(learning)} trainable tensors are in half precision, which rounds "
+                "the noise and the sum that it covers"
+            )
+            remedy = (
+                "Load the model with `dtype=torch.float32`; with `bf16=True` it still multiplies "
+                "in half precision."
+            )
+        elif not learning:
+            problem = f"nothing learns in this {type(self.model).__name__}"
+            remedy = "Give `peft_config=LoraConfig(...)`, or set requires_grad."
+        else:
             return
-        raise TrainingError(
-            f"something else than the low-rank matrices of a LoRA adapter learns in this "
-            f"{type(self.model).__name__}",
-            remedy="Give `peft_config=LoraConfig(...)` without bias, DoRA and modules_to_save, or "
-            "train by Opacus, or by `vestige train --defence dp-sgd`.",
-        )
+        raise TrainingError(problem, remedy=remedy)
 
     def _check_optimizer(self) -> None:
         """What the noise goes into is what the optimizer moves, wherever it was moved before."""
