@@ -123,15 +123,22 @@ def exposure(asked: Any, planted: Planted, seed: int) -> Row:
     }
 
 
-def their_canaries(world: World, model: Any, planted: Planted, seed: int) -> Row:
+def their_canaries(
+    world: World, model: Any, planted: Planted, seed: int, score: str = "log-ratio"
+) -> Row:
     """`vestige audit-texts` of memaudit's canaries, beside memaudit's own controls."""
     sides = [planted.secrets(included=included) for included in (True, False)]
-    row = texts(world, model, *sides, seed)
+    row = texts(world, model, *sides, seed, score)
     return {**row, "question": "memaudit's canaries"}
 
 
 def texts(
-    world: World, model: Any, audited: Sequence[str], others: Sequence[str], seed: int
+    world: World,
+    model: Any,
+    audited: Sequence[str],
+    others: Sequence[str],
+    seed: int,
+    score: str = "log-ratio",
 ) -> Row:
     """`vestige audit-texts` against texts that were not trained on, with the base."""
     found = vg.audit_texts(
@@ -139,6 +146,7 @@ def texts(
         Corpus.from_texts(audited),
         reference=Corpus.from_texts(others),
         base=world.asked(world.base),
+        score=score,
         seed=seed,
     )
     scores = found.texts.scores, found.reference.scores
@@ -146,10 +154,12 @@ def texts(
     return {
         "tool": "vestige",
         "question": "texts",
+        "score": score,
         "verdict": found.verdict,
         "alarm": found.verdict == "used",
         "p": found.p_value,
         "named": int(found.named.sum()),
+        "texts": len(found.named),
         "at_least": found.share.at_least,
         "detected": int((scores[0] >= threshold).sum()),
         "of": len(scores[0]),

@@ -18,6 +18,8 @@ from memaudit_beside.records import claims
 from memaudit_beside.worlds import Planted, World, watched
 
 COPIES = (1, 4, 16)
+SCORES = ("log-ratio", "min-k-plus")
+"""Of texts: Vestige's own choice with a base, and the one that suits random tokens."""
 SAID = 16
 """Copies of a user's own secret."""
 PRIVATE_COPIES, EPSILON = 16, 8.0
@@ -30,7 +32,7 @@ def repeated(world: World, seed: int, copies: int) -> list[Row]:
     seen = watched(world, planted, seed)
     rows = [
         *questions.of_callbacks(seen),
-        questions.their_canaries(world, seen.model, planted, seed),
+        *(questions.their_canaries(world, seen.model, planted, seed, score) for score in SCORES),
     ]
     return [{"seed": seed, "copies": copies} | row for row in rows]
 
@@ -51,7 +53,7 @@ def null(world: World, seed: int) -> list[Row]:
         {"tool": "memaudit", **questions.comparison(report)},
         {"tool": "memaudit", **another, **questions.comparison(shifted)},
         questions.exposure(asked, planted, seed),
-        questions.their_canaries(world, model, planted, seed),
+        *(questions.their_canaries(world, model, planted, seed, score) for score in SCORES),
         questions.own_secrets(asked, unread, seed),
         questions.texts(world, model, first, second, seed),
         another | questions.texts(world, model, first, strange, seed),

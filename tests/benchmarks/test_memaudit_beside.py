@@ -60,10 +60,10 @@ def test_of_the_demo_both_find_the_planted_and_no_control(memaudit):
 def test_one_training_is_watched_by_both(world):
     from memaudit_beside import trials
 
-    theirs, ours, crossed = trials.repeated(world, seed=0, copies=16)
-    assert theirs["of"] == ours["of"] == crossed["of"] == 16
+    theirs, ours, *crossed = trials.repeated(world, seed=0, copies=16)
+    assert [row["of"] for row in (theirs, ours, *crossed)] == [16] * 4
     assert theirs["detected"] > 8
-    assert (ours["verdict"], crossed["verdict"]) == ("leaks", "used")
+    assert [row["verdict"] for row in (ours, *crossed)] == ["leaks", "used", "used"]
     assert all(row["seconds"] > 0 for row in (theirs, ours))
 
 
@@ -71,8 +71,8 @@ def test_of_what_nobody_read_each_question_is_answered_once(world):
     from memaudit_beside import trials
 
     rows = trials.null(world, seed=0)
-    asked = [(row["tool"], row["question"], row.get("reference")) for row in rows]
-    assert len(set(asked)) == len(rows) == 8
+    asked = [(row["tool"], row["question"], *map(row.get, ("score", "reference"))) for row in rows]
+    assert len(set(asked)) == len(rows) == 9
     assert [row["found_unsaid"] for row in rows if "found_unsaid" in row] == [0]
 
 
