@@ -22,6 +22,7 @@ cannot be learnt. "tables" counts the lines of files, with intervals. `--first N
 import argparse
 import json
 import sys
+import tempfile
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -52,8 +53,11 @@ def main() -> None:
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     number = given.seeds or SEEDS[given.stage]
-    for row in answers(given.stage, range(given.first, given.first + number)):
-        print(json.dumps({"stage": given.stage} | row), flush=True)
+    seeds = range(given.first, given.first + number)
+    with tempfile.TemporaryDirectory(prefix="beside-") as place:
+        tempfile.tempdir = place  # of what trainers write
+        for row in answers(given.stage, seeds):
+            print(json.dumps({"stage": given.stage} | row), flush=True)
 
 
 def answers(stage: str, seeds: Iterable[int]) -> Iterator[dict[str, object]]:

@@ -91,23 +91,26 @@ def own_text(world: World, seed: int) -> list[Row]:
 
 
 def private_training(world: World, seed: int) -> list[Row]:
-    """A private training on sixteen copies of every canary, a row being the unit."""
-    from peft import LoraConfig
+    """Sixteen copies of every canary, learnt by an adapter: with privacy of a row, and without."""
+    from peft import LoraConfig, get_peft_model
 
     from vestige.integrations.transformers import private
 
     planted = Planted.of(world, seed, PRIVATE_COPIES)
-    seen = watched(
-        world,
-        planted,
-        seed,
-        kind=private(Trainer),
-        ref="auto",
-        privacy=vg.DPSGD(epsilon=EPSILON),
-        peft_config=LoraConfig(**LORA, fan_in_fan_out=True),
-    )
-    rows = list(questions.of_callbacks(seen))
-    return [{"seed": seed, "epsilon": EPSILON} | row for row in rows]
+    lora = LoraConfig(**LORA, fan_in_fan_out=True)
+
+    def plain(model: Any, *given: Any, **settings: Any) -> Trainer:
+        return Trainer(get_peft_model(model, lora), *given, **settings)
+
+    own: dict[str, Any] = {"privacy": vg.DPSGD(epsilon=EPSILON), "peft_config": lora}
+    trainings = (EPSILON, private(Trainer), own), (None, plain, {})
+    return [
+        {"seed": seed, "epsilon": epsilon} | row
+        for epsilon, kind, settings in trainings
+        for row in questions.of_callbacks(
+            watched(world, planted, seed, ref="auto", kind=kind, **settings)
+        )
+    ]
 
 
 def _trained(world: World, texts: Sequence[str], seed: int) -> Any:

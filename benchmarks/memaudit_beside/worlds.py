@@ -114,7 +114,7 @@ class World:
     ) -> Trainer:
         """A trainer; `settings` are its own."""
         arguments = TrainingArguments(
-            tempfile.mkdtemp(prefix="beside-"),
+            tempfile.mkdtemp(),
             num_train_epochs=epochs,
             per_device_train_batch_size=BATCH,
             learning_rate=RATE,
@@ -166,7 +166,7 @@ class Planted:
         from memaudit import generate_canaries, inject
 
         own, others = world.drawn(seed)
-        out = Path(tempfile.mkdtemp(prefix="beside-")) / "canaries"
+        out = Path(tempfile.mkdtemp()) / "canaries"
         rows = plant(
             Dataset.from_dict({"text": [*own, *more]}),
             out=out,

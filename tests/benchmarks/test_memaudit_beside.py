@@ -2,6 +2,7 @@
 
 import json
 import sys
+import tempfile
 from importlib.util import find_spec
 
 import numpy as np
@@ -11,6 +12,11 @@ from memaudit_beside import peer
 from memaudit_beside.tables import counted, tables
 
 WORDS = ["".join(chr(97 + int(digit)) * 2 for digit in f"{number:03}") for number in range(400)]
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
 
 @pytest.fixture(scope="module")
