@@ -23,6 +23,7 @@ SCORES = ("log-ratio", "min-k-plus")
 SAID = 16
 """Copies of a user's own secret."""
 PRIVATE_COPIES, EPSILON = 16, 8.0
+ADAPTER = {"rate": 2e-2, "epochs": 6}
 LORA = {"r": 8, "target_modules": ["c_attn", "c_proj", "c_fc"], "task_type": "CAUSAL_LM"}
 
 
@@ -108,7 +109,7 @@ def private_training(world: World, seed: int) -> list[Row]:
         {"seed": seed, "epsilon": epsilon} | row
         for epsilon, kind, settings in trainings
         for row in questions.of_callbacks(
-            watched(world, planted, seed, ref="auto", kind=kind, **settings)
+            watched(world, planted, seed, ref="auto", kind=kind, **ADAPTER, **settings)
         )
     ]
 

@@ -109,6 +109,7 @@ class World:
         *,
         seed: int,
         epochs: float = EPOCHS,
+        rate: float = RATE,
         kind: Callable[..., Trainer] = Trainer,
         **settings: Any,
     ) -> Trainer:
@@ -117,7 +118,7 @@ class World:
             tempfile.mkdtemp(),
             num_train_epochs=epochs,
             per_device_train_batch_size=BATCH,
-            learning_rate=RATE,
+            learning_rate=rate,
             seed=seed,
             report_to="none",
             save_strategy="no",
