@@ -41,9 +41,9 @@ def test_given_phrases_are_planted_as_they_are():
     assert kinds(canaries) == {("given", True): 2, ("given", False): 4}
 
 
-def test_random_patterns_are_counted():
-    canaries = made(pattern=("random", "random"), length=2, controls=3)
-    assert kinds(canaries) == {("random", True): 2, ("random", False): 3}
+def test_random_patterns_are_counted_and_each_has_its_controls():
+    canaries = made(pattern=("random", "random"), length=2, controls=2)
+    assert kinds(canaries) == {("random", True): 2, ("random", False): 4}
 
 
 def test_users_and_coins_go_together():

@@ -88,7 +88,9 @@ class CanaryPlan:
         shared = {"copies": self.copies or COPIES, "controls": self.controls or CONTROLS}
         shared |= {"length": self.words, "seed": self.seed}
         if RANDOM in self.pattern:
-            return random_canaries(corpus, words, number=len(self.pattern), **shared)
+            number = len(self.pattern)
+            shared["controls"] *= number  # of each
+            return random_canaries(corpus, words, number=number, **shared)
         return frequency_canaries(corpus, words, patterns=self.pattern or PATTERNS, **shared)
 
     @property

@@ -7,7 +7,11 @@ import pytest
 import torch
 
 import vestige
-from vestige.attacks.exposure.secret_completion import complete_secrets
+from vestige.attacks.exposure.secret_completion import (
+    CompletedSecret,
+    SecretCompletion,
+    complete_secrets,
+)
 from vestige.data.corpus import Corpus
 from vestige.data.secret_shapes import read_secret
 from vestige.data.subwords import SubwordVocabulary
@@ -120,3 +124,13 @@ def test_the_verb_takes_secrets_in_place_of_a_manifest(model, tmp_path):
         vestige.complete(model, secrets=["7 7 7"], prefix=2)
     with pytest.raises(ValueError, match="`question` must come with `secrets`"):
         vestige.complete(model, "planted", question="Well?")
+
+
+def test_a_chance_too_small_to_compute_is_not_called_impossible():
+    one = CompletedSecret(
+        secret=1, kind="key", phrase="", part_tokens=1, given_tokens=1, greedy=True,
+        beam_place=1, log_prob=0.0, chance=1e-200,
+    )  # fmt: skip
+    found = SecretCompletion(attempts=(one, one), beam=1)
+    assert found.p == 0.0
+    assert "with a probability of 1e-300 at most" in found.sentence

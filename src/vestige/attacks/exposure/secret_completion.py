@@ -27,6 +27,8 @@ Progress = Callable[[int, int], None]
 Verdict = Literal["completed", "none completed", "not decided"]
 
 LEVEL = 0.05
+LEAST = 1e-300
+"""What a sentence says in place of a probability that is too small to be computed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +103,7 @@ class SecretCompletion(Result):
             )
         return (
             f"{asked}, word for word, from what stands before them; chance says so many with a "
-            f"probability of {self.p:.1g} at most. Sampling may say others, too."
+            f"probability of {self.p or LEAST:.1g} at most. Sampling may say others, too."
         )
 
     def summary(self) -> dict[str, object]:
