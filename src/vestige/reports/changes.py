@@ -16,7 +16,7 @@ KEY = (
     "Runs are matched by the names of their directories and their kind. Less is better in every "
     "row. Better and worse are said only where the whole 95 % interval of the difference lies on "
     "one side of 0: no change shown is not unchanged. The two runs count as independent; a number "
-    "without an interval is a count, and says nothing of another training."
+    "without an interval is exact of what was read, and says nothing of another training."
 )
 CAPTION = (
     "Rings are then, discs are now, lines their 95 % intervals. Each row has an axis of its own; "
@@ -40,11 +40,8 @@ def figures_of(changes: Sequence[Change]) -> tuple[Figure, ...]:
 def _row(one: Change) -> tuple[str | Cell, ...]:
     quantity = one.quantity and f"{one.run}: {one.quantity}"
     return (
-        Cell(text=one.question, notes=(quantity or one.run,)),
-        Cell(
-            text="no longer measured" if one.verdict == "gone" else one.verdict,
-            notes=(one.why,) if one.why else (),
-        ),
+        Cell(text=one.question, notes=tuple(filter(None, (quantity or one.run, one.why)))),
+        "no longer measured" if one.verdict == "gone" else one.verdict,
         _amount(one.then, one.unit),
         _amount(one.now, one.unit),
         _difference(one),
@@ -81,7 +78,7 @@ def _dumbbell(one: Change, width: int) -> Chart:
     assert one.then is not None
     scale = alt.Scale(zero=False, nice=True, padding=8)
     place = alt.Y("y:Q", axis=None, scale=alt.Scale(domain=[0, 3], nice=False))
-    axis = alt.Axis(grid=False, tickCount=5, title=one.unit or one.quantity)
+    axis = alt.Axis(grid=False, tickCount=5, labelOverlap=True, title=one.unit or one.quantity)
     x = alt.X("x:Q", scale=scale, axis=axis)
     layers = []
     for found, y, colour in ((one.then, 2, QUIET), (one.now, 1, ACCENT)):
