@@ -87,7 +87,7 @@ def report(
 
         vestige report diff-run rank-run --out card.md
 
-        vestige report diff-run exposure-run --since last-release --out page.html
+        vestige report diff-run --since last-release --out page.html
     """
     from vestige.reports.card import write_card
     from vestige.reports.page import write_page
