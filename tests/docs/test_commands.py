@@ -138,7 +138,7 @@ TAKEN = {
         "diff-run": "diffed",
         "rank-run": "diffed",
         "last-release": "diffed",
-    },  # fmt: skip
+    },
     "docs/verbs/train.md": {
         "public": "model",
         "other": "model",
