@@ -167,13 +167,11 @@ def _named(run: Run) -> tuple[str, str]:
 
 
 def _alone(run: Run, verdict: Literal["new", "gone"]) -> list[Change]:
-    side = "now" if verdict == "new" else "then"
-    both: dict[str, Measured | None]
-    rows = []
-    for name, one in (_quantities(run) or {"": None}).items():
-        both = {"then": None, "now": None, side: one}
-        rows.append(Change(*_named(run), name, verdict, both["then"], both["now"]))
-    return rows
+    names = _named(run)
+    found: dict[str, Measured | None] = {**_quantities(run)} or {"": None}
+    if verdict == "new":
+        return [Change(*names, name, verdict, None, one) for name, one in found.items()]
+    return [Change(*names, name, verdict, one, None) for name, one in found.items()]
 
 
 def _matched(now: Run, then: Run) -> list[Change]:
