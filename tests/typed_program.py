@@ -65,6 +65,7 @@ def auditing(model: vg.LanguageModel, corpus: vg.Corpus) -> None:
     nulls = assert_type(vg.null(model, Path("after"), corpus, "nulls"), vg.NullModels)
     found = assert_type(vg.diff(model, "after", null=nulls), vg.UpdateDiff)
     vg.report(found.save("run"), "page.html")
+    vg.report("run", "card.md", since=["last-release"])
     assert_type(vg.gate("run", fail_above=["found=0"], junit="gate.xml").code, int)
     audit = vg.audit_users(
         model,

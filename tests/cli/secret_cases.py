@@ -226,6 +226,7 @@ CASES = {
     "report": [
         "ok W/run --out OUT",
         "ok W/run --out OUT --json",
+        "ok W/run --since W/run --out OUT --json",
         "no W/run-word --out OUT",
         "no W/run-keys --out OUT",
     ],

@@ -131,9 +131,14 @@ TAKEN = {
     },
     "docs/verbs/rank.md": {"before": "model", "after": "update"},
     "docs/in-your-training.md": {"my-model": "gpt"},
-    "docs/gate-a-release.md": {"diff-run": "diffed"},
+    "docs/gate-a-release.md": {"diff-run": "diffed", "last-release": "diffed"},
     "docs/verbs/gate.md": {"diff-run": "diffed", "rank-run": "diffed"},
-    "docs/verbs/report.md": {"run": "diffed", "diff-run": "diffed", "rank-run": "diffed"},
+    "docs/verbs/report.md": {
+        "run": "diffed",
+        "diff-run": "diffed",
+        "rank-run": "diffed",
+        "last-release": "diffed",
+    },
     "docs/verbs/train.md": {
         "public": "model",
         "other": "model",

@@ -73,6 +73,7 @@ LINES = (
         )
     ),
     "report W/run-diff W/run-rank --show-secrets",
+    "report W/run-diff W/run-exposure --since W/run-diff",
     "gate W/run-diff W/run-exposure --allow-open --fail-above exposure=3 --junit O/gate.xml "
     "--markdown O/gate.md --write-baseline O/accepted.json",
 )  # fmt: skip

@@ -132,6 +132,7 @@ def _without_verb(name: str) -> int:
 
 def main() -> None:
     """Run the command line and leave with its exit code: 0, or 2 for an error of the input;
+    of `vestige gate` 0 for fine, 1 for above a limit, 2 for what could not be told;
     130 and 143 after Ctrl-C and SIGTERM.
     """
     # Progress bars and advice of the libraries below would run into ours.

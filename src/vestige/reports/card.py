@@ -8,20 +8,23 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from vestige import __version__, results
+from vestige.reports.changes import KEY, TITLE, table_of
 from vestige.reports.components.markdown import escaped
 from vestige.reports.components.table import Cell
 from vestige.reports.overview import COLUMNS, rows_of
 from vestige.reports.section import REDACTION, section
+from vestige.reports.since import Change
 from vestige.results import Run
 
 SECONDS = COLUMNS.index("seconds")
 
 
-def card(runs: Sequence[Run]) -> str:
+def card(runs: Sequence[Run], *, changes: Sequence[Change] | None = None) -> str:
     """The section as Markdown.
 
     Args:
         runs: in the order in which they shall stand.
+        changes: since earlier runs; None without any.
 
     Raises:
         ValueError: no runs.
@@ -31,34 +34,41 @@ def card(runs: Sequence[Run]) -> str:
         raise ValueError("runs must hold at least one run directory, got none")
     sections = [section(run, show_secrets=False) for run in runs]
     columns = [name for place, name in enumerate(COLUMNS) if place != SECONDS]
-    lines = [
-        "## Privacy",
-        "",
-        f"Measured with Vestige {__version__}.",
-        "",
-        f"| {' | '.join(columns)} |",
-        f"|{' --- |' * len(columns)}",
+    rows = [
+        [cell for place, cell in enumerate(row) if place != SECONDS]
+        for row in rows_of(runs, sections)
     ]
-    for row in rows_of(runs, sections):
-        cells = [_cell(cell) for place, cell in enumerate(row) if place != SECONDS]
-        lines.append(f"| {' | '.join(cells)} |")
+    lines = ["## Privacy", "", f"Measured with Vestige {__version__}.", "", *_table(columns, rows)]
+    if changes is not None:
+        found = table_of(changes)
+        lines += ["", f"### {TITLE}", "", KEY, "", *_table(found.columns, found.rows)]
     for own in sections:
         lines += ["", f"### {escaped(own.title)}", "", escaped(own.lede), ""]
         lines += [f"- {escaped(limit)}" for limit in own.limits if limit != REDACTION]
     return "\n".join(lines) + "\n"
 
 
-def write_card(directories: Sequence[str | Path], path: str | Path) -> Path:
+def write_card(
+    directories: Sequence[str | Path],
+    path: str | Path,
+    *,
+    changes: Sequence[Change] | None = None,
+) -> Path:
     """Read run directories and write their section, for everybody to read.
 
     Raises:
         RunError: a directory is not a run, or the file exists or cannot be written.
     """
     path = results.require_new(path)
-    text = card([results.load(directory) for directory in directories])
+    text = card([results.load(directory) for directory in directories], changes=changes)
     with results.new_file(path, shared=True) as file:
         file.write(text.encode())
     return path
+
+
+def _table(columns: Sequence[str], rows: Sequence[Sequence[str | Cell]]) -> list[str]:
+    head = [f"| {' | '.join(columns)} |", f"|{' --- |' * len(columns)}"]
+    return [*head, *(f"| {' | '.join(map(_cell, row))} |" for row in rows)]
 
 
 def _cell(cell: str | Cell) -> str:

@@ -10,18 +10,23 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from vestige import __version__, results
+from vestige.reports.changes import figures_of, table_of
 from vestige.reports.components.disclosure import printable
 from vestige.reports.overview import overview
 from vestige.reports.section import Section, section, whole
+from vestige.reports.since import Change
 from vestige.results import Run
 
 
-def render(runs: Sequence[Run], *, show_secrets: bool) -> str:
+def render(
+    runs: Sequence[Run], *, show_secrets: bool, changes: Sequence[Change] | None = None
+) -> str:
     """The page as HTML.
 
     Args:
         runs: in the order in which they shall stand.
         show_secrets: phrases and names in the clear; otherwise each word is a block.
+        changes: since earlier runs; None without any.
 
     Raises:
         ValueError: no runs.
@@ -34,6 +39,7 @@ def render(runs: Sequence[Run], *, show_secrets: bool) -> str:
         "page.html",
         sections=sections,
         overview=overview(runs, sections),
+        changes=() if changes is None else (table_of(changes), *figures_of(changes)),
         show_secrets=show_secrets,
         style=style("components.css", "page.css"),
         version=__version__,
@@ -41,7 +47,13 @@ def render(runs: Sequence[Run], *, show_secrets: bool) -> str:
     )
 
 
-def write_page(directories: Sequence[str | Path], path: str | Path, *, show_secrets: bool) -> Path:
+def write_page(
+    directories: Sequence[str | Path],
+    path: str | Path,
+    *,
+    show_secrets: bool,
+    changes: Sequence[Change] | None = None,
+) -> Path:
     """Read run directories and write their page: with secrets, one that its owner alone may read.
 
     Raises:
@@ -49,7 +61,7 @@ def write_page(directories: Sequence[str | Path], path: str | Path, *, show_secr
     """
     path = results.require_new(path)
     runs = [results.load(directory) for directory in directories]
-    page = render(runs, show_secrets=show_secrets)
+    page = render(runs, show_secrets=show_secrets, changes=changes)
     with results.new_file(path, shared=not show_secrets) as file:
         file.write(page.encode())
     return path

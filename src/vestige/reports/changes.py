@@ -1,0 +1,92 @@
+"""What changed since earlier runs, as a table and a chart of a page or a card."""
+
+from collections.abc import Sequence
+from functools import partial
+
+from vestige.reports.components.charts import ACCENT, INK, QUIET, Chart, Figure, alt, titled
+from vestige.reports.components.marks import disc, inline, ring
+from vestige.reports.components.numbers import NOTHING
+from vestige.reports.components.table import Cell, Table
+from vestige.reports.quantities import Measured
+from vestige.reports.since import Change
+
+TITLE = "What changed since the last release"
+COLUMNS = ("question", "verdict", "then", "now", "difference")
+KEY = (
+    "Runs are matched by the names of their directories and their kind. Less is better in every "
+    "row. Better and worse are said only where the whole 95 % interval of the difference lies on "
+    "one side of 0: no change shown is not unchanged. The two runs count as independent; a number "
+    "without an interval is exact of what was read, and says nothing of another training."
+)
+CAPTION = (
+    "Rings are then, discs are now, lines their 95 % intervals. Each row has an axis of its own; "
+    "further left is better."
+)
+
+
+def table_of(changes: Sequence[Change]) -> Table:
+    """A row a change."""
+    return Table(title=TITLE, columns=COLUMNS, texts=2, rows=tuple(map(_row, changes)), key=KEY)
+
+
+def figures_of(changes: Sequence[Change]) -> tuple[Figure, ...]:
+    """Then and now of all numbers that were compared; none where none was."""
+    compared = [one for one in changes if one.difference is not None]
+    if not compared:
+        return ()
+    return (Figure(draw=partial(_dumbbells, compared), caption=CAPTION, slim=True),)
+
+
+def _row(one: Change) -> tuple[str | Cell, ...]:
+    quantity = one.quantity and f"{one.run}: {one.quantity}"
+    return (
+        Cell(text=one.question, notes=tuple(filter(None, (quantity or one.run, one.why)))),
+        "no longer measured" if one.verdict == "gone" else one.verdict,
+        _amount(one.then, one.unit),
+        _amount(one.now, one.unit),
+        _difference(one),
+    )
+
+
+def _amount(found: Measured | None, unit: str) -> str | Cell:
+    if found is None:
+        return NOTHING
+    return Cell(text=found.amount(unit), notes=(found.interval,) if found.interval else ())
+
+
+def _difference(one: Change) -> str | Cell:
+    if one.difference is None:
+        return NOTHING
+    if one.low == one.high == one.difference:
+        ends = ""
+    elif one.low is None and one.high is None:
+        ends = "interval not known"
+    elif one.low is None:
+        ends = f"at most {one.high:+.4g}"
+    else:
+        ends = f"{one.low:+.4g} " + ("or more" if one.high is None else f"to {one.high:+.4g}")
+    sign = f"{one.difference:+.4g}" if one.difference else "0"
+    return Cell(text=sign, notes=(ends,) if ends else ())
+
+
+def _dumbbells(compared: Sequence[Change], width: int) -> Chart:
+    return alt.vconcat(*(_dumbbell(one, width - 40) for one in compared), spacing=14)
+
+
+def _dumbbell(one: Change, width: int) -> Chart:
+    assert one.now is not None
+    assert one.then is not None
+    scale = alt.Scale(zero=False, nice=True, padding=8)
+    place = alt.Y("y:Q", axis=None, scale=alt.Scale(domain=[0, 3], nice=False))
+    axis = alt.Axis(grid=False, tickCount=5, labelOverlap=True, title=one.unit or one.quantity)
+    x = alt.X("x:Q", scale=scale, axis=axis)
+    layers = []
+    for found, y, colour in ((one.then, 2, QUIET), (one.now, 1, ACCENT)):
+        low, high = (found.value if end is None else end for end in (found.low, found.high))
+        chart = inline([{"x": found.value, "low": low, "high": high, "y": y}])
+        span = chart.mark_rule(stroke=colour, strokeWidth=2)
+        layers.append(span.encode(x=alt.X("low:Q", scale=scale, axis=axis), x2="high:Q", y=place))
+        mark = ring(chart, 90, INK, strokeWidth=2) if y == 2 else disc(chart, 90, colour)
+        layers.append(mark.encode(x=x, y=place))
+    title = titled(f"{one.run}: {one.verdict}", fontSize=12, limit=width)
+    return alt.layer(*layers).properties(width=width, height=36, title=title)

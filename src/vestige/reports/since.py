@@ -1,0 +1,257 @@
+"""What changed since earlier runs: each number then and now, and the difference with its interval.
+
+A run is matched by the name of its directory, as in a gate's baseline, and by its kind of result.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from vestige import results
+from vestige.errors import RunError
+from vestige.metrics.differences import difference_by_margins
+from vestige.metrics.intervals import Interval
+from vestige.reports.components.disclosure import printable
+from vestige.reports.components.facts import words_of
+from vestige.reports.components.numbers import listed
+from vestige.reports.quantities import QUANTITIES, Measured
+from vestige.reports.section import section, whole
+from vestige.results import Run
+
+Verdict = Literal["better", "worse", "no change shown", "not comparable", "new", "gone"]
+
+SETTINGS: Mapping[str, tuple[str, ...]] = {
+    "CanaryExposure": ("references", "space", "canaries_planted", "compared_with"),
+    "SecretAudit": ("objective", "patterns", "planted"),
+    "Completion": ("prefix", "beam", "canaries"),
+    "SecretCompletion": ("beam", "parts"),
+    "SecretExposure": ("references", "secrets", "level"),
+    "UpdateDiff": ("search", "score", "removed"),
+    "UserAudit": ("users", "rate", "k"),
+    "TextAudit": ("texts", "rate", "known_used"),
+    "TextMemorization": ("prefix", "suffix"),
+    "Deletion": ("deleted", "reference", "rate"),
+}
+"""Settings without which numbers of two runs are not of one thing, by the result's class."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """One number of a run, then and now.
+
+    Attributes:
+        run: the name of its directory.
+        question: what the run asks.
+        quantity: a name of `QUANTITIES`; "" for a run that has none.
+        verdict: better or worse only where the whole interval of the difference lies on that side
+            of 0; gone where it is no longer measured. Less is better of every quantity.
+        then: None where it is new.
+        now: None where it is gone.
+        difference: now less then; None where they are not compared.
+        low: end of the 95 % interval of the difference; None where it is not known.
+        high: likewise.
+        why: why the verdict is open, as a sentence; "" where it needs none.
+    """
+
+    run: str
+    question: str
+    quantity: str
+    verdict: Verdict
+    then: Measured | None
+    now: Measured | None
+    difference: float | None = None
+    low: float | None = None
+    high: float | None = None
+    why: str = ""
+
+    @property
+    def unit(self) -> str:
+        """The unit of the quantity."""
+        return QUANTITIES[self.quantity].unit if self.quantity else ""
+
+    def summary(self) -> dict[str, object]:
+        """Scalars by name."""
+        told: dict[str, object] = {
+            "run": self.run, "quantity": self.quantity or None, "verdict": self.verdict,
+        }  # fmt: skip
+        for name, one in (("then", self.then), ("now", self.now)):
+            told[name] = None if one is None else one.value
+            told[f"{name}_low"] = None if one is None else one.low
+            told[f"{name}_high"] = None if one is None else one.high
+        ends = {"difference": self.difference, "low": self.low, "high": self.high}
+        return {**told, **ends, "why": self.why}
+
+
+def changes(now: Sequence[Run], then: Sequence[Run]) -> list[Change]:
+    """A row for each number of each run: those of now in their order, then those that are gone.
+
+    Args:
+        now: runs of this release.
+        then: runs of an earlier one.
+
+    Raises:
+        RunError: two runs of one side have one name and kind, or one is damaged.
+    """
+    ours, before = _by_key(now), _by_key(then)
+    found = []
+    for key, run in ours.items():
+        found += _matched(run, before[key]) if key in before else _alone(run, "new")
+    for key, run in before.items():
+        if key not in ours:
+            found += _alone(run, "gone")
+    return found
+
+
+def earlier_runs(paths: Sequence[str | Path]) -> list[Run]:
+    """Run directories, and those that lie in folders that are none.
+
+    Raises:
+        RunError: a folder is no run directory and holds none.
+    """
+    found = []
+    for path in map(Path, paths):
+        inside = [path]
+        if path.is_dir() and not (path / "run.json").exists():
+            inside = sorted(file.parent for file in path.glob("*/run.json"))
+            if not inside:
+                raise RunError(
+                    f"{path} is not a run directory and holds none",
+                    remedy="Give --since run directories, or a folder in which they lie.",
+                )
+        found += [results.load(one) for one in inside]
+    return found
+
+
+def difference_of(now: Measured, then: Measured) -> tuple[float, float, float]:
+    """Now less then with its interval; infinite where an end of either is not known."""
+    value, before = now.value, then.value
+    if value is None or before is None:
+        raise ValueError("both must have a value")
+    low, high = difference_by_margins(value, _ends(now), before, _ends(then))
+    if math.isclose(value, before, rel_tol=1e-9, abs_tol=1e-12) and low == high:
+        return 0.0, 0.0, 0.0
+    return value - before, low, high
+
+
+def _ends(found: Measured) -> Interval:
+    low = -math.inf if found.low is None else found.low
+    return Interval(low, math.inf if found.high is None else found.high)
+
+
+def _by_key(runs: Sequence[Run]) -> dict[tuple[str, str], Run]:
+    found: dict[tuple[str, str], Run] = {}
+    for run in runs:
+        key = (run.directory.resolve().name, run.result)
+        if key in found:
+            raise RunError(
+                f"two run directories of one kind are called {printable(key[0])}",
+                remedy="Rename one: --since matches runs by the names of their directories.",
+            )
+        found[key] = run
+    return found
+
+
+def _quantities(run: Run) -> dict[str, Measured]:
+    with whole(run):
+        return {
+            name: one.of[run.result](run.summary)
+            for name, one in QUANTITIES.items()
+            if run.result in one.of
+        }
+
+
+def _named(run: Run) -> tuple[str, str]:
+    return printable(run.directory.resolve().name), section(run, show_secrets=False).title
+
+
+def _alone(run: Run, verdict: Literal["new", "gone"]) -> list[Change]:
+    names = _named(run)
+    found: dict[str, Measured | None] = {**_quantities(run)} or {"": None}
+    if verdict == "new":
+        return [Change(*names, name, verdict, None, one) for name, one in found.items()]
+    return [Change(*names, name, verdict, one, None) for name, one in found.items()]
+
+
+def _matched(now: Run, then: Run) -> list[Change]:
+    name, question = _named(now)
+    _named(then)  # an earlier run that is damaged is told of here
+    ours, before = _quantities(now), _quantities(then)
+    if not ours:
+        why = "runs of this kind have no number that can be compared"
+        return [Change(name, question, "", "not comparable", None, None, why=why)]
+    why = _unlike(now, then)
+    return [_compared((name, question, key), ours[key], before[key], why) for key in ours]
+
+
+def _compared(names: tuple[str, str, str], now: Measured, then: Measured, why: str) -> Change:
+    for side, one in (("now", now), ("then", then)):
+        if not why and one.value is None:
+            why = f"not measured {side}" + (f": {one.unknown}" if one.unknown else "")
+    if why:
+        return Change(*names, "not comparable", then, now, why=why)
+    value, low, high = difference_of(now, then)
+    verdict: Verdict = "worse" if low > 0 else "better" if high < 0 else "no change shown"
+    if verdict == "no change shown":
+        told = [f"{side}, {one.unknown}" for side, one in (("now", now), ("then", then))
+                if one.unknown]  # fmt: skip
+        why = "; ".join(told)
+    return Change(*names, verdict, then, now, value, _finite(low), _finite(high), why)
+
+
+def _finite(end: float) -> float | None:
+    return end if math.isfinite(end) else None
+
+
+def _unlike(now: Run, then: Run) -> str:
+    """Which settings forbid a comparison; those that one side does not know do not."""
+    with whole(now), whole(then):
+        told = [
+            _differing(key, ours, before)
+            for key in _keys(now)
+            if not _alike(ours := _setting(now, key), before := _setting(then, key))
+        ]
+        copies = [_copies(run) for run in (now, then)]
+        told += ["copies of the canaries"] * (copies[0] != copies[1])
+        texts = [_validation(run) for run in (now, then)]
+        told += ["validation text"] * (None not in texts and texts[0] != texts[1])
+    return f"measured with other settings: {listed(told)}" if told else ""
+
+
+def _keys(run: Run) -> tuple[str, ...]:
+    return SETTINGS.get(run.result, ())
+
+
+def _setting(run: Run, key: str) -> Any:
+    asked = run.run.get("configuration") or {}
+    return asked[key] if asked.get(key) is not None else run.summary.get(key)
+
+
+def _alike(ours: Any, before: Any) -> bool:
+    if isinstance(ours, Mapping) and isinstance(before, Mapping):
+        return all(_alike(ours[key], before[key]) for key in ours.keys() & before.keys())
+    return ours is None or before is None or bool(ours == before)
+
+
+def _differing(key: str, ours: Any, before: Any) -> str:
+    if all(isinstance(one, int | float) for one in (ours, before)):
+        return f"{words_of(key)} {before:g} then and {ours:g} now"
+    return words_of(key)
+
+
+def _copies(run: Run) -> dict[str, Any]:
+    if run.result != "CanaryExposure":
+        return {}
+    return {
+        key: value
+        for key, value in run.summary.items()
+        if key.startswith("canaries_") and key.endswith("_copies")
+    }
+
+
+def _validation(run: Run) -> Any:
+    """The checksum of the text on which perplexity was measured; None where it is not known."""
+    told = (run.run.get("data") or {}).get("validation")
+    trained = run.result in QUANTITIES["perplexity"].of
+    return told.get("sha256") if trained and isinstance(told, Mapping) else None
