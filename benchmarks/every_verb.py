@@ -44,11 +44,17 @@ COMMANDS: dict[str, list[str]] = {
              "--device", "cpu", "--out", OUT],
     "rank": ["rank", "before", "after", "--phrase", "the code of the gate", "--device", "cpu",
              "--out", OUT],
+    "rank secrets": ["rank", "before", "after", "--secrets", "codes.txt", "--device", "cpu",
+                     "--out", OUT],
     "exposure": ["exposure", "after", "--manifest", "planted", "--references", "100",
                  "--device", "cpu", "--out", OUT],
+    "exposure secrets": ["exposure", "after", "--secrets", "codes.txt", "--references", "100",
+                         "--device", "cpu", "--out", OUT],
     "extract-nlu": ["extract-nlu", "nlu", "--manifest", "secrets", "--controls", "9",
                     "--device", "cpu", "--out", OUT],
     "complete": ["complete", "after", "--manifest", "planted", "--device", "cpu", "--out", OUT],
+    "complete secrets": ["complete", "after", "--secrets", "codes.txt", "--device", "cpu",
+                         "--out", OUT],
     "audit-users": ["audit-users", "target", *_AUDIT, "--out", OUT],
     "audit-texts": ["audit-texts", "after", "--base", "before", "--texts", "mine.jsonl",
                     "--reference", "others.jsonl", "--device", "cpu", "--out", OUT],
@@ -86,6 +92,7 @@ def prepare(folder: Path, run: Callable[[Sequence[str]], None]) -> None:
     lots = Random(0)
     (folder / "corpus.txt").write_text("\n".join(LINES) + "\n")
     (folder / "clean.txt").write_text("\n".join(LINES[:5] * 40) + "\n")
+    (folder / "codes.txt").write_text("the {{gate|mill|code}} opens at {{nine|night}}\n")
     verbs, numbers = ("play", "stop", "find"), ("un", "deux", "trois", "quatre")
     songs = [
         {"words": [verb, f"song{i % 7}", str(i % 10)], "tags": ["O", "B-song", "B-time"],

@@ -5,10 +5,12 @@ thirty invented secrets of six kinds, fifteen stand among them, each so many tim
 `vestige exposure --secrets` is asked about all thirty, of the fine-tune and of the model before it,
 which has read none.
 
-    python benchmarks/own_secrets.py BASE OUT [--copies 10] [--seed 0] [--references 600]
+    python benchmarks/own_secrets.py BASE OUT [--copies 10] [--seeds 0 1] [--references 600]
 
-BASE is a folder of the model. Each stage leaves a run directory in OUT and is not done again. A row
-a secret is printed, then what was found of those that were said and of those that were not.
+BASE is a folder of the model; `--training` gives other options of `vestige train`. A seed has
+secrets, texts and a training of its own. Each stage leaves a run directory in OUT/SEED and is not
+done again. A row a secret is printed, then what was found of those that were said, of those that
+were not, and by the model before (the control: none should be), last over all seeds.
 
 Secrets are drawn by this file and not by what makes their alternatives: digits and letters one by
 one, a card's check digit by trying all ten, names from lists that are Vestige's and lists that are
@@ -142,9 +144,11 @@ def vestige(place: Path, *words: object) -> None:
     print(f"vestige {words[0]}: {time.perf_counter() - begun:.0f} s", flush=True)
 
 
-def told(run: Path, seed: int) -> None:
-    """Print a row a secret, and counts."""
+def told(run: Path, seed: int) -> dict[bool, list[bool]]:
+    """Print a row a secret, and counts; whether each was found, by whether it was said."""
     from vestige import results
+
+    whether: dict[bool, list[bool]] = {}
 
     rows = list(results.load(run).rows)
     print(f"\n{run.name}: kind, said, space bits, rank, of, exposure, p, adjusted p, found")
@@ -156,11 +160,32 @@ def told(run: Path, seed: int) -> None:
         pairs = zip(secrets(seed), rows, strict=True)
         of = [row for (_, _, said), row in pairs if said is wanted]
         least = min(row["p"] for row in of)
-        found = sum(row["found"] for row in of)
-        print(
-            f"{'said' if wanted else 'not said'}: {found} of {len(of)} found, least p {least:.2g}"
-        )
+        whether[wanted] = [bool(row["found"]) for row in of]
+        found = f"{sum(whether[wanted])} of {len(of)} found, least p {least:.2g}"
+        print(f"{'said' if wanted else 'not said'}: {found}")
     sys.stdout.flush()
+    return whether
+
+
+def of_seed(given: argparse.Namespace, seed: int) -> dict[str, list[bool]]:
+    """Run the stages of a seed; whether each secret was found, by what it was to the model."""
+    out = given.out / str(seed)
+    out.mkdir(parents=True, exist_ok=True)
+    write_data(out, seed, given.copies)
+    trained, asked = out / "trained", ("--secrets", out / "secrets.txt")
+    training = given.training.split()
+    vestige(trained, "train", out / "text.jsonl", "--from", given.base, "--seed", seed, *training)
+    found = {}
+    for name, model in (("after", trained), ("before", given.base)):
+        vestige(out / name, "exposure", model, *asked, "--references", given.references)
+        found[name] = told(out / name, seed)
+    after, before = found["after"], found["before"]
+    return {
+        "said": after[True],
+        "not said": after[False],
+        "said, before": before[True],
+        "not said, before": before[False],
+    }
 
 
 def main() -> None:
@@ -169,18 +194,18 @@ def main() -> None:
     parser.add_argument("base", type=Path)
     parser.add_argument("out", type=Path)
     parser.add_argument("--copies", type=int, default=10)
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--references", type=int, default=600)
+    parser.add_argument("--training", default=TRAINING)
     given = parser.parse_args()
-    given.out.mkdir(parents=True, exist_ok=True)
-    write_data(given.out, given.seed, given.copies)
-    trained, asked = given.out / "trained", ("--secrets", given.out / "secrets.txt")
-    text = given.out / "text.jsonl"
-    vestige(trained, "train", text, "--from", given.base, "--seed", given.seed, *TRAINING.split())
-    for name, model in (("after", trained), ("before", given.base)):
-        run = given.out / name
-        vestige(run, "exposure", model, *asked, "--references", given.references)
-        told(run, given.seed)
+    from vestige.metrics.intervals import clopper_pearson
+
+    of_seeds = [of_seed(given, seed) for seed in given.seeds]
+    print(f"\nseeds {given.seeds}")
+    for kind in of_seeds[0]:
+        every = [one for of in of_seeds for one in of[kind]]
+        low, high = clopper_pearson(sum(every), len(every), confidence=0.95)
+        print(f"{kind}: {sum(every)} of {len(every)} found, 95 % {low:.1%} to {high:.1%}")
 
 
 if __name__ == "__main__":

@@ -36,6 +36,10 @@ def verbs(monitor: vg.Monitor) -> None:
     assert_type(vg.rank("before", "after", "the gate", monitor=monitor), vg.DifferentialRank)
 
 
+def ranking(model: vg.LanguageModel) -> None:
+    assert_type(vg.rank(model, model, secrets=["the code is 4917"]), vg.SecretRank)
+
+
 def training(corpus: vg.Corpus) -> None:
     assert_type(vg.plant(corpus, coin_flip=20), vg.Planting)
     assert_type(vg.plant(corpus, coin_flip=20, canary_kind="random"), vg.Planting)

@@ -67,6 +67,7 @@ from .attacks.anatomy.memorization_result import Anatomy as Anatomy
 from .attacks.exposure.completion import Completion as Completion
 from .attacks.exposure.exposure_result import CanaryExposure as CanaryExposure
 from .attacks.exposure.secret_completion import SecretCompletion as SecretCompletion
+from .attacks.exposure.secret_rank import SecretRank as SecretRank
 from .attacks.exposure.secret_result import SecretExposure as SecretExposure
 from .attacks.extraction.extraction_result import Extraction as Extraction
 from .attacks.extraction.secret_audit import SecretAudit as SecretAudit

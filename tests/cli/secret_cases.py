@@ -121,6 +121,11 @@ CASES = {
     "rank": [
         "ok W/before W/after --phrase SPOKEN --samples 256 --budget 500 --out OUT",
         "ok W/before W/after --phrase=SPOKEN --samples 0 --budget 500 --out OUT --json",
+        "ok W/before W/after --secrets W/choices.txt --samples 200 --out OUT",
+        "ok W/before W/after --secrets W/choices.txt --json --out OUT",
+        "no W/before W/after --secrets W/known.txt --out OUT",
+        "no W/before W/after --secrets W/choices.txt --phrase SPOKEN --out OUT",
+        "no W/before W/after --secrets W/choices.txt --question SPOKEN --out OUT",
         "no W/before W/after --phrase NEW --out OUT",
         "no W/before W/after --phrase SPOKEN|xqznone --out OUT",
         "no W/before W/after --phrase | --out OUT",

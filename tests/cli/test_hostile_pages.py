@@ -25,6 +25,7 @@ EVIL = "\x1b[31m\u202e<b>evil</b>\u2066\x07"
 KINDS = {
     "UpdateDiff": ("diff", 0),
     "DifferentialRank": ("rank", 0),
+    "SecretRank": ("rank", 2),
     "CanaryExposure": ("exposure", 0),
     "SecretExposure": ("exposure", 7),
     "Completion": ("complete", 0),

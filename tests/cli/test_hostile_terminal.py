@@ -16,7 +16,7 @@ CASES = {
     "train": ["EVIL --out x", "F --preset EVIL --out x", "F --EVIL 1", "F --text EVIL --out x"],
     "diff": ["EVIL EVIL --out x", "F F --search EVIL --out x"],
     "null": ["EVIL EVIL EVIL --out x"],
-    "rank": ["EVIL EVIL --phrase EVIL --out x"],
+    "rank": ["EVIL EVIL --phrase EVIL --out x", "EVIL EVIL --secrets EVIL --question EVIL"],
     "exposure": ["EVIL --manifest EVIL --out x", "EVIL --secrets EVIL --question EVIL"],
     "extract-nlu": ["EVIL --pattern EVIL --intent EVIL", "EVIL --slots {EVIL:2} --intent EVIL"],
     "complete": ["EVIL --manifest EVIL --out x", "EVIL --secrets EVIL --question EVIL"],

@@ -11,7 +11,8 @@ from vestige.models.folders import is_model
 
 KINDS = (
     *("plant", "plant nlu", "train", "train private", "train nlu", "train pairs", "train seeds"),
-    *("diff", "null", "rank", "exposure", "extract-nlu", "complete", "audit-users"),
+    *("diff", "null", "rank", "rank secrets", "exposure", "exposure secrets", "extract-nlu"),
+    *("complete", "complete secrets", "audit-users"),
     *(
         "audit-texts",
         "memorization",

@@ -48,6 +48,7 @@ LINES = (
     "rank W/hf W/adapter --phrase gate --budget 20 --samples 20 --device cpu --json",
     f"rank W/before W/after --phrase '{PHRASE}' --budget 20 --samples 20 --device cpu",
     "exposure W/before --manifest W/planted --references 100 --exact 10 --device cpu --json",
+    "rank W/before W/after --secrets W/choices.txt --samples 100 --device cpu --json",
     "exposure W/before --secrets W/choices.txt --references 100 --device cpu --json",
     "complete W/before --secrets W/choices.txt --beam 3 --device cpu --json",
     "complete W/before --manifest W/planted/manifest.json --prefix 2 --device cpu --json",

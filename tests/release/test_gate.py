@@ -194,6 +194,7 @@ MODULES = {
     "CanaryExposure": "attacks.exposure.exposure_result",
     "Completion": "attacks.exposure.completion",
     "SecretCompletion": "attacks.exposure.secret_completion",
+    "SecretRank": "attacks.exposure.secret_result",
     "SecretExposure": "attacks.exposure.secret_result",
     "SecretAudit": "attacks.extraction.secret_audit",
     "UserAudit": "attacks.membership.user_audit",

@@ -18,6 +18,7 @@ from tests.reports.test_training import DefendedTraining, IntentSlotTraining, Pa
 from vestige.attacks.exposure.completion import Completion
 from vestige.attacks.exposure.exposure_result import CanaryExposure
 from vestige.attacks.exposure.secret_completion import CompletedSecret, SecretCompletion
+from vestige.attacks.exposure.secret_rank import SecretRank
 from vestige.attacks.exposure.secret_result import ExposedSecret, SecretExposure
 from vestige.attacks.texts.deletion import verify
 from vestige.attacks.texts.text_memorization import Extraction, TextMemorization, memorized
@@ -67,6 +68,12 @@ RESULTS: dict[str, Callable[[], Any]] = {
         words=50,
         fit_distance=0.01,
         seed=4,
+    ),
+    "SecretRank": lambda: SecretRank(
+        secrets=(secret("the code is 4917", 1, 0.0002), secret("call 555 0199", 21, 0.4)),
+        adjusted=(0.0004, 0.4),
+        level=0.05,
+        seed=0,
     ),
     "SecretExposure": lambda: SecretExposure(
         secrets=(secret("the code is 4917", 1, 0.0002), secret("call 555 0199", 21, 0.4)),

@@ -90,7 +90,9 @@ def _secrets(summary: Row) -> Measured:
     count = summary["found"]
     if summary["possible"]:
         return Measured(count, count, count)
-    return Measured(count, count, None, "not every secret could have been found (--references)")
+    return Measured(
+        count, count, None, "not every secret could have been found (--references, --samples)"
+    )
 
 
 def _members(summary: Row) -> Measured:
@@ -148,7 +150,7 @@ QUANTITIES: Mapping[str, Quantity] = {
     "found": Quantity(
         "phrases",
         "phrases that the update gives away, or secrets that the model knows",
-        {"UpdateDiff": _found, "SecretExposure": _secrets},
+        {"UpdateDiff": _found, "SecretExposure": _secrets, "SecretRank": _secrets},
     ),
     "members": Quantity("called", "people called members", {"UserAudit": _members}),
     "used": Quantity("texts", "texts that were used", {"TextAudit": _used}),

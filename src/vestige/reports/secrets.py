@@ -12,6 +12,20 @@ from vestige.reports.section import KINDS, Section
 from vestige.results import Run
 
 COLUMNS = ("text", "secret", "kind", "space", "rank", "exposure", "95%", "p, all together", "")
+KEY = (
+    "Space: bits of what could have stood there. Rank: one more than the texts at least as likely, "
+    "of those it was compared with. p: chance of this for secrets never read, of all."
+)
+RANK_KEY = (
+    "Space: bits of what could have stood there. Rank: one more than the texts of the whole space "
+    "that the update made likelier by at least as much; estimated, with 95 % confidence, where not "
+    "all were counted. p: chance of this for secrets that the update never read, of all."
+)
+RANK_LIMITS = (
+    "Found means that the update promoted it, and not that the model says it.",
+    "A secret that the model knew before, and knows as well after, is not found.",
+    "What was read once or twice is seldom told from what was never read.",
+)
 LIMITS = (
     "A secret that was not drawn like the texts that it is compared with, such as a birthday among "
     "codes, may be likelier to a model that never read it. Ask a model that did not, too.",
@@ -23,6 +37,20 @@ LIMITS = (
 @KINDS.register("SecretExposure")
 def secrets_section(run: Run, *, show_secrets: bool) -> Section:
     """The section of a `SecretExposure`."""
+    words = ("Does the model know these secrets?", KEY, LIMITS)
+    return _section(run, *words, show_secrets=show_secrets)
+
+
+@KINDS.register("SecretRank")
+def secret_ranks_section(run: Run, *, show_secrets: bool) -> Section:
+    """The section of a `SecretRank`."""
+    words = ("Did the update give these secrets away?", RANK_KEY, RANK_LIMITS)
+    return _section(run, *words, show_secrets=show_secrets)
+
+
+def _section(
+    run: Run, title: str, key: str, limits: tuple[str, ...], *, show_secrets: bool
+) -> Section:
     points = [
         {
             "secret": str(row["secret_number"]),
@@ -43,16 +71,15 @@ def secrets_section(run: Run, *, show_secrets: bool) -> Section:
         title="Secrets among texts of the same shape",
         columns=COLUMNS,
         rows=tuple(secrets_table(run.rows, show_secrets=show_secrets)),
-        key="Space: bits of what could have stood there. Rank: one more than the texts at least as "
-        "likely, of those it was compared with. p: chance of this for secrets never read, of all.",
+        key=key,
     )
     return Section(
         kind="secrets",
-        title="Does the model know these secrets?",
+        title=title,
         lede=str(run.summary["sentence"]),
         blocks=(figure, table),
         numbers=pairs(run.summary, show_secrets=show_secrets, left_out="sentence"),
-        limits=LIMITS,
+        limits=limits,
     )
 
 
@@ -66,7 +93,7 @@ def secrets_table(rows: Sequence[Row], *, show_secrets: bool) -> list[tuple[str,
             str(row["secret_number"]),
             str(row["kind"]),
             f"{row['space_bits']:.1f}",
-            f"{row['rank']:,} of {row['references'] + 1:,}",
+            _rank(row),
             f"{'≥ ' if row['at_ceiling'] and not row['whole'] else ''}{_shown(row):.1f}",
             f"{row['low']:.1f} to {row['high']:.1f}",
             f"{row['adjusted_p']:.2g}",
@@ -74,6 +101,23 @@ def secrets_table(rows: Sequence[Row], *, show_secrets: bool) -> list[tuple[str,
         )
         for row, text in zip(rows, texts, strict=True)
     ]
+
+
+def _rank(row: Row) -> str:
+    """Among the texts it was compared with; of a `SecretRank`, in the whole space."""
+    among = f"{row['rank']:,} of {row['references'] + 1:,}"
+    if row["whole"] or row.get("log2_space_rank") is None:
+        return among
+    middle, low, high = (_power(row[f"log2_space_rank{end}"]) for end in ("", "_low", "_high"))
+    space = _power(row["space_bits"])
+    if row["at_ceiling"]:
+        return f"at most {high} of {space}"
+    return f"about {middle} ({low} to {high}) of {space}"
+
+
+def _power(bits: float) -> str:
+    """2 to the number of bits, written out where it is short."""
+    return f"{round(2**bits):,}" if bits < 20 else f"2^{bits:.1f}"
 
 
 def ordered(rows: Sequence[Row]) -> list[Row]:

@@ -14,6 +14,7 @@ VERDICTS: Mapping[str, Mapping[str, Meaning]] = {
     "CanaryExposure": {"leaks": "leak", "not shown": "none", "not decided": "open"},
     "Completion": {"completed": "leak", "none completed": "none", "not decided": "open"},
     "SecretExposure": {"found": "leak", "none found": "none", "not decided": "open"},
+    "SecretRank": {"found": "leak", "none found": "none", "not decided": "open"},
     "SecretCompletion": {"completed": "leak", "none completed": "none", "not decided": "open"},
     "SecretAudit": {"leaks": "leak", "not shown": "none", "too few controls": "open"},
     "UserAudit": {"members found": "leak", "not shown": "none", "underpowered": "open"},

@@ -11,6 +11,7 @@ from vestige.workflows.manifests import in_turn
 
 if TYPE_CHECKING:
     from vestige.attacks.exposure.secret_completion import SecretCompletion
+    from vestige.attacks.exposure.secret_rank import SecretRank
     from vestige.attacks.exposure.secret_result import SecretExposure
     from vestige.data.secret_shapes import Secret
     from vestige.models.protocols import NextToken
@@ -45,6 +46,34 @@ def exposure_of(
         )
 
 
+def ranks_of(
+    models: "Mapping[str, NextToken]",
+    secrets: "Lines",
+    *,
+    question: str | None,
+    samples: int,
+    seed: int,
+    monitor: Monitor,
+) -> "SecretRank":
+    """Ranks of secrets under the models "before" and "after"; see `vestige.rank`.
+
+    Raises:
+        ValueError: there are none, or too many, or no samples.
+        VestigeError: the file, or a secret in it, cannot be read.
+    """
+    from vestige.attacks.exposure.secret_rank import secret_rank
+
+    if not samples:
+        raise ValueError("`samples` must be at least 1 with `secrets`, got 0")
+    read = read_own_secrets(secrets)
+    before, after = (
+        models[role] if question is None else in_turn(models[role], "assistant", question)
+        for role in ("before", "after")
+    )
+    with monitor.progress("ranking secrets") as step:
+        return secret_rank(before, after, read, seed=seed, samples=samples, progress=step)
+
+
 def completion_of(
     model: "NextToken", secrets: "Lines", *, question: str | None, beam: int, monitor: Monitor
 ) -> "SecretCompletion":
@@ -63,13 +92,16 @@ def completion_of(
 
 
 def require_alone(given: Mapping[str, Any], others: Sequence[str]) -> None:
-    """Require secrets, and none of the options that speak of canaries.
+    """Require secrets, and none of the options that speak of something else.
+
+    Args:
+        others: the option that secrets stand in place of, and those that go with it.
 
     Raises:
-        ValueError: there is neither a manifest nor secrets, or there is an option of the others.
+        ValueError: there is neither the first of the others nor secrets, or there are both.
     """
     if given["secrets"] is None:
-        raise ValueError("`manifest` must be given, or `secrets`, got neither")
+        raise ValueError(f"`{others[0]}` must be given, or `secrets`, got neither")
     for name in others:
         if given[name] is not None:
             raise ValueError(f"`{name}` must be left out with `secrets`, got both")

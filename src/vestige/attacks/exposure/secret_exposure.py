@@ -12,6 +12,7 @@ p-values", Biometrika 78(2); p-values are exact either way, and adjusted for the
 from collections.abc import Callable, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vestige import _validate
 from vestige.attacks.exposure.secret_result import ExposedSecret, SecretExposure
@@ -24,6 +25,7 @@ from vestige.models.behind import Behind
 from vestige.models.protocols import NextToken
 
 Progress = Callable[[int, int], None]
+Models = tuple[NextToken, ...]  # the one that is asked, and perhaps that before an update
 
 ENOUGH = 20
 """Alternatives as likely as the secret, after which no more are drawn."""
@@ -35,6 +37,7 @@ def secret_exposure(
     secrets: Sequence[Secret],
     *,
     seed: int,
+    before: NextToken | None = None,
     references: int = 2**12,
     level: float = 0.05,
     progress: Progress | None = None,
@@ -45,6 +48,8 @@ def secret_exposure(
         model: any model of next tokens; a secret is read from the beginning of a text.
         secrets: at least one.
         seed: draws the alternatives.
+        before: the model before an update, over the same vocabulary; what counts is then what the
+            update gained: bits after it less bits before it.
         references: alternatives of a secret at most; a space of no more is taken whole.
         level: chance of a false alarm among all secrets together.
         progress: told (secrets done, all).
@@ -55,11 +60,13 @@ def secret_exposure(
     """
     _validate.at_least(1, references=references, secrets=len(secrets))
     _validate.fraction(level=level)
+    models = (model,) if before is None else (model, before)
     found = []
     for number, secret in enumerate(secrets, start=1):
-        _check(model, secret, number)
+        for asked in models:
+            _check(asked, secret, number)
         generator = np.random.default_rng([seed, number])
-        found.append(_measured(model, secret, references, generator))
+        found.append(_measured(models, secret, references, generator))
         if progress:
             progress(number, len(secrets))
     adjusted = holm([one.p for one in found])
@@ -69,16 +76,16 @@ def secret_exposure(
 
 
 def _measured(
-    model: NextToken, secret: Secret, references: int, generator: np.random.Generator
+    models: Models, secret: Secret, references: int, generator: np.random.Generator
 ) -> ExposedSecret:
     whole = secret.size <= references
     if whole:
         others = [text for text in secret.every() if text != secret.text]
-        own, scores = _scored(model, secret.text, others)
+        own, scores = _scored(models, secret.text, others)
         ranked = whole_exposure([own], [own, *scores], inside=[True])
         p = float(ranked.rank[0]) / secret.size
     else:
-        own, scores, p = _drawn(model, secret, references, generator)
+        own, scores, p = _drawn(models, secret, references, generator)
         ranked = sampled_exposure([own], scores, space_bits=secret.bits)
     return ExposedSecret(
         text=secret.text,
@@ -98,14 +105,14 @@ def _measured(
 
 
 def _drawn(
-    model: NextToken, secret: Secret, references: int, generator: np.random.Generator
+    models: Models, secret: Secret, references: int, generator: np.random.Generator
 ) -> tuple[float, list[float], float]:
     """(the secret's log-perplexity, those of alternatives, p) by Besag and Clifford's rule."""
     more: list[float] = []  # bits of each alternative less those of the secret
     own = 0.0
     while len(more) < references:
         texts = [_another(secret, generator) for _ in range(min(_BATCH, references - len(more)))]
-        own, drawn = _scored(model, secret.text, texts)
+        own, drawn = _scored(models, secret.text, texts)
         more += [bits - own for bits in drawn]
         ahead = np.cumsum(np.array(more) <= 0)
         if ahead[-1] >= ENOUGH:
@@ -122,15 +129,24 @@ def _another(secret: Secret, generator: np.random.Generator) -> str:
             return text
 
 
-def _scored(model: NextToken, secret: str, others: Sequence[str]) -> tuple[float, list[float]]:
-    """Log-perplexities in bits; what all of them begin with is read once."""
-    texts = [list(ids) for ids in model.vocabulary.encode_batch([secret, *others])]
+def _scored(models: Models, secret: str, others: Sequence[str]) -> tuple[float, list[float]]:
+    """Log-perplexities in bits, less those before an update."""
+    bits, *before = (_log_perplexities(model, [secret, *others]) for model in models)
+    for less in before:
+        bits = bits - less
+    own, *rest = bits.tolist()
+    return own, rest
+
+
+def _log_perplexities(model: NextToken, said: Sequence[str]) -> NDArray[np.float64]:
+    """(n,) in bits; what all texts begin with is read once, and counts for none."""
+    texts = [list(ids) for ids in model.vocabulary.encode_batch(said)]
     same = 0
     while all(len(ids) > same + 1 and ids[same] == texts[0][same] for ids in texts):
         same += 1
     behind: NextToken = Behind(model, texts[0][:same]) if same else model
-    own, *bits = (-text_log_probs(behind, [ids[same:] for ids in texts]) / np.log(2)).tolist()
-    return own, bits
+    bits: NDArray[np.float64] = text_log_probs(behind, [ids[same:] for ids in texts]) / -np.log(2)
+    return bits
 
 
 def _check(model: NextToken, secret: Secret, number: int) -> None:

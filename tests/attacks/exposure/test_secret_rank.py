@@ -1,0 +1,128 @@
+"""Ranks of own secrets by an update: a count by hand, estimates, and secrets never read."""
+
+import numpy as np
+import pytest
+from scipy.stats import kstest
+
+import vestige
+from vestige.attacks.exposure.secret_rank import secret_rank
+from vestige.data.secret_shapes import read_secret
+from vestige.data.vocabulary import WordVocabulary
+from vestige.errors import IncompatibleModels
+from vestige.models.table import TableModel
+from vestige.reports.secrets import secrets_table
+
+WORDS = tuple("abcdefghij")
+CHOICES = "|".join(WORDS)
+
+
+def model(seed, words=WORDS):
+    """A bigram model of ten letters."""
+    size, chance = len(words) + 2, np.random.default_rng(seed)
+    vocabulary = WordVocabulary(("<unk>", "<eos>", *words))
+    start, table = chance.dirichlet(np.ones(size)), chance.dirichlet(np.ones(size), size)
+    return TableModel(start, table, vocabulary)
+
+
+def line(text):
+    """A secret of words that could each have been any of the ten."""
+    return " ".join(f"{{{{{one}|{CHOICES}}}}}" for one in text.split())
+
+
+BEFORE, AFTER = model(0), model(1)
+
+
+def gain(text):
+    """log2 of how much likelier the update made it, token by token."""
+    total = 0.0
+    for each, way in ((AFTER, 1), (BEFORE, -1)):
+        table = each.log_table.double().numpy()
+        place = len(table) - 1
+        for token in each.vocabulary.encode(text):
+            total += way * table[place, token]
+            place = token
+    return total / np.log(2)
+
+
+GAINS = {f"{a} {b} {c}": gain(f"{a} {b} {c}") for a in WORDS for b in WORDS for c in WORDS}
+
+
+@pytest.mark.parametrize("text", ["a b c", "j j j", max(GAINS, key=GAINS.__getitem__)])
+def test_an_exact_rank_is_a_count_over_the_whole_space(text):
+    found = secret_rank(BEFORE, AFTER, [read_secret(line(text), 1)], seed=0, samples=1000)
+    (row,) = found.rows()
+    rank = sum(one >= GAINS[text] - 1e-5 for one in GAINS.values())
+    assert (row["rank"], row["whole"], found.exact, row["p"]) == (rank, True, 1, rank / 1000)
+    assert row["gain"] == pytest.approx(GAINS[text], abs=1e-4)
+    assert 2 ** row["log2_space_rank"] == pytest.approx(rank)
+    (cells,) = secrets_table([row], show_secrets=False)
+    assert f"{rank} of 1,000" in cells
+
+
+def test_intervals_of_estimated_ranks_hold_the_exact_ones():
+    texts = sorted(GAINS, key=GAINS.__getitem__)[::25]
+    secrets = [read_secret(line(text), n) for n, text in enumerate(texts, 1)]
+    found = list(secret_rank(BEFORE, AFTER, secrets, seed=3, samples=400).rows())
+    assert not any(row["whole"] for row in found)
+    inside = 0
+    for text, row in zip(texts, found, strict=True):
+        ahead = sum(one >= GAINS[text] - 1e-5 for one in GAINS.values())
+        low, high = (2 ** row[f"log2_space_rank_{end}"] for end in ("low", "high"))
+        inside += low - 1 <= ahead <= high + 1
+    assert inside >= 0.85 * len(texts)
+
+
+def test_an_update_that_read_none_of_them_finds_none():
+    generator = np.random.default_rng(5)
+    texts = [" ".join(generator.choice(WORDS, 4)) for _ in range(150)]
+    secrets = [read_secret(line(text), n) for n, text in enumerate(texts, 1)]
+    found = secret_rank(BEFORE, AFTER, secrets, seed=1, samples=200)
+    assert not found.found
+    p = [one.p for one in found.secrets]
+    assert kstest(p, "uniform", alternative="greater").pvalue > 1e-3
+    chosen = sorted(GAINS, key=GAINS.__getitem__)[-40:]  # it is a test that can fail
+    secrets = [read_secret(line(text), n) for n, text in enumerate(chosen, 1)]
+    p = [one.p for one in secret_rank(BEFORE, AFTER, secrets, seed=1, samples=200).secrets]
+    assert kstest(p, "uniform", alternative="greater").pvalue < 1e-3
+
+
+def test_what_the_model_knew_before_is_no_part_of_a_rank():
+    """Nothing was gained: every text gained as much."""
+    secret = [read_secret(line("a b c"), 1)]
+    same = secret_rank(BEFORE, BEFORE, secret, seed=0, samples=1000)
+    assert (same.found, same.secrets[0].rank) == (0, 1000)
+
+
+def test_the_verb_takes_secrets_in_place_of_a_phrase(tmp_path):
+    file = tmp_path / "secrets.txt"
+    file.write_text(f"{line('a b c')}\n\n{line('c a')}\n")
+    found = vestige.rank(BEFORE, AFTER, secrets=file)
+    assert [one.whole for one in found.secrets] == [True, True]
+    assert found == vestige.rank(BEFORE, AFTER, secrets=[line("a b c"), line("c a")])
+    assert found.sentence.endswith("Ranks counted in the whole space: 2 of 2.")
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "`phrase` must be given, or `secrets`"),
+        ({"phrase": "a", "secrets": ["7"]}, "`phrase` must be left out with `secrets`"),
+        ({"budget": 9, "secrets": ["7"]}, "`budget` must be left out with `secrets`"),
+        ({"samples": 0, "secrets": ["7"]}, "`samples` must be at least 1 with `secrets`"),
+        ({"phrase": "a", "question": "Well?"}, "`question` must come with `secrets`"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(given, message):
+    with pytest.raises(ValueError, match=message):
+        vestige.rank(BEFORE, AFTER, **given)
+
+
+def test_too_small_a_space_decides_nothing_and_says_what_it_takes():
+    found = secret_rank(BEFORE, AFTER, [read_secret("{{a|b|c}}", 1)], seed=0)
+    assert found.verdict == "not decided"
+    assert "it takes 20 alternatives of each" in found.sentence
+
+
+def test_models_of_other_words_are_refused():
+    with pytest.raises(IncompatibleModels):
+        secret_rank(BEFORE, model(1, tuple("klmnopqrst")), [read_secret("{{a|b}}", 1)], seed=0)
