@@ -37,6 +37,10 @@ SETTINGS: Mapping[str, tuple[str, ...]] = {
 """Settings without which numbers of two runs are not of one thing, by the result's class."""
 
 
+WITHOUT_INTERVAL = ("completed", "perplexity")
+"""Numbers of one training that no test stands behind: another training may differ as much."""
+
+
 @dataclass(frozen=True)
 class Change:
     """One number of a run, then and now.
@@ -193,6 +197,9 @@ def _compared(names: tuple[str, str, str], now: Measured, then: Measured, why: s
         return Change(*names, "not comparable", then, now, why=why)
     value, low, high = difference_of(now, then)
     verdict: Verdict = "worse" if low > 0 else "better" if high < 0 else "no change shown"
+    if names[2] in WITHOUT_INTERVAL and low == high:
+        told = "without an interval: another training may differ as much" if value else ""
+        return Change(*names, "no change shown", then, now, value, why=told)
     if verdict == "no change shown":
         told = [f"{side}, {one.unknown}" for side, one in (("now", now), ("then", then))
                 if one.unknown]  # fmt: skip
