@@ -28,6 +28,7 @@ from vestige.data.manifest import Manifest
 from vestige.data.regular_file import read_bytes
 from vestige.errors import VestigeError
 from vestige.integrations.moment import LIMITS, Moment
+from vestige.training.precision import autocast
 
 if TYPE_CHECKING:
     from vestige.integrations.training_texts import TextSample
@@ -172,7 +173,7 @@ class LeakageCallback(TrainerCallback):  # type: ignore[misc]
         if state.global_step:
             self._before = Before.load(kept)
             return
-        with self._timed(), undisturbed(model):
+        with self._timed(), undisturbed(model), autocast(_precision(args), model.device):
             self._before = self._known(model, processing_class)
         if state.is_world_process_zero:
             self._before.save(kept)
@@ -212,18 +213,26 @@ class LeakageCallback(TrainerCallback):  # type: ignore[misc]
                 remedy="Train for fewer epochs, on fewer copies, or with a defence.",
             )
 
-    def measured(self, model: Any, processing_class: Any, *, step: int = 0) -> Moment:
+    def measured(
+        self,
+        model: Any,
+        processing_class: Any,
+        *,
+        step: int = 0,
+        precision: torch.dtype = torch.float32,
+    ) -> Moment:
         """What the model gives away now; it goes on as it was.
 
         Args:
             model: as Transformers or PEFT has it.
             processing_class: its tokenizer.
             step: of the optimizer.
+            precision: of matrix products: the training's own.
         """
         import vestige
 
         began = time.perf_counter()
-        with undisturbed(model):
+        with undisturbed(model), autocast(precision, model.device):
             asked = _language_model(model, processing_class)
             found = vestige.exposure(
                 asked, self.canaries, references=self.references, seed=self.seed
@@ -243,7 +252,9 @@ class LeakageCallback(TrainerCallback):  # type: ignore[misc]
         self, args: Any, state: Any, control: Any, model: Any, processing_class: Any
     ) -> None:
         with self._timed():
-            moment = self.measured(model, processing_class, step=state.global_step)
+            moment = self.measured(
+                model, processing_class, step=state.global_step, precision=_precision(args)
+            )
             logs = moment.logs()
         self.moments.append(moment)
         if not state.is_world_process_zero:
@@ -327,6 +338,11 @@ def undisturbed(model: Any) -> Iterator[None]:
     finally:
         for name, module in model.named_modules():
             module.training = modes[name]
+
+
+def _precision(args: Any) -> torch.dtype:
+    """That of a training's matrix products, in which the model is measured as well."""
+    return torch.bfloat16 if args.bf16 else torch.float32
 
 
 def _references_for(*limits: Mapping[str, float]) -> int:

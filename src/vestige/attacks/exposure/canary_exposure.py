@@ -26,7 +26,7 @@ from vestige.attacks.exposure.phrase_exposure import (
     FEWEST,
     KnownReferences,
     canary_ids,
-    order_rank,
+    order_ranks,
 )
 from vestige.attacks.exposure.reference_space import (
     ORDERS,
@@ -130,7 +130,10 @@ def _counting(
     budget: int | None,
 ) -> Done:
     """Progress in phrases and prefixes, told how many more are done."""
-    each = (2 + len(s.orders) + s.canary.planted * (budget or 0) for s in subjects)
+    each = (
+        2 + (len({s.phrase, *s.orders}) if s.orders else 0) + s.canary.planted * (budget or 0)
+        for s in subjects
+    )
     done, total = 0, sum(len(drawn.phrases) for drawn in spaces.values()) + sum(each)
 
     def add(number: int) -> None:
@@ -193,7 +196,8 @@ def _measured(
     """Canaries of one group, each with its rank among other orders of its words."""
     own = known.measure(model, [subject.phrase for subject in subjects])
     turned = iter(known.measure(model, [one.other for one in subjects if one.other is not None]))
-    for subject, phrase in zip(subjects, own, strict=True):
+    ranks = order_ranks(model, [(one.phrase, one.orders) for one in subjects], done)
+    for subject, phrase, rank in zip(subjects, own, ranks, strict=True):
         other = None if subject.other is None else next(turned)
         names = ("phrase", "pattern", "user", "copies")
         yield ExposedCanary(
@@ -207,9 +211,9 @@ def _measured(
             shuffled_exposure=None if other is None else other.exposure,
             shuffled_fit_exposure=None if other is None else other.fit_exposure,
             orders=1 + len(subject.orders),
-            order_rank=order_rank(model, subject.phrase, subject.orders),
+            order_rank=rank,
         )
-        done(2 + len(subject.orders))
+        done(2)
 
 
 def _ranked(

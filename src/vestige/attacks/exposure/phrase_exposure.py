@@ -135,12 +135,24 @@ def canary_ids(number: int, canary: Canary, vocabulary: Vocabulary) -> tuple[int
     return ids
 
 
-def order_rank(model: NextToken, phrase: str, others: Sequence[str]) -> int:
-    """1 + how many of its own words in other orders are at least as likely as a phrase."""
-    if not others:
-        return 1
-    bits = log_perplexities(model, [phrase, *others])
-    return 1 + int((bits[1:] <= bits[0]).sum())
+def order_ranks(
+    model: NextToken,
+    phrases: Sequence[tuple[str, Sequence[str]]],
+    done: Callable[[int], None] | None = None,
+) -> list[int]:
+    """Each phrase's rank: 1 + how many of its words in other orders are at least as likely.
+
+    Args:
+        model: reads them with its own vocabulary.
+        phrases: each with its words in other orders, which may be none.
+        done: told how many more have been scored.
+    """
+    # In one batch, since a few rows at a time cost as much as many; the same text once, since in
+    # another batch it could differ from itself by rounding.
+    asked = [(phrase, others) for phrase, others in phrases if others]
+    texts = list(dict.fromkeys(text for phrase, others in asked for text in (phrase, *others)))
+    bits = dict(zip(texts, log_perplexities(model, texts, done), strict=True)) if texts else {}
+    return [1 + sum(bool(bits[o] <= bits[phrase]) for o in others) for phrase, others in phrases]
 
 
 def log_perplexities(
