@@ -304,3 +304,54 @@ def test_streams_and_rows_without_messages_are_refused(tmp_path):
     with pytest.raises(DataError, match="row 1 holds no messages"):
         plant(bad, out=tmp_path / "x")
     assert not (tmp_path / "x").exists()
+
+
+class _Cut:
+    """A collator that cuts rows off, or masks what the loss would count."""
+
+    def __init__(self, words, *, length: int | None = None, masked: bool = False) -> None:
+        self.inside = DataCollatorForLanguageModeling(words, mlm=False)
+        self.length, self.masked = length, masked
+
+    def __call__(self, rows):
+        found = self.inside([{"input_ids": row["input_ids"][: self.length]} for row in rows])
+        if self.masked:
+            found["labels"][:] = -100
+        return found
+
+
+@pytest.mark.parametrize(
+    ("cut", "told"),
+    [
+        ({"length": 2}, "0 are read and masked in the labels, [0-9]+ stand whole in no row"),
+        ({"masked": True}, "[0-9]+ are read and masked in the labels, 0 stand whole in no row"),
+    ],
+)
+def test_canaries_that_do_not_reach_the_loss_are_refused(planted, tmp_path, cut, told):
+    """A low exposure would be read as "no leak"."""
+    from vestige.integrations.arrival import require_arrival
+
+    _, out = planted
+    trainer, _ = trained(planted, tmp_path, LeakageCallback(out), steps=1)
+    sealed = Manifest.load(out / "manifest.json")
+    require_arrival(trainer, sealed, trainer.processing_class)
+    trainer.data_collator = _Cut(trainer.processing_class, **cut)
+    with pytest.raises(DataError, match=told):
+        require_arrival(trainer, sealed, trainer.processing_class)
+    with pytest.raises(DataError, match="do not reach the loss"):
+        trainer.train()
+
+
+def test_canaries_are_found_where_rows_were_shuffled_and_not_where_they_are_others(
+    planted, tmp_path
+):
+    from vestige.integrations.arrival import require_arrival
+
+    data, out = planted
+    sealed = Manifest.load(out / "manifest.json")
+    trainer, _ = trained((data.shuffle(seed=3), out), tmp_path, LeakageCallback(out), steps=1)
+    trainer.train_dataset = trainer.train_dataset.select(range(5))
+    with pytest.raises(DataError, match=r"of [0-9]+ planted canaries do not reach the loss"):
+        require_arrival(trainer, sealed, trainer.processing_class)
+    with pytest.raises(DataError, match="do not reach the loss"):
+        trained((DATA, out), tmp_path / "plain", LeakageCallback(out), steps=1)

@@ -27,6 +27,7 @@ from vestige.data.json_file import LARGEST_FILE, parse_object
 from vestige.data.manifest import Manifest
 from vestige.data.regular_file import read_bytes
 from vestige.errors import VestigeError
+from vestige.integrations.arrival import require_arrival
 from vestige.integrations.moment import LIMITS, Moment
 from vestige.training.precision import autocast
 
@@ -164,11 +165,15 @@ class LeakageCallback(TrainerCallback):  # type: ignore[misc]
         """Measure before the first step: epsilon and texts are measured against it.
 
         Raises:
+            DataError: canaries do not reach the loss.
             VestigeError: a training is resumed without what was measured before its first step.
         """
         self._began = time.perf_counter()
+        trainer = _caller(self, "callback_handler")
+        if trainer is not None:
+            require_arrival(trainer, self._manifest(), processing_class)
         if self.texts:
-            self._sample = self._drawn()
+            self._sample = self._drawn(trainer)
         kept = Path(args.output_dir) / BEFORE
         if state.global_step:
             self._before = Before.load(kept)
@@ -214,18 +219,13 @@ class LeakageCallback(TrainerCallback):  # type: ignore[misc]
             )
 
     def measured(
-        self,
-        model: Any,
-        processing_class: Any,
-        *,
-        step: int = 0,
-        precision: torch.dtype = torch.float32,
+        self, model: Any, tokenizer: Any, *, step: int = 0, precision: torch.dtype = torch.float32
     ) -> Moment:
         """What the model gives away now; it goes on as it was.
 
         Args:
             model: as Transformers or PEFT has it.
-            processing_class: its tokenizer.
+            tokenizer: of it.
             step: of the optimizer.
             precision: of matrix products: the training's own.
         """
@@ -233,7 +233,7 @@ class LeakageCallback(TrainerCallback):  # type: ignore[misc]
 
         began = time.perf_counter()
         with undisturbed(model), autocast(precision, model.device):
-            asked = _language_model(model, processing_class)
+            asked = _language_model(model, tokenizer)
             found = vestige.exposure(
                 asked, self.canaries, references=self.references, seed=self.seed
             )
@@ -252,9 +252,8 @@ class LeakageCallback(TrainerCallback):  # type: ignore[misc]
         self, args: Any, state: Any, control: Any, model: Any, processing_class: Any
     ) -> None:
         with self._timed():
-            moment = self.measured(
-                model, processing_class, step=state.global_step, precision=_precision(args)
-            )
+            now = {"step": state.global_step, "precision": _precision(args)}
+            moment = self.measured(model, processing_class, **now)
             logs = moment.logs()
         self.moments.append(moment)
         if not state.is_world_process_zero:
@@ -304,18 +303,22 @@ class LeakageCallback(TrainerCallback):  # type: ignore[misc]
         behind, canaries = self._flipped(asked)
         return audit_canaries(behind, canaries, delta=DELTA, reference=before)
 
-    def _drawn(self) -> "TextSample":
-        from vestige.integrations.training_texts import TextSample
+    def _manifest(self) -> Manifest:
         from vestige.workflows.manifests import manifest_file
 
-        trainer, given = _caller(self, "callback_handler"), self.canaries
+        given = self.canaries
+        return given if isinstance(given, Manifest) else Manifest.load(manifest_file(given))
+
+    def _drawn(self, trainer: Any) -> "TextSample":
+        from vestige.integrations.training_texts import TextSample
+
         if trainer is None:
             raise VestigeError(
                 "texts can be compared only where Transformers' own trainer calls the callback",
                 remedy="Leave out `texts`.",
             )
-        sealed = given if isinstance(given, Manifest) else Manifest.load(manifest_file(given))
-        return TextSample.of(trainer, number=self.texts, left_out=sealed.places, seed=self.seed)
+        places = self._manifest().places
+        return TextSample.of(trainer, number=self.texts, left_out=places, seed=self.seed)
 
     def _save(self, out: Path, last: Moment) -> None:
         from vestige import results

@@ -198,8 +198,8 @@ def _compared(names: tuple[str, str, str], now: Measured, then: Measured, why: s
     value, low, high = difference_of(now, then)
     verdict: Verdict = "worse" if low > 0 else "better" if high < 0 else "no change shown"
     if names[2] in WITHOUT_INTERVAL and low == high:
-        told = "without an interval: another training may differ as much" if value else ""
-        return Change(*names, "no change shown", then, now, value, why=told)
+        why = "without an interval: another training may differ as much" if value else ""
+        return Change(*names, "no change shown", then, now, value, why=why)
     if verdict == "no change shown":
         told = [f"{side}, {one.unknown}" for side, one in (("now", now), ("then", then))
                 if one.unknown]  # fmt: skip
