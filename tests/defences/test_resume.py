@@ -31,7 +31,7 @@ class Dying:
     def __init__(self, inside, at: int | None) -> None:
         self.inside, self.at, self.taken = inside, at, 0
         self.settings = inside.settings
-        for name in ("tensors", "restore", "measured", "draw_from"):
+        for name in ("tensors", "restore", "measured", "draw_from", "bands"):
             if hasattr(inside, name):
                 setattr(self, name, getattr(inside, name))
 
@@ -67,7 +67,7 @@ def step_of(defence: str, model, data, config) -> object:
         sequence_length=LENGTH,
         unit="user" if config.batching == "poisson-users" else "sequence",
         physical_batch_size=2,
-        bands=config.groups,
+        bands=3 if defence == "dp-sgd bands" else 1,
         clip_quantile=0.5 if defence == "dp-sgd adaptive" else None,
     )
 
@@ -82,7 +82,6 @@ def run(tiny_model, tiny_data) -> Callable:
             seed=3,
             epochs=2,
             batch_size=2 if batching == "poisson-users" or defence == "dp-sgd bands" else ROWS,
-            groups=3 if defence == "dp-sgd bands" else 1,
             sequence_length=LENGTH,
             learning_rate=0.01,
             batching=batching,

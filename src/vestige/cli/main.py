@@ -32,7 +32,7 @@ GROUPS = {
     },
     "Audit": {
         "diff": "Find the phrases that an update promoted most.",
-        "rank": "Say how exposed one phrase is by an update.",
+        "rank": "Say how exposed a phrase, or secrets that one has, are by an update.",
         "exposure": "Exposure of canaries, or of secrets that one has, under a model.",
         "extract-nlu": "Extraction of an utterance's unknown words from an intent-and-slot model.",
         "complete": "Completion of canaries, or of secrets that one has, by a model given their "

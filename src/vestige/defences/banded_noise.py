@@ -37,7 +37,7 @@ def square_root_bands(bands: int) -> NDArray[np.float64]:
     In proportion to :math:`\binom{2k}{k} / 4^k`, the series of :math:`(1 - x)^{-1/2}`.
 
     Example:
-        >>> (square_root_bands(3) / square_root_bands(3)[0]).tolist()
+        >>> (square_root_bands(3) / square_root_bands(3)[0]).round(9).tolist()
         [1.0, 0.5, 0.375]
     """
     _validate.at_least(1, bands=bands)

@@ -191,8 +191,9 @@ class PrivateDefence(ABC):
 
         sequences = Sequences.of(data, length=config.sequence_length)
         draw: Any = config.batching
+        groups = getattr(self, "bands", 1)
         batches = SequenceBatches(
-            sequences, config.batch_size, draw, 0, torch.device("cpu"), config.groups
+            sequences, config.batch_size, draw, 0, torch.device("cpu"), groups
         )
         delta = default_delta(batches.units) if self.delta is None else self.delta
         with in_backticks("delta"):

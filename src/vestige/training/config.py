@@ -37,7 +37,6 @@ class TrainingConfig:
             at the end of each epoch only.
         keep: which weights the training ends with: of the "best" evaluation or of the "last".
         momentum: of "sgd", in [0, 1): the share of the step before that each step keeps.
-        groups: that units take turns in, with Poisson sampling; 1: all may be drawn at any step.
 
     Raises:
         ValueError: a value is out of range.
@@ -60,13 +59,11 @@ class TrainingConfig:
     evaluate_every: int | None = None
     keep: Literal["best", "last"] = "best"
     momentum: float = 0.0
-    groups: int = 1
 
     def __post_init__(self) -> None:
         _validate.at_least(1, epochs=self.epochs, batch_size=self.batch_size)
         _validate.at_least(1, sequence_length=self.sequence_length)
         _validate.at_least(1, checkpoint_every=self.checkpoint_every)
-        _validate.at_least(1, groups=self.groups)
         _validate.at_least(0, seed=self.seed, warmup_steps=self.warmup_steps)
         _validate.at_least(0, decay_after=self.decay_after)
         _validate.positive(learning_rate=self.learning_rate, decay=self.decay)
@@ -81,11 +78,6 @@ class TrainingConfig:
         _validate.one_of(("constant", "step", "cosine"), schedule=self.schedule)
         _validate.one_of(("auto", "float32", "bfloat16"), precision=self.precision)
         _validate.one_of(get_args(Batching), batching=self.batching)
-        if self.groups > 1 and "poisson" not in self.batching:
-            raise ValueError(
-                f"groups must come with Poisson sampling, got {self.groups} with batching "
-                f"{self.batching!r}"
-            )
         _validate.one_of(("best", "last"), keep=self.keep)
         if self.evaluate_every is not None:
             _validate.at_least(1, evaluate_every=self.evaluate_every)

@@ -23,6 +23,7 @@ from vestige.errors import TrainingError
 from vestige.models.checkpoints import save_model
 from vestige.models.protocols import LanguageModel, Network
 from vestige.training import checkpoint, key_file
+from vestige.training.batches import Batches
 from vestige.training.checkpoint import Progress
 from vestige.training.config import TrainingConfig, learning_rate
 from vestige.training.history import EpochRecord, StopFn, TrainingHistory, best_epoch
@@ -30,6 +31,7 @@ from vestige.training.peak_memory import PeakMemory
 from vestige.training.precision import choose_precision
 from vestige.training.run import ObserveFn, ProgressFn, TrainingRun
 from vestige.training.secret import Secret, key_torch
+from vestige.training.sequences import SequenceBatches
 from vestige.training.steps import Measures, StepFn, plain_step
 from vestige.training.training_task import TextTask, TrainingTask, batches_of
 
@@ -131,14 +133,15 @@ def learn(  # noqa: PLR0913 - as `train`
         raise ValueError("resume must come with the directory of a training, got directory=None")
     memory = PeakMemory(model.device)
     precision = choose_precision(config.precision, model.device)
+    step = step or lesson.step(config, precision)
     run = TrainingRun(
         model=model,
         lesson=lesson,
-        batches=lesson.batches(model, config),
+        batches=_batches(lesson.batches(model, config), step),
         config=config,
         directory=directory,
         optimizer=_optimizer(model, config),
-        step=step or lesson.step(config, precision),
+        step=step,
         stop=stop or _never,
         progress=progress,
         observe=observe,
@@ -169,6 +172,16 @@ def learn(  # noqa: PLR0913 - as `train`
         stopped=position.stopped,
         peak_memory_mib=None if resumed else memory.mib(),
     )
+
+
+def _batches(batches: Batches, step: StepFn) -> Batches:
+    """The batches, whose units take turns where a private step's noise is correlated."""
+    bands = getattr(step, "bands", 1)
+    if bands == 1:
+        return batches
+    if not isinstance(batches, SequenceBatches):
+        raise ValueError(f"bands must come with Poisson sampling, got {bands} with a stream")
+    return replace(batches, groups=bands)
 
 
 def _run(run: TrainingRun) -> Progress:

@@ -140,7 +140,11 @@ class SequenceBatches:
 
     def __post_init__(self) -> None:
         _validate.one_of(get_args(Draw), draw=self.draw)
-        _validate.at_least(1, batch_size=self.batch_size)
+        _validate.at_least(1, batch_size=self.batch_size, groups=self.groups)
+        if self.groups > 1 and "poisson" not in self.draw:
+            raise ValueError(
+                f"groups must come with Poisson sampling, got {self.groups} with draw {self.draw!r}"
+            )
         if "users" in self.draw and self.sequences.users is None:
             raise TrainingError(
                 f"Batches by {self.draw!r} need to know whose each document is",

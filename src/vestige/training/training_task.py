@@ -93,6 +93,4 @@ def batches_of(data: EncodedCorpus, model: LanguageModel, config: TrainingConfig
         )
     sequences = Sequences.of(data, length=config.sequence_length)
     draw: Draw = config.batching
-    return SequenceBatches(
-        sequences, config.batch_size, draw, model.first_token, model.device, config.groups
-    )
+    return SequenceBatches(sequences, config.batch_size, draw, model.first_token, model.device)

@@ -68,7 +68,7 @@ class DPSGD(PrivateDefence):
         chosen = given is not None and given.get("batching") is not None
         if self.unit == "user" and given is not None and not chosen:
             config = replace(config, batching=usual)
-        config = replace(with_batches(self, config, given, usual), groups=self.bands)
+        config = with_batches(self, config, given, usual)
         self._check(config)
         if given is None:
             return config
@@ -106,9 +106,4 @@ class DPSGD(PrivateDefence):
             raise ValueError(
                 "batching must be poisson or poisson-users with dp-sgd, whose guarantee counts on "
                 f"lots, got {config.batching!r}"
-            )
-        if config.groups != self.bands:
-            raise ValueError(
-                f"groups must be {self.bands}, as many as `bands`, got {config.groups}: a unit "
-                "whose turns are closer shows more"
             )
