@@ -30,7 +30,7 @@ class DPSGD(PrivateDefence):
         bands: Steps over which noise is correlated, so that later noise takes back some of the
             earlier (DP-FTRL by a banded matrix factorization). Units take turns in as many groups,
             and there must be --bands times --batch-size of them. It gains where --epsilon is large
-            or epochs are few. 1: none is.
+            or epochs are few, and with plain steps (--optimizer sgd). 1: none is.
         clip_quantile: Let --clip be the first clipping norm only, and follow the one that this
             share of norms is below, by a noisy count. 0.5 is usual. Default: it is fixed.
 
