@@ -57,8 +57,6 @@ class Measurement:
         seed: int,
         sample: "TextSample | None" = None,
     ) -> None:
-        from vestige.data.subwords import SubwordVocabulary
-        from vestige.models.hugging_face import HuggingFaceLanguageModel
         from vestige.workflows.manifests import load_canaries
 
         if tokenizer is None:
@@ -69,7 +67,7 @@ class Measurement:
         self.network, self.references, self.seed = model, references, seed
         self.sample = sample
         with undisturbed(model):
-            self._asked: LanguageModel = HuggingFaceLanguageModel(model, SubwordVocabulary(tokenizer))
+            self._asked = _language_model(model, tokenizer)
         self.sealed, self.canaries = load_canaries(canaries, self._asked)
 
     @cached_property
@@ -155,6 +153,13 @@ class Measurement:
         if scores is None or before is None:
             return None
         return audit_canaries(scores, self._flipped, delta=DELTA, reference=before)
+
+
+def _language_model(model: Any, tokenizer: Any) -> "LanguageModel":
+    from vestige.data.subwords import SubwordVocabulary
+    from vestige.models.hugging_face import HuggingFaceLanguageModel
+
+    return HuggingFaceLanguageModel(model, SubwordVocabulary(tokenizer))
 
 
 @contextmanager
