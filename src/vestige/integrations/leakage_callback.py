@@ -8,12 +8,10 @@ it is the first one's to say, which also tells and saves.
 """
 
 import inspect
-import json
 import math
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,59 +20,21 @@ import torch
 from transformers import TrainerCallback
 
 from vestige import _validate
-from vestige.data.atomic_write import write_text
-from vestige.data.json_file import LARGEST_FILE, parse_object
 from vestige.data.manifest import Manifest
-from vestige.data.regular_file import read_bytes
 from vestige.errors import VestigeError
 from vestige.integrations.arrival import require_arrival
+from vestige.integrations.before import BEFORE, Before
+from vestige.integrations.measurement import Measurement, training_precision
 from vestige.integrations.moment import LIMITS, Moment
-from vestige.training.precision import autocast
 
 if TYPE_CHECKING:
     from vestige.integrations.training_texts import TextSample
-    from vestige.models.hugging_face import HuggingFaceLanguageModel
 
 FEW = 2**8
-DELTA = 1e-5
-"""Of the measured epsilon."""
-COIN_FLIP = "coin-flip"
-BEFORE = "leakage-before.json"
-"""In the trainer's own directory."""
 
 
 class Leakage(VestigeError):
     """A training leaks more than its limit."""
-
-
-@dataclass(frozen=True)
-class Before:
-    """What a model knew before its training, for a training that is resumed.
-
-    Attributes:
-        scores: of the canaries whose coins were flipped; None where there are none.
-        losses: of the sample of training and of evaluation texts; None where there is none.
-    """
-
-    scores: list[float] | None = None
-    losses: tuple[list[float], list[float]] | None = None
-
-    def save(self, file: Path) -> None:
-        """Write it, for its owner alone."""
-        file.parent.mkdir(parents=True, exist_ok=True)
-        write_text(file, json.dumps(asdict(self)))
-
-    @classmethod
-    def load(cls, file: Path) -> "Before":
-        """What `save` wrote.
-
-        Raises:
-            VestigeError: it is gone or damaged.
-        """
-        remedy = "Put it back, or resume without the callback."
-        content = read_bytes(file, limit=LARGEST_FILE, error=VestigeError, remedy=remedy)
-        found = parse_object(content, file, error=VestigeError, remedy=remedy)
-        return cls(found.get("scores"), found.get("losses"))
 
 
 class LeakageCallback(TrainerCallback):  # type: ignore[misc]
@@ -142,7 +102,7 @@ class LeakageCallback(TrainerCallback):  # type: ignore[misc]
         self.moments: list[Moment] = []
         self.left_out = 0
         self._began = self._spent = 0.0
-        self._sample: TextSample | None = None
+        self._asking: Measurement | None = None
         self._before: Before | None = None
         if self.out is not None:
             from vestige.results import require_new
@@ -168,21 +128,17 @@ class LeakageCallback(TrainerCallback):  # type: ignore[misc]
             DataError: canaries do not reach the loss.
             VestigeError: a training is resumed without what was measured before its first step.
         """
-        self._began = time.perf_counter()
+        self._began, self._asking = time.perf_counter(), None
         trainer = _caller(self, "callback_handler")
         if trainer is not None:
             require_arrival(trainer, self._manifest(), processing_class)
-        if self.texts:
-            self._sample = self._drawn(trainer)
         kept = Path(args.output_dir) / BEFORE
         if state.global_step:
             self._before = Before.load(kept)
             return
-        with self._timed(), undisturbed(model), autocast(_precision(args), model.device):
-            self._before = self._known(model, processing_class)
-        if state.is_world_process_zero:
-            self._before.save(kept)
         self._measure(args, state, control, model, processing_class)
+        if state.is_world_process_zero and self._before is not None:
+            self._before.save(kept)
 
     def on_step_end(
         self, args: Any, state: Any, control: Any, *, model: Any, processing_class: Any, **rest: Any
@@ -207,8 +163,7 @@ class LeakageCallback(TrainerCallback):  # type: ignore[misc]
         Raises:
             Leakage: more leaks than `fail_above` allows.
         """
-        if not self.moments or self.moments[-1].step != state.global_step:
-            self._measure(args, state, control, model, processing_class)
+        self._measure(args, state, control, model, processing_class, whole=True)
         last = self.moments[-1]
         if self.out is not None and state.is_world_process_zero:
             self._save(self.out, last)
@@ -218,43 +173,34 @@ class LeakageCallback(TrainerCallback):  # type: ignore[misc]
                 remedy="Train for fewer epochs, on fewer copies, or with a defence.",
             )
 
-    def measured(
-        self, model: Any, tokenizer: Any, *, step: int = 0, precision: torch.dtype = torch.float32
-    ) -> Moment:
-        """What the model gives away now; it goes on as it was.
+    def measured(self, model: Any, processing_class: Any, *, step: int = 0) -> Moment:
+        """What the model gives away now, as the verbs find it; it goes on as it was.
 
         Args:
             model: as Transformers or PEFT has it.
-            tokenizer: of it.
+            processing_class: its tokenizer.
             step: of the optimizer.
-            precision: of matrix products: the training's own.
         """
-        import vestige
-
-        began = time.perf_counter()
-        with undisturbed(model), autocast(precision, model.device):
-            asked = _language_model(model, tokenizer)
-            found = vestige.exposure(
-                asked, self.canaries, references=self.references, seed=self.seed
-            )
-            completion = vestige.complete(asked, self.canaries, beam=1)
-            before, sample = self._before or Before(), self._sample
-            audit = None if before.scores is None else self._audit(asked, before.scores)
-            texts = None
-            if sample is not None and before.losses is not None:
-                texts = sample.gap(model, before.losses)
-        seconds = time.perf_counter() - began
-        return Moment(
-            step=step, found=found, completion=completion, audit=audit, texts=texts, seconds=seconds
-        )
+        asking = self._questions(model, processing_class)
+        return asking.moment(self._before or Before(), step=step)[0]
 
     def _measure(
-        self, args: Any, state: Any, control: Any, model: Any, processing_class: Any
+        self,
+        args: Any,
+        state: Any,
+        control: Any,
+        model: Any,
+        processing_class: Any,
+        *,
+        whole: bool = False,
     ) -> None:
-        with self._timed():
-            now = {"step": state.global_step, "precision": _precision(args)}
-            moment = self.measured(model, processing_class, **now)
+        with self._timed(), training_precision(args, model):
+            asking = self._questions(model, processing_class)
+            moment, self._before = asking.moment(self._before, step=state.global_step, whole=whole)
             logs = moment.logs()
+        if self.moments and self.moments[-1].step == moment.step:  # which was told
+            self.moments[-1] = moment
+            return
         self.moments.append(moment)
         if not state.is_world_process_zero:
             return
@@ -263,6 +209,19 @@ class LeakageCallback(TrainerCallback):  # type: ignore[misc]
         if handler is not None:
             handler.on_log(args, state, control, logs)
 
+    def _questions(self, model: Any, processing_class: Any) -> Measurement:
+        """Questions to a model, which are put together once."""
+        if self._asking is None or self._asking.network is not model:
+            self._asking = Measurement(
+                self.canaries,
+                model,
+                processing_class,
+                references=self.references,
+                seed=self.seed,
+                sample=self._drawn() if self.texts else None,
+            )
+        return self._asking
+
     def _has_time(self, done: float) -> bool:
         """Whether one more measurement, and the one at the end, stay within the budget.
 
@@ -270,8 +229,9 @@ class LeakageCallback(TrainerCallback):  # type: ignore[misc]
             done: share of the training that is over.
         """
         one = self.moments[-1].seconds if self.moments else self._spent
+        last = one * (1 if self._asking is None else self._asking.dearer)
         training = (time.perf_counter() - self._began - self._spent) / done
-        return self._spent + 2 * one <= self.budget * training
+        return self._spent + one + last <= self.budget * training
 
     @contextmanager
     def _timed(self) -> Iterator[None]:
@@ -281,37 +241,16 @@ class LeakageCallback(TrainerCallback):  # type: ignore[misc]
         finally:
             self._spent += time.perf_counter() - began
 
-    def _known(self, model: Any, processing_class: Any) -> Before:
-        """What the model knows before the training."""
-        from vestige.attacks.exposure.canary_audit import canary_scores
-
-        asked, canaries = self._flipped(_language_model(model, processing_class))
-        scores = canary_scores(asked, canaries).tolist() if canaries else None
-        return Before(scores, None if self._sample is None else self._sample.losses(model))
-
-    def _flipped(self, asked: Any) -> Any:
-        """(the model behind what stands before a canary, the canaries whose coins were flipped)."""
-        from vestige.workflows.manifests import asked_as_learnt, load_canaries
-
-        sealed, canaries = load_canaries(self.canaries, asked)
-        of_coins = [canary for canary in canaries if canary.pattern == COIN_FLIP]
-        return asked_as_learnt(asked, sealed), of_coins
-
-    def _audit(self, asked: Any, before: list[float]) -> Any:
-        from vestige.attacks.exposure.canary_audit import audit_canaries
-
-        behind, canaries = self._flipped(asked)
-        return audit_canaries(behind, canaries, delta=DELTA, reference=before)
-
     def _manifest(self) -> Manifest:
         from vestige.workflows.manifests import manifest_file
 
         given = self.canaries
         return given if isinstance(given, Manifest) else Manifest.load(manifest_file(given))
 
-    def _drawn(self, trainer: Any) -> "TextSample":
+    def _drawn(self) -> "TextSample":
         from vestige.integrations.training_texts import TextSample
 
+        trainer = _caller(self, "callback_handler")
         if trainer is None:
             raise VestigeError(
                 "texts can be compared only where Transformers' own trainer calls the callback",
@@ -329,25 +268,6 @@ class LeakageCallback(TrainerCallback):  # type: ignore[misc]
             report([hidden / "exposure", hidden / "completion"], hidden / "page.html")
 
 
-@contextmanager
-def undisturbed(model: Any) -> Iterator[None]:
-    """The model in evaluation mode, without gradients; its modes and torch's chance as before."""
-    modes = {name: module.training for name, module in model.named_modules()}
-    devices = [model.device] if model.device.type == "cuda" else []
-    try:
-        with torch.random.fork_rng(devices=devices), torch.no_grad():
-            model.eval()
-            yield
-    finally:
-        for name, module in model.named_modules():
-            module.training = modes[name]
-
-
-def _precision(args: Any) -> torch.dtype:
-    """That of a training's matrix products, in which the model is measured as well."""
-    return torch.bfloat16 if args.bf16 else torch.float32
-
-
 def _references_for(*limits: Mapping[str, float]) -> int:
     """Phrases that resolve more than the limits of exposure: all of n references below a canary
     prove log2(n) - 1.88 bits (`vestige.metrics.exposure.sampled_exposure`).
@@ -363,17 +283,6 @@ def _as_the_first(answer: bool) -> bool:
     told = [answer]
     torch.distributed.broadcast_object_list(told, src=0)
     return told[0]
-
-
-def _language_model(model: Any, tokenizer: Any) -> "HuggingFaceLanguageModel":
-    from vestige.data.subwords import SubwordVocabulary
-    from vestige.models.hugging_face import HuggingFaceLanguageModel
-
-    if tokenizer is None:
-        raise VestigeError(
-            "the trainer has no tokenizer", remedy="Give it as `processing_class` to the trainer."
-        )
-    return HuggingFaceLanguageModel(model, SubwordVocabulary(tokenizer))
 
 
 def _caller(callback: TrainerCallback, of: str) -> Any:

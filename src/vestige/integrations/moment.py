@@ -25,6 +25,8 @@ class Moment:
         audit: lower bounds of epsilon; None where no coins were flipped.
         texts: what is known of the training's texts; None where nobody asked.
         seconds: that it took.
+        whole: whether canaries were compared with other orders of their words, and the models
+            and arguments recorded, as the verbs do.
     """
 
     step: int
@@ -33,6 +35,7 @@ class Moment:
     audit: "CanaryAudit | None" = None
     texts: "TextGap | None" = None
     seconds: float = 0.0
+    whole: bool = True
     _summaries: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     def logs(self) -> dict[str, float]:

@@ -101,12 +101,12 @@ class TextSample:
         )
         return first, second
 
-    def gap(self, model: Any, before: Sequence[Sequence[float]]) -> TextGap:
-        """What the model knows now; it is in evaluation mode.
+    def gap(self, now: Sequence[Sequence[float]], before: Sequence[Sequence[float]]) -> TextGap:
+        """What the model knows now.
 
         Args:
-            before: `losses` at the beginning of the training.
+            now: `losses` of both samples.
+            before: those at the beginning of the training.
         """
-        now = self.losses(model)
         fell = [np.array(one) - two for one, two in zip(before, now, strict=True)]
         return TextGap(*map(tuple, now), *(tuple(one.tolist()) for one in fell))

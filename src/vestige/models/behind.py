@@ -50,6 +50,16 @@ class Behind:
         longest = getattr(self.model, "longest", None)
         return None if longest is None else longest - len(self.prefix)
 
+    @property
+    def reads_whole(self) -> bool:
+        """Whether the model has `after_each`."""
+        return bool(getattr(self.model, "reads_whole", False))
+
+    def after_each(self, state: State, tokens: Tensor) -> State:
+        """States of a model that `reads_whole`, one after each token; see there."""
+        states: State = self.model.after_each(state, tokens)  # type: ignore[attr-defined]
+        return states
+
     def start(self, n: int, *, anywhere: bool = False) -> State:
         """State of n sequences behind the prefix, which is read once."""
         if anywhere:

@@ -56,6 +56,27 @@ class AppendedLayer(DynamicLayer):  # type: ignore[misc]
         return 0 if self.held is None else self.held.length
 
 
+class PassingLayer(AppendedLayer):
+    """`AppendedLayer` that shows what it is given and keeps none of it."""
+
+    @classmethod
+    def of(cls, layer: DynamicLayer) -> DynamicLayer:
+        """A layer for one forward pass after which nobody reads on."""
+        if type(layer) is not AppendedLayer:
+            return copy.copy(layer)
+        new = cls()
+        new.__dict__.update(layer.__dict__)
+        return new
+
+    def update(
+        self, key_states: Tensor, value_states: Tensor, *args: object, **kwargs: object
+    ) -> tuple[Tensor, Tensor]:
+        """What was there and what is new."""
+        if self.held is None:
+            return key_states, value_states
+        return self.held.extended(key_states, value_states).read()
+
+
 @dataclass(frozen=True)
 class CacheState:
     """Decoder state for n sequences, as the layers of a `DynamicCache`.
@@ -234,6 +255,28 @@ class HuggingFaceLanguageModel(LanguageModel):
         output = output[:, -1].contiguous().to(self.device)
         return CacheState(tuple(cache.layers), output, length)
 
+    @property
+    def reads_whole(self) -> bool:
+        """Whether `after_each` can be asked; logits of every token take too much memory."""
+        return self.separate_head
+
+    @torch.no_grad()
+    def after_each(self, state: CacheState, tokens: Tensor) -> CacheState:
+        """n x t states, text after text: one after each of the tokens (n, t), in one forward pass.
+
+        What comes next can be asked of them; none of them can read on.
+
+        Raises:
+            ValueError: the text becomes longer than the model can read, or dropout is on.
+        """
+        require_evaluation(self)
+        length = state.length + tokens.shape[1]
+        self._check_length(length)
+        cache = DynamicCache()
+        cache.layers = [PassingLayer.of(layer) for layer in state.layers]
+        hidden = self._body()(input_ids=tokens, past_key_values=cache, use_cache=True)
+        return CacheState((), hidden.last_hidden_state.flatten(0, 1).to(self.device), length)
+
     @torch.no_grad()
     def logits(self, state: CacheState) -> Tensor:
         """(n, v) unnormalised float32 log-probabilities of the next token."""
@@ -282,7 +325,8 @@ class HuggingFaceLanguageModel(LanguageModel):
         hidden = self._body()(input_ids=probe, use_cache=False).last_hidden_state
         self.network.train(was_training)
         parts = self._head()(hidden)
-        return parts.shape == whole.shape and torch.allclose(parts, whole, rtol=1e-4, atol=1e-4)
+        alike = parts.shape == whole.shape
+        return alike and torch.allclose(parts.float(), whole.float(), rtol=1e-4, atol=1e-4)
 
 
 def save(model: HuggingFaceLanguageModel, folder: Path) -> None:

@@ -8,7 +8,7 @@ from vestige.monitor import SILENT, Monitor
 from vestige.workflows import provenance
 from vestige.workflows.arguments import Call
 from vestige.workflows.inputs import Lines, ManifestLike, open_model, shown
-from vestige.workflows.manifests import load_canaries
+from vestige.workflows.manifests import asked_as_learnt, load_canaries
 from vestige.workflows.options import Device, Flag, Metavar, ModelLike
 
 if TYPE_CHECKING:
@@ -88,7 +88,8 @@ def complete(
     loaded = open_model(model, device=device)
     sealed, canaries = load_canaries(manifest, loaded, monitor)
     with monitor.progress("completing") as step:
-        found = completion.complete(loaded, canaries, prefix=given, beam=beam, progress=step)
+        asked = asked_as_learnt(loaded, sealed)
+        found = completion.complete(asked, canaries, prefix=given, beam=beam, progress=step)
     return call.record(
         found,
         configuration={"prefix": given, "beam": beam, "manifest": shown(manifest)},

@@ -4,7 +4,7 @@ import math
 import numpy as np
 import pytest
 
-from vestige.attacks.exposure.canary_audit import audit_canaries
+from vestige.attacks.exposure.canary_audit import audit_canaries, canary_scores
 from vestige.data.canary import Canary
 from vestige.errors import DataError, IncompatibleModels, VestigeError
 from vestige.metrics.epsilon import one_run_epsilon
@@ -195,3 +195,13 @@ def test_models_that_cannot_be_audited_are_refused(canaries):
         audit_canaries(table(np.tile(FLAT, (WORDS, 1))), canaries, delta=0.0, reference=other)
     with pytest.raises(ValueError, match="claimed must be at least 0"):
         audit_canaries(table(np.tile(FLAT, (WORDS, 1))), canaries, delta=0.0, claimed=math.nan)
+
+
+def test_scores_that_are_known_take_the_place_of_a_model(canaries):
+    before, after = remembering(canaries, 1), remembering(canaries, 5)
+    scores, known = (canary_scores(model, canaries).tolist() for model in (after, before))
+    asked = audit_canaries(after, canaries, delta=1e-5, reference=before)
+    assert audit_canaries(scores, canaries, delta=1e-5, reference=known) == asked
+    assert audit_canaries(scores, canaries, delta=1e-5, reference=before) == asked
+    with pytest.raises(ValueError, match="a score for each of 400 canaries, got 399"):
+        audit_canaries(scores[1:], canaries, delta=1e-5)

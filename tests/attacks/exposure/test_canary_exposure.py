@@ -1,5 +1,6 @@
 """Exposure of canaries, beside their words in another order and beside controls."""
 
+from dataclasses import replace
 from itertools import permutations
 from math import log2, perm
 
@@ -8,7 +9,8 @@ import pytest
 import torch
 
 from vestige import results
-from vestige.attacks.exposure.canary_exposure import canary_exposure
+from vestige.attacks.exposure import sequence_scores
+from vestige.attacks.exposure.canary_exposure import canary_exposure, orders_asked
 from vestige.attacks.exposure.sequence_scores import sequence_log_probs
 from vestige.data.canary import Canary
 from vestige.data.corpus import Corpus
@@ -261,3 +263,28 @@ def test_what_cannot_be_measured_is_refused(canaries):
     refused(DataError, "candidate 2", canaries, candidates=["abc bcd", "abc zebra"])
     foreign = Canary("abc bcd", "given", (), 1, ids=(5, 6))
     refused(IncompatibleModels, "canary 23", [*canaries, foreign])
+
+
+def test_without_other_orders_everything_else_is_the_same(canaries):
+    model = model_that_knows([c.phrase for c in canaries[:6]], order=40)
+    asked = canary_exposure(model, canaries, seed=0, references=300)
+    without = canary_exposure(model, canaries, seed=0, references=300, orders=0)
+    assert {one.orders for one in without.canaries} == {1}
+    assert orders_asked(canaries, 300) >= sum(c.orders - 1 for c in asked.canaries) > 0
+    for one, other in zip(asked.canaries, without.canaries, strict=True):
+        assert replace(one, orders=1, order_rank=1) == other
+    few = canary_exposure(model, canaries, seed=0, references=300, orders=5)
+    assert {one.orders for one in few.canaries if one.planted} == {6}
+
+
+def test_each_phrase_is_scored_once(canaries, monkeypatch):
+    read: list[tuple[int, ...]] = []
+    whole = sequence_scores.next_logits
+
+    def noted(model, tokens, lengths, **rest):
+        read.extend(map(tuple, tokens.tolist()))
+        return whole(model, tokens, lengths, **rest)
+
+    monkeypatch.setattr(sequence_scores, "next_logits", noted)
+    canary_exposure(model_that_knows([]), [*canaries, *canaries], seed=0, references=300)
+    assert len(read) == len(set(read))

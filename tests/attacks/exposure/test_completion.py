@@ -10,6 +10,7 @@ import torch
 
 from vestige import results
 from vestige.attacks.exposure.completion import Completion, complete
+from vestige.attacks.exposure.continuations import best_continuations
 from vestige.data.canary import Canary
 from vestige.metrics.intervals import clopper_pearson
 from vestige.models.protocols import NextToken
@@ -211,3 +212,20 @@ def test_bad_arguments_are_refused(canaries, options, message):
     model = TableModel([0, 0, 0.5, 0.5], [[0, 0, 0, 1]] * 4)
     with pytest.raises(ValueError, match=message):
         complete(model, canaries, **options)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_beam_of_one_is_read_off_the_text_as_the_search_would_find_it(seed):
+    """Of every text of a few tokens, in a model that likes to end."""
+    table = np.random.default_rng(seed).dirichlet(np.ones(5), 6) * [4, 0.1, 1, 1, 1]
+    table /= table.sum(1, keepdims=True)
+    model = TableModel(table[0], table[1:])
+    words = (0, 2, 3, 4)  # the end of a text among them
+    texts = [canary(*ids) for n in (4, 3) for ids in itertools.product(words, repeat=n)]
+    told = by_kind(complete(model, texts, beam=1))
+    for text, one in zip(texts, told, strict=True):
+        rest = len(text.ids) - 1
+        found = best_continuations(model, torch.tensor([text.ids[:1]]), rest, width=1)
+        kept = tuple(found.tokens[0, 0].tolist()) == text.ids[1:]
+        assert one.beam_best == one.beam_kept == kept
+    assert any(one.beam_best and not one.greedy for one in told)

@@ -25,7 +25,8 @@ def test_reading_through_tells_the_likeliest_tokens_one_at_a_time(random_table, 
     model = random_table(seed)
     texts = torch.randint(5, (7, 4), generator=torch.Generator().manual_seed(seed))
 
-    likeliest, found = read_through(model, texts)
+    read = read_through(model, texts)
+    likeliest, found = read.likeliest, read.log_probs
 
     for text, right, scores in zip(texts.tolist(), likeliest, found, strict=True):
         for place, token in enumerate(text):
@@ -102,5 +103,5 @@ def test_equally_likely_words_stand_in_the_order_of_ids_on_every_processor(other
         model = other_bits(even, seed)
         found = best_continuations(model, torch.tensor([[3], [9]]), 2, width=4)
         assert found.tokens.tolist() == [[[1, 1], [1, 2], [1, 3], [1, 4]]] * 2
-        likeliest, _ = read_through(model, torch.tensor([[0, 0, 0], [1, 0, 2]]))
+        likeliest = read_through(model, torch.tensor([[0, 0, 0], [1, 0, 2]])).likeliest
         assert likeliest.tolist() == [[True, True, True], [False, True, False]]

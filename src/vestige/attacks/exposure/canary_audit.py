@@ -139,7 +139,7 @@ class CanaryAudit(Result):
 
 
 def audit_canaries(
-    model: NextToken,
+    model: NextToken | Sequence[float],
     canaries: Sequence[Canary],
     *,
     delta: float,
@@ -152,7 +152,7 @@ def audit_canaries(
     """Lower bounds on epsilon from canaries that a coin put into the training text or left out.
 
     Args:
-        model: trained on the text with the canaries.
+        model: trained on the text with the canaries, or its `canary_scores`.
         canaries: of `coin_flip_canaries`, planted and controls; others among them are an error.
         delta: of the claim, in [0, 1).
         confidence: of each bound by itself, in (0, 1). With a mechanism, of the two bounds that the
@@ -181,17 +181,11 @@ def audit_canaries(
             "mechanism must come with claimed, for canaries of one copy each: it is what the "
             f"claim states of a sequence, got claimed {claimed} and {copies} copies"
         )
-    scores = canary_scores(model, canaries)
-    if isinstance(reference, Sequence):
-        if len(reference) != len(canaries):
-            raise ValueError(
-                f"reference must have a score for each of {len(canaries)} canaries, got "
-                f"{len(reference)}"
-            )
-        scores = scores - np.array(reference)
-    elif reference is not None:
-        check_compatible(reference, model)
-        scores = scores - canary_scores(reference, canaries)
+    scores = _scores(model, canaries)
+    if reference is not None:
+        if not isinstance(reference, Sequence) and not isinstance(model, Sequence):
+            check_compatible(reference, model)
+        scores = scores - _scores(reference, canaries)
     for number in np.flatnonzero(~np.isfinite(scores))[:1]:
         raise DataError(
             f"canary {number + 1} has no finite log-probability under the model",
@@ -222,6 +216,16 @@ def canary_scores(model: NextToken, canaries: Sequence[Canary]) -> NDArray[np.fl
     """(n,) log-probability of each whole canary, in nats."""
     read = enumerate(canaries, start=1)
     return text_log_probs(model, [canary_ids(n, canary, model.vocabulary) for n, canary in read])
+
+
+def _scores(model: NextToken | Sequence[float], canaries: Sequence[Canary]) -> NDArray[np.float64]:
+    if not isinstance(model, Sequence):
+        return canary_scores(model, canaries)
+    if len(model) != len(canaries):
+        raise ValueError(
+            f"there must be a score for each of {len(canaries)} canaries, got {len(model)}"
+        )
+    return np.array(model, np.float64)
 
 
 def _copies(canaries: Sequence[Canary]) -> int:

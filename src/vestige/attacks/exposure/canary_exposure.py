@@ -9,9 +9,10 @@ frequent makes those likelier as well; a canary that stands before them is memor
 Beside the planted canaries stand controls that never were.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from math import isfinite
 from typing import get_args
 
@@ -25,8 +26,9 @@ from vestige.attacks.exposure.exposure_tests import DRAWN, ORDERED
 from vestige.attacks.exposure.phrase_exposure import (
     FEWEST,
     KnownReferences,
+    ScoredPhrases,
     canary_ids,
-    order_ranks,
+    order_rank,
 )
 from vestige.attacks.exposure.reference_space import (
     ORDERS,
@@ -50,7 +52,7 @@ Done = Callable[[int], None]
 _FEWEST_ORDERS = 19
 
 
-def canary_exposure(
+def canary_exposure(  # noqa: PLR0913 - who measures often leaves orders out
     model: NextToken,
     canaries: Sequence[Canary],
     *,
@@ -59,6 +61,7 @@ def canary_exposure(
     space: Space = "auto",
     candidates: Sequence[str] | None = None,
     exact_budget: int | None = None,
+    orders: int = ORDERS,
     progress: Progress | None = None,
 ) -> CanaryExposure:
     """Exposure of every canary and control, and of each in another order.
@@ -73,6 +76,7 @@ def canary_exposure(
         space: "sampled", "whole", or "auto": whole where that is no more work.
         candidates: what the canaries could have been; takes the place of random words.
         exact_budget: prefixes to read for each planted canary's exact rank; None: no exact rank.
+        orders: other orders of its words that a canary is compared with at most; 0: none.
         progress: told (phrases and prefixes done, all).
 
     Raises:
@@ -85,7 +89,8 @@ def canary_exposure(
     _check_exact(exact_budget, candidates, model.vocabulary)
     _check_kinds(canaries)
     subjects = _subjects(canaries, model.vocabulary, candidates is not None)
-    subjects = _with_orders(subjects, references, seed)
+    _validate.at_least(0, orders=orders)
+    subjects = _with_orders(subjects, references, seed, orders)
     words: tuple[str, ...] = ()
     if candidates is None:
         words = space_words(model.vocabulary, canaries)
@@ -93,13 +98,18 @@ def canary_exposure(
     else:
         spaces = {0: listed_references(candidates)}
         _check_candidates(spaces[0].phrases, model.vocabulary)
-    done = _counting(progress, subjects, spaces, exact_budget)
+    phrases = [
+        *_phrases(subjects),
+        *chain.from_iterable(drawn.phrases for drawn in spaces.values()),
+    ]
+    done = _counting(progress, phrases, subjects, exact_budget)
+    scored = ScoredPhrases.of(model, phrases, done)
     found: dict[int, ExposedCanary] = {}
     distances = []
     for length, drawn in spaces.items():
         group = {i: subject for i, subject in enumerate(subjects) if subject.group == length}
-        known = KnownReferences.of(model, drawn, done)
-        found |= dict(zip(group, _measured(model, list(group.values()), known, done), strict=True))
+        known = KnownReferences.of(scored, drawn)
+        found |= dict(zip(group, _measured(scored, list(group.values()), known), strict=True))
         distances += [known.fit.distance] if known.fit else []
     exposed = [found[index] for index in range(len(subjects))]
     if exact_budget is not None:
@@ -110,6 +120,12 @@ def canary_exposure(
         fit_distance=max(distances, default=None),
         seed=seed,
     )
+
+
+def orders_asked(canaries: Sequence[Canary], references: int) -> int:
+    """Phrases in other orders that `canary_exposure` asks about at most."""
+    asked = sum(map(_has_orders, canaries))
+    return asked * _orders_each(asked, references)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,18 +139,24 @@ class _Subject:
     orders: tuple[str, ...] = ()
 
 
+def _phrases(subjects: Sequence[_Subject]) -> Iterator[str]:
+    """Each canary's phrase and its other orders."""
+    for subject in subjects:
+        yield subject.phrase
+        yield from subject.orders
+        if subject.other is not None:
+            yield subject.other
+
+
 def _counting(
     progress: Progress | None,
+    phrases: Sequence[str],
     subjects: Sequence[_Subject],
-    spaces: Mapping[int, References],
     budget: int | None,
 ) -> Done:
     """Progress in phrases and prefixes, told how many more are done."""
-    each = (
-        2 + (len({s.phrase, *s.orders}) if s.orders else 0) + s.canary.planted * (budget or 0)
-        for s in subjects
-    )
-    done, total = 0, sum(len(drawn.phrases) for drawn in spaces.values()) + sum(each)
+    done = 0
+    total = len(phrases) + sum(s.canary.planted for s in subjects) * (budget or 0)
 
     def add(number: int) -> None:
         nonlocal done
@@ -157,16 +179,15 @@ def _subjects(
     return found
 
 
-def _with_orders(subjects: list[_Subject], references: int, seed: int) -> list[_Subject]:
+def _with_orders(subjects: list[_Subject], references: int, seed: int, most: int) -> list[_Subject]:
     """Canaries whose order can be asked about get others, no more in all than references.
 
     Controls do only where the planted ones' order was not drawn at random.
     """
-    drawn = [
-        s.canary.pattern in ORDERED and (s.canary.planted or s.canary.pattern not in DRAWN)
-        for s in subjects
-    ]
-    number = min(ORDERS, max(_FEWEST_ORDERS, references // max(1, sum(drawn))))
+    drawn = [_has_orders(one.canary) for one in subjects]
+    if not most:
+        return subjects
+    number = min(most, _orders_each(sum(drawn), references))
     generator = np.random.default_rng([seed, 1])  # apart from the references' own
     return [
         replace(one, orders=other_orders(one.phrase.split(), number=number, generator=generator))
@@ -174,6 +195,14 @@ def _with_orders(subjects: list[_Subject], references: int, seed: int) -> list[_
         else one
         for one, asked in zip(subjects, drawn, strict=True)
     ]
+
+
+def _has_orders(canary: Canary) -> bool:
+    return canary.pattern in ORDERED and (canary.planted or canary.pattern not in DRAWN)
+
+
+def _orders_each(canaries: int, references: int) -> int:
+    return min(ORDERS, max(_FEWEST_ORDERS, references // max(1, canaries)))
 
 
 def _spaces(
@@ -191,13 +220,12 @@ def _spaces(
 
 
 def _measured(
-    model: NextToken, subjects: Sequence[_Subject], known: KnownReferences, done: Done
+    scored: ScoredPhrases, subjects: Sequence[_Subject], known: KnownReferences
 ) -> Iterator[ExposedCanary]:
     """Canaries of one group, each with its rank among other orders of its words."""
-    own = known.measure(model, [subject.phrase for subject in subjects])
-    turned = iter(known.measure(model, [one.other for one in subjects if one.other is not None]))
-    ranks = order_ranks(model, [(one.phrase, one.orders) for one in subjects], done)
-    for subject, phrase, rank in zip(subjects, own, ranks, strict=True):
+    own = known.measure(scored, [subject.phrase for subject in subjects])
+    turned = iter(known.measure(scored, [one.other for one in subjects if one.other is not None]))
+    for subject, phrase in zip(subjects, own, strict=True):
         other = None if subject.other is None else next(turned)
         names = ("phrase", "pattern", "user", "copies")
         yield ExposedCanary(
@@ -211,9 +239,8 @@ def _measured(
             shuffled_exposure=None if other is None else other.exposure,
             shuffled_fit_exposure=None if other is None else other.fit_exposure,
             orders=1 + len(subject.orders),
-            order_rank=rank,
+            order_rank=order_rank(scored, subject.phrase, subject.orders),
         )
-        done(2)
 
 
 def _ranked(

@@ -14,10 +14,12 @@ With subword models the prefix counts tokens, and the first token may be less th
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import groupby
 from statistics import median_low
 from typing import Literal
 
 import torch
+from torch.nn.utils.rnn import pad_sequence
 
 from vestige import _validate
 from vestige.attacks.exposure.continuations import best_continuations, read_through
@@ -230,15 +232,16 @@ def _control(model: NextToken, text: Attempt) -> Attempt | None:
 def _attempts(
     model: NextToken, texts: list[Attempt], prefix: int, beam: int, progress: Progress | None
 ) -> tuple[Attempt, ...]:
-    """Texts of one length together, as many at once as have room."""
+    """As many texts at once as have room, the longest first; for a beam those of one length."""
     done: dict[int, Attempt] = {}
-    lengths: dict[int, list[int]] = {}
-    for place, text in enumerate(texts):
-        lengths.setdefault(len(text.tokens), []).append(place)
+    places = sorted(range(len(texts)), key=lambda place: -len(texts[place].tokens))
+    groups = [places]
+    if beam > 1:
+        groups = [list(of) for _, of in groupby(places, lambda place: len(texts[place].tokens))]
     step = max(1, _ROWS // beam)
-    for places in lengths.values():
-        for first in range(0, len(places), step):
-            block = places[first : first + step]
+    for group in groups:
+        for first in range(0, len(group), step):
+            block = group[first : first + step]
             tried = _tried(model, [texts[place] for place in block], prefix, beam)
             done.update(zip(block, tried, strict=True))
             if progress is not None:
@@ -247,14 +250,21 @@ def _attempts(
 
 
 def _tried(model: NextToken, texts: list[Attempt], prefix: int, beam: int) -> Iterator[Attempt]:
-    """Texts of one length, read once with their own tokens and once by the beam."""
-    tokens = torch.tensor([text.tokens for text in texts], device=model.device)
-    likeliest, log_probs = read_through(model, tokens)
-    found = best_continuations(model, tokens[:, :prefix], tokens.shape[1] - prefix, width=beam)
-    own = (found.tokens == tokens[:, None, prefix:]).all(2) & found.log_prob.isfinite()
-    rests = log_probs[:, prefix:].double().sum(1).tolist()
-    rows = zip(texts, likeliest.tolist(), own.tolist(), rests, strict=True)
+    """Texts, the longest first, read once with their own tokens and once by the beam."""
+    tokens = pad_sequence([torch.tensor(text.tokens) for text in texts], batch_first=True)
+    tokens = tokens.to(model.device)
+    lengths = torch.tensor([len(text.tokens) for text in texts], device=model.device)
+    read = read_through(model, tokens, lengths)
+    rests = read.log_probs[:, prefix:].double().sum(1)
+    if beam == 1:  # greedy decoding, which never takes the end of a text
+        behind = torch.arange(tokens.shape[1], device=model.device) >= lengths[:, None]
+        own = ((read.likeliest_word | behind)[:, prefix:].all(1) & rests.isfinite())[:, None]
+    else:
+        found = best_continuations(model, tokens[:, :prefix], tokens.shape[1] - prefix, width=beam)
+        own = (found.tokens == tokens[:, None, prefix:]).all(2) & found.log_prob.isfinite()
+    rows = zip(texts, read.likeliest.tolist(), own.tolist(), rests.tolist(), strict=True)
     for text, right, kept, rest in rows:
+        right = right[: len(text.tokens)]
         needed = len(right) - next((n for n, one in enumerate(right[::-1]) if not one), len(right))
         place = kept.index(True) + 1 if True in kept else None
         yield replace(

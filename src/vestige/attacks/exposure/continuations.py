@@ -11,6 +11,7 @@ from torch import Tensor
 
 from vestige.errors import ModelError
 from vestige.models.largest import largest
+from vestige.models.next_logits import next_logits
 from vestige.models.protocols import NextToken, State
 
 CELLS_PER_SLICE = 2**22
@@ -35,7 +36,22 @@ class Continuations:
     log_prob: Tensor
 
 
-def read_through(model: NextToken, tokens: Tensor) -> tuple[Tensor, Tensor]:
+@dataclass(frozen=True)
+class ReadThrough:
+    """Texts as a model foresees them, (n, t) each; what stands behind the end of a text is nothing.
+
+    Attributes:
+        likeliest: whether each token is the likeliest after its prefix.
+        likeliest_word: whether it is, of all but the end of a text.
+        log_probs: natural logs.
+    """
+
+    likeliest: Tensor
+    likeliest_word: Tensor
+    log_probs: Tensor
+
+
+def read_through(model: NextToken, tokens: Tensor, lengths: Tensor | None = None) -> ReadThrough:
     """Whether each token is the likeliest after its prefix, and its log-probability.
 
     Greedy decoding from a prefix gives the rest of a text exactly where every token of the rest
@@ -44,25 +60,23 @@ def read_through(model: NextToken, tokens: Tensor) -> tuple[Tensor, Tensor]:
     Args:
         model: any model.
         tokens: (n, t) int64 ids, each row from the beginning of a text, on the model's device.
-
-    Returns:
-        (n, t) bool and (n, t) float32 natural logs.
+        lengths: (n,) int64 tokens of each text, the longest first; None: t of each.
 
     Raises:
         ModelError: the model gives numbers that are no probabilities.
     """
-    state = model.start(len(tokens))
-    likeliest = torch.empty(tokens.shape, dtype=torch.bool, device=model.device)
-    log_probs = torch.empty(tokens.shape, device=model.device)
-    for place in range(tokens.shape[1]):
-        following = tokens[:, place]
-        for rows, answers in _log_probs(model, state):
-            own = following[rows]
-            likeliest[rows, place] = largest(answers, 1, alike=ALIKE)[:, 0] == own
-            log_probs[rows, place] = answers.gather(1, own[:, None])[:, 0]
-        if place + 1 < tokens.shape[1]:
-            state = model.advance(state, following)
-    return likeliest, log_probs
+    ids, device = tokens.flatten(), model.device
+    if lengths is None:
+        lengths = torch.full((len(tokens),), tokens.shape[1], device=device)
+    likeliest, word = (torch.zeros(len(ids), dtype=torch.bool, device=device) for _ in range(2))
+    log_probs = torch.zeros(len(ids), device=device)
+    for places, rows, logits in next_logits(model, tokens, lengths, cells=CELLS_PER_SLICE):
+        answers, own = _normalised(logits), ids[places]
+        likeliest[places] = largest(answers, 1, alike=ALIKE)[rows, 0] == own
+        log_probs[places] = answers[rows, own]
+        answers[:, model.vocabulary.eos_id] = -torch.inf
+        word[places] = largest(answers, 1, alike=ALIKE)[rows, 0] == own
+    return ReadThrough(*(found.view(tokens.shape) for found in (likeliest, word, log_probs)))
 
 
 def best_continuations(
@@ -117,10 +131,15 @@ def _log_probs(model: NextToken, state: State) -> Iterator[tuple[slice, Tensor]]
     step = max(1, CELLS_PER_SLICE // model.vocab_size)
     for first in range(0, len(state), step):
         rows = slice(first, first + step)
-        answers = torch.log_softmax(model.logits(state[rows]).float(), dim=1)
-        if bool(answers.isnan().any()):
-            raise ModelError(
-                "the model gives numbers that are no probabilities (NaN)",
-                remedy="Its training diverged: give an earlier checkpoint, or train again.",
-            )
-        yield rows, answers
+        yield rows, _normalised(model.logits(state[rows]))
+
+
+def _normalised(logits: Tensor) -> Tensor:
+    """(m, v) natural logs of probabilities."""
+    answers = torch.log_softmax(logits.float(), dim=1)
+    if bool(answers.isnan().any()):
+        raise ModelError(
+            "the model gives numbers that are no probabilities (NaN)",
+            remedy="Its training diverged: give an earlier checkpoint, or train again.",
+        )
+    return answers

@@ -1,6 +1,6 @@
-"""Exposure of phrases by references that are scored once."""
+"""Exposure of phrases by references; each phrase is scored once."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import log
 
@@ -25,6 +25,36 @@ FEWEST = 100
 """References that a sample must have, and a fit: fewer say next to nothing."""
 
 Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class ScoredPhrases:
+    """Log-perplexities of phrases, by the phrase.
+
+    Attributes:
+        bits: of each.
+        lengths: tokens of each.
+    """
+
+    bits: Mapping[str, float]
+    lengths: Mapping[str, int]
+
+    @classmethod
+    def of(
+        cls,
+        model: NextToken,
+        phrases: Sequence[str],
+        done: Callable[[int], None] | None = None,
+    ) -> "ScoredPhrases":
+        """Score them together; `done` is told how many more are."""
+        texts = model.vocabulary.encode_batch(list(phrases))
+        bits = (text_log_probs(model, texts, done) / -log(2)).tolist()
+        lengths = map(len, texts)
+        return cls(*(dict(zip(phrases, all_, strict=True)) for all_ in (bits, lengths)))
+
+    def __getitem__(self, phrases: Sequence[str]) -> Floats:
+        """(n,) those of some phrases."""
+        return np.array([self.bits[phrase] for phrase in phrases], np.float64)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,27 +100,25 @@ class KnownReferences:
     fit: SkewNormalFit | None
 
     @classmethod
-    def of(
-        cls, model: NextToken, drawn: References, done: Callable[[int], None]
-    ) -> "KnownReferences":
-        """Score the references; `done` is told how many more are."""
-        bits = log_perplexities(model, drawn.phrases, done)
+    def of(cls, scored: ScoredPhrases, drawn: References) -> "KnownReferences":
+        """References that have been scored, with a fit where one can be made."""
+        bits = scored[drawn.phrases]
         fits = len(bits) >= FEWEST and np.isfinite(bits).all() and bits.min() < bits.max()
         return cls(drawn=drawn, bits=bits, fit=fit_skew_normal(bits) if fits else None)
 
-    def measure(self, model: NextToken, phrases: Sequence[str]) -> list[PhraseExposure]:
+    def measure(self, scored: ScoredPhrases, phrases: Sequence[str]) -> list[PhraseExposure]:
         """Each phrase's exposure among the references."""
         if not phrases:
             return []
-        bits, ranked = self._rank(phrases, log_perplexities(model, phrases))
-        lengths = [len(ids) for ids in model.vocabulary.encode_batch(list(phrases))]
+        bits = scored[phrases]
+        ranked = self._rank(phrases, bits)
         # what lies beyond the references is extrapolated, and the space is all there is
         fits = np.minimum(self.fit.exposure(bits), self.drawn.bits).tolist() if self.fit else None
         beyond = self.fit.extrapolated(bits).tolist() if self.fit else None
         return [
             PhraseExposure(
                 log_perplexity=float(bits[i]),
-                length=lengths[i],
+                length=scored.lengths[phrases[i]],
                 rank=int(ranked.rank[i]),
                 exposure=float(ranked.exposure[i]),
                 low=float(ranked.low[i]),
@@ -102,15 +130,11 @@ class KnownReferences:
             for i in range(len(phrases))
         ]
 
-    def _rank(self, phrases: Sequence[str], bits: Floats) -> tuple[Floats, RankExposure]:
+    def _rank(self, phrases: Sequence[str], bits: Floats) -> RankExposure:
         if not self.drawn.whole:
-            return bits, sampled_exposure(bits, self.bits, space_bits=self.drawn.bits)
-        # A phrase of the space takes the very number that stands there: scored in another
-        # batch it could differ by rounding, and would then be its own competitor.
-        places = {phrase: place for place, phrase in enumerate(self.drawn.phrases)}
-        where = np.array([places.get(phrase, -1) for phrase in phrases], dtype=np.int64)
-        bits = np.where(where >= 0, self.bits[where], bits)
-        return bits, whole_exposure(bits, self.bits, inside=where >= 0)
+            return sampled_exposure(bits, self.bits, space_bits=self.drawn.bits)
+        inside = np.isin(phrases, self.drawn.phrases)
+        return whole_exposure(bits, self.bits, inside=inside)
 
 
 def canary_ids(number: int, canary: Canary, vocabulary: Vocabulary) -> tuple[int, ...]:
@@ -135,24 +159,9 @@ def canary_ids(number: int, canary: Canary, vocabulary: Vocabulary) -> tuple[int
     return ids
 
 
-def order_ranks(
-    model: NextToken,
-    phrases: Sequence[tuple[str, Sequence[str]]],
-    done: Callable[[int], None] | None = None,
-) -> list[int]:
-    """Each phrase's rank: 1 + how many of its words in other orders are at least as likely.
-
-    Args:
-        model: reads them with its own vocabulary.
-        phrases: each with its words in other orders, which may be none.
-        done: told how many more have been scored.
-    """
-    # In one batch, since a few rows at a time cost as much as many; the same text once, since in
-    # another batch it could differ from itself by rounding.
-    asked = [(phrase, others) for phrase, others in phrases if others]
-    texts = list(dict.fromkeys(text for phrase, others in asked for text in (phrase, *others)))
-    bits = dict(zip(texts, log_perplexities(model, texts, done), strict=True)) if texts else {}
-    return [1 + sum(bool(bits[o] <= bits[phrase]) for o in others) for phrase, others in phrases]
+def order_rank(scored: ScoredPhrases, phrase: str, others: Sequence[str]) -> int:
+    """1 + how many of its own words in other orders are at least as likely as a phrase."""
+    return 1 + int((scored[others] <= scored.bits[phrase]).sum())
 
 
 def log_perplexities(

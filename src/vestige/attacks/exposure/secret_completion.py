@@ -163,7 +163,7 @@ def _parts(model: NextToken, secret: Secret, number: int, beam: int) -> Iterator
         ids = _readable(model, phrase, number)
         given = _common(ids, list(model.vocabulary.encode(secret.text[: part.start])))
         tokens = torch.tensor([ids], device=model.device)
-        likeliest, log_probs = read_through(model, tokens)
+        read = read_through(model, tokens)
         kept = best_continuations(model, tokens[:, :given], len(ids) - given, width=beam)
         own = (kept.tokens[0] == tokens[:, given:]).all(1) & kept.log_prob[0].isfinite()
         places = own.nonzero()
@@ -173,9 +173,9 @@ def _parts(model: NextToken, secret: Secret, number: int, beam: int) -> Iterator
             phrase=phrase,
             part_tokens=len(ids) - given,
             given_tokens=given,
-            greedy=bool(likeliest[0, given:].all()),
+            greedy=bool(read.likeliest[0, given:].all()),
             beam_place=int(places[0, 0]) + 1 if len(places) else None,
-            log_prob=float(log_probs[0, given:].double().sum()),
+            log_prob=float(read.log_probs[0, given:].double().sum()),
             chance=1 / part.size,
         )
 

@@ -6,23 +6,24 @@ The sum over a sequence, negated and in bits, is the log-perplexity of Carlini e
 Secret Sharer", Definition 1.
 """
 
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from vestige import _validate
-from vestige.models.protocols import NextToken, State
+from vestige.models.next_logits import next_logits
+from vestige.models.protocols import NextToken
 
 _ROWS = 4096
 _CELLS = 2**24
 """Rows x vocabulary asked at once: 64 MiB of float32, a second of them while they are summed."""
 
 
-@torch.no_grad()
 def sequence_log_probs(model: NextToken, tokens: Tensor, *, rows: int = _ROWS) -> Tensor:
     """The log-probability of each token given those before it, from the beginning of a text.
 
@@ -50,36 +51,14 @@ def sequence_log_probs(model: NextToken, tokens: Tensor, *, rows: int = _ROWS) -
             "tokens must be int64 of shape (n, t) with t at least 1, "
             f"got {tokens.dtype} of shape {tuple(tokens.shape)}"
         )
-    if len(tokens) and not (int(tokens.min()) >= 0 and int(tokens.max()) < model.vocab_size):
-        raise ValueError(
-            f"tokens must be ids below {model.vocab_size}, got {int(tokens.min())} to "
-            f"{int(tokens.max())}"
-        )
+    _check_ids(model, tokens)
     tokens = tokens.to(model.device)
     answers = torch.empty(tokens.shape, device=model.device)
-    # All sequences begin alike: one row says how likely each first token is.
-    answers[:, 0] = model.log_probs(model.start(1))[0, tokens[:, 0]]
-    if tokens.shape[1] == 1:
-        return answers
     for first in range(0, len(tokens), rows):
         block = tokens[first : first + rows]
-        state: State = model.start(len(block))
-        for position in range(1, block.shape[1]):
-            state = model.advance(state, block[:, position - 1])
-            answers[first : first + rows, position] = _next(model, state, block[:, position])
+        lengths = torch.full((len(block),), block.shape[1], device=model.device)
+        answers[first : first + rows] = _told(model, block, lengths)
     return answers
-
-
-def _next(model: NextToken, state: State, following: Tensor) -> Tensor:
-    """(n,) log-probabilities of the tokens that follow n texts; the vocabulary in slices."""
-    step = max(1, _CELLS // model.vocab_size)
-    answers = []
-    for first in range(0, len(following), step):
-        rows = slice(first, first + step)
-        logits = model.logits(state[rows])
-        chosen = logits.gather(1, following[rows, None])[:, 0]
-        answers.append(chosen - logits.logsumexp(1))
-    return torch.cat(answers)
 
 
 def text_log_probs(
@@ -87,17 +66,40 @@ def text_log_probs(
 ) -> NDArray[np.float64]:
     """(n,) natural log-probabilities of whole texts of ids; `done` is told how many more have one.
 
-    Texts of one length are scored together.
+    Texts are read the longest first, and one that comes several times once.
+
+    Raises:
+        ValueError: a text is empty, or has ids that the model lacks.
     """
-    rows = defaultdict(list)
-    for row, ids in enumerate(texts):
-        rows[len(ids)].append(row)
-    sums = np.empty(len(texts))
-    for of_length in rows.values():
-        for first in range(0, len(of_length), _ROWS):
-            chosen = of_length[first : first + _ROWS]
-            found = sequence_log_probs(model, torch.tensor([texts[row] for row in chosen]))
-            sums[chosen] = found.double().sum(1).cpu().numpy()
-            if done:
-                done(len(chosen))
-    return sums
+    times = Counter(tuple(ids) for ids in texts)
+    if () in times:
+        raise ValueError("texts must have at least one token each, got an empty one")
+    different = sorted(times, key=lambda ids: (-len(ids), ids))
+    sums: dict[tuple[int, ...], float] = {}
+    for first in range(0, len(different), _ROWS):
+        chosen = different[first : first + _ROWS]
+        padded = pad_sequence([torch.tensor(ids) for ids in chosen], batch_first=True)
+        _check_ids(model, padded)
+        lengths = torch.tensor([len(ids) for ids in chosen], device=model.device)
+        found = _told(model, padded.to(model.device), lengths)
+        sums |= zip(chosen, found.double().sum(1).tolist(), strict=True)
+        if done:
+            done(sum(times[ids] for ids in chosen))
+    return np.array([sums[tuple(ids)] for ids in texts], np.float64)
+
+
+def _told(model: NextToken, tokens: Tensor, lengths: Tensor) -> Tensor:
+    """(n, t) log-probabilities of the tokens of texts, the longest first; 0 behind their ends."""
+    answers = torch.zeros(tokens.numel(), device=model.device)
+    ids = tokens.flatten()
+    for places, rows, logits in next_logits(model, tokens, lengths, cells=_CELLS):
+        answers[places] = (logits[rows, ids[places]] - logits.logsumexp(1)[rows]).float()
+    return answers.view(tokens.shape)
+
+
+def _check_ids(model: NextToken, tokens: Tensor) -> None:
+    if len(tokens) and not (int(tokens.min()) >= 0 and int(tokens.max()) < model.vocab_size):
+        raise ValueError(
+            f"tokens must be ids below {model.vocab_size}, got {int(tokens.min())} to "
+            f"{int(tokens.max())}"
+        )
