@@ -8,16 +8,17 @@ et al. 2023), the one for the mechanism that the claim states (Mahloujifar et al
 that also takes scores for independent, the verdict, and the mu that the scores tell (of two normal
 distributions with their AUC) beside that of the claim.
 
-    VESTIGE_DATA=data python benchmarks/measured_epsilon.py kinds [--runs 3]
+    VESTIGE_DATA=data python benchmarks/measured_epsilon.py kinds [--runs 3] [--kind sampled]
     VESTIGE_DATA=data python benchmarks/measured_epsilon.py broken [--runs 20]
     VESTIGE_DATA=data python benchmarks/measured_epsilon.py right [--runs 30]
     VESTIGE_DATA=data python benchmarks/measured_epsilon.py sampled [--runs 5]
     python benchmarks/measured_epsilon.py simulated [--runs 5000]
 
-"kinds" crosses kinds of canaries and claims; "broken" adds half of the noise that it claims and
-"right" all of it, with repeated-token canaries at a claimed 4. "sampled" has batches of a tenth of
-the text for 100 steps, of a right training and of a broken one. "simulated" audits Gaussian
-mechanisms and randomised responses without a training.
+"kinds" crosses kinds of canaries and claims, or claims alone with one `--kind`. Sampled canaries
+are written by a model of the public sentences that has no reserved words. "broken" adds half of the
+noise that it claims and "right" all of it, with repeated-token canaries at a claimed 4. "sampled"
+has batches of a tenth of the text for 100 steps, of a right training and of a broken one.
+"simulated" audits Gaussian mechanisms and randomised responses without a training.
 """
 
 import argparse
@@ -27,8 +28,10 @@ import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from statistics import NormalDist
+from typing import Literal
 
 import numpy as np
 import torch
@@ -36,9 +39,10 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from vestige.attacks.exposure.canary_audit import CanaryAudit, audit_canaries
+from vestige.data.canary import Canary
 from vestige.data.corpus import Corpus
 from vestige.data.manifest import plant
-from vestige.data.user_canaries import CanaryKind, coin_flip_canaries
+from vestige.data.user_canaries import CanaryKind, coin_flip_canaries, sampled_canaries
 from vestige.data.vocabulary import WordVocabulary
 from vestige.defences.accounting import noise_for
 from vestige.defences.dp_sgd import DPSGDStep
@@ -49,20 +53,25 @@ from vestige.models.recurrent_network import LSTMConfig
 from vestige.training.batches import IGNORED, Batch
 from vestige.training.presets import new_model
 from vestige.training.steps import plain_step
+from vestige.workflows.sampled_canaries import CanarySampler
 
 SENTENCES, WORDS, HIDDEN = 1000, 1000, 32
 SHAPE = LSTMConfig(layers=1, embedding_size=HIDDEN, hidden_size=HIDDEN)
 PUBLIC_EPOCHS = 5
 DELTA = 1e-5
 CLAIMS = (1.0, 2.0, 4.0, 8.0, math.inf)
-KINDS: tuple[tuple[CanaryKind, int], ...] = (
+Kind = CanaryKind | Literal["sampled"]
+KINDS: tuple[tuple[Kind, int], ...] = (
     ("words", 5),
     ("random", 5),
     ("new-token", 5),
     ("new-token", 1),
     ("repeated-token", 5),
+    ("sampled", 5),
 )
 """Kinds of canaries and their length in tokens."""
+TEMPERATURES = (1.0, 4.0)
+"""At which "sampled" ones are drawn."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,9 +88,10 @@ class Training:
         move: standard deviation, in weight, of what all noise moves one weight by.
         honesty: the share of the claimed noise that is added.
         seed: of coins, canaries and batches; the noise is fresh, as in any private training.
+        temperature: of sampled canaries.
     """
 
-    kind: CanaryKind
+    kind: Kind
     length: int
     claim: float
     canaries: int = 1000
@@ -90,6 +100,7 @@ class Training:
     move: float = 0.003
     honesty: float = 1.0
     seed: int = 0
+    temperature: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -100,6 +111,7 @@ class World:
         private: sentences among which the canaries stand.
         start: weights after the public text, which no canary is in. Reserved words, which it has
             none of either, start at the mean of all words, as new tokens do in practice.
+        public: sentences of which the models have learnt.
         vocabulary: the public text's commonest words, those that the private text has not left
             out, and reserved ones, so that all new tokens are of one kind.
     """
@@ -107,6 +119,7 @@ class World:
     private: Corpus
     start: dict[str, torch.Tensor]
     vocabulary: WordVocabulary
+    public: Corpus
 
     @classmethod
     def made(cls, reserved: int) -> "World":
@@ -133,13 +146,35 @@ class World:
         for name in ("embedding.weight", "head.weight", "head.bias"):
             rows = weights[name]
             rows[len(words) :] = rows[: len(words)].mean(0)
-        return cls(private, weights, vocabulary)
+        return cls(private, weights, vocabulary, public)
 
     def model(self) -> LanguageModel:
         """The model of the public text."""
         model = new_model(self.vocabulary, SHAPE, seed=0)
         model.load_state_dict(self.start)
         return model
+
+    @cached_property
+    def writer(self) -> LanguageModel:
+        """A model of the public text without reserved words, which writes canaries."""
+        return World.of(self.public, self.private, 0).model().eval()
+
+    def canaries(self, asked: "Training") -> tuple[Canary, ...]:
+        """The canaries of a training."""
+        if asked.kind == "sampled":
+            sampler = CanarySampler(
+                model=self.writer, temperature=asked.temperature, length=asked.length
+            )
+            drawn = sampler.phrases(self.private, number=asked.canaries, seed=[asked.seed, 3])
+            return sampled_canaries(self.private, drawn, seed=asked.seed)
+        return coin_flip_canaries(
+            self.private,
+            self.vocabulary,
+            number=asked.canaries,
+            kind=asked.kind,
+            length=asked.length,
+            seed=asked.seed,
+        )
 
 
 def sentences(name: str) -> Corpus:
@@ -167,14 +202,7 @@ def whole_batch(corpus: Corpus, vocabulary: WordVocabulary) -> Batch:
 def audited(training: Training, world: World) -> CanaryAudit:
     """The audit of a training."""
     asked = training
-    canaries = coin_flip_canaries(
-        world.private,
-        world.vocabulary,
-        number=asked.canaries,
-        kind=asked.kind,
-        length=asked.length,
-        seed=asked.seed,
-    )
+    canaries = world.canaries(asked)
     planted, manifest = plant(world.private, canaries, seed=asked.seed, vocabulary=world.vocabulary)
     model = world.model()
     claimed = asked.claim if math.isfinite(asked.claim) else None
@@ -227,6 +255,7 @@ def row(training: Training, world: World) -> dict[str, object]:
     return {
         "kind": training.kind,
         "length": training.length,
+        **({"temperature": training.temperature} if training.kind == "sampled" else {}),
         "canaries": training.canaries,
         "sample_rate": training.sample_rate,
         "steps": training.steps,
@@ -245,13 +274,19 @@ def row(training: Training, world: World) -> dict[str, object]:
     }
 
 
-def kinds(runs: int) -> Iterator[dict[str, object]]:
-    """Every kind of canary at every claim."""
+def kinds(runs: int, only: str | None) -> Iterator[dict[str, object]]:
+    """Every kind of canary, or one, at every claim."""
     world = World.made(1000)
+    chosen = [
+        Training(kind=kind, length=length, claim=math.inf, temperature=temperature)
+        for kind, length in KINDS
+        for temperature in (TEMPERATURES if kind == "sampled" else (1.0,))
+        if only in (None, kind)
+    ]
     for seed in range(runs):
-        for kind, length in KINDS:
+        for one in chosen:
             for claim in CLAIMS:
-                yield row(Training(kind=kind, length=length, claim=claim, seed=seed), world)
+                yield row(replace(one, claim=claim, seed=seed), world)
 
 
 def sampled(runs: int) -> Iterator[dict[str, object]]:
@@ -345,10 +380,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("part", choices=("kinds", "broken", "right", "sampled", "simulated"))
     parser.add_argument("--runs", type=int)
+    parser.add_argument("--kind", choices=sorted({kind for kind, _ in KINDS}))
     parser.add_argument("--canaries", type=int, default=5000)
     asked = parser.parse_args()
     parts = {
-        "kinds": lambda: kinds(asked.runs or 3),
+        "kinds": lambda: kinds(asked.runs or 3, asked.kind),
         "broken": lambda: repeated(asked.runs or 20, 0.5, asked.canaries),
         "right": lambda: repeated(asked.runs or 30, 1.0, asked.canaries),
         "sampled": lambda: sampled(asked.runs or 5),

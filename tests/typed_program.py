@@ -43,6 +43,8 @@ def ranking(model: vg.LanguageModel) -> None:
 def training(corpus: vg.Corpus) -> None:
     assert_type(vg.plant(corpus, coin_flip=20), vg.Planting)
     assert_type(vg.plant(corpus, coin_flip=20, canary_kind="random"), vg.Planting)
+    sampled = vg.plant(corpus, coin_flip=20, canary_kind="sampled", sampled_from="base", prompt="a")
+    assert_type(sampled, vg.Planting)
     trained = vg.train(
         corpus,
         out="out",

@@ -131,6 +131,8 @@ REFUSED = {
     "coins and patterns": ("--coin-flip 9 --pattern random", "--coin-flip", "in turn"),
     "coins and controls": ("--coin-flip 9 --controls 2", "--controls", "tails"),
     "one coin": ("--coin-flip 1", "--coin-flip", "--help"),
+    "sampled of nothing": ("--coin-flip 9 --canary-kind sampled", "--sampled-from", "writes"),
+    "a temperature of words": ("--coin-flip 9 --temperature 2", "--temperature", "sampled"),
     "longer than the words reach": ("--coin-flip 9 --length 8", "too few", "larger corpus"),
 }
 

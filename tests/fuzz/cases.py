@@ -99,8 +99,8 @@ class Bench:
         self.sandbox, self.world = sandbox, world
         self._before = _held(world)
 
-    def attempt(self, case: Case) -> Tried:
-        """Make the case's folder, run it, and look at what has changed."""
+    def attempt(self, case: Case, *, whole: bool = False) -> Tried:
+        """Make the case's folder, run it (`whole`: to its end), and look at what has changed."""
         folder = prepared(self.sandbox.root / "case")
         own = folder / "own"
         own.mkdir()
@@ -116,7 +116,7 @@ class Bench:
         outcome = self.sandbox.run(
             words_of(words, world=self.world, own=own),
             folder,
-            seconds=BRIEFLY if case.endless else SECONDS,
+            seconds=BRIEFLY if case.endless and not whole else SECONDS,
         )
         after = _held(folder)
         changed = [path for path in before if path not in after or before[path] != after[path]]

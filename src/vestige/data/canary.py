@@ -8,6 +8,13 @@ import pyarrow.compute as pc
 
 from vestige.data.corpus import Corpus
 
+COIN_FLIP, SAMPLED = "coin-flip", "sampled"
+BY_COIN = (COIN_FLIP, SAMPLED)
+"""Patterns of canaries that a fair coin put into the text or left out."""
+
+_AT_ONCE = 2**16
+"""Letters of phrases that one expression looks for: those of a thousand long ones are too many."""
+
 
 class Copied:
     """What is planted some number of times; a control never is."""
@@ -32,11 +39,12 @@ class Canary(Copied):
     Attributes:
         phrase: its words, a blank between them.
         pattern: a frequency pattern ("all-low", "low-to-high", "mixed", "high-to-low"),
-            "random", "coin-flip" or "given".
+            "random", "coin-flip", "sampled" (by coins, too, from a language model) or "given".
         frequencies: how often each of its words occurs in the corpus before planting.
         copies: how often it is planted; 0 for a control.
         ids: its tokens, known once it is planted for a vocabulary.
         user: whose text its copies are; empty where nobody owns it.
+        log_prob: natural log-probability under the language model that wrote it; None of others.
     """
 
     phrase: str
@@ -45,6 +53,7 @@ class Canary(Copied):
     copies: int
     ids: tuple[int, ...] = ()
     user: str = ""
+    log_prob: float | None = None
 
 
 def occurrences(corpus: Corpus, phrases: Sequence[str]) -> list[int]:
@@ -59,10 +68,24 @@ def occurrences(corpus: Corpus, phrases: Sequence[str]) -> list[int]:
         >>> occurrences(Corpus.from_texts(["Hot tea!", "hot team", "so hot  tea"]), ["hot tea"])
         [2]
     """
-    if not phrases:
-        return []
     shapes = [r"\s+".join(re.escape(word) for word in phrase.split()) for phrase in phrases]
-    # One pass over all the text, then Python only where something stands.
+    counts: list[int] = []
+    while len(counts) < len(shapes):
+        counts += _counted(corpus, _first(shapes[len(counts) :]))
+    return counts
+
+
+def _first(shapes: Sequence[str]) -> list[str]:
+    """As many of the first expressions as are looked for at once."""
+    letters, number = 0, 0
+    while number < len(shapes) and (not number or letters + len(shapes[number]) <= _AT_ONCE):
+        letters += len(shapes[number])
+        number += 1
+    return list(shapes[:number])
+
+
+def _counted(corpus: Corpus, shapes: Sequence[str]) -> list[int]:
+    """Occurrences of each expression: one pass over all the text, then Python where one stands."""
     any_of_them = "|".join(f"(?:{shape})" for shape in shapes)
     texts = corpus.table["text"]
     found = texts.filter(pc.match_substring_regex(texts, any_of_them, ignore_case=True))

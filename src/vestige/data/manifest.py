@@ -6,10 +6,11 @@ A manifest is sealed as `vestige.data.checksum` says.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 import pyarrow as pa
+from pydantic import Field
 
 from vestige.data.canary import Canary, occurrences
 from vestige.data.checksum import Checksummed, Sealed, malformed, not_there, read_record
@@ -38,6 +39,24 @@ class Turn(Schema):
     question: str = ""
 
 
+class Sampling(Schema):
+    """Where "sampled" canaries come from, planted ones and controls alike.
+
+    Attributes:
+        model: path or name of the language model that wrote them; empty for an object.
+        weights: SHA-256 of its weights.
+        temperature: at which they were drawn.
+        length: tokens of each, at most.
+        prompts: behind which they were drawn, in turn; where there are none, each began a text.
+    """
+
+    model: str
+    weights: Sha256
+    temperature: Annotated[float, Field(gt=0)]
+    length: Count
+    prompts: list[str]
+
+
 class _Entry(Checksummed):
     """A canary as a manifest has it."""
 
@@ -48,6 +67,7 @@ class _Entry(Checksummed):
     ids: list[Count]
     positions: list[Count]
     user: str = ""
+    log_prob: float | None = None
 
 
 class _Record(Checksummed):
@@ -60,6 +80,7 @@ class _Record(Checksummed):
     vocabulary: Sha256 | None
     canaries: list[_Entry]
     turn: Turn | None = None
+    sampling: Sampling | None = None
 
 
 @dataclass(frozen=True)
@@ -74,6 +95,7 @@ class Manifest(Sealed):
         planted: fingerprint of the corpus with the canaries.
         vocabulary: fingerprint of the vocabulary that the canaries' ids belong to, or None.
         turn: of a conversation, which every copy is; None: each is a text of its own.
+        sampling: of canaries from a language model; None: there are none.
     """
 
     canaries: tuple[Canary, ...]
@@ -83,6 +105,7 @@ class Manifest(Sealed):
     planted: str
     vocabulary: str | None = None
     turn: Turn | None = None
+    sampling: Sampling | None = None
 
     @property
     def places(self) -> tuple[int, ...]:
@@ -107,6 +130,7 @@ class Manifest(Sealed):
             planted=record.planted,
             vocabulary=record.vocabulary,
             turn=record.turn,
+            sampling=record.sampling,
         )
 
     def verify(self, corpus: Corpus) -> None:
@@ -140,6 +164,7 @@ class Manifest(Sealed):
             "planted": self.planted,
             "vocabulary": self.vocabulary,
             **({"turn": self.turn.model_dump()} if self.turn else {}),
+            **({"sampling": self.sampling.model_dump()} if self.sampling else {}),
             "canaries": [
                 {
                     "phrase": canary.phrase,
@@ -149,6 +174,7 @@ class Manifest(Sealed):
                     "ids": list(canary.ids),
                     "positions": list(places),
                     **({"user": canary.user} if canary.user else {}),
+                    **({} if canary.log_prob is None else {"log_prob": canary.log_prob}),
                 }
                 for canary, places in zip(self.canaries, self.positions, strict=True)
             ],
@@ -233,6 +259,7 @@ def _canary(entry: _Entry) -> Canary:
         copies=entry.copies,
         ids=tuple(entry.ids),
         user=entry.user,
+        log_prob=entry.log_prob,
     )
 
 

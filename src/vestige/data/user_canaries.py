@@ -16,7 +16,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from vestige import _validate
-from vestige.data.canary import Canary, occurrences
+from vestige.data.canary import COIN_FLIP, SAMPLED, Canary, occurrences
 from vestige.data.corpus import Corpus
 from vestige.data.lexicon import Lexicon
 from vestige.data.token_canaries import (
@@ -120,14 +120,47 @@ def coin_flip_canaries(
     _validate.at_least(2, number=number)
     _validate.positive(copies=copies)
     _validate.one_of(get_args(CanaryKind), kind=kind)
-    heads = np.random.default_rng([seed, 1]).random(number) < 0.5
+    drawn = _of_kind(kind, corpus, vocabulary, number, length, [seed, 2])
+    return _flipped(drawn, COIN_FLIP, copies, seed)
+
+
+def sampled_canaries(
+    corpus: Corpus, phrases: Sequence[str], *, copies: int = 1, seed: int
+) -> tuple[Canary, ...]:
+    """Texts sampled from a language model, each planted or left out by a fair coin of its own.
+
+    Args:
+        corpus: before planting; it holds none of them.
+        phrases: at least 2, such as those of `vestige.workflows.sampled_canaries`.
+        copies: of each that is planted.
+        seed: decides the coins, whatever the phrases are.
+
+    Returns:
+        the planted ones, then those left out, as controls.
+
+    Raises:
+        ValueError: an argument is out of range.
+    """
+    _validate.at_least(2, phrases=len(phrases))
+    _validate.positive(copies=copies)
+    lexicon = Lexicon.of(corpus, WordVocabulary.build(corpus, size=10_000))
+    return _flipped([_counted(phrase, lexicon) for phrase in phrases], SAMPLED, copies, seed)
+
+
+def _flipped(
+    drawn: Sequence[tuple[str, tuple[int, ...]]], pattern: str, copies: int, seed: int
+) -> tuple[Canary, ...]:
+    heads = np.random.default_rng([seed, 1]).random(len(drawn)) < 0.5
     if heads.all() or not heads.any():  # with few coins; the audit needs one of each
         heads[0] = not heads[0]
-    drawn = _of_kind(kind, corpus, vocabulary, number, length, [seed, 2])
     order = np.argsort(~heads, kind="stable")
-    return tuple(
-        Canary(drawn[i][0], "coin-flip", drawn[i][1], copies if heads[i] else 0) for i in order
-    )
+    flips = [(*drawn[i], copies if heads[i] else 0) for i in order]
+    return tuple(Canary(phrase, pattern, counts, number) for phrase, counts, number in flips)
+
+
+def _counted(phrase: str, lexicon: Lexicon) -> tuple[str, tuple[int, ...]]:
+    """A phrase, with how often the corpus has its words."""
+    return phrase, tuple(lexicon.counts.get(word, 0) for word in phrase.split())
 
 
 def _of_kind(
@@ -151,7 +184,7 @@ def _of_kind(
     lexicon = Lexicon.of(corpus, words or WordVocabulary.build(corpus, size=10_000))
     known = vocabulary or lexicon.vocabulary
     drawn = _DRAWN_BY[kind](corpus, known, number=number, length=length, seed=seed)
-    return [(p, tuple(lexicon.counts.get(w, 0) for w in p.split())) for p in drawn]
+    return [_counted(phrase, lexicon) for phrase in drawn]
 
 
 def _draw(
@@ -181,4 +214,4 @@ def _draw(
             f"only {len(phrases)} of {number} different phrases of {length} words were found",
             remedy="Ask for fewer or longer canaries, or give a larger corpus.",
         )
-    return [(p, tuple(lexicon.counts.get(w, 0) for w in p.split())) for p in phrases]
+    return [_counted(phrase, lexicon) for phrase in phrases]

@@ -67,6 +67,7 @@ def sampled_exposure(
     references: ArrayLike,
     *,
     space_bits: float = np.inf,
+    inside: bool = False,
     confidence: float = 0.95,
 ) -> RankExposure:
     """Exposure by rank among references drawn at random, with replacement, from the space.
@@ -80,6 +81,7 @@ def sampled_exposure(
         log_perplexities: (m,) of the canaries, in any unit that the references share.
         references: (n,) of sequences that were never planted.
         space_bits: log2 of the number of sequences there are, which no exposure exceeds.
+        inside: whether the canaries are references, too: each is compared with the n - 1 others.
         confidence: of the interval, in (0, 1).
 
     Raises:
@@ -91,6 +93,9 @@ def sampled_exposure(
         (array([ 3.  ,  1.  , -0.17]), array([ True, False, False]))
     """
     ahead, number = _ahead(log_perplexities, references)
+    if inside:
+        _validate.at_least(2, references=number)
+        ahead, number = np.maximum(ahead - 1, 0), number - 1
     exposure = np.minimum(log2(number) - np.log2(ahead + 1), space_bits)
     counts, where = np.unique(ahead, return_inverse=True)
     shares = [clopper_pearson(int(k), number, confidence=confidence) for k in counts]

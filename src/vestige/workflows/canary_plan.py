@@ -1,19 +1,26 @@
 """Canaries for a corpus, by the settings of `vestige plant`."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+from vestige.monitor import SILENT
 
 if TYPE_CHECKING:
     from vestige.data.canary import Canary
     from vestige.data.corpus import Corpus
     from vestige.data.user_canaries import CanaryKind
     from vestige.data.vocabulary import Vocabulary
+    from vestige.monitor import Monitor
+    from vestige.workflows.sampled_canaries import CanarySampler
 
 COPIES, CONTROLS, USER_CONTROLS, LENGTH = 10, 1, 100, 5
 """Defaults of `copies`, of `controls`, of it with `per_user`, and of `length`."""
 
 RANDOM = "random"
+
+_DIGITS = 3
+"""Of log-probabilities in a manifest: nothing that processors round differently."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +38,7 @@ class CanaryPlan:
     per_user: bool = False
     repetitions: Sequence[int] | None = None
     coin_flip: int | None = None
-    canary_kind: "CanaryKind | None" = None
+    canary_kind: "CanaryKind | Literal['sampled'] | None" = None
     length: int | None = None
     seed: int
 
@@ -63,8 +70,21 @@ class CanaryPlan:
                 "`controls` must not be given with `coin_flip`: tails are the controls"
             )
 
-    def make(self, corpus: "Corpus", vocabulary: "Vocabulary | None") -> tuple["Canary", ...]:
-        """The canaries, with their controls."""
+    def make(
+        self,
+        corpus: "Corpus",
+        vocabulary: "Vocabulary | None",
+        sampler: "CanarySampler | None" = None,
+        monitor: "Monitor" = SILENT,
+    ) -> tuple["Canary", ...]:
+        """The canaries, with their controls.
+
+        Args:
+            corpus: in which they will be planted.
+            vocabulary: whose words they have; None: the corpus's.
+            sampler: of the kind "sampled".
+            monitor: told how many are sampled.
+        """
         from vestige.data.canaries import (
             PATTERNS,
             frequency_canaries,
@@ -84,7 +104,7 @@ class CanaryPlan:
             )
         words = vocabulary if isinstance(vocabulary, WordVocabulary) else None
         if self.per_user or self.coin_flip:
-            return self._of_users(corpus, vocabulary)
+            return self._of_users(corpus, vocabulary, sampler, monitor)
         shared = {"copies": self.copies or COPIES, "controls": self.controls or CONTROLS}
         shared |= {"length": self.words, "seed": self.seed}
         if RANDOM in self.pattern:
@@ -98,9 +118,15 @@ class CanaryPlan:
         """Words in a made canary."""
         return LENGTH if self.length is None else self.length
 
-    def _of_users(self, corpus: "Corpus", vocabulary: "Vocabulary | None") -> tuple["Canary", ...]:
+    def _of_users(
+        self,
+        corpus: "Corpus",
+        vocabulary: "Vocabulary | None",
+        sampler: "CanarySampler | None",
+        monitor: "Monitor",
+    ) -> tuple["Canary", ...]:
         """Canaries of their own for every user, canaries planted by coin flips, or both."""
-        from vestige.data.user_canaries import MANY_USERS, coin_flip_canaries, user_canaries
+        from vestige.data.user_canaries import MANY_USERS, user_canaries
         from vestige.data.vocabulary import WordVocabulary
 
         words = vocabulary if isinstance(vocabulary, WordVocabulary) else None
@@ -114,17 +140,46 @@ class CanaryPlan:
                 length=self.words,
                 seed=self.seed,
             )
-        if self.coin_flip:
-            made += coin_flip_canaries(
-                corpus,
-                vocabulary,
-                number=self.coin_flip,
-                kind=self.canary_kind or "words",
-                copies=self.copies or 1,
-                length=self.words,
-                seed=self.seed,
-            )
+        if self.coin_flip and sampler is not None:
+            made += self._sampled(corpus, vocabulary, sampler, self.coin_flip, monitor)
+        elif self.coin_flip:
+            made += self._by_coin(corpus, vocabulary, self.coin_flip)
         return made
+
+    def _by_coin(
+        self, corpus: "Corpus", vocabulary: "Vocabulary | None", number: int
+    ) -> tuple["Canary", ...]:
+        from vestige.data.user_canaries import coin_flip_canaries
+
+        assert self.canary_kind != "sampled"  # which has a sampler
+        return coin_flip_canaries(
+            corpus,
+            vocabulary,
+            number=number,
+            kind=self.canary_kind or "words",
+            copies=self.copies or 1,
+            length=self.words,
+            seed=self.seed,
+        )
+
+    def _sampled(
+        self,
+        corpus: "Corpus",
+        vocabulary: "Vocabulary | None",
+        sampler: "CanarySampler",
+        number: int,
+        monitor: "Monitor",
+    ) -> tuple["Canary", ...]:
+        from vestige.attacks.exposure.canary_audit import canary_scores
+        from vestige.data.user_canaries import sampled_canaries
+
+        seed = [self.seed, 3]
+        drawn = sampler.phrases(
+            corpus, number=number, seed=seed, vocabulary=vocabulary, monitor=monitor
+        )
+        made = sampled_canaries(corpus, drawn, copies=self.copies or 1, seed=self.seed)
+        scores = canary_scores(sampler.model, made).round(_DIGITS).tolist()
+        return tuple(replace(one, log_prob=score) for one, score in zip(made, scores, strict=True))
 
 
 def repetitions_of(given: str | Sequence[int] | None) -> tuple[int, ...] | None:

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from vestige.metrics.f_dp_epsilon import CurveFamily
     from vestige.models.protocols import LanguageModel
 
-COIN_FLIP = "coin-flip"
 DELTA = 1e-5
 """δ of the measured ε of a training that claims none."""
 
@@ -130,18 +129,25 @@ def _measured(
 def _audit(
     model: "LanguageModel", canaries: "Sequence[Canary]", claim: "Guarantee | None"
 ) -> "CanaryAudit | None":
-    """Lower bounds of ε from coin-flip canaries; None where there are none."""
-    from vestige.attacks.exposure.canary_audit import audit_canaries
+    """Lower bounds of ε from coin-flip canaries; None where there are none.
 
-    flipped = [canary for canary in canaries if canary.pattern == COIN_FLIP]
+    Of those that a language model wrote, its log-probabilities are taken off: they say which were
+    likely before anybody read them, and coins do not ask for them.
+    """
+    from vestige.attacks.exposure.canary_audit import audit_canaries
+    from vestige.data.canary import BY_COIN
+
+    flipped = [canary for canary in canaries if canary.pattern in BY_COIN]
     if not flipped:
         return None
     copies = max(canary.copies for canary in flipped)
+    unread = [canary.log_prob for canary in flipped if canary.log_prob is not None]
     claimed = claim.of_group(copies) if claim and copies else None
     return audit_canaries(
         model,
         flipped,
         delta=claim.delta if claim else DELTA,
+        reference=unread if len(unread) == len(flipped) else None,
         claimed=claimed,
         claimed_copies=copies,
         mechanism=_mechanism(claim) if claim and claimed is not None and copies == 1 else None,

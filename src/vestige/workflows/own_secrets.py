@@ -1,6 +1,7 @@
 """Secrets that one already has, as a verb is given them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,7 +41,7 @@ def exposure_of(
 
     read = read_own_secrets(secrets)
     asked = model if question is None else in_turn(model, "assistant", question)
-    with monitor.progress("comparing secrets") as step:
+    with monitor.progress("comparing secrets") as step, _naming(secrets):
         return secret_exposure(
             asked, read, seed=seed, references=references or REFERENCES, progress=step
         )
@@ -70,7 +71,7 @@ def ranks_of(
         models[role] if question is None else in_turn(models[role], "assistant", question)
         for role in ("before", "after")
     )
-    with monitor.progress("ranking secrets") as step:
+    with monitor.progress("ranking secrets") as step, _naming(secrets):
         return secret_rank(before, after, read, seed=seed, samples=samples, progress=step)
 
 
@@ -87,7 +88,7 @@ def completion_of(
 
     read = read_own_secrets(secrets)
     asked = model if question is None else in_turn(model, "assistant", question)
-    with monitor.progress("completing secrets") as step:
+    with monitor.progress("completing secrets") as step, _naming(secrets):
         return complete_secrets(asked, read, beam=beam, progress=step)
 
 
@@ -110,17 +111,25 @@ def require_alone(given: Mapping[str, Any], others: Sequence[str]) -> None:
 def read_own_secrets(secrets: "Lines") -> "list[Secret]":
     """Secrets of a file with one a line, or as they are given; empty ones are left out."""
     from vestige.data.secret_shapes import read_secret
-    from vestige.errors import DataError
 
-    where, lines = "", []
     if isinstance(secrets, str | PathLike):
-        where, lines = f"{secrets}: ", read_lines(Path(secrets), one="secret")
+        lines = read_lines(Path(secrets), one="secret")
     else:
         lines = list(secrets)
     texts = {number: line.strip() for number, line in enumerate(lines, 1) if line.strip()}
     if not 1 <= len(texts) <= MOST:
         raise ValueError(f"`secrets` must hold 1 to {MOST:,}, got {len(texts):,}")
-    try:
+    with _naming(secrets):
         return [read_secret(line, number) for number, line in texts.items()]
+
+
+@contextmanager
+def _naming(secrets: "Lines") -> Iterator[None]:
+    """Name the file in an error about a secret that stands in it."""
+    from vestige.errors import DataError
+
+    try:
+        yield
     except DataError as error:
+        where = f"{secrets}: " if isinstance(secrets, str | PathLike) else ""
         raise DataError(f"{where}{error.problem}", remedy=error.remedy) from error

@@ -7,7 +7,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from annotated_types import Ge
+from annotated_types import Ge, Gt
 
 from vestige.monitor import SILENT, Monitor, Step
 from vestige.result import Result
@@ -16,11 +16,13 @@ from vestige.workflows.canary_plan import CanaryPlan, repetitions_of
 from vestige.workflows.inputs import Several, TextLike, VocabularyLike, open_corpus, several
 from vestige.workflows.options import (
     DataFormat,
+    Device,
     Directory,
     Group,
     IntentColumn,
     Limit,
     Metavar,
+    ModelLike,
     Seed,
     TagsColumn,
     TextColumn,
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from vestige.data.vocabulary import Vocabulary
 
 LABELLED = Group("With --task nlu")
+SAMPLING = Group("With --canary-kind sampled")
 TEXT, NLU = Only("text"), Only("nlu")
 PLANNED = ("copies", "controls", "per_user", "coin_flip", "canary_kind", "seed")
 """Arguments that are settings of a `CanaryPlan` as they stand."""
@@ -124,8 +127,12 @@ def plant(
     repetitions: Annotated[str | None, TEXT, Metavar("N,N,…")] = None,
     coin_flip: Annotated[int | None, Ge(2), TEXT] = None,
     canary_kind: Annotated[
-        Literal["words", "random", "new-token", "repeated-token"] | None, TEXT
+        Literal["words", "random", "new-token", "repeated-token", "sampled"] | None, TEXT
     ] = None,
+    sampled_from: Annotated[ModelLike | None, TEXT, SAMPLING, Metavar("MODEL")] = None,
+    temperature: Annotated[float | None, Gt(0), TEXT, SAMPLING] = None,
+    prompt: Annotated[Several, TEXT, SAMPLING] = (),
+    device: Annotated[Device, TEXT, SAMPLING] = "auto",
     length: Annotated[int | None, Ge(1), TEXT] = None,
     vocabulary: Annotated[VocabularyLike | None, TEXT, Metavar("MODEL")] = None,
     seed: Seed = 0,
@@ -179,9 +186,14 @@ def plant(
         coin_flip: Make so many random canaries, each planted by a fair coin, for an audit.
         canary_kind: What `coin_flip` makes: `words` (the default), five of them at random; `random`
             tokens of the vocabulary; a `new-token` that DATA never uses, after words that all
-            share; or a `repeated-token`, nothing but a new one. The new ones are the hardest for
-            a private training to hide, and need a `vocabulary` with unused tokens.
-        length: Words in a made canary; default: 5.
+            share; a `repeated-token`, nothing but a new one; or `sampled`, lines that a language
+            model writes. The new ones are the hardest for a private training to hide, and need a
+            `vocabulary` with unused tokens; sampled ones look like DATA.
+        sampled_from: The language model that writes them; one that has not read DATA.
+        temperature: How freely it writes: 0.8 or more makes outliers; default: 1.
+        prompt: A line like those of DATA, which the model reads before it writes one; may be given
+            several times. The manifest holds it, so give none that is private.
+        length: Words in a made canary; default: 5. Of a sampled one tokens at most; default: 32.
         vocabulary: A model whose words to choose from.
         verify: Check DIR against its manifest; change nothing.
 
@@ -193,6 +205,8 @@ def plant(
         vestige plant mail.jsonl --user sender --per-user --repetitions 1,5,20 --out planted
 
         vestige plant corpus.txt --coin-flip 1000 --out planted
+
+        vestige plant mail.jsonl --coin-flip 60 --canary-kind sampled --sampled-from base --out new
 
         vestige plant snips --task nlu --pattern pin:4 --copies 100 --out planted
 
@@ -208,14 +222,14 @@ def plant(
 
         results.require_new(out)
     planting = _in_utterances if task == "nlu" else _in_corpus
-    found = planting(call.arguments)
+    found = planting(call.arguments, monitor)
     if out is not None:
         write_planting(found, out, monitor)
         found = replace(found, directory=out)
     return call.record(found, configuration={}, seed=seed)
 
 
-def _in_utterances(given: Mapping[str, Any]) -> Planting:
+def _in_utterances(given: Mapping[str, Any], monitor: Monitor) -> Planting:
     """Secrets in labelled utterances, by the arguments of `plant`."""
     from vestige.data.secret_manifest import plant_secrets
 
@@ -232,9 +246,10 @@ def _in_utterances(given: Mapping[str, Any]) -> Planting:
     return Planting(manifest=manifest, parts=parts)
 
 
-def _in_corpus(given: Mapping[str, Any]) -> Planting:
+def _in_corpus(given: Mapping[str, Any], monitor: Monitor) -> Planting:
     """Canaries in running text, by the arguments of `plant`."""
     from vestige.data.manifest import plant as planted_in
+    from vestige.workflows.sampled_canaries import requested
 
     shared = {name: given[name] for name in PLANNED}
     plan = CanaryPlan(
@@ -247,8 +262,10 @@ def _in_corpus(given: Mapping[str, Any]) -> Planting:
     columns = {name: given[name] for name in ("format", "text", "user", "limit")}
     corpus = open_corpus(given["data"], **columns)
     known = None if given["vocabulary"] is None else _vocabulary(given["vocabulary"])
-    canaries = plan.make(corpus, known)
+    sampler, sampling = requested(given)
+    canaries = plan.make(corpus, known, sampler, monitor)
     planted, manifest = planted_in(corpus, canaries, seed=plan.seed, vocabulary=known)
+    manifest = replace(manifest, sampling=sampling)
     return Planting(manifest=manifest, parts={CORPUS: planted})
 
 

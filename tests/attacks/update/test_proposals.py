@@ -14,7 +14,7 @@ from vestige.attacks.update.phrases import Growth
 from vestige.attacks.update.proposals.openings import Openings
 from vestige.attacks.update.proposals.pairs import Pairs
 from vestige.attacks.update.proposals.protocol import Ground, Turn
-from vestige.attacks.update.proposals.samples import Samples, drawn
+from vestige.attacks.update.proposals.samples import Samples
 from vestige.attacks.update.token_scores import token_score
 from vestige.models.table import TableModel
 
@@ -196,23 +196,3 @@ def test_a_token_that_only_the_later_model_knows_is_drawn():
     assert drawn.count(4) > drawn.count(1) + drawn.count(2)
     assert 3 not in drawn
     assert all(math.isfinite(gained) for text in texts for gained in text.gains)
-
-
-@pytest.mark.parametrize("width", [5, 64, 65, 300])
-def test_draws_are_where_the_cumulated_probabilities_exceed_the_chance(width):
-    made = torch.Generator().manual_seed(width)
-    shares = torch.rand(400, width, generator=made) ** 8
-    shares[::3, width // 2 :] = 0  # nothing behind: never drawn
-    shares[1::3, : width // 3] = 0
-    chance = torch.rand(400, generator=made, dtype=torch.float64)
-    chance[:3] = 1
-    chance[3:6] = 0
-    found = drawn(shares, chance)
-    heap = np.cumsum(shares.double().numpy(), axis=1)
-    wanted = chance.numpy() * heap[:, -1]
-    assert (shares.gather(1, found[:, None]) > 0).all()
-    near = np.abs(heap - wanted[:, None]).min(axis=1) < 1e-6 * heap[:, -1]  # rounding may decide
-    expected = [np.searchsorted(row, w, side="right") for row, w in zip(heap, wanted, strict=True)]
-    sure = ~near
-    assert sure.mean() > 0.9
-    assert found.numpy()[sure].tolist() == np.array(expected)[sure].tolist()

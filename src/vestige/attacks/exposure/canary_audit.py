@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from vestige import _validate
 from vestige.attacks.exposure.phrase_exposure import canary_ids
 from vestige.attacks.exposure.sequence_scores import text_log_probs
-from vestige.data.canary import Canary
+from vestige.data.canary import BY_COIN, Canary
 from vestige.errors import DataError
 from vestige.metrics.epsilon import EpsilonBound, one_run_epsilon
 from vestige.metrics.f_dp_epsilon import GAUSSIAN, CurveFamily, f_dp_epsilon
@@ -153,11 +153,13 @@ def audit_canaries(
 
     Args:
         model: trained on the text with the canaries, or its `canary_scores`.
-        canaries: of `coin_flip_canaries`, planted and controls; others among them are an error.
+        canaries: of `coin_flip_canaries` or `sampled_canaries`, planted and controls; others among
+            them are an error.
         delta: of the claim, in [0, 1).
         confidence: of each bound by itself, in (0, 1). With a mechanism, of the two bounds that the
             verdict rests on together (Bonferroni).
-        reference: a model that saw no canary, or its `canary_scores`; they are taken off.
+        reference: a model that saw no canary, or its `canary_scores`; they are taken off. Sampled
+            canaries differ most in how likely they are unread: without one, take their `log_prob`.
         claimed: epsilon that the training claims at delta, for groups of `claimed_copies`.
         claimed_copies: must be the copies of each canary: a claim for one sequence does not
             speak of groups until `group_epsilon` converts it.
@@ -231,7 +233,7 @@ def _scores(model: NextToken | Sequence[float], canaries: Sequence[Canary]) -> N
 def _copies(canaries: Sequence[Canary]) -> int:
     """Copies of each planted canary."""
     for number, canary in enumerate(canaries, start=1):
-        if canary.pattern != "coin-flip":
+        if canary.pattern not in BY_COIN:
             raise DataError(
                 f"canary {number} is {canary.pattern!r}, and an audit needs canaries that a coin "
                 "put in or left out",

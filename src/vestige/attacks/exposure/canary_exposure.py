@@ -6,7 +6,9 @@ Carlini et al. (2019), "The Secret Sharer", sections 4 and 5, as Mireshghallah e
 Differs from the papers: every planted canary of random words is ranked among other orders of its
 own words, too, one of which is shown beside it. A model that has merely learnt that these words are
 frequent makes those likelier as well; a canary that stands before them is memory of the sequence.
-Beside the planted canaries stand controls that never were.
+Beside the planted canaries stand controls that never were. Canaries sampled from a language model
+are ranked among their controls, which it wrote as well and coins left out: no other phrases could
+have stood in their place, and no other order of their words is as likely.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -34,6 +36,7 @@ from vestige.attacks.exposure.reference_space import (
     ORDERS,
     References,
     Space,
+    control_references,
     listed_references,
     other_order,
     other_orders,
@@ -41,7 +44,7 @@ from vestige.attacks.exposure.reference_space import (
     split_phrase,
     word_references,
 )
-from vestige.data.canary import Canary
+from vestige.data.canary import SAMPLED, Canary
 from vestige.data.vocabulary import Vocabulary, WordVocabulary
 from vestige.errors import DataError
 from vestige.models.protocols import NextToken
@@ -50,6 +53,8 @@ Progress = Callable[[int, int], None]
 Done = Callable[[int], None]
 
 _FEWEST_ORDERS = 19
+_SAMPLED = -1
+"""Group of the canaries that a language model wrote."""
 
 
 def canary_exposure(  # noqa: PLR0913 - who measures often leaves orders out
@@ -86,15 +91,18 @@ def canary_exposure(  # noqa: PLR0913 - who measures often leaves orders out
     """
     _validate.at_least(FEWEST, references=references)
     _validate.one_of(get_args(Space), space=space)
-    _check_exact(exact_budget, candidates, model.vocabulary)
+    made = [canary for canary in canaries if canary.pattern != SAMPLED]
+    _check_exact(exact_budget, made, candidates, model.vocabulary)
     _check_kinds(canaries)
     subjects = _subjects(canaries, model.vocabulary, candidates is not None)
     _validate.at_least(0, orders=orders)
     subjects = _with_orders(subjects, references, seed, orders)
     words: tuple[str, ...] = ()
     if candidates is None:
-        words = space_words(model.vocabulary, canaries)
+        words = space_words(model.vocabulary, made) if made else ()
         spaces = _spaces(words, subjects, references, space, np.random.default_rng(seed))
+        if len(made) < len(canaries):
+            spaces[_SAMPLED] = _of_controls(subjects, model.vocabulary)
     else:
         spaces = {0: listed_references(candidates)}
         _check_candidates(spaces[0].phrases, model.vocabulary)
@@ -174,7 +182,9 @@ def _subjects(
     for number, canary in enumerate(canaries, start=1):
         canary_ids(number, canary, vocabulary)
         words = split_phrase(canary.phrase, vocabulary)
-        other, group = other_order(words, vocabulary), 0 if one_group else len(words)
+        sampled = canary.pattern == SAMPLED
+        other = None if sampled else other_order(words, vocabulary)
+        group = 0 if one_group else _SAMPLED if sampled else len(words)
         found.append(_Subject(canary=canary, phrase=" ".join(words), other=other, group=group))
     return found
 
@@ -216,23 +226,35 @@ def _spaces(
     of = partial(
         word_references, words, number=number, space=space, exclude=exclude, generator=generator
     )
-    return {n: of(length=n) for n in sorted({subject.group for subject in subjects})}
+    return {n: of(length=n) for n in sorted({subject.group for subject in subjects} - {_SAMPLED})}
+
+
+def _of_controls(subjects: Sequence[_Subject], vocabulary: Vocabulary) -> References:
+    """The controls that a language model wrote, as references."""
+    never = [one.phrase for one in subjects if one.group == _SAMPLED and one.canary.control]
+    lengths = map(len, vocabulary.encode_batch(never))
+    return control_references(never, len(vocabulary), max(lengths, default=1))
 
 
 def _measured(
     scored: ScoredPhrases, subjects: Sequence[_Subject], known: KnownReferences
 ) -> Iterator[ExposedCanary]:
     """Canaries of one group, each with its rank among other orders of its words."""
-    own = known.measure(scored, [subject.phrase for subject in subjects])
+    among = [one.group == _SAMPLED and one.canary.control for one in subjects]
+    planted, never = (
+        iter(known.measure(scored, _of(subjects, among, inside), inside=inside))
+        for inside in (False, True)
+    )
     turned = iter(known.measure(scored, [one.other for one in subjects if one.other is not None]))
-    for subject, phrase in zip(subjects, own, strict=True):
+    for subject, inside in zip(subjects, among, strict=True):
+        phrase = next(never if inside else planted)
         other = None if subject.other is None else next(turned)
         names = ("phrase", "pattern", "user", "copies")
         yield ExposedCanary(
             **{name: getattr(subject.canary, name) for name in names},
             **vars(phrase),
             per_token=phrase.log_perplexity / phrase.length,
-            references=len(known.drawn.phrases),
+            references=len(known.drawn.phrases) - inside,
             whole=known.drawn.whole,
             space_bits=known.drawn.bits,
             shuffled_log_perplexity=None if other is None else other.log_perplexity,
@@ -243,11 +265,15 @@ def _measured(
         )
 
 
+def _of(subjects: Sequence[_Subject], among: Sequence[bool], inside: bool) -> list[str]:
+    return [one.phrase for one, own in zip(subjects, among, strict=True) if own is inside]
+
+
 def _ranked(
     model: NextToken, words: Sequence[str], canary: ExposedCanary, budget: int, done: Done
 ) -> ExposedCanary:
     """A planted canary with its exact rank, or its bounds."""
-    if not canary.planted or not isfinite(canary.log_perplexity):
+    if not canary.planted or canary.pattern == SAMPLED or not isfinite(canary.log_perplexity):
         return canary
     vocabulary = model.vocabulary
     ranked = exact_rank(
@@ -283,10 +309,18 @@ def _check_candidates(phrases: Sequence[str], vocabulary: Vocabulary) -> None:
 
 
 def _check_exact(
-    budget: int | None, candidates: Sequence[str] | None, vocabulary: Vocabulary
+    budget: int | None,
+    made: Sequence[Canary],
+    candidates: Sequence[str] | None,
+    vocabulary: Vocabulary,
 ) -> None:
     if budget is None:
         return
+    if not made:
+        raise ValueError(
+            "exact_budget must be None where a language model wrote all canaries, which are ranked "
+            f"among their controls, got {budget}"
+        )
     _validate.positive(exact_budget=budget)
     if candidates is not None or not isinstance(vocabulary, WordVocabulary):
         raise ValueError(

@@ -14,6 +14,7 @@ from typing import Literal
 from vestige.attacks.exposure import exposure_tests
 from vestige.attacks.exposure.exposed_canary import ExposedCanary, Group, Median
 from vestige.attacks.exposure.exposure_tests import Evidence
+from vestige.data.canary import SAMPLED
 from vestige.metrics.exposure import CHANCE
 from vestige.result import Result
 
@@ -26,7 +27,8 @@ class CanaryExposure(Result):
 
     Attributes:
         canaries: planted ones and controls, in the order given.
-        words: different words that references are made of; 0 where they were given as a list.
+        words: different words that references are made of; 0 where they were given as a list, or
+            are the controls.
         fit_distance: how far the worst skew-normal fit is off, in [0, 1]; None without a fit.
         seed: decided the references and the orders.
     """
@@ -55,9 +57,9 @@ class CanaryExposure(Result):
 
     @property
     def space(self) -> str:
-        """The kind of references: "candidates", "whole" or "sampled"."""
+        """The kind of references: "candidates", "controls", "whole" or "sampled"."""
         if not self.words:
-            return "candidates"
+            return "candidates" if all(canary.whole for canary in self.canaries) else "controls"
         return "whole" if all(canary.whole for canary in self.canaries) else "sampled"
 
     @property
@@ -68,7 +70,7 @@ class CanaryExposure(Result):
     @property
     def resolution(self) -> str:
         """The resolution of the ranks, and what would raise it, in a sentence."""
-        if self.space != "sampled":
+        if self.space not in ("sampled", "controls"):
             return "Every phrase of the space was scored, so that ranks are exact."
         planted, references = self.planted, min(canary.references for canary in self.canaries)
         if not planted.at_ceiling:
@@ -76,10 +78,13 @@ class CanaryExposure(Result):
                 f"No planted canary stands at the ceiling of {self.ceiling:.1f} bits: the ranks "
                 "resolve them all."
             )
+        more = "More references raise it, and exact ranks count where they can."
+        if self.space == "controls":
+            more = "More canaries raise it: their controls are the references."
         return (
             f"{planted.at_ceiling} of {planted.canaries} planted canaries are likelier than all "
             f"{references:,} references: what is known of them is a bound (≥), with 97.5 % "
-            "confidence. More references raise it, and exact ranks count where they can."
+            f"confidence. {more}"
         )
 
     @cached_property
@@ -113,8 +118,8 @@ class CanaryExposure(Result):
         means = means[:1].upper() + means[1:]
         if not known.possible:
             them = "it" if planted.canaries == 1 else "them"
-            more = (
-                " and controls" if known.against == "controls" else ", or compare with more phrases"
+            more = {"controls": " and controls", "sampled controls": ""}.get(
+                known.against, ", or compare with more phrases"
             )
             return (
                 f"{means}: {_canaries(planted.canaries)} cannot tell whether the model remembers "
@@ -127,7 +132,10 @@ class CanaryExposure(Result):
                 "more canaries would show weaker memory."
             )
         alone = f", {known.alone} of {planted.canaries} by themselves" if known.alone else ""
-        drawn = all(c.pattern in exposure_tests.DRAWN for c in self.canaries if c.planted)
+        patterns = {c.pattern for c in self.canaries if c.planted}
+        if patterns == {SAMPLED}:
+            return f"{means}: the model remembers the canaries{alone}. {NOT_SAID}"
+        drawn = patterns <= {*exposure_tests.DRAWN, SAMPLED}
         return f"{means}: {_order(planted, self.order, alone)}{'' if drawn else NOT_DRAWN}"
 
     def summary(self) -> dict[str, object]:
@@ -169,6 +177,7 @@ class CanaryExposure(Result):
 _AMONG = {
     "references": "among phrases that could have stood in their place",
     "controls": "against the controls, which stand out among the references themselves",
+    "sampled controls": "against the controls, which the same model wrote",
     "orders": "among the orders of their own words",
     "controls' orders": "against how the orders of the controls' words rank",
 }
@@ -177,6 +186,8 @@ NOT_DRAWN = (
     " Their words were not drawn as the references' were: a model that never read them may prefer "
     "them, too, and is what to compare with."
 )
+
+NOT_SAID = "It does not follow that it says them: `vestige complete` tries that."
 
 
 def written(middle: Median | None, digits: int = 2) -> str:
@@ -201,10 +212,7 @@ def _order(planted: Group, order: Evidence | None, alone: str) -> str:
         return (
             f"{words}. That it knows their order is not shown ({_p(order)}), nor that it does not."
         )
-    return (
-        f"the model remembers the canaries{alone}, and their order ({_p(order)}). It does not "
-        "follow that it says them: `vestige complete` tries that."
-    )
+    return f"the model remembers the canaries{alone}, and their order ({_p(order)}). {NOT_SAID}"
 
 
 def _bits(middle: Median | None) -> str:

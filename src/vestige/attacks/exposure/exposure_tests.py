@@ -6,7 +6,8 @@ themselves, references say nothing, and the planted are compared with the contro
 A model that knows the words only ranks a canary anywhere among the orders of its own words, where
 that was drawn at random (`DRAWN`). Phrases made to a pattern have an order that a model may prefer
 unread: how high theirs ranks is compared with their controls', made to the same pattern. Given
-phrases have no such test.
+phrases have no such test, and neither have texts sampled from a language model, which are compared
+with their controls, as two samples, since coins alone tell the two apart.
 
 The second question is asked only after the first has been answered with yes, so that "memory of
 the order" is said wrongly no more often than either.
@@ -16,8 +17,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+
 from vestige.attacks.exposure.exposed_canary import ExposedCanary
 from vestige.data.canaries import PATTERNS
+from vestige.data.canary import COIN_FLIP, SAMPLED
 from vestige.metrics.exact_tests import least_together, standing_out, together
 from vestige.metrics.permutation import permutation_test
 
@@ -27,13 +31,15 @@ LEVEL = 0.05
 LEAN = 0.1
 """Controls whose p-value is this small are no longer taken for references."""
 
-DRAWN = ("random", "coin-flip")
+DRAWN = ("random", COIN_FLIP)
 """Patterns whose words stand in an order drawn at random."""
 
 ORDERED = (*DRAWN, *PATTERNS)
 """Patterns whose order can be asked about."""
 
-Against = Literal["references", "controls", "orders", "controls' orders"]
+_RULED_OUT = 1e300
+
+Against = Literal["references", "controls", "sampled controls", "orders", "controls' orders"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +71,8 @@ class Evidence:
 def memory(canaries: Sequence[ExposedCanary]) -> Evidence:
     """Test whether planted canaries are likelier than what was never planted."""
     planted, controls = ([c for c in canaries if c.planted is kind] for kind in (True, False))
+    if all(c.pattern == SAMPLED for c in canaries):
+        return _among_sampled(planted, controls)
     if _among_references(controls).p > LEAN:
         return _among_references(planted)
     # low is what the test looks for
@@ -99,6 +107,19 @@ def order(canaries: Sequence[ExposedCanary]) -> Evidence | None:
         return None
     found = permutation_test(strata)
     return Evidence(against="controls' orders", p=found.p_value, least=found.least)
+
+
+def _among_sampled(planted: Sequence[ExposedCanary], controls: Sequence[ExposedCanary]) -> Evidence:
+    """By log-perplexities; a text that the model rules out stands behind all others."""
+    own, never = (
+        np.nan_to_num([c.log_perplexity for c in some], posinf=_RULED_OUT)
+        for some in (planted, controls)
+    )
+    found = permutation_test([(own, never)])
+    alone = standing_out([c.p_value for c in planted], LEVEL / 2)
+    return Evidence(
+        against="sampled controls", p=found.p_value, least=found.least, alone=int(alone.sum())
+    )
 
 
 def _among_references(canaries: Sequence[ExposedCanary]) -> Evidence:

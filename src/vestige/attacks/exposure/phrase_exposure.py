@@ -106,12 +106,14 @@ class KnownReferences:
         fits = len(bits) >= FEWEST and np.isfinite(bits).all() and bits.min() < bits.max()
         return cls(drawn=drawn, bits=bits, fit=fit_skew_normal(bits) if fits else None)
 
-    def measure(self, scored: ScoredPhrases, phrases: Sequence[str]) -> list[PhraseExposure]:
-        """Each phrase's exposure among the references."""
+    def measure(
+        self, scored: ScoredPhrases, phrases: Sequence[str], *, inside: bool = False
+    ) -> list[PhraseExposure]:
+        """Each phrase's exposure among the references; of those `inside`, among the others."""
         if not phrases:
             return []
         bits = scored[phrases]
-        ranked = self._rank(phrases, bits)
+        ranked = self._rank(phrases, bits, inside)
         # what lies beyond the references is extrapolated, and the space is all there is
         fits = np.minimum(self.fit.exposure(bits), self.drawn.bits).tolist() if self.fit else None
         beyond = self.fit.extrapolated(bits).tolist() if self.fit else None
@@ -130,11 +132,11 @@ class KnownReferences:
             for i in range(len(phrases))
         ]
 
-    def _rank(self, phrases: Sequence[str], bits: Floats) -> RankExposure:
+    def _rank(self, phrases: Sequence[str], bits: Floats, inside: bool) -> RankExposure:
         if not self.drawn.whole:
-            return sampled_exposure(bits, self.bits, space_bits=self.drawn.bits)
-        inside = np.isin(phrases, self.drawn.phrases)
-        return whole_exposure(bits, self.bits, inside=inside)
+            return sampled_exposure(bits, self.bits, space_bits=self.drawn.bits, inside=inside)
+        found = np.isin(phrases, self.drawn.phrases)
+        return whole_exposure(bits, self.bits, inside=found)
 
 
 def canary_ids(number: int, canary: Canary, vocabulary: Vocabulary) -> tuple[int, ...]:

@@ -5,7 +5,8 @@ and its rank is that among all of the space. Here the space is that from which c
 words are drawn (`vestige.data`): phrases of as many words, no word twice, every word alike. The
 words are the alphabetic ones of a word vocabulary. A subword vocabulary has no words, so that
 phrases are made of the words of all canaries and controls at hand. Or the space is a list: what a
-template such as "the code is ____" could have said.
+template such as "the code is ____" could have said. Canaries that a language model wrote have their
+controls for a space: which of both was planted, coins have said.
 """
 
 from collections.abc import Sequence
@@ -127,6 +128,29 @@ def listed_references(candidates: Sequence[str]) -> References:
             remedy="List every phrase that the canary could have been, one a line.",
         )
     return References(phrases=phrases, size=len(phrases), whole=True)
+
+
+def control_references(phrases: Sequence[str], tokens: int, length: int) -> References:
+    """Controls as references, of canaries that are told from them by coins alone.
+
+    A coin does not ask what a text says, so that a canary that a model has not read is as likely
+    to have any rank among them, whatever wrote both.
+
+    Args:
+        phrases: of the controls.
+        tokens: of the vocabulary.
+        length: tokens of the longest phrase.
+
+    Raises:
+        DataError: there are fewer than two.
+    """
+    if len(phrases) < 2:
+        raise DataError(
+            f"there is {len(phrases)} control that a language model wrote, too few to rank "
+            "sampled canaries among",
+            remedy="Plant more of them: their controls are what they are compared with.",
+        )
+    return References(phrases=tuple(phrases), size=tokens**length, whole=False)
 
 
 def other_order(words: Sequence[str], vocabulary: Vocabulary) -> str | None:

@@ -22,7 +22,6 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from vestige import _validate
 from vestige.attacks.update import extension
@@ -32,15 +31,13 @@ from vestige.attacks.update.model_pair import ModelPair, PairState
 from vestige.attacks.update.phrases import ScoredText
 from vestige.attacks.update.proposals.protocol import Ground, Outcome, Turn, Unit, Units
 from vestige.models.largest import ROUNDED, largest
+from vestige.models.sampling import drawn
 
 RULED_OUT = -20.0
 """Log-probability below which tokens are alike to the earlier model."""
 
 OVER = -1
 """No token: the text has ended, or nothing is given."""
-
-PART = 64
-"""Columns whose probabilities are summed before they are cumulated."""
 
 FRESH = 0.25
 """Share of the ways that no phrase has told by then: measured, for the plan alone."""
@@ -276,30 +273,6 @@ def _log_of(logits: Tensor, token: Tensor) -> Tensor:
 
 def _rows(*columns: Tensor) -> Iterator[tuple[Any, ...]]:
     return zip(*(column.tolist() for column in columns), strict=True)
-
-
-def drawn(probabilities: Tensor, chance: Tensor) -> Tensor:
-    """(r,) columns where the cumulated probabilities (r, v) exceed `chance` (r,) of their sum.
-
-    Sums of `PART` columns are cumulated first, then the columns of one part: in double precision
-    over the whole vocabulary it would cost more than all else that a draw needs.
-    """
-    missing = -probabilities.shape[1] % PART
-    parts = functional.pad(probabilities, (0, missing)) if missing else probabilities
-    parts = parts.view(len(parts), parts.shape[1] // PART, PART)
-    heap = parts.sum(2).double().cumsum(1)
-    wanted = chance[:, None] * heap[:, -1:]
-    part = _place(heap, wanted)
-    chosen = parts.take_along_dim(part[:, :, None], 1)[:, 0].double().cumsum(1)
-    before = heap.gather(1, part) - chosen[:, -1:]
-    place = _place(chosen, (wanted - before).clamp_(min=0.0))
-    return (part * PART + place)[:, 0]
-
-
-def _place(heap: Tensor, wanted: Tensor) -> Tensor:
-    """Columns where cumulated numbers first exceed what is wanted, the last that adds to them."""
-    last = torch.searchsorted(heap, heap[:, -1:].clone())
-    return torch.minimum(torch.searchsorted(heap, wanted, right=True), last)
 
 
 def _best(ways: Sequence[Seed], number: int) -> list[Seed]:
