@@ -19,9 +19,14 @@ LLAMA = (
     "    {{- '[INST] ' + message['content'] | trim + ' [/INST]' }}\n"
     "    {{- {'asked': message['content']} | tojson }}\n{%- endfor %}\n"
 )
+MARKED = (
+    "{%- set name = 'both' %}\n{% for message in messages %}\n{{ message['role'] }}: \n"
+    "{% generation %}\n{% set name = 'one' %}{{ message['content'] }} \n{% endgeneration %}\n"
+    "{{- name }}{% endfor %}\n{%- if add_generation_prompt %}assistant: {%- endif %}"
+)
 
 
-@pytest.mark.parametrize("template", [CHATML, LLAMA])
+@pytest.mark.parametrize("template", [CHATML, LLAMA, MARKED])
 @pytest.mark.parametrize("message", ["", "Where do <I> live?\nSay 'it'. ü"])
 def test_it_writes_what_transformers_writes(template, message):
     from transformers.utils.chat_template_utils import render_jinja_template

@@ -1,23 +1,52 @@
-"""A private training in one process of several: `python private_in_processes.py OUT MECHANISM`."""
+"""Private trainings in one process of several: `python private_in_processes.py OUT` by torchrun."""
 
 import json
 import os
 import sys
 from pathlib import Path
 
-from tests.integrations.test_private_trainer import seeded, trainer, weights
+from tests.integrations.test_private_trainer import Steps, llama, seeded, trainer, weights
+from vestige.defences.example_gradients import clip_groups
+from vestige.integrations import private_trainer
+
+MECHANISMS = {
+    "independent": {},
+    "banded and adaptive": {"bands": 2, "clip_quantile": 0.5},
+    "whole": {"max_grad_norm": 0.5},
+}
+"""Of an adapter; "whole" is all of a small Llama."""
 
 
 def main() -> None:
-    """Train, and write the weights of this process."""
-    out = Path(sys.argv[1])
+    """Train by each mechanism in turn."""
+    for mechanism in MECHANISMS:
+        train(Path(sys.argv[1]) / mechanism, mechanism)
+
+
+def train(out: Path, mechanism: str) -> None:
+    """Train, and write the weights of this process, its gradients, and its norms step by step."""
     processes = int(os.environ.get("WORLD_SIZE", "1"))
-    more = {} if sys.argv[2] == "independent" else {"bands": 2, "clip_quantile": 0.5}
-    privacy = seeded(noise_multiplier=0.5, **more)
-    own = trainer(out / "trainer", privacy, rows=8 // processes, ddp_backend="gloo")
+    steps, norms = Steps(), []
+
+    def watched(*args):
+        found = clip_groups(*args)
+        norms.append(found.norms.tolist())
+        return found
+
+    private_trainer.clip_groups = watched
+    own = trainer(
+        out / "trainer", seeded(noise_multiplier=0.5, **MECHANISMS[mechanism]), steps,
+        rows=8 // processes, ddp_backend="gloo", lora=False if mechanism == "whole" else None,
+        base=llama() if mechanism == "whole" else None,
+    )  # fmt: skip
     own.train()
-    kept = [value for one in weights(own.model) for value in one.flatten().tolist()]
+    kept = {"weights": _flat(weights(own.model)), "norms": norms}
+    kept["gradients"] = [_flat(each) for each in steps.gradients]
     (out / f"{os.environ.get('RANK', '0')}.json").write_text(json.dumps(kept))
+
+
+def _flat(tensors) -> list[float]:
+    return [value for one in tensors for value in one.flatten().tolist()]
 
 
 if __name__ == "__main__":

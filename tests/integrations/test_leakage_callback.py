@@ -45,13 +45,20 @@ def tokenizer():
     return SubwordVocabulary.train_bpe(Corpus.from_texts(TEXTS), size=300).tokenizer
 
 
-def trained(planted, tmp_path, *callbacks, steps=40, rows=8, resumed=None, **settings):
-    """A trainer after some steps on planted texts, and what a tracker was told."""
+def trained(
+    planted, tmp_path, *callbacks, steps=40, rows=8, resumed=None, prepare=None, **settings
+):
+    """A trainer after some steps on planted texts, and what a tracker was told.
+
+    `prepare` makes another model of the model, and its optimizer.
+    """
     words = tokenizer()
     words.pad_token = words.eos_token
     torch.manual_seed(0)
     sizes = {"n_positions": 64, "n_embd": 64, "n_layer": 1, "n_head": 2}
     model = GPT2LMHeadModel(GPT2Config(vocab_size=300, **sizes))
+
+    model, optimizer = (model, None) if prepare is None else prepare(model)
 
     def encoded(row):
         return {"input_ids": words(row["text"] + words.eos_token)["input_ids"]}
@@ -65,7 +72,7 @@ def trained(planted, tmp_path, *callbacks, steps=40, rows=8, resumed=None, **set
     tracker = Tracker()
     tracker.told = []
     args = TrainingArguments(
-        tmp_path / "trainer", max_steps=steps, per_device_train_batch_size=rows, learning_rate=1e-2,
+        tmp_path / "trainer", max_steps=steps, per_device_train_batch_size=rows, learning_rate=3e-3,
         report_to=[], use_cpu=True, disable_tqdm=True, seed=0,
         **{"save_strategy": "no"} | settings,
     )  # fmt: skip
@@ -76,6 +83,7 @@ def trained(planted, tmp_path, *callbacks, steps=40, rows=8, resumed=None, **set
         train_dataset=data.map(encoded, remove_columns=data.column_names),
         eval_dataset=held.map(encoded, remove_columns=held.column_names),
         data_collator=DataCollatorForLanguageModeling(words, mlm=False),
+        optimizers=(optimizer, None),
     )  # fmt: skip
     trainer.train(resume_from_checkpoint=resumed)
     return trainer, tracker.told
@@ -338,9 +346,7 @@ def test_a_canary_of_a_conversation_is_asked_behind_what_the_template_says(tmp_p
         vestige.exposure(model, tmp_path / "c", references=200)
 
 
-def test_streams_and_rows_without_messages_are_refused(tmp_path):
-    with pytest.raises(DataError, match="is a stream"):
-        plant(DATA.to_iterable_dataset(), out=tmp_path / "x")
+def test_rows_without_messages_are_refused(tmp_path):
     bad = Dataset.from_dict({"messages": [[1, 2], [3]]})
     with pytest.raises(DataError, match="row 1 holds no messages"):
         plant(bad, out=tmp_path / "x")

@@ -14,11 +14,16 @@ from datasets import Dataset
 from peft import LoraConfig
 from torch.nn.functional import cross_entropy
 from transformers import (
+    BertConfig,
+    BertForMaskedLM,
     DataCollatorForLanguageModeling,
     GPT2Config,
     GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
     TrainerCallback,
     TrainingArguments,
+    default_data_collator,
 )
 
 import vestige
@@ -29,6 +34,7 @@ from vestige.data.subwords import SubwordVocabulary
 from vestige.defences.accounting import privacy_spent
 from vestige.errors import DataError, TrainingError
 from vestige.integrations.loaded_weights import moved_since_loaded
+from vestige.integrations.private_plan import refuse_settings
 from vestige.integrations.transformers import PrivateTrainer
 from vestige.workflows.privacy_files import lineage_of
 
@@ -68,6 +74,15 @@ def trainer(
         privacy=privacy, user_column=user_column,
         peft_config=None if lora is False else LoraConfig(**(lora or LORA)),
     )  # fmt: skip
+
+
+def llama(**settings) -> LlamaForCausalLM:
+    """A Llama of 28,000 weights, its embedding the head's weight."""
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2}
+    heads = {"num_attention_heads": 2, "num_key_value_heads": 1, "tie_word_embeddings": True}
+    more = {"vocab_size": 300, "max_position_embeddings": 64, **settings}
+    return LlamaForCausalLM(LlamaConfig(**(sizes | heads | more)))
 
 
 def seeded(**settings) -> vestige.DPSGD:
@@ -361,6 +376,76 @@ def test_a_model_that_cannot_be_clipped_is_refused_by_its_layer(tmp_path):
         frozen.train()
 
 
+class Twice(GPT2LMHeadModel):
+    """A model whose loss is twice the cross-entropy."""
+
+    def forward(self, input_ids=None, attention_mask=None, labels=None, **rest):
+        given = {"attention_mask": attention_mask, "labels": labels, **rest}
+        found = super().forward(input_ids, **given)
+        found.loss = None if found.loss is None else 2 * found.loss
+        return found
+
+
+def test_another_loss_than_cross_entropy_is_refused_before_the_first_step(tmp_path, monkeypatch):
+    privacy, begun = vestige.DPSGD(epsilon=8.0), llama()
+    twice = Twice(GPT2Config(vocab_size=300, n_positions=64, n_embd=8, n_layer=1, n_head=1))
+    with pytest.raises(TrainingError, match="Twice learns by another loss"):
+        trainer(tmp_path, privacy, lora=False, base=twice).train()
+    masked = BertForMaskedLM(BertConfig(
+        vocab_size=300, hidden_size=8, num_hidden_layers=1, num_attention_heads=1,
+        intermediate_size=8, max_position_embeddings=64, initializer_range=1.0,
+    ))  # fmt: skip
+    masked.cls.requires_grad_(False)  # a layer that could not be clipped
+    with pytest.raises(TrainingError, match="BertForMaskedLM learns by another loss"):
+        trainer(tmp_path, privacy, lora=False, base=masked).train()
+    own = trainer(tmp_path, privacy, lora=False, base=begun)
+    own.data_collator = default_data_collator
+    before = weights(begun)
+    with pytest.raises(TrainingError, match="collator gives no labels"):
+        own.train()
+    assert all(map(torch.equal, before, weights(begun)))
+    assert not (tmp_path / "secret.key").exists()
+    monkeypatch.setattr(PrivateTrainer, "compute_loss", lambda *rest: 0.0, raising=False)
+    with pytest.raises(TrainingError, match="cannot take a compute_loss of its own"):
+        trainer(tmp_path, privacy)
+
+
+@pytest.mark.parametrize("setting", ["loss_type", "activation_offloading"])
+def test_settings_of_a_trainer_of_chats_that_a_private_step_would_pass_over(tmp_path, setting):
+    args = {"loss_type": "dft", "activation_offloading": True}
+    own = trainer(tmp_path, vestige.DPSGD(epsilon=8.0))
+    setattr(own.args, setting, args[setting])
+    with pytest.raises(TrainingError, match=f"cannot take {setting}. Use "):
+        refuse_settings(own)
+
+
+@pytest.mark.filterwarnings("ignore:.*gradient_checkpointing:FutureWarning")
+@pytest.mark.parametrize("reentrant", [False, True])
+@pytest.mark.parametrize("unit", ["sequence", "user"])
+@pytest.mark.parametrize("tied", [True, False])
+def test_a_whole_model_recomputes_its_activations_and_takes_the_same_step(
+    tmp_path, unit, tied, reentrant
+):
+    """With accumulation, too: a lot is a step however it is computed."""
+    steps, rows = Steps(), 4 if unit == "sequence" else 2
+    own = trainer(
+        tmp_path, vestige.DPSGD(noise_multiplier=0.0, max_grad_norm=0.5, unit=unit), steps,
+        rows=rows, steps=1, gradient_accumulation_steps=2, lora=False,
+        base=llama(tie_word_embeddings=tied), user_column="user" if unit == "user" else None,
+    )  # fmt: skip
+    own.model.gradient_checkpointing_enable({"use_reentrant": reentrant})
+    own.train()
+    assert own.model.is_gradient_checkpointing
+    own.model.gradient_checkpointing_disable()
+    [before], [found] = steps.before, steps.gradients
+    with torch.no_grad():
+        for parameter, value in zip(own.model.parameters(), before, strict=True):
+            parameter.copy_(value)
+    expected = expected_gradient(own, 0, clip=0.5, expected=2 * rows)
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
+
+
 def test_what_would_break_the_promise_is_refused(tmp_path):
     privacy = vestige.DPSGD(epsilon=8.0)
     with pytest.raises(TrainingError, match="cannot take label_smoothing_factor"):
@@ -396,24 +481,37 @@ def test_rows_that_a_trainer_joins_are_refused(tmp_path):
         PrivateRows.of(iter(TEXTS), vestige.DPSGD(epsilon=1.0), None)
 
 
-@pytest.mark.parametrize("mechanism", ["independent", "banded and adaptive"])
-def test_two_processes_train_as_one(tmp_path, mechanism):
-    """The same lots, each process its part, and the noise once."""
+@pytest.fixture(scope="module")
+def processes(tmp_path_factory):
+    """What each process of one, and of two, has written; see `private_in_processes`."""
+    root = tmp_path_factory.mktemp("processes")
     script = Path(__file__).parent / "private_in_processes.py"
     quiet = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(REPOSITORY)}
     quiet["PYTHONPATH"] += os.pathsep + os.environ.get("PYTHONPATH", "")
     for number in (1, 2):
-        out = tmp_path / str(number)
-        out.mkdir()
         command = [
             sys.executable, "-m", "torch.distributed.run", "--standalone",
-            f"--nproc-per-node={number}", str(script), str(out), mechanism,
+            f"--nproc-per-node={number}", str(script), str(root / str(number)),
         ]  # fmt: skip
         done = subprocess.run(command, env=quiet, capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, done.stderr[-2000:]
+    return root
+
+
+@pytest.mark.parametrize("mechanism", ["independent", "banded and adaptive", "whole"])
+def test_two_processes_train_as_one(processes, mechanism):
+    """The same lots, each process its part, and the noise once."""
     alone, first, second = (
-        np.array(json.loads((tmp_path / name).read_text()))
-        for name in ("1/0.json", "2/0.json", "2/1.json")
+        json.loads((processes / name).read_text())
+        for name in (f"1/{mechanism}/0.json", f"2/{mechanism}/0.json", f"2/{mechanism}/1.json")
     )
-    assert (first == second).all()
-    np.testing.assert_allclose(first, alone, rtol=0, atol=1e-5)
+    assert first["weights"] == second["weights"]
+    assert first["gradients"] == second["gradients"]
+    np.testing.assert_allclose(first["weights"], alone["weights"], rtol=0, atol=1e-5)
+    # Weights that moved apart by a rounding have other norms: the first step has the same ones.
+    np.testing.assert_allclose(first["gradients"][0], alone["gradients"][0], rtol=0, atol=1e-6)
+    parts = sorted(first["norms"][0] + second["norms"][0])
+    np.testing.assert_allclose(parts, sorted(alone["norms"][0]), rtol=1e-6)
+    assert min(map(len, (first["norms"][0], second["norms"][0]))) > 0
+    if mechanism == "whole":
+        assert max(parts) > 0.5  # some are clipped

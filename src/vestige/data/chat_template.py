@@ -6,7 +6,8 @@ templates ask for is a fixed one: a search must not depend on the day.
 
     python -m vestige.data.chat_template < request.json > prompt
 
-Differs from transformers' `apply_chat_template`: it has no tools, documents or assistant masks.
+Differs from transformers' `apply_chat_template`: it has no tools, documents or assistant masks, and
+`{% generation %}`, which marks what the assistant says, marks nothing.
 """
 
 import json
@@ -76,10 +77,23 @@ def users_turn(template: str, tokens: Mapping[str, str]) -> tuple[str, str] | No
 
 
 def _render(template: str, messages: Sequence[Mapping[str, str]], tokens: Mapping[str, str]) -> str:
+    from jinja2 import nodes
+    from jinja2.ext import Extension
+    from jinja2.parser import Parser
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+    class Generation(Extension):
+        tags = {"generation"}  # noqa: RUF012  as Jinja declares it
+
+        def parse(self, parser: Parser) -> nodes.Node:
+            line = next(parser.stream).lineno
+            inside = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+            return nodes.Scope(inside, lineno=line)
+
     environment = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
+        trim_blocks=True,
+        lstrip_blocks=True,
+        extensions=["jinja2.ext.loopcontrols", Generation],
     )
     environment.filters["tojson"] = _to_json
     environment.globals.update(raise_exception=_refuse, strftime_now=DAY.strftime)

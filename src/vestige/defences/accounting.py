@@ -28,6 +28,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -159,11 +160,17 @@ def epsilon_spent(
         return 0.0
     if noise_multiplier == 0:
         return math.inf
-    epsilon = _rdp(noise_multiplier, sample_rate, steps, delta)
+    return _epsilon(noise_multiplier, sample_rate, steps, delta, accountant)
+
+
+@lru_cache(maxsize=4096)
+def _epsilon(noise: float, rate: float, steps: int, delta: float, accountant: Accountant) -> float:
+    """Kept, since one takes up to a second and a training asks for the same ones several times."""
+    epsilon = _rdp(noise, rate, steps, delta)
     if accountant == "rdp" or not epsilon <= HOPELESS:
         return epsilon
     count = _prv if accountant == "prv" else _pld
-    finer = count(noise_multiplier, sample_rate, steps, delta, epsilon)
+    finer = count(noise, rate, steps, delta, epsilon)
     # Both are upper bounds, so the smaller one is; a figure lost to overflow is none.
     return max(0.0, min(epsilon, finer if math.isfinite(finer) else epsilon))
 

@@ -1,86 +1,75 @@
-"""Whether planted canaries reach the loss: a trainer may cut, mask, or never see them.
+"""Whether planted canaries reach the loss: a trainer may cut, split, mask, or never see them.
 
 Exposure of canaries that a training never learnt is low, and would be read as "no leak".
 """
 
-from collections.abc import Iterable, Iterator
+import warnings
 from typing import Any
 
 from vestige.data.manifest import Manifest
 from vestige.errors import DataError
-from vestige.integrations.row_losses import Rows
-from vestige.training.batches import IGNORED
+from vestige.integrations.canary_search import CanarySearch, Copies
+from vestige.integrations.row_losses import MOST, Rows
 
-MOST = 5_000
-"""Rows that are looked through for canaries which do not stand in their own."""
+REMEDY = (
+    "Train on what `plant` returned, with a maximal length (`max_length`) above that of a canary; "
+    "pack without cutting texts (packing_strategy='bfd'); where a loss counts completions or "
+    "answers only, plant in them (`role`)."
+)
 
 
 def require_arrival(trainer: Any, sealed: Manifest, tokenizer: Any) -> None:
     """Check that every planted canary stands whole among the tokens that the loss counts.
 
-    A canary is looked for in the row of its first copy, and then in the first rows of all: a
-    trainer may have shuffled or packed them. A stream is not looked at.
+    Copies are looked for at the manifest's places. Where one is not there, the rows were shuffled,
+    filtered or packed: copies are then counted in the first `MOST` rows.
 
     Args:
         trainer: of Transformers, with the training set as it reads it.
         sealed: the manifest.
         tokenizer: of the model.
 
+    Warns:
+        UserWarning: copies are split over two rows, or missing.
+
     Raises:
-        DataError: some are cut off, masked, or not there; what to do.
+        DataError: some canaries are split in all copies, cut off, masked, or not there.
     """
-    data = trainer.train_dataset
-    if not hasattr(data, "__len__") or not hasattr(data, "__getitem__"):
+    rows = Rows.read_by(trainer, trainer.train_dataset)
+    if rows is None:
         return
-    rows = Rows.of(trainer, data)
-    own = {
-        _plain(tokenizer, canary.phrase): places[0]
-        for canary, places in zip(sealed.canaries, sealed.positions, strict=True)
-        if places
-    }
-    where = [place for place in own.values() if place < len(rows)]
-    read, counted = _found(own, rows, where, tokenizer)
-    if len(counted) < len(own):
-        more = _found(own, rows, range(min(MOST, len(rows))), tokenizer)
-        read, counted = read | more[0], counted | more[1]
-    missing = own.keys() - counted
-    if not missing or (len(rows) > MOST and not missing & read):
+    search = CanarySearch(sealed, tokenizer)
+    if search.learnt_at_their_places(rows):
         return
-    masked = len(missing & read)
-    raise DataError(
-        f"{len(missing)} of {len(own)} planted canaries do not reach the loss: {masked} are read "
-        f"and masked in the labels, {len(missing) - masked} stand whole in no row",
-        remedy="Train on what `plant` returned, with a maximal length (`max_length`) above that of "
-        "a canary; where a loss counts completions or answers only, plant in them (`role`).",
-    )
+    found = search.copies(rows, range(min(MOST, len(rows))))
+    missing = {phrase for phrase in search.places if not found.learnt[phrase]}
+    masked = {phrase for phrase in missing if found.read[phrase]}
+    split = {phrase for phrase in missing - masked if found.split[phrase]}
+    if masked or (missing and rows.all_known):
+        raise DataError(
+            f"{len(missing)} of {len(search.places)} planted canaries do not reach the loss: "
+            f"{len(masked)} are read and masked in the labels, {len(missing - masked)} stand whole "
+            f"in no row" + (f" ({len(split)} split over two rows)" if split else ""),
+            remedy=REMEDY,
+        )
+    _warn(search, found, rows)
 
 
-def _found(
-    phrases: Iterable[str], rows: Rows, numbers: Iterable[int], tokenizer: Any
-) -> tuple[set[str], set[str]]:
-    """(phrases that are read whole, phrases whose every token the loss counts) in some rows."""
-    phrases = list(phrases)
-    read, counted = set[str](), set[str]()
-    for number in numbers:
-        for ids, labels in _rows(rows.inputs([number])):
-            inside = _joined(tokenizer, ids)
-            learnt = _joined(tokenizer, [token for token in labels if token != IGNORED])
-            read |= {phrase for phrase in phrases if phrase in inside}
-            counted |= {phrase for phrase in phrases if phrase in learnt}
-        if len(counted) == len(phrases):
-            break
-    return read, counted
-
-
-def _rows(inputs: dict[str, Any]) -> Iterator[tuple[list[int], list[int]]]:
-    labels = inputs.get("labels", inputs["input_ids"])
-    return zip(inputs["input_ids"].tolist(), labels.tolist(), strict=True)
-
-
-def _plain(tokenizer: Any, phrase: str) -> str:
-    """A phrase as a tokenizer gives it back, without blanks and capitals."""
-    return _joined(tokenizer, tokenizer(phrase, add_special_tokens=False)["input_ids"])
-
-
-def _joined(tokenizer: Any, ids: list[int]) -> str:
-    return "".join(tokenizer.decode(ids).split()).casefold()
+def _warn(search: CanarySearch, found: Copies, rows: Rows) -> None:
+    copies = sum(map(len, search.places.values()))
+    whole, split = found.learnt.total(), 0
+    for phrase, places in search.places.items():  # neighbours may say a phrase by chance
+        split += min(found.split[phrase], max(0, len(places) - found.learnt[phrase]))
+    if rows.all_known and whole < copies:
+        told = (
+            f"of {copies} copies of planted canaries {whole} reach the loss whole, {split} are "
+            f"split over two rows, and {copies - whole - split} stand nowhere whole"
+        )
+    elif split:
+        told = (
+            f"in the first {MOST:,} rows {whole} copies of planted canaries reach the loss whole, "
+            f"and {split} are split over two rows"
+        )
+    else:
+        return
+    warnings.warn(f"{told}: figures are those of fewer copies. {REMEDY}", stacklevel=3)

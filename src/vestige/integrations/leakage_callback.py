@@ -10,6 +10,7 @@ it is the first one's to say, which also tells and saves.
 import inspect
 import math
 import time
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from os import PathLike
@@ -26,6 +27,7 @@ from vestige.integrations.arrival import require_arrival
 from vestige.integrations.before import BEFORE, Before
 from vestige.integrations.measurement import Measurement, training_precision
 from vestige.integrations.moment import LIMITS, Moment
+from vestige.integrations.whole_model import require_whole
 
 if TYPE_CHECKING:
     from vestige.integrations.training_texts import TextSample
@@ -126,10 +128,12 @@ class LeakageCallback(TrainerCallback):  # type: ignore[misc]
 
         Raises:
             DataError: canaries do not reach the loss.
-            VestigeError: a training is resumed without what was measured before its first step.
+            VestigeError: the model is spread over processes, or a training is resumed without what
+                was measured before its first step.
         """
         self._began, self._asking = time.perf_counter(), None
         trainer = _caller(self, "callback_handler")
+        require_whole(model, trainer)
         if trainer is not None:
             require_arrival(trainer, self._manifest(), processing_class)
         kept = Path(args.output_dir) / BEFORE
@@ -160,11 +164,20 @@ class LeakageCallback(TrainerCallback):  # type: ignore[misc]
     ) -> None:
         """Measure, save, and fail above a limit.
 
+        Warns:
+            UserWarning: the model has not changed, and neither `out` nor `fail_above` was given.
+
         Raises:
             Leakage: more leaks than `fail_above` allows.
+            VestigeError: the model has not changed, so that there is nothing to save or to judge.
         """
         self._measure(args, state, control, model, processing_class, whole=True)
         last = self.moments[-1]
+        if last.unchanged:
+            error = _unchanged(last.step)
+            if self.out is not None or self.fail_above:
+                raise error
+            warnings.warn(str(error), stacklevel=2)
         if self.out is not None and state.is_world_process_zero:
             self._save(self.out, last)
         if told := last.above(self.fail_above):
@@ -218,7 +231,7 @@ class LeakageCallback(TrainerCallback):  # type: ignore[misc]
                 processing_class,
                 references=self.references,
                 seed=self.seed,
-                sample=self._drawn() if self.texts else None,
+                sample=self._drawn(processing_class) if self.texts else None,
             )
         return self._asking
 
@@ -247,7 +260,8 @@ class LeakageCallback(TrainerCallback):  # type: ignore[misc]
         given = self.canaries
         return given if isinstance(given, Manifest) else Manifest.load(manifest_file(given))
 
-    def _drawn(self) -> "TextSample":
+    def _drawn(self, tokenizer: Any) -> "TextSample":
+        from vestige.integrations.canary_search import CanarySearch
         from vestige.integrations.training_texts import TextSample
 
         trainer = _caller(self, "callback_handler")
@@ -256,8 +270,8 @@ class LeakageCallback(TrainerCallback):  # type: ignore[misc]
                 "texts can be compared only where Transformers' own trainer calls the callback",
                 remedy="Leave out `texts`.",
             )
-        places = self._manifest().places
-        return TextSample.of(trainer, number=self.texts, left_out=places, seed=self.seed)
+        search = CanarySearch(self._manifest(), tokenizer)
+        return TextSample.of(trainer, number=self.texts, search=search, seed=self.seed)
 
     def _save(self, out: Path, last: Moment) -> None:
         from vestige import results
@@ -274,6 +288,15 @@ def _references_for(*limits: Mapping[str, float]) -> int:
     """
     most = max((one.get("exposure", 0.0) for one in limits), default=0.0)
     return int(2 ** (math.ceil(max(most, 0.0)) + 2)) if most > 0 else 1
+
+
+def _unchanged(steps: int) -> VestigeError:
+    return VestigeError(
+        f"could not tell what the training gives away: after {steps:,} steps the model answers as "
+        "before the first one",
+        remedy="See that what learns is in the optimizer (an adapter is put on before it is made), "
+        "that the adapter is switched on, and that the learning rate is not 0.",
+    )
 
 
 def _as_the_first(answer: bool) -> bool:

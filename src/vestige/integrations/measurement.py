@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from vestige.errors import VestigeError
+from vestige.data.canary import BY_COIN
 from vestige.integrations.before import Before
+from vestige.integrations.canary_search import require_tokenizer
 from vestige.integrations.moment import Moment
 
 if TYPE_CHECKING:
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
 DELTA = 1e-5
 """Of the measured epsilon."""
-COIN_FLIP = "coin-flip"
 
 
 class Measurement:
@@ -59,11 +59,7 @@ class Measurement:
     ) -> None:
         from vestige.workflows.manifests import load_canaries
 
-        if tokenizer is None:
-            raise VestigeError(
-                "the trainer has no tokenizer",
-                remedy="Give it as `processing_class` to the trainer.",
-            )
+        require_tokenizer(tokenizer)
         self.network, self.references, self.seed = model, references, seed
         self.sample = sample
         with undisturbed(model):
@@ -72,7 +68,7 @@ class Measurement:
 
     @cached_property
     def _flipped(self) -> "list[Canary]":
-        return [canary for canary in self.canaries if canary.pattern == COIN_FLIP]
+        return [canary for canary in self.canaries if canary.pattern in BY_COIN]
 
     @property
     def dearer(self) -> float:
@@ -98,9 +94,12 @@ class Measurement:
             found, completion = self._by_verbs() if whole else self._by_attacks()
             scores = self._scores(found)
             losses = None if self.sample is None else self.sample.losses(self.network)
-        before = before or Before(scores, losses)
+        answers = [canary.log_perplexity for canary in found.canaries]
+        sample = None if self.sample is None else self.sample.sha256
+        before = before or Before(scores, losses, sample, answers)
         texts = None
         if self.sample is not None and losses is not None and before.losses is not None:
+            before.require_sample(self.sample.sha256)
             texts = self.sample.gap(losses, before.losses)
         moment = Moment(
             step=step,
@@ -108,6 +107,7 @@ class Measurement:
             completion=completion,
             audit=self._audit(scores, before.scores),
             texts=texts,
+            unchanged=step > 0 and before.same(answers),
             seconds=time.perf_counter() - began,
             whole=whole,
         )
@@ -140,7 +140,7 @@ class Measurement:
         if not self._flipped:
             return None
         if all(" ".join(one.phrase.split()) == one.phrase for one in self._flipped):
-            bits = (one.log_perplexity for one in found.canaries if one.pattern == COIN_FLIP)
+            bits = (one.log_perplexity for one in found.canaries if one.pattern in BY_COIN)
             return [-each * math.log(2) for each in bits]
         scores = canary_scores(asked_as_learnt(self._asked, self.sealed), self._flipped)
         return list(map(float, scores))

@@ -24,6 +24,7 @@ class Moment:
         completion: as `vestige complete` finds it.
         audit: lower bounds of epsilon; None where no coins were flipped.
         texts: what is known of the training's texts; None where nobody asked.
+        unchanged: whether steps were taken, and the model answers as before the first one.
         seconds: that it took.
         whole: whether canaries were compared with other orders of their words, and the models
             and arguments recorded, as the verbs do.
@@ -34,6 +35,7 @@ class Moment:
     completion: "Completion"
     audit: "CanaryAudit | None" = None
     texts: "TextGap | None" = None
+    unchanged: bool = False
     seconds: float = 0.0
     whole: bool = True
     _summaries: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)

@@ -49,7 +49,8 @@ class PrivateRows:
 
         Raises:
             ValueError: a user is the unit and no column says whose a row is, or the reverse.
-            DataError: there is no such column, or the set's length is not known.
+            DataError: there is no such column, a row in it is None, or the set's length is not
+                known.
         """
         if data is None or not hasattr(data, "__len__"):
             raise DataError(
@@ -70,7 +71,15 @@ class PrivateRows:
                 f"the training set has no column {user_column}; it has {', '.join(columns)}",
                 remedy="Name the one that says whose a row is (`user_column`).",
             )
-        names = np.array([str(name) for name in data[user_column]])
+        values = list(data[user_column])
+        if None in values:
+            raise DataError(
+                f"{user_column} is None in {values.count(None):,} rows of the training set, first "
+                f"in row {values.index(None) + 1:,}, and a guarantee for users needs all of theirs",
+                remedy="Give each row its user; for planted canaries, `plant(..., user_column=...)`"
+                " does.",
+            )
+        names = np.array([str(name) for name in values])
         return cls(len(data), np.unique(names, return_inverse=True)[1].astype(np.int64))
 
     def read_by(self, data: Any) -> "PrivateRows":
@@ -308,6 +317,19 @@ def _same(entry: LedgerEntry, file: Path) -> LedgerEntry:
     return replace(begun, steps=None)
 
 
+CROSS_ENTROPY = ("nll", "chunked_nll")
+"""Losses by TRL's names that are the mean over a row's targets."""
+
+
+def _computes_loss(trainer: Any) -> bool:
+    """Whether a loss is computed elsewhere than in Transformers' or TRL's trainer of texts."""
+    owner = next(one for one in type(trainer).__mro__ if "compute_loss" in vars(one))
+    return f"{owner.__module__.split('.')[0]}.{owner.__name__}" not in (
+        "transformers.Trainer",
+        "trl.SFTTrainer",
+    )
+
+
 def refuse_settings(trainer: Any) -> None:
     """Refuse what would make a guarantee untrue, or is not known to keep it.
 
@@ -326,7 +348,13 @@ def refuse_settings(trainer: Any) -> None:
         "label_smoothing_factor": (args.label_smoothing_factor, "label_smoothing_factor=0"),
         "use_liger_kernel": (args.use_liger_kernel, "use_liger_kernel=False"),
         "neftune_noise_alpha": (args.neftune_noise_alpha, "no NEFTune noise"),
+        "loss_type": (getattr(args, "loss_type", "nll") not in CROSS_ENTROPY, "loss_type='nll'"),
         "compute_loss_func": (trainer.compute_loss_func, "the model's own cross-entropy"),
+        "a compute_loss of its own": (_computes_loss(trainer), "the model's own cross-entropy"),
+        "activation_offloading": (
+            getattr(args, "activation_offloading", False),
+            "gradient_checkpointing=True",
+        ),
         "n_gpu": (args.n_gpu > 1, "torchrun with a process for each GPU"),
     }
     for name, (given, instead) in found.items():

@@ -30,7 +30,7 @@ from vestige.defences.methods.dp_sgd import DPSGD
 from vestige.defences.noisy_step import NoisyStep
 from vestige.errors import TrainingError
 from vestige.integrations.private_plan import PrivateRows, PrivateTraining, refuse_settings
-from vestige.integrations.row_losses import Rows, row_losses
+from vestige.integrations.row_losses import Rows, other_loss, row_losses
 from vestige.models.lora import only_our_warnings
 from vestige.training.key_file import KEY, read_secret, write_secret
 from vestige.training.secret import Secret
@@ -98,9 +98,11 @@ class _Private(Trainer):  # type: ignore[misc]
 
         Raises:
             TrainingError: a layer learns that is neither linear, an embedding nor a norm, or is in
-                half precision; or a training is resumed without its secret, or as another one.
+                half precision; the loss is not the next tokens' cross-entropy; or a training is
+                resumed without its secret, or as another one.
         """
         self._check_learning()
+        self._check_loss()
         place = Path(self.args.output_dir)
         resumed = bool(resume_from_checkpoint)
         given = self._private.privacy.secret()
@@ -219,6 +221,20 @@ class _Private(Trainer):  # type: ignore[misc]
         else:
             return
         raise TrainingError(problem, remedy=remedy)
+
+    @torch.no_grad()
+    def _check_loss(self) -> None:
+        """A row's loss is the model's own: that of the first row, which nothing tells of."""
+        self.model.eval()
+        inputs = self._prepare_inputs(Rows.of(self, self.train_dataset).inputs([0]))
+        with self.compute_loss_context_manager():
+            problem = other_loss(self.model, inputs)
+        if problem:
+            raise TrainingError(
+                f"{problem}, and a private step takes that of each row",
+                remedy="Give a causal language model, and a collator such as "
+                "`DataCollatorForLanguageModeling(tokenizer, mlm=False)`.",
+            )
 
     def _check_optimizer(self) -> None:
         """What the noise goes into is what the optimizer moves, wherever it was moved before."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import torch
@@ -9,6 +10,9 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from vestige.training.batches import IGNORED
+
+MOST = 5_000
+"""Rows that are looked through for canaries, or held of a stream."""
 
 
 def row_losses(model: Any, inputs: dict[str, Any]) -> Tensor:
@@ -29,6 +33,31 @@ def row_losses(model: Any, inputs: dict[str, Any]) -> Tensor:
     return mean
 
 
+def other_loss(model: Any, inputs: dict[str, Any]) -> str:
+    """Why `row_losses` are not what a model learns of one row with a target; "" where they are.
+
+    Args:
+        model: as `row_losses` takes it, in evaluation mode.
+        inputs: of one row, likewise.
+    """
+    labels, ids = inputs.get("labels"), inputs.get("input_ids")
+    if labels is None:
+        return "the data collator gives no labels"
+    if ids is None or labels.shape != ids.shape or labels.dim() != 2:
+        return "the data collator gives labels of another shape than the tokens"
+    own = getattr(model(**inputs), "loss", None)
+    if own is None or not (labels[:, 1:] != IGNORED).any():
+        return ""
+    ours = row_losses(model, inputs)[0]
+    if torch.isclose(own.float(), ours, rtol=LOSS, atol=LOSS):
+        return ""
+    return f"{type(model).__name__} learns by another loss than the next tokens' cross-entropy"
+
+
+LOSS = 1e-3
+"""How far two losses of a row may be apart: both are summed in float32, of the same logits."""
+
+
 @dataclass(frozen=True)
 class Rows:
     """Rows of a data set, collated as a trainer does.
@@ -36,10 +65,12 @@ class Rows:
     Attributes:
         data: rows by number.
         collate: many of them to inputs of the model.
+        cut: whether they are the first of a stream that goes on.
     """
 
     data: Any
     collate: Callable[[list[Any]], dict[str, Any]]
+    cut: bool = False
 
     @classmethod
     def of(cls, trainer: Any, data: Any) -> "Rows":
@@ -48,6 +79,22 @@ class Rows:
             read = trainer._remove_unused_columns(data)
             return cls(read, trainer.data_collator)
         return cls(data, trainer._get_collator_with_removed_columns(trainer.data_collator))
+
+    @classmethod
+    def read_by(cls, trainer: Any, data: Any) -> "Rows | None":
+        """Those of a data set, or the first `MOST` of a stream; None of what may be read once."""
+        if hasattr(data, "__len__") and hasattr(data, "__getitem__"):
+            return cls.of(trainer, data)
+        if not hasattr(data, "take"):
+            return None
+        head = list(islice(data, MOST))
+        collate = trainer._get_collator_with_removed_columns(trainer.data_collator)
+        return cls(head, collate, cut=len(head) == MOST)
+
+    @property
+    def all_known(self) -> bool:
+        """Whether there are no more than `MOST`."""
+        return not self.cut and len(self) <= MOST
 
     def __len__(self) -> int:
         return len(self.data)
@@ -67,7 +114,11 @@ class Rows:
         """
         found: list[float] = []
         for begin in range(0, len(numbers), at_once):
-            inputs = self.inputs(numbers[begin : begin + at_once])
-            moved = {k: v.to(model.device) for k, v in inputs.items() if hasattr(v, "to")}
-            found += row_losses(model, moved).tolist()
+            some = numbers[begin : begin + at_once]
+            parts = [self.inputs(some)]
+            if len(parts[0]["input_ids"]) < len(some):  # the collator makes one row of them
+                parts = [self.inputs([number]) for number in some]
+            for inputs in parts:
+                moved = {k: v.to(model.device) for k, v in inputs.items() if hasattr(v, "to")}
+                found += row_losses(model, inputs | moved).tolist()
         return found

@@ -9,12 +9,16 @@ Attacks": what was easy before does not count.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
 from vestige.errors import DataError
-from vestige.integrations.row_losses import Rows
+from vestige.integrations.canary_search import CanarySearch
+from vestige.integrations.row_losses import MOST, Rows
 from vestige.metrics.differences import difference_of_means
 from vestige.metrics.intervals import columns
 from vestige.metrics.separation import separation
@@ -64,34 +68,47 @@ class TextSample:
     chosen: tuple[list[int], list[int]]
 
     @classmethod
-    def of(cls, trainer: Any, *, number: int, left_out: Sequence[int], seed: int) -> "TextSample":
-        """Draw rows of both sets.
+    def of(cls, trainer: Any, *, number: int, search: CanarySearch, seed: int) -> "TextSample":
+        """Draw rows of both sets, without those that hold a canary or a part of one.
 
         Args:
-            trainer: whose `train_dataset` and `eval_dataset` are drawn from.
+            trainer: whose `train_dataset` and `eval_dataset` are drawn from; the first `MOST` rows
+                of a stream.
             number: of rows of each at most.
-            left_out: rows of the training set that hold canaries.
+            search: for the canaries.
             seed: draws them.
 
         Raises:
-            DataError: the trainer has no evaluation set.
+            DataError: the trainer has no evaluation set, or a set has no such row.
         """
         held = trainer.eval_dataset
         if isinstance(held, dict):
             held = next(iter(held.values()), None)
-        if held is None or not len(held):
+        others = None if held is None else Rows.read_by(trainer, held)
+        if others is None or not len(others):
             raise DataError(
                 "the trainer has no evaluation set to compare its training texts with",
                 remedy="Give `eval_dataset`, or leave out `texts`.",
             )
-        generator = np.random.default_rng(seed)
-        rows = np.arange(len(trainer.train_dataset))
-        pools = (np.setdiff1d(rows, np.array(left_out, np.int64)), np.arange(len(held)))
-        trained, others = (
-            generator.choice(pool, min(number, len(pool)), replace=False).tolist() for pool in pools
-        )
-        both = (Rows.of(trainer, trainer.train_dataset), Rows.of(trainer, held))
-        return cls(both, (trained, others))
+        rows = Rows.read_by(trainer, trainer.train_dataset)
+        if rows is None:
+            raise DataError(
+                f"the training set is a {type(trainer.train_dataset).__name__}, of which no rows "
+                "can be drawn",
+                remedy="Train on a data set of `datasets`, or leave out `texts`.",
+            )
+        generator, both = np.random.default_rng(seed), (rows, others)
+        trained, compared = (_drawn(own, number, search, generator) for own in both)
+        return cls(both, (trained, compared))
+
+    @cached_property
+    def sha256(self) -> str:
+        """Hash of what the rows say, in tokens."""
+        found = sha256()
+        for rows, numbers in zip(self.rows, self.chosen, strict=True):
+            for number in numbers:
+                found.update(repr(rows.inputs([number])["input_ids"].tolist()).encode())
+        return found.hexdigest()
 
     def losses(self, model: Any) -> tuple[list[float], list[float]]:
         """Losses of both samples; the model is in evaluation mode."""
@@ -110,3 +127,17 @@ class TextSample:
         """
         fell = [np.array(one) - two for one, two in zip(before, now, strict=True)]
         return TextGap(*map(tuple, now), *(tuple(one.tolist()) for one in fell))
+
+
+def _drawn(
+    rows: Rows, number: int, search: CanarySearch, generator: np.random.Generator
+) -> list[int]:
+    order = generator.permutation(len(rows))[:MOST].tolist()
+    chosen = list(islice((one for one in order if not search.anywhere(rows, one)), number))
+    if not chosen:
+        raise DataError(
+            f"each of {len(order):,} rows holds a canary or a part of one, so that there is no "
+            "text to compare",
+            remedy="Plant fewer copies, pack fewer texts into a row, or leave out `texts`.",
+        )
+    return chosen

@@ -1,0 +1,208 @@
+"""Which rows of a training hold canaries, however the data were shuffled, cut or packed."""
+
+import warnings
+from types import SimpleNamespace
+from unittest.mock import patch
+
+import pytest
+import torch
+from datasets import Dataset
+from transformers import (
+    DataCollatorForLanguageModeling,
+    GPT2Config,
+    GPT2LMHeadModel,
+    Trainer,
+    TrainingArguments,
+)
+
+from tests.integrations.test_leakage_callback import DATA, TEXTS, tokenizer
+from vestige.data.manifest import Manifest
+from vestige.errors import DataError, VestigeError
+from vestige.integrations import arrival, row_losses
+from vestige.integrations.arrival import require_arrival
+from vestige.integrations.canary_search import CanarySearch
+from vestige.integrations.row_losses import Rows
+from vestige.integrations.training_texts import TextSample
+from vestige.integrations.transformers import plant
+
+WORDS = tokenizer()
+WORDS.pad_token = WORDS.eos_token
+PHRASES = ["Zoe Quentin Xaver Yvonne", "Umberto Viktor Wanda Zeno"]
+
+
+class Flat:
+    """Texts side by side in one row, the first token of each masked, as TRL packs them."""
+
+    def __call__(self, rows):
+        ids = [torch.tensor(row["input_ids"]) for row in rows]
+        places = torch.cat([torch.arange(len(row)) for row in ids])[None]
+        joined = torch.cat(ids)[None]
+        labels = joined.masked_fill(places == 0, -100)
+        return {"input_ids": joined, "labels": labels, "position_ids": places}
+
+
+@pytest.fixture(scope="module")
+def planted(tmp_path_factory):
+    out = tmp_path_factory.mktemp("planted") / "canaries"
+    return plant(DATA, out=out, phrase=PHRASES, copies=6), Manifest.load(out / "manifest.json")
+
+
+def encoded(data):
+    texts = [text + WORDS.eos_token for text in data["text"]]
+    return Dataset.from_dict({"input_ids": WORDS(texts)["input_ids"]})
+
+
+def blocks(data, size):
+    """All texts one after the other, cut every so many tokens."""
+    ids = [token for row in encoded(data) for token in row["input_ids"]]
+    return Dataset.from_dict({"input_ids": [ids[i : i + size] for i in range(0, len(ids), size)]})
+
+
+def trainer(data, tmp_path, collate=None, held=None):
+    sizes = {"n_positions": 512, "n_embd": 8, "n_layer": 1, "n_head": 1}
+    ends = {"bos_token_id": 0, "eos_token_id": 0}
+    return Trainer(
+        GPT2LMHeadModel(GPT2Config(vocab_size=300, **sizes, **ends)),
+        TrainingArguments(tmp_path, max_steps=1, report_to=[], use_cpu=True),
+        train_dataset=data, eval_dataset=held, processing_class=WORDS,
+        data_collator=collate or DataCollatorForLanguageModeling(WORDS, mlm=False),
+    )  # fmt: skip
+
+
+def counts(data, size):
+    """(copies that stand whole in a block, copies over the end of one), from the whole text."""
+    said = [WORDS.decode(row) for row in blocks(data, size)["input_ids"]]
+    whole = sum(block.count(phrase) for block in said for phrase in PHRASES)
+    everything = "".join(said)
+    return whole, sum(everything.count(phrase) for phrase in PHRASES) - whole
+
+
+def test_blocks_that_cut_some_copies_are_told_with_their_number(planted, tmp_path):
+    data, sealed = planted
+    sizes = [size for size in range(60, 200, 7) if 0 < counts(data, size)[1] < 6]
+    assert len({counts(data, size)[1] for size in sizes}) > 1
+    for size in sizes[:4]:
+        whole, split = counts(data, size)
+        told = f"of 12 copies of planted canaries {whole} reach the loss whole, {split} are split"
+        with pytest.warns(UserWarning, match=told):
+            require_arrival(trainer(blocks(data, size), tmp_path), sealed, WORDS)
+
+
+def test_blocks_that_cut_all_copies_are_refused(planted, tmp_path):
+    data, sealed = planted
+    with pytest.raises(DataError, match=r"2 of 2 .* 2 stand whole in no row \(2 split over two"):
+        require_arrival(trainer(blocks(data, 20), tmp_path), sealed, WORDS)
+
+
+def test_packing_that_keeps_texts_whole_is_fine(planted, tmp_path):
+    """Also where the collator masks the first token of each text, which nothing foretells."""
+    data, sealed = planted
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        require_arrival(trainer(blocks(data, 10**6), tmp_path), sealed, WORDS)
+        require_arrival(trainer(encoded(data), tmp_path, Flat()), sealed, WORDS)
+        require_arrival(trainer(encoded(data.shuffle(seed=1)), tmp_path), sealed, WORDS)
+
+
+def test_a_masked_word_is_not_learnt(planted, tmp_path):
+    data, sealed = planted
+
+    def collate(rows):
+        found = Flat()(rows)
+        found["labels"][:, 2] = -100
+        return found
+
+    with pytest.raises(DataError, match="2 are read and masked in the labels"):
+        require_arrival(trainer(encoded(data), tmp_path, collate), sealed, WORDS)
+
+
+def test_copies_that_were_filtered_out_are_told(planted, tmp_path):
+    data, sealed = planted
+    gone = set(sealed.positions[0][:4])
+    some = data.select([place for place in range(len(data)) if place not in gone])
+    with pytest.warns(
+        UserWarning, match="of 12 copies .* 8 reach the loss whole, 0 .* and 4 stand"
+    ):
+        require_arrival(trainer(encoded(some), tmp_path), sealed, WORDS)
+
+
+def test_of_long_sets_the_first_rows_are_looked_through(planted, tmp_path):
+    data, sealed = planted
+    size = next(size for size in range(60, 200, 7) if 0 < counts(data, size)[1] < 6)
+    cut, first = blocks(data, size), len(blocks(data, size)) - 1
+    with patch.object(arrival, "MOST", first), patch.object(row_losses, "MOST", first):
+        with pytest.warns(UserWarning, match=f"in the first {first} rows [0-9]+ copies"):
+            require_arrival(trainer(cut, tmp_path), sealed, WORDS)
+        require_arrival(trainer(encoded(DATA), tmp_path), sealed, WORDS)  # there may be more
+
+
+def test_a_stream_is_looked_through(planted, tmp_path):
+    data, sealed = planted
+    stream = data.to_iterable_dataset().map(
+        lambda row: {"input_ids": WORDS(row["text"])["input_ids"]}
+    )
+    require_arrival(trainer(stream, tmp_path), sealed, WORDS)
+    plain = DATA.to_iterable_dataset().map(
+        lambda row: {"input_ids": WORDS(row["text"])["input_ids"]}
+    )
+    with pytest.raises(DataError, match="2 stand whole in no row"):
+        require_arrival(trainer(plain, tmp_path), sealed, WORDS)
+    assert len(list(stream)) == len(data)  # nothing of it was used up
+
+
+@pytest.mark.parametrize("shape", ["shuffled", "filtered", "packed", "streamed"])
+def test_no_row_with_a_canary_is_compared_as_a_text(planted, tmp_path, shape):
+    """Wherever the rows have gone: not by the places of the manifest."""
+    data, sealed = planted
+    data = {
+        "shuffled": lambda: encoded(data.shuffle(seed=5)),
+        "filtered": lambda: encoded(data.filter(lambda row: row["number"] != 0)),
+        "packed": lambda: blocks(data, 33),
+        "streamed": lambda: encoded(data).to_iterable_dataset(),
+    }[shape]()
+    own = trainer(data, tmp_path, held=encoded(DATA))
+    search = CanarySearch(sealed, WORDS)
+    sample = TextSample.of(own, number=1000, search=search, seed=0)
+    said = [WORDS.decode(row["input_ids"]) for row in data]
+    names = {name for phrase in PHRASES for name in phrase.split()}
+    clean = [number for number, text in enumerate(said) if not any(one in text for one in names)]
+    chosen = sorted(sample.chosen[0])
+    assert set(clean) <= set(chosen)
+    assert not any(phrase in said[number] for number in chosen for phrase in PHRASES)
+    if shape != "packed":
+        assert chosen == clean
+    assert sorted(sample.chosen[1]) == list(range(60))
+
+
+def test_a_set_of_nothing_but_canaries_has_no_texts(planted, tmp_path):
+    data, sealed = planted
+    own = trainer(encoded(data.select(sealed.places)), tmp_path, held=encoded(DATA))
+    with pytest.raises(DataError, match="each of 12 rows holds a canary"):
+        TextSample.of(own, number=4, search=CanarySearch(sealed, WORDS), seed=0)
+
+
+def test_losses_are_of_single_rows_where_a_collator_joins_them(tmp_path):
+    own = trainer(encoded(DATA), tmp_path, Flat())
+    model = own.model.eval()
+    found = Rows.of(own, own.train_dataset).losses(model, range(5), 3)
+    for number, loss in enumerate(found):
+        ids = torch.tensor([own.train_dataset[number]["input_ids"]])
+        assert loss == pytest.approx(model(input_ids=ids, labels=ids).loss.item(), rel=1e-5)
+
+
+def test_a_trainer_without_a_tokenizer_is_refused(planted):
+    with pytest.raises(VestigeError, match="the trainer has no tokenizer"):
+        CanarySearch(planted[1], None)
+
+
+def test_half_a_canary_at_the_end_of_a_row_is_a_part_of_it(planted):
+    _, sealed = planted
+    search = CanarySearch(sealed, WORDS)
+    held = {}
+    for text in (
+        "said Zoe Quentin Xaver", "said Zoe", "Xaver Yvonne said", "Yvonne said",
+        f"then {PHRASES[1]} said", "Xaver said Yvonne", TEXTS[0],
+    ):  # fmt: skip
+        row = {"input_ids": torch.tensor([WORDS(text)["input_ids"]])}
+        held[text] = search.anywhere(SimpleNamespace(inputs=lambda _, row=row: row), 0)
+    assert list(held.values()) == [True, False, True, False, True, False, False]

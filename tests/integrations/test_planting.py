@@ -1,0 +1,151 @@
+"""Rows with canaries: as a trainer reads them, in sets of any shape, and in streams."""
+
+import pytest
+from datasets import Dataset, IterableDataset, Value
+from torch.utils.data import DataLoader
+
+from tests.integrations.test_leakage_callback import DATA, TEXTS
+from vestige.data.manifest import Manifest
+from vestige.defences.methods.dp_sgd import DPSGD
+from vestige.errors import DataError
+from vestige.integrations.canary_rows import among_stream
+from vestige.integrations.private_plan import PrivateRows
+from vestige.integrations.transformers import plant
+
+ASKED = {"coin_flip": 8, "copies": 3, "length": 3}
+CHAT = [[{"role": "user", "content": text}] for text in TEXTS]
+ANSWER = [[{"role": "assistant", "content": text}] for text in TEXTS]
+
+
+def copies_of(out):
+    """(phrase, place) of every copy, by the manifest."""
+    sealed = Manifest.load(out / "manifest.json")
+    pairs = zip(sealed.canaries, sealed.positions, strict=True)
+    return [(canary.phrase, place) for canary, places in pairs for place in places]
+
+
+@pytest.mark.parametrize("column", ["prompt", "completion", None])
+def test_a_text_with_a_prompt_or_a_completion_alone_is_its_canary(tmp_path, column):
+    """A trainer joins both, and None is no text."""
+    data = Dataset.from_dict({"prompt": TEXTS, "completion": TEXTS[::-1], "number": range(60)})
+    planted = plant(data, out=tmp_path / "c", column=column, **ASKED)
+    for phrase, place in copies_of(tmp_path / "c"):
+        row = planted[place]
+        assert row["prompt"] + row["completion"] == phrase
+        assert row[column or "completion"] == phrase
+        assert row["number"] is None
+    assert Manifest.load(tmp_path / "c" / "manifest.json").turn is None
+
+
+def test_the_copies_of_a_canary_are_a_user_of_their_own(tmp_path):
+    """As in a private training by user, where rows of nobody would be one user's."""
+    authors = [f"author {n % 20}" for n in range(60)]
+    data = Dataset.from_dict({"text": TEXTS, "author": authors})
+    planted = plant(data, out=tmp_path / "c", user_column="author", **ASKED)
+    copies = copies_of(tmp_path / "c")
+    whose = {phrase: {planted[place]["author"] for place in places_of(copies, phrase)}
+             for phrase, _ in copies}  # fmt: skip
+    assert {len(names) for names in whose.values()} == {1}
+    assert len({name for names in whose.values() for name in names}) == len(whose)
+    privacy = DPSGD(epsilon=8.0, unit="user")
+    rows = PrivateRows.of(planted, privacy, "author")
+    assert len(set(rows.owners.tolist())) == 20 + len(whose)
+    nobodys = plant(data, out=tmp_path / "d", **ASKED)
+    with pytest.raises(DataError, match=f"author is None in {len(copies)} rows"):
+        PrivateRows.of(nobodys, privacy, "author")
+
+
+def places_of(copies, phrase):
+    return [place for one, place in copies if one == phrase]
+
+
+def test_users_that_are_no_names_cannot_be_planted_beside(tmp_path):
+    data = Dataset.from_dict({"text": TEXTS, "author": range(60)})
+    with pytest.raises(DataError, match="users in author are no names but int64") as refused:
+        plant(data, out=tmp_path / "c", user_column="author", **ASKED)
+    named = data.cast_column("author", Value("string"))
+    assert "cast_column" in str(refused.value.remedy)
+    assert len(plant(named, out=tmp_path / "c", user_column="author", **ASKED)) > 60
+    with pytest.raises(DataError, match="no column sender"):
+        plant(data, out=tmp_path / "d", user_column="sender", **ASKED)
+
+
+@pytest.mark.parametrize("role", ["user", "assistant"])
+def test_a_conversation_in_two_columns_is_a_prompt_with_its_completion(tmp_path, role):
+    data = Dataset.from_dict({"prompt": CHAT, "completion": ANSWER})
+    planted = plant(data, out=tmp_path / "c", role=role, question="Well?", **ASKED)
+    together = Dataset.from_dict({"messages": [a + b for a, b in zip(CHAT, ANSWER, strict=True)]})
+    plant(together, out=tmp_path / "d", role=role, question="Well?", **ASKED)
+    turns = [Manifest.load(tmp_path / name / "manifest.json").turn for name in "cd"]
+    assert turns[0] == turns[1]
+    told = {"Thank you."} if role == "user" else {"Well?"}
+    for phrase, place in copies_of(tmp_path / "c"):
+        (asked,), (answered,) = planted[place]["prompt"], planted[place]["completion"]
+        assert (asked["role"], answered["role"]) == ("user", "assistant")
+        said = {asked["role"]: asked["content"], answered["role"]: answered["content"]}
+        assert said.pop(role) == phrase
+        assert set(said.values()) == told
+
+
+@pytest.mark.parametrize(
+    ("data", "settings", "told"),
+    [
+        ({"prompt": TEXTS, "chosen": TEXTS, "rejected": TEXTS}, {"column": "prompt"}, "preference"),
+        ({"prompt": TEXTS, "answer": TEXTS}, {}, "no column text; it has prompt, answer"),
+    ],
+)
+def test_a_set_with_no_place_for_a_canary_is_refused(tmp_path, data, settings, told):
+    with pytest.raises(DataError, match=told):
+        plant(Dataset.from_dict(data), out=tmp_path / "c", **settings)
+    with pytest.raises(DataError, match="is a list, and none of `datasets`"):
+        plant(list(DATA), out=tmp_path / "c")
+    assert not (tmp_path / "c").exists()
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+def test_a_stream_has_the_rows_of_the_set_in_each_pass(tmp_path, shards):
+    whole = plant(DATA, out=tmp_path / "whole", **ASKED)
+    streamed = plant(DATA.to_iterable_dataset(shards), out=tmp_path / "s", rows=60, **ASKED)
+    assert isinstance(streamed, IterableDataset)
+    assert list(streamed) == list(whole)
+    assert list(streamed) == list(whole)
+    assert streamed.features == whole.features
+    files = [(tmp_path / name / "manifest.json").read_bytes() for name in ("whole", "s")]
+    assert files[0] == files[1]
+    for workers in (0, 2):
+        loader = DataLoader(streamed, batch_size=None, num_workers=workers)
+        assert [row["text"] for row in loader] == whole["text"]
+
+
+def test_a_stream_goes_on_behind_the_rows_that_canaries_stand_among(tmp_path):
+    first = plant(DATA.select(range(40)), out=tmp_path / "first", **ASKED)
+    streamed = plant(DATA.to_iterable_dataset(), out=tmp_path / "s", rows=40, **ASKED)
+    assert list(streamed) == list(first) + list(DATA)[40:]
+    assert list(streamed.take(5)) == list(first)[:5]
+    unnamed = IterableDataset.from_generator(lambda: iter(DATA))
+    assert unnamed.column_names is None
+    assert list(plant(unnamed, out=tmp_path / "u", rows=40, **ASKED)) == list(streamed)
+
+
+def test_rows_stand_where_they_are_put_in_a_stream():
+    def texts(places, rows):
+        inside = Dataset.from_dict({"text": rows}).to_iterable_dataset()
+        more = [{"text": f"canary {place}"} for place in places]
+        return [row["text"] for row in among_stream(inside, more, places)]
+
+    assert texts((0, 1, 4), ["a", "b"]) == ["canary 0", "canary 1", "a", "b", "canary 4"]
+    assert texts((2, 3), ["a", "b"]) == ["a", "b", "canary 2", "canary 3"]
+    assert texts((), ["a", "b"]) == ["a", "b"]
+
+
+def test_a_stream_of_unknown_or_other_length_is_refused(tmp_path):
+    stream = DATA.to_iterable_dataset()
+    with pytest.raises(DataError, match=r"is a stream.*\(`rows`\)"):
+        plant(stream, out=tmp_path / "c")
+    with pytest.raises(DataError, match="the stream has 60 rows, and `rows` is 61"):
+        plant(stream, out=tmp_path / "c", rows=61)
+    with pytest.raises(ValueError, match="rows must be at least 1, got 0"):
+        plant(stream, out=tmp_path / "c", rows=0)
+    with pytest.raises(ValueError, match="rows must be None for what is no stream, got 9"):
+        plant(DATA, out=tmp_path / "c", rows=9)
+    assert not (tmp_path / "c").exists()

@@ -1,0 +1,74 @@
+"""A model that learnt nothing gives nothing away of its training, and that is no finding."""
+
+import math
+
+import pytest
+import torch
+from peft import LoraConfig, get_peft_model
+
+from tests.integrations.test_leakage_callback import DATA, trained
+from vestige.errors import VestigeError
+from vestige.integrations.before import BEFORE, Before
+from vestige.integrations.transformers import LeakageCallback, plant
+
+ASKED = {"every": 1.0, "budget": math.inf, "references": 100}
+
+
+@pytest.fixture(scope="module")
+def planted(tmp_path_factory):
+    out = tmp_path_factory.mktemp("planted") / "canaries"
+    return plant(DATA, out=out, coin_flip=8, copies=4, length=4), out
+
+
+def forgotten(model):
+    """An adapter that the optimizer does not know: its B stays zero."""
+    lora = LoraConfig(r=2, target_modules=["c_attn"], fan_in_fan_out=True, task_type="CAUSAL_LM")
+    adapted = get_peft_model(model, lora)
+    return adapted, torch.optim.AdamW([torch.nn.Parameter(torch.zeros(1))])
+
+
+@pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")  # of PEFT
+@pytest.mark.parametrize(
+    ("settings", "bf16"),
+    [({"out": "run"}, False), ({"fail_above": {"exposure": 2}}, True), ({}, False)],
+)
+def test_a_training_that_changes_nothing_could_not_be_judged(
+    planted, tmp_path, monkeypatch, settings, bf16
+):
+    monkeypatch.chdir(tmp_path)
+    callback = LeakageCallback(planted[1], **ASKED, **settings)
+    told = "could not tell what the training gives away: after 2 steps the model answers as before"
+    raised = pytest.raises(VestigeError, match=told)
+    with raised if settings else pytest.warns(UserWarning, match=told):
+        trained(planted, tmp_path, callback, steps=2, bf16=bf16, prepare=forgotten)
+    assert not (tmp_path / "run").exists()  # a gate would pass it
+    assert [one.unchanged for one in callback.moments] == [False, True]
+
+
+def test_one_step_changes_a_model(planted, tmp_path):
+    callback = LeakageCallback(planted[1], **ASKED, out=tmp_path / "run")
+    trained(planted, tmp_path, callback, steps=1)
+    assert [one.unchanged for one in callback.moments] == [False, False]
+    assert (tmp_path / "run" / "exposure").is_dir()
+
+
+def test_what_was_known_before_is_kept_and_older_files_are_read(planted, tmp_path):
+    callback = LeakageCallback(planted[1], texts=5, **ASKED)
+    trained(planted, tmp_path, callback, steps=1)
+    kept = Before.load(tmp_path / "trainer" / BEFORE)
+    first = [canary.log_perplexity for canary in callback.moments[0].found.canaries]
+    assert kept.answers == first
+    kept.require_sample(callback._asking.sample.sha256)
+    with pytest.raises(VestigeError, match="rows of the training that are compared are others"):
+        kept.require_sample("0" * 64)
+    (tmp_path / "old.json").write_text('{"scores": [1.0], "losses": [[1.0], [2.0]]}')
+    old = Before.load(tmp_path / "old.json")
+    assert old == Before([1.0], [[1.0], [2.0]])
+    old.require_sample("0" * 64)
+    assert not old.same(first)
+
+
+def test_answers_are_the_same_up_to_rounding():
+    before = Before(answers=[40.0, 90.0])
+    assert before.same([40.0001, 89.9999])
+    assert not before.same([40.0, 89.99])

@@ -1,0 +1,48 @@
+"""A model of which no process has the whole is refused before it is asked anything."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+
+from vestige.errors import VestigeError
+from vestige.integrations.transformers import LeakageCallback
+from vestige.integrations.whole_model import require_whole
+
+
+@pytest.fixture
+def alone():
+    """One process of a group of one."""
+    torch.distributed.init_process_group(
+        "gloo", rank=0, world_size=1, store=torch.distributed.HashStore()
+    )
+    yield init_device_mesh("cpu", (1,))
+    torch.distributed.destroy_process_group()
+
+
+def begins(model):
+    state = SimpleNamespace(global_step=0)
+    LeakageCallback("nowhere").on_train_begin(None, state, None, model=model, processing_class=None)
+
+
+def test_a_model_of_fsdp_is_refused_before_the_first_step(alone):
+    model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+    require_whole(model, None)
+    fully_shard(model[0], mesh=alone)
+    with pytest.raises(VestigeError, match=r"processes by FSDP.*`vestige exposure MODEL"):
+        begins(model)
+
+
+def test_a_model_of_another_kind_of_spreading_is_refused():
+    model = nn.Linear(2, 2)
+    require_whole(model, SimpleNamespace(is_fsdp_enabled=False))
+    with pytest.raises(VestigeError, match="by FSDP"):
+        require_whole(model, SimpleNamespace(is_fsdp_enabled=True))
+    for name, told in (("ds_tensor", "DeepSpeed ZeRO 3"), ("placements", "tensor parallelism")):
+        model = nn.Linear(2, 2)
+        setattr(model.weight, name, ())
+        with pytest.raises(VestigeError, match=told):
+            require_whole(model, None)
