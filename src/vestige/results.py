@@ -12,7 +12,7 @@ import os
 import platform
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -65,12 +65,19 @@ class Run:
         run: what was asked; always has `result`, the name of the result's class.
         summary: scalars by name.
         rows: plain dicts, in the order in which they were saved.
+        folder: in which it was found, where not its own directory was given; else None.
     """
 
     directory: Path
     run: dict[str, Any]
     summary: dict[str, Any]
     rows: list[dict[str, Any]]
+    folder: Path | None = None
+
+    @property
+    def name(self) -> str:
+        """By which runs are told apart: of its directory, or of the folder that was given."""
+        return (self.folder or self.directory).resolve().name
 
     @property
     def result(self) -> str:
@@ -159,6 +166,36 @@ def load(directory: str | Path) -> Run:
         summary=read_object(directory / "summary.json", error=RunError, remedy=_REPEAT),
         rows=read_rows(directory / "rows.parquet", error=RunError, remedy=_REPEAT),
     )
+
+
+def find(folder: str | Path) -> Run:
+    """Read a run directory, or the only one in a folder, such as that of a training or an audit.
+
+    Raises:
+        RunError: there is none, or there are several; or see `load`.
+    """
+    folder = Path(folder)
+    if any((folder / name).exists() for name in _FILES):
+        return load(folder)
+    inside = inside_of(folder)
+    if len(inside) == 1:
+        return replace(load(inside[0]), folder=folder)
+    if not inside:
+        return load(folder)  # which says what is missing
+    names = [str(one.relative_to(folder)) for one in inside]
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    raise RunError(
+        f"{folder} is not a run directory and holds {len(names)}: {', '.join(names[:3])}{more}",
+        remedy="Give those that you mean.",
+    )
+
+
+def inside_of(folder: Path) -> list[Path]:
+    """Run directories in a folder, by name; those one level further down where it has none."""
+    for depth in ("*", "*/*"):
+        if found := sorted(file.parent for file in folder.glob(f"{depth}/run.json")):
+            return found
+    return []
 
 
 def require_new(directory: str | Path) -> Path:

@@ -166,7 +166,9 @@ def test_names_of_runs_are_no_markup(tmp_path):
 @pytest.mark.parametrize(
     ("limits", "message"),
     [
-        (["leaks=1"], "must begin with one of exposure"),
+        (["leaks=1"], r"must begin with one of exposure.* got 'leaks=1'$"),
+        (["exposures=1"], "did you mean exposure"),
+        (["memorised=1"], "did you mean memorized"),
         (["found"], "must end with =NUMBER"),
         (["found=inf"], "must end with =NUMBER"),
         (["found=1", "found=2"], "must name found once"),
@@ -187,6 +189,45 @@ def test_runs_that_cannot_be_judged_are_refused(tmp_path):
     (tmp_path / "b.json").write_text('{"format": 1}')
     with pytest.raises(RunError, match=re.escape(str(tmp_path / "b.json"))):
         gate(diffed(tmp_path / "d"), baseline=tmp_path / "b.json")
+
+
+DAMAGED = {
+    "a summary that is cut off": ("summary.json", '{"found": 0', "is not JSON"),
+    "a summary that is no object": ("summary.json", "[]", "holds a list, not an object"),
+    "a summary that nobody may read": ("summary.json", None, "has no summary.json"),
+    "a newer format": ("run.json", '{"format": 99, "result": "UpdateDiff"}', "has format 99"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGED)
+def test_a_run_that_cannot_be_read_does_not_pass(tmp_path, capsys, damage):
+    name, content, message = DAMAGED[damage]
+    file = diffed(tmp_path / "d") / name
+    file.unlink()
+    if content is None:
+        file.mkdir()  # what root may not read, either
+    else:
+        file.write_text(content)
+    words = ["gate", str(tmp_path / "d"), "--fail-above=found=0", "--allow-open"]
+    assert app([*words, f"--junit={tmp_path / 'gate.xml'}"]) == 2
+    told = capsys.readouterr().err
+    assert str(file if content else file.parent) in told
+    assert re.search(message, told)
+    assert len(told.splitlines()) == 1
+    assert not (tmp_path / "gate.xml").exists()
+
+
+def test_what_a_baseline_accepts_of_a_run_that_is_not_there_is_named_and_decides_nothing(tmp_path):
+    file = tmp_path / "accepted.json"
+    was = [diffed(tmp_path / "old-diff\u202e", *PHRASES), exposed(tmp_path / "e", 9.0, 7.0, 9.5)]
+    gate(was, fail_above=["found=0", "exposure=8"], write_baseline=file)
+    found = gate(was[1], fail_above=["exposure=8"], baseline=file, markdown=tmp_path / "gate.md")
+    assert (found.code, found.absent) == (0, (r"old-diff\u202e/found",))
+    assert found.answer.endswith(r"also accepts old-diff\u202e/found: no such run is here.")
+    assert "no such run is here" in (tmp_path / "gate.md").read_text()
+    renamed = gate(diffed(tmp_path / "d", *PHRASES), fail_above=["found=0"], baseline=file)
+    assert (renamed.code, len(renamed.absent)) == (1, 2)
+    assert gate(was, fail_above=["found=0", "exposure=8"], baseline=file).absent == ()
 
 
 MODULES = {
@@ -237,34 +278,71 @@ def test_summaries_of_results_fit_their_schema():
 WORKFLOW = re.compile(r"```yaml\n(jobs:.*?)```", re.S)
 
 
-@pytest.mark.parametrize(("phrases", "code"), [((), 0), (PHRASES, 1)])
-def test_the_workflow_of_the_guide_passes_and_fails_as_its_gate_does(tmp_path, phrases, code):
-    """Its steps in a shell, as a runner takes them; what measures has run before."""
+STAND_IN = """#!/bin/bash
+echo "$*" >> calls.txt
+if [ "$1" = gate ] || [ "$1" = report ]; then exec "{python}" -m vestige "$@"; fi
+test -d "${{@: -1}}"
+"""
+"""What gates and reports is the program itself; what measures has run before."""
+
+
+@pytest.fixture
+def runner(tmp_path):
+    """Take the steps of the guide's workflow in a shell, as a runner does; what failed."""
     guide = (REPOSITORY / "docs" / "gate-a-release.md").read_text()
-    steps = yaml.safe_load(WORKFLOW.search(guide)[1])["jobs"]["privacy"]["steps"]
-    diffed(tmp_path / "diff-run", *phrases)
-    exposed(tmp_path / "exposure-run", 3.0, 2.0, 4.0)
-    gate(audited(tmp_path / "t"), write_baseline=tmp_path / "accepted.json")
+    job = yaml.safe_load(WORKFLOW.search(guide)[1])["jobs"]["privacy"]
     (tmp_path / "bin").mkdir()
     program = tmp_path / "bin" / "vestige"
-    program.write_text(
-        "#!/bin/bash\n"
-        f'if [ "$1" = gate ]; then exec "{sys.executable}" -m vestige "$@"; fi\n'
-        'if [ "$1" = report ]; then exec test -d "$2" -a -d "$3"; fi\n'
-        'test -d "${@: -1}"\n'
-    )
+    program.write_text(STAND_IN.format(python=sys.executable))
     program.chmod(0o755)
     (tmp_path / "bin" / "pip").symlink_to("/bin/true")
+    own = {name: str(tmp_path / Path(value).name) for name, value in job["env"].items()}
     told = {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}", "GITHUB_STEP_SUMMARY": "summary.md"}
     told["PYTHONPATH"] = os.pathsep.join(sys.path)
-    failed = []
-    for step in steps:
-        if "run" not in step or (failed and step.get("if") != "always()"):
-            continue
-        command = ["bash", "-e", "-o", "pipefail", "-c", step["run"]]
-        done = subprocess.run(command, cwd=tmp_path, env=os.environ | told, check=False)
-        failed += [done.returncode] * bool(done.returncode)
-    assert failed == [code] * bool(code)
-    summary = (tmp_path / "summary.md").read_text()
-    assert summary.startswith("**Failed" if code else "**Passed")
-    assert_fits_the_schema(Xml.parse(tmp_path / "gate.xml").getroot())
+
+    def run(checkout: Path) -> list[int]:
+        failed: list[int] = []
+        for step in job["steps"]:
+            if "run" not in step or (failed and step.get("if") != "always()"):
+                continue
+            command = ["bash", "-e", "-o", "pipefail", "-c", step["run"]]
+            done = subprocess.run(command, cwd=checkout, env=os.environ | told | own, check=False)
+            failed += [done.returncode] * bool(done.returncode)
+        return failed
+
+    return run
+
+
+def checked_out(folder: Path, phrases, bits: float) -> Path:
+    """A checkout in which the workflow's audits have run."""
+    from tests.reports.conftest import UpdateDiff
+    from tests.reports.made_runs import CanaryExposure, canary
+
+    folder.mkdir()
+    results.save(UpdateDiff(phrases, threshold=2.0), folder / "diff-run", run={})
+    canaries = *(canary(3, bits + n / 10) for n in range(9)), canary(0, 1.0), canary(0, 2.0)
+    exposure = CanaryExposure(canaries=canaries, words=50, fit_distance=0.01, seed=4)
+    results.save(exposure, folder / "exposure-run", run={})
+    gate(audited(folder / "t"), write_baseline=folder / "accepted.json")
+    return folder
+
+
+def test_the_workflow_of_the_guide_passes_compares_and_fails_as_its_gate_does(tmp_path, runner):
+    first = checked_out(tmp_path / "first", [], 5.0)
+    assert runner(first) == []
+    assert "--since" not in (first / "calls.txt").read_text()
+    assert "What changed" not in (first / "card.md").read_text()
+    second = checked_out(tmp_path / "second", [], 2.0)
+    assert runner(second) == []
+    rows = re.findall(
+        r"^\|.*\| (better|worse|no change shown) \|.*$", (second / "card.md").read_text(), re.M
+    )
+    assert rows == ["no change shown", "better"]
+    assert (second / "summary.md").read_text().startswith("**Passed")
+    kept = (tmp_path / "last-release" / "exposure-run" / "summary.json").read_text()
+    assert json.loads(kept)["exposure_planted"] == 2.4
+    third = checked_out(tmp_path / "third", [["the", " code"]], 3.0)
+    assert runner(third) == [1]
+    assert (third / "summary.md").read_text().startswith("**Failed")
+    assert (tmp_path / "last-release" / "exposure-run" / "summary.json").read_text() == kept
+    assert_fits_the_schema(Xml.parse(third / "gate.xml").getroot())

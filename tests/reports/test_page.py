@@ -1,11 +1,15 @@
 """The page is safe to open whatever a model says, and needs nothing but itself."""
 
+import html
+import json
 import os
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from html.parser import HTMLParser
 from importlib import resources
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +17,7 @@ from tests.reports.made_audits import audit_of
 from vestige import results
 from vestige.errors import RunError
 from vestige.reports.page import render, write_page
+from vestige.reports.since import changes
 
 MARK = "VESTIGE-WAS-HERE"
 CORPUS = [
@@ -54,6 +59,7 @@ CORPUS = [
     "\ud800<script>alert(1)</script>",
     "\ufeff<\u200bscript>alert(1)</script>",
     "＜script＞alert(1)＜/script＞",
+    "W" * 150,
 ]
 ALLOWED = {
     "a", "html", "head", "meta", "title", "style", "body", "header", "main", "footer", "article",
@@ -111,6 +117,32 @@ def hostile(tmp_path_factory, diff, rank, comparison):
     return {shown: render(runs, show_secrets=shown) for shown in (False, True)}
 
 
+def opened(page: str, folder: Path) -> str:
+    """What a browser makes of a page, scripts run; without one the test is skipped."""
+    if CHROMIUM is None:
+        pytest.skip("chromium is not installed, the page was not opened in it: make peers")
+    file = folder / "page.html"
+    file.write_text(page, encoding="utf-8")
+    root = hasattr(os, "geteuid") and os.geteuid() == 0
+    done = subprocess.run(
+        [
+            CHROMIUM,
+            "--headless",
+            "--disable-gpu",
+            "--virtual-time-budget=2000",
+            f"--user-data-dir={folder / 'profile'}",
+            *(["--no-sandbox"] if root else []),
+            "--dump-dom",
+            file.as_uri(),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    return done.stdout
+
+
 @pytest.mark.parametrize("show_secrets", [False, True])
 def test_no_element_comes_from_a_model(hostile, show_secrets):
     elements = Elements(hostile[show_secrets]).found
@@ -150,31 +182,44 @@ def test_no_invisible_character_reaches_the_page(hostile):
 @pytest.mark.peer
 @pytest.mark.parametrize("show_secrets", [False, True])
 def test_nothing_runs_in_a_browser(hostile, show_secrets, tmp_path):
-    if CHROMIUM is None:
-        pytest.skip("chromium is not installed, the page was not opened in it: make peers")
-    page = tmp_path / "page.html"
-    page.write_text(hostile[show_secrets], encoding="utf-8")
-    root = hasattr(os, "geteuid") and os.geteuid() == 0
-    done = subprocess.run(
-        [
-            CHROMIUM,
-            "--headless",
-            "--disable-gpu",
-            "--virtual-time-budget=2000",
-            f"--user-data-dir={tmp_path / 'profile'}",
-            *(["--no-sandbox"] if root else []),
-            "--dump-dom",
-            page.as_uri(),
-        ],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=True,
-    )
-    elements = Elements(done.stdout).found
-    assert "<title>Vestige report</title>" in done.stdout
+    found = opened(hostile[show_secrets], tmp_path)
+    elements = Elements(found).found
+    assert "<title>Vestige report</title>" in found
     assert {tag for tag, _ in elements} <= ALLOWED
     assert not [name for _, attributes in elements for name in attributes if name[:2] == "on"]
+
+
+MEASURED = """
+addEventListener("load", () => {
+  const frames = [...document.querySelectorAll("iframe")];
+  document.body.dataset.told = JSON.stringify(frames.map(frame => {
+    const { scrollWidth, clientWidth } = frame.contentDocument.documentElement;
+    const dark = frame.contentWindow.matchMedia("(prefers-color-scheme: dark)").matches;
+    return [scrollWidth, clientWidth, dark];
+  }));
+});
+"""
+
+
+@pytest.mark.peer
+def test_the_page_does_not_scroll_sideways_on_a_phone(hostile, tmp_path, saved):
+    """Whatever its words are: tables and charts scroll inside the page, and names break."""
+    then = saved(audit_of([0.1]), "W" * 150)
+    both = [then, replace(then, directory=then.directory.with_name("now"))]
+    told = render(both, show_secrets=True, changes=changes(both, [then]))
+    frames = [
+        f'<iframe style="width:390px; border:0; color-scheme:{scheme}" '
+        f'srcdoc="{html.escape(page)}"></iframe>'
+        for page in (hostile[True], told)
+        for scheme in ("light", "dark")
+    ]
+    found = opened(f"<!doctype html><script>{MEASURED}</script>{''.join(frames)}", tmp_path)
+    [told] = re.findall(r'data-told="([^"]*)"', found)
+    measured = json.loads(html.unescape(told))
+    assert [dark for _, _, dark in measured] == [False, True] * 2
+    for scrolls, shows, _ in measured:
+        assert 300 < shows <= 390
+        assert scrolls <= shows
 
 
 def test_phrases_are_withheld_unless_they_are_wanted(saved, diff):

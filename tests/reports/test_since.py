@@ -83,6 +83,53 @@ def test_a_seed_and_a_setting_that_is_not_known_forbid_nothing():
     assert only(replace(now, run={**now.run, "seed": 7}), then).verdict == "worse"
 
 
+def asked(one, **configuration):
+    return replace(one, run={**one.run, "configuration": configuration})
+
+
+OTHER = {
+    "a longer prefix": ("TextMemorization", {"prefix_tokens": 50}, {}, "prefix tokens 50 then"),
+    "no never-seen texts": ("TextMemorization", {"sampled_difference": None}, {}, "never seen"),
+    "more null models": ("UpdateDiff", {"null_searches": 99}, {}, "null searches 99 then and 19"),
+    "a wider search": ("UpdateDiff", {}, {"search": {"name": "beam", "width": 9}}, "search"),
+    "a question": ("SecretRank", {}, {"question": "And the code?"}, "question"),
+    "more references": ("SecretExposure", {}, {"references": 9}, "references 9 then and 4 now"),
+    "more queries": ("UserAudit", {}, {"queries": 9}, "queries"),
+    "another vocabulary": ("PairTraining", {}, {}, "vocabulary"),
+}
+NOW = {"search": {"name": "beam", "width": 4}, "question": None, "references": 4, "queries": None}
+
+
+@pytest.mark.parametrize("setting", OTHER)
+def test_what_decides_a_number_forbids_its_comparison(setting):
+    kind, summary, configuration, why = OTHER[setting]
+    now = asked(run(kind, "r"), **NOW)
+    words = {"models": {"trained": {"vocabulary": "a" * 64}}}
+    now = replace(now, run={**now.run, **words})
+    then = replace(now, summary={**now.summary, **summary})
+    then = asked(then, **(NOW | configuration))
+    if setting == "another vocabulary":
+        then.run["models"] = {"trained": {"vocabulary": "b" * 64}}
+    assert "not comparable" not in only(now, now).verdict
+    found = only(now, then)
+    assert (found.verdict, found.difference) == ("not comparable", None)
+    assert why in found.why.removeprefix("measured with other settings: ")
+
+
+@pytest.mark.parametrize(
+    ("kind", "configuration"),
+    [
+        ("SecretExposure", {"secrets": "elsewhere/codes.txt"}),
+        ("Completion", {"beam": 99}),
+        ("UpdateDiff", {"search": {"name": "beam", "width": 4, "seed": 7}}),
+        ("UpdateDiff", {"seconds": 9.0, "plan": "as long as it takes"}),
+    ],
+)
+def test_what_does_not_decide_it_forbids_nothing(kind, configuration):
+    now = asked(run(kind, "r"), **NOW, seconds=1.0)
+    assert only(now, asked(now, **(NOW | configuration))).verdict != "not comparable"
+
+
 def test_perplexity_of_another_text_is_not_compared():
     then = run("PairTraining", "t")
     texts = [{"validation": {"sha256": letter * 64}} for letter in "ab"]
@@ -152,6 +199,36 @@ def test_the_command_line_takes_folders_and_refuses_empty_ones(folders):
     done = invoke(["report", now, "--since", folders / "empty", "--out", folders / "q.html"])
     assert (done.exit_code, "holds none" in done.stderr) == (2, True)
     assert not (folders / "q.html").exists()
+
+
+def test_a_run_inside_a_folder_has_the_folders_name(folders):
+    for side in ("old", "new"):
+        results.save(RESULTS["UserAudit"](), folders / side / "audit" / "run", run={})
+    now = [folders / "new" / "audit", folders / "new" / "TextAudit"]
+    for place, since in enumerate((folders / "old", [folders / "old" / "audit"])):
+        page = report(now, folders / f"{place}.html", since=since)
+        told = {one.run: one.verdict for one in page.changes}
+        assert told["audit"] == "no change shown"
+    since, out = folders / "old" / "audit" / "run", folders / "inner.html"
+    [one] = report(folders / "new" / "audit" / "run", out, since=since).changes
+    assert (one.run, one.verdict) == ("run", "no change shown")
+    assert "<bdi>audit</bdi>" in (folders / "0.html").read_text("utf-8")  # At a glance
+
+
+def test_a_folder_of_several_runs_is_refused_and_they_are_named(folders):
+    for words in (
+        ["report", folders / "new", "--out", folders / "p.html"],
+        ["gate", folders / "new"],
+        ["report", folders / "new" / "TextAudit", "--since", folders, "--out", folders / "p.html"],
+    ):
+        done = invoke(words)
+        assert done.exit_code == 2
+        assert "is not a run directory and holds 2: " in done.stderr
+        assert "TextAudit" in done.stderr
+    (folders / "deep").mkdir()
+    results.save(RESULTS["TextAudit"](), folders / "deep" / "seed-0" / "run", run={})
+    assert results.find(folders / "deep").directory == folders / "deep" / "seed-0" / "run"
+    assert results.find(folders / "deep").name == "deep"
 
 
 def test_runs_of_old_formats_are_compared_with_themselves(tmp_path):

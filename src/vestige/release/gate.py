@@ -30,10 +30,12 @@ class Gate:
     Attributes:
         checks: one of each limit and run, and of the verdicts of the other runs.
         allow_open: whether what could not be told passes.
+        absent: what the baseline accepts of runs that are not here, as "run/quantity".
     """
 
     checks: "tuple[Check, ...]"
     allow_open: bool = False
+    absent: tuple[str, ...] = ()
 
     @property
     def verdict(self) -> str:
@@ -58,9 +60,11 @@ class Gate:
             "could not tell": "Failed: could not tell",
         }
         number = len(self.checks)
-        return f"{starts[self.verdict]}. Of {number} check{'s' * (number != 1)}: " + (
-            ", ".join(counts) + "."
-        )
+        told = f"{starts[self.verdict]}. Of {number} check{'s' * (number != 1)}: "
+        told += ", ".join(counts) + "."
+        if self.absent:
+            told += f" The baseline also accepts {', '.join(self.absent)}: no such run is here."
+        return told
 
     def count(self, state: "State") -> int:
         """How many checks came out so."""
@@ -71,6 +75,7 @@ class Gate:
         return {
             "verdict": self.verdict,
             "code": self.code,
+            "absent": list(self.absent),
             "checks": [
                 {
                     "run": check.run,
@@ -114,13 +119,13 @@ def gate(
 
     With `baseline`, what was accepted before passes: as many bits or people as then, or no phrases
     but those. `write_baseline` accepts what is there now; runs are told apart by the names of their
-    directories.
+    directories. What is accepted of a run that is not here decides nothing, and is named.
 
     The exit code is 0 for fine, 1 for above, 2 where it could not tell or something was wrong with
     what was given.
 
     Args:
-        runs: Run directories, of different names.
+        runs: Run directories, of different names; of a folder with one run inside, that one.
         fail_above: A quantity and the most that is fine, such as exposure=8; several times.
         allow_open: Pass what could not be told; it is reported all the same.
         baseline: A file of what was accepted before.
@@ -130,7 +135,8 @@ def gate(
 
     Raises:
         ValueError: a limit names no quantity, or is no number.
-        RunError: a directory is no run, two have one name, or nothing was asked of any.
+        RunError: a directory is no run and holds none or several, two have one name, or nothing was
+            asked of any.
 
     Examples:
         vestige gate diff-run --fail-above found=0 --junit gate.xml
@@ -143,13 +149,14 @@ def gate(
     from vestige.data.atomic_write import write_text
     from vestige.release import baseline as baselines
     from vestige.release import files
-    from vestige.release.judgement import judge, key_of
+    from vestige.release.judgement import absent_of, judge, key_of
 
     limits = limits_of(fail_above)
     several = [runs] if isinstance(runs, str | PathLike) else list(runs)
     known = None if baseline is None else baselines.read_baseline(Path(baseline))
-    checks = judge([results.load(fspath(run)) for run in several], limits, known)
-    found = Gate(tuple(checks), allow_open)
+    read = [results.find(fspath(run)) for run in several]
+    checks = judge(read, limits, known)
+    found = Gate(tuple(checks), allow_open, absent_of(read, known or {}))
     if write_baseline is not None:
         accepted = {
             key_of(check.run, check.quantity): check.accepted
@@ -170,6 +177,7 @@ def limits_of(words: Sequence[str]) -> Mapping[str, float]:
     Raises:
         ValueError: one is not of that form, or stands there twice.
     """
+    from difflib import get_close_matches
     from math import isfinite
 
     from vestige.reports.quantities import QUANTITIES
@@ -178,8 +186,10 @@ def limits_of(words: Sequence[str]) -> Mapping[str, float]:
     for word in words:
         name, _, number = word.partition("=")
         if name not in QUANTITIES:
+            near = get_close_matches(name, QUANTITIES, n=1)
             raise ValueError(
                 f"`fail_above` must begin with one of {', '.join(QUANTITIES)} and =, got {word!r}"
+                + "".join(f"; did you mean {one}?" for one in near)
             )
         try:
             limit = float(number)

@@ -11,6 +11,7 @@ from typing import Literal
 
 from vestige.errors import RunError
 from vestige.release.baseline import Accepted, accepted_of, new_found
+from vestige.reports.components.disclosure import printable
 from vestige.reports.quantities import QUANTITIES, Measured
 from vestige.reports.verdicts import VERDICTS
 from vestige.results import Run
@@ -57,7 +58,7 @@ def judge(
     Raises:
         RunError: two directories have one name, or nothing was asked of any.
     """
-    names = [run.directory.resolve().name for run in runs]
+    names = [run.name for run in runs]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise RunError(
             f"two run directories are called {twice[0]}",
@@ -96,6 +97,12 @@ def judge(
             "training, or give runs of audits.",
         )
     return checks
+
+
+def absent_of(runs: Sequence[Run], baseline: Mapping[str, Accepted]) -> tuple[str, ...]:
+    """What a baseline accepts of runs that are not among these, by `key_of`, to be shown."""
+    names = {run.name for run in runs}
+    return tuple(printable(key) for key in baseline if key.rpartition("/")[0] not in names)
 
 
 def key_of(run: str, quantity: str) -> str:

@@ -60,7 +60,7 @@ def write_card(
         RunError: a directory is not a run, or the file exists or cannot be written.
     """
     path = results.require_new(path)
-    text = card([results.load(directory) for directory in directories], changes=changes)
+    text = card([results.find(directory) for directory in directories], changes=changes)
     with results.new_file(path, shared=True) as file:
         file.write(text.encode())
     return path

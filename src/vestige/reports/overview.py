@@ -44,7 +44,7 @@ def rows_of(runs: Sequence[Run], sections: Sequence[Section]) -> list[tuple[str 
 def _row(number: int, run: Run, section: Section) -> tuple[str | Cell, ...]:
     unit, found = _measured(run)
     value, interval = (NOTHING, "") if found is None else (found.amount(unit), found.interval)
-    name = printable(run.directory.resolve().name)
+    name = printable(run.name)
     return (
         Cell(
             text=section.title,

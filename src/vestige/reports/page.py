@@ -60,7 +60,7 @@ def write_page(
         RunError: a directory is not a run, or the page exists or cannot be written.
     """
     path = results.require_new(path)
-    runs = [results.load(directory) for directory in directories]
+    runs = [results.find(directory) for directory in directories]
     page = render(runs, show_secrets=show_secrets, changes=changes)
     with results.new_file(path, shared=not show_secrets) as file:
         file.write(page.encode())

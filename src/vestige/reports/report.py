@@ -67,18 +67,19 @@ def report(
     With `since`, it begins with what changed since the last release: each number then and now, the
     difference with its 95 % interval, and whether that is better, worse or not shown. Runs are
     matched by the names of their directories and their kind; what is measured on one side alone is
-    listed as new or as no longer measured.
+    listed as new or as no longer measured. A run inside the folder that was given, as a training or
+    an audit leaves it, has that folder's name.
 
     Args:
-        runs: Run directories, in the page's order.
+        runs: Run directories, in the page's order; of a folder with one run inside, that one.
         out: The page, or the section of a card, to write; it must not exist.
         since: Run directories of an earlier release, or a folder that holds them; several times.
         show_secrets: Show phrases in the clear; otherwise each word is a block.
 
     Raises:
         ValueError: secrets are asked for in a card.
-        RunError: a directory is no run, two earlier or two later ones of one kind have one name, or
-            the page exists or cannot be written.
+        RunError: a directory is no run and holds none or several, two earlier or two later ones of
+            one kind have one name, or the page exists or cannot be written.
 
     Examples:
         vestige report run --out page.html
@@ -110,6 +111,5 @@ def _changes(runs: Sequence[str], since: Sequence[PathTo]) -> "list[Change] | No
 
     if not since:
         return None
-    return changes(
-        [results.load(run) for run in runs], earlier_runs([fspath(one) for one in since])
-    )
+    now = [results.find(run) for run in runs]
+    return changes(now, earlier_runs([fspath(one) for one in since], now))

@@ -4,38 +4,22 @@ A run is matched by the name of its directory, as in a gate's baseline, and by i
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from vestige import results
 from vestige.errors import RunError
 from vestige.metrics.differences import difference_by_margins
 from vestige.metrics.intervals import Interval
 from vestige.reports.components.disclosure import printable
-from vestige.reports.components.facts import words_of
-from vestige.reports.components.numbers import listed
 from vestige.reports.quantities import QUANTITIES, Measured
 from vestige.reports.section import section, whole
+from vestige.reports.settings import unlike
 from vestige.results import Run
 
 Verdict = Literal["better", "worse", "no change shown", "not comparable", "new", "gone"]
-
-SETTINGS: Mapping[str, tuple[str, ...]] = {
-    "CanaryExposure": ("references", "space", "canaries_planted", "compared_with"),
-    "SecretAudit": ("objective", "patterns", "planted"),
-    "Completion": ("prefix", "beam", "canaries"),
-    "SecretCompletion": ("beam", "parts"),
-    "SecretExposure": ("references", "secrets", "level"),
-    "UpdateDiff": ("search", "score", "removed"),
-    "UserAudit": ("users", "rate", "k"),
-    "TextAudit": ("texts", "rate", "known_used"),
-    "TextMemorization": ("prefix", "suffix"),
-    "Deletion": ("deleted", "reference", "rate"),
-}
-"""Settings without which numbers of two runs are not of one thing, by the result's class."""
-
 
 WITHOUT_INTERVAL = ("completed", "perplexity")
 """Numbers of one training that no test stands behind: another training may differ as much."""
@@ -108,24 +92,35 @@ def changes(now: Sequence[Run], then: Sequence[Run]) -> list[Change]:
     return found
 
 
-def earlier_runs(paths: Sequence[str | Path]) -> list[Run]:
-    """Run directories, and those that lie in folders that are none.
+def earlier_runs(paths: Sequence[str | Path], now: Sequence[Run] = ()) -> list[Run]:
+    """Run directories, and those that lie in folders that are none, or in folders there.
+
+    Args:
+        paths: of an earlier release.
+        now: runs of this one. A folder that has the name of one is that one's folder before, such
+            as of an audit, and not a folder of several.
 
     Raises:
-        RunError: a folder is no run directory and holds none.
+        RunError: a folder is no run directory and holds none, or one in it holds several.
     """
+    names = {run.name for run in now}
     found = []
     for path in map(Path, paths):
-        inside = [path]
-        if path.is_dir() and not (path / "run.json").exists():
-            inside = sorted(file.parent for file in path.glob("*/run.json"))
-            if not inside:
-                raise RunError(
-                    f"{path} is not a run directory and holds none",
-                    remedy="Give --since run directories, or a folder in which they lie.",
-                )
-        found += [results.load(one) for one in inside]
+        alone = (path / "run.json").exists() or path.resolve().name in names or not path.is_dir()
+        found += [results.find(path)] if alone else _lying_in(path)
     return found
+
+
+def _lying_in(folder: Path) -> list[Run]:
+    """One of each directory in a folder that is a run, or holds one."""
+    files = [file for depth in ("*", "*/*") for file in folder.glob(f"{depth}/run.json")]
+    if not files:
+        raise RunError(
+            f"{folder} is not a run directory and holds none",
+            remedy="Give --since run directories, or a folder in which they lie.",
+        )
+    inside = sorted({file.relative_to(folder).parts[0] for file in files})
+    return [results.find(folder / name) for name in inside]
 
 
 def difference_of(now: Measured, then: Measured) -> tuple[float, float, float]:
@@ -147,7 +142,7 @@ def _ends(found: Measured) -> Interval:
 def _by_key(runs: Sequence[Run]) -> dict[tuple[str, str], Run]:
     found: dict[tuple[str, str], Run] = {}
     for run in runs:
-        key = (run.directory.resolve().name, run.result)
+        key = (run.name, run.result)
         if key in found:
             raise RunError(
                 f"two run directories of one kind are called {printable(key[0])}",
@@ -167,7 +162,7 @@ def _quantities(run: Run) -> dict[str, Measured]:
 
 
 def _named(run: Run) -> tuple[str, str]:
-    return printable(run.directory.resolve().name), section(run, show_secrets=False).title
+    return printable(run.name), section(run, show_secrets=False).title
 
 
 def _alone(run: Run, verdict: Literal["new", "gone"]) -> list[Change]:
@@ -185,7 +180,7 @@ def _matched(now: Run, then: Run) -> list[Change]:
     if not ours:
         why = "runs of this kind have no number that can be compared"
         return [Change(name, question, "", "not comparable", None, None, why=why)]
-    why = _unlike(now, then)
+    why = unlike(now, then)
     return [_compared((name, question, key), ours[key], before[key], why) for key in ours]
 
 
@@ -209,56 +204,3 @@ def _compared(names: tuple[str, str, str], now: Measured, then: Measured, why: s
 
 def _finite(end: float) -> float | None:
     return end if math.isfinite(end) else None
-
-
-def _unlike(now: Run, then: Run) -> str:
-    """Which settings forbid a comparison; those that one side does not know do not."""
-    with whole(now), whole(then):
-        told = [
-            _differing(key, ours, before)
-            for key in _keys(now)
-            if not _alike(ours := _setting(now, key), before := _setting(then, key))
-        ]
-        copies = [_copies(run) for run in (now, then)]
-        told += ["copies of the canaries"] * (copies[0] != copies[1])
-        texts = [_validation(run) for run in (now, then)]
-        told += ["validation text"] * (None not in texts and texts[0] != texts[1])
-    return f"measured with other settings: {listed(told)}" if told else ""
-
-
-def _keys(run: Run) -> tuple[str, ...]:
-    return SETTINGS.get(run.result, ())
-
-
-def _setting(run: Run, key: str) -> Any:
-    asked = run.run.get("configuration") or {}
-    return asked[key] if asked.get(key) is not None else run.summary.get(key)
-
-
-def _alike(ours: Any, before: Any) -> bool:
-    if isinstance(ours, Mapping) and isinstance(before, Mapping):
-        return all(_alike(ours[key], before[key]) for key in ours.keys() & before.keys())
-    return ours is None or before is None or bool(ours == before)
-
-
-def _differing(key: str, ours: Any, before: Any) -> str:
-    if all(isinstance(one, int | float) for one in (ours, before)):
-        return f"{words_of(key)} {before:g} then and {ours:g} now"
-    return words_of(key)
-
-
-def _copies(run: Run) -> dict[str, Any]:
-    if run.result != "CanaryExposure":
-        return {}
-    return {
-        key: value
-        for key, value in run.summary.items()
-        if key.startswith("canaries_") and key.endswith("_copies")
-    }
-
-
-def _validation(run: Run) -> Any:
-    """The checksum of the text on which perplexity was measured; None where it is not known."""
-    told = (run.run.get("data") or {}).get("validation")
-    trained = run.result in QUANTITIES["perplexity"].of
-    return told.get("sha256") if trained and isinstance(told, Mapping) else None

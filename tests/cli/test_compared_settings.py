@@ -1,0 +1,51 @@
+"""Settings by which runs are compared are written by the verbs, under the names they have there."""
+
+import pytest
+
+from tests.cli.secret_cases import AUDITED, PIN, TINY, TWO, filled
+from vestige import results
+from vestige.reports.quantities import QUANTITIES
+from vestige.reports.settings import CONFIGURATION, SUMMARY
+
+LINES = {
+    "CanaryExposure": "exposure W/after --manifest W/planted-known --references 100",
+    "Completion": "complete W/after --manifest W/planted-known --prefix 1",
+    "DefendedTraining": f"train W/corpus.jsonl {TINY}",
+    "Deletion": "verify-deletion W/before W/after --deleted W/deleted.txt --reference "
+    "W/corpus.jsonl",
+    "Extraction": f"extract-nlu {TWO} {PIN} --candidates n=SET --truth TRUTH",
+    "PairTraining": f"train W/corpus.jsonl --task translation --source who {TINY}",
+    "SecretAudit": "extract-nlu W/trained-nlu --manifest W/planted-nlu",
+    "SecretCompletion": "complete W/after --secrets W/choices.txt",
+    "SecretExposure": "exposure W/after --secrets W/choices.txt --references 200",
+    "SecretRank": "rank W/before W/after --secrets W/choices.txt --samples 200",
+    "TextAudit": "audit-texts W/after --base W/before --texts W/unknown.txt --reference "
+    "W/corpus.jsonl",
+    "TextMemorization": "memorization W/after --texts W/unknown.txt --reference W/corpus.jsonl "
+    "--prefix 1 --suffix 2",
+    "UpdateDiff": "diff W/before W/after --length 3 --size 0.2",
+    "UserAudit": f"audit-users W/after {AUDITED}",
+}  # fmt: skip
+
+
+def test_every_kind_that_is_compared_has_settings():
+    compared = {name for one in QUANTITIES.values() for name in one.of}
+    nothing = {"IntentSlotTraining"}  # but its text, and its words
+    assert set(SUMMARY) | set(CONFIGURATION) == set(LINES) == compared - nothing
+
+
+@pytest.mark.parametrize("kind", LINES)
+def test_compared_settings_are_written(marked, shell, tmp_path, kind):
+    done = shell(*filled(LINES[kind], marked, tmp_path), "--out", tmp_path / "out")
+    assert done.exit_code == 0, (done.stderr, done.exception)
+    run = results.find(tmp_path / "out")
+    assert run.result == kind
+    assert set(SUMMARY.get(kind, ())) <= set(run.summary)
+    assert set(CONFIGURATION.get(kind, ())) <= set(run.run["configuration"])
+    if kind in QUANTITIES["perplexity"].of:
+        assert run.run["data"]["validation"]["sha256"]
+        assert run.run["models"]["trained"]["vocabulary"]
+    if kind == "TextMemorization":
+        assert "sampled_difference" in run.summary
+    if kind == "Completion":
+        assert {"kind", "copies"} <= set(run.rows[0])
