@@ -1,22 +1,23 @@
 """What does privacy cost a LoRA fine-tune in utility, and what does it buy?
 
-A causal model gets a LoRA adapter on short comments from Reddit, two of each author. Among the
-authors are coin-flip canaries: each says one phrase eight times, a repeated token, the hardest for
-a private training to hide. The unit is the author. Trained are: plain fine-tuning, and private ones
-by `PrivateTrainer` at several epsilons, with correlated noise (`bands`), and with a clipping norm
-that nobody tuned, fixed and adaptive. Of every training: perplexity on comments of other authors,
+A causal model gets a LoRA adapter on short comments from Reddit, some of each author. Among the
+authors are coin-flip canaries: each says one phrase several times, five words at random or one
+repeated token. The unit is the author. Trained are: plain fine-tuning, and private ones by
+`PrivateTrainer` at several epsilons, with correlated noise (`bands`), and with a clipping norm that
+nobody tuned, fixed and adaptive. Of every training: perplexity on comments of other authors,
 exposure of the planted canaries, measured epsilon.
 
     VESTIGE_DATA=corpora python benchmarks/private_utility.py MODEL --out DIR [--seeds 3]
         [--arms none eps8 ...] [--authors 1000] [--canaries 100] [--steps 32]
 
-A training that is in DIR already is not made again. At the end the trainings are compared on a
-page, DIR/page.html, and a JSON line an arm is printed.
+A training that is in DIR already is not made again, and is measured again. A JSON line an arm is
+printed, and the trainings are compared in DIR/comparison: `vestige report DIR/comparison` shows it.
 """
 
 import argparse
 import json
 import os
+import shutil
 import sys
 import time
 from dataclasses import asdict, dataclass
@@ -47,10 +48,9 @@ from vestige.workflows.manifests import load_canaries
 DELTA = 1e-4
 REFERENCES = 256
 WORDS = range(3, 9)
-EACH = 2
-COPIES = 8
 CLIP = 1.0
 TOOK = "took.json"
+TARGETS: dict[str, str | list[str]] = {"attention": ["q_proj", "v_proj"], "all": "all-linear"}
 
 
 def private(epsilon: float, **settings: Any) -> DPSGD:
@@ -70,8 +70,8 @@ ARMS: dict[str, DPSGD | None] = {
 }
 
 
-def comments_of(folder: Path, authors: int) -> list[tuple[str, str]]:
-    """(author, comment of a few words), EACH of every author, in an order of their own."""
+def comments_of(folder: Path, authors: int, each: int) -> list[tuple[str, str]]:
+    """(author, comment of a few words), `each` of every author, in an order of their own."""
     corpus = read_reddit(folder)
     texts, names = list(corpus), corpus.users or []
     found: dict[str, list[str]] = {}
@@ -79,14 +79,14 @@ def comments_of(folder: Path, authors: int) -> list[tuple[str, str]]:
     for place in np.random.default_rng(0).permutation(len(texts)):
         text = " ".join(texts[place].split())
         own = found.setdefault(names[place], [])
-        if len(text.split()) in WORDS and "http" not in text and len(own) < EACH:
+        if len(text.split()) in WORDS and "http" not in text and len(own) < each:
             own.append(text)
-            full += len(own) == EACH
+            full += len(own) == each
         if full == authors:
             return [
-                (name, own) for name, every in found.items() if len(every) == EACH for own in every
+                (name, own) for name, every in found.items() if len(every) == each for own in every
             ]
-    raise SystemExit(f"{folder} has {full} authors of {EACH} such comments, {authors} are needed")
+    raise SystemExit(f"{folder} has {full} authors of {each} such comments, {authors} are needed")
 
 
 @dataclass(frozen=True)
@@ -115,16 +115,17 @@ class World:
         from vestige.integrations.transformers import plant
 
         reddit = Path(os.environ["VESTIGE_DATA"]) / "reddit_college"
-        every = comments_of(reddit, options.authors + options.held)
-        read, held = every[: EACH * options.authors], every[EACH * options.authors :]
+        every = comments_of(reddit, options.authors + options.held, options.each)
+        kept = options.each * options.authors
+        read, held = every[:kept], every[kept:]
         canaries = options.out / "canaries"
         if not canaries.exists():
             plant(
                 Dataset.from_dict({"text": [text for _, text in read]}),
                 out=canaries,
                 coin_flip=options.canaries,
-                copies=COPIES,
-                canary_kind="repeated-token",
+                copies=options.copies,
+                canary_kind=options.kind,
                 length=options.length,
                 vocabulary=options.model,
             )
@@ -164,7 +165,7 @@ def trained(world: World, privacy: DPSGD | None, seed: int) -> tuple[Any, Traini
     torch.manual_seed(seed)
     model = AutoModelForCausalLM.from_pretrained(options.model, dtype=torch.float32)
     lora = LoraConfig(
-        r=options.rank, lora_alpha=2 * options.rank, target_modules=["q_proj", "v_proj"]
+        r=options.rank, lora_alpha=2 * options.rank, target_modules=TARGETS[options.targets]
     )
     model = get_peft_model(model, lora)
     arguments = TrainingArguments(
@@ -173,6 +174,7 @@ def trained(world: World, privacy: DPSGD | None, seed: int) -> tuple[Any, Traini
         per_device_train_batch_size=options.batch_size if privacy else world.rows_at_once,
         learning_rate=options.private_rate if privacy else options.rate,
         lr_scheduler_type="constant",
+        optim="sgd" if options.sgd else "adamw_torch",
         bf16=options.bf16,
         use_cpu=not torch.cuda.is_available(),
         seed=seed,
@@ -237,7 +239,8 @@ class Questions:
 
     Attributes:
         canaries: planted ones and controls, with the model's ids.
-        candidates: phrases that the canaries could have been.
+        copies: of a planted canary.
+        candidates: what the canaries could have been; None: random words.
         test: held-out comments.
         before: the canaries' log-probabilities under the model before any training.
         model: folder of that model.
@@ -245,7 +248,8 @@ class Questions:
     """
 
     canaries: tuple[Canary, ...]
-    candidates: list[str]
+    copies: int
+    candidates: list[str] | None
     test: EncodedCorpus
     before: list[float]
     model: Path
@@ -258,14 +262,16 @@ class Questions:
         vocabulary = SubwordVocabulary(tokenizer_of(world.options))
         base = HuggingFaceLanguageModel(network, vocabulary)
         _, canaries = load_canaries(world.canaries, base)
-        phrases = [canary.phrase for canary in canaries]
-        read = Corpus.from_texts(phrases)
-        candidates = repeated_token_phrases(
-            read, vocabulary, number=REFERENCES, length=world.options.length, seed=[1]
-        )
+        options, candidates = world.options, None
+        if options.kind == "repeated-token":
+            phrases = Corpus.from_texts([canary.phrase for canary in canaries])
+            candidates = repeated_token_phrases(
+                phrases, vocabulary, number=REFERENCES, length=options.length, seed=[1]
+            )
         test = encode(world.held, vocabulary)
         before = canary_scores(base, canaries).tolist()
-        return cls(canaries, candidates, test, before, world.options.model, vocabulary)
+        copies = options.copies
+        return cls(canaries, copies, candidates, test, before, options.model, vocabulary)
 
     def load(self, folder: Path) -> HuggingFaceLanguageModel:
         """A model with its adapter merged into the weights, which takes half the time to ask."""
@@ -288,7 +294,7 @@ class Questions:
             delta=DELTA,
             reference=self.before,
             claimed=None if claim is None else claim.epsilon,  # of an author, who says it all
-            claimed_copies=COPIES,
+            claimed_copies=self.copies,
         )
         return MeasuredTraining(
             name=arm,
@@ -339,10 +345,15 @@ def main() -> None:
     parser.add_argument("--authors", type=int, default=1000)
     parser.add_argument("--held", type=int, default=100)
     parser.add_argument("--canaries", type=int, default=100)
-    parser.add_argument("--length", type=int, default=5, help="tokens of a canary")
+    parser.add_argument("--each", type=int, default=2, help="comments of an author")
+    parser.add_argument("--kind", default="repeated-token", choices=["repeated-token", "words"])
+    parser.add_argument("--copies", type=int, default=8, help="of a planted canary")
+    parser.add_argument("--length", type=int, default=5, help="tokens or words of a canary")
     parser.add_argument("--steps", type=int, default=32)
     parser.add_argument("--batch-size", type=int, default=32, help="authors")
     parser.add_argument("--rank", type=int, default=2)
+    parser.add_argument("--targets", default="attention", choices=list(TARGETS))
+    parser.add_argument("--sgd", action="store_true", help="plain steps in place of AdamW's")
     parser.add_argument("--rate", type=float, default=2e-3, help="learning rate without privacy")
     parser.add_argument("--private-rate", type=float, default=2e-3)
     parser.add_argument("--float32", dest="bf16", action="store_false")
@@ -362,7 +373,9 @@ def main() -> None:
         print(json.dumps(row_of(arm, found[arm])), flush=True)
     if "none" in found and len(found) > 1:
         every = [one for own in found.values() for one in own]
-        compare_defences(every, baseline="none").save(options.out / "comparison")
+        comparison = options.out / "comparison"
+        shutil.rmtree(comparison, ignore_errors=True)  # of fewer trainings
+        compare_defences(every, baseline="none").save(comparison)
 
 
 if __name__ == "__main__":

@@ -129,8 +129,10 @@ TAKEN = {
         "base-model": "gpt",
         "my-lora-adapter": "foreign adapter",
     },
+    "docs/verbs/plant.md": {"base": "model"},
     "docs/verbs/rank.md": {"before": "model", "after": "update"},
     "docs/in-your-training.md": {"my-model": "gpt"},
+    "docs/reproduction/private-utility.md": {"DIR/comparison": "diffed"},
     "docs/gate-a-release.md": {"diff-run": "diffed", "last-release": "diffed"},
     "docs/verbs/gate.md": {"diff-run": "diffed", "rank-run": "diffed"},
     "docs/verbs/report.md": {
