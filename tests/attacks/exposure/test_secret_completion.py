@@ -100,11 +100,11 @@ def test_secrets_never_read_are_said_no_more_often_than_chance_allows(model):
     generator = np.random.default_rng(5)
     secrets = [
         read_secret(f"the gate code is {{{{{n:02d}}}}}", 1)
-        for n in generator.integers(100, size=400)
+        for n in generator.integers(100, size=100)
     ]
     found = complete_secrets(model, secrets, beam=1)
-    assert sum(one.chance for one in found.attempts) == pytest.approx(4)
-    assert found.completed <= 12
+    assert sum(one.chance for one in found.attempts) == pytest.approx(1)
+    assert found.completed <= 5
 
 
 def test_a_secret_too_long_is_refused_by_its_number(model):

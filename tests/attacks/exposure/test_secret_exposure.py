@@ -50,12 +50,12 @@ def test_p_values_of_secrets_that_were_never_read_are_no_smaller_than_chance(mod
     """Secrets drawn like their alternatives: a rank is then as likely as any other."""
     generator = np.random.default_rng(3)
     one_of_them = read_secret(line, 1)
-    secrets = [read_secret(one_of_them.draw(generator), n) for n in range(150)]
+    secrets = [read_secret(one_of_them.draw(generator), n) for n in range(60)]
     assert {secret.size for secret in secrets} == {one_of_them.size}
-    found = secret_exposure(model, secrets, seed=1, references=200)
+    found = secret_exposure(model, secrets, seed=1, references=100)
     p = np.array([one.p for one in found.secrets])
     for level in (0.05, 0.2, 0.5):
-        assert (p <= level).sum() <= 150 * level + 3 * np.sqrt(150 * level * (1 - level))
+        assert (p <= level).sum() <= 60 * level + 3 * np.sqrt(60 * level * (1 - level))
     assert kstest(p, "uniform", alternative="greater").pvalue > 1e-3
     assert not found.found
 
@@ -63,12 +63,12 @@ def test_p_values_of_secrets_that_were_never_read_are_no_smaller_than_chance(mod
 def test_alternatives_of_another_shape_would_be_noticed(model, monkeypatch):
     """The same test with nines in place of drawn digits: it is one that can fail."""
     generator = np.random.default_rng(3)
-    texts = [f"the gate code is {generator.integers(10**6):06d}" for _ in range(150)]
+    texts = [f"the gate code is {generator.integers(10**6):06d}" for _ in range(60)]
     longer = [f"{text} {text}" for text in texts]
     known = dict(zip(texts, longer, strict=True))
     secrets = [read_secret(text, n) for n, text in enumerate(texts)]
     monkeypatch.setattr(Secret, "draw", lambda self, generator: known[self.text])
-    found = secret_exposure(model, secrets, seed=1, references=200)
+    found = secret_exposure(model, secrets, seed=1, references=100)
     p = np.array([one.p for one in found.secrets])
     assert kstest(p, "uniform", alternative="greater").pvalue < 1e-3
 
