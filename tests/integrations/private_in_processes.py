@@ -1,10 +1,12 @@
-"""Private trainings in one process of several: `python private_in_processes.py OUT` by torchrun."""
+"""Private trainings in one process, or with `python private_in_processes.py OUT` in two."""
 
 import json
 import os
 import sys
 from pathlib import Path
+from unittest.mock import patch
 
+from tests.integrations.ranks import in_ranks
 from tests.integrations.test_private_trainer import Steps, llama, seeded, trainer, weights
 from vestige.defences.example_gradients import clip_groups
 from vestige.integrations import private_trainer
@@ -17,10 +19,10 @@ MECHANISMS = {
 """Of an adapter; "whole" is all of a small Llama."""
 
 
-def main() -> None:
+def train_all(out: Path) -> None:
     """Train by each mechanism in turn."""
     for mechanism in MECHANISMS:
-        train(Path(sys.argv[1]) / mechanism, mechanism)
+        train(out / mechanism, mechanism)
 
 
 def train(out: Path, mechanism: str) -> None:
@@ -33,13 +35,14 @@ def train(out: Path, mechanism: str) -> None:
         norms.append(found.norms.tolist())
         return found
 
-    private_trainer.clip_groups = watched
     own = trainer(
         out / "trainer", seeded(noise_multiplier=0.5, **MECHANISMS[mechanism]), steps,
-        rows=8 // processes, ddp_backend="gloo", lora=False if mechanism == "whole" else None,
+        rows=8 // processes, ddp_backend="gloo" if processes > 1 else None,
+        lora=False if mechanism == "whole" else None,
         base=llama() if mechanism == "whole" else None,
     )  # fmt: skip
-    own.train()
+    with patch.object(private_trainer, "clip_groups", watched):
+        own.train()
     kept = {"weights": _flat(weights(own.model)), "norms": norms}
     kept["gradients"] = [_flat(each) for each in steps.gradients]
     (out / f"{os.environ.get('RANK', '0')}.json").write_text(json.dumps(kept))
@@ -50,4 +53,4 @@ def _flat(tensors) -> list[float]:
 
 
 if __name__ == "__main__":
-    main()
+    in_ranks(2, lambda: train_all(Path(sys.argv[1])))

@@ -5,7 +5,6 @@ import math
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -210,17 +209,21 @@ def test_rows_are_numbered_as_they_were(planted):
 
 @pytest.mark.slow
 def test_two_processes_measure_what_one_measures(planted, tmp_path):
+    from tests.integrations.in_processes import __file__ as script
+    from tests.integrations.in_processes import measure
+
     data, canaries = planted
     data.save_to_disk(str(canaries.parent / "data"))
-    script = Path(__file__).with_name("in_processes.py")
+    alone = {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(REPOSITORY)}
     found = {}
     for count in (1, 2):
         out = tmp_path / str(count)
         out.mkdir()
-        words = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-        words += [f"--nproc-per-node={count}", script, canaries, out]
-        alone = {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(REPOSITORY)}
-        subprocess.run(words, check=True, timeout=300, env=os.environ | alone)
+        if count == 1:
+            measure(canaries, out)
+        else:
+            words = [sys.executable, script, canaries, out]
+            subprocess.run(words, check=True, timeout=300, env=os.environ | alone)
         told = [json.loads((out / str(rank) / "told.json").read_text()) for rank in range(count)]
         assert all(moments == told[0][0] for moments, _ in told)
         assert [len(logs) for _, logs in told] == [3] + [0] * (count - 1)
