@@ -2,6 +2,7 @@
 
 How long a single example takes says how busy the machine is. A test marked `peer` skips where the
 program that it compares with is not installed; `VESTIGE_REQUIRE=peers` makes such a skip a failure.
+Files are shared out among processes, those that share something costly together.
 """
 
 import importlib.util
@@ -17,6 +18,20 @@ from hypothesis import settings
 
 settings.register_profile("vestige", deadline=None)
 settings.load_profile("vestige")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    """A file goes to one process, and the fuzzer's files to the same: their world takes long."""
+    if config.getvalue("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class ByWorld(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return "tests/fuzz" if nodeid.startswith("tests/fuzz/") else super()._split_scope(nodeid)
+
+    return ByWorld(config, log)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -180,28 +180,24 @@ def test_a_canary_that_is_no_phrase_is_listed_among_fragments(shell, tmp_path):
 SMALL = ["--length", 6, "--min-length", 2, "--delta", 0.02, "--device", "cpu"]
 
 
-def test_killed_at_any_moment_the_same_command_goes_on(workspace, tmp_path):
+def test_killed_at_any_moment_the_same_command_goes_on(shell, workspace, tmp_path):
     """A real kill -9, as soon as the first unit of work is on the disk."""
-    pair = [str(workspace / "before"), str(workspace / "after")]
-    main = ["-c", "from vestige.cli.main import main; main()", "diff", *pair]
-
-    def command(out):
-        return [sys.executable, *main, *map(str, SMALL), "--out", str(out)]
-
+    words = ["diff", workspace / "before", workspace / "after", *SMALL, "--out"]
     out = tmp_path / "run"
+    main = [sys.executable, "-c", "from vestige.cli.main import main; main()"]
+    command = [*main, *map(str, words), str(out)]
     kept = tmp_path / "run.partial" / "units.jsonl"
-    with subprocess.Popen(command(out), stderr=subprocess.PIPE) as process:
+    with subprocess.Popen(command, stderr=subprocess.PIPE) as process:
         until = time.monotonic() + 120
         while not kept.exists() and time.monotonic() < until and process.poll() is None:
             time.sleep(0.01)
         process.kill()
     assert process.returncode == -9
     assert not out.exists()
-    done = subprocess.run(command(out), capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    done = shell(*words, out)
+    assert done.exit_code == 0, done.stderr
     assert "found again in" in done.stderr
-    whole = subprocess.run(command(tmp_path / "whole"), capture_output=True, check=False)
-    assert whole.returncode == 0
+    assert shell(*words, tmp_path / "whole").exit_code == 0
     assert results.load(out).rows == results.load(tmp_path / "whole").rows
     assert not kept.parent.exists()
 

@@ -61,6 +61,7 @@ MINUTES = {
     "docs/verbs/audit-users.md",
     "docs/verbs/compare.md",
     "docs/verbs/exposure.md",
+    "docs/verbs/null.md",
     "docs/verbs/train.md",
     "docs/was-my-text-used.md",
 }

@@ -10,6 +10,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from tests.cli.shell import invoke
 from tests.models.served import FAULTS, KEY, Served, failing, serving
 from vestige.data.corpus import Corpus
 from vestige.data.vocabulary import WordVocabulary
@@ -99,12 +100,13 @@ def test_a_killed_audit_goes_on_and_asks_nothing_twice(model, tmp_path):
         rows = [{"text": t, "who": u} for t, u in zip(corpus, corpus.users, strict=True)]
         (tmp_path / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)))
     with serving(served) as url:
-        command = [
-            *(sys.executable, "-m", "vestige", "audit-users", f"openai:{url}#small"),
+        words = [
+            *("audit-users", f"openai:{url}#small"),
             *("--texts", tmp_path / "mine.jsonl", "--reference", tmp_path / "others.jsonl"),
             *("--user", "who", "--top-k", "3", "--queries", "5", "--shadows", "0"),
             *("--concurrency", "1", "--out", tmp_path / "out"),
         ]
+        command = [sys.executable, "-m", "vestige", *words]
         process = subprocess.Popen(command, stderr=subprocess.DEVNULL, env=os.environ)
         while len(served.asked) < 60:
             assert process.poll() is None
@@ -112,8 +114,8 @@ def test_a_killed_audit_goes_on_and_asks_nothing_twice(model, tmp_path):
         process.kill()
         process.wait()
         before = len(served.asked)
-        done = subprocess.run(command, capture_output=True, env=os.environ, text=True)
-        assert done.returncode == 0, done.stderr
+        done = invoke(words)
+        assert done.exit_code == 0, done.stderr
     asked = Counter(json.dumps(body["prompt"]) for body in served.asked)
     twice = [
         one for one, times in asked.items() if times > 1 and SENTENCE not in one and one != '""'
