@@ -1,11 +1,11 @@
 """What does privacy cost a LoRA fine-tune in utility, and what does it buy?
 
 A causal model gets a LoRA adapter on short comments from Reddit, some of each author. Among the
-authors are coin-flip canaries: each says one phrase several times, five words at random or one
-repeated token. The unit is the author. Trained are: plain fine-tuning, and private ones by
-`PrivateTrainer` at several epsilons, with correlated noise (`bands`), and with a clipping norm that
-nobody tuned, fixed and adaptive. Of every training: perplexity on comments of other authors,
-exposure of the planted canaries, measured epsilon.
+authors are coin-flip canaries: each says one phrase several times, of words at random, of one token
+again and again, or that the model before the training wrote. The unit is the author. Trained are:
+plain fine-tuning, and private ones by `PrivateTrainer` at several epsilons, with correlated noise
+(`bands`), and with a clipping norm that nobody tuned, fixed and adaptive. Of every training:
+perplexity on comments of other authors, exposure of the planted canaries, measured epsilon.
 
     VESTIGE_DATA=corpora python benchmarks/private_utility.py MODEL --out DIR [--seeds 3]
         [--arms none eps8 ...] [--authors 1000] [--canaries 100] [--steps 32]
@@ -50,6 +50,7 @@ REFERENCES = 256
 WORDS = range(3, 9)
 CLIP = 1.0
 TOOK = "took.json"
+KINDS = ["repeated-token", "words", "sampled"]
 TARGETS: dict[str, str | list[str]] = {"attention": ["q_proj", "v_proj"], "all": "all-linear"}
 
 
@@ -119,6 +120,7 @@ class World:
         kept = options.each * options.authors
         read, held = every[:kept], every[kept:]
         canaries = options.out / "canaries"
+        sampler = {"sampled_from": options.model} if options.kind == "sampled" else {}
         if not canaries.exists():
             plant(
                 Dataset.from_dict({"text": [text for _, text in read]}),
@@ -128,6 +130,7 @@ class World:
                 canary_kind=options.kind,
                 length=options.length,
                 vocabulary=options.model,
+                **sampler,
             )
         texts = [json.loads(line)["text"] for line in (canaries / "corpus.jsonl").open()]
         places = set(Manifest.load(canaries / "manifest.json").places)
@@ -346,7 +349,7 @@ def main() -> None:
     parser.add_argument("--held", type=int, default=100)
     parser.add_argument("--canaries", type=int, default=100)
     parser.add_argument("--each", type=int, default=2, help="comments of an author")
-    parser.add_argument("--kind", default="repeated-token", choices=["repeated-token", "words"])
+    parser.add_argument("--kind", default="repeated-token", choices=KINDS)
     parser.add_argument("--copies", type=int, default=8, help="of a planted canary")
     parser.add_argument("--length", type=int, default=5, help="tokens or words of a canary")
     parser.add_argument("--steps", type=int, default=32)

@@ -29,7 +29,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
 
     class ByWorld(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return "tests/fuzz" if nodeid.startswith("tests/fuzz/") else super()._split_scope(nodeid)
+            return (
+                "tests/fuzz" if nodeid.startswith("tests/fuzz/") else super()._split_scope(nodeid)
+            )
 
     return ByWorld(config, log)
 

@@ -188,7 +188,7 @@ def test_it_stops_and_fails_above_its_limits(planted, tmp_path):
             {"fail_above": {"found": 1}},
             "fail_above can have exposure, completed, epsilon, loss_gap, auc, got found",
         ),
-        ({"references": 0}, "references must be at least 1"),
+        ({"references": 99}, "references must be at least 100, got 99"),
         ({"references": 512, "fail_above": {"exposure": 8}}, "must be at least 1,024 to show"),
     ],
 )

@@ -21,6 +21,7 @@ import torch
 from transformers import TrainerCallback
 
 from vestige import _validate
+from vestige.attacks.exposure.phrase_exposure import FEWEST
 from vestige.data.manifest import Manifest
 from vestige.errors import VestigeError
 from vestige.integrations.arrival import require_arrival
@@ -58,8 +59,8 @@ class LeakageCallback(TrainerCallback):  # type: ignore[misc]
             `Leakage`.
         stop_above: limits above which the training stops.
         texts: rows of the training and of the evaluation set to compare; 0: none.
-        references: phrases that each canary is compared with; more show more, and take longer.
-            None: 256, or as many as it takes to be above a limit of exposure.
+        references: phrases that each canary is compared with, at least 100; more show more, and
+            take longer. None: 256, or as many as it takes to be above a limit of exposure.
         seed: of the references, and of the sample of texts.
         out: a directory to make at the end, with a run directory for each kind of measurement and a
             page.
@@ -90,6 +91,8 @@ class LeakageCallback(TrainerCallback):  # type: ignore[misc]
                 raise ValueError(
                     f"{name} can have {', '.join(LIMITS)}, got {', '.join(sorted(other))}"
                 )
+        if references is not None:
+            _validate.at_least(FEWEST, references=references)
         needed = _references_for(fail_above or {}, stop_above or {})
         if references is not None and references < needed:
             raise ValueError(
