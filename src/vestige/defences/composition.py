@@ -25,7 +25,6 @@ from vestige.defences.accounting import (
     renyi_curve,
     renyi_epsilon,
 )
-
 from vestige.defences.noise_schedule import Noise, stages_of
 
 if TYPE_CHECKING:

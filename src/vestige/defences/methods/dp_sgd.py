@@ -34,10 +34,9 @@ class DPSGD(PrivateDefence):
             or epochs are few, and with plain steps (--optimizer sgd). 1: none is.
         clip_quantile: Let --clip be the first clipping norm only, and follow the one that this
             share of norms is below, by a noisy count. 0.5 is usual. Default: it is fixed.
-        noise_decay: Let the noise fall over the training, in eight stages of equal length, until the
-            last has this share of the first's. At the same --epsilon early steps then get more
-            noise and late ones less; --noise-multiplier is the first's. Not with --bands. 1: it is
-            constant.
+        noise_decay: Let the noise fall over the training, in eight stages of equal length, so that
+            the last has this share of the first's: at the same --epsilon more of it early and less
+            late. --noise-multiplier is then that of the first. Not with --bands. 1: it is constant.
 
     Example:
         >>> DPSGD(epsilon=8, max_grad_norm=0.5).unit is None
