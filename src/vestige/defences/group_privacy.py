@@ -86,6 +86,8 @@ def group_epsilon(
         return one
     mu = math.hypot(*(copies * math.sqrt(some) / noise for noise, some in stages))
     unsampled = epsilon_of_mu(mu, delta)
+    if sample_rate == 1:
+        return unsampled
     if accountant == "rdp":
         return min(unsampled, _converted(noise_multiplier, sample_rate, steps, delta, copies))
     if one > _HOPELESS:
