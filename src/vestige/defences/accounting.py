@@ -205,7 +205,7 @@ def noise_for(
         sample_rate: in (0, 1].
         steps: all updates of the training, at least 1.
         accountant: see the module.
-        progress: called with how many noises have been tried, about 12 in all, and 22 where it falls.
+        progress: called with how many noises have been tried: about 12 in all, 22 if it falls.
         decay: of the noise over the steps (`noise_schedule`); 1: it is constant.
 
     Returns:
