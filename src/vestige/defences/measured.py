@@ -106,9 +106,8 @@ class Guarantee:
         if epsilon is None or alone is None or delta is None or not isfinite(epsilon):
             return None
         single = epsilon == alone
-        noise, steps = summary.get("noise_multiplier"), summary.get("steps_planned")
-        steps = summary.get("steps") if steps is None else steps
-        decay = summary.get("noise_decay", 1.0)
+        steps = summary.get("steps_planned", summary.get("steps"))
+        noise, decay = summary.get("noise_multiplier"), summary.get("noise_decay", 1.0)
         if noise is not None and decay != 1:
             noise = None if steps is None else falling(noise, decay, steps)
         return cls(
