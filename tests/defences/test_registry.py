@@ -55,7 +55,7 @@ def test_what_was_recorded_of_old_has_the_same_keys(name):
     own = {"name", *(field.name for field in fields(NAMES[name]))}
     private = {
         "epsilon", "delta", "accountant", "unit", "noise_seed_without_guarantee",
-        "accept_private_vocabulary", "bands", "clip_quantile",
+        "accept_private_vocabulary", "bands", "clip_quantile", "noise_decay",
     }  # fmt: skip
     assert own <= OLD | private
 

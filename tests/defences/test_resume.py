@@ -12,6 +12,7 @@ from vestige.defences.adversarial import AdversarialStep
 from vestige.defences.dp_fedavg import DPFedAvgStep
 from vestige.defences.dp_sgd import DPSGDStep
 from vestige.defences.goldfish import GoldfishStep
+from vestige.defences.methods.dp_sgd import DPSGD
 from vestige.defences.triplet import TripletStep
 from vestige.errors import TrainingError
 from vestige.training.history import StopAtPerplexity
@@ -60,6 +61,12 @@ def step_of(defence: str, model, data, config) -> object:
             local_epochs=2,
             local_batch_size=2,
         )
+    if defence.startswith("dp-sgd falling"):
+        quantile = 0.5 if defence.endswith("adaptive") else None
+        falls = DPSGD(
+            noise_multiplier=1.0, max_grad_norm=0.3, noise_decay=0.25, clip_quantile=quantile
+        )
+        return falls.step(model, data, config)
     return DPSGDStep(
         noise_multiplier=1.0,
         max_grad_norm=0.3,
@@ -122,6 +129,8 @@ KINDS = [
     ("dp-sgd", "poisson-users", "tied lstm"),
     ("dp-sgd bands", "poisson", "lstm"),
     ("dp-sgd adaptive", "poisson", "lstm"),
+    ("dp-sgd falling", "poisson-users", "lstm"),
+    ("dp-sgd falling adaptive", "poisson", "transformer"),
     ("dp-fedavg", "poisson-users", "lstm"),
 ]
 
@@ -133,7 +142,7 @@ def test_interrupted_at_any_step_it_ends_in_the_same_bits(
     model, history, step = run(tmp_path / "whole", defence, batching, architecture)
     whole = left_behind(tmp_path / "whole")
     assert any(name.startswith("step.") for name in whole) == (
-        defence in ("adversarial", "dp-sgd adaptive")
+        defence == "adversarial" or defence.endswith("adaptive")
     )
     ends = [record.step for record in history.epochs]
     for place in range(step.taken):
@@ -148,6 +157,13 @@ def test_interrupted_at_any_step_it_ends_in_the_same_bits(
         assert rest.taken == ends[-1] - saved
         pairs = zip(model.parameters(), again.parameters(), strict=True)
         assert all(p.equal(q) for p, q in pairs)
+
+
+def test_another_fall_of_the_noise_is_another_training(run, tmp_path):
+    with pytest.raises(Killed):
+        run(tmp_path, "dp-sgd falling", "poisson", die_at=2)
+    with pytest.raises(TrainingError, match="holds another training"):
+        run(tmp_path, "dp-sgd falling adaptive", "poisson")
 
 
 def test_interrupted_again_and_again_it_ends_in_the_same_bits(run, tmp_path):

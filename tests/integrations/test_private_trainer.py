@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from datasets import Dataset
+from dp_accounting import dp_event, pld
 from peft import LoraConfig
 from torch.nn.functional import cross_entropy
 from transformers import (
@@ -31,7 +32,8 @@ from tests.docs.documents import REPOSITORY
 from tests.workflows.asked import sentences
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
-from vestige.defences.accounting import privacy_spent
+from vestige.defences.accounting import epsilon_spent, privacy_spent
+from vestige.defences.noise_schedule import NoiseSchedule
 from vestige.errors import DataError, TrainingError
 from vestige.integrations.loaded_weights import moved_since_loaded
 from vestige.integrations.private_plan import refuse_settings
@@ -223,9 +225,25 @@ class Dies(TrainerCallback):
             raise KeyboardInterrupt
 
 
+class Stops(TrainerCallback):
+    """Ends a training after a step."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    def on_step_end(self, args, state, control, **rest):
+        control.should_training_stop = state.global_step == self.step
+
+
 @pytest.mark.parametrize(
     ("lora", "mechanism"),
-    [(LORA, {}), (False, {}), (LORA, {"bands": 3}), (False, {"clip_quantile": 0.5, "bands": 2})],
+    [
+        (LORA, {}),
+        (False, {}),
+        (LORA, {"bands": 3}),
+        (False, {"clip_quantile": 0.5, "bands": 2}),
+        (LORA, {"noise_decay": 0.25, "clip_quantile": 0.5}),
+    ],
 )
 def test_a_training_that_was_interrupted_ends_with_the_same_bits(tmp_path, lora, mechanism):
     settings = {"save_strategy": "steps", "save_steps": 2, "steps": 6, "lora": lora}
@@ -270,6 +288,59 @@ def test_units_take_turns_and_the_promise_says_so(tmp_path):
         trainer(tmp_path / "large", vestige.DPSGD(epsilon=8.0, bands=4), rows=16)
 
 
+def test_noise_falls_over_a_training_and_the_promise_says_so(tmp_path):
+    own = trainer(tmp_path / "one", vestige.DPSGD(epsilon=8.0, noise_decay=0.25), steps=4)
+    own.train()
+    own.save_model(tmp_path / "adapter")
+    entry = lineage_of(tmp_path / "adapter").ledger[-1]
+    first = entry.noise_multiplier
+    each = [first * 0.25 ** (step / 3) for step in range(4)]
+    assert (entry.noise_decay, entry.steps) == (0.25, 4)
+    accountant = pld.PLDAccountant()
+    for noise in each:
+        accountant.compose(dp_event.PoissonSampledDpEvent(8 / 60, dp_event.GaussianDpEvent(noise)))
+    assert entry.epsilon == pytest.approx(accountant.get_epsilon(entry.delta), abs=0.05)
+    assert 7.5 < entry.epsilon <= 8
+    told = (tmp_path / "adapter" / "privacy.md").read_text()
+    assert f"σ = {', '.join(f'{noise:.4g}' for noise in each)}, is added" in told
+    assert "1, 1, 1, 1 steps" in told
+    assert "noise_decay" in (tmp_path / "adapter" / "privacy.json").read_text()
+
+
+def test_each_step_has_the_noise_of_its_stage(tmp_path):
+    found = []
+    for noise in (0.0, 4.0):
+        steps = Steps()
+        privacy = seeded(noise_multiplier=noise, max_grad_norm=0.5, noise_decay=0.25)
+        own = trainer(
+            tmp_path / str(noise), privacy, steps, steps=3, lora=LORA | {"r": 32},
+            learning_rate=0.0,
+        )  # fmt: skip
+        own.train()
+        found.append([torch.cat([one.flatten() for one in row]) for row in steps.gradients])
+    for quiet, noisy, expected in zip(*found, (4.0, 2.0, 1.0), strict=True):
+        noise = noisy - quiet
+        deviation = expected * 0.5 / 8
+        assert noise.std().item() == pytest.approx(deviation, rel=5 / (2 * len(noise)) ** 0.5)
+
+
+def test_a_training_that_stops_early_has_spent_what_its_steps_spent(tmp_path):
+    privacy = vestige.DPSGD(noise_multiplier=2.0, noise_decay=0.5, accountant="rdp")
+    own = trainer(tmp_path, privacy, Stops(3), steps=6)
+    own.train()
+    taken = own._private.statement(own.state.global_step).taken
+    assert (taken.steps, own.state.global_step) == (3, 3)
+    expected = epsilon_spent(
+        noise_multiplier=NoiseSchedule(first=2.0, decay=0.5, steps=6),
+        sample_rate=8 / 60, steps=3, delta=taken.delta, accountant="rdp",
+    )  # fmt: skip
+    constant = epsilon_spent(
+        noise_multiplier=2.0, sample_rate=8 / 60, steps=3, delta=taken.delta, accountant="rdp"
+    )
+    assert taken.epsilon == expected > constant
+    assert own._private.entry.epsilon > taken.epsilon
+
+
 def test_a_clipping_norm_that_is_gone_or_damaged_is_named(tmp_path):
     settings = {"save_strategy": "steps", "save_steps": 2, "steps": 6}
     privacy = vestige.DPSGD(noise_multiplier=1.0, clip_quantile=0.5)
@@ -290,6 +361,9 @@ def test_a_training_is_resumed_as_itself_or_not_at_all(tmp_path):
     other = trainer(tmp_path, vestige.DPSGD(noise_multiplier=0.7), **settings)
     with pytest.raises(TrainingError, match="of a training with another noise_multiplier"):
         other.train(resume_from_checkpoint=True)
+    falls = trainer(tmp_path, vestige.DPSGD(noise_multiplier=1.0, noise_decay=0.5), **settings)
+    with pytest.raises(TrainingError, match="of a training with another epsilon, another noise_d"):
+        falls.train(resume_from_checkpoint=True)
     (tmp_path / "secret.key").unlink()
     with pytest.raises(TrainingError, match="secret"):
         trainer(tmp_path, vestige.DPSGD(noise_multiplier=1.0), **settings).train(True)

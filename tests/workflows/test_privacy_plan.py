@@ -12,6 +12,7 @@ from vestige.data.encoded import EncodedCorpus
 from vestige.data.read_records import ReadRecords
 from vestige.defences.composition import Mechanism, composed_epsilon
 from vestige.defences.methods.dp_sgd import DPSGD
+from vestige.defences.noise_schedule import NoiseSchedule
 from vestige.defences.privacy_ledger import LedgerEntry, from_json, to_json
 from vestige.errors import DataError, ModelError
 from vestige.training.config import TrainingConfig
@@ -210,6 +211,28 @@ def test_a_promise_is_told_before_and_after(tmp_path):
     assert done.planned == plan.spent(10)
     assert told.lines[before].startswith("Privacy: ")
     assert told.lines[-1] == f"All of it stands on the page of: vestige report {tmp_path}/out/run"
+
+
+def test_noise_that_falls_is_told_before_and_stands_in_the_ledger(tmp_path):
+    told = Told()
+    falls = replace(PRIVATE, noise_decay=0.5)
+    asked = request(tmp_path / "out", defence=falls, monitor=told)
+    texts = read_texts(replace(asked, monitor=Told()), None)
+    lineages = Lineages.of(asked, ReadRecords.of(texts.division.training, texts.held))
+    plan = falls.planned(DATA, CONFIG)
+    entry = entry_of(asked, plan, CONFIG, lineages)
+    assert (entry.noise_multiplier, entry.noise_decay) == (2.0, 0.5)
+    mechanism = Mechanism(
+        noise_multiplier=NoiseSchedule(first=2.0, decay=0.5, steps=10), sample_rate=4 / 20, steps=10
+    )
+    assert entry.mechanism == mechanism
+    assert entry.epsilon == mechanism.epsilon(1e-5, "rdp")
+    statement = statement_of(asked, plan, entry, texts, lineages)
+    announce(statement, CONFIG.batch_size, told)
+    line = "dp-sgd: 20 sequences, noise multiplier 2 falling to 1, clip 1, 10 steps"
+    assert told.lines[0] == line
+    done = conclude(asked, statement, plan, 4)
+    assert 0 < done.taken.epsilon < done.planned.epsilon
 
 
 # several trainings of one text

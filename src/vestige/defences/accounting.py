@@ -18,6 +18,8 @@ Differs from Mireshghallah et al. (2021), who state epsilon by Gaussian differen
 a limit for many steps at small rates and no bound (2 where "pld" gives 3.06), so that no budget is
 counted by it. `mu` stands beside a bound, to be compared with theirs (`gaussian_dp`).
 
+A noise multiplier may be a `NoiseSchedule`: each accountant then composes its stages.
+
 Every accountant counts on Poisson sampling: batches that are shuffled spend another epsilon, which
 none of them knows.
 """
@@ -28,7 +30,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -36,6 +38,7 @@ from numpy.typing import NDArray
 
 from vestige import _validate
 from vestige.defences.gaussian_dp import check_steps, gdp_mu
+from vestige.defences.noise_schedule import Noise, NoiseSchedule, falling, noise_at, stages_of
 from vestige.errors import TrainingError
 
 Accountant = Literal["prv", "rdp", "pld"]
@@ -64,12 +67,15 @@ class PrivacySpent:
         delta: that probability.
         accountant: who counted.
         unit: what is protected: one sequence, or a user with all their sequences.
-        noise_multiplier: standard deviation of the noise over the clipping norm.
+        noise_multiplier: standard deviation of the noise over the clipping norm; where it falls,
+            that of the first stage.
         sample_rate: how likely a unit is to be in a batch.
         steps: updates so far.
         max_grad_norm: the clipping norm.
         mu: of Gaussian differential privacy, in the limit, which is no bound: to be compared with
             papers that state it; None where it is not finite.
+        noise_decay: noise multiplier of the last stage planned over that of the first; 1: it is
+            constant (`noise_schedule`).
     """
 
     epsilon: float
@@ -81,15 +87,19 @@ class PrivacySpent:
     steps: int
     max_grad_norm: float
     mu: float | None
+    noise_decay: float = 1.0
 
     def summary(self) -> dict[str, object]:
         """One row of a results table; an epsilon without bound is None."""
-        return asdict(self) | {"epsilon": self.epsilon if math.isfinite(self.epsilon) else None}
+        row = asdict(self) | {"epsilon": self.epsilon if math.isfinite(self.epsilon) else None}
+        if self.noise_decay == 1:
+            del row["noise_decay"]
+        return row
 
 
 def privacy_spent(
     *,
-    noise_multiplier: float,
+    noise_multiplier: Noise,
     sample_rate: float,
     steps: int,
     delta: float,
@@ -119,17 +129,18 @@ def privacy_spent(
         delta=delta,
         accountant=accountant,
         unit=unit,
-        noise_multiplier=noise_multiplier,
+        noise_multiplier=noise_at(noise_multiplier, 0),
         sample_rate=sample_rate,
         steps=steps,
         max_grad_norm=max_grad_norm,
         mu=mu if math.isfinite(mu) else None,
+        noise_decay=noise_multiplier.decay if isinstance(noise_multiplier, NoiseSchedule) else 1.0,
     )
 
 
 def epsilon_spent(
     *,
-    noise_multiplier: float,
+    noise_multiplier: Noise,
     sample_rate: float,
     steps: int,
     delta: float,
@@ -138,7 +149,8 @@ def epsilon_spent(
     """Epsilon after some steps of the Poisson-subsampled Gaussian mechanism, at delta.
 
     Args:
-        noise_multiplier: standard deviation of the noise over the clipping norm; 0 is no privacy.
+        noise_multiplier: standard deviation of the noise over the clipping norm, or how it falls; 0
+            is no privacy.
         sample_rate: how likely a unit is to be in a batch, in (0, 1].
         steps: updates, at least 0.
         delta: probability, at least SMALLEST_DELTA and below 1. Only below 1 / units does it keep
@@ -164,7 +176,7 @@ def epsilon_spent(
 
 
 @lru_cache(maxsize=4096)
-def _epsilon(noise: float, rate: float, steps: int, delta: float, accountant: Accountant) -> float:
+def _epsilon(noise: Noise, rate: float, steps: int, delta: float, accountant: Accountant) -> float:
     """Kept, since one takes up to a second and a training asks for the same ones several times."""
     epsilon = _rdp(noise, rate, steps, delta)
     if accountant == "rdp" or not epsilon <= HOPELESS:
@@ -183,6 +195,7 @@ def noise_for(
     steps: int,
     accountant: Accountant = "prv",
     progress: Callable[[int], None] | None = None,
+    decay: float = 1.0,
 ) -> float:
     """The least noise multiplier, to a thousandth, that spends at most epsilon.
 
@@ -192,10 +205,11 @@ def noise_for(
         sample_rate: in (0, 1].
         steps: all updates of the training, at least 1.
         accountant: see the module.
-        progress: called with how many noises have been tried, about 12 in all.
+        progress: called with how many noises have been tried: about 12 in all, 22 if it falls.
+        decay: of the noise over the steps (`noise_schedule`); 1: it is constant.
 
     Returns:
-        at least 0.01.
+        at least 0.01; of the first stage, where the noise falls.
 
     Raises:
         ValueError: an argument is out of range.
@@ -212,9 +226,9 @@ def noise_for(
 
     tried = itertools.count(1)
 
-    def spent(noise: float) -> float:
+    def spent(noise: float, accountant: Accountant = accountant) -> float:
         epsilon = epsilon_spent(
-            noise_multiplier=noise,
+            noise_multiplier=falling(noise, decay, steps),
             sample_rate=sample_rate,
             steps=steps,
             delta=delta,
@@ -225,7 +239,10 @@ def noise_for(
         return epsilon
 
     try:
-        return _least_noise(spent, epsilon)
+        if decay == 1 or accountant == "rdp":
+            return _least_noise(spent, epsilon)
+        # Rényi's bound is quick, and close from above: losses of little noise take minutes.
+        return _at_most(spent, epsilon, _least_noise(partial(spent, accountant="rdp"), epsilon))
     except OverflowError as error:
         raise TrainingError(
             f"epsilon {epsilon:g} at delta {delta:g} cannot be reached in {steps} steps at sample "
@@ -244,6 +261,18 @@ def _least_noise(spent: Callable[[float], float], epsilon: float) -> float:
             raise OverflowError(f"noise of {low:g} still spends {spent(low):.3g}")
     while high <= 1 and low >= _NOISE_LIMITS[0] and spent(low) <= epsilon:
         low, high = low / 2, low
+    return _bisected(spent, epsilon, low, high)
+
+
+def _at_most(spent: Callable[[float], float], epsilon: float, high: float) -> float:
+    """The least noise that spends at most epsilon, as `high` does; it is not far below."""
+    low = 0.9 * high
+    while low >= _NOISE_LIMITS[0] and spent(low) <= epsilon:
+        low, high = 0.9 * low, low
+    return _bisected(spent, epsilon, low, high)
+
+
+def _bisected(spent: Callable[[float], float], epsilon: float, low: float, high: float) -> float:
     while high > (1 + _PRECISION) * low:
         middle = math.sqrt(low * high)
         low, high = (low, middle) if spent(middle) <= epsilon else (middle, high)
@@ -251,19 +280,23 @@ def _least_noise(spent: Callable[[float], float], epsilon: float) -> float:
 
 
 def renyi_curve(
-    noise_multiplier: float, sample_rate: float, steps: int
+    noise_multiplier: Noise, sample_rate: float, steps: int
 ) -> tuple[list[float], NDArray[np.float64]]:
-    """The orders, and the Rényi divergence that the steps spend at each."""
+    """The orders, and the Rényi divergence that the steps spend at each.
+
+    That of stages adds up: Mironov (2017), "Rényi Differential Privacy", Proposition 1.
+    """
     with _quiet():
         from opacus.accountants import RDPAccountant
         from opacus.accountants.analysis import rdp
 
     orders = [*RDPAccountant.DEFAULT_ALPHAS, *LARGE_ORDERS]
     with _quiet():
-        spent = rdp.compute_rdp(
-            q=sample_rate, noise_multiplier=noise_multiplier, steps=steps, orders=orders
-        )
-    return orders, np.asarray(spent, dtype=np.float64)
+        spent = [
+            rdp.compute_rdp(q=sample_rate, noise_multiplier=noise, steps=some, orders=orders)
+            for noise, some in stages_of(noise_multiplier, steps)
+        ]
+    return orders, np.sum(np.asarray(spent, dtype=np.float64), axis=0)
 
 
 def renyi_epsilon(orders: list[float], spent: NDArray[np.float64], delta: float) -> float:
@@ -276,7 +309,7 @@ def renyi_epsilon(orders: list[float], spent: NDArray[np.float64], delta: float)
 
 
 def check_mechanism(
-    noise_multiplier: float, sample_rate: float, steps: int, delta: float, accountant: str
+    noise_multiplier: Noise, sample_rate: float, steps: int, delta: float, accountant: str
 ) -> None:
     """Raise ValueError unless the numbers describe a training that can be accounted for."""
     check_steps(noise_multiplier, sample_rate, steps)
@@ -322,27 +355,28 @@ def default_delta(units: int) -> float:
     return float(10.0 ** -math.ceil(math.log10(10 * units)))
 
 
-def _rdp(noise: float, rate: float, steps: int, delta: float) -> float:
+def _rdp(noise: Noise, rate: float, steps: int, delta: float) -> float:
     orders, spent = renyi_curve(noise, rate, steps)
     return renyi_epsilon(orders, spent, delta)
 
 
-def _prv(noise: float, rate: float, steps: int, delta: float, above: float) -> float:
+def _prv(noise: Noise, rate: float, steps: int, delta: float, above: float) -> float:
     from opacus.accountants import PRVAccountant
 
     accountant: Any = PRVAccountant()
-    accountant.history = [(noise, rate, steps)]
+    accountant.history = [(one, rate, some) for one, some in stages_of(noise, steps)]
     with _quiet():
         # Opacus' own error up to epsilon 20; a fixed one takes gigabytes at hundreds.
         return float(accountant.get_epsilon(delta, eps_error=max(0.01, above / 2000)))
 
 
-def _pld(noise: float, rate: float, steps: int, delta: float, _above: float) -> float:
+def _pld(noise: Noise, rate: float, steps: int, delta: float, _above: float) -> float:
     from dp_accounting import dp_event, pld
 
-    step = dp_event.PoissonSampledDpEvent(rate, dp_event.GaussianDpEvent(noise))
     accountant = pld.PLDAccountant()
-    accountant.compose(step, steps)
+    for one, some in stages_of(noise, steps):
+        step = dp_event.PoissonSampledDpEvent(rate, dp_event.GaussianDpEvent(one))
+        accountant.compose(step, some)
     return float(accountant.get_epsilon(delta))
 
 

@@ -12,7 +12,7 @@ the records: Rogers et al. (2016), "Privacy Odometers and Filters", section 1.
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,6 +25,7 @@ from vestige.defences.accounting import (
     renyi_curve,
     renyi_epsilon,
 )
+from vestige.defences.noise_schedule import Noise, stages_of
 
 if TYPE_CHECKING:
     from vestige.training.sequences import SequenceBatches
@@ -35,17 +36,17 @@ class Mechanism:
     """The Poisson-subsampled Gaussian mechanism, some steps of it.
 
     Attributes:
-        noise_multiplier: standard deviation of the noise over the clipping norm.
+        noise_multiplier: standard deviation of the noise over the clipping norm, or how it falls.
         sample_rate: how likely a unit is to be in a batch.
         steps: updates.
     """
 
-    noise_multiplier: float
+    noise_multiplier: Noise
     sample_rate: float
     steps: int
 
     @classmethod
-    def of(cls, batches: "SequenceBatches", *, noise_multiplier: float, epochs: int) -> "Mechanism":
+    def of(cls, batches: "SequenceBatches", *, noise_multiplier: Noise, epochs: int) -> "Mechanism":
         """What a training on these batches is.
 
         Raises:
@@ -59,7 +60,13 @@ class Mechanism:
 
     def epsilon(self, delta: float, accountant: Accountant = "prv") -> float:
         """Spent by this one alone; see `epsilon_spent`."""
-        return epsilon_spent(**asdict(self), delta=delta, accountant=accountant)
+        return epsilon_spent(
+            noise_multiplier=self.noise_multiplier,
+            sample_rate=self.sample_rate,
+            steps=self.steps,
+            delta=delta,
+            accountant=accountant,
+        )
 
 
 def composed_epsilon(
@@ -113,6 +120,7 @@ def _pld(mechanisms: Sequence[Mechanism], delta: float) -> float:
 
     accountant = pld.PLDAccountant()
     for one in mechanisms:
-        noised = dp_event.GaussianDpEvent(one.noise_multiplier)
-        accountant.compose(dp_event.PoissonSampledDpEvent(one.sample_rate, noised), one.steps)
+        for noise, steps in stages_of(one.noise_multiplier, one.steps):
+            noised = dp_event.GaussianDpEvent(noise)
+            accountant.compose(dp_event.PoissonSampledDpEvent(one.sample_rate, noised), steps)
     return float(accountant.get_epsilon(delta))

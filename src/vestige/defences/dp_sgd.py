@@ -21,6 +21,7 @@ from torch import Tensor
 from vestige import _validate
 from vestige.defences.accounting import Unit
 from vestige.defences.clipping import ClipFn, Rule
+from vestige.defences.noise_schedule import Noise
 from vestige.defences.noisy_step import NoisyStep
 from vestige.models.protocols import LanguageModel
 from vestige.models.recurrent_network import LSTMLanguageModel
@@ -31,7 +32,8 @@ class DPSGDStep(NoisyStep):
     """A StepFn; give it Poisson-sampled batches, such as `TrainingConfig(batching="poisson")`.
 
     Args:
-        noise_multiplier: sigma, the noise's standard deviation over C; 0 proves nothing.
+        noise_multiplier: sigma, the noise's standard deviation over C, or how it falls over the
+            steps (`noise_schedule`); 0 proves nothing.
         max_grad_norm: C, the norm that a unit's gradient is cut to.
         expected_units: sequences, or users, that a batch holds on average: its `batch_size`.
         sequence_length: tokens that a sequence's summed loss is divided by.
@@ -50,7 +52,7 @@ class DPSGDStep(NoisyStep):
     def __init__(
         self,
         *,
-        noise_multiplier: float,
+        noise_multiplier: Noise,
         max_grad_norm: float,
         expected_units: int,
         sequence_length: int,

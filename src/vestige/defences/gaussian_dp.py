@@ -8,14 +8,16 @@ al. (2021), "Privacy Regularization", state their trainings by its mu.
 import math
 
 from vestige import _validate
+from vestige.defences.noise_schedule import Noise, NoiseSchedule, stages_of
 
 
-def gdp_mu(*, noise_multiplier: float, sample_rate: float, steps: int) -> float:
+def gdp_mu(*, noise_multiplier: Noise, sample_rate: float, steps: int) -> float:
     r"""The :math:`\mu` of Gaussian differential privacy that many steps tend to.
 
     .. math:: \mu = q \sqrt{T (e^{1 / \sigma^2} - 1)}
 
-    Bu et al. (2019), section 3, for Poisson batches. It is a limit, not a bound.
+    Bu et al. (2019), section 3, for Poisson batches. It is a limit, not a bound. Of stages with
+    different noise, squares add up: Dong, Roth and Su (2022), Corollary 3.3.
 
     Returns:
         at least 0; infinite without noise.
@@ -27,8 +29,9 @@ def gdp_mu(*, noise_multiplier: float, sample_rate: float, steps: int) -> float:
     check_steps(noise_multiplier, sample_rate, steps)
     if steps == 0:
         return 0.0
+    stages = stages_of(noise_multiplier, steps)
     try:
-        return sample_rate * math.sqrt(steps * math.expm1(noise_multiplier**-2))
+        return sample_rate * math.sqrt(sum(n * math.expm1(noise**-2) for noise, n in stages))
     except (OverflowError, ZeroDivisionError):
         return math.inf
 
@@ -65,8 +68,12 @@ def epsilon_of_mu(mu: float, delta: float) -> float:
     return float(brentq(excess, 0.0, above, xtol=1e-10))
 
 
-def check_steps(noise_multiplier: float, sample_rate: float, steps: int) -> None:
+def check_steps(noise_multiplier: Noise, sample_rate: float, steps: int) -> None:
     """Raise ValueError unless noise, rate and number of steps are those of some training."""
-    _validate.at_least(0, noise_multiplier=noise_multiplier, steps=steps)
+    _validate.at_least(0, steps=steps)
+    if isinstance(noise_multiplier, NoiseSchedule):
+        noise_multiplier.stages(steps)
+    else:
+        _validate.at_least(0, noise_multiplier=noise_multiplier)
     if not 0 < sample_rate <= 1:
         raise ValueError(f"sample_rate must lie in (0, 1], got {sample_rate}")

@@ -14,7 +14,8 @@ The promise for one record says nothing about k copies of it until it is convert
 
 Where one copy alone may already spend 100, the step is bounded without its sampling: k copies under
 Gaussian noise are exactly :math:`\mu`-GDP with :math:`\mu = k \sqrt{T} / \sigma`; Dong, Roth and Su
-(2022), Corollary 2.13, which is a bound where nothing is sampled.
+(2022), Corollary 2.13, which is a bound where nothing is sampled. Of stages with different noise
+(`noise_schedule`) squares of :math:`\mu` add up, and the mixtures compose.
 """
 
 import math
@@ -30,6 +31,7 @@ from vestige.defences.accounting import (
     renyi_epsilon,
 )
 from vestige.defences.gaussian_dp import epsilon_of_mu
+from vestige.defences.noise_schedule import Noise, stages_of
 
 _COARSE, _FINE = 1e-2, 1e-3
 """Steps of the privacy loss: the coarse one costs at most 0.1 too much, and a tenth of the time."""
@@ -42,7 +44,7 @@ _SMALLEST = -690.0
 
 def group_epsilon(
     *,
-    noise_multiplier: float,
+    noise_multiplier: Noise,
     sample_rate: float,
     steps: int,
     delta: float,
@@ -79,9 +81,13 @@ def group_epsilon(
         delta=delta,
         accountant=accountant,
     )
-    if copies == 1 or not 0 < noise_multiplier < math.inf or steps == 0:
+    stages = stages_of(noise_multiplier, steps)
+    if copies == 1 or steps == 0 or not all(0 < noise < math.inf for noise, _ in stages):
         return one
-    unsampled = epsilon_of_mu(copies * math.sqrt(steps) / noise_multiplier, delta)
+    mu = math.hypot(*(copies * math.sqrt(some) / noise for noise, some in stages))
+    unsampled = epsilon_of_mu(mu, delta)
+    if sample_rate == 1:
+        return unsampled
     if accountant == "rdp":
         return min(unsampled, _converted(noise_multiplier, sample_rate, steps, delta, copies))
     if one > _HOPELESS:
@@ -94,20 +100,21 @@ def group_epsilon(
 
 
 def _mixture(
-    noise: float, rate: float, steps: int, delta: float, copies: int, interval: float
+    noise: Noise, rate: float, steps: int, delta: float, copies: int, interval: float
 ) -> float:
     from dp_accounting import dp_event, pld
     from scipy.stats import binom
 
     sums = np.arange(copies + 1)
     chances = binom.pmf(sums, copies, rate)
-    step = dp_event.MixtureOfGaussiansDpEvent(noise, sums.tolist(), chances.tolist())
     accountant = pld.PLDAccountant(value_discretization_interval=interval)
-    accountant.compose(step, steps)
+    for one, some in stages_of(noise, steps):
+        step = dp_event.MixtureOfGaussiansDpEvent(one, sums.tolist(), chances.tolist())
+        accountant.compose(step, some)
     return float(accountant.get_epsilon(delta))
 
 
-def _converted(noise: float, rate: float, steps: int, delta: float, copies: int) -> float:
+def _converted(noise: Noise, rate: float, steps: int, delta: float, copies: int) -> float:
     """k e for the largest delta of one record that k of them turn into at most `delta`."""
     orders, spent = renyi_curve(noise, rate, steps)
 

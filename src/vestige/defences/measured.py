@@ -12,6 +12,7 @@ from vestige.attacks.exposure.completion import Completion
 from vestige.attacks.exposure.exposure_result import CanaryExposure
 from vestige.defences.accounting import Accountant
 from vestige.defences.group_privacy import group_epsilon
+from vestige.defences.noise_schedule import Noise, falling
 from vestige.metrics.intervals import Interval, mean_interval
 from vestige.training.evaluate import DocumentScores
 
@@ -79,7 +80,7 @@ class Guarantee:
         epsilon: at least 0.
         delta: the probability that it fails, in (0, 1).
         unit: what is protected, "sequence" or "user".
-        noise_multiplier: of the mechanism; None where it is not known.
+        noise_multiplier: of the mechanism, or how it falls; None where it is not known.
         sample_rate: likewise.
         steps: likewise.
         accountant: that the claim comes from.
@@ -88,7 +89,7 @@ class Guarantee:
     epsilon: float
     delta: float
     unit: str
-    noise_multiplier: float | None = None
+    noise_multiplier: Noise | None = None
     sample_rate: float | None = None
     steps: int | None = None
     accountant: Accountant = "prv"
@@ -105,13 +106,17 @@ class Guarantee:
         if epsilon is None or alone is None or delta is None or not isfinite(epsilon):
             return None
         single = epsilon == alone
+        steps = summary.get("steps_planned", summary.get("steps"))
+        noise, decay = summary.get("noise_multiplier"), summary.get("noise_decay", 1.0)
+        if noise is not None and decay != 1:
+            noise = None if steps is None else falling(noise, decay, steps)
         return cls(
             epsilon=epsilon,
             delta=delta,
             unit=str(summary.get("unit", "sequence")),
-            noise_multiplier=summary.get("noise_multiplier") if single else None,
+            noise_multiplier=noise if single else None,
             sample_rate=summary.get("sample_rate") if single else None,
-            steps=summary.get("steps_planned", summary.get("steps")) if single else None,
+            steps=steps if single else None,
             accountant=summary.get("accountant", "prv"),
         )
 

@@ -6,10 +6,11 @@ import torch
 from torch import Tensor
 
 from vestige import _validate
-from vestige.defences.adaptive_clipping import AdaptiveClipping
+from vestige.defences.adaptive_clipping import AdaptiveClipping, check_quantile
 from vestige.defences.banded_noise import BandedNoise
 from vestige.defences.clipping import measured_norms, trainable
 from vestige.defences.noise import GaussianNoise
+from vestige.defences.noise_schedule import Noise, NoiseSchedule, noise_at
 from vestige.models.protocols import LanguageModel
 from vestige.training.secret import Secret
 
@@ -19,7 +20,8 @@ class NoisyStep:
 
     Args:
         noise_multiplier: standard deviation of the noise over the clipping norm; 0 proves nothing.
-            Where a count takes noise as well, that of both together (`adaptive_clipping`).
+            Where a count takes noise as well, that of both together (`adaptive_clipping`). A
+            `NoiseSchedule` falls with the steps' numbers, and needs noise that is independent.
         max_grad_norm: the clipping norm, or the first one.
         expected_units: how many a batch samples on average.
         bands: steps over which the noise is correlated (`banded_noise`).
@@ -34,23 +36,25 @@ class NoisyStep:
 
     def __init__(
         self,
-        noise_multiplier: float,
+        noise_multiplier: Noise,
         max_grad_norm: float,
         expected_units: int,
         *,
         bands: int = 1,
         clip_quantile: float | None = None,
     ) -> None:
-        _validate.at_least(0, noise_multiplier=noise_multiplier)
-        _validate.finite(noise_multiplier=noise_multiplier)
+        if not isinstance(noise_multiplier, NoiseSchedule):
+            _validate.at_least(0, noise_multiplier=noise_multiplier)
+            _validate.finite(noise_multiplier=noise_multiplier)
+        elif bands > 1:
+            raise ValueError(f"bands must be 1 where the noise falls, got {bands}")
         _validate.positive(max_grad_norm=max_grad_norm)
         _validate.at_least(1, expected_units=expected_units, bands=bands)
         self.noise_multiplier, self.max_grad_norm = noise_multiplier, max_grad_norm
         self.expected_units, self.bands, self.clip_quantile = expected_units, bands, clip_quantile
         self.clip = max_grad_norm
-        self._adaptive: AdaptiveClipping | None = None
         if clip_quantile is not None:
-            self._adaptive = AdaptiveClipping(clip_quantile, noise_multiplier, expected_units)
+            check_quantile(clip_quantile)
         self.norms: list[Tensor] = []
         self._clipped: list[Tensor] = []
         self._secret: Secret | None = None
@@ -64,14 +68,27 @@ class NoisyStep:
         self._step = step
 
     @property
+    def _adaptive(self) -> AdaptiveClipping | None:
+        """Of the next call, whose noise gradients and count share."""
+        if self.clip_quantile is None:
+            return None
+        noise = noise_at(self.noise_multiplier, self._step)
+        return AdaptiveClipping(self.clip_quantile, noise, self.expected_units)
+
+    @property
     def mechanism(self) -> dict[str, object]:
         """The settings of the noise."""
+        noise = self.noise_multiplier
+        falls = {}
+        if isinstance(noise, NoiseSchedule):
+            falls = {"noise_decay": noise.decay, "noise_steps": noise.steps}
         return {
-            "noise_multiplier": self.noise_multiplier,
+            "noise_multiplier": noise_at(noise, 0),
             "max_grad_norm": self.max_grad_norm,
             "expected_units": self.expected_units,
             **({"bands": self.bands} if self.bands > 1 else {}),
             **({} if self.clip_quantile is None else {"clip_quantile": self.clip_quantile}),
+            **falls,
         }
 
     def measured(self) -> dict[str, float]:
@@ -79,17 +96,17 @@ class NoisyStep:
         norms, self.norms = self.norms, []
         clipped, self._clipped = self._clipped, []
         found = measured_norms(norms, clipped)
-        return found if self._adaptive is None or not found else {**found, "clip": self.clip}
+        return found if self.clip_quantile is None or not found else {**found, "clip": self.clip}
 
     def tensors(self) -> dict[str, Tensor]:
         """The clipping norm, where it learns."""
-        if self._adaptive is None:
+        if self.clip_quantile is None:
             return {}
         return {"clip": torch.tensor(self.clip, dtype=torch.float64)}
 
     def restore(self, kept: Mapping[str, Tensor]) -> None:
         """Go on with the clipping norm that `tensors` gave."""
-        if self._adaptive is not None:
+        if self.clip_quantile is not None:
             self.clip = kept["clip"].item()
 
     def begin(self, model: LanguageModel, state: object, *, noised: bool = True) -> None:
@@ -101,13 +118,14 @@ class NoisyStep:
             noised: whether this process adds the noise: one of those that train together does.
 
         Raises:
-            ValueError: a state is carried on.
+            ValueError: a state is carried on, or the noise was planned for fewer steps.
         """
         if state is not None:
             raise ValueError("state must be None: what is carried on is not protected")
-        multiplier = self.noise_multiplier
-        if self._adaptive is not None:
-            multiplier = self._adaptive.of_gradients
+        adaptive = self._adaptive
+        multiplier = noise_at(self.noise_multiplier, self._step)
+        if adaptive is not None:
+            multiplier = adaptive.of_gradients
         deviation = multiplier * self.clip / self.expected_units if noised else 0.0
         begin_with_noise(model, self._noise, step=self._step, deviation=deviation)
 
@@ -121,13 +139,14 @@ class NoisyStep:
         every = torch.cat(norms) if norms else torch.empty(0)
         self.norms.append(every)
         self._clipped.append(every > self.clip)
-        if self._adaptive is not None:
+        adaptive = self._adaptive
+        if adaptive is not None:
             assert self._secret is not None
-            count = self._adaptive.count(every, self.clip)
+            count = adaptive.count(every, self.clip)
             if total is not None:
                 total(count)
             noise = GaussianNoise(self._secret.key("count"))
-            self.clip = self._adaptive.moved(self.clip, count, noise, step=self._step)
+            self.clip = adaptive.moved(self.clip, count, noise, step=self._step)
         self._step += 1
 
 

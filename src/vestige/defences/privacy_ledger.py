@@ -21,6 +21,7 @@ from vestige import _validate
 from vestige.data.json_file import parse_object
 from vestige.defences.accounting import Accountant, Unit, check_mechanism
 from vestige.defences.composition import Mechanism
+from vestige.defences.noise_schedule import check_decay, falling
 from vestige.defences.registry import DEFENCES, NoDefence
 from vestige.errors import ModelError
 
@@ -41,7 +42,7 @@ class LedgerEntry:
         vocabulary: id of the training of whose text the vocabulary was made, or "unknown".
         unit: what is protected; None, like all that follows, where there is no guarantee to state.
         sequence_length: tokens of a sequence at most: of a longer document, each piece is a unit.
-        noise_multiplier: sigma, over the clipping norm.
+        noise_multiplier: sigma, over the clipping norm; where it falls, that of the first stage.
         sample_rate: q of the Poisson sampling.
         steps_planned: what epsilon is of.
         steps: that were taken; None before the end.
@@ -52,6 +53,8 @@ class LedgerEntry:
         epsilon: at delta, of this training alone; None where it is infinite.
         delta: of this training.
         void: what voids the guarantee, in words; empty where nothing does.
+        noise_decay: sigma of the last of 8 stages over that of the first (`noise_schedule`); 1: it
+            is constant, and no ledger says so.
 
     Raises:
         ValueError: the numbers are those of no training.
@@ -79,6 +82,7 @@ class LedgerEntry:
     epsilon: float | None = None
     delta: float | None = None
     void: tuple[str, ...] = ()
+    noise_decay: float = 1.0
 
     def __post_init__(self) -> None:
         _validate.one_of((UNKNOWN, NoDefence.name, *DEFENCES.names()), defence=self.defence)
@@ -90,6 +94,9 @@ class LedgerEntry:
                 f"{self.vocabulary!r}"
             )
         _validate.at_least(1, bands=self.bands)
+        check_decay(self.noise_decay)
+        if self.noise_decay < 1 and self.bands > 1:
+            raise ValueError(f"noise_decay must be 1 with bands {self.bands}, got {self}")
         if self.unit is None:
             return
         needed = (
@@ -112,7 +119,7 @@ class LedgerEntry:
         assert self.sample_rate is not None
         assert self.steps_planned is not None
         return Mechanism(
-            noise_multiplier=self.noise_multiplier,
+            noise_multiplier=falling(self.noise_multiplier, self.noise_decay, self.steps_planned),
             sample_rate=self.sample_rate,
             steps=self.steps_planned,
         )
@@ -144,6 +151,9 @@ class LedgerEntry:
 def to_json(ledger: Sequence[LedgerEntry]) -> str:
     """What stands in `privacy.json`."""
     trainings = [asdict(entry) for entry in ledger]
+    for training in trainings:
+        if training["noise_decay"] == 1:  # older versions refuse what they do not know
+            del training["noise_decay"]
     return json.dumps({"format": FORMAT, "trainings": trainings}, indent=2) + "\n"
 
 

@@ -11,10 +11,12 @@ and the epsilon of the steps that it took is that of no fixed mechanism: Rogers 
 """
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from vestige.defences.accounting import PrivacySpent, Unit
 from vestige.defences.adaptive_clipping import AdaptiveClipping
+from vestige.defences.noise_schedule import Stage, falling, stages_of
 from vestige.defences.privacy_ancestry import Ancestry, Share
 
 UNNOISED = (
@@ -90,14 +92,19 @@ class PrivacyStatement:
         }
 
     @property
-    def of_gradients(self) -> float:
+    def stages(self) -> tuple[Stage, ...]:
+        """All steps planned, by their noise multiplier."""
+        spent = self.planned
+        noise = falling(spent.noise_multiplier, spent.noise_decay, spent.steps)
+        return stages_of(noise, spent.steps)
+
+    def of_gradients(self, noise_multiplier: float) -> float:
         """Noise multiplier of the gradients, where another query takes noise as well."""
         spent = self.planned
         if self.clip_quantile is None:
-            return spent.noise_multiplier
+            return noise_multiplier
         expected = max(1, round(spent.sample_rate / self.bands * self.units))
-        adaptive = AdaptiveClipping(self.clip_quantile, spent.noise_multiplier, expected)
-        return adaptive.of_gradients
+        return AdaptiveClipping(self.clip_quantile, noise_multiplier, expected).of_gradients
 
     def sentences(self) -> tuple[str, ...]:
         """All of it, the number first."""
@@ -178,20 +185,27 @@ class PrivacyStatement:
 
     def _mechanism(self) -> str:
         spent, what = self.planned, "update" if self.defence == "dp-fedavg" else "gradient"
-        sigma, clipped = spent.noise_multiplier, f"C = {spent.max_grad_norm:g}"
-        counted, both = "", ""
+        sigmas = [noise for noise, _ in self.stages]
+        clipped, counted, both = f"C = {spent.max_grad_norm:g}", "", ""
         if self.clip_quantile is not None:
             clipped = f"C, {spent.max_grad_norm:g} at first"
             counted = (
                 f" C follows the norm that a share of {self.clip_quantile:g} is below, by a noisy "
                 "count (adaptive clipping)."
             )
-            both = f" Sum and count together are as private as a sum with σ = {sigma:.4g}."
-            sigma = self.of_gradients
+            both = f" Sum and count together are as private as a sum with σ = {_list(sigmas)}."
         return (
             f"Gaussian ({self.defence}): each {spent.unit}'s {what} is clipped to norm {clipped}, "
-            f"and noise of standard deviation σC, σ = {sigma:.4g}, is added to their sum."
-            f"{counted}{both}{self._correlation()}"
+            f"and noise of standard deviation σC, σ = {_list(map(self.of_gradients, sigmas))}, is "
+            f"added to their sum.{self._falling()}{counted}{both}{self._correlation()}"
+        )
+
+    def _falling(self) -> str:
+        if len(self.stages) == 1:
+            return ""
+        return (
+            " σ falls over the training, in stages whose noise and steps were fixed beforehand and "
+            f"depend on no text: {', '.join(f'{steps:,}' for _, steps in self.stages)} steps."
         )
 
     def _correlation(self) -> str:
@@ -341,13 +355,24 @@ def drowned(planned: PrivacySpent, expected_units: float) -> str | None:
         planned: the budget.
         expected_units: sequences, or users, in a batch on average.
     """
-    if planned.noise_multiplier <= expected_units / 4:
+    noise = planned.noise_decay * planned.noise_multiplier  # the least
+    if noise <= expected_units / 4:
         return None
     return (
         f"Next to nothing will be learnt: in every direction the noise is as large as what "
-        f"{planned.noise_multiplier:.3g} {planned.unit}s can add together, and a step has "
+        f"{noise:.3g} {planned.unit}s can add together, and a step has "
         f"{expected_units:,.0f}. Give a larger --epsilon, larger batches, or more text."
     )
+
+
+def _list(values: Iterable[float]) -> str:
+    """One number, or those of successive stages, with four digits.
+
+    Example:
+        >>> _list([1.25]), _list([1.0, 0.5, 0.25])
+        ('1.25', '1, 0.5, 0.25')
+    """
+    return ", ".join(f"{value:.4g}" for value in values)
 
 
 def _percent(share: float) -> str:

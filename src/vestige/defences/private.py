@@ -16,9 +16,11 @@ from vestige.defences.registry import Given
 if TYPE_CHECKING:
     from vestige.data.encoded import EncodedCorpus
     from vestige.defences.accounting import Accountant, PrivacySpent, Unit
+    from vestige.defences.noise_schedule import Noise
     from vestige.models.protocols import LanguageModel
     from vestige.training.config import TrainingConfig
     from vestige.training.secret import Secret
+    from vestige.training.sequences import SequenceBatches
     from vestige.training.steps import StepFn
 
 Epsilon = Annotated[
@@ -75,7 +77,8 @@ class PrivateDefence(ABC):
     Attributes:
         epsilon: budget of all planned epochs; None where the noise is given.
         delta: probability with which the guarantee may fail; None: `accounting.default_delta`.
-        noise_multiplier: standard deviation of the noise over the clipping norm.
+        noise_multiplier: standard deviation of the noise over the clipping norm; where it falls, of
+            the first stage.
         max_grad_norm: clipping norm of a unit's gradient or update.
         accountant: "prv", "pld" or "rdp".
         noise_seed_without_guarantee: seed of noise and batches, which voids the guarantee.
@@ -150,6 +153,10 @@ class PrivateDefence(ABC):
             )
         return self.noise_multiplier
 
+    def noise_from(self, first: float, steps: int) -> "Noise":
+        """The noise of a training of so many steps that begins with a multiplier."""
+        return first
+
     @property
     def void(self) -> tuple[str, ...]:
         """What voids the guarantee, in words."""
@@ -168,6 +175,21 @@ class PrivateDefence(ABC):
 
         return Secret.of_seed(self.noise_seed_without_guarantee)
 
+    def batches(self, data: "EncodedCorpus", config: "TrainingConfig") -> "SequenceBatches":
+        """The batches of a training, to be counted.
+
+        Raises:
+            VestigeError: the data has too few sequences or users.
+        """
+        import torch
+
+        from vestige.training.sequences import SequenceBatches, Sequences
+
+        sequences = Sequences.of(data, length=config.sequence_length)
+        draw: Any = config.batching
+        groups = getattr(self, "bands", 1)
+        return SequenceBatches(sequences, config.batch_size, draw, 0, torch.device("cpu"), groups)
+
     def planned(
         self,
         data: "EncodedCorpus",
@@ -184,17 +206,9 @@ class PrivateDefence(ABC):
         Raises:
             VestigeError: no noise does, or the data has too few sequences or users.
         """
-        import torch
-
         from vestige.defences.accounting import check_delta, default_delta, noise_for
-        from vestige.training.sequences import SequenceBatches, Sequences
 
-        sequences = Sequences.of(data, length=config.sequence_length)
-        draw: Any = config.batching
-        groups = getattr(self, "bands", 1)
-        batches = SequenceBatches(
-            sequences, config.batch_size, draw, 0, torch.device("cpu"), groups
-        )
+        batches = self.batches(data, config)
         delta = default_delta(batches.units) if self.delta is None else self.delta
         with in_backticks("delta"):
             check_delta(delta, batches.units)
@@ -210,6 +224,7 @@ class PrivateDefence(ABC):
                 steps=turns,
                 accountant=accountant,
                 progress=progress,
+                decay=getattr(self, "noise_decay", 1.0),
             )
         return PrivacyPlan(
             defence=replace(self, epsilon=None, noise_multiplier=noise, delta=delta),
@@ -251,7 +266,7 @@ def _spent(plan: PrivacyPlan, steps: int) -> "PrivacySpent":
     assert plan.defence.delta is not None
     rate, turns = plan.defence.turns(plan.sample_rate, steps)
     return privacy_spent(
-        noise_multiplier=plan.defence.noise,
+        noise_multiplier=plan.defence.noise_from(plan.defence.noise, plan.steps),
         sample_rate=rate,
         steps=turns,
         delta=plan.defence.delta,

@@ -12,6 +12,7 @@ from vestige.data.atomic_write import write_text
 from vestige.data.regular_file import read_bytes
 from vestige.defences.accounting import check_delta, default_delta, noise_for, privacy_spent
 from vestige.defences.methods.dp_sgd import DPSGD
+from vestige.defences.noise_schedule import Noise
 from vestige.defences.privacy_ancestry import Ancestry, Share
 from vestige.defences.privacy_ledger import UNKNOWN, LedgerEntry, from_json, to_json
 from vestige.defences.privacy_statement import PrivacyStatement
@@ -117,7 +118,7 @@ class PrivateTraining:
         rows: that it reads.
         privacy: as it was asked for.
         expected_units: of a lot.
-        noise: over the clipping norm; 0 before `planned`, as `steps` is.
+        noise: over the clipping norm, of the first stage; 0 before `planned`, as `steps` is.
         before: trainings that made the model it starts from.
         entry: of its ledger.
         longest: tokens of a row at most.
@@ -167,6 +168,11 @@ class PrivateTraining:
         return math.ceil(self.rows.units / self.expected_units)
 
     @property
+    def noises(self) -> Noise:
+        """The noise multiplier of all steps, or how it falls."""
+        return self.privacy.noise_from(self.noise, self.steps)
+
+    @property
     def delta(self) -> float:
         """Probability with which the guarantee may fail."""
         return self.privacy.delta or default_delta(self.rows.units)
@@ -205,6 +211,7 @@ class PrivateTraining:
                 sample_rate=rate,
                 steps=turns,
                 accountant=self.privacy.accountant,  # type: ignore[arg-type]
+                decay=self.privacy.noise_decay,
             )
         new = replace(self, noise=noise, steps=steps, before=_ancestors(model))
         entry = new._entry(model)
@@ -251,7 +258,7 @@ class PrivateTraining:
     def _spent(self, steps: int) -> Any:
         rate, turns = self.privacy.turns(self.sample_rate, steps)
         return privacy_spent(
-            noise_multiplier=self.noise,
+            noise_multiplier=self.noises,
             sample_rate=rate,
             steps=turns,
             delta=self.delta,
@@ -277,6 +284,7 @@ class PrivateTraining:
             epsilon=spent.epsilon if math.isfinite(spent.epsilon) else None,
             delta=spent.delta,
             void=self.privacy.void,
+            noise_decay=spent.noise_decay,
         )
 
 

@@ -114,7 +114,7 @@ class _Private(Trainer):  # type: ignore[misc]
             self._private.write(place)
         privacy = self._private.privacy
         self._noise = NoisyStep(
-            self._private.noise,
+            self._private.noises,
             self._private.clip,
             self._private.expected_units,
             bands=privacy.bands,

@@ -24,7 +24,7 @@ broken against the auditor, as in `one_run_epsilon`.
 import math
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, reduce
 from typing import Protocol
 
 import numpy as np
@@ -112,28 +112,43 @@ class SubsampledGaussianCurves:
     Attributes:
         sample_rate: how likely a unit is to be in a batch, in (0, 1].
         steps: updates, at least 1.
+        stages: (noise over that of the first, steps) of successive stages, where the noise falls;
+            the strength is then the first one's. Empty: it is constant.
     """
 
     sample_rate: float
     steps: int
+    stages: tuple[tuple[float, int], ...] = ()
 
     def __post_init__(self) -> None:
         _validate.at_least(1, steps=self.steps)
+        if self.stages and sum(steps for _, steps in self.stages) != self.steps:
+            raise ValueError(f"stages must have {self.steps} steps in all, got {self.stages}")
         if not 0 < self.sample_rate <= 1:
             raise ValueError(f"sample_rate must lie in (0, 1], got {self.sample_rate}")
 
     @property
     def name(self) -> str:
-        return f"DP-SGD of {self.steps:,} steps at sample rate {self.sample_rate:.3g}"
+        falls = f", in {len(self.stages)} stages of noise" if self.stages else ""
+        return f"DP-SGD of {self.steps:,} steps at sample rate {self.sample_rate:.3g}{falls}"
+
+    def strengths(self, strength: float) -> tuple[tuple[float, int], ...]:
+        """(inverse noise multiplier, steps) of every stage."""
+        stages = self.stages or ((1.0, self.steps),)
+        return tuple((strength / noise, steps) for noise, steps in stages)
+
+    def unsampled(self, strength: float) -> float:
+        """The mu of all steps where every unit is in every batch."""
+        return math.hypot(*(math.sqrt(n) * one for one, n in self.strengths(strength)))
 
     def curve(self, strength: float) -> Curve:
         if self.sample_rate == 1 or strength == 0:
-            return GaussianCurves().curve(math.sqrt(self.steps) * strength)
+            return GaussianCurves().curve(self.unsampled(strength))
         return _enveloped(self, strength)
 
     def epsilon(self, strength: float, delta: float) -> float:
         if self.sample_rate == 1 or strength == 0:
-            return GaussianCurves().epsilon(math.sqrt(self.steps) * strength, delta)
+            return GaussianCurves().epsilon(self.unsampled(strength), delta)
         return float(_composed(self, strength).get_epsilon_for_delta(delta))
 
 
@@ -142,12 +157,17 @@ def _composed(family: SubsampledGaussianCurves, strength: float):  # type: ignor
     """The privacy loss distribution of all steps."""
     from dp_accounting.pld import privacy_loss_distribution as pld
 
-    one = pld.from_gaussian_mechanism(
-        standard_deviation=1 / strength,
-        sampling_prob=family.sample_rate,
-        value_discretization_interval=1e-3 * max(1.0, strength),
-    )
-    return one.self_compose(family.steps)
+    stages = family.strengths(strength)
+    interval = 1e-3 * max(1.0, *(one for one, _ in stages))
+    every = [
+        pld.from_gaussian_mechanism(
+            standard_deviation=1 / one,
+            sampling_prob=family.sample_rate,
+            value_discretization_interval=interval,
+        ).self_compose(steps)
+        for one, steps in stages
+    ]
+    return reduce(lambda first, second: first.compose(second), every)
 
 
 @lru_cache(maxsize=256)

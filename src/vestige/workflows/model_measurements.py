@@ -156,11 +156,16 @@ def _audit(
 
 def _mechanism(claim: "Guarantee") -> "CurveFamily | None":
     """The trade-off curves of DP-SGD, where the claim says how it was done."""
+    from vestige.defences.noise_schedule import NoiseSchedule
     from vestige.metrics.f_dp_epsilon import SubsampledGaussianCurves
 
     if not claim.noise_multiplier or claim.sample_rate is None or not claim.steps:
         return None
-    return SubsampledGaussianCurves(claim.sample_rate, claim.steps)
+    noise = claim.noise_multiplier
+    if not isinstance(noise, NoiseSchedule):
+        return SubsampledGaussianCurves(claim.sample_rate, claim.steps)
+    stages = tuple((one / noise.first, steps) for one, steps in noise.stages())
+    return SubsampledGaussianCurves(claim.sample_rate, claim.steps, stages)
 
 
 @contextmanager

@@ -123,6 +123,7 @@ def entry_of(
         epsilon=spent.epsilon if math.isfinite(spent.epsilon) else None,
         delta=spent.delta,
         void=tuple(dict.fromkeys((*lineages.void, *plan.defence.void))),
+        noise_decay=spent.noise_decay,
     )
 
 
@@ -154,9 +155,11 @@ def statement_of(
 def announce(statement: PrivacyStatement, batch_size: int, monitor: Monitor) -> None:
     """Tell what a training will promise, before its first step."""
     spent = statement.planned
+    last = spent.noise_decay * spent.noise_multiplier
+    falls = "" if spent.noise_decay == 1 else f" falling to {last:.3g}"
     monitor.log(
         f"{statement.defence}: {statement.units:,} {spent.unit}s, noise multiplier "
-        f"{spent.noise_multiplier:.3g}, clip {spent.max_grad_norm:g}, {spent.steps:,} "
+        f"{spent.noise_multiplier:.3g}{falls}, clip {spent.max_grad_norm:g}, {spent.steps:,} "
         + ("steps" if statement.bands == 1 else f"turns of each of {statement.bands} groups")
     )
     log_all(monitor, statement.headlines(), begin="Will promise: ")

@@ -70,10 +70,16 @@ class TrainedModel:
         return str(self.summary.get("defence") or "none")
 
     def settings(self) -> dict[str, Any]:
-        """The training's configuration but its seed; only the defence without a run."""
+        """The training's configuration but its seed; only the defence without a run.
+
+        Of the defence its name, and how its noise falls, where it does: trainings with and without
+        are not repeats of one.
+        """
         made = self.run.run.get("configuration") if self.run else None
         known = dict(made) if isinstance(made, dict) else {}
-        return {**{key: known[key] for key in known if key != "seed"}, "defence": self.defence}
+        falls = {key: self.summary[key] for key in self.summary if key == "noise_decay"}
+        own = {key: known[key] for key in known if key != "seed"}
+        return {**own, "defence": self.defence, **falls}
 
     @property
     def held_out(self) -> str | None:

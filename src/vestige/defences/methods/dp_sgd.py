@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
-from annotated_types import Ge, Gt, Lt
+from annotated_types import Ge, Gt, Le, Lt
 
 from vestige.defences.private import PrivateDefence
 from vestige.defences.registry import Given, register, with_batches
@@ -11,6 +11,7 @@ from vestige.defences.registry import Given, register, with_batches
 if TYPE_CHECKING:
     from vestige.data.encoded import EncodedCorpus
     from vestige.defences.accounting import Unit
+    from vestige.defences.noise_schedule import Noise
     from vestige.models.protocols import LanguageModel
     from vestige.training.config import Batching, TrainingConfig
     from vestige.training.steps import StepFn
@@ -33,6 +34,9 @@ class DPSGD(PrivateDefence):
             or epochs are few, and with plain steps (--optimizer sgd). 1: none is.
         clip_quantile: Let --clip be the first clipping norm only, and follow the one that this
             share of norms is below, by a noisy count. 0.5 is usual. Default: it is fixed.
+        noise_decay: Let the noise fall over the training, in eight stages of equal length, so that
+            the last has this share of the first's: at the same --epsilon more of it early and less
+            late. --noise-multiplier is then that of the first. Not with --bands. 1: it is constant.
 
     Example:
         >>> DPSGD(epsilon=8, max_grad_norm=0.5).unit is None
@@ -45,6 +49,7 @@ class DPSGD(PrivateDefence):
     physical_batch_size: Annotated[int | None, Ge(1)] = None
     bands: Annotated[int, Ge(1)] = 1
     clip_quantile: Annotated[float | None, Gt(0), Lt(1)] = None
+    noise_decay: Annotated[float, Gt(0), Le(1)] = 1.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -52,10 +57,23 @@ class DPSGD(PrivateDefence):
             raise ValueError(f"`bands` must be at least 1, got {self.bands}")
         if self.clip_quantile is not None and not 0 < self.clip_quantile < 1:
             raise ValueError(f"`clip_quantile` must lie in (0, 1), got {self.clip_quantile}")
+        if not 0 < self.noise_decay <= 1:
+            raise ValueError(f"`noise_decay` must lie in (0, 1], got {self.noise_decay}")
+        if self.noise_decay < 1 and self.bands > 1:
+            raise ValueError(
+                f"`noise_decay` must be 1 with `bands` {self.bands}, got {self.noise_decay}: noise "
+                "that is correlated over steps has one multiplier; leave out one of the two"
+            )
 
     def turns(self, sample_rate: float, steps: int) -> tuple[float, int]:
         """See `PrivateDefence.turns`: one step in `bands` is a unit's turn."""
         return min(1.0, self.bands * sample_rate), -(-steps // self.bands)
+
+    def noise_from(self, first: float, steps: int) -> "Noise":
+        """See `PrivateDefence.noise_from`."""
+        from vestige.defences.noise_schedule import falling
+
+        return falling(first, self.noise_decay, steps)
 
     @property
     def protected(self) -> "Unit":
@@ -90,8 +108,9 @@ class DPSGD(PrivateDefence):
         from vestige.defences.dp_sgd import DPSGDStep
 
         self._check(config)
+        steps = 0 if self.noise_decay == 1 else config.epochs * len(self.batches(data, config))
         return DPSGDStep(
-            noise_multiplier=self.noise,
+            noise_multiplier=self.noise_from(self.noise, steps),
             max_grad_norm=self.max_grad_norm,
             expected_units=config.batch_size,
             sequence_length=config.sequence_length,

@@ -120,12 +120,11 @@ def epsilon_of(trial: AuditTrial, private: PrivateTraining) -> float:
     """Spent over the whole training, by the accountant of privacy losses (PRV)."""
     config = private.defence.suited(private.training)  # lots, or an error
     users = len(trial.target.members)
-    noise = private.defence.noise_multiplier
-    assert noise is not None
+    steps = config.epochs * -(-users // config.batch_size)
     spent = Mechanism(
-        noise_multiplier=noise,
+        noise_multiplier=private.defence.noise_from(private.defence.noise, steps),
         sample_rate=config.batch_size / users,
-        steps=config.epochs * -(-users // config.batch_size),
+        steps=steps,
     )
     return spent.epsilon(private.delta)
 

@@ -49,6 +49,7 @@ _WORDS = {
     "level": "significance level",
     "max_grad_norm": "gradient norm clipped at",
     "mu": "μ of Gaussian differential privacy",
+    "noise_decay": "noise of the last steps over that of the first",
     "null_top_score": "highest score of the null searches",
     "orders": "random orders of silent units",
     "order_probability": "probability against other word orders",
