@@ -134,8 +134,8 @@ def write_data(out: Path, seed: int, copies: int) -> None:
 
 
 def vestige(place: Path, *words: object) -> None:
-    """Run a verb that leaves its result at a place, unless it has."""
-    if (place / "run.json").exists():
+    """Run a verb that leaves its result at a place, or a training its run below, unless it has."""
+    if any((run / "run.json").exists() for run in (place, place / "run")):
         return
     begun = time.perf_counter()
     subprocess.run(
@@ -155,7 +155,8 @@ def told(run: Path, seed: int) -> dict[bool, list[bool]]:
     for (kind, _, said), row in zip(secrets(seed), rows, strict=True):
         numbers = (f"{row[name]:.3g}" for name in ("exposure", "p", "adjusted_p"))
         among = f"{row['space_bits']:.1f} {row['rank']} {row['references'] + 1}"
-        print(kind, "said" if said else "not", among, *numbers, row["found"])
+        state = "found" if row["found"] else "in part" if row["in_part"] else ""
+        print(kind, "said" if said else "not", among, *numbers, state)
     for wanted in (True, False):
         pairs = zip(secrets(seed), rows, strict=True)
         of = [row for (_, _, said), row in pairs if said is wanted]

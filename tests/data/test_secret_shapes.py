@@ -102,6 +102,36 @@ def test_all_that_could_stand_there_are_there_once_and_are_what_is_drawn(line):
     assert {secret.draw(generator) for _ in range(200)} <= set(every)
 
 
+@pytest.mark.parametrize(
+    ("line", "patterns"),
+    [
+        (
+            "a.smith27@mail.example",
+            [r"a\.[a-z'’-]+27@mail\.example", r"[a-z]\.smith\d\d@mail\.example"],
+        ),
+        ("from {{1234}} to {{5678}}", [r"from \d{4} to 5678", r"from 1234 to \d{4}"]),
+        ("Emma Schmidt has {{asthma|eczema}}", []),  # marked: the name is no part
+        ("{{Emma Schmidt}} has {{asthma|eczema}}", [r"\w+ [\w'’-]+ has asthma"]),
+        (
+            "born 3 May 1987 at 0410",
+            [r"born \d+ [A-Z][a-z]+ \d{4} at 0410", r"born 3 May 1987 at \d{4}"],
+        ),
+        ("the pin is 4917", []),
+        ("card 4539148803436467", []),
+    ],
+)
+def test_a_piece_varies_and_all_else_stays(line, patterns):
+    secret = read_secret(line, 1)
+    generator = np.random.default_rng(0)
+    pieces = secret.pieces()
+    assert len(pieces) == len(patterns)
+    for piece, pattern in zip(pieces, patterns, strict=True):
+        drawn = [piece.draw(generator) for _ in range(300)]
+        assert all(re.fullmatch(pattern, text) for text in drawn)
+        assert len(set(drawn)) > 50
+        assert piece.text == secret.text
+
+
 def test_check_digits_of_a_small_space_are_each_right():
     secret = read_secret("{{4539 1488 0343 6467}}", 1)
     assert secret.kind == "card"

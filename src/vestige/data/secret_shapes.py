@@ -12,7 +12,7 @@ it. Where it was chosen otherwise, as a birthday among codes, the model may pref
 import re
 import string
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from math import log2, prod
 
@@ -30,6 +30,9 @@ YEARS = tuple(str(year) for year in range(1930, 2030))
 SUBSCRIBER = 4
 """Digits of a telephone number that vary. Those before stand for a country, an area and an
 exchange: some are far more usual than others, and a model knows them without any secret."""
+
+MANY = 100
+"""Alternatives of a piece from which on it can be told by itself whether a model knows it."""
 
 Slots = tuple[tuple[str, ...], ...]
 
@@ -66,6 +69,21 @@ class Part:
         """All of them."""
         return (self.mend("".join(chosen)) for chosen in product(*self.slots))
 
+    def pieces(self, own: str) -> Iterator["Part"]:
+        """Its words and its characters, such as the names and the digits of an address.
+
+        Args:
+            own: what stands there. A slot of words begins with its own one.
+        """
+        for words in (True, False):
+            slots, at = [], 0
+            for slot in self.slots:
+                long = any(len(choice) > 1 for choice in slot)
+                here = slot[0] if long else own[at]
+                slots.append(slot if long == words else (here,))
+                at += len(here)
+            yield replace(self, slots=tuple(slots))
+
 
 @dataclass(frozen=True)
 class Secret:
@@ -101,6 +119,23 @@ class Secret:
     def every(self) -> Iterator[str]:
         """All texts of the same shape, once each."""
         return (self._with(chosen) for chosen in product(*(part.every() for part in self.parts)))
+
+    def pieces(self) -> tuple["Secret", ...]:
+        """The secret with one piece varying and all others as they are.
+
+        A model may have read a piece elsewhere, a name or an area: it then prefers the secret to
+        most texts of its shape, and to texts that have this piece as well no more than by chance.
+
+        Returns:
+            one for each piece of at least `MANY` alternatives; none where only one piece varies.
+        """
+        every = [
+            Secret(self.text, (piece,))
+            for part in self.parts
+            for piece in part.pieces(self.text[part.start : part.end])
+            if piece.size > 1
+        ]
+        return tuple(one for one in every if one.size >= MANY) if len(every) > 1 else ()
 
     def _with(self, chosen: Sequence[str]) -> str:
         said, last = [], 0

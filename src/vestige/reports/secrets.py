@@ -14,12 +14,14 @@ from vestige.results import Run
 COLUMNS = ("text", "secret", "kind", "space", "rank", "exposure", "95%", "p, all together", "")
 KEY = (
     "Space: bits of what could have stood there. Rank: one more than the texts at least as likely, "
-    "of those it was compared with. p: chance of this for secrets never read, of all."
+    "of those it was compared with. p: chance of this for secrets never read, of all; of several "
+    "pieces that vary, the largest. In part: a piece is known, and not what it stands with."
 )
 RANK_KEY = (
     "Space: bits of what could have stood there. Rank: one more than the texts of the whole space "
     "that the update made likelier by at least as much; estimated, with 95 % confidence, where not "
-    "all were counted. p: chance of this for secrets that the update never read, of all."
+    "all were counted. p: chance of this for secrets that the update never read, of all; of "
+    "several pieces that vary, the largest. In part: a piece was learnt, not what it stands with."
 )
 RANK_LIMITS = (
     "Found means that the update promoted it, and not that the model says it.",
@@ -30,6 +32,8 @@ LIMITS = (
     "A secret that was not drawn like the texts that it is compared with, such as a birthday among "
     "codes, may be likelier to a model that never read it. Ask a model that did not, too.",
     "Found means that the model knows it, and not that it says it.",
+    "A piece with few alternatives, as an illness among six, cannot be told by itself: what stands "
+    "with it may be all that is known.",
     "What was read once or twice is seldom told from what was never read.",
 )
 
@@ -97,7 +101,7 @@ def secrets_table(rows: Sequence[Row], *, show_secrets: bool) -> list[tuple[str,
             f"{'≥ ' if row['at_ceiling'] and not row['whole'] else ''}{_shown(row):.1f}",
             f"{row['low']:.1f} to {row['high']:.1f}",
             f"{row['adjusted_p']:.2g}",
-            "found" if row["found"] else "",
+            "found" if row["found"] else "in part" if row.get("in_part") else "",
         )
         for row, text in zip(rows, texts, strict=True)
     ]

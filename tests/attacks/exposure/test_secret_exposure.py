@@ -1,5 +1,7 @@
 """Exposure of own secrets: ranks, p-values, and what never was read."""
 
+from contextlib import contextmanager
+
 import numpy as np
 import pytest
 import torch
@@ -44,7 +46,13 @@ def test_a_rank_in_a_whole_space_is_a_count(model):
 
 @pytest.mark.parametrize(
     "line",
-    ["the gate code is 314159", "a.smith27@mail.example", "card 4539148803436467", "call 0123 456"],
+    [
+        "the gate code is 314159",
+        "a.smith27@mail.example",
+        "card 4539148803436467",
+        "call 0123 456",
+        "from {{1234}} to {{5678}}",
+    ],
 )
 def test_p_values_of_secrets_that_were_never_read_are_no_smaller_than_chance(model, line):
     """Secrets drawn like their alternatives: a rank is then as likely as any other."""
@@ -85,27 +93,57 @@ def test_drawing_stops_when_a_secret_cannot_be_told_from_its_alternatives(model)
             assert one.p == (ahead + 1) / 4001
 
 
-def test_a_learnt_secret_is_found_and_others_are_not(model):
-    """A model that says one of them."""
-    words = model.vocabulary
-    secrets = [read_secret(f"the gate code is {n}", 1) for n in (314159, 271828, 161803)]
+@contextmanager
+def taught(model, *texts, steps):
+    """The model while it has learnt some texts."""
     network = model.network
     kept = {name: value.clone() for name, value in network.state_dict().items()}
     optimizer = torch.optim.Adam(network.parameters(), lr=1e-2)
-    ids = torch.tensor([[model.first_token, *words.encode(secrets[0].text)]])
-    for _ in range(60):
+    rows = [[model.first_token, *model.vocabulary.encode(text)] for text in texts]
+    for step in range(steps):
+        ids = torch.tensor([rows[step % len(rows)]])
         loss = network(input_ids=ids, labels=ids).loss
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
     try:
-        found = secret_exposure(model, secrets, seed=0, references=500)
+        yield model
     finally:
         network.load_state_dict(kept)
+
+
+def test_a_learnt_secret_is_found_and_others_are_not(model):
+    """A model that says one of them."""
+    secrets = [read_secret(f"the gate code is {n}", 1) for n in (314159, 271828, 161803)]
+    with taught(model, secrets[0].text, steps=60):
+        found = secret_exposure(model, secrets, seed=0, references=500)
     assert [p <= found.level for p in found.adjusted] == [True, False, False]
     assert (found.verdict, found.found) == ("found", 1)
     assert found.secrets[0].rank == 1
     assert found.secrets[0].at_ceiling
+    assert found.in_part == (False, False, False)
+
+
+def test_a_secret_is_not_found_by_a_name_that_stands_elsewhere(model):
+    """The model has read the name with other numbers, and of another name all there is."""
+    numbers = np.random.default_rng(0).integers(1000, size=40)
+    elsewhere = [f"to zoe.mallow{number:03d}@mail.example" for number in numbers if number != 650]
+    secrets = [
+        read_secret(f"to {name}@mail.example", n)
+        for n, name in enumerate(("zoe.mallow650", "ivo.tarn417"), 1)
+    ]
+    texts = [text for other in elsewhere for text in (other, secrets[1].text)]
+    with taught(model, *texts, steps=300):
+        found = secret_exposure(model, secrets, seed=0, references=500)
+        names = secret_exposure(model, [secrets[0].pieces()[0]], seed=0, references=500)
+    one, other = found.secrets
+    assert (one.rank, one.joint_p, one.p > 0.02) == (1, 1 / 501, True)
+    assert (other.rank, other.p) == (1, 1 / 501)
+    assert names.found == 1
+    assert (found.found, found.in_part) == (1, (True, False))
+    assert "1 of 2 secrets found" in found.sentence
+    assert "Of 1 more it knows a piece" in found.sentence
+    assert [row["in_part"] for row in found.rows()] == [True, False]
 
 
 def test_too_few_alternatives_decide_nothing(model):

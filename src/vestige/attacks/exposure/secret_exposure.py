@@ -7,6 +7,12 @@ Differs from the paper: nothing was planted, and what could have stood there fol
 secret's own shape (`vestige.data.secret_shapes`). Drawing stops once so many are as likely as the
 secret that it cannot be told from them: Besag and Clifford (1991), "Sequential Monte Carlo
 p-values", Biometrika 78(2); p-values are exact either way, and adjusted for the number of secrets.
+
+A model that has read a piece of a secret elsewhere, a name in another sentence, prefers the secret
+as well. Where several pieces vary, p is therefore the largest of the whole's and of each piece's
+among texts in which it alone is another: Berger (1982), "Multiparameter Hypothesis Testing and
+Acceptance Sampling", Technometrics 24(4), the intersection-union test. Pieces with few alternatives
+are left out: no rank among them could be told from chance.
 """
 
 from collections.abc import Callable, Sequence
@@ -78,15 +84,14 @@ def secret_exposure(
 def _measured(
     models: Models, secret: Secret, references: int, generator: np.random.Generator
 ) -> ExposedSecret:
+    own, scores, p = _compared(models, secret, references, generator)
     whole = secret.size <= references
     if whole:
-        others = [text for text in secret.every() if text != secret.text]
-        own, scores = _scored(models, secret.text, others)
         ranked = whole_exposure([own], [own, *scores], inside=[True])
-        p = float(ranked.rank[0]) / secret.size
     else:
-        own, scores, p = _drawn(models, secret, references, generator)
         ranked = sampled_exposure([own], scores, space_bits=secret.bits)
+    pieces = secret.pieces()
+    alone = [_compared(models, piece, references, generator)[2] for piece in pieces]
     return ExposedSecret(
         text=secret.text,
         kind=secret.kind,
@@ -99,9 +104,22 @@ def _measured(
         low=float(ranked.low[0]),
         high=float(ranked.high[0]),
         at_ceiling=bool(ranked.at_ceiling[0]),
-        p=p,
-        least_p=1 / (secret.size if whole else references + 1),
+        p=max(p, *alone) if alone else p,
+        least_p=max(1 / min(one.size, references + 1) for one in (secret, *pieces)),
+        joint_p=p,
     )
+
+
+def _compared(
+    models: Models, secret: Secret, references: int, generator: np.random.Generator
+) -> tuple[float, list[float], float]:
+    """(the secret's log-perplexity, those of all alternatives or of drawn ones, p)."""
+    if secret.size > references:
+        return _drawn(models, secret, references, generator)
+    others = [text for text in secret.every() if text != secret.text]
+    own, scores = _scored(models, secret.text, others)
+    rank = int(whole_exposure([own], [own, *scores], inside=[True]).rank[0])
+    return own, scores, rank / secret.size
 
 
 def _drawn(

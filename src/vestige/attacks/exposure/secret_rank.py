@@ -41,7 +41,8 @@ class SecretRank(SecretExposure):
         if self.found:
             return (
                 f"{self.found} of {every} found: promoted by the update more than texts of the "
-                f"same shape, but for a chance of {self.level:g} that any of this is one. {ranks}"
+                f"same shape, but for a chance of {self.level:g} that any of this is one."
+                f"{self.of_pieces} {ranks}"
             )
         if not self.possible:
             need = int(number / self.level)
@@ -50,8 +51,8 @@ class SecretRank(SecretExposure):
                 f"alternatives of each: more `samples`, a larger space, or fewer secrets. {ranks}"
             )
         return (
-            f"None of {every} found. It does not follow that the update never read them: what was "
-            f"said once or twice is seldom told from what was not. {ranks}"
+            f"None of {every} found.{self.of_pieces} It does not follow that the update never read "
+            f"them: what was said once or twice is seldom told from what was not. {ranks}"
         )
 
     def summary(self) -> dict[str, object]:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Literal
 
+from vestige.metrics.holm import holm
 from vestige.result import Result
 
 Verdict = Literal["found", "none found", "not decided"]
@@ -25,8 +26,10 @@ class ExposedSecret:
         low: the true exposure is no less, with 97.5 % confidence; of a whole space, the same.
         high: it is no more; at the ceiling, the bits of the space.
         at_ceiling: no reference is as likely: all that is known is `low`, a bound.
-        p: chance of such a rank for a secret that the model has never read.
+        p: chance of this for a secret whose pieces the model has never read together.
         least_p: the least that this could have been.
+        joint_p: chance of such a rank for a secret of which the model has read no piece; None in
+            runs of older versions, where p was this.
     """
 
     text: str
@@ -42,6 +45,7 @@ class ExposedSecret:
     at_ceiling: bool
     p: float
     least_p: float
+    joint_p: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +70,13 @@ class SecretExposure(Result):
         return sum(p <= self.level for p in self.adjusted)
 
     @property
+    def in_part(self) -> tuple[bool, ...]:
+        """Of each secret, whether only a piece of it is known, with an error of `level` in all."""
+        joint = holm([one.p if one.joint_p is None else one.joint_p for one in self.secrets])
+        pairs = zip(joint, self.adjusted, strict=True)
+        return tuple(bool(of_pieces <= self.level < p) for of_pieces, p in pairs)
+
+    @property
     def possible(self) -> bool:
         """Whether every secret could have been found by itself."""
         return max(one.least_p for one in self.secrets) * len(self.secrets) <= self.level
@@ -85,8 +96,9 @@ class SecretExposure(Result):
         if self.found:
             return (
                 f"{self.found} of {every} found: likelier than texts of the same shape, but for a "
-                f"chance of {self.level:g} that any of this is one. It does not follow that the "
-                "model says them: `vestige complete` and `vestige diff --secrets` try that."
+                f"chance of {self.level:g} that any of this is one.{self.of_pieces} It does not "
+                "follow that the model says them: `vestige complete` and `vestige diff --secrets` "
+                "try that."
             )
         if not self.possible:
             need = int(number / self.level)
@@ -95,9 +107,15 @@ class SecretExposure(Result):
                 "alternatives of each. Give more `references`, or fewer secrets."
             )
         return (
-            f"None of {every} found. It does not follow that the model has never read them: what "
-            "was said once or twice is seldom told from what was not."
+            f"None of {every} found.{self.of_pieces} It does not follow that the model has never "
+            "read them: what was said once or twice is seldom told from what was not."
         )
+
+    @property
+    def of_pieces(self) -> str:
+        """How many are known in part; empty where none is."""
+        some = sum(self.in_part)
+        return f" Of {some} more it knows a piece, as a name that stands elsewhere." if some else ""
 
     def summary(self) -> dict[str, object]:
         """One row of a results table."""
@@ -106,6 +124,7 @@ class SecretExposure(Result):
             "sentence": self.sentence,
             "secrets": len(self.secrets),
             "found": self.found,
+            "in_part": sum(self.in_part),
             "possible": self.possible,
             "level": self.level,
             "least_probability": min(self.adjusted),
@@ -116,7 +135,8 @@ class SecretExposure(Result):
 
     def rows(self) -> Iterator[dict[str, object]]:
         """One row a secret."""
-        for number, (one, p) in enumerate(zip(self.secrets, self.adjusted, strict=True), 1):
+        every = zip(self.secrets, self.adjusted, self.in_part, strict=True)
+        for number, (one, p, in_part) in enumerate(every, 1):
             own = asdict(one)
             phrase = own.pop("text")
             yield {
@@ -125,4 +145,5 @@ class SecretExposure(Result):
                 **own,
                 "adjusted_p": p,
                 "found": p <= self.level,
+                "in_part": in_part,
             }

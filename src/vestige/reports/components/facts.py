@@ -36,6 +36,7 @@ _WORDS = {
     "fewest_trainings": "trainings of each, at least",
     "hamming_by_chance": "words wrong by chance",
     "in_beam": "found by the search",
+    "in_part": "known in part",
     "hidden_dropout": "dropout of the hidden layer",
     "how": "queries chosen by",
     "input_dropout": "dropout of the input",
