@@ -152,13 +152,13 @@ def test_mu_is_that_of_all_steps():
 
 @pytest.mark.parametrize("accountant", ["prv", "rdp"])
 def test_the_least_first_noise_that_keeps_within_epsilon_is_found(accountant):
-    asked = {"sample_rate": 0.05, "steps": 60, "delta": DELTA, "accountant": accountant}
+    asked = {"sample_rate": 0.05, "steps": 3, "delta": DELTA, "accountant": accountant}
     first = noise_for(epsilon=3.0, decay=0.5, **asked)
     constant = noise_for(epsilon=3.0, **asked)
     assert noise_for(epsilon=3.0, decay=1.0, **asked) == constant
     assert 0.5 * first < constant < first
     near = (first, first / 1.004)
-    spent = [epsilon_spent(noise_multiplier=falling(one, 0.5, 60), **asked) for one in near]
+    spent = [epsilon_spent(noise_multiplier=falling(one, 0.5, 3), **asked) for one in near]
     assert spent[0] <= 3.0 < spent[1]
 
 
@@ -185,24 +185,24 @@ def test_the_trade_off_curve_of_a_claim_is_that_of_its_stages():
     """An audit tests the mechanism that is stated, at the noise that is stated."""
     summary = {
         "epsilon": 1.0, "delta": DELTA, "unit": "sequence", "noise_multiplier": 2.0,
-        "noise_decay": 0.5, "sample_rate": RATE, "steps_planned": 4,
+        "noise_decay": 0.5, "sample_rate": RATE, "steps_planned": 2,
     }  # fmt: skip
     claim = Guarantee.of(summary)
-    noise = NoiseSchedule(first=2.0, decay=0.5, steps=4)
+    noise = NoiseSchedule(first=2.0, decay=0.5, steps=2)
     assert claim.noise_multiplier == noise
     assert claim.of_group(2) == group_epsilon(
-        noise_multiplier=noise, sample_rate=RATE, steps=4, delta=DELTA, copies=2
+        noise_multiplier=noise, sample_rate=RATE, steps=2, delta=DELTA, copies=2
     )
     curves = _mechanism(claim)
-    assert "in 4 stages of noise" in curves.name
+    assert "in 2 stages of noise" in curves.name
     assert curves.epsilon(1 / 2, DELTA) == pytest.approx(
-        naive_epsilon(each_step(noise, 4)), abs=0.01
+        naive_epsilon(each_step(noise, 2)), abs=0.01
     )
     # Late steps have less noise than the first ones, and tell more.
-    late = SubsampledGaussianCurves(RATE, 4).curve(1 / 2)
+    late = SubsampledGaussianCurves(RATE, 2).curve(1 / 2)
     assert curves.curve(1 / 2)(0.9) < late(0.9) - 1e-3
     without = Guarantee.of({**summary, "noise_decay": 1.0})
-    assert _mechanism(without) == SubsampledGaussianCurves(RATE, 4)
+    assert _mechanism(without) == SubsampledGaussianCurves(RATE, 2)
 
 
 # what comes out

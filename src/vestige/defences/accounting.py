@@ -288,15 +288,21 @@ def renyi_curve(
     """
     with _quiet():
         from opacus.accountants import RDPAccountant
-        from opacus.accountants.analysis import rdp
 
-    orders = [*RDPAccountant.DEFAULT_ALPHAS, *LARGE_ORDERS]
-    with _quiet():
-        spent = [
-            rdp.compute_rdp(q=sample_rate, noise_multiplier=noise, steps=some, orders=orders)
-            for noise, some in stages_of(noise_multiplier, steps)
-        ]
-    return orders, np.sum(np.asarray(spent, dtype=np.float64), axis=0)
+        orders = (*RDPAccountant.DEFAULT_ALPHAS, *LARGE_ORDERS)
+        spent = np.zeros(len(orders))
+        for noise, some in stages_of(noise_multiplier, steps):
+            spent = spent + some * _renyi_step(noise, sample_rate, orders)
+    return list(orders), spent
+
+
+@lru_cache(maxsize=1024)
+def _renyi_step(noise: float, rate: float, orders: tuple[float, ...]) -> NDArray[np.float64]:
+    """What one step spends at each order: steps with the same noise spend it again and again."""
+    from opacus.accountants.analysis import rdp
+
+    spent = rdp.compute_rdp(q=rate, noise_multiplier=noise, steps=1, orders=orders)
+    return np.asarray(spent, dtype=np.float64)
 
 
 def renyi_epsilon(orders: list[float], spent: NDArray[np.float64], delta: float) -> float:
