@@ -132,6 +132,26 @@ def test_a_piece_varies_and_all_else_stays(line, patterns):
         assert piece.text == secret.text
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        *LINES.values(),
+        "the token is dVti9n4dte2et68tVkA9",
+        "{{a|b}} and {{tea|coffee}}",
+        "1/2/1999",
+    ],
+)
+def test_pieces_hold_what_stands_there(line):
+    secret = read_secret(line, 1)
+    for part in secret.parts:
+        own = secret.text[part.start : part.end]
+        words, characters = part.pieces(own)
+        pairs = zip(words.slots, characters.slots, strict=True)
+        assert "".join((one if len(one) == 1 else other)[0] for one, other in pairs) == own
+        assert words.size * characters.size == part.size
+    assert all(piece.size >= 100 for piece in secret.pieces())
+
+
 def test_check_digits_of_a_small_space_are_each_right():
     secret = read_secret("{{4539 1488 0343 6467}}", 1)
     assert secret.kind == "card"

@@ -79,7 +79,7 @@ class Part:
             slots, at = [], 0
             for slot in self.slots:
                 long = any(len(choice) > 1 for choice in slot)
-                here = slot[0] if long else own[at]
+                here = slot[0] if long or len(slot) == 1 else own[at]
                 slots.append(slot if long == words else (here,))
                 at += len(here)
             yield replace(self, slots=tuple(slots))
