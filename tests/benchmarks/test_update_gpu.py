@@ -37,7 +37,7 @@ def test_small_models_go_through_all_of_it(monkeypatch, capsys):
     assert rows["tiny step"]["eager"] > 0
 
 
-@pytest.mark.slow
+@pytest.mark.long  # two trainings and two searches
 def test_a_trained_pair_is_searched(monkeypatch, capsys, tmp_path):
     save_model(network(SHAPES["tiny"], torch.device("cpu")), tmp_path / "base")
     text = tmp_path / "text.jsonl"
