@@ -1,6 +1,7 @@
 # Every target makes .venv if it is not there.
 #   make demo | test | long | numeric | peers | lint | bench | docs | clean
-#   make test ORDER=random SEED=1    # modules and tests shuffled; without SEED by the time
+#   make test ORDER=random SEED=1    # modules and tests shuffled, other examples drawn; without
+#                                    # SEED by the time
 
 # The first of these that is 3.11 or newer makes .venv; PYTHON=/path/to/python names another.
 PYTHON ?= python3.11 python3.12 python3.13 python3.14 python3 python
@@ -15,7 +16,7 @@ TEST_THREADS ?= 1
 TEST_PROCESSES ?= 2
 ORDER ?= fixed
 SEED ?= $(shell date +%s)
-PYTEST = OMP_NUM_THREADS=$(TEST_THREADS) TOKENIZERS_PARALLELISM=false HF_HUB_OFFLINE=1 \
+PYTEST = VESTIGE_EXAMPLES=$(ORDER) OMP_NUM_THREADS=$(TEST_THREADS) TOKENIZERS_PARALLELISM=false HF_HUB_OFFLINE=1 \
 	$(BIN)/python -m pytest --numprocesses=$(TEST_PROCESSES) --dist=loadfile \
 	$(if $(filter random,$(ORDER)),-p randomly --randomly-seed=$(SEED))
 

@@ -2,7 +2,8 @@
 
 How long a single example takes says how busy the machine is. A test marked `peer` skips where the
 program that it compares with is not installed; `VESTIGE_REQUIRE=peers` makes such a skip a failure.
-Files are shared out among processes, those that share something costly together.
+Files are shared out among processes, those that share something costly together. Examples that
+Hypothesis draws are the same in every run, but for `make test ORDER=random`, which draws others.
 """
 
 import importlib.util
@@ -16,7 +17,8 @@ from unittest.mock import patch
 import pytest
 from hypothesis import settings
 
-settings.register_profile("vestige", deadline=None)
+RANDOM = os.environ.get("VESTIGE_EXAMPLES") == "random"
+settings.register_profile("vestige", deadline=None, derandomize=not RANDOM)
 settings.load_profile("vestige")
 
 

@@ -191,8 +191,8 @@ def at_level(seen: Sequence[Mapping[str, Any]], level: float) -> dict[str, Any] 
     if after == 0:
         return dict(seen[0])
     before, then = seen[after - 1], seen[after]
-    high, low = math.log(before["perplexity"]), math.log(then["perplexity"])
-    share = (high - math.log(level)) / (high - low)
+    high, low = before["perplexity"], then["perplexity"]
+    share = math.log1p((high - level) / level) / math.log1p((high - low) / low)
     return {"perplexity": level, **_between(before, then, share)}
 
 
