@@ -10,11 +10,11 @@ from vestige.cli.main import VERBS
 
 LAYERS = [
     "errors", "_markers", "monitor", "result", "memory", "_validate", "registry", "data", "models",
-    "metrics", "attacks", "training", "defences", "parallel", "results", "workflows",
+    "metrics", "claims", "attacks", "training", "defences", "parallel", "results", "workflows",
     "experiments", "reports", "release", "integrations", "cli", "__main__",
 ]  # fmt: skip
 SIBLINGS = [{"models", "metrics"}, {"attacks", "training"}, {"reports", "experiments"}]
-LAZY = {"result": {"results", "reports"}}
+LAZY = {"result": {"results", "reports", "claims"}}
 """What is imported by a method and not by the module: a result saves and draws itself."""
 ROOT = Path(vestige.__file__).parent
 FORBIDDEN = {"utils", "common", "helpers", "base", "manager", "engine"}
@@ -55,6 +55,7 @@ def test_reports_never_see_a_model():
             "_validate",
             "registry",
             "metrics",
+            "claims",
             "result",
             "results",
             "reports",

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import altair
     import pandas  # type: ignore[import-untyped]
 
+    from vestige.claims import Claim
     from vestige.reports.notebook import Shown
 
 
@@ -36,6 +37,14 @@ class Result(ABC):
     @abstractmethod
     def rows(self) -> Iterable[Mapping[str, object]]:
         """One mapping for each phrase, canary, position or user."""
+
+    @property
+    def claim(self) -> "Claim | None":
+        """The verdict with its test and checks; None for results that have no verdict.
+
+        A result with a claim has the entries `**self.claim.summary()` in its summary.
+        """
+        return None
 
     def to_frame(self) -> "pandas.DataFrame":
         """`rows()` as a pandas data frame, texts in the clear."""

@@ -1,0 +1,36 @@
+"""One path to a verdict: claims and the checks they rest on."""
+
+from vestige.claims.checks import (
+    alive,
+    detectable_auc,
+    detectable_difference,
+    different,
+    distinct,
+    one_model,
+    powerful,
+    read,
+)
+from vestige.claims.claim import (
+    DIRECT_LEVEL,
+    LEAK,
+    NO_LEAK,
+    REQUIRED,
+    UNDECIDED,
+    VERDICTS,
+    Check,
+    Claim,
+    Direct,
+    Estimate,
+    Test,
+    Verdict,
+)
+from vestige.claims.comparable import comparable
+from vestige.claims.direct import generated
+from vestige.claims.duplicates import independent, joined, near_duplicates
+
+__all__ = [
+    "DIRECT_LEVEL", "LEAK", "NO_LEAK", "REQUIRED", "UNDECIDED", "VERDICTS", "Check", "Claim",
+    "Direct", "Estimate", "Test", "Verdict", "alive", "comparable", "detectable_auc",
+    "detectable_difference", "different", "distinct", "generated", "independent", "joined",
+    "near_duplicates", "one_model", "powerful", "read",
+]  # fmt: skip

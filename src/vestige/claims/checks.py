@@ -1,0 +1,208 @@
+"""Checks from numbers alone: alive, different, read, powerful, one model.
+
+Each takes plain arrays and returns a `Check` whose sentence states the number behind it.
+"""
+
+from collections.abc import Mapping, Sequence
+from math import sqrt
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.stats import norm
+
+from vestige.claims.claim import NO_LEAK, Check, Test
+
+ROUNDING = 0.02
+"""Root mean square difference in nats per token that rounding to half precision can cause."""
+
+LEAST_READ = 0.9
+"""Share of the tokens that must be scored."""
+
+DETECTED = 0.8
+"""Power at which a smallest detectable effect is stated."""
+
+
+def alive(
+    scores: Sequence[ArrayLike], tokens: Sequence[ArrayLike], *, who: str, least: float = 0.0
+) -> Check:
+    """Whether a model predicts texts better than word frequencies do.
+
+    Frequencies are counted on every other text, with one added to each count.
+
+    Args:
+        scores: natural log-probability of each token, an array for each text.
+        tokens: ids, likewise.
+        who: the model in a sentence, such as "the model" or "BEFORE".
+        least: nats per token by which it must be better.
+    """
+    read = [np.asarray(score, dtype=np.float64) for score in scores]
+    ids = [np.asarray(token, dtype=np.int64) for token in tokens]
+    every = np.concatenate(read) if read else np.array([])
+    name = who[:1].upper() + who[1:]
+    if not every.size:
+        return Check("alive", "could not run", f"No text was read by {who}.")
+    if broken := int((~np.isfinite(every)).sum()):
+        return Check(
+            "alive", "failed",
+            f"{broken:,} of {every.size:,} scores of {who} are not finite: its weights are broken.",
+        )  # fmt: skip
+    if len(read) < 4:
+        return Check("alive", "could not run", f"Too few texts to test whether {who} predicts.")
+    gains = _gains_over_frequencies(read, ids)
+    mean, error = float(gains.mean()), float(gains.std(ddof=1)) / sqrt(gains.size)
+    told = f"{name} predicts text {mean:.2f} nats per token better than word frequencies"
+    if mean - 2 * error > least:
+        return Check("alive", "passed", f"{told}.")
+    if mean > 0:
+        return Check("alive", "failed", f"{told}: too little for an audit.")
+    return Check(
+        "alive", "failed",
+        f"{name} predicts text {-mean:.2f} nats per token worse than word frequencies: it is too "
+        "weak for an audit.",
+    )  # fmt: skip
+
+
+def _gains_over_frequencies(
+    scores: Sequence[NDArray[np.float64]], tokens: Sequence[NDArray[np.int64]]
+) -> NDArray[np.float64]:
+    """(n,) mean gain per token of each text that has tokens."""
+    vocabulary = 1 + max(int(own.max()) for own in tokens if own.size)
+    gains = []
+    for half in (0, 1):
+        counts = np.bincount(np.concatenate(tokens[1 - half :: 2]), minlength=vocabulary)
+        frequencies = np.log((counts + 1) / (counts.sum() + vocabulary))
+        gains += [
+            float((score - frequencies[token]).mean())
+            for score, token in zip(scores[half::2], tokens[half::2], strict=True)
+            if token.size
+        ]
+    return np.array(gains)
+
+
+def different(
+    before: ArrayLike, after: ArrayLike, *, same_weights: bool = False, finding: bool = False
+) -> Check:
+    """Whether two models differ by more than rounding.
+
+    Args:
+        before: (t,) token log-probabilities of one model.
+        after: (t,) of the other, for the same tokens.
+        same_weights: their weights are known to be equal.
+        finding: equal models are a result of the audit, as in `verify-deletion`, and block only
+            "no leak shown".
+    """
+    blocks = (NO_LEAK,) if finding else Check.blocks
+    moved = np.asarray(after, dtype=np.float64) - np.asarray(before, dtype=np.float64)
+    if same_weights or (moved.size and np.isfinite(moved).all() and not moved.any()):
+        return Check("different", "failed", "Both models are the same.", blocks)
+    if not moved.size or not np.isfinite(moved).all():
+        return Check("different", "could not run", "The models have no finite scores to compare.")
+    size = float(np.sqrt(np.mean(moved**2)))
+    told = f"The models differ by {size:.2g} nats per token"
+    if size < ROUNDING:
+        return Check("different", "failed", f"{told}, no more than by rounding.", (NO_LEAK,))
+    return Check("different", "passed", f"{told}.")
+
+
+def read(scored: int, of: int, *, what: str = "the tokens") -> Check:
+    """Whether enough of the texts was scored. A leak in what was read is one all the same."""
+    if not of:
+        return Check("read", "could not run", "There were no tokens to read.")
+    share = scored / of
+    told = f"{share:.0%} of {what} were read"
+    if share >= LEAST_READ:
+        return Check("read", "passed", f"{told}.")
+    return Check(
+        "read", "failed",
+        f"{told}; at least {LEAST_READ:.0%} are needed (longer than the context, or unknown).",
+        (NO_LEAK,),
+    )  # fmt: skip
+
+
+def powerful(
+    test: Test | None,
+    *,
+    detectable: float | None = None,
+    wanted: float | None = None,
+    effect: str = "an effect",
+    control: bool | None = None,
+) -> Check:
+    """Whether the result could have been different.
+
+    Args:
+        test: as in the claim.
+        detectable: smallest effect that is detected with 80% power.
+        wanted: largest effect that "no leak shown" may leave undetected, in the same unit.
+        effect: the effect in a sentence, with its unit, such as "an exposure of {} bits".
+        control: whether a positive control was detected; None where there was none.
+    """
+
+    def check(passed: bool, sentence: str) -> Check:
+        return Check("powerful", "passed" if passed else "failed", sentence, (NO_LEAK,))
+
+    if test is None:
+        return Check("powerful", "could not run", "Nothing could be tested.", (NO_LEAK,))
+    if not test.possible:
+        return check(
+            False,
+            f"The smallest possible p-value is {test.least:.2g}, above the level {test.alpha:g}.",
+        )
+    if control is not None:
+        return check(
+            control, f"The positive control was {'detected' if control else 'not detected'}."
+        )
+    if detectable is None or wanted is None:
+        return Check(
+            "powerful", "could not run", "The smallest detectable leak is not known.", (NO_LEAK,)
+        )
+    shown, limit = (
+        effect.format(f"{size:.2g}") if "{}" in effect else f"{effect} of {size:.2g}"
+        for size in (detectable, wanted)
+    )
+    told = f"{shown[:1].upper()}{shown[1:]} is detected with 80% power"
+    return check(detectable <= wanted, f"{told}; required: {limit}.")
+
+
+def detectable_difference(own: ArrayLike, rest: ArrayLike, *, alpha: float) -> float:
+    """Difference of means that a one-sided test at `alpha` detects with 80% power.
+
+    Args:
+        own: (n,) values of independent units.
+        rest: (m,) likewise.
+    """
+    sides = [np.asarray(side, dtype=np.float64) for side in (own, rest)]
+    if min(side.size for side in sides) < 2:
+        return float("inf")
+    spread = sqrt(sum(float(side.var(ddof=1)) / side.size for side in sides))
+    return float((norm.isf(alpha) + norm.isf(1 - DETECTED)) * spread)
+
+
+def detectable_auc(n: int, m: int, *, alpha: float) -> float:
+    """AUC of n units against m that a one-sided rank test at `alpha` detects with 80% power.
+
+    By the normal approximation of Mann and Whitney's statistic under the null.
+    """
+    if min(n, m) < 1:
+        return 1.0
+    spread = sqrt((n + m + 1) / (12 * n * m))
+    return float(min(1.0, 0.5 + (norm.isf(alpha) + norm.isf(1 - DETECTED)) * spread))
+
+
+def one_model(hashes: Mapping[str, str]) -> Check:
+    """Whether all runs of a page or gate measured the same weights; hashes by name of the run."""
+    found = len(set(hashes.values()))
+    if not hashes:
+        return Check("one model", "could not run", "No run says which model it measured.")
+    if found == 1:
+        return Check("one model", "passed", "All runs measured the same model.")
+    return Check("one model", "failed", f"The runs measured {found} different models.")
+
+
+def distinct(hashes: Mapping[str, str], *, what: str = "trainings") -> Check:
+    """Whether models that count as independent are different ones; hashes by name."""
+    copies = len(hashes) - len(set(hashes.values()))
+    if copies:
+        return Check(
+            "independent", "failed", f"{copies} of {len(hashes)} {what} are copies of another."
+        )
+    return Check("independent", "passed", f"{len(hashes)} {what}, no two with the same weights.")

@@ -1,0 +1,233 @@
+"""One path to a verdict: an estimate, a test, and the checks that the verb requires.
+
+A verb measures, a `Claim` decides. The burden of proof depends on the direction:
+
+- "leak" needs a significant test, or direct evidence, and no failed check that blocks it.
+- "no leak shown" needs a test that could have been significant, was not, and passed checks only.
+  A check that could not run does not support it.
+- Anything else is "undecided", and the claim says which checks are missing.
+
+A verdict is computed, never given. A saved verdict that the saved checks do not allow is rejected.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from math import isfinite
+from typing import Any, ClassVar, Literal
+
+Verdict = Literal["leak", "no leak shown", "undecided"]
+State = Literal["passed", "failed", "could not run"]
+
+LEAK: Verdict = "leak"
+NO_LEAK: Verdict = "no leak shown"
+UNDECIDED: Verdict = "undecided"
+VERDICTS = (LEAK, NO_LEAK, UNDECIDED)
+
+DIRECT_LEVEL = 1e-3
+"""Largest coincidence bound of direct evidence. It adds this much to the error rate of the test."""
+
+_TEXTS = ("alive", "read", "independent", "comparable", "powerful")
+_SECRETS = ("alive", "read", "independent", "powerful")
+
+REQUIRED: Mapping[str, tuple[str, ...]] = {
+    "diff": ("alive", "different", "powerful"),
+    "rank": (*_SECRETS, "different"),
+    "exposure": ("alive", "read", "powerful"),
+    "exposure --secrets": _SECRETS,
+    "complete": ("alive", "read", "powerful"),
+    "complete --secrets": _SECRETS,
+    "extract-nlu": ("alive", "independent", "powerful"),
+    "audit-users": _TEXTS,
+    "audit-texts": _TEXTS,
+    "audit-texts --base": (*_TEXTS, "different"),
+    "memorization": _TEXTS,
+    "verify-deletion": (*_TEXTS, "different"),
+    "compare": ("alive", "different", "independent", "powerful"),
+    "callback": ("alive", "different", "powerful"),
+    "report": ("one model",),
+}
+"""The checks that each verb must make. A claim that lacks one cannot be constructed."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """A condition that a verdict depends on.
+
+    Attributes:
+        name: one of the names in `REQUIRED`.
+        state: "passed", "failed" or "could not run".
+        sentence: the result in one plain sentence with its number; it quotes no text.
+        blocks: verdicts that a failure prevents.
+    """
+
+    name: str
+    state: State
+    sentence: str
+    blocks: tuple[Verdict, ...] = (LEAK, NO_LEAK)
+
+    def __post_init__(self) -> None:
+        if self.state not in ("passed", "failed", "could not run"):
+            raise ValueError("state must be passed, failed or could not run")
+        if not set(self.blocks) <= {LEAK, NO_LEAK}:
+            raise ValueError("blocks must hold verdicts other than undecided")
+
+    def prevents(self, verdict: Verdict) -> bool:
+        """Whether the verdict may not be given because of this check."""
+        if self.state == "could not run":
+            return verdict == NO_LEAK
+        return self.state == "failed" and verdict in self.blocks
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A measured quantity with its 95% interval.
+
+    Attributes:
+        name: what was measured, such as "exposure".
+        value: in `unit`.
+        low: lower end; None where it has no interval.
+        high: upper end; None likewise.
+        unit: of all three.
+    """
+
+    name: str
+    value: float
+    low: float | None = None
+    high: float | None = None
+    unit: str = ""
+
+
+@dataclass(frozen=True)
+class Test:
+    """A significance test.
+
+    Attributes:
+        p: p-value, in [0, 1], corrected for everything that was tested beside it.
+        least: the smallest p-value that could have come out.
+        alpha: level of the test, in (0, 1).
+        against: what the tested were compared with.
+    """
+
+    __test__: ClassVar[bool] = False  # for pytest, which collects classes called Test
+
+    p: float
+    least: float
+    alpha: float
+    against: str
+
+    def __post_init__(self) -> None:
+        if not (0 <= self.p <= 1 and 0 <= self.least <= 1):
+            raise ValueError("p-values must lie in [0, 1]")
+        if not 0 < self.alpha < 1:
+            raise ValueError("alpha must lie in (0, 1)")
+
+    @property
+    def significant(self) -> bool:
+        """Whether p is at most alpha."""
+        return self.p <= self.alpha
+
+    @property
+    def possible(self) -> bool:
+        """Whether the test could have been significant."""
+        return self.least <= self.alpha
+
+
+@dataclass(frozen=True)
+class Direct:
+    """A listed secret that the later model generated verbatim and the earlier one did not.
+
+    Attributes:
+        sentence: what was generated, by number, and the bound.
+        bound: upper bound on the probability of this for a secret that the model never read.
+    """
+
+    sentence: str
+    bound: float
+
+    @property
+    def conclusive(self) -> bool:
+        """Whether coincidence is excluded at `DIRECT_LEVEL`."""
+        return isfinite(self.bound) and self.bound <= DIRECT_LEVEL
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What a result says, and why it may say it.
+
+    Attributes:
+        verb: a key of `REQUIRED`.
+        test: None where nothing could be tested.
+        checks: at least those that the verb requires; one name may occur for several models.
+        estimate: the headline number; None where nothing was measured.
+        direct: verbatim evidence, where there is any.
+
+    Raises:
+        ValueError: a required check is missing, or the verb is unknown.
+    """
+
+    verb: str
+    test: Test | None
+    checks: tuple[Check, ...]
+    estimate: Estimate | None = None
+    direct: Direct | None = None
+
+    def __post_init__(self) -> None:
+        if self.verb not in REQUIRED:
+            raise ValueError(f"no checks are listed for {self.verb}: add them to REQUIRED")
+        if missing := set(REQUIRED[self.verb]) - {check.name for check in self.checks}:
+            raise ValueError(f"a claim of {self.verb} needs checks: {', '.join(sorted(missing))}")
+
+    @property
+    def verdict(self) -> Verdict:
+        """The only verdict that test, direct evidence and checks allow."""
+        if self.direct is not None and self.direct.conclusive:
+            return LEAK
+        if self.test is None:
+            return UNDECIDED
+        wanted = LEAK if self.test.significant else NO_LEAK
+        if any(check.prevents(wanted) for check in self.checks):
+            return UNDECIDED
+        return wanted if wanted == LEAK or self.test.possible else UNDECIDED
+
+    @property
+    def failed(self) -> tuple[Check, ...]:
+        """Checks that did not pass: failures first, then those that could not run."""
+        open_ = [check for check in self.checks if check.state != "passed"]
+        return tuple(sorted(open_, key=lambda check: check.state != "failed"))
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Why the claim is undecided, a sentence each; empty for another verdict."""
+        if self.verdict != UNDECIDED:
+            return ()
+        if self.test is None:
+            return (*(check.sentence for check in self.failed), "Nothing could be tested.")
+        wanted = LEAK if self.test.significant else NO_LEAK
+        return tuple(check.sentence for check in self.failed if check.prevents(wanted))
+
+    def summary(self) -> dict[str, object]:
+        """The entries "verdict" and "claim" of `summary.json`."""
+        return {"verdict": self.verdict, "claim": asdict(self)}
+
+    @classmethod
+    def from_summary(cls, summary: Mapping[str, Any]) -> "Claim":
+        """The claim in a saved summary.
+
+        Raises:
+            ValueError: it is missing or malformed, or its checks do not allow the saved verdict.
+        """
+        try:
+            saved = summary["claim"]
+            checks = tuple(
+                Check(**{**check, "blocks": tuple(check["blocks"])}) for check in saved["checks"]
+            )
+            test, estimate, direct = (
+                None if saved[name] is None else kind(**saved[name])
+                for name, kind in (("test", Test), ("estimate", Estimate), ("direct", Direct))
+            )
+            claim = cls(str(saved["verb"]), test, checks, estimate, direct)  # type: ignore[arg-type]
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError("the summary has no readable claim") from error
+        if summary.get("verdict") != claim.verdict:
+            raise ValueError(f"its checks allow the verdict “{claim.verdict}” only")
+        return claim

@@ -1,0 +1,133 @@
+"""Near-duplicates of texts: groups of them count as one independent unit.
+
+Broder (1997), "On the Resemblance and Containment of Documents": two texts are near-duplicates
+where the Jaccard similarity of their sets of word triples (shingles) is at least 0.5.
+
+Differs: no sketches. Candidate pairs share a shingle whose first or latest text they are, and
+every pair is compared exactly.
+"""
+
+import re
+import unicodedata
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vestige.claims.claim import Check
+
+ALIKE = 0.5
+"""Jaccard similarity from which on two texts are near-duplicates."""
+
+WORDS = 3
+LETTERS = 5
+"""Words of a shingle, and letters of one in a text of few words."""
+
+FEWEST = 8
+"""Independent units on each side from which on their means are compared."""
+
+_WORD = re.compile(r"\w+")
+
+
+def normalized(text: str) -> list[str]:
+    """Words of a text without case, punctuation and compatibility forms."""
+    return _WORD.findall(unicodedata.normalize("NFKC", text).casefold())
+
+
+def shingles(text: str) -> frozenset[int]:
+    """Hashes of the runs of three words, or of five letters in a text of fewer than five words."""
+    words, width = normalized(text), WORDS
+    if len(words) < WORDS + 2:
+        words, width = list("".join(words)), LETTERS
+    return frozenset(
+        hash(tuple(words[place : place + width])) for place in range(max(1, len(words) - width + 1))
+    )
+
+
+def near_duplicates(texts: Sequence[str], *, alike: float = ALIKE) -> NDArray[np.int64]:
+    """(n,) the group of each text: the place of one member.
+
+    Near-duplicates of near-duplicates are in one group. n texts of s shingles each cause at most
+    2 n s comparisons.
+
+    Example:
+        >>> near_duplicates(["the cat sat on a mat", "The cat sat on a mat!", "no"]).tolist()
+        [0, 0, 2]
+    """
+    sets = [shingles(text) for text in texts]
+    root = list(range(len(texts)))
+
+    def leader(place: int) -> int:
+        while root[place] != place:
+            root[place] = root[root[place]]
+            place = root[place]
+        return place
+
+    first: dict[int, int] = {}
+    latest: dict[int, int] = {}
+    for place, own in enumerate(sets):
+        candidates = {seen[one] for one in own for seen in (first, latest) if one in seen}
+        for other in sorted(candidates):
+            if leader(place) == leader(other):
+                continue
+            common = len(own & sets[other])
+            if common >= alike * (len(own) + len(sets[other]) - common):
+                root[leader(place)] = leader(other)
+        for one in own:
+            first.setdefault(one, place)
+            latest[one] = place
+    return np.array([leader(place) for place in range(len(texts))], dtype=np.int64)
+
+
+def joined(*labels: Sequence[object] | NDArray[np.int64]) -> NDArray[np.int64]:
+    """(n,) the finest grouping in which texts with an equal label of any kind are together.
+
+    For authors beside near-duplicates: `joined(authors, near_duplicates(texts))`.
+
+    Example:
+        >>> joined(["ann", "ann", "bob", "eve"], [0, 1, 1, 3]).tolist()
+        [0, 0, 0, 1]
+    """
+    from scipy.sparse import coo_matrix
+    from scipy.sparse.csgraph import connected_components
+
+    codes, total = [], len(labels[0])
+    for kind in labels:
+        _, code = np.unique(np.asarray([str(one) for one in kind]), return_inverse=True)
+        codes.append(code + total)
+        total += int(code.max(initial=-1)) + 1
+    texts = np.tile(np.arange(len(labels[0])), len(labels))
+    ends = np.concatenate(codes)
+    graph = coo_matrix((np.ones(ends.size), (texts, ends)), shape=(total, total))
+    _, found = connected_components(graph, directed=False)
+    _, groups = np.unique(found[: len(labels[0])], return_inverse=True)
+    return groups.astype(np.int64)
+
+
+def independent(
+    units: NDArray[np.int64],
+    reference: NDArray[np.int64],
+    *,
+    removed: int = 0,
+    needed: int = FEWEST,
+    of: str = "texts",
+) -> Check:
+    """Whether both lists hold enough independent units.
+
+    Args:
+        units: (n,) the unit of each audited text.
+        reference: (m,) of each reference text.
+        removed: reference texts that were left out as near-duplicates of audited ones.
+        needed: units on each side.
+        of: what was listed, in the plural.
+    """
+    counts = [np.unique(side).size for side in (units, reference)]
+    told = (
+        f"{units.size:,} {of} are {counts[0]:,} independent units; "
+        f"{reference.size:,} of the reference are {counts[1]:,}"
+    )
+    if removed:
+        told += f"; {removed:,} more were near-duplicates of audited ones and were left out"
+    if min(counts) < needed:
+        return Check("independent", "failed", f"{told}; {needed} on each side are needed.")
+    return Check("independent", "passed", f"{told}.")
