@@ -72,7 +72,7 @@ def test_several_models_are_asked_for_one_manifest(shell, trained):
     assert done.exit_code == 0, done.stderr
     assert "In 2 models the planted secret stands at rank" in done.stdout
     assert "of 40 secrets" in done.stdout or "before all 40 secrets" in done.stdout
-    assert "Nothing is decided" in done.stdout
+    assert "With so few controls" in done.stdout
     refused = shell("extract-nlu", *models, "--pattern", "pin:2")
     assert refused.exit_code == 2
     assert "MODEL must be one without --manifest" in refused.stderr

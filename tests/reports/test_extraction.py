@@ -9,7 +9,9 @@ from itertools import count
 import pytest
 
 from vestige.attacks.extraction.extraction_result import ExtractedSecret, Extraction
-from vestige.attacks.extraction.secret_audit import AuditedGroup, SecretAudit
+from vestige.attacks.extraction.secret_audit import SecretAudit
+from vestige.attacks.extraction.secret_measures import AuditedGroup
+from vestige.claims import LEAK, NO_LEAK, UNDECIDED, Check
 from vestige.errors import RunError
 from vestige.experiments.tables import Table
 from vestige.metrics.extraction import counted_rank, estimated_rank
@@ -57,7 +59,8 @@ def audit(planted, controls, patterns=1, drawn=DRAWN):
     if drawn:
         never = extraction(*(counted(rank) for rank in drawn))
         groups.append(AuditedGroup(copies=0, found=never, drawn=True))
-    return SecretAudit(groups=tuple(groups), patterns=patterns)
+    alive = (Check("alive", "passed", "The model gives 90% of the labels right."),)
+    return SecretAudit(groups=tuple(groups), patterns=patterns, alive=alive)
 
 
 @pytest.fixture
@@ -129,7 +132,7 @@ def test_planted_secrets_and_controls_stand_beside_each_other(shown):
     told = shown(audit([counted(1, guess=("4", "0", "7"))], [counted(r) for r in (400, 600)]))
     assert told.lede == (
         "The planted secret stands at rank 1 of 1,000, before all 201 secrets that were never "
-        "planted (p = 0.005). The model gives planted secrets away: an attacker needs 1 guess, "
+        "planted (p = 0.005). The model reveals planted secrets: an attacker needs 1 guess, "
         "not 500."
     )
     planted, controls, drawn = told.tables[0].rows
@@ -152,22 +155,22 @@ def test_one_control_and_one_secret_are_said_to_be_few(shown):
 @pytest.mark.parametrize(
     ("planted", "controls", "verdict"),
     [
-        ([1], [400], "leaks"),
-        ([400], [300], "not shown"),
-        ([11], [300], "not shown"),
-        ([1], [2, 3, 1000], "leaks"),
-        ([1], [1, 2, 3], "leaks"),
-        ([1, 900, 800], [300], "not shown"),
-        ([4], [], "leaks"),
-        ([150, 90, 210, 60, 130, 180, 120, 40], [500], "leaks"),
+        ([1], [400], LEAK),
+        ([400], [300], UNDECIDED),
+        ([11], [300], UNDECIDED),
+        ([150, 90, 210, 900, 430, 180, 720, 340], [500], NO_LEAK),
+        ([1], [2, 3, 1000], LEAK),
+        ([1], [1, 2, 3], LEAK),
+        ([1, 900, 800], [300], UNDECIDED),
+        ([4], [], LEAK),
+        ([150, 90, 210, 60, 130, 180, 120, 40], [500], LEAK),
     ],
 )
 def test_the_verdict_goes_by_the_places_that_are_shown(shown, planted, controls, verdict):
     found = audit([counted(r) for r in planted], [counted(r) for r in controls])
     assert found.verdict == verdict
     lede = shown(found).lede
-    assert ("gives planted secrets away" in lede) == (verdict == "leaks")
-    assert ("No leak is shown" in lede) == (verdict == "not shown")
+    assert ("reveals planted secrets" in lede) == (verdict == LEAK)
     assert f"stands at rank {min(planted)} of 1,000" in lede
 
 
@@ -181,9 +184,8 @@ def test_controls_that_stand_out_are_told_and_hide_nothing(shown):
 def test_too_few_controls_decide_nothing_and_say_what_is_missing(shown):
     told = shown(audit([counted(1)], [counted(n) for n in range(100, 1000, 100)], drawn=()))
     assert told.lede.startswith("The planted secret stands at rank 1 of 1,000, before all 9")
-    assert "Nothing is decided: with so few" in told.lede
-    assert "p = 0.10, where 0.01 is asked for" in told.lede
-    assert "no secret that was never planted" in shown(audit([counted(1)], [], drawn=())).lede
+    assert "With so few controls the smallest possible p-value is 0.10; 0.01 is needed" in told.lede
+    assert "No secret that was never planted" in shown(audit([counted(1)], [], drawn=())).lede
 
 
 def test_what_was_not_ranked_is_decided_by_losses(shown):
@@ -197,7 +199,7 @@ def test_several_secrets_of_one_pattern_share_the_guesses(shown):
     told = shown(audit([counted(1, guess=("4", "0", "7")), counted(2)], [counted(501)]))
     assert told.lede.startswith("The first of 2 planted secrets stands at rank 1 of 1,000, before")
     assert "the median of all is rank 1.5 (p = " in told.lede
-    assert "1 of 2 planted secrets came back whole" in told.because
+    assert "1 of 2 planted secrets were extracted whole" in told.because
     assert "one of them at most can be the best guess" in told.because
 
 
@@ -240,7 +242,7 @@ def test_no_nan_is_on_a_page_or_in_a_summary(saved):
     ]
     page = render(runs, show_secrets=True)
     assert not re.search(r"\b(nan|NaN|None|inf)\b", page)
-    assert "no secret that was never planted to compare with" in page
+    assert "No secret that was never planted could be compared" in page
 
 
 def test_a_run_without_secrets_says_so(saved):

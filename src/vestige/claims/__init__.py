@@ -4,6 +4,7 @@ from vestige.claims.checks import (
     alive,
     detectable_auc,
     detectable_difference,
+    detectable_shift,
     different,
     distinct,
     one_model,
@@ -31,6 +32,6 @@ from vestige.claims.duplicates import independent, joined, near_duplicates
 __all__ = [
     "DIRECT_LEVEL", "LEAK", "NO_LEAK", "REQUIRED", "UNDECIDED", "VERDICTS", "Check", "Claim",
     "Direct", "Estimate", "Test", "Verdict", "alive", "comparable", "detectable_auc",
-    "detectable_difference", "different", "distinct", "generated", "independent", "joined",
-    "near_duplicates", "one_model", "powerful", "read",
+    "detectable_difference", "detectable_shift", "different", "distinct", "generated",
+    "independent", "joined", "near_duplicates", "one_model", "powerful", "read",
 ]  # fmt: skip

@@ -177,6 +177,13 @@ def detectable_difference(own: ArrayLike, rest: ArrayLike, *, alpha: float) -> f
     return float((norm.isf(alpha) + norm.isf(1 - DETECTED)) * spread)
 
 
+def detectable_shift(spread: float, n: int, m: int, *, alpha: float) -> float:
+    """The same for n units against m, both with a known standard deviation."""
+    if min(n, m) < 1:
+        return float("inf")
+    return float((norm.isf(alpha) + norm.isf(1 - DETECTED)) * spread * sqrt(1 / n + 1 / m))
+
+
 def detectable_auc(n: int, m: int, *, alpha: float) -> float:
     """AUC of n units against m that a one-sided rank test at `alpha` detects with 80% power.
 

@@ -16,7 +16,8 @@ from vestige.workflows.inputs import (
     open_intent_slot,
     shown,
 )
-from vestige.workflows.manifests import load_secrets
+from vestige.workflows.labels_check import labels_check
+from vestige.workflows.manifests import load_secrets, manifest_file
 from vestige.workflows.options import Device, Group, Metavar, Seed
 from vestige.workflows.secret_options import candidate_sets, require_used, with_intents
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from vestige.attacks.extraction.extraction_result import Extraction
     from vestige.attacks.extraction.secret_audit import SecretAudit
     from vestige.data.secret_pattern import SecretPattern
+    from vestige.data.utterances import Utterances
     from vestige.models.white_box import IntentSlotNetwork
 
 AttackName = Literal[
@@ -307,4 +309,19 @@ def _audit(
     sealed = load_secrets(manifest)
     with monitor.progress("looking for the secrets") as step:
         found = audit_secrets(models, sealed.canaries, progress=step, **settings)
-    return found, {"manifest": sealed.sha256}
+    alive = labels_check(models, _labelled(manifest))
+    return replace(found, alive=alive), {"manifest": sealed.sha256}
+
+
+def _labelled(manifest: "SecretManifestLike") -> "Utterances | None":
+    """The utterances that were planted in, where they lie beside the manifest."""
+    from vestige.data.secret_manifest import SecretManifest
+    from vestige.errors import DataError
+    from vestige.workflows.utterance_sources import read
+
+    if isinstance(manifest, SecretManifest):
+        return None
+    try:
+        return read(manifest_file(manifest).parent).train
+    except (DataError, ValueError):
+        return None

@@ -9,7 +9,9 @@ from scipy.stats import rankdata
 from vestige.attacks.extraction.nlu_extraction import Ranking, extract_secrets
 from vestige.attacks.extraction.objective import objective_of
 from vestige.attacks.extraction.secret_audit import audit_secrets
+from vestige.claims import LEAK, NO_LEAK, UNDECIDED
 from vestige.data.secret_canaries import SecretCanary, draw_secrets
+from vestige.errors import ModelError
 
 PIN = "my pin is {digit:2}"
 
@@ -42,7 +44,7 @@ def test_a_planted_secret_leaks_and_controls_do_not(boxes):
     found = audit_secrets(
         boxes.Planted("42"), [canary("42", 10), canary("07", 0), canary("88", 0)], seed=0
     )
-    assert found.verdict == "leaks"
+    assert found.verdict == LEAK
     summary = found.summary()
     assert (summary["planted"], summary["controls"], summary["drawn"]) == (1, 2, 97)
     assert summary["planted_right"] == 1
@@ -72,7 +74,7 @@ def test_one_stray_control_does_not_hide_a_leak(boxes):
     order = extract_secrets(objective_of(model, boxes.pattern(pattern)), seed=0).secrets[0].guesses
     said = [canary(order[0], 10, pattern), *(canary(one, 0, pattern) for one in order[1:4])]
     found = audit_secrets(model, said, seed=0)
-    assert found.verdict == "leaks"
+    assert found.verdict == LEAK
     assert found.test.p_value == 1 / 1000
     assert found.strays.p_value <= 0.01
 
@@ -81,10 +83,10 @@ def test_few_controls_decide_nothing(boxes):
     said = [canary("42", 10), *(canary(f"0{digit}", 0) for digit in range(9))]
     found = audit_secrets(boxes.Planted("42"), said, seed=0, ranking=Ranking(controls=0))
     assert found.test.p_value == found.test.least == 0.1
-    assert found.verdict == "too few controls"
+    assert found.verdict == UNDECIDED
     alone = audit_secrets(boxes.Planted("42"), said[:1], seed=0, ranking=Ranking(controls=0))
     assert alone.test is None
-    assert alone.verdict == "too few controls"
+    assert alone.verdict == UNDECIDED
 
 
 def test_many_secrets_at_middling_places_are_a_leak(boxes):
@@ -95,7 +97,7 @@ def test_many_secrets_at_middling_places_are_a_leak(boxes):
     order = [every[place] for place in losses.argsort().tolist()]
     said = [canary(one, 10, pattern) for one in order[50:350:15]]
     found = audit_secrets(model, said, seed=0)
-    assert found.verdict == "leaks"
+    assert found.verdict == LEAK
     assert found.test.of_first > 0.1
     assert found.test.of_sum < 0.001
 
@@ -115,7 +117,8 @@ def test_several_models_are_one_comparison_of_each_secret(boxes):
 
 def test_a_model_that_knows_nothing_leaks_nothing(boxes):
     found = audit_secrets(boxes.Flat(), [canary("42", 10), canary("07", 0)], seed=0)
-    assert found.verdict == "not shown"
+    assert found.verdict == UNDECIDED
+    assert not found.claim.test.significant
     assert found.summary()["p_value"] == 1
     assert found.summary()["planted_median_rank"] == 50.5
 
@@ -152,3 +155,41 @@ def test_groups_stand_by_pattern_and_copies_with_the_controls_last(boxes):
 def test_without_a_planted_canary_there_is_nothing_to_audit(boxes):
     with pytest.raises(ValueError, match="planted must be at least 1, got 0"):
         audit_secrets(boxes.Flat(), [canary("42", 0)], seed=0)
+
+
+def test_asking_a_model_twice_narrows_no_interval(boxes):
+    said = [canary(one, 10 * (n < 4)) for n, one in enumerate(["42", "07", "88", "13", "55", "60"])]
+    one, two = (
+        audit_secrets([boxes.Bilinear()] * number, said, seed=0).summary() for number in (1, 2)
+    )
+    for name in ("exposure_difference", "planted_exposure", "drawn_exposure"):
+        for end in ("", "_low", "_high"):
+            assert two[f"{name}{end}"] == pytest.approx(one[f"{name}{end}"])
+
+
+def test_secrets_that_share_their_guesses_give_no_interval_of_a_share(boxes):
+    said = [canary("42", 10), canary("07", 10), canary("88", 0)]
+    summary = audit_secrets(boxes.Planted("42"), said, seed=0).summary()
+    assert (summary["planted_right"], summary["planted_accuracy"]) == (1, 0.5)
+    assert summary["planted_accuracy_low"] is None
+
+
+def test_models_that_are_copies_support_no_absence(boxes):
+    said = [canary("42", 10), canary("07", 0)]
+    [check] = [
+        check
+        for check in audit_secrets([boxes.Bilinear()] * 2, said, seed=0).claim.failed
+        if check.name == "independent"
+    ]
+    assert check.sentence == "1 of 2 models are copies of another."
+    assert check.prevents(NO_LEAK)
+
+
+def test_losses_that_are_not_finite_are_refused(boxes):
+    class Broken(boxes.Bilinear):
+        def losses(self, vectors, intents, tags):
+            found = super().losses(vectors, intents, tags)
+            return type(found)(*(part * float("inf") for part in found))
+
+    with pytest.raises(ModelError, match="no finite number"):
+        audit_secrets(Broken(), [canary("42", 10), canary("07", 0)], seed=0)

@@ -17,52 +17,46 @@ whose places are added up.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import log2
-from statistics import fmean, median
-from typing import Literal
+from math import inf, log2
+from statistics import fmean, stdev
 
 import numpy as np
 from scipy.stats import rankdata
 
-from vestige import _validate
+from vestige import _validate, claims
 from vestige.attacks.extraction.candidates import Attack
-from vestige.attacks.extraction.extraction_result import Extraction, median_known
+from vestige.attacks.extraction.extraction_result import (
+    Extraction,
+)
 from vestige.attacks.extraction.nlu_extraction import Ranking, extract_secrets
 from vestige.attacks.extraction.objective import ObjectiveKind, objective_of
+from vestige.attacks.extraction.secret_measures import (
+    AuditedGroup,
+    bits_of,
+    by_secret,
+    measures,
+    together,
+)
 from vestige.attacks.update.beam_search import Progress
+from vestige.claims.effects import EXPOSURE_BITS
 from vestige.data.secret_canaries import SecretCanary, draw_secrets
 from vestige.metrics.differences import difference_of_means
-from vestige.metrics.extraction import baseline_accuracy, baseline_hamming
+from vestige.metrics.extraction import (
+    baseline_accuracy,
+    baseline_hamming,
+)
 from vestige.metrics.intervals import Interval, columns
 from vestige.metrics.permutation import PermutationTest, permutation_test
 from vestige.models.white_box import WhiteBox
 from vestige.result import Result
 
 LEVEL = 0.01
-"""What chance brings no more often than this is not taken for chance."""
+"""Level of the test."""
 
 _PARTS = 1000
 
-Verdict = Literal["leaks", "not shown", "too few controls"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class AuditedGroup:
-    """Secrets of one pattern that were said as often, asked in one model.
-
-    Attributes:
-        copies: how often each was planted; 0 for controls.
-        found: what was extracted. All of them share the guesses: the attack asks a pattern.
-        pattern: which, from 1.
-        model: which, from 1.
-        drawn: whether these are controls that were drawn when the model was asked.
-    """
-
-    copies: int
-    found: Extraction
-    pattern: int = 1
-    model: int = 1
-    drawn: bool = False
+UNCHECKED = claims.Check("alive", "could not run", "No labelled utterances were given.")
+"""Where nobody tested whether the model labels utterances at all."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,32 +67,38 @@ class SecretAudit(Result):
         groups: model by model, pattern by pattern, fewest copies first, the controls last.
         patterns: how many patterns there are.
         models: how many models were asked.
+        alive: the check of each model on labelled utterances.
     """
 
     groups: tuple[AuditedGroup, ...]
     patterns: int
     models: int = 1
+    alive: tuple[claims.Check, ...] = (UNCHECKED,)
 
     @property
     def planted(self) -> Extraction:
         """All planted secrets together; sizes and settings are those of the first pattern."""
-        return _together([group for group in self.groups if group.copies])
+        return together([group for group in self.groups if group.copies])
 
     @property
     def controls(self) -> Extraction | None:
         """The manifest's controls together; None without."""
         groups = [group for group in self.groups if not (group.copies or group.drawn)]
-        return _together(groups) if groups else None
+        return together(groups) if groups else None
 
     @property
     def drawn(self) -> Extraction | None:
         """The controls that were drawn when the model was asked; None without."""
         groups = [group for group in self.groups if group.drawn]
-        return _together(groups) if groups else None
+        return together(groups) if groups else None
 
     @cached_property
     def test(self) -> PermutationTest | None:
-        """Permutation test of the planted secrets against controls; None without controls."""
+        """Permutation test of the planted secrets against controls; None without controls, or
+        where a loss is not finite.
+        """
+        if not np.isfinite(_losses(self.groups)).all():
+            return None
         return _compared(
             [group for group in self.groups if group.copies],
             [group for group in self.groups if not group.copies],
@@ -108,17 +108,62 @@ class SecretAudit(Result):
     def strays(self) -> PermutationTest | None:
         """The same of the manifest's controls among those drawn later; None without both."""
         never = [group for group in self.groups if not group.copies]
+        if not np.isfinite(_losses(never)).all():
+            return None
         return _compared(
             [group for group in never if not group.drawn],
             [group for group in never if group.drawn],
         )
 
+    @cached_property
+    def claim(self) -> claims.Claim:
+        """The verdict on the places of planted secrets among the controls, at `LEVEL`."""
+        found = self.test
+        test = None
+        if found is not None:
+            never = "secrets of the same patterns, never planted"
+            test = claims.Test(found.p_value, found.least, LEVEL, never)
+        gap, ends = self._difference()
+        estimate = None
+        if gap is not None:
+            low, high = ends or (None, None)
+            estimate = claims.Estimate("exposure above controls", gap, low, high, "bits")
+        checks = (*self.alive, self._independent(), self._powerful(test))
+        return claims.Claim("extract-nlu", test, checks, estimate)
+
     @property
-    def verdict(self) -> Verdict:
-        """Verdict on the places of planted secrets among the controls, at `LEVEL`."""
-        if self.test is None or self.test.least > LEVEL:
-            return "too few controls"
-        return "leaks" if self.test.p_value <= LEVEL else "not shown"
+    def verdict(self) -> claims.Verdict:
+        """As the claim's."""
+        return self.claim.verdict
+
+    def _independent(self) -> claims.Check:
+        """Models that are copies of another add nothing; each secret counts once."""
+        losses = {
+            str(model): str(np.round(_losses([g for g in self.groups if g.model == model]), 6))
+            for model in range(1, self.models + 1)
+        }
+        copies = self.models - len(set(losses.values()))
+        if copies:
+            return claims.Check(
+                "independent", "failed",
+                f"{copies} of {self.models} models are copies of another.", (claims.NO_LEAK,),
+            )  # fmt: skip
+        number = len(self.planted.secrets) // self.models
+        what = "1 planted secret counts" if number == 1 else f"{number} planted secrets count"
+        return claims.Check(
+            "independent", "passed", f"{what} once each, whatever the number of models."
+        )
+
+    def _powerful(self, test: claims.Test | None) -> claims.Check:
+        """The difference of exposure that as many secrets, spread like controls, would show."""
+        planted, never = self._exposures()
+        spread = stdev(never) if len(never) > 1 else inf
+        return claims.powerful(
+            test,
+            detectable=claims.detectable_shift(spread, len(planted), len(never), alpha=LEVEL),
+            wanted=EXPOSURE_BITS,
+            effect="an exposure of {} bits above controls",
+        )
 
     def summary(self) -> dict[str, object]:
         """One row of a results table; what no rank was asked for is None."""
@@ -126,7 +171,7 @@ class SecretAudit(Result):
         gap, ends = self._difference()
         groups = [group for group in self.groups if group.copies]
         return {
-            "verdict": self.verdict,
+            **self.claim.summary(),
             "p_value": test and test.p_value,
             "p_of_all": test and test.of_sum,
             "p_of_first": test and test.of_first,
@@ -137,12 +182,12 @@ class SecretAudit(Result):
             "objective": first.objective,
             "patterns": self.patterns,
             "models": self.models,
-            **_measures("planted", self.planted, self.models),
+            **measures("planted", groups),
             "accuracy_by_chance": fmean(baseline_accuracy(g.found.sizes) for g in groups),
             "hamming_by_chance": fmean(baseline_hamming(g.found.sizes) for g in groups),
-            **_measures("controls", self.controls, self.models),
+            **measures("controls", [g for g in self.groups if not (g.copies or g.drawn)]),
             "controls_p_value": strays and strays.p_value,
-            **_measures("drawn", self.drawn, self.models, ranks_only=True),
+            **measures("drawn", [g for g in self.groups if g.drawn], ranks_only=True),
             **columns("exposure_difference", gap, ends),
             "certainty_among": "all" if all(g.found.whole for g in self.groups) else "tried",
             "seed": first.seed,
@@ -187,11 +232,18 @@ class SecretAudit(Result):
         )
 
     def _difference(self) -> tuple[float | None, Interval | None]:
-        planted = [rank.exposure for rank in self.planted.ranks]
-        never = [rank.exposure for g in self.groups if not g.copies for rank in g.found.ranks]
+        """Mean exposure of planted secrets above that of controls; the unit is the secret."""
+        planted, never = self._exposures()
         if not (planted and never):
             return None, None
         return fmean(planted) - fmean(never), difference_of_means(planted, never)
+
+    def _exposures(self) -> tuple[list[float], list[float]]:
+        """Exposures of planted secrets and of controls, each a mean over the models."""
+        planted, never = (
+            [group for group in self.groups if bool(group.copies) == side] for side in (True, False)
+        )
+        return by_secret(planted, bits_of), by_secret(never, bits_of)
 
 
 def audit_secrets(
@@ -276,11 +328,6 @@ def _groups(canaries: Sequence[SecretCanary], found: Extraction) -> Iterator[Aud
         yield AuditedGroup(copies=0, found=replace(found, secrets=drawn), drawn=True)
 
 
-def _together(groups: Sequence[AuditedGroup]) -> Extraction:
-    secrets = tuple(secret for group in groups for secret in group.found.secrets)
-    return replace(groups[0].found, secrets=secrets)
-
-
 def _losses(groups: Sequence[AuditedGroup]) -> np.ndarray:
     losses = [secret.truth_loss for group in groups for secret in group.found.secrets]
     return np.array(losses, dtype=np.float64)
@@ -311,28 +358,3 @@ def _places(
         own.append(places[: len(sides[0])])
         rest.append(places[len(sides[0]) :])
     return np.sum(own, axis=0), np.sum(rest, axis=0)
-
-
-def _measures(
-    name: str, found: Extraction | None, models: int, *, ranks_only: bool = False
-) -> dict[str, object]:
-    if found is None:
-        return {name: 0}
-    number = len(found.secrets) // models
-    bits, ends = found.exposure
-    ranked = {
-        f"{name}_median_rank": median(r.rank for r in found.ranks) if found.ranks else None,
-        f"{name}_median_rank_known": median_known(found.ranks),
-        **columns(f"{name}_exposure", bits, ends),
-        f"{name}_bounded": sum(rank.bounded for rank in found.ranks),
-    }
-    if ranks_only:
-        return {name: number, **ranked}
-    right, (hamming, spread) = found.accuracy, found.hamming
-    return {
-        name: number,
-        f"{name}_right": right and right.successes,
-        **columns(f"{name}_accuracy", *(right.rate, right.interval) if right else (None, None)),
-        **columns(f"{name}_hamming", hamming, spread),
-        **ranked,
-    }

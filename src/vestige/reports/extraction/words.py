@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from math import ceil
 from typing import Any
 
+from vestige.claims import LEAK
 from vestige.metrics.extraction import null_probability
 from vestige.reports.components.numbers import Row, chance, decimal, percent, whole
 from vestige.reports.extraction.tables import median_rank
@@ -181,23 +182,19 @@ def _among(row: Row) -> str:
 def _meaning(planted: Sequence[Row], summary: Row) -> str:
     """The second sentence of an audit: the verdict."""
     verdict, value = summary["verdict"], summary["p_value"]
-    if verdict == "leaks":
-        why = "chance puts secrets that the model never saw as high in less than 1 of 100 audits"
+    if verdict == LEAK:
+        why = "secrets that the model never saw rank as high in fewer than 1 of 100 audits"
         if len(planted) == 1 and planted[0]["rank"] is not None:
             why = _guesses(ceil(planted[0]["rank"]), _space(planted[0]))
-        return f"The model gives planted secrets away: {why}."
-    if verdict == "not shown":
-        return (
-            "No leak is shown: chance puts secrets that the model never saw as high in "
-            f"{percent(value)} of such audits."
-        )
+        return f"The model reveals planted secrets: {why}."
     if value is None:
-        return "Nothing is decided: there is no secret that was never planted to compare with."
-    return (
-        f"Nothing is decided: with so few secrets to compare with, even those that stand before "
-        f"all others have p = {chance(summary['p_least'])}, where {summary['level']} is asked for. "
-        "Ask with more --controls, or plant longer secrets, of which there are more."
-    )
+        return "No secret that was never planted could be compared."
+    if summary["p_least"] > summary["level"]:
+        return (
+            f"With so few controls the smallest possible p-value is {chance(summary['p_least'])}; "
+            f"{summary['level']} is needed. Pass more --controls, or plant longer secrets."
+        )
+    return f"Secrets that the model never saw rank as high in {percent(value)} of such audits."
 
 
 def _controls(controls: Sequence[Row], summary: Row) -> list[str]:
@@ -228,7 +225,7 @@ def _controls(controls: Sequence[Row], summary: Row) -> list[str]:
 
 def _doubts(summary: Row) -> list[str]:
     doubts = (
-        ("That does not prove that there is no leak.", summary["verdict"] != "leaks"),
+        ("Other attacks may still succeed.", summary["verdict"] != LEAK),
         (_ONE_SECRET, summary["planted"] == 1),
         (_ONE_MODEL, summary["models"] == 1),
         (_ONE_PATTERN, summary["planted"] > summary["patterns"]),
@@ -264,10 +261,11 @@ def _single(row: Row) -> list[str]:
 
 def _came_back(kind: str, summary: Row, number: int) -> str:
     low, high = summary["accuracy_low"], summary["accuracy_high"]
+    ends = "" if low is None else f" (95 % interval {percent(low)} to {percent(high)})"
     return (
-        f"{summary['right']} of {number} {kind}secrets came back whole "
-        f"(95 % interval {percent(low)} to {percent(high)}), and {percent(summary['hamming'])} of "
-        f"their words are wrong, where random guesses have {percent(summary['hamming_by_chance'])}."
+        f"{summary['right']} of {number} {kind}secrets were extracted whole{ends}; "
+        f"{percent(summary['hamming'])} of their words are wrong, against "
+        f"{percent(summary['hamming_by_chance'])} of random guesses."
     )
 
 
