@@ -8,6 +8,7 @@ import pytest
 from vestige import results
 from vestige.attacks.exposure.canary_audit import CanaryAudit
 from vestige.attacks.exposure.completion import Attempt, Completion
+from vestige.claims import LEAK, NO_LEAK, UNDECIDED, Check
 from vestige.data.canary import Canary
 from vestige.defences.comparison import compare_defences, joint
 from vestige.defences.group_privacy import group_epsilon
@@ -343,3 +344,53 @@ def test_what_cannot_be_compared_is_refused(measured, settings, names):
 def test_canary_bits_of_unequal_length_are_refused():
     with pytest.raises(ValueError, match="one length, got 1, 2, 1, 0 and 0"):
         CanaryBits(canaries=("x",), copies=(1, 2), exposure=(1.0,))
+
+
+ALIVE = Check("alive", "passed", "It predicts.")
+
+
+def claimed(*groups):
+    measured = [replace(one, alive=one.alive or ALIVE) for group in groups for one in group]
+    return compare_defences(measured, baseline="plain").claim
+
+
+def test_trainings_that_leak_are_claimed_to():
+    claim = claimed(trainings("plain"), trainings("gold", leak=4, seed=1))
+    assert claim.verdict == LEAK
+    assert claim.estimate.low > 5
+
+
+def test_trainings_that_leak_nothing_are_claimed_to_where_it_would_show():
+    claim = claimed(trainings("plain", leak=1.4), trainings("gold", leak=1.4, seed=1))
+    assert claim.verdict == NO_LEAK
+
+
+def test_three_copies_of_one_training_count_as_one():
+    """Whatever their files say: what was measured of them is the same."""
+    copies = [replace(training("gold"), cost=TrainingCost(steps=n)) for n in range(3)]
+    found = compare_defences(
+        [replace(one, alive=ALIVE) for one in (*trainings("plain"), *copies)], baseline="plain"
+    )
+    assert rows(found)["gold"]["verdict"] == "too few"
+    assert found.claim.verdict == UNDECIDED
+    assert found.claim.reasons == (
+        "gold has 1 independent training (3 were given, the others are copies); 3 are needed, with "
+        "different seeds.",
+    )
+
+
+def test_copies_of_the_undefended_trainings_under_another_name_decide_nothing():
+    plain = trainings("plain")
+    claim = claimed(plain, [replace(one, name="copy") for one in plain])
+    assert claim.verdict == UNDECIDED
+    assert claim.reasons == ("copy has trainings that are copies of plain.",)
+
+
+def test_a_model_that_predicts_nothing_is_compared_with_none():
+    dead = Check("alive", "failed", "Scores of dead are not finite: its weights are broken.")
+    found = compare_defences(
+        [*trainings("plain"), *(replace(one, alive=dead) for one in trainings("dead", seed=1))],
+        baseline="plain",
+    )
+    assert rows(found)["dead"]["verdict"] == "useless"
+    assert found.claim.verdict == UNDECIDED

@@ -19,7 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vestige import _validate
+from vestige.claims import Claim
 from vestige.defences import verdict
+from vestige.defences.comparison_claim import claim_of, distinct
 from vestige.defences.comparison_rows import UNDEFENDED, Compared, over, row_of
 from vestige.defences.measured import MeasuredTraining
 from vestige.defences.repeated import Repeated, by_name
@@ -45,6 +47,7 @@ class DefenceComparison(Result):
         notes: what was not measured, and what else the reader should know.
         tolerance: share by which test perplexities of equal models may differ.
         confidence: of single values; differences have it for all defences together.
+        found: whether the trainings leak.
     """
 
     entries: tuple[Compared, ...]
@@ -54,11 +57,18 @@ class DefenceComparison(Result):
     notes: tuple[str, ...]
     tolerance: float
     confidence: float
+    found: Claim
+
+    @property
+    def claim(self) -> Claim:
+        """Whether the trainings leak; the answer says which defence to take."""
+        return self.found
 
     def summary(self) -> dict[str, object]:
         """The answer, and what it rests on."""
         first = self.entries[0].trainings
         return {
+            **self.claim.summary(),
             "trainings": sum(len(entry.trainings) for entry in self.entries),
             "fewest_trainings": min(len(entry.trainings) for entry in self.entries),
             "trainings_wanted": FEWEST,
@@ -140,6 +150,7 @@ def compare_defences(
         notes=tuple(noted),
         tolerance=tolerance,
         confidence=confidence,
+        found=claim_of(groups, base, fewest=FEWEST, alpha=1 - confidence),
     )
 
 
@@ -169,7 +180,7 @@ def _difference(base: Repeated, one: Repeated, gap: Interval | None, level: floa
     stuck = base.at_ceiling & one.at_ceiling if base.bits and one.bits else np.zeros(0, bool)
     return Measured(
         name=one.name,
-        trainings=(len(base), len(one)),
+        trainings=(distinct(base.trainings), distinct(one.trainings)),
         change=_estimate(base.exposure, one.exposure, level),
         stuck=(int(stuck.sum()), len(stuck)),
         order=_order(base, one, level),

@@ -10,6 +10,7 @@ import numpy as np
 from vestige.attacks.exposure.canary_audit import CanaryAudit
 from vestige.attacks.exposure.completion import Completion
 from vestige.attacks.exposure.exposure_result import CanaryExposure
+from vestige.claims import Check
 from vestige.defences.accounting import Accountant
 from vestige.defences.group_privacy import group_epsilon
 from vestige.defences.noise_schedule import Noise, falling
@@ -193,6 +194,7 @@ class MeasuredTraining:
         guarantee: what the training claims.
         cost: what it took.
         frequency_perplexity: what the frequencies of its training words reach on the test text.
+        alive: the check that the model predicts at all.
     """
 
     name: str
@@ -204,6 +206,7 @@ class MeasuredTraining:
     guarantee: Guarantee | None = None
     cost: TrainingCost = field(default_factory=TrainingCost)
     frequency_perplexity: float | None = None
+    alive: Check | None = None
 
     @property
     def perplexity(self) -> float | None:

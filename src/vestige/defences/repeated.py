@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vestige.attacks.exposure.canary_audit import CanaryAudit
+from vestige.claims import Check
 from vestige.defences.measured import CanaryBits, Guarantee, MeasuredTraining, TrainingCost
 from vestige.metrics.clustered import rate_of_trainings
 from vestige.metrics.intervals import Interval
@@ -96,8 +97,17 @@ class Repeated:
         return float(np.exp(min(self.loss.mean(0).sum() / tokens, 700.0)))
 
     @property
+    def alive(self) -> Check:
+        """The first check that failed; else the first that was made."""
+        made = [one.alive for one in self.trainings if one.alive is not None]
+        never = Check("alive", "could not run", f"Whether {self.name} predicts was not tested.")
+        return next((check for check in made if check.state == "failed"), (made or [never])[0])
+
+    @property
     def useless(self) -> str:
-        """A warning where they predict no better than word frequencies; else empty."""
+        """A warning where they predict no better than word frequencies, or nothing; else empty."""
+        if self.alive.state == "failed":
+            return self.alive.sentence
         alone = _mean([one.frequency_perplexity for one in self.trainings])
         if alone is None or not is_useless(self.perplexity, alone):
             return ""

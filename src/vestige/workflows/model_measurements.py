@@ -81,6 +81,7 @@ def _measured(
 ) -> "tuple[MeasuredTraining, list[str]]":
     from vestige.attacks.exposure.canary_exposure import canary_exposure
     from vestige.attacks.exposure.completion import complete
+    from vestige.attacks.model_checks import alive_by_samples
     from vestige.defences.measured import (
         Guarantee,
         MeasuredTraining,
@@ -122,6 +123,7 @@ def _measured(
         audit=audit,
         guarantee=claim,
         cost=TrainingCost.of(one.summary),
+        alive=alive_by_samples(one.model, seed=seed, who=one.name),
     )
     return measured, notes
 
