@@ -1,5 +1,6 @@
 """A server is asked once and within its budget, and no fault of its changes what is read."""
 
+import json
 import math
 from email.utils import formatdate
 
@@ -13,7 +14,7 @@ from vestige.models.endpoint import (
 )
 from vestige.models.endpoint_address import PREFIX, EndpointAddress
 from vestige.models.endpoint_limits import EndpointLimits
-from vestige.models.endpoint_probe import CALLS, EndpointAccess, probe
+from vestige.models.endpoint_probe import CALLS, EndpointAccess, drawn_sentence, probe
 from vestige.models.endpoint_store import EndpointStore
 from vestige.models.endpoint_tokens import EndpointTokens, by_ours
 from vestige.models.endpoint_wire import (
@@ -24,7 +25,18 @@ from vestige.models.service import RetryPolicy
 from vestige.models.token_scores import ShownToken
 from vestige.models.top_k import Context
 
-from .served import FAULTS, KEY, OTHER, Served, Shifted, failing, network, serving
+from .served import (
+    FAULTS,
+    KEY,
+    OTHER,
+    Quiet,
+    Served,
+    Shifted,
+    failing,
+    listening,
+    network,
+    serving,
+)
 
 pytest.importorskip("openai")
 
@@ -344,3 +356,83 @@ def test_a_server_that_shows_what_comes_after_each_token_is_read_so(model, opene
     told = [(token.log_prob, float(rows[n][ids[n]])) for n, token in enumerate(tokens)]
     assert all(math.isnan(said) or said == pytest.approx(true, abs=1e-5) for said, true in told)
     assert any(not math.isnan(said) for said, _ in told)
+
+
+@pytest.mark.parametrize(
+    "escape",
+    [
+        lambda key: "".join(f"\\u{ord(letter):04x}" for letter in key),
+        lambda key: key.replace("-", "\\u002d"),
+        lambda key: key,
+    ],
+)
+def test_a_key_behind_jsons_escapes_is_noticed(model, opened, escape, tmp_path):
+    class Echoing(Served):
+        def answer(self, path, body):
+            status, content = super().answer(path, body)
+            text = json.dumps({**content, "note": "KEY"}).replace("KEY", escape(KEY))
+            return status, text.encode()
+
+    endpoint = None
+    with serving(Echoing(model)) as url:
+        endpoint = opened(url, concurrency=1)
+        with pytest.raises(ModelError, match="repeats the key") as caught:
+            endpoint.ask(QUESTIONS)
+    assert KEY not in str(caught.value)
+    assert KEY.encode() not in (tmp_path / "answers.sqlite").read_bytes()
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+def test_texts_are_not_sent_to_another_host(model, opened, status):
+    """A redirect that keeps the body would hand texts and key to whoever is named in it."""
+    elsewhere = Served(model)
+    with serving(elsewhere) as other:
+
+        class Redirecting(Quiet):
+            def do_POST(self):
+                self.read_body()
+                self.answer(status, b"{}", location=f"{other}/completions")
+
+        with listening(Redirecting) as url, pytest.raises(ModelError, match="another host"):
+            opened(url, concurrency=1).ask(QUESTIONS[:1])
+    assert not elsewhere.asked
+
+
+def test_a_redirect_within_the_host_is_followed(model, opened):
+    served = Served(model)
+
+    class Moved(Quiet):
+        def do_POST(self):
+            body = self.read_body()
+            if self.path.startswith("/v1/"):
+                return self.answer(308, b"{}", location=self.path.replace("/v1/", "/v2/"))
+            return self.answer(*served.answer(self.path, json.loads(body)))
+
+    with listening(Moved) as url:
+        assert opened(url).ask(QUESTIONS[:1]) != [None]
+
+
+def test_a_log_probability_that_is_no_number_is_an_error_and_no_silence(model, opened):
+    """Before, NaN was read as unknown, and an audit found that nothing comes back."""
+
+    class Broken(Served):
+        def choice(self, *of):
+            found = super().choice(*of)
+            told = found["logprobs"]
+            told["token_logprobs"] = [float("nan")] * len(told["tokens"])
+            return found
+
+    with serving(Broken(model)) as url, pytest.raises(ModelError, match="not a number"):
+        opened(url, concurrency=1).ask(QUESTIONS)
+
+
+def test_the_control_sentence_is_another_one_for_each_endpoint():
+    drawn = {drawn_sentence() for _ in range(50)}
+    assert len(drawn) > 45
+    assert all(7 < len(one.split()) < 16 for one in drawn)
+
+
+@pytest.mark.parametrize("name", ["http://[::1/v1#m", "http://h\x1b[2J/v1#m", "http://h:x/v1#m"])
+def test_an_address_that_is_none_is_refused_in_one_line(name):
+    with pytest.raises(ModelError, match="openai:URL#MODEL"):
+        EndpointAddress.parse(PREFIX + name)

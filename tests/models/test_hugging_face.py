@@ -225,7 +225,7 @@ def test_without_a_network_a_model_that_was_downloaded_is_read(
     assert isinstance(model, HuggingFaceLanguageModel)
     assert model.network.name_or_path == "someone/something"
     assert fingerprint("someone/something") == fingerprint(folder)
-    with pytest.raises(ModelError, match="no hub answers"):
+    with pytest.raises(ModelError, match="no such folder"):
         load_model("nobody/nothing")
     with pytest.raises(ModelError, match="does not exist"):
         fingerprint("nobody/nothing")

@@ -4,6 +4,7 @@ import json
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -73,15 +74,32 @@ def _parsed(path: Path, text: str) -> Any:
     if path.suffix == ".toml":
         return tomllib.loads(text)
     if path.suffix == ".json":
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=partial(_once, path))
     import yaml  # type: ignore[import-untyped]
 
+    class Once(yaml.SafeLoader):  # type: ignore[misc]
+        """Refuses a key that stands twice, of which the plain loader keeps the last."""
+
+        def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+            keys = [self.construct_object(key, deep=deep) for key, _ in node.value]
+            _once(path, [(str(key), None) for key in keys])
+            found: dict[Any, Any] = super().construct_mapping(node, deep)
+            return found
+
     try:
-        return yaml.safe_load(text)
+        return yaml.load(text, Loader=Once)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         place = f" at line {mark.line + 1}" if mark else ""
         raise DataError(f"{path} is not YAML{place}", remedy=_REMEDY) from error
+
+
+def _once(path: Path, pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """The entries of an object; an error where a key stands twice."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise DataError(f"{path} sets a key twice", remedy="Keep one of the two.")
+    return found
 
 
 def _of_run(read: Any, path: Path, verb: str) -> Mapping[str, Any]:

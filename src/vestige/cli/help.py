@@ -1,11 +1,11 @@
 """Help of the program and of its verbs, drawn from their options without importing a parser."""
 
 import re
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console, Group
-from rich.padding import Padding
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
@@ -51,7 +51,8 @@ def show_help(
         text += "\n\nExamples:"
     console = _printed(usage, text)
     for example in examples:
-        console.print(Padding(Text(example, "cyan"), (0, 0, 1, 4)), soft_wrap=True)
+        lines = _wrapped(example, console.width - 4)
+        console.print(Text("".join(f"    {line}\n" for line in lines), "cyan"))
     for title, own in panels.items():
         if own:
             console.print(_panel(title, map(_row, own)))
@@ -79,6 +80,19 @@ def _printed(usage: str, text: str) -> Console:
         console.print(_code(" ".join(paragraph.split())))
     console.print()
     return console
+
+
+def _wrapped(command: str, width: int) -> list[str]:
+    """A command line cut between words, so that it can be pasted: each line but the last goes on.
+
+    Example:
+        >>> _wrapped("vestige diff before after --out run", 24)
+        ['vestige diff before \\\\', '    after --out run']
+    """
+    lines = textwrap.wrap(
+        command, width - 2, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False
+    )
+    return [*(f"{line} \\" for line in lines[:-1]), lines[-1]]
 
 
 def _panel(title: str, rows: Iterable[tuple[str, Text, Text]]) -> Panel:

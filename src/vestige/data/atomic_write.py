@@ -13,6 +13,7 @@ import errno
 import os
 import secrets
 import shutil
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -257,6 +258,18 @@ def _link(part: Path, path: Path) -> None:
 
 
 def _as_umask(mode: int) -> int:
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mode & ~mask
+    return mode & ~_umask()
+
+
+def _umask() -> int:
+    """The process's umask, where possible without changing it, which other threads would see."""
+    with suppress(OSError, ValueError, StopIteration):
+        lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+        return int(next(line for line in lines if line.startswith("Umask:")).split()[1], 8)
+    with _UMASK_LOCK:
+        mask = os.umask(0o077)
+        os.umask(mask)
+        return mask
+
+
+_UMASK_LOCK = threading.Lock()

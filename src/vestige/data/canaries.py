@@ -111,6 +111,10 @@ def random_canaries(
     return _drawn(corpus, vocabulary, kinds, length, seed)
 
 
+LONGEST = 1000
+"""Words of a given phrase: a canary is a sentence, not a document."""
+
+
 def given_canaries(
     phrases: Sequence[str],
     corpus: Corpus,
@@ -275,6 +279,12 @@ def _check_given(phrases: Sequence[str], corpus: Corpus) -> None:
     if not phrases or not all(phrases):
         empty = f"number {phrases.index('') + 1} empty" if phrases else "none"
         raise ValueError(f"phrases must be at least one and none of them empty, got {empty}")
+    for number, phrase in enumerate(phrases, 1):
+        if len(phrase.split()) > LONGEST:
+            raise ValueError(
+                f"phrases must have at most {LONGEST:,} words, number {number} has "
+                f"{len(phrase.split()):,}"
+            )
     for index, phrase in enumerate(phrases):
         inside = occurrences(Corpus.from_texts(phrases), [phrase])
         if inside != [1]:

@@ -68,11 +68,16 @@ def occurrences(corpus: Corpus, phrases: Sequence[str]) -> list[int]:
         >>> occurrences(Corpus.from_texts(["Hot tea!", "hot team", "so hot  tea"]), ["hot tea"])
         [2]
     """
-    shapes = [r"\s+".join(re.escape(word) for word in phrase.split()) for phrase in phrases]
+    shapes = [_BLANK.join(re.escape(word) for word in phrase.split()) for phrase in phrases]
     counts: list[int] = []
     while len(counts) < len(shapes):
         counts += _counted(corpus, _first(shapes[len(counts) :]))
     return counts
+
+
+_BLANK = r"\s+"
+_ARROW_BLANK = r"[\s\v\x1c-\x1f\x{85}\p{Z}]+"
+"""The same blanks for Arrow's expressions, whose \\s knows those of ASCII only."""
 
 
 def _first(shapes: Sequence[str]) -> list[str]:
@@ -86,7 +91,7 @@ def _first(shapes: Sequence[str]) -> list[str]:
 
 def _counted(corpus: Corpus, shapes: Sequence[str]) -> list[int]:
     """Occurrences of each expression: one pass over all the text, then Python where one stands."""
-    any_of_them = "|".join(f"(?:{shape})" for shape in shapes)
+    any_of_them = "|".join(f"(?:{shape.replace(_BLANK, _ARROW_BLANK)})" for shape in shapes)
     texts = corpus.table["text"]
     found = texts.filter(pc.match_substring_regex(texts, any_of_them, ignore_case=True))
     patterns = [re.compile(rf"(?<!\w){shape}(?!\w)", re.IGNORECASE) for shape in shapes]

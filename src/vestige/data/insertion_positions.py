@@ -5,6 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+MOST = 10**6
+"""Copies of all canaries together."""
+
 
 def scatter(
     size: int, copies: Sequence[int], generator: np.random.Generator
@@ -21,11 +24,16 @@ def scatter(
         every copy in its place and keeps the order of the documents; `places` says for each
         canary where its copies then stand.
 
+    Raises:
+        ValueError: more than `MOST` copies in all.
+
     Example:
         >>> order, places = scatter(2, [1], np.random.default_rng(0))
         >>> order, places
         (array([0, 1, 2]), ((2,),))
     """
+    if sum(copies) > MOST:
+        raise ValueError(f"`copies` must be at most {MOST:,} in all, got {sum(copies):,}")
     owner = np.repeat(np.arange(len(copies)), copies)
     total = size + owner.size
     drawn = generator.choice(total, size=owner.size, replace=False)

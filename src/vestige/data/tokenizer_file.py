@@ -8,6 +8,7 @@ bounds on memory and time, reads the file before this one does.
 
 import base64
 import binascii
+import math
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -27,6 +28,8 @@ _SIZES = (
     "max_input_chars_per_word",
 )
 _WIDEST = 2**20  # tokens that a text may be filled up with
+_ADDED = 1000  # letters of a replacement, tokens that a template adds
+_GROWTH = 1000  # times that a text may grow
 _LONGEST = 20_000  # letters of a regular expression
 _SECONDS = 120
 _MEMORY = 2**32  # bytes, and so many more for each byte of the file:
@@ -104,11 +107,44 @@ def _wrong(part: dict[str, Any]) -> str | None:
         most = MOST_TOKENS if name == "id" else _WIDEST
         if isinstance(number, int | float) and not 0 <= number <= most:
             return f'a "{name}" in it is larger than {most:,}, or negative'
+    if (reason := _growing(part)) is not None:
+        return reason
     pattern = part.get("Regex")
     if isinstance(pattern, str) and (slow := slow_reason(pattern, longest=_LONGEST)) is not None:
         return f"a regular expression in it may take for ever: {slow}"
     if isinstance(part.get("precompiled_charsmap"), str):
         return _wrong_map(part["precompiled_charsmap"])
+    return None
+
+
+def _growing(part: dict[str, Any]) -> str | None:
+    """Fault of an object that makes texts far longer than they are."""
+    for name in ("content", "prepend"):
+        text = part.get(name)
+        added = len(text) if isinstance(text, str) else 0
+        if part.get("type") in ("Replace", "Prepend") and added > _ADDED:
+            return f"it replaces text by more than {_ADDED} letters"
+    inner = part.get("normalizers") or part.get("decoders") or ()
+    grows = [
+        len(one["content"])
+        for one in inner
+        if isinstance(one, dict)
+        and one.get("type") == "Replace"
+        and isinstance(one.get("content"), str)
+        and len(one["content"]) > 2
+    ]
+    if math.prod(grows) > _GROWTH:
+        return "its replacements, one after the other, make texts far longer"
+    if part.get("type") == "TemplateProcessing":
+        known = part.get("special_tokens")
+        ids = [
+            len(one["ids"])
+            for one in (known.values() if isinstance(known, dict) else ())
+            if isinstance(one, dict) and isinstance(one.get("ids"), list)
+        ]
+        pieces = max((len(part.get(side) or ()) for side in ("single", "pair")), default=0)
+        if pieces * max(ids, default=1) > _ADDED:
+            return f"it adds more than {_ADDED} tokens to every text"
     return None
 
 

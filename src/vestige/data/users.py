@@ -8,6 +8,7 @@ Differs from the paper: documents are chosen by their length as well, so that gr
 not differ in the amount of their text, which would give membership away by itself.
 """
 
+import re
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 
@@ -18,18 +19,22 @@ from vestige import _validate
 from vestige.data.corpus import Corpus
 from vestige.errors import DataError
 
-NOBODY = ("", "[deleted]", "[removed]", "AutoModerator")
+NOBODY = ("", "[deleted]", "[removed]", "AutoModerator", "autowikibot", "ubottu")
 """Names of deleted or shared accounts."""
+
+_BOT = re.compile(r"(?:(?<![A-Za-z])[Bb]ot|(?<=[a-z])Bot)(?![a-z])|(?<![A-Z])BOT(?![A-Za-z])")
 
 
 def is_person(name: str) -> bool:
     """Whether a name may be a person's, and not a deleted account's or a bot's.
 
+    A bot has "bot" as a word of its name: RemindMeBot and wiki_bot, but not Talbot.
+
     Example:
-        >>> [name for name in ("ann", "[deleted]", "RemindMeBot") if is_person(name)]
-        ['ann']
+        >>> [name for name in ("ann", "[deleted]", "RemindMeBot", "Talbot") if is_person(name)]
+        ['ann', 'Talbot']
     """
-    return name not in NOBODY and "bot" not in name.lower()
+    return name not in NOBODY and not _BOT.search(name)
 
 
 def of_length(corpus: Corpus, *, shortest: int = 1, longest: int | None = None) -> Corpus:

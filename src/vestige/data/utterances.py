@@ -41,6 +41,10 @@ class Utterance(NamedTuple):
         return " ".join(self.tokens)
 
 
+_SEPARATORS = {ord(one): f"\x1d{n}" for n, one in enumerate("\x1d\x1e\x1f")}
+"""Escapes of the separators in a fingerprint."""
+
+
 @dataclass(frozen=True)
 class Utterances(Rows):
     """Labelled utterances in order; `Utterances.of` makes them.
@@ -128,7 +132,9 @@ class Utterances(Rows):
             for array in column.chunks:
                 for text in array.to_pylist():
                     parts = [text] if isinstance(text, str) else [str(len(text)), *text]
-                    digest.update("\x1f".join(parts).encode() + b"\x1e")
+                    # Separators inside a text are told from ours.
+                    plain = [part.translate(_SEPARATORS) for part in parts]
+                    digest.update("\x1f".join(plain).encode() + b"\x1e")
         return digest.hexdigest()
 
 
@@ -137,7 +143,7 @@ def fault(utterance: Utterance) -> str | None:
 
     Example:
         >>> fault(Utterance(("to", "york"), ("O", "I-city"), "Fly"))
-        "tag 2 is 'I-city' without a B-city or I-city before it"
+        'tag 2 continues a slot that does not begin before it'
     """
     tokens, tags, intent = utterance
     if not tokens:
@@ -148,7 +154,7 @@ def fault(utterance: Utterance) -> str | None:
         return "it has no intent"
     for number, word in enumerate(tokens, 1):
         if not word or word.split() != [word]:
-            return f"word {number} is {word!r}, where one without blanks is needed"
+            return f"word {number} is empty or holds a blank"
     return _fault_of_tags(tags)
 
 
@@ -157,9 +163,9 @@ def _fault_of_tags(tags: Sequence[str]) -> str | None:
     for number, tag in enumerate(tags, 1):
         kind, _, name = tag.partition("-")
         if tag != OUTSIDE and (kind not in ("B", "I") or not name):
-            return f"tag {number} is {tag!r}, which is neither O nor B-name nor I-name"
+            return f"tag {number} is neither O nor B-name nor I-name"
         if kind == "I" and before[2:] != name:
-            return f"tag {number} is {tag!r} without a B-{name} or {tag} before it"
+            return f"tag {number} continues a slot that does not begin before it"
         before = tag
     return None
 

@@ -265,7 +265,7 @@ class Endpoint:
                 content += chunk
                 if len(content) > LARGEST:
                     raise BadReply(f"the answer is longer than {LARGEST:,} bytes")
-        if self._key and self._key.encode() in content:
+        if self._key and _holds(bytes(content), self._key):
             raise BadReply("the answer repeats the key")
         return bytes(content)
 
@@ -327,12 +327,53 @@ def _client(address: EndpointAddress, key: str, timeout: float | None) -> Any:
             f"{address} takes the package openai",
             remedy="Install it: pip install 'vestige[endpoint]'.",
         ) from None
-    return OpenAI(base_url=address.url, api_key=key or "none", max_retries=0, timeout=timeout)
+    return OpenAI(
+        base_url=address.url,
+        api_key=key or "none",
+        max_retries=0,
+        timeout=timeout,
+        http_client=_client_of_one_origin(),
+    )
+
+
+class Elsewhere(Exception):
+    """A redirect to another host, which would send texts and key there."""
+
+
+def _client_of_one_origin() -> Any:
+    """A client that follows redirects within the host it was given."""
+    from openai import DefaultHttpxClient
+
+    def refuse(response: Any) -> None:
+        if not response.has_redirect_location:
+            return
+        here = response.request.url
+        there = here.join(response.headers["location"])
+        if (there.scheme, there.host, there.port) != (here.scheme, here.host, here.port):
+            raise Elsewhere
+
+    return DefaultHttpxClient(event_hooks={"response": [refuse]})
+
+
+def _holds(content: bytes, key: str) -> bool:
+    """Whether an answer holds a key, as it is or behind JSON's escapes."""
+    if key.encode() in content:
+        return True
+    try:
+        decoded = json.dumps(json.loads(content), ensure_ascii=False)
+    except (ValueError, RecursionError):
+        return False
+    return key in decoded or json.dumps(key, ensure_ascii=False)[1:-1] in decoded
 
 
 def _judged(error: BaseException, address: EndpointAddress) -> BaseException:
     """The error as what it means: to be tried again, refused, or the end."""
     status = getattr(error, "status_code", None)
+    if isinstance(error, Elsewhere) or isinstance(error.__cause__, Elsewhere):
+        return ModelError(
+            f"{address} redirects to another host, where the texts are not sent",
+            remedy="Give the address of the server that answers, if you trust it.",
+        )
     if status in (401, 403):
         return ModelError(
             f"{address} does not take the key (status {status})",

@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass
 from typing import Self
+from urllib.parse import urlsplit
 
 from vestige.errors import AccessDenied, ModelError
 
@@ -30,7 +31,7 @@ class EndpointAddress:
                 wherever the address is.
         """
         url, _, model = name.removeprefix(PREFIX).partition("#")
-        if not re.fullmatch(r"https?://[^\s/@?]+(/[^\s@?]*)?", url) or not model.strip():
+        if not (_is_url(url) and model.strip() and model.isprintable()):
             raise ModelError(
                 "the address of an endpoint is not openai:URL#MODEL",
                 remedy="Give it like openai:http://localhost:8000/v1#smollm2. A key belongs in the "
@@ -40,6 +41,17 @@ class EndpointAddress:
 
     def __str__(self) -> str:
         return f"{PREFIX}{self.url}#{self.model}"
+
+
+def _is_url(url: str) -> bool:
+    """Whether an address is plain HTTP or HTTPS, without a password, query or control character."""
+    if not url.isprintable() or not re.fullmatch(r"https?://[^\s/@?]+(/[^\s@?]*)?", url):
+        return False
+    try:
+        parts = urlsplit(url)
+        return bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port or an IPv6 address that is none
+        return False
 
 
 def is_endpoint(name: object) -> bool:

@@ -1,9 +1,11 @@
 """What a server can do, found out by asking it, and what an audit loses by what it cannot.
 
-A few calls about one English sentence: none of it is the asker's text.
+A few calls about an English sentence that is drawn anew for each endpoint, so that a server cannot
+recognise it: none of it is the asker's text.
 """
 
 import json
+import secrets
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
@@ -15,8 +17,12 @@ from vestige.models.endpoint_wire import Kind, Question, Reply
 
 Echo = Literal["no", "right", "shifted"]
 
-SENTENCE = "The committee met on Tuesday and agreed that the report should be"
-OTHER = "In the morning she walked along the river to"
+_WHO = ("committee", "board", "council", "family", "team", "crew", "jury", "club", "panel")
+_MET = ("met", "gathered", "argued", "voted", "waited", "dined", "travelled", "worked")
+_DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+_AGREED = ("agreed", "decided", "announced", "explained", "feared", "hoped", "insisted")
+_WHAT = ("report", "bridge", "plan", "garden", "price", "letter", "house", "train", "school")
+_MUST = ("should", "must", "could", "will", "might", "cannot")
 SHOWN = (20, 10, 5, 1)
 """Likeliest tokens that are asked for until a server agrees; OpenAI's completions show 5."""
 CALLS = 12
@@ -113,8 +119,17 @@ def probe(endpoint: Endpoint, vocabulary: Vocabulary | None = None) -> EndpointA
     return replace(found, same_tokens=_shared(tokens, vocabulary))
 
 
+def drawn_sentence() -> str:
+    """The beginning of an English sentence, one of a million, from the system's entropy."""
+    who, met, day, agreed, what, must = map(
+        secrets.choice, (_WHO, _MET, _DAYS, _AGREED, _WHAT, _MUST)
+    )
+    later = secrets.choice(_DAYS)
+    return f"The {who} {met} on {day} and {agreed} by {later} that the {what} {must} be"
+
+
 def _probed(endpoint: Endpoint) -> EndpointAccess:
-    question, reply = _most_shown(endpoint)
+    question, reply = _most_shown(endpoint, drawn_sentence())
     endpoint.control(question, reply)
     plain = question.kind == "completion"
     return EndpointAccess(
@@ -127,12 +142,12 @@ def _probed(endpoint: Endpoint) -> EndpointAccess:
     )
 
 
-def _most_shown(endpoint: Endpoint) -> tuple[Question, Reply]:
+def _most_shown(endpoint: Endpoint, sentence: str) -> tuple[Question, Reply]:
     """The question that shows most, completions first."""
     kinds: tuple[Kind, ...] = ("completion", "chat")
     for kind in kinds:
         for shown in SHOWN:
-            question = Question(SENTENCE, kind=kind, shown=shown)
+            question = Question(sentence, kind=kind, shown=shown)
             found = _tried(endpoint, question)
             if found is not None:
                 # One more than it allows may be the token that it drew: a bound is round.
@@ -186,7 +201,10 @@ def _echo(endpoint: Endpoint, question: Question, reply: Reply) -> Echo:
 
 def _takes_several(endpoint: Endpoint, question: Question, reply: Reply) -> bool:
     """Whether a call of two prompts gives to each what it has alone."""
-    found = _tried(endpoint, replace(question, prompt=OTHER), question)
+    other = question.prompt
+    while other == question.prompt:
+        other = drawn_sentence()
+    found = _tried(endpoint, replace(question, prompt=other), question)
     return found is not None and alike(found[1], reply) and not alike(found[0], reply)
 
 

@@ -208,8 +208,11 @@ def _tokens(said: _LogProbs, most: int) -> tuple[ShownToken, ...]:
 def _token(
     text: str, log_prob: float | None, top: list[tuple[str, float]], most: int
 ) -> ShownToken:
-    for _, value in top:
-        if math.isnan(value) or value > 1e-3:
+    own = [] if log_prob is None else [log_prob]
+    for value in (*own, *(value for _, value in top)):
+        if math.isnan(value):
+            raise BadReply("a log-probability is not a number")
+        if value > 1e-3:
             raise BadReply("a log-probability is above 0")
     said = [(token, value) for token, value in top if value > UNSAID]
     return _shown(text, log_prob, sorted(said, key=lambda one: (-one[1], one[0]))[:most])

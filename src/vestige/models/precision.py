@@ -91,7 +91,10 @@ def _on_hub(name: str) -> Stored:
     """What a hub model's configuration says; its weights may not be here yet."""
     from transformers import AutoConfig
 
-    config = AutoConfig.from_pretrained(name, trust_remote_code=False)
+    from vestige.models.pretrained import in_reach
+
+    here = not in_reach(name)  # where nothing answers, its client would retry for half a minute
+    config = AutoConfig.from_pretrained(name, trust_remote_code=False, local_files_only=here)
     return Stored(config.dtype if config.dtype in _HALVES.values() else torch.float32, 0)
 
 

@@ -3,7 +3,6 @@
 Never runs code from a model's folder and never reads pickle.
 """
 
-import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -11,8 +10,6 @@ from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
-from urllib.request import getproxies
 
 import torch
 
@@ -154,10 +151,10 @@ class _Files:
             read_header(packed)
             _require_package("gguf", f"{packed} is a GGUF file")
             return cls(str(packed.parent), (packed,), {"gguf_file": packed.name})
-        if not place.is_dir() and not _hub_answers():
+        if not place.is_dir() and not in_reach(name):
             place = downloaded(name) or place
             if not place.is_dir():
-                raise ModelError(f"{name} is no folder here, and no hub answers", remedy=remedy)
+                raise ModelError(f"{name}: no such folder, nor a hub model in reach", remedy=remedy)
         if not place.is_dir():
             return cls(name)
         require_sound(place, remedy=remedy)
@@ -229,15 +226,24 @@ def downloaded(name: str) -> Path | None:
     return Path(found).parent if isinstance(found, str) else None
 
 
-def _hub_answers() -> bool:
-    """Whether the hub answers; without a network its client retries for half a minute."""
-    from huggingface_hub import constants
+def in_reach(name: str) -> bool:
+    """Whether a name that is no folder may be asked of the hub now."""
+    return _may_be_on_hub(Path(name)) and _hub_answers()
 
-    address = urlsplit(constants.ENDPOINT)
-    if getproxies():  # then names are looked up elsewhere
-        return True
+
+def _may_be_on_hub(place: Path) -> bool:
+    """Whether a name can be one of the hub: NAME or OWNER/NAME, and no folder's beside others."""
+    parts = place.parts
+    return len(parts) == 1 or (len(parts) == 2 and not Path(parts[0]).is_dir() and parts[0] != "/")
+
+
+def _hub_answers() -> bool:
+    """Whether the hub answers, tried once: its own client retries for most of a minute."""
+    from huggingface_hub import constants
+    from huggingface_hub.utils import get_session
+
     try:
-        socket.create_connection((address.hostname or "", address.port or 443), timeout=5).close()
-    except OSError:
+        get_session().head(constants.ENDPOINT, timeout=5)
+    except Exception:  # of whichever library makes the request
         return False
     return True

@@ -105,7 +105,13 @@ class Call:
 
         Args:
             local: its `locals()`, before a parameter is bound anew.
+
+        Raises:
+            ValueError: `out` is empty.
         """
+        out = local.get("out")
+        if isinstance(out, str | PathLike) and fspath(out).strip() in ("", "."):
+            raise ValueError("`out` must name a new directory, got an empty name")
         return cls(workflow, {name: local[name] for name in parameters_of(workflow)})
 
     def chosen(self, *names: str) -> dict[str, Any]:

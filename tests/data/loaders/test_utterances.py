@@ -151,10 +151,10 @@ def test_nothing_is_written_where_nothing_could_be_read(tmp_path: Path) -> None:
 ROW = '{"tokens": ["a", "b"], "tags": ["O", "B-x"], "intent": "i"}\n'
 FAULTS = {
     "too few tags": ('{"tokens": ["a", "b"], "tags": ["O"], "intent": "i"}', "2 words and 1 tags"),
-    "I without B": ('{"tokens": ["a"], "tags": ["I-x"], "intent": "i"}', "without a B-x"),
+    "I without B": ('{"tokens": ["a"], "tags": ["I-x"], "intent": "i"}', "continues a slot"),
     "unknown tag": ('{"tokens": ["a"], "tags": ["E-x"], "intent": "i"}', "neither O nor B-name"),
     "no words": ('{"tokens": [], "tags": [], "intent": "i"}', "no words"),
-    "blank in a word": ('{"tokens": ["a b"], "tags": ["O"], "intent": "i"}', "without blanks"),
+    "blank in a word": ('{"tokens": ["a b"], "tags": ["O"], "intent": "i"}', "holds a blank"),
     "blank intent": ('{"tokens": ["a"], "tags": ["O"], "intent": " "}', "no intent"),
     "intent a number": ('{"tokens": ["a"], "tags": ["O"], "intent": 3}', "is int, not text"),
     "intent null": ('{"tokens": ["a"], "tags": ["O"], "intent": null}', "is NoneType, not text"),
@@ -208,7 +208,7 @@ def test_a_faulty_file_is_named(name: str, content: str | bytes, says: str, tmp_
 def test_a_faulty_parquet_row_is_named(tmp_path: Path) -> None:
     table = pa.table({"tokens": [["a"], ["b"]], "tags": [["O"], ["I-x"]], "intent": ["i", "i"]})
     pa.parquet.write_table(table, tmp_path / "u.parquet")
-    with pytest.raises(DataError, match=r"u\.parquet, row 2: tag 1 is 'I-x' without a B-x"):
+    with pytest.raises(DataError, match=r"u\.parquet, row 2: tag 1 continues a slot"):
         read_utterances(tmp_path / "u.parquet")
 
 

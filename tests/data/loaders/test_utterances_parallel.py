@@ -36,7 +36,7 @@ def test_line_ends_and_blank_lines_at_the_end_are_of_no_account(tmp_path: Path) 
     [
         ({"words": "play some jazz\nrain in york\n"}, "line 1 of seq.in, seq.out and label"),
         ({"tags": "O B-genre\nO O I-city\n"}, "line 2 of seq.in, seq.out and label: tag 3"),
-        ({"tags": "O genre\nO O B-city\n"}, "tag 2 is 'genre', which is neither"),
+        ({"tags": "O genre\nO O B-city\n"}, "tag 2 is neither"),
         ({"labels": "\nWeather\n"}, "line 1 of seq.in, seq.out and label: it has no intent"),
         ({"words": "\nrain in york\n", "tags": "\nO O B-city\n"}, "no words"),
         ({"labels": "Play\n"}, "(seq.in 2, seq.out 2, label 1)"),
