@@ -1,5 +1,6 @@
 """Completion of canaries or of own secrets from what stands before: `vestige complete`."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, overload
 
 from annotated_types import Ge
@@ -10,6 +11,7 @@ from vestige.workflows.arguments import Call
 from vestige.workflows.inputs import Lines, ManifestLike, open_model, shown
 from vestige.workflows.manifests import asked_as_learnt, load_canaries
 from vestige.workflows.options import Device, Flag, Metavar, ModelLike
+from vestige.workflows.training_runs import useless_model
 
 if TYPE_CHECKING:
     from vestige.attacks.exposure.completion import Completion
@@ -83,6 +85,7 @@ def complete(
     if question is not None:
         raise ValueError("`question` must come with `secrets`, got a manifest, which has its own")
     from vestige.attacks.exposure import completion
+    from vestige.workflows.canary_checks import canary_checks
 
     given = prefix or 1
     loaded = open_model(model, device=device)
@@ -90,8 +93,11 @@ def complete(
     with monitor.progress("completing") as step:
         asked = asked_as_learnt(loaded, sealed)
         found = completion.complete(asked, canaries, prefix=given, beam=beam, progress=step)
+    checks = canary_checks(
+        loaded, manifest, sealed, readable=len(canaries), useless=useless_model(model)
+    )
     return call.record(
-        found,
+        replace(found, checks=checks),
         configuration={"prefix": given, "beam": beam, "manifest": shown(manifest)},
         models={"model": provenance.of_model(model, loaded)},
         data={"manifest": sealed.sha256, "planted": sealed.planted},

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, overload
@@ -108,6 +109,7 @@ def exposure(
     if question is not None:
         raise ValueError("`question` must come with `secrets`, got a manifest, which has its own")
     from vestige.attacks.exposure.canary_exposure import canary_exposure
+    from vestige.workflows.canary_checks import canary_checks
 
     listed = (
         read_lines(Path(candidates), one="phrase")
@@ -126,10 +128,11 @@ def exposure(
             exact_budget=exact,
             progress=step,
         )
-    if warning is not None:
-        monitor.log(warning)
+    checks = canary_checks(
+        loaded, manifest, sealed, readable=len(canaries), seed=seed, useless=warning
+    )
     return call.record(
-        found,
+        replace(found, checks=checks),
         configuration={
             "manifest": shown(manifest),
             "references": references or REFERENCES,
