@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch.nn.utils.rnn import pad_sequence
 
 from vestige import claims
-from vestige.errors import ModelError
+from vestige.errors import NotFinite
 from vestige.models.next_logits import next_logits
 from vestige.models.protocols import NextToken
 from vestige.models.sampling import sample
@@ -37,13 +37,11 @@ def samples_of(model: NextToken, *, seed: int) -> list[list[int]]:
     """Texts that a model samples from their beginning, of two tokens or more.
 
     Raises:
-        ModelError: the model's distribution is not finite.
+        NotFinite: the model's distribution is not finite.
     """
     generator = torch.Generator().manual_seed(seed)
     if not torch.isfinite(model.logits(model.start(1)).max()):
-        raise ModelError(
-            "the model's scores are not finite", remedy="Its weights are broken: save it again."
-        )
+        raise NotFinite
     end = model.vocabulary.eos_id
     found = sample(model, SAMPLES, length=LENGTH, never=[end], generator=generator)
     return [text for text in found if len(text) > 1]
@@ -94,7 +92,7 @@ def alive_by_samples(model: NextToken, *, seed: int, who: str = "the model") -> 
     broken = f"Scores of {who} are not finite: its weights are broken."
     try:
         texts = samples_of(model, seed=seed)
-    except ModelError:
+    except NotFinite:
         return claims.Check("alive", "failed", broken)
     if len(texts) < SAMPLES // 2:
         return claims.Check("alive", "could not run", f"Too few texts can be sampled from {who}.")
@@ -128,7 +126,7 @@ def adapter_check(
         return None
     try:
         read = samples_of(model, seed=seed) if texts is None else texts
-    except ModelError:
+    except NotFinite:
         return claims.Check("different", "could not run", "The adapter has no finite scores.")
     if not read:
         return claims.Check("different", "could not run", "Too few texts can be sampled.")

@@ -13,8 +13,8 @@ With subword models the prefix counts tokens, and the first token may be less th
 
 The claim asks how probable so many completions are for a model that never read the canaries. Two
 bounds are taken together (the smaller p-value, doubled): Fisher's exact test against the controls,
-and, of canaries whose words stand in an order drawn at random, the chance 1 / m! of that order where
-m words follow the prefix, whatever the model (Poisson binomial, `metrics.rare_events`). "No leak
+and, of canaries whose words stand in an order drawn at random, the chance 1 / m! of that order of m
+words behind the prefix, whatever the model (Poisson binomial, `metrics.rare_events`). "No leak
 shown" excludes a share of `claims.effects`.
 """
 
@@ -98,7 +98,7 @@ class Completion(Result):
         prefix: tokens of each text that the model was given.
         beam: continuations that the beam search kept.
         confidence: of the intervals.
-        checks: of the model and of what it could read, which a verdict takes; a workflow makes them.
+        checks: of the model and of what it could read, made by a workflow; a verdict takes them.
     """
 
     attempts: tuple[Attempt, ...]

@@ -34,7 +34,7 @@ class CanaryExposure(Result):
             are the controls.
         fit_distance: how far the worst skew-normal fit is off, in [0, 1]; None without a fit.
         seed: decided the references and the orders.
-        checks: of the model and of what it could read, which a verdict takes; a workflow makes them.
+        checks: of the model and of what it could read, made by a workflow; a verdict takes them.
     """
 
     canaries: tuple[ExposedCanary, ...]
@@ -129,10 +129,8 @@ class CanaryExposure(Result):
             wanted=EXPOSURE_BITS,
             effect="an exposure {} bits above that of the controls",
         )
-        median = self.planted.exposure
-        return Claim(
-            "exposure", self.test, (*self.checks, powerful), median and _estimate(median)
-        )
+        checks = (*self.checks, powerful)
+        return Claim("exposure", self.test, checks, _estimate(self.planted.exposure))
 
     @property
     def verdict(self) -> claims.Verdict:
@@ -233,10 +231,15 @@ def _order(planted: Group, order: Evidence | None) -> str:
     return f"the model remembers the canaries, and their order ({_p(order)}). {NOT_SAID}"
 
 
-def _estimate(middle: Median) -> claims.Estimate:
-    low, high = middle.interval or (None, None)
-    ends = [None if end is None or not isfinite(end) else end for end in (low, high)]
-    return claims.Estimate("median exposure of planted canaries", middle.value, *ends, "bits")
+def _estimate(middle: Median | None) -> claims.Estimate | None:
+    if middle is None:
+        return None
+    low, high = (
+        None if end is None or not isfinite(end) else end for end in middle.interval or (None, None)
+    )
+    return claims.Estimate(
+        "median exposure of planted canaries", middle.value, low=low, high=high, unit="bits"
+    )
 
 
 def _bits(middle: Median | None) -> str:
