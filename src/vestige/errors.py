@@ -91,7 +91,7 @@ class IncompatibleModels(ModelError):
 class NotFinite(ModelError):
     """Scores of a model are no numbers, or infinite: its weights are broken."""
 
-    def __init__(self, problem: str = "the model's scores are not finite", **_: str) -> None:
+    def __init__(self, problem: str = "the model's scores are not finite (NaN)", **_: str) -> None:
         remedy = "Its training diverged: give an earlier checkpoint, or train again."
         super().__init__(problem, remedy=remedy)
 

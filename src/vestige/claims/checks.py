@@ -155,8 +155,10 @@ def powerful(
         return Check(
             "powerful", "could not run", "The smallest detectable leak is not known.", (NO_LEAK,)
         )
+    alike = f"{detectable:.2g}" == f"{wanted:.2g}" and detectable > wanted
+    digits = 3 if alike else 2
     shown, limit = (
-        effect.format(f"{size:.2g}") if "{}" in effect else f"{effect} of {size:.2g}"
+        effect.format(f"{size:.{digits}g}") if "{}" in effect else f"{effect} of {size:.{digits}g}"
         for size in (detectable, wanted)
     )
     told = f"{shown[:1].upper()}{shown[1:]} is detected with 80% power"
