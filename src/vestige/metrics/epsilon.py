@@ -236,6 +236,8 @@ def any_reached(
         more = np.arange(guesses - before + 1)
         open_ = convolve(open_, binom.pmf(more, guesses - before, accuracy))
         reached += float(open_[first:].sum())
+        if not first:
+            return 1.0
         open_, before = open_[:first], guesses
     if not delta or reached >= 1:
         return min(1.0, reached)

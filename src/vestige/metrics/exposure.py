@@ -11,10 +11,9 @@ where the rank of the likeliest sequence is 1 and X is the log-perplexity of a r
 its share is counted in a sample (`sampled_exposure`), counted in the whole space
 (`whole_exposure`), or read off a skew-normal distribution fitted to a sample (`SkewNormalFit`).
 
-Differs from the paper: a counted share comes with the interval of Clopper and Pearson. References
-as likely as the canary count half in the exposure, as in `metrics.extraction` and in an AUC, so
-that a model that likes all alike exposes nothing. They count fully in the rank, whose p-value is
-thereby valid whatever the ties, and in each end of the interval in the way that widens it. A rank
+Differs from the paper: a counted share comes with the interval of Clopper and Pearson. A
+reference as likely as the canary stands before it, as in `metrics.extraction`, so that a tie never
+makes a canary look more exposed, and rank / (n + 1) is a valid p-value whatever the ties. A rank
 is one more than the number of references that are at least as likely: it is not the place of a
 value in `argsort`, which is another permutation. TensorFlow Privacy's
 `compute_exposure_interpolation` counts alike, but answers in the order of the ranks and not of its
@@ -24,7 +23,6 @@ underflows (beyond 1,074 bits), where ours stays a number.
 
 from dataclasses import dataclass
 from math import e, log, log2
-from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -39,8 +37,6 @@ CHANCE = log2(e)
 _ENOUGH = 1e-4  # where so much of the distribution is left, its logarithm is safe
 _REACH = 40.0  # e^-40 of an integrand is nothing
 _NODES = 200
-
-_SIDES: tuple[Literal["right", "left"], ...] = ("right", "left")
 
 Floats = NDArray[np.float64]
 
@@ -77,8 +73,8 @@ def sampled_exposure(
 ) -> RankExposure:
     """Exposure by rank among references drawn at random, with replacement, from the space.
 
-    With k of n references likelier, ties counted half, the exposure is log2 n - log2 (k + 1), and
-    the interval that of the share k / n. It is between log2 n and log2 (n / (n + 1)), just under 0.
+    With k of n references at least as likely, the exposure is log2 n - log2 (k + 1), and the
+    interval that of the share k / n. It is between log2 n and log2 (n / (n + 1)), just under 0.
     With k = 0 the sample resolves no more than the low end of that interval: a bound, and the
     only end that can be wrong, so that it holds with confidence (1 + confidence) / 2.
 
@@ -97,24 +93,20 @@ def sampled_exposure(
         >>> found.exposure.round(2), found.at_ceiling
         (array([ 3.  ,  1.  , -0.17]), array([ True, False, False]))
     """
-    ahead, tied, number = _ahead(log_perplexities, references)
+    ahead, number = _ahead(log_perplexities, references)
     if inside:
         _validate.at_least(2, references=number)
-        ahead, tied, number = np.maximum(ahead - 1, 0), np.maximum(tied - 1, 0), number - 1
-    exposure = np.minimum(log2(number) - np.log2(ahead - tied / 2 + 1), space_bits)
-    ends = []
-    for counted in (ahead - tied, ahead):
-        counts, where = np.unique(counted, return_inverse=True)
-        shares = [clopper_pearson(int(k), number, confidence=confidence) for k in counts]
-        with np.errstate(divide="ignore"):
-            bits = -np.log2(np.array(shares, dtype=np.float64).reshape(-1, 2))
-        ends.append(bits[where])
-    high, low = ends[0][:, 0], ends[1][:, 1]
+        ahead, number = np.maximum(ahead - 1, 0), number - 1
+    exposure = np.minimum(log2(number) - np.log2(ahead + 1), space_bits)
+    counts, where = np.unique(ahead, return_inverse=True)
+    shares = [clopper_pearson(int(k), number, confidence=confidence) for k in counts]
+    with np.errstate(divide="ignore"):
+        ends = -np.log2(np.array(shares, dtype=np.float64).reshape(-1, 2))[where]
     return RankExposure(
         rank=ahead + 1,
         exposure=exposure,
-        low=np.minimum(low, exposure),
-        high=np.maximum(np.minimum(high, space_bits), exposure),
+        low=np.minimum(ends[:, 1], exposure),
+        high=np.maximum(np.minimum(ends[:, 0], space_bits), exposure),
         at_ceiling=ahead == 0,
         ceiling=log2(number),
     )
@@ -137,10 +129,9 @@ def whole_exposure(
         >>> whole_exposure([1.0, 3.0], [4.0, 3.0, 2.0, 1.0]).exposure.round(3)
         array([2.   , 0.415])
     """
-    ahead, tied, number = _ahead(log_perplexities, space)
-    own = np.asarray(inside, dtype=np.int64)
-    rank, tied = np.maximum(ahead + 1 - own, 1), np.maximum(tied - own, 0)
-    exposure = log2(number) - np.log2(rank - tied / 2)
+    ahead, number = _ahead(log_perplexities, space)
+    rank = np.maximum(ahead + 1 - np.asarray(inside, dtype=np.int64), 1)
+    exposure = log2(number) - np.log2(rank)
     none = np.zeros(len(rank), dtype=bool)
     return RankExposure(
         rank=rank,
@@ -294,17 +285,12 @@ def _log_density(z: Floats, shape: float) -> Floats:
     return np.asarray(normal + special.log_ndtr(shape * z), dtype=np.float64)
 
 
-def _ahead(
-    log_perplexities: ArrayLike, references: ArrayLike
-) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
-    """References at least as likely as each value, those as likely, and how many there are."""
+def _ahead(log_perplexities: ArrayLike, references: ArrayLike) -> tuple[NDArray[np.int64], int]:
+    """How many references are at least as likely as each value, and how many there are."""
     values = np.asarray(log_perplexities, dtype=np.float64).reshape(-1)
     ordered = np.sort(np.asarray(references, dtype=np.float64).reshape(-1))
     if not ordered.size:
         raise ValueError("references must hold at least one log-perplexity, got none")
     if np.isnan(values).any() or np.isnan(ordered).any():
         raise ValueError("log_perplexities and references must be numbers, got nan")
-    ahead, before = (
-        np.searchsorted(ordered, values, side=side).astype(np.int64) for side in _SIDES
-    )
-    return ahead, ahead - before, ordered.size
+    return np.searchsorted(ordered, values, side="right").astype(np.int64), ordered.size
