@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from tests.attacks.exposure.passed import PASSED
 from tests.attacks.texts.test_deletion import drawn
 from tests.attacks.texts.test_scores import statistics
 from tests.reports.conftest import DefenceComparison, DifferentialRank, UpdateDiff
@@ -61,6 +62,7 @@ RESULTS: dict[str, Callable[[], Any]] = {
         ),
         beam=5,
         prefix=1,
+        checks=PASSED,
     ),
     "DefenceComparison": lambda: DefenceComparison(["plain", "goldfish"], notes=["Little text."]),
     "CanaryExposure": lambda: CanaryExposure(
@@ -68,6 +70,7 @@ RESULTS: dict[str, Callable[[], Any]] = {
         words=50,
         fit_distance=0.01,
         seed=4,
+        checks=PASSED,
     ),
     "SecretRank": lambda: SecretRank(
         secrets=(secret("the code is 4917", 1, 0.0002), secret("call 555 0199", 21, 0.4)),

@@ -1,6 +1,7 @@
 """Verdicts on planted canaries: leaks and honest models come out right, all others undecided."""
 
 import json
+from itertools import permutations
 
 import numpy as np
 import pytest
@@ -8,14 +9,27 @@ import torch
 
 import vestige
 from tests.integrations.test_leakage_callback import tokenizer
-from tests.workflows.asked import sentences
 from vestige.claims import LEAK, NO_LEAK, UNDECIDED, Claim
 from vestige.data.corpus import Corpus
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import VestigeError
 from vestige.models.table import TableModel
 
-TEXTS = sentences(300, seed=3)
+WORDS = ["".join(letters) for letters in permutations("abcdef", 3)]
+
+
+def walks(number, seed):
+    """Texts in which each word is followed by one of three."""
+    rng, texts = np.random.default_rng(seed), []
+    for _ in range(number):
+        places = [int(rng.integers(len(WORDS)))]
+        for step in rng.integers(1, 4, size=11):
+            places.append((7 * places[-1] + int(step)) % len(WORDS))
+        texts.append(" ".join(WORDS[place] for place in places))
+    return texts
+
+
+TEXTS = walks(300, seed=3)
 VOCABULARY = WordVocabulary.build(Corpus.from_texts(TEXTS))
 SIZE = len(VOCABULARY)
 
@@ -43,7 +57,8 @@ def of_chances(weights):
 
 @pytest.fixture(scope="module")
 def models(planted):
-    rows = [json.loads(line)["text"] for line in (planted / "corpus.jsonl").open()]
+    lines = (planted / "corpus.jsonl").read_text().splitlines()
+    rows = [json.loads(line)["text"] for line in lines]
     drawn = np.random.default_rng(0).dirichlet(np.ones(SIZE), SIZE + 1)
     return {
         "leak": counted(rows),
@@ -144,11 +159,11 @@ def test_words_that_a_model_likes_are_no_leak_however_few_controls_there_are(con
 
 
 def test_few_completions_by_chance_are_no_leak(models, planted):
-    """Two of ten phrases of two words, which have two orders, are completed unread."""
+    """Two of ten phrases of two words, which any model may guess, are completed unread."""
     from vestige.attacks.exposure.completion import complete
     from vestige.data.canary import Canary
 
-    words = VOCABULARY.words[2:26]
+    words = VOCABULARY.words[2:42]
     said = {words[0]: words[1], words[2]: words[3]}
     table = np.full((SIZE + 1, SIZE), 0.001)
     for before, after in said.items():

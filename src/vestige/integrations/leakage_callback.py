@@ -254,12 +254,10 @@ class LeakageCallback(TrainerCallback):  # type: ignore[misc]
                 "The training diverged: at step %s scores are not finite. Leakage is no longer "
                 "measured.", f"{state.global_step:,}"
             )  # fmt: skip
-        if (
-            moment is not None and self.moments and self.moments[-1].step == moment.step
-        ):  # which was told
-            self.moments[-1] = moment  # trackers were told
-            return
         if moment is not None:
+            if self.moments and self.moments[-1].step == moment.step:
+                self.moments[-1] = moment  # trackers were told
+                return
             self.moments.append(moment)
         if not state.is_world_process_zero:
             return

@@ -41,7 +41,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.signal import convolve
 from scipy.special import betainc, expit
-from scipy.stats import binom
 
 from vestige.metrics.separation import finite_scores
 
@@ -233,8 +232,7 @@ def any_reached(
     accuracy = expit(epsilon)
     open_, before, reached = np.ones(1), 0, 0.0
     for guesses, first in thresholds:
-        more = np.arange(guesses - before + 1)
-        open_ = convolve(open_, binom.pmf(more, guesses - before, accuracy))
+        open_ = convolve(open_, -np.diff(_tails(guesses - before, accuracy)))
         reached += float(open_[first:].sum())
         if not first:
             return 1.0
@@ -251,7 +249,9 @@ def any_reached(
 
 def _tails(guesses: int, accuracy: float) -> NDArray[np.float64]:
     """(guesses + 2,) probability of so many right guesses or more; none are more than all."""
-    found: NDArray[np.float64] = binom.sf(np.arange(-1, guesses + 1), guesses, accuracy)
+    some = np.arange(1, guesses + 1)
+    found: NDArray[np.float64] = np.zeros(guesses + 2)
+    found[0], found[1:-1] = 1.0, betainc(some, guesses - some + 1, accuracy)
     return found
 
 
