@@ -60,6 +60,10 @@ def complete(
     beside, and so does each canary with its words in another order. Rates have Clopper-Pearson
     intervals. `prefix needed` is the shortest beginning from which greedy decoding says the rest.
 
+    The verdict asks how probable so many completions are for a model that never read the canaries:
+    beside the controls, and by the orders in which their words could stand. "No leak shown" takes a
+    model that predicts, and so many canaries that at most 25 % are completed with confidence.
+
     With `--secrets` nothing need have been planted. Each line is a secret, as for `vestige
     exposure`; the model is given what stands before a part that varies, and has to say the part.
     How many it says is held against how many anyone would guess.

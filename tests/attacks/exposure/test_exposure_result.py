@@ -125,6 +125,7 @@ def test_few_controls_are_undecided_however_likely_the_canaries_are():
         assert found.verdict == UNDECIDED
         assert found.test.p == found.test.least == pytest.approx(least)
         assert "smallest possible p-value" in " ".join(found.claim.reasons)
+    assert "1 canary can be told from 19 controls or more, and there are 4: plant" in one.sentence
 
 
 def test_no_leak_shown_takes_a_checked_model_and_enough_canaries():

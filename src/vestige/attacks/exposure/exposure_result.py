@@ -148,7 +148,12 @@ class CanaryExposure(Result):
         means = means[:1].upper() + means[1:]
         verdict = self.verdict
         if verdict == claims.UNDECIDED:
-            return f"{means}."
+            few = "" if self.test.possible else (
+                f" {_canaries(planted.canaries)[:1].upper()}{_canaries(planted.canaries)[1:]} "
+                f"can be told from {exposure_tests.controls_needed(planted.canaries)} controls or "
+                f"more, and there are {self.controls.canaries}: plant more."
+            )  # fmt: skip
+            return f"{means}.{few}"
         if verdict == claims.NO_LEAK:
             return f"{means}: no memory of the canaries shows; weaker memory would not have."
         patterns = {c.pattern for c in self.canaries if c.planted}

@@ -19,6 +19,8 @@ the order" is said wrongly no more often than either.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import count
+from math import comb
 from typing import Literal
 
 import numpy as np
@@ -82,6 +84,17 @@ def memory(canaries: Sequence[ExposedCanary]) -> Evidence:
         against = "controls"
     found = permutation_test([(own, never)])
     return Evidence(against=against, p=found.p_value, least=found.least)
+
+
+def controls_needed(planted: int) -> int:
+    """The fewest controls beside which so many canaries can be significant.
+
+    Example:
+        >>> controls_needed(1), controls_needed(4), controls_needed(20)
+        (19, 3, 2)
+    """
+    times = 1 if planted == 1 else 2  # as `permutation_test` has it
+    return next(n for n in count(1) if times / comb(planted + n, n) <= LEVEL)
 
 
 def order(canaries: Sequence[ExposedCanary]) -> Evidence | None:
