@@ -91,7 +91,7 @@ def controls_needed(planted: int) -> int:
 
     Example:
         >>> controls_needed(1), controls_needed(4), controls_needed(20)
-        (19, 3, 2)
+        (19, 4, 2)
     """
     times = 1 if planted == 1 else 2  # as `permutation_test` has it
     return next(n for n in count(1) if times / comb(planted + n, n) <= LEVEL)
