@@ -59,9 +59,7 @@ def text_memorization() -> TextMemorization:
 def training_leakage() -> TrainingLeakage:
     """Of two measurements, with texts and a limit."""
     found, completion = RESULTS["CanaryExposure"](), RESULTS["Completion"]()
-    changed = Check(
-        "different", "passed", "The model and the one before differ by 1 nat per token."
-    )
+    changed = Check("different", "passed", "It differs from the one before by 1 nat per token.")
     found = replace(found, checks=(*PASSED, changed))
     gap = TextGap((2.0, 2.1, 2.2), (3.0, 3.2, 3.1), (1.0, 0.9, 0.8), (0.0, 0.1, -0.1))
     moments = tuple(
