@@ -15,7 +15,7 @@ from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import VestigeError
 from vestige.models.table import TableModel
 
-WORDS = ["".join(letters) for letters in permutations("abcdef", 3)]
+WORDS = ["".join(letters) for letters in permutations("abcdefg", 3)]
 
 
 def walks(number, seed):
@@ -29,7 +29,7 @@ def walks(number, seed):
     return texts
 
 
-TEXTS = walks(300, seed=3)
+TEXTS = walks(600, seed=3)
 VOCABULARY = WordVocabulary.build(Corpus.from_texts(TEXTS))
 SIZE = len(VOCABULARY)
 
@@ -37,7 +37,7 @@ SIZE = len(VOCABULARY)
 @pytest.fixture(scope="module")
 def planted(tmp_path_factory):
     out = tmp_path_factory.mktemp("canaries") / "planted"
-    vestige.plant(Corpus.from_texts(TEXTS), out=out, coin_flip=32, copies=20, length=5)
+    vestige.plant(Corpus.from_texts(TEXTS), out=out, coin_flip=32, copies=40, length=3)
     return out
 
 

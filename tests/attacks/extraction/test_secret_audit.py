@@ -117,7 +117,7 @@ def test_a_model_that_knows_nothing_leaks_nothing(boxes):
     found = audit_secrets(boxes.Flat(), [canary("42", 10), canary("07", 0)], seed=0)
     assert found.verdict == "not shown"
     assert found.summary()["p_value"] == 1
-    assert found.summary()["planted_median_rank"] == 50.5
+    assert found.summary()["planted_median_rank"] == 100
 
 
 @pytest.mark.parametrize("planted", [1, 4])
