@@ -9,6 +9,7 @@ import numpy as np
 import vestige as vg
 from memaudit_beside.records import RATE
 from memaudit_beside.worlds import REAL, Planted, Watched, World
+from vestige.claims import LEAK
 from vestige.data.corpus import Corpus
 from vestige.metrics.reconstruction import tokens_found
 from vestige.metrics.separation import separation
@@ -77,7 +78,7 @@ def of_callbacks(seen: Watched) -> Iterator[Row]:
         "tool": "vestige",
         "question": "canaries",
         **of_exposure(last.found),
-        "completed": last.completion.summary()["greedy_completed"],
+        "completed": last.completion.figures()["greedy_completed"],
         "seconds": seconds["vestige"],
         "one_measurement": round(last.seconds, 1),
         "measurements": len(seen.leakage.moments),
@@ -98,8 +99,8 @@ def of_exposure(found: vg.CanaryExposure) -> Row:
     }
     return {
         "verdict": told["verdict"],
-        "alarm": told["verdict"] == "leaks",
-        "p": told["chance_probability"],
+        "alarm": told["verdict"] == LEAK,
+        "p": found.test.p,
         "exposure": told["exposure_planted"],
         "low": told.get("exposure_planted_low"),
         "high": told.get("exposure_planted_high"),

@@ -5,6 +5,7 @@ VestigeError
 │   └── ManifestError      a canary manifest is malformed or was changed
 ├── ModelError             a model or checkpoint cannot be loaded or saved
 │   ├── IncompatibleModels two models cannot be compared
+│   ├── NotFinite          a model's scores are no numbers: its weights are broken
 │   └── AccessDenied       the attack needs more access than the model gives
 ├── TrainingError          a training cannot start, go on or resume
 ├── ClusterError           a cluster cannot be used, or has lost too many workers
@@ -85,6 +86,14 @@ class ModelError(VestigeError):
 
 class IncompatibleModels(ModelError):
     """Two models cannot be compared."""
+
+
+class NotFinite(ModelError):
+    """Scores of a model are no numbers, or infinite: its weights are broken."""
+
+    def __init__(self, problem: str = "the model's scores are not finite (NaN)", **_: str) -> None:
+        remedy = "Its training diverged: give an earlier checkpoint, or train again."
+        super().__init__(problem, remedy=remedy)
 
 
 class AccessDenied(ModelError):

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -14,6 +15,7 @@ from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import DataError, IncompatibleModels
 from vestige.models.checkpoints import load_model, save_model
 from vestige.models.table import TableModel
+from vestige.workflows.canary_checks import canary_checks
 from vestige.workflows.manifests import load_canaries
 
 LINES = [
@@ -75,8 +77,9 @@ def test_the_verb_saves_what_the_library_finds(shell, planting, tmp_path):
 
     assert done.exit_code == 0, (done.stderr, done.exception)
     model = load_model(planting / "model")
-    _, canaries = load_canaries(planting / "planted", model)
-    found = complete(model, canaries, beam=4)
+    sealed, canaries = load_canaries(planting / "planted", model)
+    checks = canary_checks(model, planting / "planted", sealed, readable=len(canaries))
+    found = replace(complete(model, canaries, beam=4), checks=checks)
     run = results.load(tmp_path / "run")
     assert run.result == "Completion"
     assert run.rows == results.plain(found.rows())

@@ -14,6 +14,7 @@ from vestige.data.manifest import Manifest
 from vestige.data.vocabulary import WordVocabulary
 from vestige.models.checkpoints import load_model, save_model
 from vestige.models.table import TableModel
+from vestige.workflows.canary_checks import canary_checks
 from vestige.workflows.manifests import load_canaries
 
 LINES = [
@@ -73,8 +74,12 @@ def test_the_verb_saves_what_the_library_finds(shell, planting, tmp_path):
 
     assert done.exit_code == 0, (done.stderr, done.exception)
     model = load_model(planting / "model")
-    _, canaries = load_canaries(planting / "planted", model)
+    sealed, canaries = load_canaries(planting / "planted", model)
     found = canary_exposure(model, canaries, seed=3, references=2000, exact_budget=500)
+    made = canary_checks(
+        model, planting / "planted", sealed, readable=len(canaries), seed=3, useless=None
+    )
+    found = replace(found, checks=made)
     run = results.load(tmp_path / "run")
     assert run.result == "CanaryExposure"
     assert run.rows == results.plain(found.rows())

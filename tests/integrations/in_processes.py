@@ -23,7 +23,7 @@ def measure(canaries: Path, out: Path) -> None:
     spread = {"rows": 8 // processes, "ddp_backend": "gloo" if processes > 1 else None}
     _, told = trained(data, own, callback, steps=8, **spread)
     told = [logs["vestige/exposure"] for logs in told if "vestige/exposure" in logs]
-    moments = [[one.step, one.found.summary()["exposure_planted"]] for one in callback.moments]
+    moments = [[one.step, one.found.figures()["exposure_planted"]] for one in callback.moments]
     (own / "told.json").write_text(json.dumps([moments, told]))
 
 

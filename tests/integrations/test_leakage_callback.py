@@ -3,8 +3,11 @@
 import json
 import math
 import os
+import re
 import subprocess
 import sys
+from contextlib import nullcontext
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -23,10 +26,12 @@ import vestige
 from tests.docs.documents import REPOSITORY
 from tests.workflows.asked import sentences
 from vestige.attacks.exposure.canary_audit import audit_canaries
+from vestige.claims import LEAK, NO_LEAK, UNDECIDED, Claim
 from vestige.data.corpus import Corpus
 from vestige.data.manifest import Manifest
 from vestige.data.subwords import SubwordVocabulary
-from vestige.errors import DataError
+from vestige.errors import DataError, VestigeError
+from vestige.integrations.training_texts import TextGap
 from vestige.integrations.transformers import Leakage, LeakageCallback, plant
 from vestige.models.hugging_face import HuggingFaceLanguageModel
 
@@ -71,9 +76,9 @@ def trained(
     tracker = Tracker()
     tracker.told = []
     args = TrainingArguments(
-        tmp_path / "trainer", max_steps=steps, per_device_train_batch_size=rows, learning_rate=3e-3,
+        tmp_path / "trainer", max_steps=steps, per_device_train_batch_size=rows,
         report_to=[], use_cpu=True, disable_tqdm=True, seed=0,
-        **{"save_strategy": "no"} | settings,
+        **{"save_strategy": "no", "learning_rate": 3e-3} | settings,
     )  # fmt: skip
     data, _ = planted
     held = Dataset.from_dict({"text": sentences(60, seed=1)})
@@ -108,12 +113,13 @@ def test_it_measures_what_the_verb_measures_and_tells_the_trackers(planted, tmp_
     model = HuggingFaceLanguageModel(trainer.model, SubwordVocabulary(trainer.processing_class))
     final = vestige.exposure(model, planted[1], references=2**8)
     assert callback.moments[-1].found.canaries == final.canaries
-    assert callback.moments[-1].completion == vestige.complete(model, planted[1], beam=1)
+    completed = vestige.complete(model, planted[1], beam=1)
+    assert callback.moments[-1].completion.attempts == completed.attempts
     assert [one.whole for one in callback.moments] == [False] * 4 + [True]
     for one in callback.moments:  # only the end asks for other orders of the words
         assert any(canary.orders > 1 for canary in one.found.canaries) is one.whole
     told = [logs["vestige/exposure"] for logs in told if "vestige/exposure" in logs]
-    assert told == [one.found.summary()["exposure_planted"] for one in callback.moments]
+    assert told == [one.found.figures()["exposure_planted"] for one in callback.moments]
     history = [row for row in trainer.state.log_history if "vestige/exposure" in row]
     assert [row["step"] for row in history] == [0, 60, 120, 180, 240]
     saved = vestige.results.load(tmp_path / "run" / "exposure")
@@ -137,7 +143,7 @@ def test_a_training_in_half_precision_is_measured_in_it(planted, tmp_path):
     assert last.canaries != precise.canaries
     for one, other in zip(last.canaries, precise.canaries, strict=True):
         assert one.log_perplexity == pytest.approx(other.log_perplexity, rel=0.01)
-    assert last.summary()["exposure_planted"] == pytest.approx(
+    assert last.figures()["exposure_planted"] == pytest.approx(
         precise.summary()["exposure_planted"], abs=0.25
     )
 
@@ -175,7 +181,7 @@ def test_it_stops_and_fails_above_its_limits(planted, tmp_path):
     assert trainer.state.global_step == 10
     failing = LeakageCallback(planted[1], fail_above={"exposure": 0.0}, out=tmp_path / "run")
     with pytest.raises(Leakage, match=r"the training has exposure .* bits: more than 0"):
-        trained(planted, tmp_path, failing, steps=5)
+        trained(planted, tmp_path, failing, steps=240)
     assert (tmp_path / "run" / "exposure" / "summary.json").is_file()
 
 
@@ -188,6 +194,8 @@ def test_it_stops_and_fails_above_its_limits(planted, tmp_path):
             {"fail_above": {"found": 1}},
             "fail_above can have exposure, completed, epsilon, loss_gap, auc, got found",
         ),
+        ({"fail_above": {"auc": math.nan}}, "fail_above must hold numbers, got nan for auc"),
+        ({"stop_above": {"epsilon": math.nan}}, "stop_above must hold numbers, got nan"),
         ({"references": 99}, "references must be at least 100, got 99"),
         ({"references": 512, "fail_above": {"exposure": 8}}, "must be at least 1,024 to show"),
     ],
@@ -405,3 +413,87 @@ def test_canaries_are_found_where_rows_were_shuffled_and_not_where_they_are_othe
         require_arrival(trainer, sealed, trainer.processing_class)
     with pytest.raises(DataError, match="do not reach the loss"):
         trained((DATA, out), tmp_path / "plain", LeakageCallback(out), steps=1)
+
+
+def diverging(model):
+    """An optimizer whose first step makes every weight NaN."""
+
+    class Breaks(torch.optim.SGD):
+        def step(self, closure=None):
+            for group in self.param_groups:
+                for weight in group["params"]:
+                    weight.data.fill_(math.nan)
+
+    return model, Breaks(model.parameters(), lr=1.0)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_training_that_diverges_is_logged_and_no_longer_measured(
+    planted, tmp_path, caplog, fails
+):
+    more = {"fail_above": {"exposure": 3.0}} if fails else {}
+    callback = LeakageCallback(
+        planted[1], every=0.25, texts=5, budget=math.inf, out=tmp_path / "run", **more
+    )
+    told = []
+    with pytest.raises(VestigeError, match="diverged") if fails else nullcontext():
+        _, told = trained(planted, tmp_path, callback, steps=8, prepare=diverging)
+    assert "The training diverged: at step 2 scores are not finite" in caplog.text
+    assert fails or [one for one in told if "vestige/diverged" in one] == [{"vestige/diverged": 1}]
+    assert [one.step for one in callback.moments] == [0]
+    assert (callback.diverged, callback.result.claim.verdict) == (2, UNDECIDED)
+    run = vestige.results.load(tmp_path / "run" / "training")
+    assert Claim.from_summary(run.summary).verdict == UNDECIDED
+    assert "The training diverged" in (tmp_path / "run" / "page.html").read_text()
+    assert not (tmp_path / "run" / "exposure").exists()
+
+
+def test_the_page_holds_epsilon_auc_and_loss_gap_under_one_verdict(planted, tmp_path, caplog):
+    callback = LeakageCallback(
+        planted[1], every=1.0, texts=20, budget=math.inf, out=tmp_path / "run",
+        stop_above={"auc": 2.0},
+    )  # fmt: skip
+    trained(planted, tmp_path, callback, steps=240)
+    run = vestige.results.load(tmp_path / "run" / "training")
+    last, claim = callback.moments[-1], Claim.from_summary(run.summary)
+    assert (claim.verb, claim.verdict) == ("callback", LEAK)
+    page = (tmp_path / "run" / "page.html").read_text()
+    for name, words in (
+        ("epsilon", "measured ε, at least"),
+        ("loss_gap", "loss of the evaluation texts above that of the training texts"),
+        ("auc", "AUC of training against evaluation texts"),
+    ):
+        assert run.summary[name] == last.measured(name).value
+        assert words in page
+        assert f"{last.measured(name).value:.4g}" in page
+    assert [row["step"] for row in run.rows] == [0, 240]
+    [said] = re.findall(r"final measurement of leakage takes about (\d+) s", caplog.text)
+    assert int(said) <= max(1, 5 * last.seconds)
+
+
+def test_no_leak_shown_takes_that_nothing_else_shows_one(planted, tmp_path):
+    """Exposure that shows nothing beside an AUC that does: undecided, and the page says why."""
+    callback = LeakageCallback(planted[1], every=1.0, budget=math.inf)
+    trained(planted, tmp_path, callback, steps=240)
+    last = callback.moments[-1]
+    alike = replace(last.found, canaries=tuple(
+        replace(one, exposure=float(place % 3) / 2) for place, one in
+        enumerate(last.found.canaries * 2)
+    ))  # fmt: skip
+    quiet = replace(last, found=alike, audit=None, completion=replace(
+        last.completion, attempts=tuple(
+            replace(one, greedy=False) for one in last.completion.attempts
+        ),
+    ), _summaries={})  # fmt: skip
+    assert quiet.claim.verdict == NO_LEAK
+    fell = tuple(float(n) for n in range(20))
+    gap = TextGap(fell, fell, tuple(one + 30 for one in fell), fell)
+    loud = replace(quiet, texts=gap, _summaries={})
+    assert loud.claim.verdict == UNDECIDED
+    assert "AUC 1.00" in loud.claim.reasons[0]
+
+
+def test_a_learning_rate_of_nought_is_undecided(planted, tmp_path):
+    callback = LeakageCallback(planted[1], every=1.0, fail_above={"exposure": 3.0})
+    with pytest.raises(VestigeError, match="The model scores the canaries as before"):
+        trained(planted, tmp_path, callback, steps=2, learning_rate=0.0)

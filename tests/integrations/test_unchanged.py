@@ -1,12 +1,16 @@
 """A model that learnt nothing gives nothing away of its training, and that is no finding."""
 
 import math
+import re
+from contextlib import nullcontext
 
 import pytest
 import torch
 from peft import LoraConfig, get_peft_model
 
 from tests.integrations.test_leakage_callback import DATA, trained
+from vestige import results
+from vestige.claims import UNDECIDED, Claim
 from vestige.errors import VestigeError
 from vestige.integrations.before import BEFORE, Before
 from vestige.integrations.transformers import LeakageCallback, plant
@@ -33,15 +37,20 @@ def forgotten(model):
     [({"out": "run"}, False), ({"fail_above": {"exposure": 2}}, True), ({}, False)],
 )
 def test_a_training_that_changes_nothing_could_not_be_judged(
-    planted, tmp_path, monkeypatch, settings, bf16
+    planted, tmp_path, monkeypatch, caplog, settings, bf16
 ):
     monkeypatch.chdir(tmp_path)
     callback = LeakageCallback(planted[1], **ASKED, **settings)
-    told = "could not tell what the training gives away: after 2 steps the model answers as before"
-    raised = pytest.raises(VestigeError, match=told)
-    with raised if settings else pytest.warns(UserWarning, match=told):
+    told = "could not tell what the training gives away: .*The adapter changes nothing"
+    fails = "fail_above" in settings
+    with pytest.raises(VestigeError, match=told) if fails else nullcontext():
         trained(planted, tmp_path, callback, steps=2, bf16=bf16, prepare=forgotten)
-    assert not (tmp_path / "run").exists()  # a gate would pass it
+    assert fails or re.search(told, caplog.text)
+    assert callback.result.claim.verdict == UNDECIDED
+    if "out" in settings:
+        for kind in ("training", "exposure", "completion"):
+            run = results.load(tmp_path / "run" / kind)
+            assert Claim.from_summary(run.summary).verdict == UNDECIDED
     assert [one.unchanged for one in callback.moments] == [False, True]
 
 

@@ -1,5 +1,6 @@
 """The naive p-value is the algorithm that the paper lists in its appendix, a loop for a sum."""
 
+import itertools
 import math
 
 import numpy as np
@@ -8,7 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom, norm
 
-from vestige.metrics.epsilon import one_run_epsilon, one_run_p_value
+from vestige.metrics.epsilon import (
+    any_reached,
+    nested_p_value,
+    one_run_epsilon,
+    one_run_p_value,
+)
 from vestige.metrics.threshold_epsilon import threshold_epsilon
 
 BOUNDS = [one_run_epsilon, threshold_epsilon]
@@ -223,3 +229,53 @@ def test_guesses_that_do_not_fit_are_refused(guesses):
         one_run_epsilon([1.0], [0.0], delta=0.0, guesses=guesses)
     with pytest.raises(ValueError, match="threshold must be finite"):
         threshold_epsilon([1.0], [0.0], delta=0.0, threshold=math.nan)
+
+
+THRESHOLDS = [(2, 3), (4, 4), (8, 7), (12, 9)]  # more than all is never reached
+
+
+def naive_joint(thresholds, accuracy):
+    """Over every row of right and wrong guesses."""
+    found = 0.0
+    for row in itertools.product((0, 1), repeat=thresholds[-1][0]):
+        if any(sum(row[:guesses]) >= first for guesses, first in thresholds):
+            found += accuracy ** sum(row) * (1 - accuracy) ** (len(row) - sum(row))
+    return found
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.7, 2.0])
+def test_numbers_of_guesses_that_hold_one_another_are_refuted_together(epsilon):
+    ours = any_reached(16, THRESHOLDS, epsilon=epsilon, delta=0.0)
+    assert ours == pytest.approx(naive_joint(THRESHOLDS, 1 / (1 + math.exp(-epsilon))))
+
+
+@given(st.integers(1, 60), st.data())
+@settings(max_examples=30, deadline=None)
+def test_one_number_of_guesses_has_the_papers_p_value(guesses, data):
+    right = data.draw(st.integers(0, guesses))
+    epsilon, delta = data.draw(st.floats(0, 4)), data.draw(st.sampled_from([0.0, 1e-5, 1e-3]))
+    given_ = {"epsilon": epsilon, "delta": delta}
+    assert nested_p_value(60, [(guesses, right)], **given_) == pytest.approx(
+        one_run_p_value(60, guesses, right, **given_), rel=1e-6, abs=1e-9
+    )
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-4])
+def test_sharing_the_level_gains_and_is_right_about_a_mechanism_that_tells_with_delta(delta):
+    rng, truth, above, gain = np.random.default_rng(3), 1.0, 0, []
+    for run in range(150):
+        heads, sure = coins(rng, 200), rng.random(200)
+        honest = (rng.random(200) < math.e / (1 + math.e)) | (rng.random(200) < delta)
+        scores = np.where(heads == honest, 1 + sure, -1 - sure)
+        sides = scores[heads], scores[~heads]
+        found = one_run_epsilon(*sides, delta=delta).epsilon
+        above += found > truth
+        if run < 15:
+            each = [
+                one_run_epsilon(*sides, delta=delta, confidence=0.9875, guesses=[(n, n)]).epsilon
+                for n in (12, 25, 50, 75)
+            ]
+            gain.append(found - max(each))
+    assert above <= allowed_exceptions(150, 0.05)
+    assert np.mean(gain) > 0.02
+    assert min(gain) > -1e-6

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from vestige.metrics.exposure import sampled_exposure
 from vestige.metrics.extraction import (
     baseline_accuracy,
     baseline_hamming,
@@ -40,10 +41,12 @@ def test_the_papers_baselines():
 
 
 @given(st.integers(0, 5), st.lists(st.integers(0, 5), max_size=20))
-def test_a_rank_is_the_mean_place_among_all_orders_of_the_tied(loss, others):
+def test_a_rank_is_the_last_place_among_all_orders_of_the_tied(loss, others):
     ordered = sorted([*others, loss])
     places = [place for place, value in enumerate(ordered, 1) if value == loss]
-    assert rank_among(loss, others) == np.mean(places)
+    assert rank_among(loss, others) == max(places)
+    as_bits = sampled_exposure([loss], others).rank.tolist() if others else [1]
+    assert as_bits == [max(places)], "one rule for canaries and for secrets of labels"
 
 
 def test_a_rank_needs_numbers():
@@ -51,9 +54,9 @@ def test_a_rank_needs_numbers():
         rank_among(float("nan"), [1.0])
 
 
-def test_a_truth_that_is_tied_with_all_has_the_mean_rank():
+def test_a_truth_that_is_tied_with_all_has_the_last_rank():
     found = counted_rank(below=0, tied=99, space=100)
-    assert found.rank == found.low == found.high == np.mean(range(1, 101))
+    assert found.rank == found.low == found.high == 100
 
 
 def test_exposure_is_bits_of_the_space_less_bits_of_the_rank():
@@ -86,7 +89,7 @@ def test_what_no_secret_of_a_sample_beats_is_bounded_and_not_estimated():
 
 def test_ties_widen_the_interval_of_an_estimated_rank():
     tied = estimated_rank(below=0, tied=100, others=100, space=10_000)
-    assert tied.rank == pytest.approx(5050, rel=0.01)
+    assert tied.rank == 10_000
     assert tied.low == 1
     assert tied.high == 10_000
 

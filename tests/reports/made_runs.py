@@ -1,10 +1,12 @@
 """One small result of each kind that has a page of its own."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from tests.attacks.exposure.passed import PASSED
 from tests.attacks.texts.test_deletion import drawn
 from tests.attacks.texts.test_scores import statistics
 from tests.reports.conftest import DefenceComparison, DifferentialRank, UpdateDiff
@@ -22,7 +24,11 @@ from vestige.attacks.exposure.secret_rank import SecretRank
 from vestige.attacks.exposure.secret_result import ExposedSecret, SecretExposure
 from vestige.attacks.texts.deletion import verify
 from vestige.attacks.texts.text_memorization import Extraction, TextMemorization, memorized
+from vestige.claims import Check
 from vestige.experiments.tables import Table
+from vestige.integrations.moment import Moment
+from vestige.integrations.training_leakage import TrainingLeakage
+from vestige.integrations.training_texts import TextGap
 
 
 def secret(text: str, rank: int, p: float) -> ExposedSecret:
@@ -50,6 +56,18 @@ def text_memorization() -> TextMemorization:
     )
 
 
+def training_leakage() -> TrainingLeakage:
+    """Of two measurements, with texts and a limit."""
+    found, completion = RESULTS["CanaryExposure"](), RESULTS["Completion"]()
+    changed = Check("different", "passed", "It differs from the one before by 1 nat per token.")
+    found = replace(found, checks=(*PASSED, changed))
+    gap = TextGap((2.0, 2.1, 2.2), (3.0, 3.2, 3.1), (1.0, 0.9, 0.8), (0.0, 0.1, -0.1))
+    moments = tuple(
+        Moment(step=step, found=found, completion=completion, texts=gap) for step in (0, 1200)
+    )
+    return TrainingLeakage(moments=moments, limits={"exposure": 3.0})
+
+
 RESULTS: dict[str, Callable[[], Any]] = {
     "UpdateDiff": lambda: UpdateDiff([["the", " code"], ["a", " gate"], ["b"]], threshold=2.0),
     "DifferentialRank": lambda: DifferentialRank(["the", " code"], 1, 7),
@@ -61,6 +79,7 @@ RESULTS: dict[str, Callable[[], Any]] = {
         ),
         beam=5,
         prefix=1,
+        checks=PASSED,
     ),
     "DefenceComparison": lambda: DefenceComparison(["plain", "goldfish"], notes=["Little text."]),
     "CanaryExposure": lambda: CanaryExposure(
@@ -68,7 +87,9 @@ RESULTS: dict[str, Callable[[], Any]] = {
         words=50,
         fit_distance=0.01,
         seed=4,
+        checks=PASSED,
     ),
+    "TrainingLeakage": training_leakage,
     "SecretRank": lambda: SecretRank(
         secrets=(secret("the code is 4917", 1, 0.0002), secret("call 555 0199", 21, 0.4)),
         adjusted=(0.0004, 0.4),

@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from tests.attacks.exposure.passed import PASSED
 from vestige.attacks.exposure.completion import Attempt, Completion
 from vestige.errors import RunError
 from vestige.metrics.intervals import clopper_pearson
@@ -42,7 +43,7 @@ def completion():
         attempt("shuffled", 20, False, 3),
         attempt("shuffled", 3, False, None),
     )
-    return Completion(attempts=attempts, prefix=1, beam=4)
+    return Completion(attempts=attempts, prefix=1, beam=4, checks=PASSED)
 
 
 def test_each_number_of_copies_has_a_row_and_the_controls_stand_below(saved, completion):
@@ -71,7 +72,9 @@ def test_the_sentence_says_rate_interval_and_controls(completion):
 
 
 def test_controls_alone_are_said_to_be_alone():
-    only = Completion(attempts=(attempt("control", 0, False, None),), prefix=2, beam=1)
+    only = Completion(
+        attempts=(attempt("control", 0, False, None),), prefix=2, beam=1, checks=PASSED
+    )
     assert describe_completion(only.summary()) == (
         "No canary was planted. Controls: 0 of 1 never planted."
     )

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.attacks.exposure.passed import PASSED
 from vestige.attacks.exposure.exposed_canary import ExposedCanary
 from vestige.attacks.exposure.exposure_result import CanaryExposure
 from vestige.errors import RunError
@@ -41,7 +42,9 @@ def canary(copies, exposure, shuffled=1.5, ceiling=10.0, **more):
 def exposure():
     planted = [canary(20, 9.0), canary(20, 10.0), canary(3, 6.0, shuffled=5.0)]
     controls = [canary(0, 1.0), canary(0, 2.0)]
-    return CanaryExposure(canaries=(*planted, *controls), words=50, fit_distance=0.01, seed=4)
+    return CanaryExposure(
+        canaries=(*planted, *controls), words=50, fit_distance=0.01, seed=4, checks=PASSED
+    )
 
 
 def test_each_number_of_copies_has_a_row_and_the_controls_stand_below(saved, exposure):
@@ -62,7 +65,11 @@ def test_each_number_of_copies_has_a_row_and_the_controls_stand_below(saved, exp
 
 def test_one_canary_at_the_ceiling_has_no_high_end(saved):
     alone = CanaryExposure(
-        canaries=(canary(20, 10.0), canary(0, 1.0)), words=50, fit_distance=0.01, seed=4
+        canaries=(canary(20, 10.0), canary(0, 1.0)),
+        words=50,
+        fit_distance=0.01,
+        seed=4,
+        checks=PASSED,
     )
     run = saved(alone)
     assert section(run, show_secrets=False).tables[0].rows[0][2:4] == ("≥ 9.00", "9.00 or more")
@@ -73,7 +80,7 @@ def test_one_canary_at_the_ceiling_has_no_high_end(saved):
 def test_the_sentence_is_the_verdict(saved, exposure):
     shown = section(saved(exposure), show_secrets=False)
     assert shown.lede == exposure.sentence
-    assert "the model" in shown.lede
+    assert "for the planted canaries" in shown.lede
 
 
 def test_the_chart_has_a_point_for_each_number_of_copies(saved, exposure):

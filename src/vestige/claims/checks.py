@@ -27,7 +27,9 @@ def alive(
 ) -> Check:
     """Whether a model predicts texts better than word frequencies do.
 
-    Frequencies are counted on every other text, with one added to each count.
+    Frequencies are counted on every other text, with one added to each count. Where so few texts
+    have so many words that a uniform guess does better than the counts, it takes their place: a
+    model of zero weights is one.
 
     Args:
         scores: natural log-probability of each token, an array for each text.
@@ -71,6 +73,9 @@ def _gains_over_frequencies(
     for half in (0, 1):
         counts = np.bincount(np.concatenate(tokens[1 - half :: 2]), minlength=vocabulary)
         frequencies = np.log((counts + 1) / (counts.sum() + vocabulary))
+        own = np.concatenate(tokens[half::2])
+        if own.size and frequencies[own].mean() < -np.log(vocabulary):
+            frequencies[:] = -np.log(vocabulary)
         gains += [
             float((score - frequencies[token]).mean())
             for score, token in zip(scores[half::2], tokens[half::2], strict=True)
@@ -155,8 +160,10 @@ def powerful(
         return Check(
             "powerful", "could not run", "The smallest detectable leak is not known.", (NO_LEAK,)
         )
+    alike = f"{detectable:.2g}" == f"{wanted:.2g}" and detectable > wanted
+    digits = 3 if alike else 2
     shown, limit = (
-        effect.format(f"{size:.2g}") if "{}" in effect else f"{effect} of {size:.2g}"
+        effect.format(f"{size:.{digits}g}") if "{}" in effect else f"{effect} of {size:.{digits}g}"
         for size in (detectable, wanted)
     )
     told = f"{shown[:1].upper()}{shown[1:]} is detected with 80% power"

@@ -3,15 +3,18 @@
 What it measures is what `vestige exposure` and `vestige complete` measure of the same model: the
 model is asked in evaluation mode, on the training's own device, and goes on as it was.
 
+A training that diverges is no longer measured, which is logged, and goes on. Its verdict, and that
+of a model that is too weak, of one that has not changed, and of too few canaries, is "undecided".
+
 Where several processes train, all of them measure and come to the same; whether there is time for
 it is the first one's to say, which also tells and saves.
 """
 
 import inspect
+import logging
 import math
 import time
-import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
@@ -20,20 +23,24 @@ from typing import TYPE_CHECKING, Any
 import torch
 from transformers import TrainerCallback
 
-from vestige import _validate
+from vestige import _validate, claims
 from vestige.attacks.exposure.phrase_exposure import FEWEST
 from vestige.data.manifest import Manifest
-from vestige.errors import VestigeError
+from vestige.errors import NotFinite, VestigeError
 from vestige.integrations.arrival import require_arrival
 from vestige.integrations.before import BEFORE, Before
 from vestige.integrations.measurement import Measurement, training_precision
 from vestige.integrations.moment import LIMITS, Moment
+from vestige.integrations.training_leakage import TrainingLeakage
 from vestige.integrations.whole_model import require_whole
 
 if TYPE_CHECKING:
     from vestige.integrations.training_texts import TextSample
 
 FEW = 2**8
+
+
+_log = logging.getLogger("vestige")
 
 
 class Leakage(VestigeError):
@@ -56,7 +63,7 @@ class LeakageCallback(TrainerCallback):  # type: ignore[misc]
             took.
         fail_above: limits, by their names in `vestige.integrations.moment.LIMITS` ("exposure",
             "completed", "epsilon", "loss_gap", "auc"), above which the end of the training raises
-            `Leakage`.
+            `Leakage`. It raises `VestigeError` where the verdict is "undecided".
         stop_above: limits above which the training stops.
         texts: rows of the training and of the evaluation set to compare; 0: none.
         references: phrases that each canary is compared with, at least 100; more show more, and
@@ -68,6 +75,7 @@ class LeakageCallback(TrainerCallback):  # type: ignore[misc]
     Attributes:
         moments: what was measured so far.
         left_out: measurements for which there was no time.
+        diverged: the step at which scores were no longer finite; None where they always were.
     """
 
     def __init__(  # noqa: PLR0913  as a verb has options
@@ -91,6 +99,9 @@ class LeakageCallback(TrainerCallback):  # type: ignore[misc]
                 raise ValueError(
                     f"{name} can have {', '.join(LIMITS)}, got {', '.join(sorted(other))}"
                 )
+            for own, limit in (limits or {}).items():
+                if math.isnan(limit):
+                    raise ValueError(f"{name} must hold numbers, got nan for {own}")
         if references is not None:
             _validate.at_least(FEWEST, references=references)
         needed = _references_for(fail_above or {}, stop_above or {})
@@ -106,6 +117,7 @@ class LeakageCallback(TrainerCallback):  # type: ignore[misc]
         self.out = None if out is None else Path(out)
         self.moments: list[Moment] = []
         self.left_out = 0
+        self.diverged: int | None = None
         self._began = self._spent = 0.0
         self._asking: Measurement | None = None
         self._before: Before | None = None
@@ -134,7 +146,7 @@ class LeakageCallback(TrainerCallback):  # type: ignore[misc]
             VestigeError: the model is spread over processes, or a training is resumed without what
                 was measured before its first step.
         """
-        self._began, self._asking = time.perf_counter(), None
+        self._began, self._asking, self.diverged = time.perf_counter(), None, None
         trainer = _caller(self, "callback_handler")
         require_whole(model, trainer)
         if trainer is not None:
@@ -155,11 +167,13 @@ class LeakageCallback(TrainerCallback):  # type: ignore[misc]
             return
         if state.global_step == state.max_steps:
             return  # the end measures
+        if self.diverged is not None:
+            return
         if not _as_the_first(self._has_time(state.global_step / state.max_steps)):
             self.left_out += 1
             return
         self._measure(args, state, control, model, processing_class)
-        if self.moments[-1].above(self.stop_above):
+        if self.diverged is None and self.moments[-1].above(self.stop_above):
             control.should_training_stop = True
 
     def on_train_end(
@@ -167,27 +181,43 @@ class LeakageCallback(TrainerCallback):  # type: ignore[misc]
     ) -> None:
         """Measure, save, and fail above a limit.
 
-        Warns:
-            UserWarning: the model has not changed, and neither `out` nor `fail_above` was given.
-
         Raises:
             Leakage: more leaks than `fail_above` allows.
-            VestigeError: the model has not changed, so that there is nothing to save or to judge.
+            VestigeError: `fail_above` was given, and the verdict is "undecided".
         """
+        if state.is_world_process_zero:
+            self._announce()
         self._measure(args, state, control, model, processing_class, whole=True)
-        last = self.moments[-1]
-        if last.unchanged:
-            error = _unchanged(last.step)
-            if self.out is not None or self.fail_above:
-                raise error
-            warnings.warn(str(error), stacklevel=2)
+        found = self.result
         if self.out is not None and state.is_world_process_zero:
-            self._save(self.out, last)
-        if told := last.above(self.fail_above):
+            self._save(self.out, found)
+        told = "" if self.diverged is not None else self.moments[-1].above(self.fail_above)
+        if told and not any(check.prevents(claims.LEAK) for check in found.claim.checks):
             raise Leakage(
                 f"the training has {told}",
                 remedy="Train for fewer epochs, on fewer copies, or with a defence.",
             )
+        if found.claim.verdict == claims.UNDECIDED:
+            error = _undecided(found.claim.reasons)
+            if self.fail_above:
+                raise error
+            _log.warning("%s", error)
+
+    @property
+    def result(self) -> TrainingLeakage:
+        """All that was measured, with the verdict on the trained model: after the training."""
+        record = {} if self.diverged is not None else self.moments[-1].found.record
+        return TrainingLeakage(
+            moments=tuple(self.moments),
+            diverged=self.diverged,
+            limits=self.fail_above,
+            record={**record, "verb": "LeakageCallback"},
+        )
+
+    def _announce(self) -> None:
+        if self.diverged is None and self.moments and self._asking is not None:
+            seconds = max(1, round(self.moments[-1].seconds * self._asking.dearer))
+            _log.warning("The final measurement of leakage takes about %s s.", f"{seconds:,}")
 
     def measured(self, model: Any, processing_class: Any, *, step: int = 0) -> Moment:
         """What the model gives away now, as the verbs find it; it goes on as it was.
@@ -210,14 +240,25 @@ class LeakageCallback(TrainerCallback):  # type: ignore[misc]
         *,
         whole: bool = False,
     ) -> None:
-        with self._timed(), training_precision(args, model):
-            asking = self._questions(model, processing_class)
-            moment, self._before = asking.moment(self._before, step=state.global_step, whole=whole)
-            logs = moment.logs()
-        if self.moments and self.moments[-1].step == moment.step:  # which was told
-            self.moments[-1] = moment
+        if self.diverged is not None:
             return
-        self.moments.append(moment)
+        moment, logs = None, {"vestige/diverged": 1.0}
+        try:
+            with self._timed(), training_precision(args, model):
+                asking, step = self._questions(model, processing_class), state.global_step
+                moment, self._before = asking.moment(self._before, step=step, whole=whole)
+                logs = moment.logs()
+        except NotFinite:
+            self.diverged = state.global_step
+            _log.warning(
+                "The training diverged: at step %s scores are not finite. Leakage is no longer "
+                "measured.", f"{state.global_step:,}"
+            )  # fmt: skip
+        if moment is not None:
+            if self.moments and self.moments[-1].step == moment.step:
+                self.moments[-1] = moment  # trackers were told
+                return
+            self.moments.append(moment)
         if not state.is_world_process_zero:
             return
         state.log_history.append({**logs, "epoch": state.epoch, "step": state.global_step})
@@ -276,13 +317,17 @@ class LeakageCallback(TrainerCallback):  # type: ignore[misc]
         search = CanarySearch(self._manifest(), tokenizer)
         return TextSample.of(trainer, number=self.texts, search=search, seed=self.seed)
 
-    def _save(self, out: Path, last: Moment) -> None:
+    def _save(self, out: Path, found: TrainingLeakage) -> None:
         from vestige import results
         from vestige.reports.report import report
 
         with results.new_directory(out) as hidden:
-            last.save(hidden)
-            report([hidden / "exposure", hidden / "completion"], hidden / "page.html")
+            found.save(hidden / "training")
+            parts = [hidden / "training"]
+            if self.diverged is None:
+                self.moments[-1].save(hidden)
+                parts += [hidden / "exposure", hidden / "completion"]
+            report(parts, hidden / "page.html")
 
 
 def _references_for(*limits: Mapping[str, float]) -> int:
@@ -293,12 +338,11 @@ def _references_for(*limits: Mapping[str, float]) -> int:
     return int(2 ** (math.ceil(max(most, 0.0)) + 2)) if most > 0 else 1
 
 
-def _unchanged(steps: int) -> VestigeError:
+def _undecided(reasons: Sequence[str]) -> VestigeError:
     return VestigeError(
-        f"could not tell what the training gives away: after {steps:,} steps the model answers as "
-        "before the first one",
-        remedy="See that what learns is in the optimizer (an adapter is put on before it is made), "
-        "that the adapter is switched on, and that the learning rate is not 0.",
+        f"could not tell what the training gives away: {' '.join(dict.fromkeys(reasons))}",
+        remedy="See that the model learns (what learns is in the optimizer, an adapter is switched "
+        "on, the learning rate is neither 0 nor too high), and plant more canaries.",
     )
 
 

@@ -7,15 +7,20 @@ and which take as long as all else; at the end the verbs themselves are, for a r
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 from functools import cached_property
+from itertools import chain
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
+from vestige import claims
 from vestige.data.canary import BY_COIN
+from vestige.errors import NotFinite
 from vestige.integrations.before import Before
 from vestige.integrations.canary_search import require_tokenizer
 from vestige.integrations.moment import Moment
@@ -64,6 +69,7 @@ class Measurement:
         self.sample = sample
         with undisturbed(model):
             self._asked = _language_model(model, tokenizer)
+        self._given = canaries
         self.sealed, self.canaries = load_canaries(canaries, self._asked)
 
     @cached_property
@@ -87,6 +93,9 @@ class Measurement:
             before: None: it has not begun, so that it is what the model knows now.
             step: of the optimizer.
             whole: as the verbs find it, with other orders of the canaries' words and with a record.
+
+        Raises:
+            NotFinite: scores are no numbers, or infinite: the training diverged.
         """
         began = time.perf_counter()
         with undisturbed(self.network):
@@ -95,19 +104,26 @@ class Measurement:
             scores = self._scores(found)
             losses = None if self.sample is None else self.sample.losses(self.network)
         answers = [canary.log_perplexity for canary in found.canaries]
+        if not np.isfinite([*answers, *chain.from_iterable(losses or ())]).all():
+            raise NotFinite
         sample = None if self.sample is None else self.sample.sha256
         before = before or Before(scores, losses, sample, answers)
         texts = None
         if self.sample is not None and losses is not None and before.losses is not None:
             before.require_sample(self.sample.sha256)
             texts = self.sample.gap(losses, before.losses)
+        unchanged = step > 0 and before.same(answers)
+        lengths = [canary.length for canary in found.canaries]
+        different = _different(before.answers, answers, lengths, unchanged)
+        found = replace(found, checks=(*found.checks, different))
+        completion = replace(completion, checks=(*completion.checks, different))
         moment = Moment(
             step=step,
             found=found,
             completion=completion,
             audit=self._audit(scores, before.scores),
             texts=texts,
-            unchanged=step > 0 and before.same(answers),
+            unchanged=unchanged,
             seconds=time.perf_counter() - began,
             whole=whole,
         )
@@ -117,9 +133,9 @@ class Measurement:
         import vestige
 
         found = vestige.exposure(
-            self._asked, self.sealed, references=self.references, seed=self.seed
+            self._asked, self._given, references=self.references, seed=self.seed
         )
-        return found, vestige.complete(self._asked, self.sealed, beam=1)
+        return found, vestige.complete(self._asked, self._given, beam=1)
 
     def _by_attacks(self) -> tuple["CanaryExposure", Any]:
         from vestige.attacks.exposure.canary_exposure import canary_exposure
@@ -153,6 +169,21 @@ class Measurement:
         if scores is None or before is None:
             return None
         return audit_canaries(scores, self._flipped, delta=DELTA, reference=before)
+
+
+def _different(
+    before: Sequence[float] | None, now: Sequence[float], lengths: Sequence[int], unchanged: bool
+) -> claims.Check:
+    """Whether a training has changed what a model makes of the canaries, by nats per token."""
+    if before is None:
+        return claims.Check("different", "could not run", "It is not known what it knew before.")
+    nats = (np.array(bits) * math.log(2) / np.array(lengths) for bits in (before, now))
+    found = claims.different(*nats, same_weights=unchanged)
+    if found.prevents(claims.LEAK):
+        return replace(found, sentence="The model scores the canaries as before the training.")
+    return replace(
+        found, sentence=found.sentence.replace("models", "model and the one before the training")
+    )
 
 
 def _language_model(model: Any, tokenizer: Any) -> "LanguageModel":

@@ -1,10 +1,12 @@
 """What is measured at one moment of a training, and the limits that can be set on it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from vestige import claims
+from vestige.claims import Check, Claim
 from vestige.reports.quantities import QUANTITIES, Measured
 
 if TYPE_CHECKING:
@@ -63,6 +65,33 @@ class Moment:
                 return f"{name} {found.amount(LIMITS[name].unit)}: more than {limit:g}"
         return ""
 
+    @property
+    def claim(self) -> Claim:
+        """The verdict: that of exposure, of a model that the training has changed.
+
+        "No leak shown" takes that nothing else that was measured shows one.
+
+        Raises:
+            ValueError: the moment is not `whole`, so that no verb has made its checks.
+        """
+        own = self.found.claim
+        return Claim("callback", own.test, (*own.checks, *self._beside()), own.estimate)
+
+    def _beside(self) -> Iterator[Check]:
+        """Failed checks that stand against "no leak shown"."""
+        if self.completion.verdict == claims.LEAK:
+            done = self.measured("completed").value
+            yield _against(f"{done:,} planted canaries are completed word for word.")
+        epsilon = self.measured("epsilon")
+        if epsilon.value:
+            yield _against(f"Measured ε is at least {epsilon.value:.2g}.")
+        auc = self.measured("auc")
+        if auc.low is not None and auc.low > 0.5:
+            yield _against(
+                "Losses of the training's texts fell further than those of the evaluation's (AUC "
+                f"{auc.value:.2f}, {auc.low:.2f} to {auc.high:.2f})."
+            )
+
     def save(self, out: Path) -> None:
         """Write run directories, `exposure` and `completion`, for a report and a gate."""
         self.found.save(out / "exposure")
@@ -72,8 +101,13 @@ class Moment:
         """A part's summary, which takes statistics, once."""
         if part not in self._summaries:
             own = getattr(self, part)
-            self._summaries[part] = None if own is None else own.summary()
+            told = getattr(own, "figures", None) or getattr(own, "summary", None)
+            self._summaries[part] = told and told()
         return self._summaries[part]
+
+
+def _against(sentence: str) -> Check:
+    return Check("other evidence", "failed", sentence, (claims.NO_LEAK,))
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,10 @@ its share is counted in a sample (`sampled_exposure`), counted in the whole spac
 (`whole_exposure`), or read off a skew-normal distribution fitted to a sample (`SkewNormalFit`).
 
 Differs from the paper: a counted share comes with the interval of Clopper and Pearson. A
-reference as likely as the canary stands before it, so that a tie never makes a canary look more
-exposed. A rank is one more than the number of references that are at least as likely: it is not
-the place of a value in `argsort`, which is another permutation. TensorFlow Privacy's
+reference as likely as the canary stands before it, as in `metrics.extraction`, so that a tie never
+makes a canary look more exposed, and rank / (n + 1) is a valid p-value whatever the ties. A rank
+is one more than the number of references that are at least as likely: it is not the place of a
+value in `argsort`, which is another permutation. TensorFlow Privacy's
 `compute_exposure_interpolation` counts alike, but answers in the order of the ranks and not of its
 arguments; its `compute_exposure_extrapolation` fits alike, but is infinite where the distribution
 underflows (beyond 1,074 bits), where ours stays a number.

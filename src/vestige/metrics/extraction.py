@@ -7,7 +7,9 @@ token (HDT) the share of words that are wrong, and guessing at random reaches
 .. math:: \prod_i \frac{1}{|V_i|} \qquad \text{and} \qquad \frac{1}{n}\sum_i 1 - \frac{1}{|V_i|}
 
 Differs from the paper: places may have different numbers of candidates, everything has an interval,
-and the rank of the truth among all secrets is measured beside.
+and the rank of the truth among all secrets is measured beside. Secrets that lose as much stand
+before the truth, as in `metrics.exposure`: a tie makes nothing look exposed, and p-values of ranks
+are valid.
 """
 
 from collections.abc import Sequence
@@ -107,16 +109,16 @@ def share_interval(
 
 
 def rank_among(loss: float, losses: ArrayLike) -> float:
-    """The place of a loss among those of others, from 1; ties count half.
+    """The place of a loss among those of others, from 1; equal ones stand before it.
 
     Example:
         >>> rank_among(2.0, [1.0, 2.0, 3.0])
-        2.5
+        3.0
     """
     others = np.asarray(losses, dtype=np.float64).reshape(-1)
     if np.isnan(others).any() or np.isnan(loss):
         raise ValueError("losses must be numbers, got nan")
-    return 1 + float((others < loss).sum()) + float((others == loss).sum()) / 2
+    return 1 + float((others <= loss).sum())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,7 +174,7 @@ def counted_rank(*, below: int, tied: int, space: int) -> TargetRank:
 
     Args:
         below: others that lose less.
-        tied: others that lose as much; they count half.
+        tied: others that lose as much; they stand before it.
         space: secrets there are, the truth among them.
 
     Example:
@@ -181,7 +183,7 @@ def counted_rank(*, below: int, tied: int, space: int) -> TargetRank:
     """
     _validate.at_least(0, below=below, tied=tied)
     _validate.at_least(below + tied + 1, space=space)
-    rank = 1 + below + tied / 2
+    rank = 1 + below + tied
     return TargetRank(rank=rank, low=rank, high=rank, space=space, known="exact", others=space - 1)
 
 
@@ -196,7 +198,8 @@ def estimated_rank(
 ) -> TargetRank:
     """The rank of a truth that was compared with a random sample of other secrets.
 
-    Its share of the space is that of the sample with the truth in it, (below + 1) / (others + 1).
+    Its share of the space is that of the sample with the truth in it, ties counted, as
+    (below + 1) / (others + 1).
     The share of secrets that lose less has the interval of Clopper and Pearson, whose upper end
     counts ties as less and whose lower end does not.
 
@@ -224,7 +227,7 @@ def estimated_rank(
     bounded = below + tied == 0
     low = clopper_pearson(below, others, confidence=confidence).low
     high = clopper_pearson(below + tied, others, confidence=confidence).high
-    rank = space * ((below + tied / 2 + 1) / (others + 1))
+    rank = space * ((below + tied + 1) / (others + 1))
     ends = (1 + share * (space - 1) for share in (low, high))
     rank, least, most = (max(one, 1.0 + better) for one in (rank, *ends))
     return TargetRank(

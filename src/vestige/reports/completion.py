@@ -17,7 +17,7 @@ COLUMNS = ("copies", "canaries", "greedy", "interval", "beam", "interval", "kept
 """Of the table: rates are shares of the canaries, the prefix is a median in tokens."""
 
 NEVER, OTHER_ORDER = "never planted", "in another order"
-_IN_THE_TABLE = "(greedy|beam_best|beam_kept|control|shuffled)_.*"
+_IN_THE_TABLE = "verdict|claim|(greedy|beam_best|beam_kept|control|shuffled)_.*"
 LIMITS = (
     "A canary that is not completed is not thereby safe: a longer prefix, a wider beam, "
     "sampling, or a look at the probabilities may still give it away (see its exposure).",

@@ -16,7 +16,7 @@ COLUMNS = ("copies", "canaries", "exposure", "interval", "other order", "interva
 """Of the table: medians in bits; with ≥, bounds, where the references resolve no more."""
 
 NEVER = "never planted"
-_OF_A_GROUP = r"verdict|sentence|.*_(\d+_copies|planted|controls)(_low|_high|_is_bound)?"
+_OF_A_GROUP = r"verdict|claim|sentence|.*_(\d+_copies|planted|controls)(_low|_high|_is_bound)?"
 _CAPTION = (
     "Median exposure in bits by how often canaries were planted (disc, with its 95 % interval; "
     "triangle: so much or more), of the same words in another order (ring), and of canaries never "
@@ -64,7 +64,7 @@ def exposure_section(run: Run, *, show_secrets: bool) -> Section:
 
 
 def describe_exposure(summary: Row) -> str:
-    """The verdict."""
+    """What was measured, and what it means."""
     return printable(str(summary.get("sentence") or summary["verdict"]))
 
 

@@ -1,5 +1,6 @@
 """Completion of canaries or of own secrets from what stands before: `vestige complete`."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, overload
 
 from annotated_types import Ge
@@ -10,6 +11,7 @@ from vestige.workflows.arguments import Call
 from vestige.workflows.inputs import Lines, ManifestLike, open_model, shown
 from vestige.workflows.manifests import asked_as_learnt, load_canaries
 from vestige.workflows.options import Device, Flag, Metavar, ModelLike
+from vestige.workflows.training_runs import useless_model
 
 if TYPE_CHECKING:
     from vestige.attacks.exposure.completion import Completion
@@ -58,6 +60,10 @@ def complete(
     beside, and so does each canary with its words in another order. Rates have Clopper-Pearson
     intervals. `prefix needed` is the shortest beginning from which greedy decoding says the rest.
 
+    The verdict asks how probable so many completions are for a model that never read the canaries:
+    beside the controls, and by the orders in which their words could stand. "No leak shown" takes a
+    model that predicts, and so many canaries that at most 25 % are completed with confidence.
+
     With `--secrets` nothing need have been planted. Each line is a secret, as for `vestige
     exposure`; the model is given what stands before a part that varies, and has to say the part.
     How many it says is held against how many anyone would guess.
@@ -83,6 +89,7 @@ def complete(
     if question is not None:
         raise ValueError("`question` must come with `secrets`, got a manifest, which has its own")
     from vestige.attacks.exposure import completion
+    from vestige.workflows.canary_checks import canary_checks
 
     given = prefix or 1
     loaded = open_model(model, device=device)
@@ -90,8 +97,11 @@ def complete(
     with monitor.progress("completing") as step:
         asked = asked_as_learnt(loaded, sealed)
         found = completion.complete(asked, canaries, prefix=given, beam=beam, progress=step)
+    checks = canary_checks(
+        loaded, manifest, sealed, readable=len(canaries), useless=useless_model(model)
+    )
     return call.record(
-        found,
+        replace(found, checks=checks),
         configuration={"prefix": given, "beam": beam, "manifest": shown(manifest)},
         models={"model": provenance.of_model(model, loaded)},
         data={"manifest": sealed.sha256, "planted": sealed.planted},

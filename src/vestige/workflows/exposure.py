@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, overload
@@ -69,8 +70,11 @@ def exposure(
     Exposure counts bits: a canary of 10 bits is likelier than all but one in 2^10 phrases that
     could have stood in its place. Half of those that were never planted reach 1 bit, by chance.
     Each planted canary is also ranked among the orders of its own words, so that memory of the
-    sequence is told from words that are merely frequent, and beside all of them stand the
-    controls. Ranks give exact p-values, also of one or a few canaries.
+    sequence is told from words that are merely frequent.
+
+    The verdict compares the planted canaries with the controls, which were made alike and never
+    planted: an exact test, for which one canary takes 19 controls or more. "No leak shown" takes a
+    model that predicts, and enough canaries and controls to detect 2 bits.
 
     `--references` resolve no more than log2 of their number: of a canary that is likelier than
     all of them only a bound is known (≥). `--exact` counts on, where the canary is likely enough.
@@ -108,6 +112,7 @@ def exposure(
     if question is not None:
         raise ValueError("`question` must come with `secrets`, got a manifest, which has its own")
     from vestige.attacks.exposure.canary_exposure import canary_exposure
+    from vestige.workflows.canary_checks import canary_checks
 
     listed = (
         read_lines(Path(candidates), one="phrase")
@@ -126,10 +131,11 @@ def exposure(
             exact_budget=exact,
             progress=step,
         )
-    if warning is not None:
-        monitor.log(warning)
+    checks = canary_checks(
+        loaded, manifest, sealed, readable=len(canaries), seed=seed, useless=warning
+    )
     return call.record(
-        found,
+        replace(found, checks=checks),
         configuration={
             "manifest": shown(manifest),
             "references": references or REFERENCES,

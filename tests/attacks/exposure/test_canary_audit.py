@@ -117,6 +117,7 @@ def test_a_claim_that_states_its_mechanism_is_refuted_where_its_epsilon_alone_is
     assert stated.verdict == "violated"
     assert stated.proven == stated.f_dp
     assert stated.one_run.confidence == stated.f_dp.confidence == 0.975
+    assert stated.summary()["confidence"] == alone.summary()["confidence"] == 0.95
     assert stated.summary()["f_dp_assumes"].endswith("DP-SGD of 4 steps at sample rate 1")
     assert alone.proven == alone.one_run
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.attacks.exposure.passed import PASSED
 from vestige import results
 from vestige.attacks.exposure import sequence_scores
 from vestige.attacks.exposure.canary_exposure import canary_exposure, orders_asked
@@ -85,7 +86,7 @@ def test_an_untrained_model_exposes_by_chance_only(canaries):
     found = canary_exposure(model_that_knows([]), canaries, seed=0, references=4000)
     assert found.planted.exposure.value == pytest.approx(1.0, abs=1.2)
     assert found.memory.p > 0.05
-    assert "no memory" in found.sentence
+    assert "no memory" in replace(found, checks=PASSED).sentence
 
 
 def test_a_model_that_knows_the_sequences_exposes_them_and_not_their_other_orders(canaries):
@@ -95,8 +96,9 @@ def test_a_model_that_knows_the_sequences_exposes_them_and_not_their_other_order
     assert found.controls.exposure.value < 4
     assert found.planted.shuffled.value < found.planted.exposure.value - 2
     assert found.order.p < 1e-9
-    assert found.memory.alone == found.planted.canaries == 10
-    assert "and their order" in found.sentence
+    assert found.memory.p == pytest.approx(found.memory.least)
+    assert found.memory.p < 1e-5
+    assert "and their order" in replace(found, checks=PASSED).sentence
 
 
 def test_the_place_among_its_orders_is_that_of_brute_force(canaries):
@@ -116,7 +118,7 @@ def test_a_model_that_knows_the_words_exposes_every_order_alike(canaries):
     found = canary_exposure(model_that_knows(planted, words=6), some, seed=0, references=4000)
     assert found.planted.exposure.value > 4
     assert found.planted.shuffled.value > 4
-    assert "That it knows their order is not shown" in found.sentence
+    assert "That it knows their order is not shown" in replace(found, checks=PASSED).sentence
 
 
 def test_at_the_ceiling_the_rank_is_a_bound_and_the_fit_ends_with_the_space(canaries):
@@ -148,7 +150,7 @@ def test_exact_ranks_are_those_of_the_whole_space(canaries):
             assert exact.exact_high == pytest.approx(listed.exposure)
         else:
             assert exact.exact_low is None
-    assert found.summary()["exact_decided"] == found.planted.canaries
+    assert found.figures()["exact_decided"] == found.planted.canaries
 
 
 def test_canaries_of_several_lengths_have_references_of_their_own(canaries):
@@ -192,7 +194,7 @@ def test_medians_by_copies_have_intervals(canaries):
         ends = group.exposure.interval
         assert ends.low < group.exposure.value < ends.high
     assert found.by_copies()[1].exposure.interval is None
-    summary = found.summary()
+    summary = found.figures()
     assert summary["exposure_5_copies"] == found.by_copies()[0].exposure.value
     assert summary["exposure_controls_low"] == found.controls.exposure.interval.low
 
@@ -202,7 +204,7 @@ def test_one_canary_has_its_own_interval():
     found = canary_exposure(model_that_knows([]), pair, seed=0, references=500)
     assert found.planted.exposure.interval == (found.canaries[0].low, found.canaries[0].high)
     assert found.order is None
-    assert "nan" not in results.to_json(found.summary())
+    assert "nan" not in results.to_json(replace(found, checks=PASSED).summary())
 
 
 def test_a_seed_gives_the_same_again(canaries):
@@ -231,6 +233,7 @@ def test_a_phrase_without_another_order_and_one_that_is_impossible_have_gaps():
 
 def test_a_result_is_a_run_directory(canaries, tmp_path):
     found = canary_exposure(model_that_knows([]), canaries, seed=0, references=300)
+    found = replace(found, checks=PASSED)
     run = results.load(results.save(found, tmp_path / "run", run={}))
     assert len(run.rows) == len(canaries)
     assert run.summary["sentence"] == found.sentence

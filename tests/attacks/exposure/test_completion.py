@@ -3,11 +3,13 @@
 import itertools
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
+from tests.attacks.exposure.passed import PASSED
 from vestige import results
 from vestige.attacks.exposure.completion import Completion, complete
 from vestige.attacks.exposure.continuations import best_continuations
@@ -157,7 +159,7 @@ def test_rates_and_their_intervals_are_the_counts():
         1: (1, 2),
         4: (1, 1),
     }
-    summary = result.summary()
+    summary = result.figures()
     assert (summary["greedy_completed"], summary["greedy_trials"]) == (2, 3)
     assert (summary["greedy_low"], summary["greedy_high"]) == clopper_pearson(2, 3)
     assert (summary["control_completed"], summary["control_trials"]) == (0, 1)
@@ -167,7 +169,7 @@ def test_rates_and_their_intervals_are_the_counts():
 
 def test_without_controls_their_rate_is_unknown_and_not_nought():
     model = TableModel([0, 0, 0.5, 0.5], [[0, 0, 0, 1]] * 4)
-    summary = complete(model, [canary(3, 3)]).summary()
+    summary = complete(model, [canary(3, 3)]).figures()
     assert summary["control_rate"] is None
     assert summary["shuffled_rate"] is None
     assert summary["control_trials"] == 0
@@ -182,6 +184,7 @@ def test_a_canary_without_ids_is_read_with_the_models_vocabulary():
 
 def test_the_result_can_be_saved(model, canaries, tmp_path):
     result = complete(model, [*canaries, canary(3, 2, 5, copies=0, user="ann")])
+    result = replace(result, checks=PASSED)
     run = results.load(results.save(result, tmp_path / "run", run={}))
     assert run.result == "Completion"
     assert len(run.rows) == len(result.attempts)

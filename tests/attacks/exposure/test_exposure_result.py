@@ -1,11 +1,14 @@
 """Medians, bounds and verdicts, from canaries made by hand."""
 
+from dataclasses import replace
 from math import inf
 
 import pytest
 
+from tests.attacks.exposure.passed import PASSED
 from vestige.attacks.exposure.exposed_canary import ExposedCanary, Median
 from vestige.attacks.exposure.exposure_result import CanaryExposure
+from vestige.claims import LEAK, NO_LEAK, UNDECIDED
 from vestige.metrics.exposure import CHANCE
 from vestige.metrics.intervals import Interval
 
@@ -40,10 +43,13 @@ def canary(copies, exposure, shuffled=1.5, fit=None, **more):
 
 
 CONTROLS = [canary(0, x) for x in (0.5, 1.0, 3.0, 1.2)]
+MANY = [canary(0, x) for x in (0.5, 1.0, 3.0, 1.2) * 5]
 
 
-def result(*planted, controls=CONTROLS, words=100):
-    return CanaryExposure(canaries=(*planted, *controls), words=words, fit_distance=0.01, seed=0)
+def result(*planted, controls=CONTROLS, words=100, checks=PASSED):
+    return CanaryExposure(
+        canaries=(*planted, *controls), words=words, fit_distance=0.01, seed=0, checks=checks
+    )
 
 
 def test_medians_and_intervals_are_those_of_the_canaries():
@@ -99,10 +105,8 @@ def test_an_exact_rank_resolves_what_references_do_not():
 @pytest.mark.parametrize(
     ("planted", "words"),
     [
-        ([canary(1, 1.0), canary(1, 2.0)], "no memory of the canaries shows"),
-        ([canary(1, 4.0)], "no memory of the canaries shows"),
-        ([canary(1, 9.0)], "the model remembers the canaries, 1 of 1 by themselves, and their"),
-        ([canary(1, 9.0), canary(1, 10.0)], "the model remembers the canaries, 2 of 2"),
+        ([canary(1, 1.0), canary(1, 2.0)] * 6, "no memory of the canaries shows"),
+        ([canary(1, 9.0)], "the model remembers the canaries, and their order"),
         ([canary(1, 9.0, order_rank=12)], "That it knows their order is not shown (p = 0.5"),
         ([canary(1, 9.0, orders=2)], "cannot tell"),
         ([canary(1, 9.0, orders=1)], "cannot be asked"),
@@ -110,7 +114,29 @@ def test_an_exact_rank_resolves_what_references_do_not():
     ],
 )
 def test_the_verdict_follows_the_numbers(planted, words):
-    assert words in result(*planted).sentence
+    assert words in result(*planted, controls=MANY).sentence
+
+
+def test_few_controls_are_undecided_however_likely_the_canaries_are():
+    """One of 5 is first in a fifth of all cases, and 20 of 21 hold the likeliest but one."""
+    one = result(canary(1, 10.0))
+    many = result(*[canary(1, 10.0)] * 20, controls=CONTROLS[:1])
+    for found, least in ((one, 1 / 5), (many, 2 / 21)):
+        assert found.verdict == UNDECIDED
+        assert found.test.p == found.test.least == pytest.approx(least)
+        assert "smallest possible p-value" in " ".join(found.claim.reasons)
+    assert "1 canary can be told from 19 controls or more, and there are 4: plant" in one.sentence
+
+
+def test_no_leak_shown_takes_a_checked_model_and_enough_canaries():
+    alike = [canary(1, x) for x in (0.5, 1.0, 3.0, 1.2)]
+    assert result(*alike, *alike, *alike, controls=MANY).verdict == NO_LEAK
+    assert result(*alike, controls=CONTROLS).verdict == UNDECIDED  # 2.4 bits are detected
+    dead = (replace(PASSED[0], state="failed"), PASSED[1])
+    assert result(*[canary(1, 9.0)] * 9, checks=dead).verdict == UNDECIDED
+    assert result(*[canary(1, 9.0)] * 9).verdict == LEAK
+    with pytest.raises(ValueError, match="needs checks: alive, read"):
+        result(*alike, checks=()).summary()
 
 
 def test_three_canaries_are_enough_to_show_that_their_order_is_known():
@@ -120,9 +146,9 @@ def test_three_canaries_are_enough_to_show_that_their_order_is_known():
         canary(20, 10.0, 9.9, orders=120),
         canary(20, 9.0, 1.0, orders=120),
     ]
-    found = result(*planted)
+    found = result(*planted, controls=MANY)
     assert found.order.p < 1e-5
-    assert "remembers the canaries, 3 of 3 by themselves, and their order" in found.sentence
+    assert "remembers the canaries, and their order" in found.sentence
 
 
 def test_phrases_made_to_a_pattern_are_asked_against_their_controls_orders():
@@ -133,7 +159,7 @@ def test_phrases_made_to_a_pattern_are_asked_against_their_controls_orders():
 
     patterns = ["mixed", "all-low"]
     planted = [made(5, 10.0, 1, pattern) for pattern in patterns]
-    alike = [made(0, 1.0, rank, pattern) for rank in (1, 2, 1) for pattern in patterns]
+    alike = [made(0, 1.0, rank, pattern) for rank in (1, 2, 1, 2) for pattern in patterns]
     apart = [made(0, 1.0, rank, pattern) for rank in range(9, 80, 6) for pattern in patterns]
     assert result(*planted, controls=alike).order.least > 0.05
     assert "cannot tell" in result(*planted, controls=alike).sentence
@@ -143,29 +169,14 @@ def test_phrases_made_to_a_pattern_are_asked_against_their_controls_orders():
     assert "their order (p = 0.012 against how the orders of the controls'" in found.sentence
 
 
-def test_one_canary_among_many_is_not_lost():
-    chance = [canary(1, x) for x in (0.2, 0.5, 1.0, 1.5, 2.0, 0.1, 0.9, 3.0, 0.4) * 4]
-    found = result(canary(1, 16.0, references=2**16), *chance)
-    assert found.memory.alone == 1
-    assert "1 of 37 by themselves" in found.sentence
-
-
-def test_too_few_phrases_to_tell_are_said_to_be_too_few():
-    few = [canary(c, 3.3, references=10, whole=True, rank=1 + 5 * (not c)) for c in (1, 0)]
-    found = result(few[0], controls=few[1:], words=0)
-    assert not found.memory.possible
-    assert "the least p-value that this could have given is 0.1" in found.sentence
-
-
-def test_controls_that_stand_out_take_the_references_place():
+def test_controls_that_are_likely_too_are_what_canaries_are_compared_with():
+    """Words that the model likes make all references unlikely, and no memory."""
     high = [canary(0, x) for x in (5.0, 6.0, 7.0)]
-    assert result(canary(1, 8.0), canary(1, 6.0)).memory.p < 0.005
-    few = result(canary(1, 8.0), canary(1, 6.0), controls=high)
-    assert few.memory.against == "controls"
-    assert (few.memory.possible, "cannot tell" in few.sentence) == (False, True)
+    assert result(canary(1, 8.0), canary(1, 7.5), controls=MANY).verdict == LEAK
+    assert result(canary(1, 6.0), canary(1, 5.5), controls=high * 7).verdict == NO_LEAK
     many = result(canary(1, 8.0), canary(1, 7.5), controls=high * 4)
     assert many.memory.p == pytest.approx(2 / 91), "of 91 splits the best, looked at twice"
-    assert "stand out among the references themselves" in many.sentence
+    assert "against the controls" in many.sentence
 
 
 def test_ranks_below_the_ceiling_are_resolved():
@@ -184,7 +195,8 @@ def test_a_whole_space_is_exact():
 def test_the_summary_is_scalars_and_the_rows_are_the_canaries():
     found = result(canary(2, 4.0, exact_low=3.0, exact_high=3.0), canary(5, 8.0))
     summary = found.summary()
-    assert all(v is None or isinstance(v, str | int | float) for v in summary.values())
+    scalars = {name: value for name, value in summary.items() if name != "claim"}
+    assert all(v is None or isinstance(v, str | int | float) for v in scalars.values())
     assert summary["expected_by_chance"] == CHANCE
     assert (summary["exact_asked"], summary["exact_decided"]) == (1, 1)
     assert summary["exposure_2_copies"] == 3.0, "the exact rank's"

@@ -60,6 +60,8 @@ class CanaryAudit(Result):
         claimed: epsilon that the training claims for such groups; None without a claim.
         calibrated: whether a reference model's log-probabilities were taken off.
         mechanism_claimed: whether the claim states a mechanism.
+        confidence: of the verdict, and of each bound by itself, as it was asked for. The two bounds
+            that share it have more, each its own.
     """
 
     canaries: tuple[Canary, ...]
@@ -72,6 +74,7 @@ class CanaryAudit(Result):
     claimed: float | None
     calibrated: bool
     mechanism_claimed: bool = False
+    confidence: float = 0.95
 
     @property
     def unit(self) -> str:
@@ -109,7 +112,7 @@ class CanaryAudit(Result):
             "canaries_in": self.one_run.canaries_in,
             "canaries_out": self.one_run.canaries_out,
             "delta": self.one_run.delta,
-            "confidence": self.one_run.confidence,
+            "confidence": self.confidence,
             "claimed_epsilon": self.claimed,
             "verdict": self.verdict,
             "empirical_epsilon": self.one_run.epsilon,
@@ -211,6 +214,7 @@ def audit_canaries(
         claimed=claimed,
         calibrated=reference is not None,
         mechanism_claimed=mechanism is not None,
+        confidence=confidence,
     )
 
 

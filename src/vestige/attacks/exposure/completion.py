@@ -10,29 +10,38 @@ each planted one in another order, stand beside; and every rate has its interval
 judged by itself, although a model goes on in one way only: of canaries that share their prefix,
 greedy decoding completes one at most, so that rates speak of canaries whose prefixes differ.
 With subword models the prefix counts tokens, and the first token may be less than a word.
+
+The claim asks how probable so many completions are for a model that never read the canaries. Two
+bounds are taken together (the smaller p-value, doubled): Fisher's exact test against the controls,
+and, of canaries whose words stand in an order drawn at random, the chance 1 / m! of that order of m
+words behind the prefix, whatever the model (Poisson binomial, `metrics.rare_events`). "No leak
+shown" excludes a share of `claims.effects`.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import groupby
+from math import factorial
 from statistics import median_low
-from typing import Literal
 
 import torch
+from scipy.stats import hypergeom
 from torch.nn.utils.rnn import pad_sequence
 
-from vestige import _validate
+from vestige import _validate, claims
 from vestige.attacks.exposure.continuations import best_continuations, read_through
+from vestige.attacks.exposure.exposure_tests import DRAWN, LEVEL
+from vestige.claims import Check, Claim
+from vestige.claims.effects import COMPLETED_SHARE
 from vestige.data.canary import Canary
 from vestige.data.shuffled_controls import shuffled
+from vestige.metrics.rare_events import at_least
 from vestige.metrics.rates import Rate, rate, rates_by
 from vestige.models.protocols import NextToken
 from vestige.result import Result
 
 CANARY, CONTROL, SHUFFLED = "canary", "control", "shuffled"
 """Planted; made alike and never planted; a planted one's tokens in another order."""
-
-Verdict = Literal["completed", "none completed", "not decided"]
 
 _ROWS = 1024
 """Continuations followed at once: a row of a large model's state is a megabyte."""
@@ -60,6 +69,8 @@ class Attempt:
         prefix_needed: tokens of the shortest prefix from which greedy decoding gives the rest;
             0 where the model says all of it unasked, None where only the whole text is enough.
         log_prob: natural log-probability of the rest after the prefix.
+        chance: the most with which greedy decoding says the rest of a canary that was never read;
+            1 where nothing bounds it.
     """
 
     kind: str
@@ -75,6 +86,7 @@ class Attempt:
     beam_place: int | None = None
     prefix_needed: int | None = None
     log_prob: float = -float("inf")
+    chance: float = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,12 +98,14 @@ class Completion(Result):
         prefix: tokens of each text that the model was given.
         beam: continuations that the beam search kept.
         confidence: of the intervals.
+        checks: of the model and of what it could read, made by a workflow; a verdict takes them.
     """
 
     attempts: tuple[Attempt, ...]
     prefix: int
     beam: int
     confidence: float = 0.95
+    checks: tuple[Check, ...] = ()
 
     def rate(self, kind: str = CANARY, *, by: str = "greedy") -> Rate | None:
         """Rate of completion of a kind of texts; None where there is none of that kind.
@@ -113,19 +127,62 @@ class Completion(Result):
         )
 
     @property
-    def verdict(self) -> Verdict:
-        """Whether greedy decoding says a planted canary, word for word."""
-        asked = [one for one in self.attempts if one.kind == CANARY]
-        if not asked:
-            return "not decided"
-        return "completed" if any(one.greedy for one in asked) else "none completed"
+    def test(self) -> claims.Test | None:
+        """How probable so many completions are for a model that never read the canaries.
+
+        None without planted canaries, or where neither controls nor chance bound it.
+        """
+        own, never = self.rate(), self.rate(CONTROL)
+        if own is None:
+            return None
+        chances = [one.chance for one in self.attempts if one.kind == CANARY]
+        found = []
+        if never is not None:
+            found.append([_fisher(own.successes, own, never), _fisher(own.trials, own, never, 0)])
+        if min(chances) < 1:
+            found.append([at_least(n, chances) for n in (own.successes, own.trials)])
+        if not found:
+            return None
+        p, least = (min(1.0, len(found) * min(each)) for each in zip(*found, strict=True))
+        return claims.Test(p, least, LEVEL, "texts that the model never read")
+
+    @property
+    def claim(self) -> Claim:
+        """The verdict, with its test and checks.
+
+        Raises:
+            ValueError: no workflow has made the checks of the model.
+        """
+        own, test = self.rate(), self.test
+        if own is None or test is None or not test.possible:
+            powerful = claims.powerful(test)
+        else:
+            most = own.interval.high
+            powerful = Check(
+                "powerful", "passed" if most <= COMPLETED_SHARE else "failed",
+                f"At most {most:.0%} of such canaries are completed; required for "
+                f"“{claims.NO_LEAK}”: {COMPLETED_SHARE:.0%}.",
+                (claims.NO_LEAK,),
+            )  # fmt: skip
+        share = None if own is None else claims.Estimate(
+            "share of planted canaries completed", own.rate, *own.interval
+        )  # fmt: skip
+        return Claim("complete", test, (*self.checks, powerful), share)
+
+    @property
+    def verdict(self) -> claims.Verdict:
+        """What the test and the checks allow to say."""
+        return self.claim.verdict
 
     def summary(self) -> dict[str, object]:
         """One row of a results table; a rate is None where there is nothing to count."""
+        return {**self.claim.summary(), **self.figures()}
+
+    def figures(self) -> dict[str, object]:
+        """The summary without the verdict: scalars that need no checks."""
         needed = [one.prefix_needed for one in self.attempts if one.kind == CANARY]
         known = [one for one in needed if one is not None]
         return {
-            "verdict": self.verdict,
             "prefix": self.prefix,
             "beam": self.beam,
             "confidence": self.confidence,
@@ -186,7 +243,7 @@ def complete(
     _validate.at_least(1, prefix=prefix, beam=beam, canaries=len(canaries))
     if not 0 < confidence < 1:
         raise ValueError(f"confidence must lie in (0, 1), got {confidence}")
-    texts = [_text(model, canary, n) for n, canary in enumerate(canaries, 1)]
+    texts = [_text(model, canary, n, prefix) for n, canary in enumerate(canaries, 1)]
     for text in texts:
         if len(text.tokens) <= prefix:
             raise ValueError(
@@ -198,7 +255,7 @@ def complete(
     return Completion(attempts=attempts, prefix=prefix, beam=beam, confidence=confidence)
 
 
-def _text(model: NextToken, canary: Canary, number: int) -> Attempt:
+def _text(model: NextToken, canary: Canary, number: int, prefix: int) -> Attempt:
     """A canary before it is tried; an error tells its number, since its words are secret."""
     ids = canary.ids or tuple(model.vocabulary.encode(canary.phrase))
     if model.vocabulary.unk_id in ids:
@@ -218,7 +275,16 @@ def _text(model: NextToken, canary: Canary, number: int) -> Attempt:
         pattern=canary.pattern,
         user=canary.user,
         copies=canary.copies,
+        chance=_chance(canary, len(model.vocabulary.decode(ids[:prefix]).split())),
     )
+
+
+def _chance(canary: Canary, given: int) -> float:
+    """Chance of the order in which the words after the first `given` ones stand."""
+    words = canary.phrase.split()
+    if canary.pattern not in DRAWN or len(set(words)) < len(words):
+        return 1.0
+    return 1 / factorial(max(0, len(words) - given))
 
 
 def _control(model: NextToken, text: Attempt) -> Attempt | None:
@@ -276,6 +342,13 @@ def _tried(model: NextToken, texts: list[Attempt], prefix: int, beam: int) -> It
             prefix_needed=needed if needed < len(right) else None,
             log_prob=rest,
         )
+
+
+def _fisher(number: int, own: Rate, never: Rate, never_said: int | None = None) -> float:
+    """Probability that so many or more of all completed ones are canaries."""
+    said = number + (never.successes if never_said is None else never_said)
+    everything = own.trials + never.trials
+    return float(hypergeom.sf(number - 1, everything, said, own.trials))
 
 
 def _scalars(name: str, found: Rate | None) -> dict[str, object]:

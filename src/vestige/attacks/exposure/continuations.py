@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from vestige.errors import ModelError
+from vestige.errors import NotFinite
 from vestige.models.largest import largest
 from vestige.models.next_logits import next_logits
 from vestige.models.protocols import NextToken, State
@@ -63,7 +63,7 @@ def read_through(model: NextToken, tokens: Tensor, lengths: Tensor | None = None
         lengths: (n,) int64 tokens of each text, the longest first; None: t of each.
 
     Raises:
-        ModelError: the model gives numbers that are no probabilities.
+        NotFinite: the model gives numbers that are no probabilities.
     """
     ids, device = tokens.flatten(), model.device
     if lengths is None:
@@ -138,8 +138,5 @@ def _normalised(logits: Tensor) -> Tensor:
     """(m, v) natural logs of probabilities."""
     answers = torch.log_softmax(logits.float(), dim=1)
     if bool(answers.isnan().any()):
-        raise ModelError(
-            "the model gives numbers that are no probabilities (NaN)",
-            remedy="Its training diverged: give an earlier checkpoint, or train again.",
-        )
+        raise NotFinite
     return answers

@@ -1,5 +1,8 @@
 """Exposure of canaries by number of copies, with tests and a verdict.
 
+The claim tests planted canaries against controls, which takes a model that predicts, canaries that
+it can read, and enough of both: "no leak shown" excludes a difference of `claims.effects`.
+
 The intervals of medians speak of canaries, as if each were drawn anew, and of one trained model:
 they do not say how another training would come out.
 """
@@ -7,18 +10,18 @@ they do not say how another training would come out.
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from math import log2
+from math import isfinite, log2
 from statistics import fmean
-from typing import Literal
 
+from vestige import claims
 from vestige.attacks.exposure import exposure_tests
 from vestige.attacks.exposure.exposed_canary import ExposedCanary, Group, Median
 from vestige.attacks.exposure.exposure_tests import Evidence
+from vestige.claims import Check, Claim
+from vestige.claims.effects import EXPOSURE_BITS
 from vestige.data.canary import SAMPLED
 from vestige.metrics.exposure import CHANCE
 from vestige.result import Result
-
-Verdict = Literal["leaks", "not shown", "not decided"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,12 +34,14 @@ class CanaryExposure(Result):
             are the controls.
         fit_distance: how far the worst skew-normal fit is off, in [0, 1]; None without a fit.
         seed: decided the references and the orders.
+        checks: of the model and of what it could read, made by a workflow; a verdict takes them.
     """
 
     canaries: tuple[ExposedCanary, ...]
     words: int
     fit_distance: float | None
     seed: int
+    checks: tuple[Check, ...] = ()
 
     @property
     def planted(self) -> Group:
@@ -98,14 +103,39 @@ class CanaryExposure(Result):
 
         None before memory is shown, or where no order was drawn at random.
         """
-        return exposure_tests.order(self.canaries) if self.memory.shown else None
+        return exposure_tests.order(self.canaries) if self.test.significant else None
 
     @property
-    def verdict(self) -> Verdict:
-        """What the test of memory says."""
-        if not self.memory.possible:
-            return "not decided"
-        return "leaks" if self.memory.shown else "not shown"
+    def test(self) -> claims.Test:
+        """The test of memory, on which the verdict rests."""
+        found = self.memory
+        return claims.Test(found.p, found.least, exposure_tests.LEVEL, _AMONG[found.against])
+
+    @property
+    def claim(self) -> Claim:
+        """The verdict, with its test and checks.
+
+        Raises:
+            ValueError: no workflow has made the checks of the model.
+        """
+        bits = [
+            [canary.exposure for canary in self.canaries if canary.planted is planted]
+            for planted in (True, False)
+        ]
+        powerful = claims.powerful(
+            self.test,
+            # two questions share the level (`metrics.permutation`)
+            detectable=claims.detectable_difference(*bits, alpha=exposure_tests.LEVEL / 2),
+            wanted=EXPOSURE_BITS,
+            effect="an exposure {} bits above that of the controls",
+        )
+        checks = (*self.checks, powerful)
+        return Claim("exposure", self.test, checks, _estimate(self.planted.exposure))
+
+    @property
+    def verdict(self) -> claims.Verdict:
+        """What the test and the checks allow to say."""
+        return self.claim.verdict
 
     @property
     def sentence(self) -> str:
@@ -116,35 +146,31 @@ class CanaryExposure(Result):
             f"for those never planted (medians; {_p(known)})"
         )
         means = means[:1].upper() + means[1:]
-        if not known.possible:
-            them = "it" if planted.canaries == 1 else "them"
-            more = {"controls": " and controls", "sampled controls": ""}.get(
-                known.against, ", or compare with more phrases"
-            )
-            return (
-                f"{means}: {_canaries(planted.canaries)} cannot tell whether the model remembers "
-                f"{them}, since the least p-value that this could have given is {known.least:.2g}. "
-                f"Plant more canaries{more}."
-            )
-        if not known.shown:
-            return (
-                f"{means}: no memory of the canaries shows. It does not follow that there is none: "
-                "more canaries would show weaker memory."
-            )
-        alone = f", {known.alone} of {planted.canaries} by themselves" if known.alone else ""
+        verdict = self.verdict
+        if verdict == claims.UNDECIDED:
+            few = "" if self.test.possible else (
+                f" {_canaries(planted.canaries)[:1].upper()}{_canaries(planted.canaries)[1:]} "
+                f"can be told from {exposure_tests.controls_needed(planted.canaries)} controls or "
+                f"more, and there are {self.controls.canaries}: plant more."
+            )  # fmt: skip
+            return f"{means}.{few}"
+        if verdict == claims.NO_LEAK:
+            return f"{means}: no memory of the canaries shows; weaker memory would not have."
         patterns = {c.pattern for c in self.canaries if c.planted}
         if patterns == {SAMPLED}:
-            return f"{means}: the model remembers the canaries{alone}. {NOT_SAID}"
+            return f"{means}: the model remembers the canaries. {NOT_SAID}"
         drawn = patterns <= {*exposure_tests.DRAWN, SAMPLED}
-        return f"{means}: {_order(planted, self.order, alone)}{'' if drawn else NOT_DRAWN}"
+        return f"{means}: {_order(planted, self.order)}{'' if drawn else NOT_DRAWN}"
 
     def summary(self) -> dict[str, object]:
         """One row of a results table."""
+        return {**self.claim.summary(), "sentence": self.sentence, **self.figures()}
+
+    def figures(self) -> dict[str, object]:
+        """The summary without the verdict: scalars that need no checks."""
         exact = [c for c in self.canaries if c.exact_low is not None]
         low, high = ([getattr(c, name) for c in exact] for name in ("exact_low", "exact_high"))
         found: dict[str, object] = {
-            "verdict": self.verdict,
-            "sentence": self.sentence,
             "resolution": self.resolution,
             "space": self.space,
             "space_bits": min(canary.space_bits for canary in self.canaries),
@@ -153,10 +179,6 @@ class CanaryExposure(Result):
             "ceiling": self.ceiling,
             "fit_distance": self.fit_distance,
             "expected_by_chance": CHANCE,
-            "compared_with": self.memory.against,
-            "chance_probability": self.memory.p,
-            "least_probability": self.memory.least,
-            "alone": self.memory.alone,
             "order_probability": self.order.p if self.order else None,
             "least_order_probability": self.order.least if self.order else None,
             "exact_asked": len(exact),
@@ -175,8 +197,7 @@ class CanaryExposure(Result):
 
 
 _AMONG = {
-    "references": "among phrases that could have stood in their place",
-    "controls": "against the controls, which stand out among the references themselves",
+    "controls": "against the controls, which were made alike and never planted",
     "sampled controls": "against the controls, which the same model wrote",
     "orders": "among the orders of their own words",
     "controls' orders": "against how the orders of the controls' words rank",
@@ -195,8 +216,8 @@ def written(middle: Median | None, digits: int = 2) -> str:
     return "" if middle is None else f"{'≥ ' if middle.bound else ''}{middle.value:.{digits}f}"
 
 
-def _order(planted: Group, order: Evidence | None, alone: str) -> str:
-    words = "the model knows the words of the canaries" + alone
+def _order(planted: Group, order: Evidence | None) -> str:
+    words = "the model knows the words of the canaries"
     if order is None:
         return (
             f"{words}. Whether it knows their order cannot be asked: it was given, or there is no "
@@ -212,7 +233,18 @@ def _order(planted: Group, order: Evidence | None, alone: str) -> str:
         return (
             f"{words}. That it knows their order is not shown ({_p(order)}), nor that it does not."
         )
-    return f"the model remembers the canaries{alone}, and their order ({_p(order)}). {NOT_SAID}"
+    return f"the model remembers the canaries, and their order ({_p(order)}). {NOT_SAID}"
+
+
+def _estimate(middle: Median | None) -> claims.Estimate | None:
+    if middle is None:
+        return None
+    low, high = (
+        None if end is None or not isfinite(end) else end for end in middle.interval or (None, None)
+    )
+    return claims.Estimate(
+        "median exposure of planted canaries", middle.value, low=low, high=high, unit="bits"
+    )
 
 
 def _bits(middle: Median | None) -> str:

@@ -11,7 +11,7 @@ from vestige.attacks.exposure.reference_space import References
 from vestige.attacks.exposure.sequence_scores import text_log_probs
 from vestige.data.canary import Canary
 from vestige.data.vocabulary import Vocabulary
-from vestige.errors import DataError, IncompatibleModels
+from vestige.errors import DataError, IncompatibleModels, NotFinite
 from vestige.metrics.exposure import (
     RankExposure,
     SkewNormalFit,
@@ -46,9 +46,16 @@ class ScoredPhrases:
         phrases: Sequence[str],
         done: Callable[[int], None] | None = None,
     ) -> "ScoredPhrases":
-        """Score them together; `done` is told how many more are."""
+        """Score them together; `done` is told how many more are.
+
+        Raises:
+            NotFinite: a score is no number.
+        """
         texts = model.vocabulary.encode_batch(list(phrases))
-        bits = (text_log_probs(model, texts, done) / -log(2)).tolist()
+        scores = text_log_probs(model, texts, done)
+        if np.isnan(scores).any():
+            raise NotFinite
+        bits = (scores / -log(2)).tolist()
         lengths = map(len, texts)
         return cls(*(dict(zip(phrases, all_, strict=True)) for all_ in (bits, lengths)))
 

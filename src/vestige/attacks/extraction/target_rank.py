@@ -4,7 +4,7 @@ Carlini et al. (2019), "The Secret Sharer", Definitions 2 to 4: the rank of the 
 secrets that there could be says how far it stands out, long before it is the first.
 
 Differs from the paper: the loss is that of an utterance's labels and not of its words. Secrets that
-lose as much as the truth count half, so that a model that knows nothing puts it in the middle.
+lose as much as the truth stand before it (`metrics.exposure` counts alike).
 """
 
 from dataclasses import dataclass

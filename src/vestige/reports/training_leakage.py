@@ -1,0 +1,89 @@
+"""What a training gives away: all that its callback measured, beside one verdict."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from vestige.reports.components.facts import pairs
+from vestige.reports.components.numbers import NOTHING, Row, interval
+from vestige.reports.components.table import Table
+from vestige.reports.section import KINDS, Section
+from vestige.results import Run
+
+NAMES: Mapping[str, str] = {
+    "exposure": "median exposure of planted canaries",
+    "completed": "planted canaries completed",
+    "epsilon": "measured ε, at least",
+    "loss_gap": "loss of the evaluation texts above that of the training texts",
+    "auc": "AUC of training against evaluation texts",
+}
+"""What is measured, by its name among the limits."""
+
+LIMITS = (
+    "Measured ε is a lower bound: the training may give away more. An AUC of 0.5 tells nothing of "
+    "which texts were trained on, and 1 tells all.",
+    "Numbers are of this training alone: repeat it with other seeds.",
+)
+
+
+@KINDS.register("TrainingLeakage")
+def training_leakage_section(run: Run, *, show_secrets: bool) -> Section:
+    """The section of a `TrainingLeakage`; no text is in it."""
+    summary = run.summary
+    measured = [name for name in NAMES if summary.get(name) is not None]
+    last = Table(
+        title="At the end of the training",
+        columns=("measured", "value", "95 % interval", "limit"),
+        rows=tuple(
+            (NAMES[name], _amount(summary, name), _interval(summary, name), _limit(summary, name))
+            for name in measured
+        ),
+        key="A dash stands where there is no interval or limit.",
+    )
+    steps = Table(
+        title="While it trained",
+        columns=("step", *(NAMES[name] for name in measured)),
+        rows=tuple(
+            (f"{row['step']:,}", *(_number(row.get(name)) for name in measured)) for row in run.rows
+        ),
+        key="By step of the optimizer.",
+    )
+    return Section(
+        kind="exposure",
+        title="What does the training give away?",
+        lede=describe_training_leakage(summary),
+        blocks=(last, steps) if measured else (),
+        numbers=pairs(
+            {name: summary.get(name) for name in ("steps", "seconds", "diverged")},
+            show_secrets=show_secrets,
+        ),
+        limits=LIMITS,
+    )
+
+
+def describe_training_leakage(summary: Row) -> str:
+    """What was measured after how many steps, in a sentence."""
+    if summary.get("diverged") is not None:
+        return f"The training diverged: nothing was measured from step {summary['diverged']:,} on."
+    told = [
+        f"{NAMES[name]} {_amount(summary, name)}" for name in NAMES if summary.get(name) is not None
+    ]
+    return f"After {summary['steps']:,} steps: {'; '.join(told)}."
+
+
+def _amount(summary: Row, name: str) -> str:
+    return f"{_number(summary[name])} {summary.get(f'{name}_unit') or ''}".strip()
+
+
+def _interval(summary: Row, name: str) -> str:
+    low, high = summary.get(f"{name}_low"), summary.get(f"{name}_high")
+    if low == high or (low is None and high is None):
+        return NOTHING
+    return interval(low, high)
+
+
+def _limit(summary: Row, name: str) -> str:
+    return _number(summary.get(f"{name}_limit"))
+
+
+def _number(value: Any) -> str:
+    return NOTHING if value is None else f"{float(value):.4g}"
