@@ -243,7 +243,7 @@ def _beside_base(call: Call, policy: QueryPolicy, out: Path, monitor: Monitor) -
     if policy.k > target.vocab_size:
         raise ValueError(f"`top_k` must lie in [1, {target.vocab_size}], got {policy.k}")
     policy = replace(policy, k=policy.k or target.vocab_size)
-    inputs = AuditInputs.of(target, parts, seed=policy.seed)
+    inputs = AuditInputs.of(target, parts, seed=policy.seed, together=True)
     inputs.check(policy, given["rate"])
     return BaseAudit(
         inputs=inputs, models=models, policy=policy, rate=given["rate"], out=out, monitor=monitor
