@@ -202,5 +202,5 @@ def test_a_saved_audit_comes_back_from_its_rows(model):
     assert list(back.rows()) == list(found.rows())
     with pytest.raises(ValueError, match="at least one"):
         UserAudit.of_rows(found.summary(), [], record={})
-    with pytest.raises(KeyError):
+    with pytest.raises(ValueError, match="no readable claim"):
         UserAudit.of_rows({}, found.rows(), record={})

@@ -17,7 +17,7 @@ def sides(seed, gain=0.0):
     chance = np.random.default_rng(seed)
     size = TEXTS * LENGTH
     base = -chance.gamma(2, 1.5, size)
-    spread = np.where(base < -3, 2.0, 0.2)
+    spread = 0.05 - 0.3 * base
     seen = np.repeat(np.arange(TEXTS) % 2 == 0, LENGTH)
     change = spread * (0.5 + chance.normal(size=size)) + gain * seen
     flat = np.zeros(size, dtype=np.float32)
