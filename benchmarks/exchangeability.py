@@ -58,7 +58,7 @@ def before(answers, data, audited, known, seed):
     fitted, compared = lots[:FITTED_BEFORE], lots[FITTED_BEFORE:]
     features = without_own(data, answers.asked, known, answers.vocab_size)
     learnt = np.isin(answers.asked.users, fitted)
-    expected = ExpectedRank.fit(features[learnt], answers.log_ranks[learnt], seed=seed)
+    expected = ExpectedRank.fit(features[learnt], answers.log_ranks[learnt])
     scores = answers.asked.mean_by_user(expected.surprise(features, answers.log_ranks))
     return scores[audited], scores[compared]
 

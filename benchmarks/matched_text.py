@@ -101,7 +101,7 @@ def cut_texts(asked, word_scores, seed):
     """P-values by `judge_users`, and who is called."""
     answers = Answers(asked=asked, ranks=np.ones(len(asked), dtype=np.int32), k=1, vocab_size=2)
     audited = range(COMPARED, COMPARED + AUDITED)
-    judged, _ = judge_users(answers, word_scores, audited, range(COMPARED), seed=seed)
+    judged = judge_users(answers, word_scores, audited, range(COMPARED), seed=seed).users
     return np.array([(user.p_value, user.called) for user in judged]).T
 
 

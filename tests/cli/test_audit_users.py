@@ -155,14 +155,14 @@ def test_members_are_found_and_others_are_not(audit, shadows):
     members = {f"member {n}" for n in range(6)}
     assert len(called & members) >= 5
     assert len(called - members) <= 1
-    assert run.summary["verdict"] == "members found"
+    assert run.summary["verdict"] == "leak"
     assert run.summary["references"] == shadows[1]
     assert (run.summary["k"], run.summary["vocab_size"]) == (WORDS + 2, WORDS + 2)
 
 
 def test_one_person_is_answered_in_a_sentence(audit):
     done, run = audit("target", "mine.jsonl", "--shadows", 0)
-    assert done.stdout.startswith("Yes, says this test")
+    assert "The model predicts this text better than chance explains." in done.stdout
     assert [row["user"] for row in audited(run)] == ["me"]
     assert "taken for one person's, 'me'" in done.stderr
     assert run.result == "UserAudit"

@@ -3,13 +3,22 @@
 import numpy as np
 
 from vestige.attacks.membership.user_audit import AuditedUser, UserAudit
+from vestige.claims import REQUIRED, Check, Estimate, Test
 from vestige.metrics.conformal import benjamini_hochberg, conformal_p_values
 
 KNOWN = tuple(np.random.default_rng(0).normal(0, 0.03, 134).tolist())
 """Scores of people known to be out; the highest is 0.09."""
 
 
-def audit_of(scores, *, known=KNOWN, null=(), names=None, rate=0.05, **more):
+def checks_of(**failed):
+    """Every check of the verb, passed but for those with a sentence."""
+    return tuple(
+        Check(name, "failed" if name in failed else "passed", failed.get(name, "Fine."))
+        for name in REQUIRED["audit-users"]
+    )
+
+
+def audit_of(scores, *, known=KNOWN, null=(), names=None, rate=0.05, checks=None, **more):
     """An audit of users with these scores; None for one of whom nothing was asked.
 
     Args:
@@ -18,12 +27,22 @@ def audit_of(scores, *, known=KNOWN, null=(), names=None, rate=0.05, **more):
         null: p-values against models that never saw the users, model by model.
         names: of the users.
         rate: the false-discovery rate.
+        checks: of the claim; all passed by default.
         more: what asking came to.
     """
     names = names or [f"Rosalind {n}" for n in range(len(scores))]
     p_values = [1.0 if s is None else float(conformal_p_values([s], known)[0]) for s in scores]
     called = benjamini_hochberg(p_values, rate)
+    several = len(scores) > 1
+    simes = min(p * len(scores) / n for n, p in enumerate(sorted(p_values), 1))
+    together = min(1.0, 2 * simes) if several else simes
+    called = called & (together <= rate)
+    nobody = all(score is None for score in scores)
     return UserAudit(
+        list_p_value=simes if several else None,
+        test=None if nobody else Test(together, 1 / (1 + len(known)), rate, "non-members"),
+        auc=None if nobody else Estimate("AUC over users", 0.7, 0.6, 0.8),
+        checks=checks or checks_of(),
         users=tuple(
             AuditedUser(
                 name=name, score=score, p_value=p, called=bool(one), texts=12,

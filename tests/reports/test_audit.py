@@ -1,19 +1,18 @@
 """One person's page and an owner's say what the audit found, and what it did not."""
 
-import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from tests.attacks.made_users import answers_of, asked_of, counts_of
-from tests.reports.made_audits import KNOWN, audit_of, uniform
-from vestige.attacks.membership.non_members import NonMembers, draw_groups
+from tests.reports.made_audits import KNOWN, audit_of, checks_of, uniform
+from vestige.attacks.membership.non_members import NonMembers
 from vestige.attacks.membership.user_membership import membership_audit
 from vestige.errors import RunError
 from vestige.reports.audit import charts as audit_charts
 from vestige.reports.audit.section import LISTED
-from vestige.reports.audit.words import UNFAIR, AuditedRows, describe_need, differ
+from vestige.reports.audit.words import AuditedRows
 from vestige.reports.components.charts import in_our_manner
 from vestige.reports.page import render
 from vestige.reports.section import section
@@ -28,9 +27,7 @@ def shown(saved, audit, *, show_secrets=False, **run):
 def test_a_person_who_stands_out_is_told_so_and_how_seldom_chance_does_that(saved):
     page = shown(saved, audit_of([0.2], null=NULL))
     assert page.title == "Was my text used?"
-    assert (
-        page.lede == "Yes, says this test: the model knows this text better than chance explains."
-    )
+    assert page.lede == "The model predicts this text better than chance explains."
     assert page.because == (
         "Of 134 people whose text was certainly not used, each with as much of it, none scores as "
         "high. Somebody whose text was not used would come this far in 1 of 135 audits, or fewer "
@@ -42,69 +39,27 @@ def test_a_person_who_stands_out_is_told_so_and_how_seldom_chance_does_that(save
 def test_a_person_amid_the_others_is_told_that_nothing_is_shown(saved):
     page = shown(saved, audit_of([0.0], null=NULL))
     reached = sum(score >= 0 for score in KNOWN)
-    assert page.lede.startswith("Not shown")
+    assert page.lede == "The model does not predict this text better than chance explains."
     assert f" {reached} score as high" in page.because
     assert f"in {reached + 1} of 135 audits" in page.because
-    assert page.because.endswith("It does not prove that the text was not used.")
+    assert page.because.endswith("That is above the limit of 5 in 100, which was set before.")
 
 
-def test_too_few_people_are_named_with_how_many_more_it_takes(saved):
-    page = shown(saved, audit_of([0.2], known=KNOWN[:12]))
-    assert (
-        page.lede
-        == "This audit could not have told: there are too few non-members to compare with."
-    )
-    assert "once in 13 audits" in page.because
-    assert "It takes 19 to compare with, and 37 non-members in all" in page.because
-    assert "texts of 13 more people (--reference)" in page.because
+@pytest.mark.parametrize("name", ["comparable", "alive"])
+def test_a_failed_check_leaves_the_answer_open_and_is_said_by_the_claim(saved, name):
+    audit = audit_of([0.2], null=NULL, checks=checks_of(**{name: "The texts differ."}))
+    page = shown(saved, audit)
+    assert page.lede == "This audit cannot tell whether this text was used."
+    assert dict(page.numbers)["answer"] == "undecided"
+    assert audit.claim.reasons == ("The texts differ.",)
+    many = shown(saved, replace(audit_of([0.2] * 30), checks=audit.checks), name="many")
+    assert many.lede == "This audit cannot tell whether text of the 30 users was used."
 
 
 def test_somebody_of_whom_nothing_was_asked_has_a_page(saved):
     page = shown(saved, audit_of([None]))
-    assert "none of the words could be asked about" in page.lede
+    assert page.lede == "None of the words could be asked about."
     assert page.figures == []
-
-
-def test_a_person_whom_models_without_them_know_as_well_gets_no_answer(saved):
-    audit = audit_of([0.2], null=[0.01, 0.02, 0.4, 0.6])
-    page = shown(saved, audit)
-    assert page.lede == UNFAIR
-    assert page.because.startswith("It would have read: “Yes, says this test")
-    assert "Of 4 models that never saw this text, 2 seem to know it" in page.notices[0]
-    assert dict(page.numbers)["answer"] == "does not hold"
-
-
-@pytest.mark.parametrize(
-    ("null", "warned"),
-    [
-        ([0.02, 0.8, 0.8, 0.9], False),
-        ([0.02] * 3 + [0.5] * 7, True),
-        ([0.02] * 2 + [0.5] * 8, False),
-    ],
-)
-def test_a_few_models_that_know_the_text_as_well_are_no_verdict(saved, null, warned):
-    page = shown(saved, audit_of([0.2], null=null))
-    assert page.lede.startswith("Yes")
-    assert [w for w in page.notices if "may differ in more" in w] == list(page.notices)
-    assert bool(page.notices) is warned
-
-
-def test_without_models_of_our_own_the_page_says_that_nothing_checks_it(saved):
-    [warning] = shown(saved, audit_of([0.2])).notices
-    assert warning == (
-        "Nothing checks here whether the comparison is fair: it takes 3 models of your own at "
-        "least (--shadows) that never saw these texts."
-    )
-
-
-def test_models_of_our_own_that_are_too_few_to_check_are_counted(saved):
-    [warning] = shown(saved, replace(audit_of([0.2]), references=2)).notices
-    assert "it takes 3 models of your own at least" in warning
-    assert warning.endswith("that never saw these texts; here are 2.")
-    audit = replace(audit_of([0.2]), references=10)
-    [warning] = shown(saved, audit, name="ten").notices
-    assert "it takes" not in warning
-    assert "the 10 models of your own leave too few words" in warning
 
 
 def test_words_beyond_what_others_have_are_said_not_to_count(saved):
@@ -119,7 +74,8 @@ def test_an_owner_is_told_how_many_users_can_be_shown_with_an_interval(saved):
     page = shown(saved, audit_of(scores, null=uniform(400)))
     assert page.title == "Audit before release"
     assert page.lede == "For 30 of 100 users an outsider could show that their text was used."
-    assert page.because.startswith("That is 30 % of them (21 to 40 % with 95 % confidence)")
+    assert page.because.startswith("All users together have p = 0.049 (as a list alone")
+    assert "30 users are flagged" in page.because
     assert "about 5 in 100 of those flagged" in page.because
     assert not page.notices
 
@@ -131,15 +87,6 @@ def test_an_owner_without_called_users_learns_how_sharp_the_audit_was(saved):
     assert "no one is flagged before 49 users stand out at once" in page.because
 
 
-def test_users_who_differ_in_more_than_membership_make_an_audit_that_does_not_hold(saved):
-    null = [0.01] * 40 + uniform(60)
-    page = shown(saved, audit_of([0.2] * 50 + [0.0] * 50, null=null * 4))
-    assert page.lede == UNFAIR
-    [warning] = page.notices
-    assert "differ from the non-members in more than membership" in warning
-    assert "43 % of their p-values at or below 0.05, where 5 % belong" in warning
-
-
 def test_the_share_of_null_p_values_has_an_interval_over_users_not_over_p_values(saved):
     audit = audit_of([0.0] * 10, null=[0.01, *[0.5] * 9] * 4)
     found = AuditedRows.of(saved(audit).rows)
@@ -148,26 +95,6 @@ def test_the_share_of_null_p_values_has_an_interval_over_users_not_over_p_values
     # One of ten users, whatever the number of models.
     margin = 2.262 * np.std([1.0, *[0.0] * 9], ddof=1) / np.sqrt(10)
     assert interval.high == pytest.approx(0.1 + margin, abs=1e-3)
-
-
-def test_chance_alone_is_seldom_called_unfair():
-    generator, summary = np.random.default_rng(1), audit_of([0.0] * 40, null=[0.5]).summary()
-    unfair = 0
-    for _ in range(200):
-        known = generator.normal(size=134)
-        p_values = (1 + (known >= generator.normal(size=(40, 1))).sum(axis=1)) / 135
-        rows = audit_of([0.0] * 40, null=p_values.tolist()).rows()
-        unfair += differ(AuditedRows.of(list(rows)), summary)
-    assert unfair / 200 < 0.05
-
-
-@pytest.mark.parametrize("rate", [0.3, 0.1, 0.05, 0.01])
-def test_whoever_does_as_told_has_people_enough(rate):
-    audit = audit_of([0.0], known=KNOWN[:2], rate=rate)
-    more = int(re.search(r"texts of (\d+) more", describe_need(audit.summary()))[1])
-    known = audit.calibrated_on + audit.fitted_on + audit.counted_on + more
-    _, _, compared = draw_groups(range(known), seed=0)
-    assert 1 / (len(compared) + 1) <= rate
 
 
 def test_the_most_exposed_users_stand_in_a_table_without_their_names(saved):
@@ -242,6 +169,7 @@ def test_an_audit_of_made_up_answers_becomes_a_page(saved):
         audited=range(20),
         known=NonMembers(fitted=tuple(range(20, 40)), compared=tuple(range(40, 80))),
     )
+    audit = replace(audit, checks=checks_of())  # the workflow makes them
     page = shown(saved, audit)
     called = sum(user.called for user in audit.users)
     assert called >= 10

@@ -26,8 +26,8 @@ from .asked import Told
 
 pytest.importorskip("openai")
 
-WORDS = ("w0", "w1", "w2")
-"""Few, so that texts begin alike and little is asked."""
+WORDS = tuple(f"w{n}" for n in range(12))
+"""Few, so that texts begin alike and little is asked; enough that few are near-duplicates."""
 TEXTS_EACH = 6
 
 CONTROL = re.compile(r"The \w+ \w+ on \w+ and \w+ by \w+ that the \w+ \w+ be")

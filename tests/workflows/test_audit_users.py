@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from vestige.attacks.membership.user_audit import UserAudit
+from vestige.claims import UNDECIDED
 from vestige.data.corpus import Corpus
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import DataError, ModelError, RunError
@@ -91,6 +92,12 @@ def test_a_callable_an_outsiders_model_and_a_name_give_the_same_audit(model, mon
     ]
     assert [list(one.rows()) for one in found] == [list(found[0].rows())] * 3
     assert found[0].summary()["queries"] > 0
+
+
+def test_a_service_that_always_lists_the_same_words_is_undecided():
+    found = audit(lambda contexts: [list(WORDS[:3])] * len(contexts), top_k=3)
+    assert found.verdict == UNDECIDED
+    assert "alive" in {check.name for check in found.checks if check.state == "failed"}
 
 
 def test_without_out_nothing_is_left_and_the_result_can_be_saved(model, tmp_path, monkeypatch):
@@ -195,5 +202,5 @@ def test_a_saved_audit_comes_back_from_its_rows(model):
     assert list(back.rows()) == list(found.rows())
     with pytest.raises(ValueError, match="at least one"):
         UserAudit.of_rows(found.summary(), [], record={})
-    with pytest.raises(KeyError):
+    with pytest.raises(ValueError, match="no readable claim"):
         UserAudit.of_rows({}, found.rows(), record={})

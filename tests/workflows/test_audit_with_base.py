@@ -1,5 +1,6 @@
 """An audit of users beside the base that the target was fine-tuned from."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 
 from vestige import results
 from vestige.attacks.texts import token_statistics as statistics_module
+from vestige.claims import LEAK, NO_LEAK, UNDECIDED
 from vestige.data.corpus import Corpus
 from vestige.data.vocabulary import WordVocabulary
 from vestige.models.checkpoints import save_model
@@ -44,10 +46,10 @@ def counted(*read):
 
 PUBLIC, MEMBERS, OTHERS, REFERENCE = (
     of_users(count, seed, mark)
-    for count, seed, mark in ((40, 1, "p"), (10, 2, "in"), (10, 3, "out"), (60, 4, "r"))
+    for count, seed, mark in ((400, 1, "p"), (10, 2, "in"), (10, 3, "out"), (60, 4, "r"))
 )
 BASE = counted((PUBLIC, 1))
-TUNED = counted((PUBLIC, 1), (MEMBERS, 1))
+TUNED = counted((PUBLIC, 1), (MEMBERS, 5))
 AUDITED = Corpus.from_texts([*MEMBERS, *OTHERS], users=[*MEMBERS.users, *OTHERS.users])
 
 
@@ -69,6 +71,91 @@ def test_a_target_that_never_saw_anybody_gives_even_p_values():
         values += [user.p_value for user in found.users]
     assert np.mean(np.array(values) <= 0.05) <= 0.1
     assert np.mean(values) == pytest.approx(0.5, abs=0.1)
+
+
+CLEAN = of_users(20, 5, "clean")
+
+
+def failed(found):
+    return {check.name for check in found.checks if check.state == "failed"}
+
+
+def test_a_leak_and_an_honest_list_are_told_apart_by_the_list_test():
+    leak = audit_users(TUNED, AUDITED, reference=REFERENCE, base=BASE)
+    assert leak.verdict == LEAK
+    assert leak.list_p_value < 0.001
+    clean = audit_users(TUNED, CLEAN, reference=REFERENCE, base=BASE)
+    assert clean.verdict == NO_LEAK
+    assert clean.summary()["claim"]["verb"] == "audit-users --base"
+    assert not any(user.called for user in clean.users)
+
+
+@pytest.mark.parametrize(
+    ("model", "reason"),
+    [
+        (BASE, "different"),
+        (TableModel(np.full(SIZE + 2, 1 / (SIZE + 2)), np.full((SIZE + 2,) * 2, 1 / (SIZE + 2)),
+                    VOCABULARY), "alive"),
+    ],
+)  # fmt: skip
+def test_a_model_that_learnt_nothing_is_undecided(model, reason):
+    found = audit_users(model, CLEAN, reference=REFERENCE, base=BASE)
+    assert (found.verdict, failed(found)) == (UNDECIDED, {reason})
+
+
+def test_users_whose_texts_are_near_duplicates_of_three_are_undecided():
+    chance, owners = np.random.default_rng(8), [f"u{n // 5}" for n in range(45)]
+    copies = [text.split() for text in list(MEMBERS)[:3] for _ in range(15)]
+    for words in copies:
+        words[-1] = WORDS[int(chance.integers(SIZE))]
+    texts = Corpus.from_texts([" ".join(words) for words in copies], users=owners)
+    found = audit_users(TUNED, texts, reference=REFERENCE, base=BASE)
+    assert (found.verdict, len(found.users)) == (UNDECIDED, 3)
+    assert "independent" in failed(found)
+
+
+def test_a_greeting_that_all_users_share_joins_nobody():
+    greeting = " ".join(WORDS[:12])
+    texts, reference = (
+        side + Corpus.from_texts([greeting] * len(names), users=names)
+        for side in (CLEAN, REFERENCE)
+        for names in [sorted(set(side.users))]
+    )
+    found = audit_users(TUNED, texts, reference=reference, base=BASE)
+    assert (found.verdict, len(found.users), found.calibrated_on) == (NO_LEAK, 20, 60)
+
+
+def test_words_that_the_model_does_not_know_and_another_kind_of_text_are_undecided():
+    unknown = Corpus.from_texts(
+        [f"{text} " + " ".join(f"new{n}{place}" for place in range(5)) for n, text in
+         enumerate(CLEAN)], users=CLEAN.users,
+    )  # fmt: skip
+    assert "read" in failed(audit_users(TUNED, unknown, reference=REFERENCE, base=BASE))
+    halves = [" ".join(word for word in text.split() if int(word[1:]) < 40) for text in CLEAN]
+    other = audit_users(
+        TUNED, Corpus.from_texts(halves, users=CLEAN.users), reference=REFERENCE, base=BASE
+    )
+    assert other.verdict == UNDECIDED
+    assert "comparable" in failed(other)
+
+
+def test_rounding_of_log_probabilities_moves_no_p_value(monkeypatch):
+    plain = audit_users(TUNED, AUDITED, reference=REFERENCE, base=BASE)
+    ask, chance = statistics_module.token_statistics, np.random.default_rng(0)
+
+    def disturbed(*given, **more):
+        found = ask(*given, **more)
+        names = ("log_probs", "means", "deviations")
+        columns = {name: getattr(found, name) for name in names}
+        return replace(found, **{
+            name: (one * (1 + 1e-7 * chance.standard_normal(one.shape))).astype(np.float32)
+            for name, one in columns.items()
+        })  # fmt: skip
+
+    monkeypatch.setattr(statistics_module, "token_statistics", disturbed)
+    again = audit_users(TUNED, AUDITED, reference=REFERENCE, base=BASE)
+    assert [one.p_value for one in again.users] == [one.p_value for one in plain.users]
+    assert again.list_p_value == pytest.approx(plain.list_p_value, abs=0.001)
 
 
 def test_it_goes_on_and_asks_nothing_twice(tmp_path, monkeypatch):

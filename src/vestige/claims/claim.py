@@ -38,6 +38,7 @@ REQUIRED: Mapping[str, tuple[str, ...]] = {
     "complete --secrets": _SECRETS,
     "extract-nlu": ("alive", "independent", "powerful"),
     "audit-users": _TEXTS,
+    "audit-users --base": (*_TEXTS, "different"),
     "audit-texts": _TEXTS,
     "audit-texts --base": (*_TEXTS, "different"),
     "memorization": _TEXTS,

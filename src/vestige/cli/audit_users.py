@@ -19,7 +19,7 @@ def show_audit(audit: "UserAudit", *, show_secrets: bool) -> None:
 
     found = AuditedRows.of(list(audit.rows()))
     summary: dict[str, Any] = audit.summary()
-    for sentence in (*describe(found, summary), *warnings(found, summary)):
+    for sentence in (*describe(found, summary), *warnings(summary)):
         print(sentence)
     if summary["select"] in ("rare", "rare-sum") and summary["k"] < summary["vocab_size"] / 10:
         print(

@@ -7,8 +7,10 @@ A conformal p-value compares one score with those of known non-members (Vovk, Ga
 
 If the tested user is a non-member exchangeable with the others, P(p <= alpha) <= alpha. Many
 p-values against one set of others are positively dependent, and the Benjamini-Hochberg procedure
-still keeps its promise (Bates, Candès, Lei, Romano and Sesia 2023, "Testing for Outliers with
-Conformal p-values", Annals of Statistics 51, theorem 2).
+still bounds the false-discovery rate (Bates, Candès, Lei, Romano and Sesia 2023, "Testing for
+Outliers with Conformal p-values", Annals of Statistics 51, theorem 2). The theorem does not cover
+p-values against different sets, such as those who have as much text as each user:
+`benchmarks/claims_of_users.py` measures the rate there.
 """
 
 import math

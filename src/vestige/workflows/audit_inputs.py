@@ -1,6 +1,6 @@
 """Inputs of an audit of users: texts of audited users and of non-members, and queries."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from os import PathLike
 from typing import Any
@@ -10,8 +10,10 @@ from numpy.typing import NDArray
 
 from vestige.attacks.membership.expected_rank import FEWEST_WORDS, WordCounts
 from vestige.attacks.membership.non_members import NonMembers, draw_groups, users_needed
+from vestige.attacks.membership.own_texts import own_texts
 from vestige.attacks.membership.query_answers import Texts
 from vestige.attacks.membership.query_policy import QueryPolicy
+from vestige.claims import Check
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import EncodedCorpus, encode
 from vestige.data.encoded_pairs import encode_pairs
@@ -32,10 +34,17 @@ ME = "me"
 
 @dataclass(frozen=True, kw_only=True)
 class AuditTexts:
-    """Texts of an audit, with users; nobody is in both parts."""
+    """Texts of an audit, with users; nobody is in both parts.
+
+    Attributes:
+        texts: of the audited users, without near-duplicates.
+        reference: of non-members, likewise.
+        independent: the check of that name.
+    """
 
     texts: Corpus
     reference: Corpus
+    independent: Check
 
     def groups(self, *, seed: int) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
         """Non-members whose words are counted, who are fitted, and who are compared."""
@@ -54,7 +63,7 @@ class AuditTexts:
             DataError: there are none.
         """
         columns = ["text", "user", *(["source"] if needed else [])]
-        kept = {}
+        kept: dict[str, Any] = {}
         for name, part in (("texts", self.texts), ("reference", self.reference)):
             if needed and part.sources is None:
                 raise DataError(
@@ -62,7 +71,7 @@ class AuditTexts:
                     remedy="Name the column that does (`source`).",
                 )
             kept[name] = Corpus(part.table.select(columns))
-        return AuditTexts(**kept)
+        return replace(self, **kept)
 
     def together(self) -> Corpus:
         """The texts, then the reference."""
@@ -77,11 +86,11 @@ def read_texts(
     Raises:
         DataError: one cannot be read, or somebody is in both.
     """
-    found = AuditTexts(
-        texts=_with_users("texts", _audited(texts, settings, monitor), monitor),
-        reference=_with_users("reference", _non_members(reference, settings), monitor),
+    parts = (
+        _with_users("texts", _audited(texts, settings, monitor), monitor),
+        _with_users("reference", _non_members(reference, settings), monitor),
     )
-    both = sorted(set(found.texts.users or ()) & set(found.reference.users or ()))
+    both = sorted(set(parts[0].users or ()) & set(parts[1].users or ()))
     if both:
         shown = f", {both[0]!r} among them" if show_secrets else ""
         raise DataError(
@@ -89,14 +98,29 @@ def read_texts(
             remedy="Take them out of `reference`, which must hold only people who are not in "
             "the training data; `show_secrets` names one.",
         )
-    known = set(found.reference)
-    shared = sum(text in known for text in found.texts)
-    if shared > len(found.texts) // 20:
-        monitor.log(
-            f"{shared} of {len(found.texts)} audited texts stand word for word in --reference: "
-            "shadow models learn them, too, and the audit gets weaker"
+    return _without_duplicates(*parts, monitor)
+
+
+def _without_duplicates(texts: Corpus, reference: Corpus, monitor: Monitor) -> AuditTexts:
+    """Only texts that say something of one user."""
+    whole = texts + reference
+    read = list(whole)
+    if whole.sources is not None:
+        read = [f"{source} {text}" for source, text in zip(whole.sources, read, strict=True)]
+    own = own_texts(read, whole.users or (), audited=len(texts))
+    mine, theirs = own.kept[: len(texts)], own.kept[len(texts) :]
+    if left_out := int((~own.kept).sum()):
+        monitor.log(f"{left_out:,} of {len(read):,} texts are near-duplicates and are left out")
+    if not mine.any():
+        raise DataError(
+            "most texts of every audited user are near-duplicates of each other",
+            remedy="Give texts that differ.",
         )
-    return found
+    return AuditTexts(
+        texts=texts.take(np.flatnonzero(mine)),
+        reference=reference.take(np.flatnonzero(theirs)),
+        independent=own.check,
+    )
 
 
 def _audited(texts: Any, settings: TextSettings, monitor: Monitor) -> Corpus:
@@ -164,7 +188,7 @@ class AuditInputs:
 
     Attributes:
         asked: w words.
-        counts: of words of the non-members who play no other part.
+        counts: of words of the non-members who play no other part; with a base, of everybody.
         audited: users, as places in `asked.names`.
         known: non-members, likewise.
     """
@@ -178,8 +202,18 @@ class AuditInputs:
     parts: AuditTexts
 
     @classmethod
-    def of(cls, target: Target, parts: AuditTexts, *, seed: int) -> "AuditInputs":
-        """Encode, find the words, and draw the groups of non-members."""
+    def of(
+        cls, target: Target, parts: AuditTexts, *, seed: int, together: bool = False
+    ) -> "AuditInputs":
+        """Encode, find the words, and draw the groups of non-members.
+
+        Args:
+            target: whose vocabulary says which words there are.
+            parts: texts.
+            seed: of the groups.
+            together: everything is learnt from audited and reference users alike, so that all of
+                the reference can be compared with.
+        """
         whole = parts.together()
         if target.source_vocabulary is None:
             texts: Texts = encode(whole, target.vocabulary)
@@ -188,16 +222,31 @@ class AuditInputs:
         targets = texts if isinstance(texts, EncodedCorpus) else texts.targets
         asked = token_queries(targets, target.vocabulary)
         inside = set(parts.texts.users or ())
-        known = NonMembers.named(parts.groups(seed=seed), asked.names)
+        groups = parts.groups(seed=seed)
+        if together:
+            groups = ((), (), tuple(sorted(name for group in groups for name in group)))
+        known = NonMembers.named(groups, asked.names)
+        counted = range(len(asked.names)) if together else known.counted
         return cls(
             texts=texts,
             asked=asked.take(~np.isin(asked.users, known.counted)),
-            counts=WordCounts.of_users(targets, known.counted, target.vocab_size),
+            counts=WordCounts.of_users(targets, counted, target.vocab_size),
             audited=tuple(n for n, name in enumerate(asked.names) if name in inside),
             known=known,
             target=target,
             parts=parts,
         )
+
+    @property
+    def targets(self) -> EncodedCorpus:
+        """The texts whose words are asked about."""
+        return self.texts if isinstance(self.texts, EncodedCorpus) else self.texts.targets
+
+    @property
+    def owners(self) -> NDArray[np.int32]:
+        """(t,) the user of each text, as a place in `asked.names`."""
+        assert self.targets.users is not None
+        return self.targets.users
 
     @cached_property
     def words(self) -> list[list[str]]:
@@ -248,13 +297,15 @@ class AuditInputs:
         needed = calibration_needed(rate)
         if compared < needed:
             users = len(self.known.counted) + len(self.known.fitted) + len(self.known.compared)
+            together = not self.known.fitted
             raise DataError(
                 f"the {users} users of `reference` leave {compared} with words to ask about to "
                 f"compare with: it takes {needed} before a p-value can be {rate:g}",
-                remedy=f"Give texts of {users_needed(rate)} people or more (`reference`), "
-                "split a text of nobody into more users (`artificial`), or take a larger `rate`.",
+                remedy=f"Give texts of {needed if together else users_needed(rate)} people or more "
+                "(`reference`), split a text of nobody into more users (`artificial`), or take a "
+                "larger `rate`.",
             )
-        fitted = list(self.known.fitted)
+        fitted = list(self.known.fitted or self.known.compared)
         words = int(policy.most(self.asked)[fitted].sum())
         if words < FEWEST_WORDS:
             raise DataError(

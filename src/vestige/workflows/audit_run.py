@@ -29,8 +29,9 @@ from vestige.workflows.audit_inputs import AuditInputs
 from vestige.workflows.audit_options import ShadowSettings
 from vestige.workflows.audit_service import Service
 from vestige.workflows.audit_shadows import described, train_planned
+from vestige.workflows.user_text_checks import require_finite, text_checks
 
-FORMAT = 2
+FORMAT = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,7 +115,17 @@ class Audit:
             rate=self.rate,
             seed=self.policy.seed,
         )
-        return replace(audit, statistics=self._statistics(answered, shadows))
+        checks = text_checks(
+            self.inputs,
+            np.unique(answers.asked.texts),
+            seed=self.policy.seed,
+            answered=float(answered.mean()),
+        )
+        return replace(
+            audit,
+            statistics=self._statistics(answered, shadows),
+            checks=(*audit.checks, *checks),
+        )
 
     def _statistics(
         self, answered: NDArray[np.bool_], shadows: list[Shadow]
@@ -137,7 +148,8 @@ class Audit:
         target, k = self.inputs.target, self.policy.k
         if self.service is None:
             sha256 = str(target.recorded["sha256"])
-            ranks, _ = self._ranks(lambda: target.model, sha256, asked, "asking the model")
+            ranks, log_probs = self._ranks(lambda: target.model, sha256, asked, "asking the model")
+            require_finite({"the model": log_probs})
             answered = np.ones(len(asked), dtype=bool)
         else:
             ranks = self.service.ranks(asked)

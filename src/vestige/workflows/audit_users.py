@@ -81,13 +81,18 @@ def audit_users(
     of these does as well, with as much text. What to expect is learnt from some of them, and from
     shadow models, which this verb trains on their text. 37 people or more are needed for a p-value
     of 0.05, a hundred are better; their texts must be of the same kind and time as those that are
-    audited, or the difference will be taken for memory. A p-value that is not small does not show
-    that somebody was out.
+    audited, or the verdict is undecided. A p-value that is not small does not show that somebody
+    was out.
 
-    A fine-tuned language model is audited beside the model that it was fine-tuned from, `base`,
+    A fine-tuned language model is audited with the model that it was fine-tuned from, `base`,
     which takes the place of shadow models: what a user's text gained over the base is compared with
-    what it gained for non-members, also where MODEL shows but some of its likeliest tokens
-    (`top_k`).
+    what it gained for non-members, also where MODEL shows only some of its most probable tokens
+    (`top_k`). 19 people are enough then.
+
+    The verdict is about all audited users together: a permutation test of users and the smallest
+    p-values share one level, and users are flagged only where it is significant. Near-duplicates
+    count once. "No leak shown" needs enough users to detect an AUC of 0.75 with 80% power, about 15
+    beside 48; for one person the verdict is "leak" or "undecided".
 
     For a person, `texts` is a file of their own texts, and MODEL often a service: a server that
     speaks OpenAI's protocol, or a Python function that asks something else. What it costs is told
@@ -116,7 +121,8 @@ def audit_users(
             or the `informative`, where knowing the text could bring a word into view. Default:
             `informative` for `calls` with shadow models, else `random`; without `queries` or
             `calls` `all`.
-        rate: Share of the flagged users that may be expected to be non-members.
+        rate: Share of the flagged users that may be expected to be non-members, and level of the
+            verdict.
         show_secrets: Show users' names; else each is a block.
 
     Returns:
@@ -243,7 +249,7 @@ def _beside_base(call: Call, policy: QueryPolicy, out: Path, monitor: Monitor) -
     if policy.k > target.vocab_size:
         raise ValueError(f"`top_k` must lie in [1, {target.vocab_size}], got {policy.k}")
     policy = replace(policy, k=policy.k or target.vocab_size)
-    inputs = AuditInputs.of(target, parts, seed=policy.seed)
+    inputs = AuditInputs.of(target, parts, seed=policy.seed, together=True)
     inputs.check(policy, given["rate"])
     return BaseAudit(
         inputs=inputs, models=models, policy=policy, rate=given["rate"], out=out, monitor=monitor

@@ -1,10 +1,14 @@
 """An audit of users against the model that the target was fine-tuned from.
 
-The base tells of every token what it was worth before the fine-tune. A user's score is the mean
-over their tokens of the gain over the base, calibrated on non-members (`calibrated_gain`); where
-the target shows its likeliest tokens alone, the gain of the others is expected (`shown_tokens`).
-P-values are those of every audit of users: against non-members who taught nothing, over as much
-text.
+The base says how probable every token was before the fine-tune. A user's score is the mean over
+their tokens of the gain over the base, calibrated (`calibrated_gain`); where the target shows only
+its most probable tokens, the gain of the others is estimated (`shown_tokens`). P-values are those
+of every audit of users: against non-members, over as much text.
+
+The expectation is learnt from all who are audited or compared, both sides alike: an audited user
+who is out could have stood anywhere among the others, so that p-values are exact (Vovk, Gammerman
+and Shafer 2005, "Algorithmic Learning in a Random World", section 2.2), and none of the reference
+is spent on learning. A function of 27 numbers cannot learn the gains of a few members by heart.
 """
 
 from collections.abc import Mapping
@@ -14,16 +18,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from vestige import claims
 from vestige.attacks.membership.membership_scores import Answers
 from vestige.attacks.membership.query_policy import QueryPolicy
 from vestige.attacks.membership.user_audit import UserAudit
+from vestige.attacks.membership.user_checks import powerful
 from vestige.attacks.membership.user_membership import judge_users
 from vestige.attacks.texts.calibrated_gain import CalibratedGain
 from vestige.attacks.texts.shown_tokens import shown_only
 from vestige.attacks.texts.statistics_of_parts import first_tokens
+from vestige.claims import Check
 from vestige.data.encoded import EncodedCorpus
-from vestige.errors import DataError
 from vestige.monitor import Monitor
 from vestige.workflows.audit_directory import STATISTICS
 from vestige.workflows.audit_inputs import AuditInputs
@@ -31,6 +38,7 @@ from vestige.workflows.audit_options import ShadowSettings
 from vestige.workflows.audit_target import Target
 from vestige.workflows.inputs import shown
 from vestige.workflows.text_models import TextModels
+from vestige.workflows.user_text_checks import require_finite, text_checks
 
 if TYPE_CHECKING:
     from vestige.attacks.texts.token_statistics import TokenStatistics
@@ -91,7 +99,7 @@ class BaseAudit:
         """What decides the result; hashes in place of texts and weights."""
         parts, policy = self.inputs.parts, self.policy
         return {
-            "format": 1,
+            "format": 2,
             "models": {
                 role: {k: v for k, v in dict(told).items() if k != "path"}  # type: ignore[call-overload]
                 for role, told in self.models.recorded.items()
@@ -116,39 +124,47 @@ class BaseAudit:
             asked = asked.take(asked.positions < longest)
         texts, text = np.unique(asked.texts, return_inverse=True)
         target, base = self._asked(texts)
-        place = base.offsets[text] + asked.positions
-        fitted = self._fitted(texts)
-        learnt = CalibratedGain.fit(
-            first_tokens(target, fitted), first_tokens(base, fitted), seed=policy.seed
-        )
+        require_finite({"the model": target.log_probs, "the base": base.log_probs})
         every = policy.k >= inputs.target.vocab_size
-        scores = (learnt.token_scores if every else learnt.excesses)(target, base)[place]
+        shown = target if every else shown_only(target, base, likeliest=policy.k)
+        learnt = CalibratedGain.fit(shown, base)
+        place = base.offsets[text] + asked.positions
+        scores = (learnt.token_scores if every else learnt.excesses)(shown, base)[place]
         answers = Answers(
             asked=asked,
-            ranks=np.minimum(target.ranks[place] + 1, policy.k + 1),
+            ranks=np.minimum(shown.ranks[place] + 1, policy.k + 1),
             k=policy.k,
             vocab_size=max(inputs.target.vocab_size, policy.k),
         )
         self.monitor.log(f"Comparing {len(asked):,} tokens")
         known = [user for user in inputs.known.compared if asked.counts()[user]]
-        found, compared = judge_users(
+        judged = judge_users(
             answers, scores, inputs.audited, known, rate=self.rate, seed=policy.seed
         )
         return UserAudit(
-            users=tuple(found),
+            users=judged.users,
+            list_p_value=judged.list_p_value,
+            test=judged.test,
+            auc=judged.auc,
             calibrated_on=len(known),
-            fitted_on=len(inputs.known.fitted),
+            fitted_on=0,
             counted_on=0,
             references=0,
             k=policy.k,
             vocab_size=answers.vocab_size,
             rate=self.rate,
-            compared=tuple(compared.tolist()),
+            compared=tuple(judged.compared.tolist()),
             statistics=self._statistics(len(asked)),
+            checks=(
+                *self._model_checks(texts, target, base),
+                *text_checks(inputs, texts, _text_means(base), seed=policy.seed, longest=longest),
+                powerful(judged.test, len(judged.users), len(known)),
+            ),
+            based=True,
         )
 
-    def _asked(self, texts: np.ndarray[Any, Any]) -> "tuple[TokenStatistics, TokenStatistics]":
-        """What target and base say of some texts; the target no more than is shown."""
+    def _asked(self, texts: NDArray[np.integer]) -> "tuple[TokenStatistics, TokenStatistics]":
+        """What target and base say of some texts."""
         encoded = self.inputs.texts
         assert isinstance(encoded, EncodedCorpus)  # of next tokens
         rows = [encoded.document(one)[:-1].tolist()[: self.models.longest] for one in texts]
@@ -160,26 +176,20 @@ class BaseAudit:
             monitor=self.monitor,
             likeliest=LIKELIEST if every else max(LIKELIEST, self.policy.k),
         )
-        target, base = said["target"], said["base"]
-        return target if every else shown_only(target, base, likeliest=self.policy.k), base
+        return said["target"], said["base"]
 
-    def _fitted(self, texts: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """Places among texts of those that nobody is compared by.
-
-        Raises:
-            DataError: there are not two.
-        """
-        encoded = self.inputs.texts
-        assert isinstance(encoded, EncodedCorpus)
-        assert encoded.users is not None
-        known = self.inputs.known.fitted
-        found = np.flatnonzero(np.isin(encoded.users[texts], known))
-        if len(found) < 2:
-            raise DataError(
-                f"{len(found)} texts of non-members are there to learn from, it takes 2",
-                remedy="Give more texts of people who are not in the training data (`reference`).",
-            )
-        return found
+    def _model_checks(
+        self, texts: NDArray[np.integer], target: "TokenStatistics", base: "TokenStatistics"
+    ) -> list[Check]:
+        """Alive, by the texts of the reference, and different, by all."""
+        compared = np.isin(self.inputs.owners[texts], self.inputs.known.compared)
+        some, checks = np.flatnonzero(compared), []
+        for who, said in (("the model", target), ("the base", base)):
+            rest = first_tokens(said, some)
+            cuts = rest.offsets[1:-1]
+            scores, tokens = (np.split(each, cuts) for each in (rest.log_probs, rest.tokens))
+            checks.append(claims.alive(scores, tokens, who=who))
+        return [*checks, claims.different(base.log_probs, target.log_probs)]
 
     def _statistics(self, asked: int) -> Mapping[str, object]:
         return {
@@ -190,3 +200,9 @@ class BaseAudit:
             "useless_shadows": 0,
             "queries": asked,
         }
+
+
+def _text_means(said: "TokenStatistics") -> NDArray[np.float64]:
+    """(n,) mean log-probability of each text."""
+    sums = np.add.reduceat(said.log_probs.astype(np.float64), said.offsets[:-1])
+    return np.asarray(sums / np.diff(said.offsets))

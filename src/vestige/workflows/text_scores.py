@@ -193,7 +193,7 @@ def _calibrated(asked: AskedTexts, apart: "Corpus", *, seed: int) -> "dict[str, 
     from vestige.attacks.texts.calibrated_gain import CalibratedGain
 
     own = AskedTexts.of(asked.models, {"reference": apart}, asked.folder, asked.monitor)
-    learnt = CalibratedGain.fit(**own.said["reference"], seed=seed)
+    learnt = CalibratedGain.fit(**own.said["reference"])
     return {role: learnt.token_scores(**said) for role, said in asked.said.items()}
 
 

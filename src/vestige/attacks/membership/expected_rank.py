@@ -1,17 +1,18 @@
-r"""Expected log rank of a word: difficulty calibration by gradient boosting.
+r"""Expected log rank of a word: difficulty calibration by regression.
 
 .. math:: s_u = \frac{1}{|W_u|} \sum_{w \in W_u}
     \left( \mathrm{E}[\log r_w \mid \mathrm{features}] - \log r_w \right)
 
-The expectation is fitted by gradient boosting on queries of non-members of the
-target's training data, so that it knows how far the target was trained, what it shows, and which
-words are hard in any case. This is difficulty calibration (Watson, Guo, Cormode and Sablayrolles
-2022, "On the Importance of Difficulty Calibration in Membership Inference Attacks", ICLR), learnt
-rather than subtracted; reference models are features among others, and there may be none.
+The expectation is a quadratic function of the features (`metrics.quadratic`), fitted on queries of
+non-members of the target's training data, so that it knows how far the target was trained, what it
+shows, and which words are hard in any case. This is difficulty calibration (Watson, Guo, Cormode
+and Sablayrolles 2022, "On the Importance of Difficulty Calibration in Membership Inference
+Attacks", ICLR), learnt rather than subtracted; reference models are features among others, and
+there may be none.
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,9 +20,10 @@ from numpy.typing import ArrayLike, NDArray
 from vestige.data.encoded import EncodedCorpus
 from vestige.data.token_queries import TokenQueries
 from vestige.errors import DataError
+from vestige.metrics.quadratic import fit_mean, predicted
 
 if TYPE_CHECKING:
-    from sklearn.ensemble import HistGradientBoostingRegressor
+    from sklearn.pipeline import Pipeline
 
 Floats = NDArray[np.float64]
 FEWEST_WORDS = 200
@@ -35,7 +37,7 @@ class WordCounts:
     One function for everybody: whoever is fitted on, compared or audited must have no text in it.
     Were a user's own text counted, no pair of words of theirs would be new, and many of an audited
     user's; were it left out for them alone, each of their counts would fall a little short of the
-    one that others have of the same word, and boosting would know the word, or the user, by that.
+    one that others have of the same word, and the expectation would know the user by that.
 
     Attributes:
         words: (v,) of each id.
@@ -102,25 +104,22 @@ class ExpectedRank:
     """The log rank to expect of a word that the target has not seen in this place.
 
     Attributes:
-        boosting: scikit-learn's fitted regressor.
+        regression: scikit-learn's fitted regressor.
     """
 
-    boosting: "HistGradientBoostingRegressor"
+    regression: "Pipeline"
 
     @classmethod
-    def fit(cls, features: ArrayLike, log_ranks: ArrayLike, *, seed: int = 0) -> "ExpectedRank":
+    def fit(cls, features: ArrayLike, log_ranks: ArrayLike) -> "ExpectedRank":
         """Learn from words of non-members.
 
         Args:
             features: (w, f).
             log_ranks: (w,) under the target; log(k + 1) where it did not show the word.
-            seed: of the boosting.
 
         Raises:
             DataError: there are too few words.
         """
-        from sklearn.ensemble import HistGradientBoostingRegressor
-
         given = np.asarray(features, dtype=np.float64)
         if len(given) < FEWEST_WORDS:
             raise DataError(
@@ -128,16 +127,9 @@ class ExpectedRank:
                 f"to expect, it takes {FEWEST_WORDS}",
                 remedy="Give more text of people who are not in the training data (--reference).",
             )
-        boosting = HistGradientBoostingRegressor(
-            max_iter=150,
-            learning_rate=0.08,
-            max_leaf_nodes=15,
-            min_samples_leaf=max(5, min(50, len(given) // 100)),
-            random_state=seed,
-        )
-        return cls(boosting.fit(given, np.asarray(log_ranks, dtype=np.float64)))
+        return cls(fit_mean(given, np.asarray(log_ranks, dtype=np.float64)))
 
     def surprise(self, features: ArrayLike, log_ranks: ArrayLike) -> Floats:
         """(w,) expected less observed log rank: above 0 where the target does too well."""
-        expected = self.boosting.predict(np.asarray(features, dtype=np.float64))
-        return cast("Floats", expected - np.asarray(log_ranks, dtype=np.float64))
+        expected = predicted(self.regression, np.asarray(features, dtype=np.float64))
+        return np.asarray(expected - np.asarray(log_ranks, dtype=np.float64))

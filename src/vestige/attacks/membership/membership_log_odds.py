@@ -1,8 +1,8 @@
 r"""Membership log-odds of a word: the likelihood ratio of its rank, learnt from shadow models.
 
 Shadow models answer: each has seen some of the non-members of the target's
-training data, and not the others. Boosting learns from their words the log odds of having been
-seen, given the rank, what reference models say and how common the word is,
+training data, and not the others. A logistic regression learns from their words the log odds of
+having been seen, given the rank, what reference models say and how common the word is,
 
 .. math:: L_w = \log \frac{P(\mathrm{seen} \mid r_w, x_w)}{P(\mathrm{unseen} \mid r_w, x_w)}, \qquad
     e_w = L_w - \mathrm{E}[L_w \mid x_w, \mathrm{unseen\ by\ the\ target}]
@@ -15,7 +15,7 @@ all words, so that few shadow models do.
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,13 +23,14 @@ from numpy.typing import NDArray
 from vestige.attacks.membership.expected_rank import WordCounts
 from vestige.attacks.membership.reference_models import References
 from vestige.data.token_queries import TokenQueries
+from vestige.metrics.quadratic import fit_log_odds, predicted
 
 if TYPE_CHECKING:
-    from sklearn.ensemble import HistGradientBoostingClassifier
+    from sklearn.pipeline import Pipeline
 
 Floats = NDArray[np.float64]
-WORDS = 400_000
-"""Of all shadow models together that boosting learns from, at most."""
+WORDS = 200_000
+"""Of all shadow models together that the regression learns from, at most."""
 FEWEST = 2_000
 """Words below which it learns nothing."""
 
@@ -39,11 +40,11 @@ class MembershipLogOdds:
     """The log odds of having been seen, by word.
 
     Attributes:
-        boosting: scikit-learn's fitted classifier.
+        regression: scikit-learn's fitted classifier.
         each: references that stand behind the features of every word.
     """
 
-    boosting: "HistGradientBoostingClassifier"
+    regression: "Pipeline"
     each: int
 
     @classmethod
@@ -65,13 +66,11 @@ class MembershipLogOdds:
             references: of which each has seen some of the users.
             users: the fitted (`non_members`).
             k: words that the target shows.
-            seed: of random draws and boosting.
+            seed: of random draws.
 
         Returns:
             None where the references are too few, or have seen too little.
         """
-        from sklearn.ensemble import HistGradientBoostingClassifier
-
         left = [references.without(model) for model in range(len(references))]
         each = min(int(others.unseen().min()) for others in left)
         if each < 1:
@@ -84,14 +83,7 @@ class MembershipLogOdds:
         seen = np.concatenate([labels for _, labels in pieces])
         if len(given) < FEWEST or not 0.1 <= seen.mean() <= 0.9:
             return None
-        boosting = HistGradientBoostingClassifier(
-            max_iter=150,
-            learning_rate=0.08,
-            max_leaf_nodes=15,
-            min_samples_leaf=max(20, min(200, len(given) // 100)),
-            random_state=seed,
-        )
-        return cls(boosting.fit(given, seen), each)
+        return cls(fit_log_odds(given, seen), each)
 
     def log_odds(self, features: Floats, log_ranks: Floats) -> Floats:
         """(w,) natural logs of the odds.
@@ -101,7 +93,7 @@ class MembershipLogOdds:
             log_ranks: (w,) under the target; log(k + 1) where it did not show the word.
         """
         given = np.concatenate([features, log_ranks[:, None]], axis=1)
-        return cast("Floats", self.boosting.decision_function(given))
+        return predicted(self.regression, given)
 
 
 def _played(

@@ -77,7 +77,7 @@ def score_words(
         counts: of public text.
         fitted_on: non-members, from whose words is learnt what to expect.
         references: models of the auditor's own; None: word counts alone.
-        seed: of random draws and boosting.
+        seed: of random draws.
 
     Returns:
         (w,); NaN for users with too few references.
@@ -94,7 +94,7 @@ def score_words(
     features, _ = _features(answers, counts, references, learnt.each, seed=seed)
     log_odds = learnt.log_odds(features, answers.log_ranks)
     known = np.isin(asked.users, users)
-    expected = ExpectedRank.fit(features[known], log_odds[known], seed=seed)
+    expected = ExpectedRank.fit(features[known], log_odds[known])
     return -expected.surprise(features, log_odds)
 
 
@@ -115,7 +115,7 @@ def surprise_words(
         fitted_on: non-members, from whose words the expectation is learnt.
         references: models of the auditor's own; None: word counts alone.
         each: references for each user; None: as many as every user can have.
-        seed: of random draws and boosting.
+        seed: of random draws.
 
     Returns:
         (w,); NaN for users with too few references.
@@ -125,7 +125,7 @@ def surprise_words(
     """
     features, good = _features(answers, counts, references, each, seed=seed)
     learnt = good & np.isin(answers.asked.users, np.asarray(fitted_on))
-    expected = ExpectedRank.fit(features[learnt], answers.log_ranks[learnt], seed=seed)
+    expected = ExpectedRank.fit(features[learnt], answers.log_ranks[learnt])
     surprise = np.full(len(answers.asked), np.nan)
     surprise[good] = expected.surprise(features[good], answers.log_ranks[good])
     return surprise

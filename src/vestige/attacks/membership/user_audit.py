@@ -1,25 +1,18 @@
-"""Result of an audit of users: a p-value for each, what it was compared with, and the verdict."""
+"""Result of an audit of users: a p-value for each and for all, and the claim that they support."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from statistics import fmean
-from typing import Any, Literal
+from typing import Any
 
 from vestige.attacks.membership.non_members import users_needed
+from vestige.claims import Check, Claim, Estimate, Test, Verdict
 from vestige.metrics.conformal import calibration_needed
 from vestige.result import Result
 
 FEWEST_MODELS = 3
 """Reference models below which none can be audited in the target's place: it and its pair, which
 has learnt from whomever it has not, leave no other to refer to."""
-
-Verdict = Literal["members found", "not shown", "underpowered"]
-"""What an audit says.
-
-- members found: some p-values are so small that chance would hardly have brought them.
-- not shown: none is.
-- underpowered: so few non-members that none could have been.
-"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,9 +66,13 @@ class UserAudit(Result):
 
     Attributes:
         users: in the order in which they were given.
+        list_p_value: that non-members score as high, of all users together; None for one user.
+        test: the same, with single users; None where nobody has a score.
+        auc: how often an audited user outranks a non-member.
         calibrated_on: non-members, with whom they were compared: with all of them, or
             with those who have text enough, see `AuditedUser.compared_with`.
-        fitted_on: other non-members, from whom the expectation was learnt.
+        fitted_on: other non-members, from whom the expectation was learnt; 0 where it was learnt
+            from all who are audited or compared.
         counted_on: yet others, whose words were counted; 0 where the counts are of other text.
         references: models of the auditor's own that played a part.
         k: words that the target shows.
@@ -86,9 +83,14 @@ class UserAudit(Result):
         compared: scores of the non-members with whom the audited user was compared who
             has the middle amount of text; of one user: all that decides the p-value.
         statistics: of queries, and how they were chosen, by name; a part of the summary.
+        checks: that the claim rests on.
+        based: whether there was a model that saw nobody, the base.
     """
 
     users: tuple[AuditedUser, ...]
+    list_p_value: float | None
+    test: Test | None
+    auc: Estimate | None
     calibrated_on: int
     fitted_on: int
     counted_on: int
@@ -99,6 +101,8 @@ class UserAudit(Result):
     null: tuple[float, ...] = ()
     compared: tuple[float, ...] = ()
     statistics: Mapping[str, object] = field(default_factory=dict)
+    checks: tuple[Check, ...] = ()
+    based: bool = False
 
     @property
     def needed(self) -> int:
@@ -107,24 +111,32 @@ class UserAudit(Result):
 
     @property
     def known_needed(self) -> int:
-        """Non-members, in all groups, that keep an audit from being underpowered."""
-        return users_needed(self.rate)
+        """Non-members, in all groups, before a p-value can be `rate`."""
+        return users_needed(self.rate) if self.fitted_on else calibration_needed(self.rate)
+
+    @property
+    def claim(self) -> Claim:
+        """Whether somebody of the list was in, by the test and the checks.
+
+        Raises:
+            ValueError: a check is missing; only the workflow makes all of them.
+        """
+        verb = "audit-users --base" if self.based else "audit-users"
+        return Claim(verb, self.test, self.checks, self.auc)
 
     @property
     def verdict(self) -> Verdict:
-        """The headline."""
-        if any(user.called for user in self.users):
-            return "members found"
-        # One user with the least p-value could not be called, but several could.
-        least = 1 / (self.calibrated_on + 1)
-        return "not shown" if least <= self.rate else "underpowered"
+        """The claim's."""
+        return self.claim.verdict
 
     def summary(self) -> dict[str, object]:
         """One row of a results table."""
         return {
-            "verdict": self.verdict,
+            **self.claim.summary(),
             "users": len(self.users),
             "called": sum(user.called for user in self.users),
+            "p_value": None if self.test is None else self.test.p,
+            "list_p_value": self.list_p_value,
             "least_p_value": min(user.p_value for user in self.users),
             "rate": self.rate,
             "calibrated_on": self.calibrated_on,
@@ -185,7 +197,12 @@ class UserAudit(Result):
             raise ValueError("rows must hold at least one of the kind 'audited'")
         # P-values against reference models name the users in the order in which they were given.
         order = {name: n for n, name in enumerate(dict.fromkeys(r["user"] for r in kinds["null"]))}
+        claim = Claim.from_summary(summary)
         audit = cls(
+            test=claim.test,
+            auc=claim.estimate,
+            checks=claim.checks,
+            based=claim.verb == "audit-users --base",
             users=tuple(sorted(users, key=lambda user: order.get(user.name, len(order)))),
             null=tuple(row["p_value"] for row in kinds["null"]),
             compared=tuple(row["score"] for row in kinds["known out"]),
@@ -196,4 +213,7 @@ class UserAudit(Result):
         return replace(audit, statistics={k: v for k, v in summary.items() if k not in own})
 
 
-_SAVED = (*("calibrated_on", "fitted_on", "counted_on", "references", "k", "vocab_size", "rate"),)
+_SAVED = (
+    "list_p_value", "calibrated_on", "fitted_on", "counted_on", "references", "k", "vocab_size",
+    "rate",
+)  # fmt: skip

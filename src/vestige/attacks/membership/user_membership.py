@@ -4,31 +4,69 @@ Song and Shmatikov (2019), "Auditing Data Provenance in Text-Generation Models",
 membership from the ranks of a user's words among a model's likeliest ones.
 
 Differs from the paper: the default score is the mean over words (`membership_scores`) in place of a
-histogram's support vector machine; the decision is by conformal p-values against non-members who
-have no part in anything else (`non_members`), over exactly as much text (`length_matching`), in
-place of a threshold learnt from shadow models, which does not carry over to a target of another
-domain or another extent of training.
+histogram's support vector machine; the decision is by p-values against non-members who have no part
+in anything else (`non_members`), over exactly as much text (`equal_words`), in place of a threshold
+learnt from shadow models, which does not carry over to a target of another domain or another extent
+of training.
+
+Two tests share one level, as for texts: a permutation test of whole users on -ln of each one's rank
+among all, and Simes' test (1986) of the conformal p-values of single users. Users are flagged
+(Benjamini and Hochberg) only where the smaller of both p-values, doubled, is at most the rate. A
+single user has one p-value, which is not doubled.
+
+Benjamini and Hochberg's procedure is proved for conformal p-values against one set of non-members.
+Here users with little text are compared with more of them than users with much;
+`benchmarks/claims_of_users.py` measures the false-discovery rate with these very sets.
 """
 
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from math import comb
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vestige import _validate
+from vestige.attacks.membership.equal_words import cut_users, fewest_compared
 from vestige.attacks.membership.expected_rank import WordCounts
-from vestige.attacks.membership.length_matching import LengthMatched, common_words
 from vestige.attacks.membership.membership_scores import Answers, score_words
 from vestige.attacks.membership.non_members import NonMembers
 from vestige.attacks.membership.reference_models import References
 from vestige.attacks.membership.user_audit import AuditedUser, UserAudit
+from vestige.attacks.membership.user_checks import alike_for_shadows, alive_by_ranks, powerful
+from vestige.attacks.texts.cut_scores import Compared, CutScores, compare
+from vestige.claims import Estimate, Test
 from vestige.data.token_queries import TokenQueries
 from vestige.errors import DataError
-from vestige.metrics.conformal import benjamini_hochberg, calibration_needed, conformal_p_values
+from vestige.metrics.conformal import benjamini_hochberg
+from vestige.metrics.separation import separation
+from vestige.metrics.unit_permutation import unit_permutation_test
+
+MANY = 5_000
+"""Users of both sides above which a tenth as many permutations are drawn, each of which is slow."""
 
 Floats = NDArray[np.float64]
+
+
+class Judged(NamedTuple):
+    """What the scores of users show.
+
+    Attributes:
+        users: in their order.
+        compared: scores of the non-members over as many words as the audited user with the middle
+            amount of text was compared over.
+        list_p_value: that non-members score as high, of all users together; None for one user.
+        test: the same, with single users; None where nobody has a score.
+        auc: how often an audited user outranks a non-member.
+    """
+
+    users: tuple[AuditedUser, ...]
+    compared: Floats
+    list_p_value: float | None
+    test: Test | None
+    auc: Estimate | None
 
 
 def membership_audit(
@@ -42,7 +80,7 @@ def membership_audit(
     null: bool = True,
     seed: int = 0,
 ) -> UserAudit:
-    """Give each audited user a p-value, and say who was in.
+    """Give each audited user a p-value, and flag members.
 
     Args:
         answers: ranks of users' words under the target.
@@ -52,9 +90,12 @@ def membership_audit(
             nothing was asked of are left out.
         references: models of the auditor's own, which have seen nobody of the audited, nor of
             those that they are compared with; and about half of the fitted.
-        rate: the false-discovery rate.
+        rate: the false-discovery rate, and the level of the list's test.
         null: ask the references about the same users, too.
         seed: of everything that is drawn at random.
+
+    Returns:
+        with the checks that ranks allow; a claim needs those of the texts, too.
 
     Raises:
         ValueError: nobody is audited, or a non-member; a reference has seen
@@ -66,16 +107,18 @@ def membership_audit(
     if references is not None:
         _refuse_seen(answers, references, audited, known)
     word_scores = score_words(answers, counts, known.fitted, references=references, seed=seed)
-    found, compared = judge_users(
-        answers, word_scores, audited, known.compared, rate=rate, seed=seed
-    )
-    nulls: Floats = np.empty(0)
+    judged = judge_users(answers, word_scores, audited, known.compared, rate=rate, seed=seed)
+    nulls = np.empty((0, 0))
     if null and references is not None:
         nulls = null_p_values(
             answers, counts, audited=audited, known=known, references=references, seed=seed
         )
+    fewest = min((one.compared_with for one in judged.users if one.score is not None), default=0)
     return UserAudit(
-        users=tuple(found),
+        users=judged.users,
+        list_p_value=judged.list_p_value,
+        test=judged.test,
+        auc=judged.auc,
         calibrated_on=len(known.compared),
         fitted_on=len(known.fitted),
         counted_on=len(known.counted),
@@ -83,8 +126,13 @@ def membership_audit(
         k=answers.k,
         vocab_size=answers.vocab_size,
         rate=rate,
-        null=tuple(nulls.tolist()),
-        compared=tuple(compared.tolist()),
+        null=tuple(nulls.ravel().tolist()),
+        compared=tuple(judged.compared.tolist()),
+        checks=(
+            alive_by_ranks(answers, counts, (*known.fitted, *known.compared)),
+            *alike_for_shadows(nulls, rate=rate, compared=fewest),
+            powerful(judged.test, len(judged.users), len(known.compared)),
+        ),
     )
 
 
@@ -100,11 +148,11 @@ def null_p_values(
     """The same audit of each reference model, which never saw the audited users.
 
     Returns:
-        (m * audited,) p-values, which should be uniform: if they are small, the users differ from
-        those they are compared with in more than membership. A model that leaves too few others,
-        fitted users or words says nothing; of fewer than 3, each does.
+        (s, n) p-values of the n users who have scores, which should be uniform: if they are small,
+        the users differ from those they are compared with in more than membership. A model that
+        leaves too few others, fitted users or words says nothing; of fewer than 3, each does.
     """
-    found: list[float] = []
+    found: list[Floats] = []
     for model in range(len(references)):
         other = references.without(model)
         if other.unseen().min() < 1:
@@ -118,9 +166,9 @@ def null_p_values(
         )
         with suppress(DataError):  # half of the words may be too few to tell anything
             word_scores = score_words(played, counts, fitted, references=other, seed=seed)
-            judged, _ = judge_users(played, word_scores, audited, known.compared, seed=seed)
-            found += [user.p_value for user in judged if user.score is not None]
-    return np.array(found)
+            sides = _sides(answers.asked, word_scores, audited, known.compared, seed=seed)
+            found.append(_each(*sides, rate=0.05).p_values)
+    return np.array(found) if found else np.empty((0, 0))
 
 
 def judge_users(
@@ -131,44 +179,35 @@ def judge_users(
     *,
     rate: float = 0.05,
     seed: int = 0,
-) -> tuple[list[AuditedUser], Floats]:
-    """Compare each audited user with non-members, over as much text.
+) -> Judged:
+    """Compare each audited user with non-members, over as much text, and all users together.
 
     Args:
         answers: what was asked.
         word_scores: (w,) score of each word; NaN where there is none.
         audited: users, as places in `answers.asked.names`.
         compared: non-members, who had no part in the scores.
-        rate: the false-discovery rate.
-        seed: of the order of each user's texts.
-
-    Returns:
-        the audited users in their order; and the scores that the one with the middle amount of
-        text was compared with.
+        rate: the false-discovery rate, and the level of the list's test.
+        seed: of the order of each user's texts, and of permutations.
 
     Raises:
         DataError: there is no score of anybody among the non-members.
     """
-    asked = answers.asked
-    scored = np.isfinite(asked.mean_by_user(word_scores))
-    known = _comparable(compared, scored)
-    others = LengthMatched.of(asked, word_scores, known, seed=seed)
-    tested = [user for user in audited if scored[user]]
-    own = LengthMatched.of(asked, word_scores, tested, seed=seed).sums
-    scores, p_values = np.full(len(audited), np.nan), np.ones(len(audited))
-    cut, reach = np.zeros((2, len(audited)), dtype=np.int64)
-    fewest = fewest_compared(len(known), rate)
-    for place, sums in zip(np.flatnonzero(scored[list(audited)]), own, strict=True):
-        cut[place] = common_words(len(sums), others.words, fewest=fewest)
-        scores[place] = sums[cut[place] - 1] / cut[place]
-        theirs = others.means(cut[place])
-        reach[place] = len(theirs)
-        p_values[place] = conformal_p_values(scores[place : place + 1], theirs)[0]
-    flagged, words, texts = benjamini_hochberg(p_values, rate), asked.counts(), _texts_of(asked)
-    found = [
+    asked, count = answers.asked, len(audited)
+    own, others = _sides(asked, word_scores, audited, compared, seed=seed)
+    scored = np.isfinite(asked.mean_by_user(word_scores))[list(audited)]
+    words, texts = asked.counts(), _texts_of(asked)
+    scores, p_values = np.full(count, np.nan), np.ones(count)
+    cut, reach = np.zeros((2, count), dtype=np.int64)
+    if len(own):
+        p_values[scored], scores[scored], cut[scored], reach[scored] = _each(own, others, rate=rate)
+    of_list = _list_p_value(own, others, seed=seed) if len(own) > 1 else None
+    test = _test(p_values[scored], of_list, reach, len(others), rate) if len(own) else None
+    flagged = benjamini_hochberg(p_values, rate) & (test is not None and test.significant)
+    users = tuple(
         AuditedUser(
             name=asked.names[user],
-            score=float(scores[place]) if np.isfinite(scores[place]) else None,
+            score=float(scores[place]) if scored[place] else None,
             p_value=float(p_values[place]),
             called=bool(flagged[place]),
             texts=int(texts[user]),
@@ -177,40 +216,75 @@ def judge_users(
             compared_words=int(cut[place]),
         )
         for place, user in enumerate(audited)
-    ]
-    middle = int(np.sort(cut)[len(cut) // 2])
-    return found, others.means(middle) if middle else np.empty(0)
+    )
+    if not len(own):
+        return Judged(users, np.empty(0), None, None, None)
+    middle = int(np.searchsorted(own.rungs, np.sort(cut[scored])[int(scored.sum()) // 2]))
+    mine, theirs = (
+        side.scores[side.lengths >= own.rungs[middle], middle] for side in (own, others)
+    )
+    area = separation(mine, theirs)
+    auc = Estimate("AUC over users", area.value, area.interval.low, area.interval.high)
+    return Judged(users, theirs, of_list, test, auc)
 
 
-def _comparable(compared: Sequence[int], scored: NDArray[np.bool_]) -> list[int]:
-    """The non-members who have a score."""
-    known = [user for user in compared if scored[user]]
+def _sides(
+    asked: TokenQueries,
+    word_scores: Floats,
+    audited: Sequence[int],
+    compared: Sequence[int],
+    *,
+    seed: int,
+) -> tuple[CutScores, CutScores]:
+    """Those of the audited and of the compared who have a score."""
+    scored = np.isfinite(asked.mean_by_user(word_scores))
+    own, known = ([user for user in side if scored[user]] for side in (audited, compared))
     if not known:
         raise DataError(
             "no user among the non-members has words and reference models enough",
             remedy="Train more references, or give more texts of these people (--reference).",
         )
-    return known
+    one, other = cut_users(asked, word_scores, (own, known), seed=seed)
+    return one, other
+
+
+def _each(own: CutScores, others: CutScores, *, rate: float) -> Compared:
+    """Conformal p-values of users, each over as many words as enough of the others have."""
+    most = others.last_rung(fewest_compared(len(others), rate))
+    return compare(own, others, most=most)
+
+
+def _list_p_value(own: CutScores, others: CutScores, *, seed: int) -> float:
+    """A permutation test of whole users on their ranks among all, both sides alike."""
+    pool = own + others
+    most = pool.last_rung((len(pool) + 1) // 2)
+    values = -np.log(compare(pool, pool, most=most, among=True).p_values)
+    draws = 9999 if len(pool) <= MANY else 999
+    return unit_permutation_test(
+        values[: len(own)], values[len(own) :], seed=seed, permutations=draws
+    )
+
+
+def _test(
+    p_values: Floats, of_list: float | None, reach: NDArray[np.int64], known: int, rate: float
+) -> Test:
+    """The list's and Simes' p-value together, and the smallest that could have come out."""
+    ordered = np.sort(p_values)
+    simes = float((ordered * ordered.size / np.arange(1, ordered.size + 1)).min())
+    least = 1 / (1 + int(reach.max()))
+    if of_list is None:
+        return Test(simes, least, rate, "non-members")
+    divisions = 1 / min(10_000, comb(known + ordered.size, known))
+    together, possible = (
+        min(1.0, 2 * min(pair)) for pair in ((of_list, simes), (divisions, least))
+    )
+    return Test(together, possible, rate, "non-members")
 
 
 def _texts_of(asked: TokenQueries) -> NDArray[np.int64]:
     """(u,) texts of each user that are queried."""
     _, first = np.unique(asked.texts, return_index=True)
     return np.bincount(asked.users[first], minlength=len(asked.names))
-
-
-def fewest_compared(known: int, rate: float) -> int:
-    """Users to compare anybody with at least: half of those known, and enough for a p-value of
-    `rate` where so many are known.
-
-    Fewer of them have more text, and so less noise; but less than a half of them costs more power
-    by coarse p-values than it gains.
-
-    Example:
-        >>> fewest_compared(100, 0.05), fewest_compared(24, 0.05), fewest_compared(10, 0.05)
-        (50, 19, 10)
-    """
-    return min(known, max(calibration_needed(rate), (known + 1) // 2))
 
 
 def _known_asked(answers: Answers, audited: Sequence[int], known: NonMembers) -> NonMembers:

@@ -13,7 +13,8 @@ arXiv:2111.08440; a conditional null in place of shadow models of Bertran et al.
 Membership Inference Attacks via Quantile Regression", arXiv:2307.03694.
 
 Differs from the papers: tokens in place of examples; expectation and variance in place of a
-difference or a quantile.
+difference or a quantile. Both are quadratic functions of the features (`metrics.quadratic`), which
+rounding does not move.
 """
 
 from collections.abc import Sequence
@@ -25,20 +26,19 @@ from numpy.typing import NDArray
 
 from vestige import _validate
 from vestige.attacks.texts.token_statistics import TokenStatistics
+from vestige.metrics.quadratic import fit_mean, predicted
 
 if TYPE_CHECKING:
-    from sklearn.ensemble import HistGradientBoostingRegressor
+    from sklearn.pipeline import Pipeline
 
 FEWEST = 2
-"""Texts to learn from, at least: spreads are of texts that did not teach the expectation."""
+"""Texts to learn from, at least."""
 
 LEAST = 0.01
-"""Of a variance, at least, in terms of the mean one."""
+"""Added to each squared deviation, in terms of the mean one: its logarithm stays finite."""
 
 TINY = 1e-12
 """Of the mean variance, at least: a target that changed nothing has none."""
-
-FOLDS = 2
 
 Floats = NDArray[np.float64]
 
@@ -49,50 +49,44 @@ class CalibratedGain:
 
     Attributes:
         expected: of the gain.
-        variance: of its square beside that, in terms of the mean one.
+        log_variance: of its squared deviation from that, in terms of the mean one.
         frequencies: (v,) natural logs, of tokens in the texts fitted on.
-        scale: the mean variance.
+        scale: the mean squared deviation.
     """
 
-    expected: "HistGradientBoostingRegressor"
-    variance: "HistGradientBoostingRegressor"
+    expected: "Pipeline"
+    log_variance: "Pipeline"
     frequencies: Floats
     scale: float
 
     @classmethod
-    def fit(cls, target: TokenStatistics, base: TokenStatistics, *, seed: int) -> "CalibratedGain":
-        """Learn from texts that were never seen, and are not compared with either.
+    def fit(cls, target: TokenStatistics, base: TokenStatistics) -> "CalibratedGain":
+        """Learn from texts that were never seen, or from all that are compared, both sides alike.
 
         Args:
             target: statistics of n texts.
             base: of the same.
-            seed: of boosting, and of the halves of texts that spreads are taken of.
 
         Raises:
             ValueError: there are fewer than 2 texts.
         """
-        count = len(base.offsets) - 1
-        _validate.at_least(FEWEST, **{"texts to calibrate on": count})
+        _validate.at_least(FEWEST, **{"texts to calibrate on": len(base.offsets) - 1})
         frequencies = _token_frequencies([base])
         given, gains = _unseen_features(base, frequencies), _gains(target, base)
-        fold = np.random.default_rng(seed).permutation(count) % FOLDS
-        other = np.repeat(fold, np.diff(base.offsets))
-        left = np.empty(len(gains))
-        for one in range(FOLDS):
-            half = _boosting(seed, len(gains)).fit(given[other != one], gains[other != one])
-            left[other == one] = gains[other == one] - half.predict(given[other == one])
-        scale = max(float((left**2).mean()), TINY)
+        expected = fit_mean(given, gains)
+        squares = (gains - predicted(expected, given)) ** 2
+        scale = max(float(squares.mean()), TINY)
+        log_variance = fit_mean(given, np.log(squares / scale + LEAST))
+        # The mean logarithm is below the logarithm of the mean.
+        spread = np.exp(predicted(log_variance, given))
         return cls(
-            expected=_boosting(seed, len(gains)).fit(given, gains),
-            variance=_boosting(seed, len(gains)).fit(given, left**2 / scale),
-            frequencies=frequencies,
-            scale=scale,
+            expected, log_variance, frequencies, scale=max(float((squares / spread).mean()), TINY)
         )
 
     def token_scores(self, target: TokenStatistics, base: TokenStatistics) -> Floats:
         """(t,) standardized excess of each token's gain, high where a text was used."""
         given = _unseen_features(base, self.frequencies)
-        variance = self.scale * np.maximum(self.variance.predict(given), LEAST)
+        variance = self.scale * np.exp(predicted(self.log_variance, given))
         return np.asarray(self.excesses(target, base) / np.sqrt(variance), dtype=np.float64)
 
     def excesses(self, target: TokenStatistics, base: TokenStatistics) -> Floats:
@@ -102,23 +96,11 @@ class CalibratedGain:
         little, and would weigh most.
         """
         given = _unseen_features(base, self.frequencies)
-        return np.asarray(_gains(target, base) - self.expected.predict(given), dtype=np.float64)
+        return np.asarray(_gains(target, base) - predicted(self.expected, given), dtype=np.float64)
 
 
 def _gains(target: TokenStatistics, base: TokenStatistics) -> Floats:
     return np.asarray(target.log_probs.astype(np.float64) - base.log_probs)
-
-
-def _boosting(seed: int, tokens: int) -> "HistGradientBoostingRegressor":
-    from sklearn.ensemble import HistGradientBoostingRegressor
-
-    return HistGradientBoostingRegressor(
-        max_iter=100,
-        learning_rate=0.08,
-        max_leaf_nodes=15,
-        min_samples_leaf=200 if tokens > 20_000 else 20,
-        random_state=seed,
-    )
 
 
 def _unseen_features(base: TokenStatistics, frequencies: Floats) -> Floats:

@@ -223,8 +223,8 @@ def _outcome(
 ) -> Outcome:
     """One audit: `membership_audit`, with the mean score of everybody beside it."""
     word_scores = score_words(answers, counts, known.fitted, references=references, seed=seed)
-    judged, _ = judge_users(answers, word_scores, audited, known.compared, seed=seed)
-    asked = [user for user in judged if user.score is not None]
+    judged = judge_users(answers, word_scores, audited, known.compared, seed=seed)
+    asked = [user for user in judged.users if user.score is not None]
     means = answers.asked.mean_by_user(word_scores)
     return {
         "p_values": [user.p_value for user in asked],

@@ -7,7 +7,6 @@ from vestige.reports.audit.words import (
     describe,
     describe_owner_null,
     describe_person_null,
-    differ,
     p_value,
     warnings,
     words_compared,
@@ -39,10 +38,10 @@ LISTED = 25
 """Users that the owner's page lists one by one."""
 
 COLUMNS = ("user", "flagged", "p-value", "score as high", "score", "words compared")
-_ANSWERS = {
-    "members found": "shown",
-    "not shown": "not shown",
-    "underpowered": "too few non-members to tell",
+_GROUPS = {
+    "calibrated_on": "to compare with",
+    "fitted_on": "to learn what to expect",
+    "counted_on": "to count words of",
 }
 _ACCOUNT = {
     "words_asked": "words of everybody asked about",
@@ -60,21 +59,25 @@ _ACCOUNT = {
 def audit_section(run: Run, *, show_secrets: bool) -> Section:
     """The section of a `UserAudit`: of one person, or of many users."""
     found, summary = AuditedRows.of(run.rows), run.summary
-    one, unfair = len(found.audited) == 1, differ(found, summary)
+    one = len(found.audited) == 1
     answer, because = describe(found, summary)
-    references = " and from models that never saw the person" if summary["references"] else ""
+    learnt = "all who are audited or compared, both sides alike"
+    if summary["fitted_on"]:
+        learnt = "other non-members, who had no part in anything else"
+    if summary["references"]:
+        learnt += ", and from models that never saw the person"
     figures = _person_figures(found, summary) if one else _owner_figures(found, summary)
     users = () if one else (user_table(found, show_secrets=show_secrets),)
-    method = Prose(title="How it was measured", lines=(METHOD.format(references=references),))
+    method = Prose(title="How it was measured", lines=(METHOD.format(learnt=learnt),))
     return Section(
         kind="user-audit",
         title="Was my text used?" if one else "Audit before release",
         lede=answer,
         because=because,
-        notices=warnings(found, summary),
+        notices=warnings(summary),
         blocks=(*figures, *users, method),
         numbers=(
-            ("answer", "does not hold" if unfair else _ANSWERS[summary["verdict"]]),
+            ("answer", str(summary["verdict"])),
             *_numbers(found, summary),
             *_queries(summary),
         ),
@@ -180,15 +183,16 @@ def _numbers(found: AuditedRows, summary: Row) -> list[tuple[str, str]]:
     least, one = p_value(float(summary["least_p_value"])), len(found.audited) == 1
     flagged = f"{whole(summary['called'])} of {whole(summary['users'])} flagged"
     pairs = [("p-value", least)] if one else [("users", flagged), ("smallest p-value", least)]
+    if not one and summary["p_value"] is not None:
+        pairs.append(("p-value of all together", p_value(float(summary["p_value"]))))
     if one:
         pairs.append(("texts asked about", whole(found.audited[0]["texts"])))
     pairs += [
         ("limit set before", f"{float(summary['rate']):g}"),
         ("words asked about", whole(summary["words"])),
         ("words that the model shows", f"{k:,} of {words:,}" if k < words else f"all {words:,}"),
-        ("non-members", f"{whole(summary['calibrated_on'])} to compare with, "
-                                   f"{whole(summary['fitted_on'])} to learn what to expect, "
-                                   f"{whole(summary['counted_on'])} to count words of"),
+        ("non-members", ", ".join(
+            f"{whole(summary[name])} {what}" for name, what in _GROUPS.items() if summary[name])),
         ("models of our own", whole(summary["references"])),
     ]  # fmt: skip
     checked = found.null_share(float(summary["rate"]))

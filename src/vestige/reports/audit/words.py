@@ -1,4 +1,4 @@
-"""Verdicts and warnings of an audit of users, in sentences.
+"""Findings and warnings of an audit of users, in sentences.
 
 For readers without statistics: every probability is also said as so many people of so many.
 """
@@ -8,31 +8,21 @@ from dataclasses import dataclass
 from itertools import groupby
 from statistics import fmean
 
-from vestige.metrics.conformal import calibration_needed, most_by_chance
+from vestige.claims import LEAK, UNDECIDED
 from vestige.metrics.extraction import share_interval
-from vestige.metrics.intervals import Interval, clopper_pearson
+from vestige.metrics.intervals import Interval
 from vestige.reports.components.numbers import Row, chance, percent
 
 METHOD = (
-    "Each word of a text was looked up among the words that the model holds likeliest in its "
-    "place. A word that stands further up than such a word does on average speaks for membership, "
-    "one that stands further down against it; the mean over all words is the score. What to "
-    "expect of a word was learnt from non-members{references}. Then each score is "
-    "compared with those of other non-members, who had no part in any of this, over exactly "
-    "as many words: where one has more, only so many count."
+    "Each word of a text was looked up among the model's most probable words in its place. A word "
+    "that ranks higher than such a word does on average is evidence for membership, one that ranks "
+    "lower is evidence against it; the mean over all words is the score. What to expect of a word "
+    "was learnt from {learnt}. Then each score is compared with those of non-members over exactly "
+    "as many words: where one has more, only that many count."
 )
 
 LITTLE = 0.1
 """Share of questions without an answer from which on the reader is told."""
-
-UNFAIR = "This comparison is not fair, and its answer does not hold."
-"""What stands in place of the answer where more than membership sets the audited apart."""
-
-_TOO_FEW = "This audit could not have told: there are too few non-members to compare with."
-
-# Of one person's p-values under models that never saw them, however alike these are, half lie at
-# or below a rate in twice the rate of all audits at most; more than a fifth are worth a word.
-_HALF, _SOME = 0.5, 0.2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,12 +65,9 @@ class AuditedRows:
 
 
 def describe(found: AuditedRows, summary: Row) -> tuple[str, str]:
-    """The answer and why, for one person or for an owner; none where it does not hold."""
+    """The answer and why, for one person or for an owner."""
     one = len(found.audited) == 1
-    answer, because = (describe_person if one else describe_owner)(found, summary)
-    if differ(found, summary):
-        return UNFAIR, f"It would have read: “{answer}” {because}"
-    return answer, because
+    return (describe_person if one else describe_owner)(found, summary)
 
 
 def describe_person(found: AuditedRows, summary: Row) -> tuple[str, str]:
@@ -88,38 +75,48 @@ def describe_person(found: AuditedRows, summary: Row) -> tuple[str, str]:
     own, rate = found.audited[0], float(summary["rate"])
     if own["score"] is None:
         return (
-            "This audit could not have told: none of the words could be asked about.",
+            "None of the words could be asked about.",
             "Give more text, or text in the language and vocabulary of the model.",
         )
-    if summary["verdict"] == "underpowered":
-        return _TOO_FEW, describe_need(summary)
-    if own["called"]:
-        answer = "Yes, says this test: the model knows this text better than chance explains."
+    if summary["verdict"] == LEAK:
+        answer = "The model predicts this text better than chance explains."
+    elif summary["verdict"] == UNDECIDED:
+        answer = "This audit cannot tell whether this text was used."
     else:
-        answer = "Not shown: the model does not know this text better than chance explains."
-    side = "within" if own["called"] else "above"
+        answer = "The model does not predict this text better than chance explains."
+    side = "within" if float(own["p_value"]) <= rate else "above"
     limit = f"That is {side} the limit of {_in_a_hundred(rate)}, which was set before."
-    open_end = "" if own["called"] else " It does not prove that the text was not used."
-    return answer, f"{_comparison(found)} {limit}{open_end}"
+    return answer, f"{_comparison(found)} {limit}"
 
 
 def describe_owner(found: AuditedRows, summary: Row) -> tuple[str, str]:
     """The answer for the owner of a model, and why."""
     users, called, rate = int(summary["users"]), int(summary["called"]), float(summary["rate"])
-    if summary["verdict"] == "underpowered":
-        return _TOO_FEW, describe_need(summary)
-    interval = clopper_pearson(called, users)
-    share = (
-        f"That is {percent(called / users)} of them "
-        f"({100 * interval.low:.0f} to {100 * interval.high:.0f} % with 95 % confidence)."
+    if summary["p_value"] is None:
+        return "No user could be audited.", "None of their words could be asked about."
+    listed = summary["list_p_value"]
+    tested = f"All users together have p = {p_value(float(summary['p_value']))}" + (
+        "." if listed is None else f" (as a list alone p = {p_value(float(listed))})."
     )
-    if called:
+    if summary["verdict"] == UNDECIDED:
+        answer = f"This audit cannot tell whether text of the {users:,} users was used."
+    elif called:
         subject = "one" if called == 1 else f"{called:,}"
-        return (
-            f"For {subject} of {users:,} users an outsider could show that their text was used.",
-            f"{share} In audits like this one, about {_in_a_hundred(rate)} of those flagged, or "
-            "fewer, were not in the training data at all. Who is not flagged is not thereby safe. "
-            "What hides users with a proof: vestige train --defence dp-fedavg.",
+        answer = (
+            f"For {subject} of {users:,} users an outsider could show that their text was used."
+        )
+    elif summary["verdict"] == LEAK:
+        answer = (
+            f"Text of some of the {users:,} users was used; of nobody in particular is it shown."
+        )
+    else:
+        answer = f"Of none of the {users:,} users could it be shown that their text was used."
+    if called:
+        return answer, (
+            f"{tested} {called:,} users are flagged. In audits like this one, about "
+            f"{_in_a_hundred(rate)} of those flagged, or fewer, were not in the training data at "
+            "all. Others may have been used as well. What bounds this with a proof: vestige train "
+            "--defence dp-fedavg."
         )
     least = _needed_at_once(found, rate)
     weak = (
@@ -128,10 +125,7 @@ def describe_owner(found: AuditedRows, summary: Row) -> tuple[str, str]:
         if least > 1
         else ""
     )
-    return (
-        f"Of none of the {users:,} users could it be shown that their text was used.",
-        f"{share} It does not prove that they are safe.{weak}",
-    )
+    return answer, f"{tested} No user is flagged; how many were used is not bounded.{weak}"
 
 
 def _needed_at_once(found: AuditedRows, rate: float) -> int:
@@ -140,20 +134,6 @@ def _needed_at_once(found: AuditedRows, rate: float) -> int:
     m = len(lowest)
     fits = (n for n, p in enumerate(lowest, start=1) if p <= rate * n / m + 1e-12)
     return next(fits, m)
-
-
-def describe_need(summary: Row) -> str:
-    """How many more people it takes before anything could be shown of anyone."""
-    compared, rate = int(summary["calibrated_on"]), float(summary["rate"])
-    there = compared + int(summary["fitted_on"]) + int(summary["counted_on"])
-    known = int(summary["known_needed"])
-    return (
-        f"With {compared} people to compare with, even the highest score of all would come up by "
-        f"chance once in {compared + 1} audits, and the limit was set to {_in_a_hundred(rate)}. "
-        f"It takes {calibration_needed(rate)} to compare with, and {known} non-members in "
-        "all, since half of them teach what to expect: add texts of "
-        f"{max(1, known - there)} more people (--reference)."
-    )
 
 
 def p_value(value: float) -> str:
@@ -199,82 +179,20 @@ def describe_owner_null(found: AuditedRows, summary: Row) -> str:
     ends = "" if interval is None else _ends(interval)
     return (
         f"The same audit of models that never saw these users puts {percent(share)}{ends} of "
-        f"their p-values at or below {rate:g}; a fair comparison puts {percent(rate)} there, and "
-        f"by chance seldom more than {percent(_most(found, summary))}."
+        f"their p-values at or below {rate:g}; a fair comparison puts {percent(rate)} there."
     )
 
 
-def warnings(found: AuditedRows, summary: Row) -> tuple[str, ...]:
-    """What the reader must know before believing the answer."""
-    told = [_fairness(found, summary)]
+def warnings(summary: Row) -> tuple[str, ...]:
+    """What the reader must know before believing the answer, beside the checks."""
     asked, left = (int(summary.get(name) or 0) for name in ("words_asked", "words_unanswered"))
-    if asked and left / asked > LITTLE:
-        told.append(
-            f"{left:,} of {asked:,} questions stayed without an answer ({percent(left / asked)}). "
-            "Their words were left out; if the service refuses some texts rather than others, "
-            "the comparison suffers."
-        )
-    return tuple(filter(None, told))
-
-
-def differ(found: AuditedRows, summary: Row) -> bool:
-    """Whether more than membership sets the audited apart, by models that never saw them."""
-    if (checked := found.null_share(float(summary["rate"]))) is None:
-        return False
-    if len(found.audited) == 1:
-        return checked[0] >= _HALF and len(found.null) > 1
-    return checked[0] > _most(found, summary)
-
-
-def _fairness(found: AuditedRows, summary: Row) -> str:
-    """A warning where the comparison is not fair, or nothing says whether it is."""
-    rate = float(summary["rate"])
-    if (checked := found.null_share(rate)) is None:
-        return _unchecked(int(summary["references"]), int(summary["references_needed"]))
-    if len(found.audited) == 1:
-        return _person_fairness(found, rate)
-    if not differ(found, summary):
-        return ""
-    share = checked[0]
+    if not asked or left / asked <= LITTLE:
+        return ()
     return (
-        "The audited users differ from the non-members in more than membership. Models that "
-        f"never saw them put {percent(share)} of their p-values at "
-        f"or below {rate:g}, where {percent(rate)} belong. Look at topics, time and amount of "
-        "text, hold out users at random, and audit again."
+        f"{left:,} of {asked:,} questions stayed without an answer ({percent(left / asked)}). "
+        "Their words were left out; if the service refuses some texts rather than others, "
+        "the comparison suffers.",
     )
-
-
-def _unchecked(models: int, needed: int) -> str:
-    if models >= needed:
-        why = f"the {models} models of your own leave too few words of non-members."
-    else:
-        there = f"; here {'is' if models == 1 else 'are'} {models}" if models else ""
-        why = (
-            f"it takes {needed} models of your own at least (--shadows) that never saw "
-            f"these texts{there}."
-        )
-    return f"Nothing checks here whether the comparison is fair: {why}"
-
-
-def _person_fairness(found: AuditedRows, rate: float) -> str:
-    low, models = sum(float(row["p_value"]) <= rate for row in found.null), len(found.null)
-    if low < min(2, models) or low / models <= _SOME:
-        return ""
-    knows = "seems" if low == 1 else "seem"
-    sure = "" if low / models >= _HALF and models > 1 else " may"
-    return (
-        f"Of {_models(models)} that never saw this text, {low} {knows} to know it as well. So it"
-        f"{sure} differ{'' if sure else 's'} in more than membership from the texts that it is "
-        "compared with: in topic, time or kind. Compare with people who write about the same "
-        "things."
-    )
-
-
-def _most(found: AuditedRows, summary: Row) -> float:
-    # No model has seen those who are compared with: there are as many of them as for the target.
-    fewest = min(int(row["compared_with"]) for row in found.audited if row["score"] is not None)
-    users, rate = len({row["user"] for row in found.null}), float(summary["rate"])
-    return max(rate, most_by_chance(rate, calibration=fewest, tested=users))
 
 
 def _comparison(found: AuditedRows) -> str:

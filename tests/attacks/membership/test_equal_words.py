@@ -67,7 +67,7 @@ def test_p_values_hold_in_every_quarter_of_word_counts(name: str) -> None:
         ranks = np.ones(len(asked), dtype=np.int32)
         answers = Answers(asked=asked, ranks=ranks, k=1, vocab_size=2)
         audited = range(COMPARED, COMPARED + AUDITED)
-        judged, _ = judge_users(answers, word_scores, audited, range(COMPARED), seed=seed)
+        judged = judge_users(answers, word_scores, audited, range(COMPARED), seed=seed).users
         order = np.argsort([user.words for user in judged], kind="stable")
         p_values = np.array([user.p_value for user in judged])[order].reshape(4, -1)
         low += (p_values <= 0.1).sum(axis=1)
@@ -88,7 +88,7 @@ def test_who_writes_much_is_found_no_less_often_for_it() -> None:
         ranks = np.ones(len(asked), dtype=np.int32)
         answers = Answers(asked=asked, ranks=ranks, k=1, vocab_size=2)
         audited = range(COMPARED, COMPARED + AUDITED)
-        judged, _ = judge_users(answers, raised, audited, range(COMPARED), seed=seed)
+        judged = judge_users(answers, raised, audited, range(COMPARED), seed=seed).users
         order = np.argsort([user.words for user in judged], kind="stable")
         small = np.array([user.p_value <= 0.05 for user in judged])[order]
         found += small.reshape(4, -1).mean(axis=1) / WORLDS
