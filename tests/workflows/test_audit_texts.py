@@ -10,9 +10,10 @@ import vestige
 from vestige import results
 from vestige.attacks.texts import token_statistics as statistics_module
 from vestige.attacks.texts.scores import SCORES
+from vestige.claims import LEAK, NO_LEAK, UNDECIDED
 from vestige.data.corpus import Corpus
 from vestige.data.vocabulary import WordVocabulary
-from vestige.errors import DataError, RunError
+from vestige.errors import DataError, ModelError, RunError
 from vestige.models.checkpoints import save_model
 from vestige.models.table import TableModel
 from vestige.workflows.audit_texts import audit_texts
@@ -63,25 +64,27 @@ def lists():
 def test_used_texts_are_found_and_their_number_bounded(lists):
     found = audit_texts(TUNED, base=BASE, used=corpus(KNOWN), **lists)
     told = found.summary()
-    assert told["verdict"] == "used"
+    assert told["verdict"] == LEAK
     assert found.named[:20].sum() >= 15
     assert found.named[20:].sum() <= 2
     assert told["at_least"] <= 20 <= told["at_most"]
-    assert (told["score"], told["base_differs"], told["shift_told_apart"]) == (
-        "log-ratio", False, False
-    )  # fmt: skip
+    assert told["score"] == "log-ratio"
+    assert all(check.state == "passed" for check in found.claim.checks)
 
 
 def test_a_list_that_was_not_used_is_bounded_from_above(lists):
-    lists["texts"] = corpus(NEVER)
+    lists["texts"] = corpus(NEVER, texts(30, 6))
     found = audit_texts(TUNED, base=BASE, used=corpus(KNOWN), **lists)
-    assert found.verdict == "not shown"
+    assert found.verdict == NO_LEAK
     assert found.share.at_most <= 8
 
 
 def test_without_a_base_the_target_is_asked_alone(lists):
-    told = audit_texts(TUNED, **lists).summary()
-    assert (told["score"], told["base_p_value"]) == ("loss", None)
+    found = audit_texts(TUNED, **lists)
+    assert found.summary()["score"] == "loss"
+    assert found.claim.verb == "audit-texts"
+    lists["texts"] = corpus(NEVER, texts(60, 6))
+    assert audit_texts(TUNED, **lists).verdict == NO_LEAK
 
 
 @pytest.fixture
@@ -219,12 +222,80 @@ def test_authors_are_compared_as_wholes_where_they_are_told():
         return Corpus.from_texts(texts, users=[f"{mark}{n // 4}" for n in range(len(texts))])
 
     given = {"texts": by([*USED, *NEVER], "t"), "reference": by(REFERENCE, "r")}
-    told = audit_texts(TUNED, base=BASE, used=corpus(KNOWN), **given).summary()
+    told = audit_texts(TUNED, base=BASE, used=by(KNOWN, "u"), **given).summary()
     assert (told["units"], told["listed"], told["authors"]) == ("authors", 10, 10)
-    assert (told["reference_authors"], told["verdict"]) == (38, "used")
+    assert (told["reference_authors"], told["verdict"], told["known_used"]) == (38, LEAK, 5)
+    with pytest.raises(DataError, match="`used` names no authors"):
+        audit_texts(TUNED, base=BASE, used=corpus(KNOWN), **given)
     given["reference"] = by(REFERENCE, "t")
-    with pytest.raises(DataError, match="10 authors stand in both"):
+    with pytest.raises(DataError, match="10 authors are in both"):
         audit_texts(TUNED, base=BASE, **given)
+
+
+def near(text, seed):
+    """The same with one other word, in upper case, and with one more space."""
+    chance, words = np.random.default_rng(seed), text.upper().split()
+    words[chance.integers(len(words))] = WORDS[chance.integers(150)]
+    return " ".join(words).replace(" ", "  ", 1)
+
+
+@pytest.mark.parametrize("copies", [4, 8])
+def test_near_duplicates_count_once_on_either_list(lists, copies):
+    once = audit_texts(TUNED, base=BASE, **lists)
+    audited = [near(text, n) for text in [*USED, *NEVER] for n in range(copies - 1)]
+    never = [near(text, n) for text in REFERENCE for n in range(copies - 1)]
+    again = audit_texts(
+        TUNED, base=BASE, texts=corpus(USED, NEVER, audited), reference=corpus(REFERENCE, never)
+    )
+    assert again.counted == once.counted
+    assert again.summary()["p_value"] == once.summary()["p_value"]
+    assert f"{40 * copies} texts are 40 independent units" in again.claim.checks[4].sentence
+
+
+def test_near_duplicates_of_audited_texts_are_no_reference(lists):
+    once = audit_texts(TUNED, base=BASE, **lists)
+    lists["reference"] = corpus(
+        REFERENCE, [f" {text}" for text in USED], [near(t, 0) for t in NEVER]
+    )
+    again = audit_texts(TUNED, base=BASE, **lists)
+    assert (again.verdict, again.test.p) == (LEAK, once.test.p)
+    assert "40 more were near-duplicates of audited ones" in again.claim.checks[4].sentence
+
+
+def test_a_base_that_is_the_model_itself_decides_nothing(lists):
+    found = audit_texts(TUNED, base=TUNED, **lists)
+    assert found.verdict == UNDECIDED
+    assert "Both models are the same." in found.claim.reasons
+
+
+def test_a_model_that_predicts_no_text_decides_nothing(lists):
+    dead = TableModel(np.full(152, 1 / 152), np.full((152, 152), 1 / 152), VOCABULARY)
+    for base in (None, BASE):
+        found = audit_texts(dead, base=base, **lists)
+        assert found.verdict == UNDECIDED
+        assert "too weak for an audit" in found.claim.reasons[0]
+
+
+def test_scores_that_are_not_finite_are_refused(lists, monkeypatch):
+    ask = statistics_module.token_statistics
+
+    def broken(*given, **more):
+        said = ask(*given, **more)
+        said.log_probs[3] = np.nan
+        return said
+
+    monkeypatch.setattr(statistics_module, "token_statistics", broken)
+    with pytest.raises(ModelError, match="2 scores of the model are not finite"):
+        audit_texts(TUNED, **lists)
+
+
+def test_texts_of_which_little_is_read_exclude_no_leak(lists):
+    unknown = [" ".join(f"{word} x{n}" for n, word in enumerate(t.split())) for t in NEVER * 3]
+    never = [" ".join(f"{word} x{n}" for n, word in enumerate(t.split())) for t in REFERENCE]
+    mixed = [f"{text} {n}" for n, text in enumerate(unknown)]
+    found = audit_texts(TUNED, texts=corpus(mixed), reference=corpus(never))
+    assert found.verdict == UNDECIDED
+    assert any("of the tokens were read; at least 90%" in one for one in found.claim.reasons)
 
 
 @pytest.mark.parametrize("score", SCORES.names())

@@ -285,6 +285,7 @@ def _read(
 ) -> _Lists:
     """The lists without near-duplicates, in one or in two of them."""
     from vestige.attacks.texts.list_checks import independent_texts
+    from vestige.errors import DataError
     from vestige.workflows.inputs import open_corpus
     from vestige.workflows.text_lists import read_lists
 
@@ -294,6 +295,12 @@ def _read(
         for role, data in given.items()
     }
     corpora = read_lists(whole)
+    by_author = all(corpora[role].users is not None for role in ("texts", "reference"))
+    if by_author and "used" in corpora and corpora["used"].users is None:
+        raise DataError(
+            "`used` names no authors, and `texts` and `reference` do",
+            remedy="Name the author of each of its texts, or of no list.",
+        )
     counted = independent_texts(
         {role: list(corpus) for role, corpus in corpora.items()},
         {role: corpus.users for role, corpus in corpora.items()},
