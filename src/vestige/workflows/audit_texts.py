@@ -312,4 +312,9 @@ def _read(
                 "are no evidence of their own."
             )
     lists = {role: corpus.take(counted.kept[role]) for role, corpus in corpora.items()}
+    if empty := [role for role, corpus in lists.items() if not len(corpus)]:
+        raise DataError(
+            f"all texts of `{empty[0]}` are near-duplicates of texts on another list",
+            remedy="Give other texts.",
+        )
     return _Lists(lists, tuple((counted.kept["texts"] + 1).tolist()), counted.check)
