@@ -40,7 +40,9 @@ def newsgroup(data, name):
     found = []
     for path in sorted((data / "newsgroups" / name).iterdir()):
         body = path.read_text(encoding="latin-1").partition("\n\n")[2]
-        lines = [line for line in body.splitlines() if not line.lstrip().startswith((">", "|", ":"))]
+        lines = [
+            line for line in body.splitlines() if not line.lstrip().startswith((">", "|", ":"))
+        ]
         found.append("\n".join(line for line in lines if "writes:" not in line).strip())
     return [text for text in found if len(text.split()) >= 10]
 
@@ -102,7 +104,9 @@ def comparing(sources, written, draws):
         print(name, "honest rejected", found["honest rejected"][name], flush=True)
     shifts = {
         "upper case": lambda own, _: [text.upper() for text in own],
-        "shorter half": lambda own, more: sorted([*own, *more], key=lambda t: len(t.split()))[:LISTED],
+        "shorter half": lambda own, more: sorted([*own, *more], key=lambda t: len(t.split()))[
+            :LISTED
+        ],
     }
     few = max(20, draws // 4)
     for name, texts in sources.items():
@@ -189,14 +193,23 @@ def scored(values, authors=None):
 
 def of_copies(texts, size, draws):
     """False "leak" verdicts with copies in groups of a size on both lists."""
-    chance, words = np.random.default_rng([5, size]), "cat dog house river blue green".split()
+    chance, words = np.random.default_rng([5, size]), ["cat", "dog", "house", "river", "blue"]
     hits = Counter()
     for seed in range(draws):
         lists, values = {}, {}
         originals = drawn(texts, (96 + 384) // size, chance)
-        for name, own in (("texts", originals[: 96 // size]), ("reference", originals[96 // size :])):
-            lists[name] = [one for t in own for one in [t, *(copied(t, chance, words) for _ in range(size - 1))]]
-            values[name] = np.repeat(chance.normal(0, 1, len(own)), size) + chance.normal(0, 0.2, len(own) * size)
+        for name, own in (
+            ("texts", originals[: 96 // size]),
+            ("reference", originals[96 // size :]),
+        ):
+            lists[name] = [
+                one
+                for t in own
+                for one in [t, *(copied(t, chance, words) for _ in range(size - 1))]
+            ]
+            values[name] = np.repeat(chance.normal(0, 1, len(own)), size) + chance.normal(
+                0, 0.2, len(own) * size
+            )
         counted = independent_texts(lists)
         kept = {name: values[name][counted.kept[name]] for name in lists}
         for how, given in (("all texts", values), ("units", kept)):
@@ -257,7 +270,10 @@ def main():
         "hockey": newsgroup(given.data, "rec.sport.hockey"),
         "mideast": newsgroup(given.data, "talk.politics.mideast"),
     }
-    found = {"independent": collapsing(sources), "comparable": comparing(sources, written, given.draws)}
+    found = {
+        "independent": collapsing(sources),
+        "comparable": comparing(sources, written, given.draws),
+    }
     many = 8 * given.draws
     found["copies"] = {size: of_copies(sources["reddit"], size, many // 2) for size in (1, 4, 8)}
     found["a dominating author"] = of_authors(many)

@@ -56,6 +56,7 @@ LIMITS = (
     "counts as well, and nothing is said about who gave the text.",
     "All of it holds only against a reference of the same kind, source and time. The checks find "
     "differences in words, case, script and length; others can remain.",
+    "Texts are compared over their first tokens, no more than half of the reference has.",
     "An audit that is repeated with other scores or references until it says yes says nothing.",
 )
 

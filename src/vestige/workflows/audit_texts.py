@@ -76,7 +76,8 @@ def audit_texts(
     Every text is scored by how well the model knows it, and compared with texts that were never in
     the training data, over as many tokens: the p-value is how often one of these scores as high.
     `reference` must be of the same kind and time as `texts`, or the difference is taken for memory.
-    Words, case, script and length are compared, and where they differ, nothing is decided. 19 texts of reference are needed for a p-value of 0.05, some hundred are better.
+    Words, case, script and length are compared, and where they differ, nothing is decided. 19 texts
+    of reference are needed for a p-value of 0.05, some hundred are better.
 
     With `base`, the model before it was trained on such text, scores tell far more, and the base,
     which has seen none of the texts, is a second check that the comparison is fair.
@@ -238,11 +239,7 @@ _WHO = {"target": "the model", "base": "the base"}
 
 
 def _checks(asked: "AskedTexts", *, rate: float, seed: int) -> "tuple[Check, ...]":
-    """The checks of models, of what they read, and of what else tells texts from the reference.
-
-    Raises:
-        ModelError: a score is not finite.
-    """
+    """The checks of models, of what they read, and of what else tells texts from the reference."""
     from vestige.attacks.texts.list_checks import comparable_texts, model_checks
     from vestige.attacks.texts.scores import SCORES
     from vestige.attacks.texts.text_audit import ranked
@@ -254,9 +251,7 @@ def _checks(asked: "AskedTexts", *, rate: float, seed: int) -> "tuple[Check, ...
         base = ranked(alone["texts"], alone["reference"], rate=rate)
     return (
         *model_checks(
-            said,
-            read=asked.read,
-            pair=("the base", "the model") if based else None,
+            said, read=asked.read, pair=("the base", "the model") if based else None
         ),
         comparable_texts(
             list(asked.lists["texts"]), list(asked.lists["reference"]),
