@@ -4,8 +4,8 @@ Broder (1997), "On the Resemblance and Containment of Documents": two texts are 
 where the Jaccard similarity of their sets of word triples (shingles) is at least 0.5.
 
 Differs: no sketches. Two such sets share one of the rarer half of their shingles (Chaudhuri, Ganti
-and Kaushik 2006, "A Primitive Operator for Similarity Joins in Data Cleaning": prefix filter). Texts
-that do are compared exactly, so all near-duplicates are found, except beyond `MOST` per shingle.
+and Kaushik 2006, "A Primitive Operator for Similarity Joins in Data Cleaning": prefix filter).
+Those that do are compared exactly, so that all are found, but for shingles of over `MOST` texts.
 """
 
 import re
