@@ -3,17 +3,15 @@
 from dataclasses import replace
 
 import numpy as np
-import pytest
 
-from tests.attacks.texts.made_texts import cut_scores
-from vestige.attacks.texts.shift import LengthShift, WordShift
-from vestige.attacks.texts.text_audit import BaseCheck, Scored, audit_scores
+from tests.attacks.texts.made_texts import PASSED, cut_scores
+from vestige.attacks.texts.text_audit import Scored, audit_scores
+from vestige.claims import Check
 from vestige.metrics.share_used import ShareUsed
 from vestige.reports.page import render
-from vestige.reports.texts import LIMITS, UNDECIDED, answer, notices
+from vestige.reports.texts import LIMITS, NOTHING_SAID, answer, notices
 
 TOLD = {"score": "log-ratio", "texts_tokens": 60.0, "reference_tokens": 55.0}
-SHIFT = WordShift(auc=0.52, p_value=0.4, by_chance=0.6, words=40, texts=40, reference=200)
 
 
 def made(used, never, *, gain=3.0, known=0, reference=200):
@@ -24,11 +22,11 @@ def made(used, never, *, gain=3.0, known=0, reference=200):
     found = audit_scores(
         Scored(texts),
         Scored(cut_scores(reference, 0.0, chance)),
-        cut_scores(known, gain, chance) if known else None,
+        Scored(cut_scores(known, gain, chance)) if known else None,
     )
     excerpts = tuple(f"<b>Rosalind {n}</b> \x1b[31m" for n in range(count))
     more = {"tokens": texts.lengths.tolist(), "excerpts": excerpts, "statistics": TOLD}
-    return replace(found, shift=SHIFT, **more)
+    return replace(found, checks=PASSED, **more)
 
 
 def test_used_texts_are_counted_from_both_sides_first():
@@ -64,26 +62,17 @@ def test_where_nothing_bounds_it_nothing_is_shown_and_nothing_excluded():
     for known in (0, 20):
         summary = made(0, 40, known=known, gain=0.0).summary()
         first, because = answer(summary)
-        assert first.startswith("Not shown: the model knows these 40 texts no better")
+        assert first.startswith("The model knows these 40 texts no better")
         assert "does not prove that they were not used" in because
         assert ("it takes texts" if not known else "All of them can have been used") in because
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"shift": replace(SHIFT, auc=0.81, p_value=0.0025)}, "by their words (AUC 0.81"),
-        ({"base": BaseCheck(p_value=0.002, easier=True)}, "finds them easier"),
-        ({"base": BaseCheck(p_value=0.002, easier=False)}, "finds them harder"),
-        ({"lengths": LengthShift(auc=0.9, p_value=0.002)}, "They are longer than the reference"),
-    ],
-)
-def test_a_difference_comes_before_every_other_answer(change, said):
+def test_where_a_check_did_not_pass_nothing_is_said_before_that():
     found = made(12, 28, known=40)
-    first, because = answer(replace(found, **change).summary())
-    assert first == UNDECIDED
-    assert said in because
-    assert f"it would have read: “{answer(found.summary())[0]}" in because
+    unlike = Check("comparable", "failed", "The texts differ from the reference in length.")
+    first, because = answer(replace(found, checks=(*PASSED, unlike)).summary())
+    assert first == NOTHING_SAID
+    assert f"The scores alone would say: “{answer(found.summary())[0]}" in because
 
 
 def test_bounds_that_contradict_each_other_are_told_of():

@@ -10,16 +10,17 @@ import vestige
 from vestige import results
 from vestige.attacks.texts import token_statistics as statistics_module
 from vestige.attacks.texts.scores import SCORES
+from vestige.claims import LEAK, NO_LEAK, UNDECIDED
 from vestige.data.corpus import Corpus
 from vestige.data.vocabulary import WordVocabulary
-from vestige.errors import DataError, RunError
+from vestige.errors import DataError, ModelError, RunError
 from vestige.models.checkpoints import save_model
 from vestige.models.table import TableModel
 from vestige.workflows.audit_texts import audit_texts
 
 WORDS = tuple(f"w{n}" for n in range(150))
 VOCABULARY = WordVocabulary(("<unk>", "<eos>", *WORDS))
-LANGUAGE = np.random.default_rng(99).dirichlet(np.ones(150), 150)
+LANGUAGE = np.random.default_rng(99).dirichlet(np.full(150, 0.2), 150)
 
 
 def texts(count, seed):
@@ -47,8 +48,9 @@ def counted(*read):
 USED, NEVER, REFERENCE, KNOWN = (
     texts(n, seed) for n, seed in ((20, 1), (20, 2), (150, 3), (20, 4))
 )
-BASE = counted((texts(60, 5), 1))
-TUNED = counted((texts(60, 5), 1), (USED, 3), (KNOWN, 3))
+PUBLIC = texts(200, 5)
+BASE = counted((PUBLIC, 1))
+TUNED = counted((PUBLIC, 1), (USED, 3), (KNOWN, 3))
 
 
 def corpus(*lists):
@@ -63,25 +65,27 @@ def lists():
 def test_used_texts_are_found_and_their_number_bounded(lists):
     found = audit_texts(TUNED, base=BASE, used=corpus(KNOWN), **lists)
     told = found.summary()
-    assert told["verdict"] == "used"
+    assert told["verdict"] == LEAK
     assert found.named[:20].sum() >= 15
     assert found.named[20:].sum() <= 2
     assert told["at_least"] <= 20 <= told["at_most"]
-    assert (told["score"], told["base_differs"], told["shift_told_apart"]) == (
-        "log-ratio", False, False
-    )  # fmt: skip
+    assert told["score"] == "log-ratio"
+    assert all(check.state == "passed" for check in found.claim.checks)
 
 
 def test_a_list_that_was_not_used_is_bounded_from_above(lists):
-    lists["texts"] = corpus(NEVER)
+    lists["texts"] = corpus(NEVER, texts(30, 6))
     found = audit_texts(TUNED, base=BASE, used=corpus(KNOWN), **lists)
-    assert found.verdict == "not shown"
+    assert found.verdict == NO_LEAK
     assert found.share.at_most <= 8
 
 
 def test_without_a_base_the_target_is_asked_alone(lists):
-    told = audit_texts(TUNED, **lists).summary()
-    assert (told["score"], told["base_p_value"]) == ("loss", None)
+    found = audit_texts(TUNED, **lists)
+    assert found.summary()["score"] == "loss"
+    assert found.claim.verb == "audit-texts"
+    lists["texts"] = corpus(NEVER, texts(60, 6))
+    assert audit_texts(TUNED, **lists).verdict == NO_LEAK
 
 
 @pytest.fixture
@@ -192,7 +196,7 @@ def test_a_run_directory_says_of_what_it_is_and_repeats(lists, tmp_path):
     [
         ({"reference": Corpus.from_texts(REFERENCE[:9])}, "Add 10 never-used texts"),
         ({"reference": Corpus.from_texts([*REFERENCE, *NEVER[:3]])}, "3 texts stand in both"),
-        ({"used": Corpus.from_texts(REFERENCE[:2])}, "`reference` and `used`"),
+        ({"used": Corpus.from_texts(REFERENCE[:2])}, "`used` and `reference`"),
         ({"texts": Corpus.from_texts([])}, "`texts` holds no text"),
     ],
 )
@@ -210,7 +214,7 @@ def test_copies_of_a_text_are_one_text_with_the_number_of_the_first(lists):
     once = audit_texts(TUNED, base=BASE, **lists)
     lists["texts"] = corpus(USED[:1] * 30, USED[1:], NEVER[:1] * 30, NEVER[1:])
     again = audit_texts(TUNED, base=BASE, **lists)
-    assert again.summary() == once.summary()
+    assert again.test == once.test
     assert [row["number"] for row in again.rows()][:2] == [1, 31]
 
 
@@ -219,12 +223,85 @@ def test_authors_are_compared_as_wholes_where_they_are_told():
         return Corpus.from_texts(texts, users=[f"{mark}{n // 4}" for n in range(len(texts))])
 
     given = {"texts": by([*USED, *NEVER], "t"), "reference": by(REFERENCE, "r")}
-    told = audit_texts(TUNED, base=BASE, used=corpus(KNOWN), **given).summary()
+    told = audit_texts(TUNED, base=BASE, used=by(KNOWN, "u"), **given).summary()
     assert (told["units"], told["listed"], told["authors"]) == ("authors", 10, 10)
-    assert (told["reference_authors"], told["verdict"]) == (38, "used")
+    assert (told["reference_authors"], told["verdict"], told["known_used"]) == (38, LEAK, 5)
+    with pytest.raises(DataError, match="`used` names no authors"):
+        audit_texts(TUNED, base=BASE, used=corpus(KNOWN), **given)
     given["reference"] = by(REFERENCE, "t")
-    with pytest.raises(DataError, match="10 authors stand in both"):
+    with pytest.raises(DataError, match="10 authors are in both"):
         audit_texts(TUNED, base=BASE, **given)
+
+
+def sentence(found, name):
+    """What a check of an audit says."""
+    return next(check.sentence for check in found.claim.checks if check.name == name)
+
+
+def near(text, seed):
+    """The same with another last word, in upper case, and with one more space."""
+    return f" {text.upper().rpartition(' ')[0]} {WORDS[seed]}"
+
+
+@pytest.mark.parametrize("copies", [4, 8])
+def test_near_duplicates_count_once_on_either_list(lists, copies):
+    once = audit_texts(TUNED, base=BASE, **lists)
+    for role, own in (("texts", [*USED, *NEVER]), ("reference", REFERENCE)):
+        lists[role] = corpus(own, [near(text, n) for text in own for n in range(copies - 1)])
+    again = audit_texts(TUNED, base=BASE, **lists)
+    assert again.counted == once.counted
+    assert again.test == once.test
+    assert f"{40 * copies} texts are 40 independent units" in sentence(again, "independent")
+
+
+def test_near_duplicates_of_audited_texts_are_no_reference(lists):
+    once = audit_texts(TUNED, base=BASE, **lists)
+    lists["reference"] = corpus(
+        REFERENCE, [f" {text}" for text in USED], [near(t, 0) for t in NEVER]
+    )
+    again = audit_texts(TUNED, base=BASE, **lists)
+    assert (again.verdict, again.test.p) == (LEAK, once.test.p)
+    assert "40 more were near-duplicates of audited ones" in sentence(again, "independent")
+
+
+def test_a_base_that_is_the_model_itself_decides_nothing(lists):
+    found = audit_texts(TUNED, base=TUNED, **lists)
+    assert found.verdict == UNDECIDED
+    assert "Both models are the same." in found.claim.reasons
+
+
+def test_a_model_that_predicts_no_text_decides_nothing(lists):
+    drawn = np.random.default_rng(0).dirichlet(np.ones(152), 153)
+    dead = TableModel(drawn[0], drawn[1:], VOCABULARY)
+    for base in (None, BASE):
+        found = audit_texts(dead, base=base, **lists)
+        assert found.verdict == UNDECIDED
+        assert "too weak for an audit" in found.claim.reasons[0]
+
+
+def test_scores_that_are_not_finite_are_refused(lists, monkeypatch):
+    ask = statistics_module.token_statistics
+
+    def broken(*given, **more):
+        said = ask(*given, **more)
+        said.log_probs[3] = np.nan
+        return said
+
+    monkeypatch.setattr(statistics_module, "token_statistics", broken)
+    with pytest.raises(ModelError, match="2 scores of the model are not finite"):
+        audit_texts(TUNED, **lists)
+
+
+def test_texts_of_which_little_is_read_exclude_no_leak(lists):
+    """Every second word is not in the vocabulary."""
+
+    def strange(own):
+        return corpus([" ".join(f"{word} x{word}" for word in text.split()) for text in own])
+
+    lists = {"texts": strange([*NEVER, *texts(60, 6)]), "reference": strange(REFERENCE)}
+    found = audit_texts(TUNED, base=BASE, **lists)
+    assert found.verdict == UNDECIDED
+    assert any("50% of the tokens were read" in one for one in found.claim.reasons)
 
 
 @pytest.mark.parametrize("score", SCORES.names())

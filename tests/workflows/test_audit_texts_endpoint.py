@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from tests.models.served import FAULTS, KEY, Served, Shifted, failing, network, serving
+from vestige.claims import NO_LEAK, UNDECIDED
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
 from vestige.errors import DataError
@@ -158,6 +159,16 @@ def tuned(tmp_path_factory):
     return base, one.model, texts, one.seen, settings
 
 
+def test_a_served_model_without_a_base_can_show_no_leak(tuned):
+    _, model, texts, *_ = tuned
+    with serving(Served(model)) as url:
+        found = audit_texts(
+            f"openai:{url}#small", texts.take(range(100, 145)),
+            reference=texts.take(range(200, 290)),
+        )  # fmt: skip
+    assert (found.verdict, found.claim.failed) == (NO_LEAK, ())
+
+
 def test_shadows_teach_what_a_server_that_shows_five_tokens_gives_away(tuned, tmp_path):
     base, model, texts, seen, settings = tuned
     audited = [*seen, *(place for place in range(100) if place not in seen)]
@@ -175,7 +186,11 @@ def test_shadows_teach_what_a_server_that_shows_five_tokens_gives_away(tuned, tm
             fine_tunes=replace(settings, shadows=4, shadow_dir=tmp_path / "shadows"), **given,
         )  # fmt: skip
     said = found["learnt"].summary()
-    assert (said["score"], said["verdict"]) == ("learnt", "used")
+    assert said["score"] == "learnt"
+    assert found["learnt"].test.significant
+    # The base of this test is untrained.
+    assert said["verdict"] == UNDECIDED
+    assert "The base predicts text" in found["learnt"].claim.reasons[0]
     assert 0 < said["tokens_expected"] < 1
     assert any("no log-probability: it is expected" in line for line in told.lines)
     # Of a text of w tokens all are compared but the first, shown or expected.

@@ -2,6 +2,7 @@
 
 import shutil
 
+import numpy as np
 import pytest
 import torch
 
@@ -13,14 +14,8 @@ from vestige.models import pretrained
 from vestige.models.checkpoints import load_model
 from vestige.workflows.audit_texts import audit_texts
 
-WORDS = ("gate", "lantern", "mill", "key", "river", "stone")
-TEXTS = [
-    f"the {one} stands by the {other} at {hour}"
-    for hour in ("dawn", "noon")
-    for one in WORDS
-    for other in WORDS
-    if one != other
-]
+WORDS = [f"{one}{other}" for one in ("gate", "mill", "key", "stone") for other in "abcdefgh"]
+TEXTS = [" ".join(row) for row in np.random.default_rng(0).choice(WORDS, (60, 8))]
 LISTS = {"texts": Corpus.from_texts(TEXTS[:20]), "reference": Corpus.from_texts(TEXTS[20:])}
 
 

@@ -7,6 +7,7 @@ import vestige
 from vestige.attacks.texts import token_statistics as statistics_module
 from vestige.attacks.texts.other_texts import lower_case, zlib_score
 from vestige.attacks.texts.token_statistics import token_statistics
+from vestige.claims import LEAK
 from vestige.data.corpus import Corpus
 from vestige.monitor import SILENT
 from vestige.workflows.asked_texts import AskedTexts
@@ -57,7 +58,7 @@ def test_shadows_are_trained_once_and_tell_used_texts_from_others(trained, tmp_p
     shadows = ShadowFineTunes(shadows=2, shadow_dir=tmp_path / "shadows")
     found = audit_texts(trained / "tuned", fine_tunes=shadows, **given)
     told = found.summary()
-    assert (told["score"], told["verdict"]) == ("learnt", "used")
+    assert (told["score"], told["verdict"]) == ("learnt", LEAK)
     assert found.texts.p_values[:20].mean() < 0.1 < 0.3 < found.texts.p_values[20:].mean()
     written = {
         file: file.stat().st_mtime_ns for file in (tmp_path / "shadows").rglob("*.safetensors")

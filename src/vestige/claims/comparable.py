@@ -49,14 +49,12 @@ def comparable(
     owners = units or (np.arange(len(texts)), np.arange(len(reference)))
     apart = ["words"] if words_differ else []
     for name, trait in TRAITS.items():
-        own, rest = (np.array([trait(text) for text in side]) for side in (texts, reference))
-        auc, p = _difference(own, rest, owners, seed)
-        if p <= LEVEL / TESTS and not SMALL[0] <= auc <= SMALL[1]:
+        ranks = _ranks([trait(text) for text in texts], [trait(text) for text in reference])
+        small = SMALL[0] <= _auc(*ranks) <= SMALL[1]
+        if not small and _p_value(*ranks, owners, seed) <= LEVEL / TESTS:
             apart.append(name)
-    if base is not None:
-        _, p = _difference(np.asarray(base[0]), np.asarray(base[1]), owners, seed)
-        if p <= LEVEL / TESTS:
-            apart.append("how well the base predicts them")
+    if base is not None and _p_value(*_ranks(*base), owners, seed) <= LEVEL / TESTS:
+        apart.append("how well the base predicts them")
     if apart:
         return Check(
             "comparable", "failed",
@@ -79,22 +77,30 @@ def _share(text: str, holds: Callable[[str], bool]) -> float:
     return sum(map(holds, letters)) / max(1, len(letters))
 
 
-def _difference(
+def _ranks(own: ArrayLike, rest: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The ranks of both sides among all."""
+    sides = np.asarray(own, dtype=np.float64), np.asarray(rest, dtype=np.float64)
+    ranks = rankdata(np.concatenate(sides))
+    return ranks[: sides[0].size], ranks[sides[0].size :]
+
+
+def _auc(own: NDArray[np.float64], rest: NDArray[np.float64]) -> float:
+    return float((own.mean() - (own.size + 1) / 2) / rest.size)
+
+
+def _p_value(
     own: NDArray[np.float64],
     rest: NDArray[np.float64],
     units: tuple[ArrayLike, ArrayLike],
     seed: int,
-) -> tuple[float, float]:
-    """AUC of texts, and the two-sided p-value of mean ranks by unit."""
-    ranks = rankdata(np.concatenate([own, rest]))
-    n, m = len(own), len(rest)
-    auc = (ranks[:n].sum() - n * (n + 1) / 2) / (n * m)
-    sides = means_by_group(ranks[:n], units[0]), means_by_group(ranks[n:], units[1])
+) -> float:
+    """Two-sided, of mean ranks by unit."""
+    sides = means_by_group(own, units[0]), means_by_group(rest, units[1])
     tails = [
         unit_permutation_test(sign * sides[0], sign * sides[1], seed=seed, permutations=1999)
         for sign in (1, -1)
     ]
-    return float(auc), min(1.0, 2 * min(tails))
+    return min(1.0, 2 * min(tails))
 
 
 def _and(names: Sequence[str]) -> str:

@@ -3,13 +3,16 @@
 Broder (1997), "On the Resemblance and Containment of Documents": two texts are near-duplicates
 where the Jaccard similarity of their sets of word triples (shingles) is at least 0.5.
 
-Differs: no sketches. Candidate pairs share a shingle whose first or latest text they are, and
-every pair is compared exactly.
+Differs: no sketches. Two such sets share one of the rarer half of their shingles (Chaudhuri, Ganti
+and Kaushik 2006, "A Primitive Operator for Similarity Joins in Data Cleaning": prefix filter).
+Those that do are compared exactly, so that all are found, but for shingles of over `MOST` texts.
 """
 
 import re
 import unicodedata
+from collections import Counter, defaultdict
 from collections.abc import Sequence
+from math import ceil
 from typing import Any
 
 import numpy as np
@@ -26,6 +29,9 @@ LETTERS = 5
 
 FEWEST = 8
 """Independent units on each side from which on their means are compared."""
+
+MOST = 100
+"""Texts with one of the rarer shingles that others are compared with."""
 
 _WORD = re.compile(r"\w+")
 
@@ -48,8 +54,7 @@ def shingles(text: str) -> frozenset[int]:
 def near_duplicates(texts: Sequence[str], *, alike: float = ALIKE) -> NDArray[np.int64]:
     """(n,) the group of each text: the place of one member.
 
-    Near-duplicates of near-duplicates are in one group. n texts of s shingles each cause at most
-    2 n s comparisons.
+    Near-duplicates of near-duplicates are in one group.
 
     Example:
         >>> near_duplicates(["the cat sat on a mat", "The cat sat on a mat!", "no"]).tolist()
@@ -64,19 +69,24 @@ def near_duplicates(texts: Sequence[str], *, alike: float = ALIKE) -> NDArray[np
             place = root[place]
         return place
 
-    first: dict[int, int] = {}
-    latest: dict[int, int] = {}
+    counts = Counter(one for own in sets for one in own)
+    same: dict[frozenset[int], int] = {}
+    holders: dict[int, list[int]] = defaultdict(list)
     for place, own in enumerate(sets):
-        candidates = {seen[one] for one in own for seen in (first, latest) if one in seen}
-        for other in sorted(candidates):
+        if (first := same.setdefault(own, place)) != place:
+            root[place] = leader(first)
+            continue
+        rarest = sorted(own, key=lambda one: (counts[one], one))
+        rarest = rarest[: len(own) - ceil(alike * len(own)) + 1]
+        for other in sorted({seen for one in rarest for seen in holders[one]}):
             if leader(place) == leader(other):
                 continue
             common = len(own & sets[other])
             if common >= alike * (len(own) + len(sets[other]) - common):
                 root[leader(place)] = leader(other)
-        for one in own:
-            first.setdefault(one, place)
-            latest[one] = place
+        for one in rarest:
+            if len(holders[one]) < MOST:
+                holders[one].append(place)
     return np.array([leader(place) for place in range(len(texts))], dtype=np.int64)
 
 

@@ -3,8 +3,14 @@
 import numpy as np
 
 from vestige.attacks.texts.cut_scores import CutScores, ladder
+from vestige.claims import Check
 
 RUNGS = ladder(400)
+PASSED = tuple(
+    Check(name, "passed", f"The check {name} passed.")
+    for name in ("alive", "read", "independent", "comparable")
+)
+"""The checks of an audit without a base that scores alone cannot make."""
 
 
 def cut_scores(count, gain, chance, *, mean_length=60, author=0.0, per=1):

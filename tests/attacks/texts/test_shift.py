@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from vestige.attacks.texts.shift import length_shift, word_shift
+from vestige.attacks.texts.shift import word_shift
 
 WORDS = [f"w{n}" for n in range(400)]
 
@@ -59,20 +59,3 @@ def test_authors_with_topics_of_their_own_are_no_shift():
 def test_too_few_texts_are_not_asked_about(count):
     chance = np.random.default_rng(4)
     assert word_shift(texts(count, chance), texts(40, chance), seed=0) is None
-
-
-def test_lengths_of_another_kind_are_told_and_their_share_counted():
-    chance = np.random.default_rng(5)
-    short, long = chance.integers(10, 60, 200), chance.integers(50, 150, 40)
-    found = length_shift(long, short, [np.arange(40), np.arange(200)], seed=0)
-    pairs = (long[:, None] > short).mean() + (long[:, None] == short).mean() / 2
-    assert found.auc == pytest.approx(pairs)
-    assert found.unlike
-    other = length_shift(short, long, [np.arange(200), np.arange(40)], seed=0)
-    assert (other.auc, other.unlike) == (pytest.approx(1 - pairs), True)
-    half = length_shift(short[:40], short[40:], [np.arange(40), np.arange(160)], seed=0)
-    assert not half.unlike
-
-
-def test_few_texts_that_happen_to_be_long_are_not_another_kind():
-    assert not length_shift([90, 80], [20, 85, 30, 95], [[0, 1], range(4)], seed=0).unlike

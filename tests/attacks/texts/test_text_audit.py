@@ -5,32 +5,31 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.attacks.texts.made_texts import cut_scores
+from tests.attacks.texts.made_texts import PASSED, cut_scores
 from vestige.attacks.texts.cut_scores import CutScores
-from vestige.attacks.texts.shift import WordShift
-from vestige.attacks.texts.text_audit import BaseCheck, Scored, audit_scores, base_check
+from vestige.attacks.texts.text_audit import Scored, audit_scores, ranked
+from vestige.claims import LEAK, NO_LEAK, UNDECIDED, Check
 from vestige.errors import DataError
-
-TOLD = {"p_value": 0.01, "by_chance": 0.6, "words": 40, "texts": 40, "reference": 200}
 
 
 def audit(used, never, *, gain=0.8, reference=200, known=0, seed=0, **lengths):
     chance = np.random.default_rng(seed)
     parts = [cut_scores(n, g, chance, **lengths) for n, g in ((used, gain), (never, 0.0)) if n]
     texts = parts[0] if len(parts) == 1 else parts[0] + parts[1]
-    return audit_scores(
+    found = audit_scores(
         Scored(texts),
         Scored(cut_scores(reference, 0.0, chance)),
-        cut_scores(known, gain, chance) if known else None,
+        Scored(cut_scores(known, gain, chance)) if known else None,
         seed=seed,
     )
+    return replace(found, checks=PASSED)
 
 
 @pytest.mark.parametrize("mean_length", [25, 60, 150])
 def test_a_list_of_which_nothing_was_used_is_seldom_said_to_have_been(mean_length):
     runs = 40
     found = [audit(0, 40, seed=n, mean_length=mean_length) for n in range(runs)]
-    wrong = [one.p_value <= one.rate for one in found]
+    wrong = [one.verdict == LEAK for one in found]
     assert np.mean(wrong) <= 0.05 + 2 * np.sqrt(0.05 * 0.95 / runs)
     assert sum(one.named.any() for one in found) <= sum(wrong)
     assert all((one.share.at_least > 0) == shown for one, shown in zip(found, wrong, strict=True))
@@ -40,7 +39,7 @@ def test_of_those_named_few_were_not_used_and_the_bounds_hold():
     runs, wrong, holds = 30, [], np.zeros(2)
     for n in range(runs):
         found = audit(20, 20, known=40, seed=n)
-        assert found.verdict == "used"
+        assert found.verdict == LEAK
         wrong.append(found.named[20:].sum() / max(1, found.named.sum()))
         holds += [found.share.at_least <= 20, found.share.at_most >= 20]
     assert np.mean(wrong) <= 0.05
@@ -53,18 +52,20 @@ def test_a_list_of_strong_evidence_is_named_and_bounded_from_both_sides():
     assert not found.named[12:].any()
     told = found.summary()
     assert 9 <= told["at_least"] <= 12 <= told["at_most"] <= 17
-    assert told["verdict"] == "used"
+    assert told["verdict"] == LEAK
     assert len(list(found.rows())) == 40 + 600
 
 
 def test_with_a_weak_score_nothing_is_shown_and_nothing_excluded():
     found = audit(2, 38, gain=0.05, known=20)
-    assert found.verdict == "not shown"
+    assert found.verdict == NO_LEAK
     assert found.share.at_most == 40
 
 
 def test_too_small_a_reference_is_refused_with_the_number_that_is_missing():
-    with pytest.raises(DataError, match=r"reference has 12 texts.*Add 7 never-used texts"):
+    with pytest.raises(
+        DataError, match=r"reference has 12 independent texts.*Add 7 never-used texts"
+    ):
         audit(5, 5, reference=12)
 
 
@@ -94,38 +95,72 @@ def test_bounds_count_authors_where_authors_are_told():
         Scored(cut_scores(60, 3.0, chance), authors("t", 60, 3)),
         Scored(cut_scores(300, 0.0, chance), authors("r", 300, 3)),
     )
-    assert found.summary()["units"] == "authors"
+    assert (found.units, found.counted) == ("authors", (20, 100))
     assert found.share.listed == 20
-    assert found.summary()["reference_authors"] == 100
 
 
 def test_an_author_on_both_sides_is_refused():
     chance = np.random.default_rng(0)
-    with pytest.raises(DataError, match="1 authors stand in both"):
+    with pytest.raises(DataError, match="1 authors are in both"):
         audit_scores(
             Scored(cut_scores(4, 0.0, chance), ["a", "a", "b", "c"]),
             Scored(cut_scores(40, 0.0, chance), ["c", *authors("r", 39, 1)]),
         )
 
 
-def test_a_difference_in_words_or_under_the_base_leaves_nothing_decided():
-    found = audit(12, 28, gain=3.0)
-    assert found.verdict == "used"
-    alike = WordShift(auc=0.5, **{**TOLD, "p_value": 0.4})
-    assert replace(found, shift=alike).verdict == "used"
-    assert replace(found, shift=WordShift(auc=0.8, **TOLD)).verdict == "not decided"
-    assert replace(found, base=BaseCheck(p_value=0.6, easier=True)).verdict == "used"
-    assert replace(found, base=BaseCheck(p_value=0.001, easier=False)).verdict == "not decided"
+@pytest.mark.parametrize("place", range(4))
+def test_a_check_that_fails_leaves_nothing_decided(place):
+    for found in (audit(12, 28, gain=3.0), audit(0, 60)):
+        checks = list(PASSED)
+        checks[place] = Check(PASSED[place].name, "failed", "It failed.")
+        assert replace(found, checks=tuple(checks)).verdict == UNDECIDED
+        checks[place] = Check(PASSED[place].name, "could not run", "It could not.")
+        assert (replace(found, checks=tuple(checks)).verdict == LEAK) == (found.verdict == LEAK)
 
 
-def test_a_model_that_saw_neither_tells_easier_and_harder_texts():
+def test_too_few_texts_exclude_no_leak():
+    found = audit(0, 10, reference=60)
+    assert found.verdict == UNDECIDED
+    assert "An AUC of 0.78 is detected" in found.claim.reasons[0]
+
+
+def test_reference_texts_of_one_author_weigh_as_one_in_every_p_value():
+    """By hand: authors a of two texts and b, c of one each."""
+    reference = Scored(
+        CutScores.whole([3.0, 1.0, 2.0, 0.0, *[-1.0] * 16]), list("aabcdefghijklmnopqrs")
+    )
+    found = audit_scores(Scored(CutScores.whole([1.5] * 2), ["x", "y"]), reference)
+    # Of 19 authors half of a and all of b score 1.5 or more.
+    assert found.texts.p_values.tolist() == pytest.approx([(1 + 0.5 + 1) / 20] * 2)
+    # Its author's other text does not count against the first; of the third, half of a does.
+    assert found.reference.p_values[:4].tolist() == pytest.approx(
+        [1 / 19, 2 / 19, 1.5 / 19, 3 / 19]
+    )
+
+
+def test_a_model_that_saw_neither_ranks_easier_texts_higher():
     chance = np.random.default_rng(4)
     reference = Scored(cut_scores(200, 0.0, chance))
-    for gain, easier in ((0.5, True), (-0.5, False)):
-        found = base_check(Scored(cut_scores(60, gain, chance)), reference, rate=0.05, seed=0)
-        assert (found.differs, found.easier) == (True, easier)
-    fair = base_check(Scored(cut_scores(60, 0.0, chance)), reference, rate=0.05, seed=0)
-    assert not fair.differs
+    for gain in (0.5, -0.5):
+        own, rest = ranked(Scored(cut_scores(60, gain, chance)), reference, rate=0.05)
+        assert (own.size, rest.size) == (60, 200)
+        assert (own.mean() > rest.mean()) == (gain > 0)
+
+
+def test_few_authors_known_to_have_been_used_bound_nothing():
+    """Two authors of twenty texts each are two units, however many texts they wrote."""
+    wrong = {"authors": 0, "texts": 0}
+    for seed in range(30):
+        chance = np.random.default_rng(seed)
+        texts = cut_scores(40, 1.0, chance, author=1.0)
+        reference = cut_scores(200, 0.0, chance, author=1.0)
+        known = cut_scores(40, 1.0, chance, author=1.0, per=20)
+        for units in wrong:
+            used = Scored(known, authors("u", 40, 20) if units == "authors" else None)
+            found = audit_scores(Scored(texts), Scored(reference), used, seed=seed)
+            wrong[units] += found.share.at_most < 40
+    assert wrong["authors"] == 0
+    assert wrong["texts"] > 1
 
 
 def test_the_same_seed_gives_the_same_claims():
