@@ -10,6 +10,7 @@ every pair is compared exactly.
 import re
 import unicodedata
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -105,8 +106,8 @@ def joined(*labels: Sequence[object] | NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def independent(
-    units: NDArray[np.int64],
-    reference: NDArray[np.int64],
+    units: NDArray[Any],
+    reference: NDArray[Any],
     *,
     removed: int = 0,
     needed: int = FEWEST,
