@@ -2,6 +2,7 @@
 
 from vestige.claims.checks import (
     alive,
+    bounded,
     detectable_auc,
     detectable_difference,
     different,
@@ -30,7 +31,7 @@ from vestige.claims.duplicates import independent, joined, near_duplicates
 
 __all__ = [
     "DIRECT_LEVEL", "LEAK", "NO_LEAK", "REQUIRED", "UNDECIDED", "VERDICTS", "Check", "Claim",
-    "Direct", "Estimate", "Test", "Verdict", "alive", "comparable", "detectable_auc",
+    "Direct", "Estimate", "Test", "Verdict", "alive", "bounded", "comparable", "detectable_auc",
     "detectable_difference", "different", "distinct", "generated", "independent", "joined",
     "near_duplicates", "one_model", "powerful", "read",
 ]  # fmt: skip

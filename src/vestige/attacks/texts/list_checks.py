@@ -76,6 +76,7 @@ def model_checks(
     said: Mapping[str, tuple[TokenStatistics, TokenStatistics]],
     *,
     tokens: int,
+    compared: int | None = None,
     pair: tuple[str, str] | None = None,
     finding: bool = False,
 ) -> tuple[Check, ...]:
@@ -84,6 +85,7 @@ def model_checks(
     Args:
         said: by model, as a sentence names it, of the audited texts and of the reference.
         tokens: of the audited texts before they were cut.
+        compared: how many of these are compared; None: all that were read.
         pair: the two models that must differ.
         finding: equal models are a finding, as in `claims.different`.
     """
@@ -92,7 +94,7 @@ def model_checks(
         for who, (_, rest) in said.items()
     ]
     own, _ = next(iter(said.values()))
-    checks.append(claims.read(own.log_probs.size, tokens))
+    checks.append(claims.read(own.log_probs.size if compared is None else compared, tokens))
     if pair is not None:
         before, after = (np.concatenate([one.log_probs for one in said[who]]) for who in pair)
         checks.append(claims.different(before, after, finding=finding))
