@@ -99,6 +99,10 @@ class TextModels:
         """The first tokens of each text, as many as are read at once."""
         return [ids[: self.longest] for ids in self.target.vocabulary.encode_batch(list(texts))]
 
+    def tokens_of(self, texts: "Corpus") -> int:
+        """Tokens of some texts, before they are cut to what is read at once."""
+        return sum(map(len, self.target.vocabulary.encode_batch(list(texts))))
+
     def encoded_lists(self, lists: "Mapping[str, Corpus]") -> dict[str, list[list[int]]]:
         """The first tokens of each text, by the name of its list.
 
