@@ -98,12 +98,12 @@ def different(
         names: of the two models, for the sentence.
     """
     blocks = (NO_LEAK,) if finding else Check.blocks
-    who = "the models" if names is None else " and ".join(names)
+    told = "The models" if names is None else " and ".join(names)
+    told = told[:1].upper() + told[1:]
     moved = np.asarray(after, dtype=np.float64) - np.asarray(before, dtype=np.float64)
     if same_weights or (moved.size and np.isfinite(moved).all() and not moved.any()):
-        told = "Both models are the same." if names is None else f"{who} are the same model."
-        return Check("different", "failed", told, blocks)
-    told = who[:1].upper() + who[1:]
+        same = "Both models are the same." if names is None else f"{told} are the same model."
+        return Check("different", "failed", same, blocks)
     if not moved.size or not np.isfinite(moved).all():
         return Check("different", "could not run", f"{told} have no finite scores to compare.")
     size = float(np.sqrt(np.mean(moved**2)))

@@ -63,16 +63,19 @@ class TextMemorization(Result):
     @property
     def claim(self) -> Claim:
         """Whether more is extracted than of the reference."""
-        test, apart = self._test(), _apart(_any(self.texts), _any(self.reference))
+        test, apart = (
+            self._test(),
+            _apart(_rate(self.texts, "sampled"), _rate(self.reference, "sampled")),
+        )
+        ends = None if apart is None else apart[1]
         estimate = apart and Estimate(
-            "share of texts with an extracted passage, beyond the reference",
-            apart[0], *(apart[1] or ()),
-        )  # fmt: skip
+            "share of passages that are extracted, beyond the reference", apart[0], *(ends or ())
+        )
         powerful = claims.bounded(
             test,
-            apart[1].high if apart and apart[1] else None,
+            None if ends is None else ends.high,
             limit=EXTRACTED_SHARE,
-            what="of the texts with an extracted passage, beyond the reference",
+            what="of the passages, beyond the reference",
         )
         return Claim("memorization", test, (*self.checks, powerful), estimate)
 
