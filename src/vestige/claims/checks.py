@@ -134,6 +134,7 @@ def powerful(
     *,
     detectable: float | None = None,
     wanted: float | None = None,
+    high: float | None = None,
     effect: str = "an effect",
     control: bool | None = None,
 ) -> Check:
@@ -143,6 +144,7 @@ def powerful(
         test: as in the claim.
         detectable: smallest effect that is detected with 80% power.
         wanted: largest effect that "no leak shown" may leave undetected, in the same unit.
+        high: upper end of the 95% interval of the effect; one below `wanted` excludes it as well.
         effect: the effect in a sentence, with its unit, such as "an exposure of {} bits".
         control: whether a positive control was detected; None where there was none.
     """
@@ -169,8 +171,10 @@ def powerful(
         effect.format(f"{size:.2g}") if "{}" in effect else f"{effect} of {size:.2g}"
         for size in (detectable, wanted)
     )
-    told = f"{shown[:1].upper()}{shown[1:]} is detected with 80% power"
-    return check(detectable <= wanted, f"{told}; required: {limit}.")
+    told = f"{shown[:1].upper()}{shown[1:]} is detected with 80% power; required: {limit}."
+    if detectable > wanted and high is not None and high <= wanted:
+        return check(True, f"{told} The 95% interval ends at {high:.2g} and excludes it.")
+    return check(detectable <= wanted, told)
 
 
 def bounded(test: Test | None, high: float | None, *, limit: float, what: str) -> Check:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from vestige.claims import UNDECIDED
+
 Row = Mapping[str, Any]
 
 
@@ -103,8 +105,8 @@ def _members(summary: Row) -> Measured:
 
 
 def _used(summary: Row) -> Measured:
-    if summary["verdict"] == "not decided":
-        return Measured(None, None, None, "the texts differ from the reference in more than use")
+    if summary["verdict"] == UNDECIDED:
+        return Measured(None, None, None, "a check of the audit did not pass")
     least, most = summary["at_least"], summary["at_most"]
     why = "" if most is not None else "how many at most takes texts that were used (--used)"
     return Measured(least, least, most, why)

@@ -35,6 +35,7 @@ class AskedTexts:
         nodes: of a cluster, which are asked in place of this machine.
         told: by role, (t,) which tokens of the texts `said` has; None where it has all.
         shown: of the target so many likeliest tokens are known alone; None where all are.
+        read: tokens of the first list that were scored, and all that it has.
     """
 
     models: "TextModels"
@@ -45,6 +46,7 @@ class AskedTexts:
     nodes: "Nodes | None" = None
     told: "Mapping[str, NDArray[np.bool_]] | None" = None
     shown: int | None = None
+    read: tuple[int, int] = (0, 0)
 
     @classmethod
     def of(
@@ -60,13 +62,23 @@ class AskedTexts:
             role: models.statistics(rows, folder, of=f"the {role}", monitor=monitor, nodes=nodes)
             for role, rows in models.encoded_lists(lists).items()
         }
-        return cls(models, lists, said, folder, monitor, nodes)
+        read = models.read_of(list(next(iter(lists.values()))))
+        return cls(models, lists, said, folder, monitor, nodes, read=read)
 
     @property
     def authors(self) -> dict[str, Sequence[str] | None]:
-        """The author of each text, where they are told of both sides."""
-        told = all(self.lists[role].users is not None for role in ("texts", "reference"))
-        return {role: corpus.users if told else None for role, corpus in self.lists.items()}
+        """The author of each text, where both sides name them."""
+        named = all(self.lists[role].users is not None for role in ("texts", "reference"))
+        return {role: corpus.users if named else None for role, corpus in self.lists.items()}
+
+    def units(self, role: str) -> Sequence[str]:
+        """The author of each text, or its position."""
+        return self.authors[role] or [str(place) for place in range(len(self.lists[role]))]
+
+    def by_model(self, *roles: str) -> "dict[str, list[TokenStatistics]]":
+        """What each model said of the texts of some lists, or of all."""
+        lists = [self.said[role] for role in roles or self.said]
+        return {who: [own[who] for own in lists] for who in lists[0]}
 
     def of_base(self) -> "AskedTexts":
         """The same with the base in the target's place."""

@@ -33,7 +33,9 @@ from vestige.workflows.text_shadows import ShadowFineTunes
 
 if TYPE_CHECKING:
     from vestige.attacks.texts.text_audit import TextAudit
+    from vestige.claims import Check
     from vestige.data.corpus import Corpus
+    from vestige.workflows.asked_texts import AskedTexts
     from vestige.workflows.endpoint_texts import ServedTexts
     from vestige.workflows.text_models import TextModels
 
@@ -73,9 +75,8 @@ def audit_texts(
 
     Every text is scored by how well the model knows it, and compared with texts that were never in
     the training data, over as many tokens: the p-value is how often one of these scores as high.
-    `reference` must be of the same kind and time as `texts`, or the difference is taken for memory;
-    a classifier that knows no model checks that, and where it can tell the two apart, nothing is
-    decided. 19 texts of reference are needed for a p-value of 0.05, some hundred are better.
+    `reference` must be of the same kind and time as `texts`, or the difference is taken for memory.
+    Words, case, script and length are compared, and where they differ, nothing is decided. 19 texts of reference are needed for a p-value of 0.05, some hundred are better.
 
     With `base`, the model before it was trained on such text, scores tell far more, and the base,
     which has seen none of the texts, is a second check that the comparison is fair.
@@ -90,8 +91,13 @@ def audit_texts(
     are trained as the model was as far as that is known. Without such texts `calibrated` learns on
     a third of the reference what the gain of an unseen token is, and compares with the rest.
 
+    Of near-duplicates only the first counts, and none that is on two lists counts as reference.
     With `author`, whole authors are compared, since texts of one are alike, and the bounds count
-    authors, of whom one text each is drawn.
+    authors, of whom one text each is drawn, on every list.
+
+    The verdict is "leak", "no leak shown" or "undecided". It needs eight texts or authors on each
+    side, models that predict text, and texts that differ from the reference in nothing else. "No
+    leak shown" excludes a list whose texts outrank those of the reference in 65 of 100 pairs.
 
     Args:
         model: A model or training directory, a Hugging Face model, or an adapter, whose base need
@@ -128,9 +134,8 @@ def audit_texts(
         vestige report audit --out page.html
     """  # noqa: E501
     from vestige import results
-    from vestige.attacks.texts.scores import SCORES
-    from vestige.attacks.texts.shift import word_shift
-    from vestige.attacks.texts.text_audit import audit_scores, base_check
+    from vestige.attacks.texts.list_checks import require_finite
+    from vestige.attacks.texts.text_audit import audit_scores
     from vestige.models.endpoint_address import is_endpoint
     from vestige.parallel import connected
     from vestige.workflows.asked_texts import AskedTexts
@@ -146,7 +151,7 @@ def audit_texts(
     nodes = None if cluster is None else Nodes(cluster, device)
     if out is not None:
         results.require_new(fspath(out))
-    wanted = {"texts": texts, "reference": reference, "used": used, "shadow_texts": shadow_texts}
+    wanted = {"texts": texts, "used": used, "reference": reference, "shadow_texts": shadow_texts}
     given = {role: data for role, data in wanted.items() if data is not None}
     asked_of = _read(given, monitor, author, format=format, text=text, limit=limit)
     lists = dict(asked_of.read)
@@ -172,6 +177,7 @@ def audit_texts(
         compared, apart = set_apart(name, models, lists["reference"], seed=seed)
         with connected(cluster) if cluster else nullcontext():
             asked = AskedTexts.of(models, {**lists, "reference": compared}, kept, monitor, nodes)
+    require_finite({_WHO[who]: parts for who, parts in asked.by_model().items()})
     with ExitStack() as stack:
         shadows = None
         if others is not None:
@@ -183,27 +189,12 @@ def audit_texts(
             )  # fmt: skip
         of_texts = scored(name, asked, apart=apart, shadows=shadows, seed=seed)
     found = audit_scores(
-        of_texts["texts"],
-        of_texts["reference"],
-        of_texts["used"].cut if "used" in of_texts else None,
-        rate=rate,
-        seed=seed,
+        of_texts["texts"], of_texts["reference"], of_texts.get("used"), rate=rate, seed=seed
     )
-    shift = word_shift(
-        list(lists["texts"]),
-        list(compared),
-        authors=asked.authors["texts"],
-        reference_authors=asked.authors["reference"],
-        seed=seed,
-    )
-    checked = None
-    if "base" in models.models:
-        alone = asked.of_base().scored(SCORES["loss"])
-        checked = base_check(alone["texts"], alone["reference"], rate=rate, seed=seed)
     found = replace(
         found,
-        shift=shift,
-        base=checked,
+        based="base" in models.models,
+        checks=(*_checks(asked, rate=rate, seed=seed), asked_of.independent),
         numbers=asked_of.numbers,
         tokens=tuple(asked.lengths("texts")),
         excerpts=tuple(one[:EXCERPT] for one in lists["texts"]),
@@ -242,41 +233,76 @@ def _beside(out: Directory | None, what: str, told: Directory | None) -> Path | 
     return None if out is None else Path(f"{fspath(out)}.{what}")
 
 
+_WHO = {"target": "the model", "base": "the base"}
+"""Models in a sentence, by role."""
+
+
+def _checks(asked: "AskedTexts", *, rate: float, seed: int) -> "tuple[Check, ...]":
+    """The checks of models, of what they read, and of what else tells texts from the reference.
+
+    Raises:
+        ModelError: a score is not finite.
+    """
+    from vestige.attacks.texts.list_checks import comparable_texts, model_checks
+    from vestige.attacks.texts.scores import SCORES
+    from vestige.attacks.texts.text_audit import ranked
+
+    said = {_WHO[who]: parts for who, parts in asked.by_model("texts", "reference").items()}
+    base = None
+    if based := "base" in asked.said["texts"]:
+        alone = asked.of_base().scored(SCORES["loss"])
+        base = ranked(alone["texts"], alone["reference"], rate=rate)
+    return (
+        *model_checks(
+            said,
+            read=asked.read,
+            pair=("the base", "the model") if based else None,
+        ),
+        comparable_texts(
+            list(asked.lists["texts"]), list(asked.lists["reference"]),
+            units=(asked.units("texts"), asked.units("reference")), base=base, seed=seed,
+        ),
+    )  # fmt: skip
+
+
 @dataclass(frozen=True)
 class _Lists:
     """The lists of texts, by role.
 
     Attributes:
-        read: no text twice.
+        read: of near-duplicates the first.
         numbers: of the audited texts in what was given, from 1.
+        independent: the check.
     """
 
     read: "dict[str, Corpus]"
     numbers: tuple[int, ...]
+    independent: "Check"
 
 
 def _read(
     given: Mapping[str, CorpusLike], monitor: Monitor, user: str | None, **columns: Any
 ) -> _Lists:
-    """The lists, each text once, and none of them in two."""
+    """The lists without near-duplicates, in one or in two of them."""
+    from vestige.attacks.texts.list_checks import independent_texts
     from vestige.workflows.inputs import open_corpus
     from vestige.workflows.text_lists import read_lists
 
-    # Only those whose authors are compared must say who they are.
+    # Shadows learn from single texts.
     whole = {
-        role: open_corpus(data, user=None if role in ("used", "shadow_texts") else user, **columns)
+        role: open_corpus(data, user=None if role == "shadow_texts" else user, **columns)
         for role, data in given.items()
     }
-    lists, places = {}, {}
-    for role, corpus in read_lists(whole).items():
-        first: dict[str, int] = {}
-        for place, text in enumerate(corpus):
-            first.setdefault(text, place)
-        places[role] = list(first.values())
-        lists[role] = corpus.take(places[role])
-        if again := len(corpus) - len(first):
+    corpora = read_lists(whole)
+    counted = independent_texts(
+        {role: list(corpus) for role, corpus in corpora.items()},
+        {role: corpus.users for role, corpus in corpora.items()},
+    )
+    for role, corpus in corpora.items():
+        if again := len(corpus) - len(counted.kept[role]):
             monitor.log(
-                f"{again:,} texts of `{role}` stand there more than once: each is counted once, "
-                "as copies of one text are no evidence of their own."
+                f"{again:,} texts of `{role}` are near-duplicates of others and left out: copies "
+                "are no evidence of their own."
             )
-    return _Lists(lists, tuple(place + 1 for place in places["texts"]))
+    lists = {role: corpus.take(counted.kept[role]) for role, corpus in corpora.items()}
+    return _Lists(lists, tuple((counted.kept["texts"] + 1).tolist()), counted.check)

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
+from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,9 @@ from vestige.workflows.text_models import TextModels
 from vestige.workflows.told_tokens import by_role, only, require_told, told_by_all
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from vestige.attacks.texts.token_statistics import TokenStatistics
     from vestige.data.corpus import Corpus
     from vestige.data.subwords import SubwordVocabulary
@@ -60,6 +64,7 @@ class ServedTexts:
         recorded: what a run records of each.
         spent: calls, tokens and seconds of each in all sessions, once they were asked.
         accesses: what each can do, once it was asked.
+        expected: (t,) tokens whose log-probability is not shown but expected, once it was asked.
     """
 
     addresses: dict[str, EndpointAddress]
@@ -68,6 +73,7 @@ class ServedTexts:
     recorded: dict[str, object]
     spent: dict[str, Any] = field(default_factory=dict)
     accesses: "dict[str, EndpointAccess]" = field(default_factory=dict)
+    expected: "NDArray[np.bool_] | None" = None
 
     @classmethod
     def open(
@@ -145,7 +151,18 @@ class ServedTexts:
         }
         for role, own in known.items():
             require_told(role, own["target"])
-        return AskedTexts(self._base, lists, known, folder, monitor, told=told, shown=self._shown)
+        first, audited = next(iter(texts.items()))
+        shown_of = told[first]
+        if self.expected is not None:
+            shown_of = shown_of & ~self.expected[: shown_of.size]
+        # A server says nothing of the first token of a text.
+        every_token = shown_of.size
+        if self.read is not None:
+            every_token = sum(len(ids) for ids in self._vocabulary.encode_batch(audited))
+        return AskedTexts(
+            self._base, lists, known, folder, monitor, told=told, shown=self._shown,
+            read=(int(shown_of.sum()), every_token - len(audited)),
+        )  # fmt: skip
 
     @property
     def _shown(self) -> int | None:
@@ -311,7 +328,14 @@ class ServedTexts:
                 sorted(set(places(text, own)) - {0})
                 for text, own in zip(texts, shown["target"], strict=True)
             ]
-            return {role: shown_statistics(texts, own, cuts) for role, own in shown.items()}
+            number: dict[str, int] = {}
+            ids = [
+                [number.setdefault(text[a:b], len(number)) for a, b in pairwise([0, *own])]
+                for text, own in zip(texts, cuts, strict=True)
+            ]
+            return {
+                role: shown_statistics(texts, own, cuts, ids=ids) for role, own in shown.items()
+            }
         vocabulary = self._vocabulary
         cuts = [ends(text, vocabulary) for text in texts]
         self._require_alike(texts, shown["target"], cuts, monitor)
@@ -326,9 +350,8 @@ class ServedTexts:
         target = first_tokens(target, np.arange(len(rows)), lengths)
         hidden = np.isnan(target.log_probs)
         target = with_expected(target, base)
-        self.spent["tokens_expected"] = round(
-            float((hidden & ~np.isnan(target.log_probs)).mean()), 4
-        )
+        self.expected = hidden & ~np.isnan(target.log_probs)
+        self.spent["tokens_expected"] = round(float(self.expected.mean()), 4)
         if self.spent["tokens_expected"]:
             monitor.log(
                 f"Of {self.spent['tokens_expected']:.0%} of the tokens the server shows no "

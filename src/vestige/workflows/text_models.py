@@ -99,9 +99,13 @@ class TextModels:
         """The first tokens of each text, as many as are read at once."""
         return [ids[: self.longest] for ids in self.target.vocabulary.encode_batch(list(texts))]
 
-    def tokens_of(self, texts: "Corpus") -> int:
-        """Tokens of some texts, before they are cut to what is read at once."""
-        return sum(map(len, self.target.vocabulary.encode_batch(list(texts))))
+    def read_of(self, texts: Sequence[str]) -> tuple[int, int]:
+        """How many tokens of some texts are scored as what they are, and how many there are."""
+        vocabulary = self.target.vocabulary
+        rows = vocabulary.encode_batch(list(texts))
+        kept = [token for ids in rows for token in ids[: self.longest]]
+        known = sum(token != vocabulary.unk_id for token in kept)
+        return known, sum(len(ids) for ids in rows)
 
     def encoded_lists(self, lists: "Mapping[str, Corpus]") -> dict[str, list[list[int]]]:
         """The first tokens of each text, by the name of its list.

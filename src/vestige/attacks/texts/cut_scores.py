@@ -142,7 +142,8 @@ def compare(
         reference: m of them, of the same rungs.
         most: the place of the last rung to be compared at.
         authors: (m,) of the reference.
-        among: the texts stand in the reference, and each is compared with the rest of it.
+        among: the texts are the reference, and each is compared with the others of it; texts of
+            its own author do not count.
 
     Returns:
         one of each for every text.
@@ -158,16 +159,26 @@ def compare(
     owners = np.arange(len(reference)) if authors is None else np.asarray(authors)
     own = texts.scores[np.arange(len(texts)), cuts]
     p_values, others = np.empty(len(texts)), np.empty(len(texts), dtype=np.int64)
-    itself = 0 if among else 1
     for cut in np.unique(cuts).tolist():
         here = np.flatnonzero(cuts == cut)
-        long_enough = reference.lengths >= reference.rungs[cut]
+        long_enough = np.flatnonzero(reference.lengths >= reference.rungs[cut])
         scores = reference.scores[long_enough, cut]
         _, groups, sizes = np.unique(owners[long_enough], return_inverse=True, return_counts=True)
         order = np.argsort(scores)
         above = np.append(np.cumsum((1 / sizes[groups])[order][::-1])[::-1], 0.0)
         reached = above[np.searchsorted(scores[order], own[here], side="left")]
-        p_values[here] = (itself + reached) / (itself + sizes.size)
-        others[here] = sizes.size - (1 - itself)
+        others[here] = sizes.size
+        if among:
+            reached -= _above_own(scores, groups, sizes)[np.searchsorted(long_enough, here)]
+            others[here] -= 1
+        p_values[here] = (1 + reached) / (1 + others[here])
     tokens = texts.rungs[cuts]
     return Compared(np.minimum(p_values, 1.0), own, tokens, others)
+
+
+def _above_own(scores: Floats, groups: Whole, sizes: Whole) -> Floats:
+    """(m,) the share of each text's own group that scores as high, itself counted."""
+    _, ranks = np.unique(scores, return_inverse=True)
+    keys = groups * (ranks.max() + 1) + ranks
+    below = np.searchsorted(np.sort(keys), keys) - (np.cumsum(sizes) - sizes)[groups]
+    return cast("Floats", 1 - below / sizes[groups])

@@ -16,6 +16,7 @@ from vestige.attacks.texts.shift import word_shift
 from vestige.attacks.texts.token_statistics import TokenStatistics
 from vestige.claims import Check
 from vestige.claims.comparable import LEVEL, TESTS
+from vestige.errors import ModelError
 
 REFERENCE = "reference"
 
@@ -46,7 +47,8 @@ def independent_texts(
 
     Args:
         lists: by name, the audited first; one is called "reference".
-        authors: of the texts of each list. They are the units where all lists name them.
+        authors: of the texts of each list. They are the units where both the audited list and the
+            reference name them.
         of: what the audited list holds, in the plural.
     """
     names, sizes = list(lists), [len(own) for own in lists.values()]
@@ -55,12 +57,7 @@ def independent_texts(
     groups = claims.near_duplicates(every)
     _, first, places = np.unique(groups, return_index=True, return_inverse=True)
     counted = first[places]
-    known = authors is not None and all(authors.get(name) is not None for name in names)
-    owners = (
-        np.array([str(one) for name in names for one in (authors or {})[name] or ()])
-        if known
-        else np.arange(len(every)).astype(str)
-    )
+    owners = _owners(lists, authors or {})
     kept, units, original = {}, {}, {}
     for name, (start, end) in zip(names, pairwise(starts.tolist()), strict=True):
         here = np.arange(start, end)
@@ -72,20 +69,47 @@ def independent_texts(
     return IndependentTexts(kept, units, check)
 
 
+def _owners(
+    lists: Mapping[str, Sequence[str]], authors: Mapping[str, Sequence[str] | None]
+) -> NDArray[np.str_]:
+    """The unit of each text of all lists: its author where both sides name them, or itself."""
+    named = all(authors.get(name) is not None for name in (next(iter(lists)), REFERENCE))
+    found: list[str] = []
+    for name, own in lists.items():
+        by = authors.get(name) if named else None
+        found += by or [f"{name} {place}" for place in range(len(own))]
+    return np.array(found)
+
+
+def require_finite(said: Mapping[str, Sequence[TokenStatistics]]) -> None:
+    """Refuse broken models before anything is computed from their scores.
+
+    Args:
+        said: by model, as a sentence names it, of any texts.
+
+    Raises:
+        ModelError: a score is not finite.
+    """
+    for who, parts in said.items():
+        if broken := sum(int((~np.isfinite(one.log_probs)).sum()) for one in parts):
+            raise ModelError(
+                f"{broken:,} scores of {who} are not finite: its weights are broken",
+                remedy="Save it again, and check that its weights do not overflow.",
+            )
+
+
 def model_checks(
-    said: Mapping[str, tuple[TokenStatistics, TokenStatistics]],
+    said: Mapping[str, Sequence[TokenStatistics]],
     *,
-    tokens: int,
-    compared: int | None = None,
+    read: tuple[int, int],
     pair: tuple[str, str] | None = None,
     finding: bool = False,
 ) -> tuple[Check, ...]:
     """The checks "alive" of each model, "read", and "different" of a pair.
 
     Args:
-        said: by model, as a sentence names it, of the audited texts and of the reference.
-        tokens: of the audited texts before they were cut.
-        compared: how many of these are compared; None: all that were read.
+        said: by model, as a sentence names it, of two lists: the audited texts and the reference.
+        read: tokens of the audited texts that were scored, and all that they have.
         pair: the two models that must differ.
         finding: equal models are a finding, as in `claims.different`.
     """
@@ -93,8 +117,7 @@ def model_checks(
         claims.alive(_by_text(rest, rest.log_probs), _by_text(rest, rest.tokens), who=who)
         for who, (_, rest) in said.items()
     ]
-    own, _ = next(iter(said.values()))
-    checks.append(claims.read(own.log_probs.size if compared is None else compared, tokens))
+    checks.append(claims.read(*read))
     if pair is not None:
         before, after = (np.concatenate([one.log_probs for one in said[who]]) for who in pair)
         checks.append(claims.different(before, after, finding=finding))

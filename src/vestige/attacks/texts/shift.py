@@ -13,20 +13,17 @@ chance as that of independent ones. So chance is computed: sides are dealt anew 
 to whole authors, and all is repeated, which a ridge regression makes cheap, since its predictions
 are linear in the labels (Golland and Fischl 2003, "Permutation Tests for Classification").
 
-Length is a question of its own, since scores are compared at one length. For the words, all texts
-are cut to the same number, the smaller of both medians, and shorter ones take no part. And where
-one side is longer `UNLIKE` times as often as the other, the comparison would suppose that long
-texts begin as short ones do, which they do not: long comments are easier to predict from the start.
+Length is a question of its own (`claims.comparable`), since scores are compared at one length: all
+texts are cut to the same number of words, the smaller of both medians, and shorter ones take no
+part.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy.stats import rankdata
-
-from vestige.metrics.unit_permutation import means_by_group, unit_permutation_test
 
 FOLDS = 5
 MOST = 1000
@@ -37,57 +34,9 @@ DEALS = 399
 
 LEVEL = 0.025
 
-UNLIKE = 2
-"""How many times as often one side may be longer than the other."""
-
 _RIDGE = 1.0
 
 Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True, kw_only=True)
-class LengthShift:
-    """How much longer or shorter the audited texts are than the reference.
-
-    Attributes:
-        auc: chance that an audited text has more tokens than one of the reference, ties half.
-        p_value: two-sided, that units dealt at random differ as much.
-    """
-
-    auc: float
-    p_value: float
-
-    @property
-    def unlike(self) -> bool:
-        """Whether lengths differ so much that texts are hardly of one kind."""
-        return self.p_value <= LEVEL and not 1 <= self.auc * (1 + UNLIKE) <= UNLIKE
-
-
-def length_shift(
-    lengths: ArrayLike, reference: ArrayLike, owners: Sequence[ArrayLike], *, seed: int
-) -> LengthShift:
-    """Compare the lengths of texts with those of a reference.
-
-    Args:
-        lengths: (n,) of the texts.
-        reference: (m,) of the reference.
-        owners: (n,) and (m,) the author of each, or its place.
-        seed: of the deals.
-
-    Example:
-        >>> length_shift([9, 8, 9], [2, 3, 4], [[0, 1, 2], [0, 1, 2]], seed=0).auc
-        1.0
-    """
-    own, rest = np.asarray(lengths), np.asarray(reference)
-    ranks = rankdata(np.concatenate([own, rest]))
-    inside = means_by_group(ranks[: own.size], owners[0])
-    outside = means_by_group(ranks[own.size :], owners[1])
-    tails = [
-        unit_permutation_test(sign * inside, sign * outside, seed=seed, permutations=999)
-        for sign in (1, -1)
-    ]
-    above = ranks[: own.size].sum() - own.size * (own.size + 1) / 2
-    return LengthShift(auc=float(above / (own.size * rest.size)), p_value=min(1.0, 2 * min(tails)))
 
 
 @dataclass(frozen=True, kw_only=True)
