@@ -35,7 +35,7 @@ class MeasuredMemorization:
         extraction: what counts as extracted; samples are drawn from no more tokens than are known.
         recorded: what a run records of the model.
         statistics: by list, of the tokens with a known log-probability.
-        tokens: of the audited texts before they were cut.
+        read: tokens of the audited texts that were scored, and all that they have.
         checks: of the model, besides those that its statistics allow.
     """
 
@@ -43,7 +43,7 @@ class MeasuredMemorization:
     extraction: "Extraction"
     recorded: dict[str, object]
     statistics: "dict[str, TokenStatistics]"
-    tokens: int
+    read: tuple[int, int]
     checks: "tuple[Check, ...]" = ()
 
 
@@ -102,13 +102,13 @@ def served_memorization(
             found[role] = with_continued(found[role], places, pairs)
     record = served.recorded["target"]
     assert isinstance(record, dict)
+    scored = {role: only(own, told_by_all({"target": own})) for role, own in said.items()}
+    # A server says nothing of the first token of a text.
+    every_token = said["texts"].log_probs.size - len(texts["texts"])
     return MeasuredMemorization(
-        found,
-        how,
-        {"target": {**record, **served.spent}},
-        {role: only(own, told_by_all({"target": own})) for role, own in said.items()},
-        said["texts"].log_probs.size,
-    )
+        found, how, {"target": {**record, **served.spent}}, scored,
+        (scored["texts"].log_probs.size, every_token),
+    )  # fmt: skip
 
 
 def _begins(texts: Mapping[str, Sequence[str]]) -> Iterator[int]:
@@ -124,13 +124,13 @@ def _said(
     """Where the server's tokens end in each text, and what it says of them."""
     import numpy as np
 
-    from vestige.attacks.texts.endpoint_statistics import shown_statistics
+    from vestige.attacks.texts.endpoint_statistics import numbered, shown_statistics
     from vestige.models.endpoint_tokens import places
 
     shown = served.shown_by("target", texts, folder, monitor)
     cuts = [sorted({*places(text, own)} - {0}) for text, own in zip(texts, shown, strict=True)]
     most = served.accesses["target"].shown
-    said = shown_statistics(texts, shown, cuts, likeliest=most)
+    said = shown_statistics(texts, shown, cuts, ids=numbered(texts, cuts), likeliest=most)
     unknown = np.isnan(said.likeliest_log_probs[:, 0])
     unknown[said.offsets[:-1]] = False
     if unknown.any():

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
     from vestige.attacks.texts.memorized_texts import Extraction
     from vestige.attacks.texts.text_memorization import TextMemorization
-    from vestige.attacks.texts.token_statistics import TokenStatistics
     from vestige.claims import Check
     from vestige.models.protocols import LanguageModel
     from vestige.workflows.endpoint_memorization import MeasuredMemorization
@@ -184,45 +183,28 @@ def _of_folder(
     monitor: Monitor,
 ) -> "MeasuredMemorization":
     """What is extracted from a model that is read."""
+    from vestige.attacks.model_checks import adapter_check
     from vestige.attacks.texts.memorized_texts import drawn_texts, memorized, with_continued
     from vestige.workflows.endpoint_memorization import MeasuredMemorization
-    from vestige.workflows.text_models import TextModels, base_of_adapter
+    from vestige.workflows.text_models import TextModels
 
-    adapted = base_of_adapter(model) is not None
-    read = (
-        TextModels.read(model, None, device=device, monitor=monitor)
-        if adapted
-        else TextModels.alone(model, device=device)
-    )
-    models = TextModels({"target": read.target}, {"target": read.recorded["target"]})
-    most = min(how.top_k, models.target.vocab_size)
-    found, statistics, checks = {}, {}, []
+    models = TextModels.alone(model, device=device)
+    how = replace(how, top_k=min(how.top_k, models.target.vocab_size))
+    found, statistics = {}, {}
     for role, ids in models.encoded_lists(lists.compared).items():
         said = models.statistics(
             ids, folder, of=f"the {role}", monitor=monitor, likeliest=max(20, how.top_k)
         )["target"]
-        every = memorized(said, replace(how, top_k=most), lists.units_of(role))
+        every = memorized(said, how, lists.units_of(role))
         places = drawn_texts(every, continued, seed=seed)
         found[role] = with_continued(every, places, _written(models.target, ids, places, how))
         statistics[role] = said
-        if adapted and role == "texts":
-            checks.append(_adapts(read.models["base"], ids[:COMPARED], said))
+    audited = list(lists.compared["texts"])
+    adapter = adapter_check(models.target, seed=seed, texts=models.encoded(audited[:COMPARED]))
     return MeasuredMemorization(
-        found, replace(how, top_k=most), dict(models.recorded), statistics,
-        models.tokens_of(lists.compared["texts"]), tuple(checks),
+        found, how, dict(models.recorded), statistics, models.read_of(audited),
+        () if adapter is None else (adapter,),
     )  # fmt: skip
-
-
-def _adapts(
-    base: "LanguageModel", texts: Sequence[Sequence[int]], said: "TokenStatistics"
-) -> "Check":
-    """The check "different" of an adapter and its base."""
-    from vestige import claims
-    from vestige.attacks.texts.token_statistics import token_statistics
-
-    before = token_statistics(base, texts, likeliest=1).log_probs
-    after = said.log_probs[: before.size]
-    return claims.different(before, after, names=("the base", "the adapter"))
 
 
 def _checks(
@@ -236,8 +218,9 @@ def _checks(
     own, rest = measured.found["texts"], measured.found.get("reference")
     known = measured.statistics
     asked = {"the model": (known["texts"], known["reference" if rest else "texts"])}
-    read = compared_tokens(own, rest or own, measured.extraction)
-    of_model = model_checks(asked, tokens=measured.tokens, compared=read)
+    scored, every = measured.read
+    compared = compared_tokens(own, rest or own, measured.extraction)
+    of_model = model_checks(asked, read=(min(scored, compared), every))
     if rest is None:
         missing = "No reference was given, so nothing can be compared."
         names = ("independent", "comparable")

@@ -158,12 +158,12 @@ class _Outputs:
 
     Attributes:
         statistics: by list, then by role of the model.
-        tokens: of the deleted texts before they were cut.
+        read: tokens of the deleted texts that were scored, and all that they have.
         recorded: what a run records of the models.
     """
 
     statistics: "Mapping[str, Mapping[str, TokenStatistics]]"
-    tokens: int
+    read: tuple[int, int]
     recorded: dict[str, Any]
 
 
@@ -180,10 +180,10 @@ def _compared(
     units = lists.units.audited, lists.units.reference
     known = {role: Knowledge.of(own[role], rest[role], units) for role in own}
     names = {"before": "BEFORE", "after": "AFTER", "retrained": "the retrained model"}
+    scored, every = outputs.read
     alive_and_read = model_checks(
         {names[role]: (own[role], rest[role]) for role in own},
-        tokens=outputs.tokens,
-        compared=compared_tokens(own["after"], rest["after"], units),
+        read=(min(scored, compared_tokens(own["after"], rest["after"], units)), every),
     )
     other = known.get("retrained")
     comparable = comparable_texts(
@@ -212,7 +212,7 @@ def _of_folders(
         name: models.statistics(rows, folder, of=f"the {name} texts", monitor=monitor)
         for name, rows in models.encoded_lists(lists).items()
     }
-    return _Outputs(statistics, models.tokens_of(lists["deleted"]), models.recorded)
+    return _Outputs(statistics, models.read_of(list(lists["deleted"])), models.recorded)
 
 
 def _of_servers(
@@ -238,8 +238,4 @@ def _of_servers(
     statistics = {
         name: {names[role]: one for role, one in own.items()} for name, own in asked.said.items()
     }
-    if models.read is not None:
-        tokens = models.read.tokens_of(lists["deleted"])
-    else:
-        tokens = 0 if asked.told is None else asked.told["deleted"].size
-    return _Outputs(statistics, tokens, recorded)
+    return _Outputs(statistics, asked.read, recorded)
