@@ -191,6 +191,7 @@ def _compared(
         list(lists.compared["reference"]),
         units=units,
         base=(other.deleted, other.reference) if other and other.finite else None,
+        who="the retrained model",
         seed=seed,
     )
     log_probs = {role: np.concatenate([own[role].log_probs, rest[role].log_probs]) for role in own}
