@@ -210,7 +210,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--redraws", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--rows", nargs="*", default=[""], help="rows whose names hold one of these")
+    parser.add_argument(
+        "--rows", nargs="*", default=[""], help="rows whose names hold one of these"
+    )
     options = parser.parse_args()
     rows = {f"deletion, {kind}": lambda seed, kind=kind: deletion(kind, seed) for kind in KINDS}
     for share in (0.5, 0.65, 0.8):

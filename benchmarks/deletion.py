@@ -131,7 +131,12 @@ def asked(before, after, deleted, reference, retrained, seed):
         seed=seed,
         device="cpu",
     )
-    return {"verdict": found.finding or found.verdict, "p": found.p_value, "left": found.left, "truth": None}
+    return {
+        "verdict": found.finding or found.verdict,
+        "p": found.p_value,
+        "left": found.left,
+        "truth": None,
+    }
 
 
 def never_seen(base, pool, seed, lists):

@@ -184,7 +184,8 @@ def test_the_command_line_answers_first_and_withholds_the_texts(tmp_path, capsys
     [
         ({"author": "by"}, DataError, "`deleted` has no authors"),
         (
-            {"reference": Corpus.from_texts([text + " w0" for text in GONE])}, DataError,
+            {"reference": Corpus.from_texts([text + " w0" for text in GONE])},
+            DataError,
             "every text of `reference` is a near-duplicate",
         ),
         ({"reference": Corpus.from_texts([*NEVER, *GONE[:2]])}, DataError, "2 texts stand in both"),

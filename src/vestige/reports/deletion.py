@@ -225,5 +225,4 @@ def deletion_section(run: Run, *, show_secrets: bool) -> Section:
             ("independent deleted texts", f"{int(summary['deleted_units']):,}"),
             ("independent reference texts", f"{int(summary['reference_units']):,}"),
         ),
-    ),
     )

@@ -29,10 +29,10 @@ METHOD = (
     "its tokens is the most probable. Sampling generates it with the product of its tokens’ "
     "probabilities among the most probable, p; one of n samples is the passage with probability "
     "1 - (1 - p)^n (Hayes et al. 2024). The p-value compares the share of sampled passages with "
-    "the reference, at the same positions of a text, and deals whole units at random to both sides: "
+    "the reference, at the same positions, and deals whole units to both sides at random: "
     "near-duplicates, and texts of one author where authors are named, are one unit. Extraction "
-    "strength is the share of a text, from its end, that greedy decoding generates after all before "
-    "it; tokens exact are those that are the most probable. Edit similarity and BLEU compare the "
+    "strength is the share of a text, from its end, that greedy decoding generates after the rest "
+    "of it; tokens exact are those that are the most probable. Edit similarity and BLEU compare the "
     "greedy continuation after a text’s first tokens with the true one."
 )
 
