@@ -35,8 +35,8 @@ METHOD = (
 )
 
 LIMITS = (
-    "“No leak shown” excludes that more than a quarter of what BEFORE knew is left, on average over "
-    "the texts. A smaller share can remain.",
+    "“No leak shown” excludes that more than a quarter of what BEFORE knew is left, on average "
+    "over the texts. A smaller share can remain.",
     "All of it holds only against a reference of the same kind, source and time as the deleted "
     "texts, that no model here was trained on. The checks find differences in words, case, script "
     "and length; others can remain.",

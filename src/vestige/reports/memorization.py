@@ -32,8 +32,8 @@ METHOD = (
     "the reference, at the same positions, and deals whole units to both sides at random: "
     "near-duplicates, and texts of one author where authors are named, are one unit. Extraction "
     "strength is the share of a text, from its end, that greedy decoding generates after the rest "
-    "of it; tokens exact are those that are the most probable. Edit similarity and BLEU compare the "
-    "greedy continuation after a text’s first tokens with the true one."
+    "of it; tokens exact are those that are the most probable. Edit similarity and BLEU compare "
+    "the greedy continuation after a text’s first tokens with the true one."
 )
 
 LIMITS = (
