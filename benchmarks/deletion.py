@@ -35,6 +35,7 @@ from torch.nn import functional
 
 from vestige.attacks.texts.deletion import Knowledge
 from vestige.attacks.texts.token_statistics import token_statistics
+from vestige.claims import UNDECIDED
 from vestige.data.corpus import Corpus
 from vestige.data.vocabulary import WordVocabulary
 from vestige.metrics.intervals import clopper_pearson
@@ -130,7 +131,12 @@ def asked(before, after, deleted, reference, retrained, seed):
         seed=seed,
         device="cpu",
     )
-    return {"verdict": found.verdict, "p": found.p_value, "left": found.left, "truth": None}
+    return {
+        "verdict": found.finding or found.verdict,
+        "p": found.p_value,
+        "left": found.left,
+        "truth": None,
+    }
 
 
 def never_seen(base, pool, seed, lists):
@@ -161,7 +167,7 @@ def exact(base, pool, seed):
 def table(rows):
     """Markdown, one line a way of deletion."""
     print(
-        "| AFTER | retrained model | runs | still known | suppressed | not decided | p ≤ .05 | "
+        "| AFTER | retrained model | runs | still known | suppressed | undecided | p ≤ .05 | "
         "share left, median | its interval, median | covers the truth |"
     )
     print("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |")
@@ -173,7 +179,7 @@ def table(rows):
             for pick in (lambda x: x[1].low, lambda x: x[0], lambda x: x[1].high)
         )
         covered = sum(one["left"][1].low <= one["truth"] <= one["left"][1].high for one in known)
-        cells = [share(verdicts, one) for one in ("still known", "suppressed", "not decided")]
+        cells = [share(verdicts, one) for one in ("still known", "suppressed", UNDECIDED)]
         cells += [rate(sum(one["p"] <= 0.05 for one in found), len(found))]
         cells += [f"{middle:.0%}", f"{low:.0%} to {high:.0%}", f"{covered} of {len(known)}"]
         print(f"| {way} | {name} | {len(found)} | {' | '.join(cells)} |")

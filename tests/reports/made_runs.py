@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tests.attacks.exposure.passed import PASSED
+from tests.attacks.texts.made_checks import passed
 from tests.attacks.texts.test_deletion import drawn
 from tests.attacks.texts.test_scores import statistics
 from tests.reports.conftest import DefenceComparison, DifferentialRank, UpdateDiff
@@ -23,7 +24,8 @@ from vestige.attacks.exposure.secret_completion import CompletedSecret, SecretCo
 from vestige.attacks.exposure.secret_rank import SecretRank
 from vestige.attacks.exposure.secret_result import ExposedSecret, SecretExposure
 from vestige.attacks.texts.deletion import verify
-from vestige.attacks.texts.text_memorization import Extraction, TextMemorization, memorized
+from vestige.attacks.texts.memorized_texts import Extraction, memorized
+from vestige.attacks.texts.text_memorization import TextMemorization, more_extracted
 from vestige.claims import Check
 from vestige.experiments.tables import Table
 from vestige.integrations.moment import Moment
@@ -51,9 +53,11 @@ def part(number: int, *, greedy: bool) -> CompletedSecret:
 def text_memorization() -> TextMemorization:
     """Of texts whose tokens nobody could guess."""
     how = Extraction(prefix=4, suffix=4, top_k=5)
+    own, rest = (memorized(statistics(seed), how) for seed in (0, 1))
     return TextMemorization(
-        texts=memorized(statistics(0), how), reference=memorized(statistics(1), how), extraction=how
-    )
+        texts=own, reference=rest, extraction=how, p_value=more_extracted(own, rest, seed=0),
+        checks=passed("memorization"),
+    )  # fmt: skip
 
 
 def training_leakage() -> TrainingLeakage:
@@ -117,5 +121,9 @@ RESULTS: dict[str, Callable[[], Any]] = {
     "PairTraining": PairTraining,
     "TextAudit": lambda: texts_audited(12, 28),
     "TextMemorization": text_memorization,
-    "Deletion": lambda: verify(*drawn(np.random.default_rng(1), gains=(1.0, 0.2)), seed=0),
+    "Deletion": lambda: verify(
+        *drawn(np.random.default_rng(1), gains=(1.0, 0.2)),
+        checks=passed("verify-deletion"),
+        seed=0,
+    ),
 }

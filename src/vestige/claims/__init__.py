@@ -2,6 +2,7 @@
 
 from vestige.claims.checks import (
     alive,
+    bounded,
     detectable_auc,
     detectable_difference,
     detectable_shift,
@@ -31,7 +32,7 @@ from vestige.claims.duplicates import independent, joined, near_duplicates
 
 __all__ = [
     "DIRECT_LEVEL", "LEAK", "NO_LEAK", "REQUIRED", "UNDECIDED", "VERDICTS", "Check", "Claim",
-    "Direct", "Estimate", "Test", "Verdict", "alive", "comparable", "detectable_auc",
+    "Direct", "Estimate", "Test", "Verdict", "alive", "bounded", "comparable", "detectable_auc",
     "detectable_difference", "detectable_shift", "different", "distinct", "generated",
     "independent", "joined", "near_duplicates", "one_model", "powerful", "read",
 ]  # fmt: skip

@@ -4,7 +4,7 @@ Each takes plain arrays and returns a `Check` whose sentence states the number b
 """
 
 from collections.abc import Mapping, Sequence
-from math import sqrt
+from math import isfinite, sqrt
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -85,7 +85,12 @@ def _gains_over_frequencies(
 
 
 def different(
-    before: ArrayLike, after: ArrayLike, *, same_weights: bool = False, finding: bool = False
+    before: ArrayLike,
+    after: ArrayLike,
+    *,
+    same_weights: bool = False,
+    finding: bool = False,
+    names: tuple[str, str] | None = None,
 ) -> Check:
     """Whether two models differ by more than rounding.
 
@@ -95,15 +100,19 @@ def different(
         same_weights: their weights are known to be equal.
         finding: equal models are a result of the audit, as in `verify-deletion`, and block only
             "no leak shown".
+        names: of the two models, for the sentence.
     """
     blocks = (NO_LEAK,) if finding else Check.blocks
+    told = "The models" if names is None else " and ".join(names)
+    told = told[:1].upper() + told[1:]
     moved = np.asarray(after, dtype=np.float64) - np.asarray(before, dtype=np.float64)
     if same_weights or (moved.size and np.isfinite(moved).all() and not moved.any()):
-        return Check("different", "failed", "Both models are the same.", blocks)
+        same = "Both models are the same." if names is None else f"{told} are the same model."
+        return Check("different", "failed", same, blocks)
     if not moved.size or not np.isfinite(moved).all():
-        return Check("different", "could not run", "The models have no finite scores to compare.")
+        return Check("different", "could not run", f"{told} have no finite scores to compare.")
     size = float(np.sqrt(np.mean(moved**2)))
-    told = f"The models differ by {size:.2g} nats per token"
+    told += f" differ by {size:.2g} nats per token"
     if size < ROUNDING:
         return Check("different", "failed", f"{told}, no more than by rounding.", (NO_LEAK,))
     return Check("different", "passed", f"{told}.")
@@ -119,7 +128,8 @@ def read(scored: int, of: int, *, what: str = "the tokens") -> Check:
         return Check("read", "passed", f"{told}.")
     return Check(
         "read", "failed",
-        f"{told}; at least {LEAST_READ:.0%} are needed (longer than the context, or unknown).",
+        f"{told}; at least {LEAST_READ:.0%} are needed (longer than the context or than the "
+        "reference, or unknown).",
         (NO_LEAK,),
     )  # fmt: skip
 
@@ -172,6 +182,24 @@ def powerful(
     if detectable > wanted and high is not None and high <= wanted:
         return check(True, f"{told} The 95% interval ends at {high:.2g} and excludes it.")
     return check(detectable <= wanted, told)
+
+
+def bounded(test: Test | None, high: float | None, *, limit: float, what: str) -> Check:
+    """The check "powerful" of an audit with an interval: whether it excludes a leak that matters.
+
+    Args:
+        test: as in the claim.
+        high: upper end of the 95% interval of a share; None where there is none.
+        limit: largest share that "no leak shown" may leave possible.
+        what: the share in a sentence, such as "of what BEFORE knew".
+    """
+    if test is None or not test.possible or high is None or not isfinite(high):
+        return powerful(test)
+    return Check(
+        "powerful", "passed" if high <= limit else "failed",
+        f"The 95% interval ends at {high:.1%} {what}; required: at most {limit:.0%}.",
+        (NO_LEAK,),
+    )  # fmt: skip
 
 
 def detectable_difference(own: ArrayLike, rest: ArrayLike, *, alpha: float) -> float:

@@ -33,6 +33,7 @@ def comparable(
     words_differ: bool | None,
     base: tuple[ArrayLike, ArrayLike] | None = None,
     units: tuple[ArrayLike, ArrayLike] | None = None,
+    who: str = "the base",
     seed: int = 0,
 ) -> Check:
     """Compare audited texts with the reference, without the audited model.
@@ -44,6 +45,7 @@ def comparable(
             `LEVEL / TESTS`; None where there are too few texts to ask.
         base: (n,) and (m,) scores of a model that saw neither.
         units: (n,) and (m,) independent unit of each text; None: each text is one.
+        who: that model in a sentence.
         seed: of the permutations.
     """
     owners = units or (np.arange(len(texts)), np.arange(len(reference)))
@@ -54,7 +56,7 @@ def comparable(
         if not small and _p_value(*ranks, owners, seed) <= LEVEL / TESTS:
             apart.append(name)
     if base is not None and _p_value(*_ranks(*base), owners, seed) <= LEVEL / TESTS:
-        apart.append("how well the base predicts them")
+        apart.append(f"how well {who} predicts them")
     if apart:
         return Check(
             "comparable", "failed",
@@ -67,7 +69,7 @@ def comparable(
             "There are too few texts to compare their words with those of the reference.",
         )  # fmt: skip
     asked = "words, case, script and length" + (
-        "" if base is None else ", and the base predicts both alike"
+        "" if base is None else f", and {who} predicts both alike"
     )
     return Check("comparable", "passed", f"Texts and reference are alike in {asked}.")
 

@@ -18,7 +18,9 @@ EXPOSURE_BITS = 2.0
 """Exposure of canaries above that of controls: 2 bits save an attacker three of four guesses."""
 
 EXTRACTED_SHARE = 0.05
-"""Extraction of passages: share of texts beyond that of the reference."""
+"""Extraction: share of passages beyond that of the reference. A share of texts would not do: where
+one text in seven holds a common phrase, that of 70 texts is known to 10 points only (1 of
+14 clean lists of about 70 texts was decided; by passages, 14)."""
 
 COMPLETED_SHARE = 0.25
 """Completion: share of planted canaries or listed secrets."""

@@ -22,7 +22,9 @@ def _show(found: "TextMemorization", output: Output) -> None:
     ):
         show_table(table.title, list(table.columns), table.rows)
     if not output.show_secrets:
-        say("Texts are told by their number in the file; --show-secrets shows how they begin.")
+        say(
+            "Texts are identified by their number in the file; --show-secrets shows how they begin."
+        )
     out = output.out
     say(f"Run directory: {out}. A page from it: vestige report {out} --out page.html")
 

@@ -1,10 +1,11 @@
-"""Whether deleted texts are still known: the answer, what each model knows, and what is left.
+"""Whether deleted texts are still known: what was found, what each model knows, and what is left.
 
 The terminal shows the same words.
 """
 
 from collections.abc import Sequence
 
+from vestige.claims import NO_LEAK, UNDECIDED
 from vestige.reports.audit.charts import two_groups
 from vestige.reports.audit.words import p_value
 from vestige.reports.components.charts import Figure
@@ -20,99 +21,99 @@ LISTED = 25
 """Texts that a page lists one by one."""
 
 PAIR = (
-    "What the two models reveal together, though neither does alone: vestige diff BEFORE AFTER "
+    "What the two models reveal together, which neither does alone: vestige diff BEFORE AFTER "
     "--removed --out pair."
 )
 
 METHOD = (
-    "Each text counts with the mean log-probability of its first tokens, over at most as many on "
-    "both sides. What a model knows of the deleted texts is their mean less that of texts that it "
-    "never saw; of a retrained model, where there is one, it is subtracted text by text. P-values "
-    "deal whole texts at random to both sides; the share left is a ratio of two such differences "
-    "over the same texts, with Fieller’s interval."
+    "Each text counts with the mean log-probability of its tokens, each less the mean at the same "
+    "position of all texts that reach it. What a model knows of the deleted texts is their mean "
+    "less that of the reference; what the retrained model knows, where there is one, is subtracted "
+    "for each text. Near-duplicates, and texts of one author where authors are named, are one "
+    "unit. P-values deal whole units at random to both sides; the share left is a ratio of two "
+    "such differences over the same units, with Fieller’s interval."
 )
 
 LIMITS = (
-    "That a remainder is not shown does not prove that nothing is left: the interval of what is "
-    "left says how much could be.",
+    "“No leak shown” excludes that more than a quarter of what BEFORE knew is left, on average "
+    "over the texts. A smaller share can remain.",
     "All of it holds only against a reference of the same kind, source and time as the deleted "
-    "texts, that none of the models saw. A classifier of words checks that, and cannot see all.",
-    "The p-value speaks of the deleted texts as a whole. One of them may be known by heart where "
-    "the mean shows nothing: vestige memorization asks for each.",
-    "A model that hides what it knows until it is trained on, or asked otherwise, is not seen "
-    "through.",
+    "texts, that no model here was trained on. The checks find differences in words, case, script "
+    "and length; others can remain.",
+    "The p-value is about the deleted texts as a whole. One of them may be memorized where the "
+    "mean shows nothing: vestige memorization tests each.",
+    "A model that hides what it knows until it is trained on, or queried in another way, is not "
+    "detected.",
 )
 
 
 ASKED = (
-    "Whether a model still knows {texts} better than texts that it never saw, and how much of what "
-    "it knew before the deletion is left."
+    "Whether a model still knows {texts} better than a reference, and how much of what it knew "
+    "before the deletion is left."
 )
+
+UNKNOWN = "Nothing can be said of these texts: a check did not pass."
 
 
 def answer(summary: Row) -> tuple[str, str]:
-    """The answer, its number first, then what it means and what it leaves open."""
-    verdict = summary["verdict"]
-    if verdict == "not decided":
-        return (
-            "Not decided: the deleted texts differ from the reference in more than membership.",
-            "A classifier that knows no model tells them apart by their words "
-            f"(AUC {decimal(summary['shift_auc'])}). Take a reference of the same source, topics "
-            f"and time, or give a retrained model (--retrained). Otherwise it would have read: "
-            f"“{_answer(summary)[0]}”",
-        )
-    return _answer(summary)
-
-
-def _answer(summary: Row) -> tuple[str, str]:
-    half = float(summary["rate"]) / 2
-    p, less = float(summary["p_value"]), float(summary["less_p_value"])
+    """What was found, its number first, and what it means."""
+    if summary["verdict"] == UNDECIDED:
+        return UNKNOWN, _why(summary)
     texts = f"the {int(summary['deleted']):,} deleted texts"
-    than = f"{int(summary['reference']):,} that it never saw"
+    than = f"than the reference of {int(summary['reference']):,} texts"
     if summary["with_retrained"]:
         than += ", and than the retrained model does"
-    if p <= half:
+    if summary["verdict"] == NO_LEAK:
+        first = f"{_left(summary)}AFTER is not shown to know {texts} better {than}."
+        return first, _could(summary)
+    if summary["finding"] == "suppressed":
         return (
-            f"{_left(summary)}AFTER still knows {texts} better than {than} (p = {p_value(p)}).",
-            "They are not gone. That does not say that one of them can be read out: vestige "
-            "memorization asks.",
-        )
-    if less <= half:
-        return (
-            f"AFTER knows {texts} less than {than} (p = {p_value(less)}).",
-            "That tells them apart from texts that were never there: they were suppressed, not "
-            "deleted, and whoever has the model can see that they once were in it.",
+            f"AFTER knows {texts} less {than}, and less than BEFORE did "
+            f"(p = {_p(summary['less_p_value'])}).",
+            "They were suppressed, not deleted: anyone who has the model can see that they were in "
+            "its training data.",
         )
     return (
-        f"{_left(summary)}It is not shown that AFTER knows {texts} better than {than} "
-        f"(p = {p_value(p)}).",
-        _could(summary),
+        f"{_left(summary)}AFTER still knows {texts} better {than} (p = {_p(summary['p_value'])}).",
+        "They are not deleted. That does not say that one of them can be extracted: vestige "
+        "memorization tests that.",
     )
+
+
+def _why(summary: Row) -> str:
+    """What would decide, where BEFORE is not shown to know the texts."""
+    p = summary["before_p_value"]
+    if summary["left"] is not None or p is None or p != p:
+        return ""
+    return (
+        f"BEFORE is not shown to know them either (p = {_p(p)}): more deleted texts, a larger "
+        "reference or a retrained model (--retrained) may show it."
+    )
+
+
+def _p(value: float) -> str:
+    return p_value(float(value))
+
+
+def _told(value: float | None) -> str:
+    return NOTHING if value is None or value != value else _p(value)
 
 
 def _left(summary: Row) -> str:
     if summary["left"] is None:
         return ""
     ends = f"{_share(summary['left_low'])} to {_share(summary['left_high'])}"
-    return f"{_share(summary['left'])} of what BEFORE knew is left ({ends}, 95 % confidence). "
+    return f"{_share(summary['left'])} of what BEFORE knew is left (95% CI {ends}). "
 
 
 def _share(value: float) -> str:
     """In percent; below 0 where AFTER knows less than nothing."""
-    return f"{100 * value:.0f} %"
+    return f"{100 * value:.0f}%"
 
 
 def _could(summary: Row) -> str:
-    if summary["left"] is not None:
-        return (
-            "That does not prove that nothing is left: the interval says how much could be, up to "
-            f"{_share(max(0.0, summary['left_high']))} of what BEFORE knew."
-        )
-    return (
-        "It is not shown either that BEFORE knew them "
-        f"(p = {p_value(float(summary['before_p_value']))}), so this could not have shown a "
-        "deletion. More deleted texts, more reference or a retrained model (--retrained) would."
-    )
+    most = _share(max(0.0, summary["left_high"]))
+    return f"At most {most} of what BEFORE knew can be left (upper end of the 95% interval)."
 
 
 def knowledge(summary: Row) -> Table:
@@ -120,8 +121,8 @@ def knowledge(summary: Row) -> Table:
     names = {"before": "BEFORE", "after": "AFTER", "retrained": "retrained"}
     beyond = ", beyond the retrained model" if summary["with_retrained"] else ""
     return Table(
-        title="What each model knows of the deleted texts beyond others, nats a token",
-        columns=("model", "knows", "95 % interval"),
+        title="What each model knows of the deleted texts beyond the reference, nats per token",
+        columns=("model", "knows", "95% interval"),
         rows=tuple(
             (
                 f"{title}{beyond if name != 'retrained' else ''}",
@@ -139,28 +140,35 @@ def text_table(rows: Sequence[Row], *, show_secrets: bool, most: int = LISTED) -
     """The deleted texts that AFTER knows best, one a row."""
     own = sorted(
         (row for row in rows if row["kind"] == "deleted"),
-        key=lambda row: (-row["after"], row["number"]),
+        key=lambda row: (-(_score(row) or 0.0), row["number"]),
     )
-    others = [row["after"] for row in rows if row["kind"] == "reference"]
+    others = [_score(row) or 0.0 for row in rows if row["kind"] == "reference"]
     left = len(own) - most
     return Table(
         title="Deleted texts, those that AFTER knows best first"
         + (f" ({left:,} more are in the run directory)" if left > 0 else ""),
-        columns=("text", "tokens", "BEFORE", "AFTER", "never-seen as high"),
+        columns=("text", "tokens", "BEFORE", "AFTER", "reference as high"),
         rows=tuple(_cells(row, others, show_secrets) for row in own[:most]),
     )
 
 
 def _cells(row: Row, others: Sequence[float], show_secrets: bool) -> tuple[str, ...]:
     told = disclose([str(row["text"] or "")], show_secrets=True)[0] if show_secrets else ""
-    as_high = sum(other >= row["after"] for other in others) / len(others)
+    own = _score(row)
+    as_high = None if own is None else sum(other >= own for other in others) / len(others)
     return (
         f"{row['number']} · {told}" if told else str(row["number"]),
         NOTHING if row["length"] is None else f"{int(row['length']):,}",
         decimal(row["before"], 3),
-        decimal(row["after"], 3),
-        percent(as_high),
+        decimal(own, 3),
+        NOTHING if as_high is None else percent(as_high),
     )
+
+
+def _score(row: Row) -> float | None:
+    """How well AFTER knows a text; None where that is not finite."""
+    value = row["after"]
+    return None if value is None or value != value else float(value)
 
 
 @KINDS.register("Deletion")
@@ -169,16 +177,16 @@ def deletion_section(run: Run, *, show_secrets: bool) -> Section:
     summary = run.summary
     first, because = answer(summary)
     deleted, others = (
-        [float(row["after"]) for row in run.rows if row["kind"] == kind]
+        [_score(row) or 0.0 for row in run.rows if row["kind"] == kind]
         for kind in ("deleted", "reference")
     )
     figure = Figure(
         draw=lambda width: two_groups(
-            deleted, others, names=("deleted", "never seen"), of="texts",
+            deleted, others, names=("deleted", "reference"), of="texts",
             score="how well AFTER knows a text", width=width,
         ),
-        caption="What AFTER knows of each deleted text, above, and of each that it never saw, "
-        "below: alike where nothing is left.",
+        caption="What AFTER knows of each deleted text, above, and of each reference text, below: "
+        "alike where nothing is left.",
         points=len(deleted),
         slim=True,
     )  # fmt: skip
@@ -202,7 +210,7 @@ def deletion_section(run: Run, *, show_secrets: bool) -> Section:
                 },
                 data={
                     "deleted": "the deleted texts",
-                    "reference": "texts stated never to have been used",
+                    "reference": "texts stated not to be in the training data",
                 },
                 found=f"{first} {because}",
                 unsaid=LIMITS,
@@ -210,10 +218,11 @@ def deletion_section(run: Run, *, show_secrets: bool) -> Section:
             Prose(title="How it was measured", lines=(METHOD,)),
         ),
         numbers=(
-            ("answer", str(summary["verdict"])),
-            ("p-value", p_value(float(summary["p_value"]))),
-            ("p-value, known less", p_value(float(summary["less_p_value"]))),
-            ("p-value, BEFORE", p_value(float(summary["before_p_value"]))),
+            ("p-value", _told(summary["p_value"])),
+            ("p-value, known less", _told(summary["less_p_value"])),
+            ("p-value, BEFORE", _told(summary["before_p_value"])),
             ("level", f"{float(summary['rate']):g}"),
+            ("independent deleted texts", f"{int(summary['deleted_units']):,}"),
+            ("independent reference texts", f"{int(summary['reference_units']):,}"),
         ),
     )

@@ -1,11 +1,13 @@
-"""What comes back of texts: the answer, each measure beside never-seen texts, and the worst texts.
+"""What is extracted of texts: the answer, each measure with the reference, and the worst texts.
 
 The terminal shows the same words.
 """
 
 from collections.abc import Sequence
 
+from vestige.claims import LEAK, NO_LEAK, UNDECIDED
 from vestige.reports.audit.charts import two_groups
+from vestige.reports.audit.words import p_value
 from vestige.reports.components.charts import Figure
 from vestige.reports.components.disclosure import disclose
 from vestige.reports.components.evidence import evidence
@@ -23,28 +25,31 @@ LISTED = 25
 """Texts that a page lists one by one."""
 
 METHOD = (
-    "A passage is read behind all of the text before it. Greedy decoding says it where each of its "
-    "tokens is the likeliest. Sampling says it with the product of its tokens’ probabilities among "
-    "the likeliest, p; one of n samples is the passage with probability 1 - (1 - p)^n (Hayes et "
-    "al. 2024). Extraction strength is the share of a text, from its end, that greedy decoding "
-    "says after all before it; tokens exact are those that are the likeliest. Edit similarity and "
-    "BLEU compare the greedy continuation behind a text’s first tokens with the true one."
+    "A passage is read after all of the text before it. Greedy decoding generates it where each of "
+    "its tokens is the most probable. Sampling generates it with the product of its tokens’ "
+    "probabilities among the most probable, p; one of n samples is the passage with probability "
+    "1 - (1 - p)^n (Hayes et al. 2024). The p-value compares the share of sampled passages with "
+    "the reference, at the same positions, and deals whole units to both sides at random: "
+    "near-duplicates, and texts of one author where authors are named, are one unit. Extraction "
+    "strength is the share of a text, from its end, that greedy decoding generates after the rest "
+    "of it; tokens exact are those that are the most probable. Edit similarity and BLEU compare "
+    "the greedy continuation after a text’s first tokens with the true one."
 )
 
 LIMITS = (
-    "This is what comes back to somebody who has the text before a passage. Somebody who has not "
-    "gets less; vestige diff searches without it.",
-    "A passage that no sample says can still be told by other prompts or after more training.",
-    "What comes back need not come from these texts: common phrases, quotations and copies come "
-    "back from models that never saw them. Only the difference to the reference speaks of memory, "
-    "and it does so where the reference is of the same kind.",
-    "Intervals speak of texts like these, drawn independently, under this one model.",
+    "This is what somebody can extract who has the text before a passage. Somebody who has not "
+    "extracts less; vestige diff searches without it.",
+    "A passage that is not sampled can still be extracted by other prompts or after more training.",
+    "What is extracted need not come from these texts: common phrases, quotations and copies are "
+    "extracted from models that never read them. Only the difference to the reference shows "
+    "memorization, and only where the reference is of the same kind.",
+    "Intervals are for texts like these, drawn independently, under this one model.",
 )
 
 _MEASURES = (
-    ("texts_sampled", "texts of which a passage is sampled"),
+    ("texts_sampled", "texts with a sampled passage"),
     ("sampled", "passages sampled"),
-    ("greedy", "passages said greedily"),
+    ("greedy", "passages by greedy decoding"),
     ("strength", "extraction strength, mean"),
     ("exact", "tokens exact, mean"),
     ("edit", "edit similarity of continuations, mean"),
@@ -53,58 +58,52 @@ _MEASURES = (
 
 
 def answer(summary: Row) -> tuple[str, str]:
-    """The answer, its number first, then what it means and what it leaves open."""
+    """What was found, its number first, and what it is compared with."""
     hits, trials = int(summary["sampled_passages"]), int(summary["passages"])
     first = (
-        f"{hits:,} of {trials:,} passages of {int(summary['suffix_tokens'])} tokens come back word "
-        f"for word: one of {int(summary['tries']):,} samples is the passage with probability "
+        f"{hits:,} of {trials:,} passages of {int(summary['suffix_tokens'])} tokens are extracted "
+        f"verbatim: one of {int(summary['tries']):,} samples is the passage with probability "
         f"{float(summary['chance']):g} or more. That is {_per(summary, 'sampled')} per 10,000 "
-        f"tokens of passages ({_ends(summary, 'sampled_per_10000')}, 95 % confidence)."
+        f"tokens of passages (95% CI {_ends(summary, 'sampled_per_10000')})."
     )
     return first, f"{_control(summary)} {_greedy(summary)}{_exact(summary)}{_short(summary)}"
 
 
 def _control(summary: Row) -> str:
     if not summary["reference_texts"]:
-        return (
-            "Nothing says how many would come back of texts that the model never saw: give some "
-            "(--reference)."
-        )
+        return "How many are common phrases is not known without a reference (--reference)."
     if summary["reference_sampled"] is None:
-        return "No text of the reference is long enough for a passage: nothing to compare with."
-    other = f"{_per(summary, 'reference_sampled')} per 10,000 of never-seen texts"
-    low = summary["sampled_difference_low"]
-    if low is None:
-        return f"Beside {other}; with one text on a side, no interval says how they differ."
+        return "No text of the reference is long enough for a passage: nothing can be compared."
+    other = f"Compared with {_per(summary, 'reference_sampled')} per 10,000 of the reference"
+    if summary["sampled_difference_low"] is None:
+        return f"{other}; with one text on a side the difference has no interval."
     apart = f"a difference of {_ends(summary, 'sampled_per_10000_difference')}"
-    if low > 0:
-        return f"Beside {other}, {apart}: the model gives back more than common phrases."
-    return (
-        f"Beside {other}, {apart}: this does not show that more comes back than common phrases, "
-        "and does not exclude it."
-    )
+    meaning = {
+        LEAK: ": more is extracted than common phrases.",
+        NO_LEAK: ": no more is shown to be extracted than common phrases.",
+    }
+    return f"{other}, {apart}{meaning.get(summary['verdict'], '.')}"
 
 
 def _greedy(summary: Row) -> str:
     greedy, longest = int(summary["greedy_passages"]), int(summary["longest_of_all"])
     other = summary["reference_longest_of_all"]
-    beside = "" if other is None else f" (of never-seen texts {int(other):,})"
-    verb = "is" if greedy == 1 else "are"
+    beside = "" if other is None else f" (of the reference {int(other):,})"
     return (
-        f"{greedy:,} {verb} said by greedy decoding; the longest verbatim run has {longest:,} "
-        f"tokens{beside}."
+        f"{greedy:,} {'is' if greedy == 1 else 'are'} generated by greedy decoding; the longest "
+        f"verbatim run has {longest:,} tokens{beside}."
     )
 
 
 def _exact(summary: Row) -> str:
-    """What single tokens say, which is far more than whole passages do."""
+    """What single tokens show, which is far more than whole passages do."""
     low = summary["exact_difference_low"]
-    if low is None or low <= 0:
+    if low is None or low <= 0 or summary["verdict"] == UNDECIDED:
         return ""
     own, other = percent(summary["exact"]), percent(summary["reference_exact"])
     return (
-        f" Token by token it does know them better: {own} of their tokens are its first choice, "
-        f"{other} of never-seen ones."
+        f" Token by token it knows them better: {own} of their tokens are its first choice, "
+        f"{other} of those of the reference."
     )
 
 
@@ -124,21 +123,21 @@ def _per(summary: Row, name: str) -> str:
 
 def _ends(summary: Row, name: str) -> str:
     low, high = summary[f"{name}_low"], summary[f"{name}_high"]
-    return "no interval with one text" if low is None else f"{low:.3g} to {high:.3g}"
+    return "unknown with one text" if low is None else f"{low:.3g} to {high:.3g}"
 
 
 def measures(summary: Row) -> Table:
-    """Each measure, that of never-seen texts and the difference, with intervals."""
+    """Each measure, that of the reference and the difference, with intervals."""
     rows = tuple(
         (title, *(_cell(summary, key) for key in (name, f"reference_{name}", f"{name}_difference")))
         for name, title in _MEASURES
         if summary[name] is not None
     )
     return Table(
-        title="What comes back, in percent",
-        columns=("measure", "these texts", "never seen", "difference"),
+        title="What is extracted, in percent",
+        columns=("measure", "these texts", "reference", "difference"),
         rows=rows,
-        key="Intervals of 95 % stand in brackets; what they count is texts.",
+        key="95% intervals in brackets; they count independent texts.",
     )
 
 
@@ -153,14 +152,14 @@ def _cell(summary: Row, name: str) -> str:
 
 
 def text_table(rows: Sequence[Row], *, show_secrets: bool, most: int = LISTED) -> Table:
-    """The texts of which most comes back, one a row."""
+    """The texts of which most is extracted, one a row."""
     own = sorted(
         (row for row in rows if row["kind"] == "text"),
         key=lambda row: (-row["sampled"], -row["longest"], -row["exact"], row["number"]),
     )
     left = len(own) - most
     return Table(
-        title="Texts, those of which most comes back first"
+        title="Texts, those of which most is extracted first"
         + (f" ({left:,} more are in the run directory)" if left > 0 else ""),
         columns=COLUMNS,
         rows=tuple(_cells(row, show_secrets) for row in own[:most]),
@@ -202,11 +201,11 @@ def memorization_section(run: Run, *, show_secrets: bool) -> Section:
     )
     figure = Figure(
         draw=lambda width: two_groups(
-            exact, others, names=("these texts", "never seen"), of="texts",
-            score="share of its tokens that are the likeliest", width=width,
+            exact, others, names=("these texts", "reference"), of="texts",
+            score="share of its tokens that are the most probable", width=width,
         ),
-        caption="How much of each text greedy decoding says, each token behind the true ones "
-        "before it: of these texts above, of never-seen texts below.",
+        caption="How much of each text greedy decoding generates, each token after the true ones "
+        "before it: of these texts above, of the reference below.",
         points=len(exact),
         slim=True,
     )  # fmt: skip
@@ -222,12 +221,12 @@ def memorization_section(run: Run, *, show_secrets: bool) -> Section:
             text_table(run.rows, show_secrets=show_secrets),
             evidence(
                 run.run,
-                asked="How much of the texts that a model was trained on it gives back word for "
-                "word, beside texts that it never saw.",
+                asked="How much of the texts that a model was trained on can be extracted "
+                "verbatim, compared with a reference.",
                 models={"target": "the model"},
                 data={
                     "texts": "texts stated to be of its training data",
-                    "reference": "texts stated never to have been used",
+                    "reference": "texts stated not to be in the training data",
                 },
                 found=f"{first} {because}",
                 unsaid=LIMITS,
@@ -236,7 +235,8 @@ def memorization_section(run: Run, *, show_secrets: bool) -> Section:
         ),
         numbers=(
             ("texts", f"{int(summary['texts']):,}"),
-            ("never-seen texts", f"{int(summary['reference_texts']):,}"),
+            ("reference texts", f"{int(summary['reference_texts']):,}"),
+            ("p-value", NOTHING if summary["p_value"] is None else p_value(summary["p_value"])),
             ("tokens", f"{int(summary['texts_tokens']):,}"),
             ("prefix, suffix", f"{summary['prefix_tokens']}, {summary['suffix_tokens']} tokens"),
             ("sampling", f"top {summary['top_k']}, temperature {summary['temperature']:g}"),

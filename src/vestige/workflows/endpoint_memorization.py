@@ -17,32 +17,39 @@ from typing import TYPE_CHECKING
 from vestige.monitor import Monitor
 from vestige.workflows.endpoint_settings import EndpointSettings
 from vestige.workflows.endpoint_texts import STEP, ServedTexts
-from vestige.workflows.told_tokens import by_role
+from vestige.workflows.told_tokens import by_role, only, told_by_all
 
 if TYPE_CHECKING:
-    from vestige.attacks.texts.text_memorization import Extraction, MemorizedTexts
+    from vestige.attacks.texts.memorized_texts import Extraction, MemorizedTexts
     from vestige.attacks.texts.token_statistics import TokenStatistics
-    from vestige.data.corpus import Corpus
+    from vestige.claims import Check
+    from vestige.workflows.listed_texts import ListedTexts
 
 
 @dataclass(frozen=True)
-class ServedMemorization:
-    """What comes back of texts from a server.
+class MeasuredMemorization:
+    """What is extracted of texts from a model, and what its checks need.
 
     Attributes:
-        found: by role of the texts.
-        extraction: what counts as coming back; drawn from no more tokens than are shown.
-        recorded: what a run records of the server, and of what was spent.
+        found: by list.
+        extraction: what counts as extracted; samples are drawn from no more tokens than are known.
+        recorded: what a run records of the model.
+        statistics: by list, of the tokens with a known log-probability.
+        read: tokens of the audited texts that were scored, and all that they have.
+        checks: of the model, besides those that its statistics allow.
     """
 
     found: "dict[str, MemorizedTexts]"
     extraction: "Extraction"
     recorded: dict[str, object]
+    statistics: "dict[str, TokenStatistics]"
+    read: tuple[int, int]
+    checks: "tuple[Check, ...]" = ()
 
 
 def served_memorization(
     model: object,
-    lists: "Mapping[str, Corpus]",
+    lists: "ListedTexts",
     how: "Extraction",
     settings: EndpointSettings,
     *,
@@ -50,27 +57,27 @@ def served_memorization(
     seed: int,
     folder: Path | None,
     monitor: Monitor,
-) -> ServedMemorization:
-    """Ask a server about each text, and to go on with some.
+) -> MeasuredMemorization:
+    """Query a server about each text, and have it continue some.
 
     Args:
         model: its address.
-        lists: the texts by role.
-        how: what counts as coming back, in tokens of the server.
-        settings: of what it may be asked.
-        continued: texts of each list, drawn at random, that it goes on with behind their prefix.
+        lists: the texts.
+        how: what counts as extracted, in tokens of the server.
+        settings: limits of the queries.
+        continued: texts of each list, drawn at random, that it continues after their prefix.
         seed: of the draw.
-        folder: where its answers are kept; None keeps nothing.
-        monitor: told what it takes and how far it is.
+        folder: where its answers are cached; None caches nothing.
+        monitor: told of cost and progress.
 
     Raises:
-        ModelError: the address is none, or the server gives no answer; what it answered is kept.
+        ModelError: the address is none, or the server gives no answer; its answers are cached.
         DataError: the budget is too small, no prompt is echoed, or no text is long enough.
     """
-    from vestige.attacks.texts.text_memorization import drawn_texts, memorized, with_continued
+    from vestige.attacks.texts.memorized_texts import drawn_texts, memorized, with_continued
 
     served = ServedTexts.open(model, None, settings, device="cpu")
-    texts = {role: list(corpus) for role, corpus in lists.items()}
+    texts = {role: list(corpus) for role, corpus in lists.compared.items()}
     every = [text for some in texts.values() for text in some]
     served.tell_cost(every, monitor, continued=continued * len(texts), length=how.suffix)
     with ExitStack() as stack:
@@ -80,8 +87,13 @@ def served_memorization(
         if how.top_k > shown:
             monitor.log(f"Samples are drawn from the {shown} likeliest tokens, all that is shown")
             how = replace(how, top_k=shown)
-        said = by_role({role: len(own) for role, own in texts.items()}, {"target": known})
-        found = {role: memorized(own["target"], how) for role, own in said.items()}
+        said = {
+            role: own["target"]
+            for role, own in by_role(
+                {role: len(own) for role, own in texts.items()}, {"target": known}
+            ).items()
+        }
+        found = {role: memorized(own, how, lists.units_of(role)) for role, own in said.items()}
         drawn = {role: drawn_texts(own, continued, seed=seed) for role, own in found.items()}
         before = dict(zip(texts, _begins(texts), strict=True))
         asked = [before[role] + at for role, places in drawn.items() for at in places.tolist()]
@@ -90,7 +102,13 @@ def served_memorization(
             found[role] = with_continued(found[role], places, pairs)
     record = served.recorded["target"]
     assert isinstance(record, dict)
-    return ServedMemorization(found, how, {"target": {**record, **served.spent}})
+    scored = {role: only(own, told_by_all({"target": own})) for role, own in said.items()}
+    # A server says nothing of the first token of a text.
+    every_token = said["texts"].log_probs.size - len(texts["texts"])
+    return MeasuredMemorization(
+        found, how, {"target": {**record, **served.spent}}, scored,
+        (scored["texts"].log_probs.size, every_token),
+    )  # fmt: skip
 
 
 def _begins(texts: Mapping[str, Sequence[str]]) -> Iterator[int]:
@@ -106,13 +124,13 @@ def _said(
     """Where the server's tokens end in each text, and what it says of them."""
     import numpy as np
 
-    from vestige.attacks.texts.endpoint_statistics import shown_statistics
+    from vestige.attacks.texts.endpoint_statistics import numbered, shown_statistics
     from vestige.models.endpoint_tokens import places
 
     shown = served.shown_by("target", texts, folder, monitor)
     cuts = [sorted({*places(text, own)} - {0}) for text, own in zip(texts, shown, strict=True)]
     most = served.accesses["target"].shown
-    said = shown_statistics(texts, shown, cuts, likeliest=most)
+    said = shown_statistics(texts, shown, cuts, ids=numbered(texts, cuts), likeliest=most)
     unknown = np.isnan(said.likeliest_log_probs[:, 0])
     unknown[said.offsets[:-1]] = False
     if unknown.any():

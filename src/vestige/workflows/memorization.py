@@ -1,4 +1,4 @@
-"""What comes back of texts that a model was trained on: `vestige memorization`."""
+"""What can be extracted of texts that a model was trained on: `vestige memorization`."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -13,12 +13,14 @@ from vestige.monitor import SILENT, Monitor
 from vestige.workflows.arguments import Call
 from vestige.workflows.endpoint_settings import EndpointSettings
 from vestige.workflows.options import (
+    DATA,
     CorpusLike,
     DataFormat,
     Device,
     Directory,
     Flag,
     Group,
+    Help,
     Limit,
     Metavar,
     ModelLike,
@@ -29,14 +31,20 @@ from vestige.workflows.options import (
 if TYPE_CHECKING:
     import numpy as np
 
-    from vestige.attacks.texts.text_memorization import Extraction, TextMemorization
+    from vestige.attacks.texts.memorized_texts import Extraction
+    from vestige.attacks.texts.text_memorization import TextMemorization
+    from vestige.claims import Check
     from vestige.models.protocols import LanguageModel
+    from vestige.workflows.endpoint_memorization import MeasuredMemorization
+    from vestige.workflows.listed_texts import ListedTexts
 
-OUTPUT, EXTRACTION = Group("Output"), Group("What counts as coming back")
+OUTPUT, EXTRACTION = Group("Output"), Group("What counts as extracted")
 EXCERPT = 200
 """Characters of a text that a run keeps."""
 ROWS = 32
 """Texts that are continued together."""
+COMPARED = 8
+"""Texts on which an adapter is compared with its base."""
 
 
 def memorization(
@@ -55,28 +63,32 @@ def memorization(
     statistics: Annotated[Directory | None, OUTPUT] = None,
     format: DataFormat = "auto",
     text: TextColumn = "text",
+    author: Annotated[str | None, DATA, Help("The column or field with the author.")] = None,
     limit: Limit = None,
     seed: Seed = 0,
     device: Device = "auto",
     endpoint: EndpointSettings = EndpointSettings(),
     monitor: Monitor = SILENT,
 ) -> "TextMemorization":
-    """Say how much of its training texts a model gives back.
+    """Measure how much of its training text can be extracted from a model.
 
-    Each text is cut into passages of `suffix` tokens, and the model is asked for each behind all of
-    the text before it: whether greedy decoding says it word for word, and how many samples it takes
-    until one is the passage ((n, p)-discoverable extraction). Neither needs text to be generated.
-    Beside them stand extraction strength, exact memorization and the longest verbatim run of each
-    text, and how near the greedy continuation of some texts comes.
+    Each text is cut into passages of `suffix` tokens, and the model is queried for each after all of
+    the text before it: whether greedy decoding generates it verbatim, and how many samples are
+    needed until one is the passage ((n, p)-discoverable extraction). Neither needs text to be
+    generated. Extraction strength, exact memorization and the longest verbatim run of each text are
+    reported as well, and how similar the greedy continuation of some texts is.
 
-    Common phrases come back from any model. `reference`, texts of the same kind that it never saw,
-    says how many: each figure stands beside theirs, with an interval of the difference.
+    Common phrases are extracted from any model. `reference`, texts of the same kind that it did not
+    read, shows how many: each figure is compared with theirs, with an interval of the difference.
+    The verdict rests on this comparison.
 
-    What the model says of each text is kept in `statistics`, which `vestige audit-texts` reads too:
-    the same command goes on where it was interrupted. Both directories hold texts in the clear.
+    Near-duplicates count as one text. With `author`, all texts of an author count as one.
 
-    A model that is served is asked in tokens of its own. What it shows, the likeliest tokens of
-    each place, tells as much as its files would, while samples are drawn from no more of them.
+    The model's outputs are cached in `statistics`, which `vestige audit-texts` reads too: the same
+    command resumes where it was interrupted. Both directories hold unredacted texts.
+
+    A served model is queried in its own tokens. The most probable tokens at each position, which it
+    returns, show as much as its files would, as long as samples are drawn from no more of them.
 
     Args:
         model: A model or training directory, a Hugging Face model, or an adapter; or an endpoint,
@@ -84,23 +96,23 @@ def memorization(
         texts: What the model was trained on, a text a row.
         reference: Texts of the same kind that are known not to be in the training data.
         out: A directory to make, for `vestige report`. Python may leave it out.
-        prefix: Tokens of a text that stand before its first passage.
+        prefix: Tokens of a text before its first passage.
         suffix: Tokens of a passage.
         tries: How many samples an attacker draws of each passage.
-        chance: With which one of them must be the passage, in (0, 1).
-        top_k: The next token is drawn from so many likeliest; 1 is greedy decoding.
-        temperature: Of the draw.
-        continued: How many texts, drawn at random, are continued greedily behind their prefix, to
-            see how near that comes; 0 for none.
-        statistics: Where token statistics are kept. Default: beside `out`, named after it.
+        chance: Probability, in (0, 1), with which one of them must be the passage.
+        top_k: Samples are drawn from so many most probable tokens; 1 is greedy decoding.
+        temperature: Of the samples.
+        continued: How many random texts are continued greedily after their prefix, to measure how
+            similar that is; 0 for none.
+        statistics: Where token statistics are cached. Default: next to `out`, named after it.
 
     Returns:
-        What comes back of each text, and of all of them.
+        What is extracted of each text, and of all of them.
 
     Raises:
         ValueError: a setting is out of range.
-        VestigeError: something cannot be read, no text is long enough, or texts stand in both
-            files.
+        VestigeError: something cannot be read, no text is long enough, or both files share texts or
+            authors.
 
     Examples:
         vestige memorization fine-tuned --texts mine.jsonl --reference never.jsonl --out memory
@@ -108,67 +120,125 @@ def memorization(
         vestige memorization fine-tuned --texts mine.jsonl --prefix 9 --suffix 9 --out memory --show-secrets
     """  # noqa: E501
     from vestige import results
-    from vestige.attacks.texts.text_memorization import (
-        Extraction,
-        TextMemorization,
-        drawn_texts,
-        memorized,
-        with_continued,
-    )
+    from vestige.attacks.texts.memorized_texts import Extraction
+    from vestige.attacks.texts.text_memorization import TextMemorization, more_extracted
     from vestige.models.endpoint_address import is_endpoint
     from vestige.workflows.endpoint_memorization import served_memorization
+    from vestige.workflows.listed_texts import listed_texts
     from vestige.workflows.provenance import of_corpus
-    from vestige.workflows.text_lists import read_lists
-    from vestige.workflows.text_models import TextModels
 
     call = Call.of(memorization, locals())
     _validate.open_fraction(**{"`chance`": chance})
     if out is not None:
         results.require_new(Path(out))
     given = {"texts": texts, **({} if reference is None else {"reference": reference})}
-    lists = read_lists(given, format=format, text=text, limit=limit)
+    lists = listed_texts(given, author=author, format=format, text=text, limit=limit)
     how = Extraction(
         prefix=prefix, suffix=suffix, tries=tries, chance=chance, top_k=top_k,
         temperature=temperature,
     )  # fmt: skip
     folder = statistics or (None if out is None else f"{fspath(out)}.statistics")
     kept = None if folder is None else Path(folder)
-    recorded: dict[str, object]
     if is_endpoint(model):
-        asked = served_memorization(
+        measured = served_memorization(
             model, lists, how, endpoint,
             continued=continued, seed=seed, folder=kept, monitor=monitor,
         )  # fmt: skip
-        found, how, recorded = asked.found, asked.extraction, asked.recorded
     else:
         endpoint.refuse_for_folder()
-        models = TextModels.alone(model, device=device)
-        how = replace(how, top_k=min(top_k, models.target.vocab_size))
-        found, recorded = {}, models.recorded
-        for role, ids in models.encoded_lists(lists).items():
-            said = models.statistics(
-                ids, kept, of=f"the {role}", monitor=monitor, likeliest=max(20, top_k)
-            )
-            every = memorized(said["target"], how)
-            places = drawn_texts(every, continued, seed=seed)
-            pairs = _written(models.target, ids, places, how)
-            found[role] = with_continued(every, places, pairs)
-    measured = TextMemorization(
-        texts=found["texts"],
-        reference=found.get("reference"),
-        extraction=how,
-        excerpts=tuple(one[:EXCERPT] for one in lists["texts"]),
+        measured = _of_folder(
+            model, lists, how, continued=continued, seed=seed, folder=kept, device=device,
+            monitor=monitor,
+        )  # fmt: skip
+    own, rest = measured.found["texts"], measured.found.get("reference")
+    found = TextMemorization(
+        texts=own,
+        reference=rest,
+        extraction=measured.extraction,
+        p_value=None if rest is None else more_extracted(own, rest, seed=seed),
+        checks=_checks(measured, lists, seed=seed),
+        excerpts=tuple(one[:EXCERPT] for one in lists.compared["texts"]),
     )
-    measured = call.record(
-        measured,
+    found = call.record(
+        found,
         configuration={"continued": continued, "seconds": call.seconds},
         seed=seed,
-        models=recorded,
-        data={role: of_corpus(given[role], corpus) for role, corpus in lists.items()},
+        models=measured.recorded,
+        data={role: of_corpus(given[role], corpus) for role, corpus in lists.read.items()},
     )
     if out is not None:
-        results.save(measured, Path(out), run=measured.record)
-    return measured
+        results.save(found, Path(out), run=found.record)
+    return found
+
+
+def _of_folder(
+    model: ModelLike,
+    lists: "ListedTexts",
+    how: "Extraction",
+    *,
+    continued: int,
+    seed: int,
+    folder: Path | None,
+    device: str,
+    monitor: Monitor,
+) -> "MeasuredMemorization":
+    """What is extracted from a model that is read."""
+    from vestige.attacks.model_checks import adapter_check
+    from vestige.attacks.texts.memorized_texts import drawn_texts, memorized, with_continued
+    from vestige.workflows.endpoint_memorization import MeasuredMemorization
+    from vestige.workflows.text_models import TextModels
+
+    models = TextModels.alone(model, device=device)
+    how = replace(how, top_k=min(how.top_k, models.target.vocab_size))
+    found, statistics = {}, {}
+    for role, ids in models.encoded_lists(lists.compared).items():
+        said = models.statistics(
+            ids, folder, of=f"the {role}", monitor=monitor, likeliest=max(20, how.top_k)
+        )["target"]
+        every = memorized(said, how, lists.units_of(role))
+        places = drawn_texts(every, continued, seed=seed)
+        found[role] = with_continued(every, places, _written(models.target, ids, places, how))
+        statistics[role] = said
+    audited = list(lists.compared["texts"])
+    adapter = adapter_check(models.target, seed=seed, texts=models.encoded(audited[:COMPARED]))
+    return MeasuredMemorization(
+        found, how, dict(models.recorded), statistics, models.read_of(audited),
+        () if adapter is None else (adapter,),
+    )  # fmt: skip
+
+
+def _checks(
+    measured: "MeasuredMemorization", lists: "ListedTexts", *, seed: int
+) -> "tuple[Check, ...]":
+    """All checks but "powerful"."""
+    from vestige import claims
+    from vestige.attacks.texts.list_checks import comparable_texts, model_checks
+    from vestige.attacks.texts.text_memorization import compared_tokens
+
+    own, rest = measured.found["texts"], measured.found.get("reference")
+    known = measured.statistics
+    asked = {"the model": (known["texts"], known["reference" if rest else "texts"])}
+    scored, every = measured.read
+    compared = compared_tokens(own, rest or own, measured.extraction)
+    of_model = model_checks(asked, read=(min(scored, compared), every))
+    if rest is None:
+        missing = "No reference was given, so nothing can be compared."
+        names = ("independent", "comparable")
+        needed = tuple(claims.Check(name, "could not run", missing) for name in names)
+        return (*of_model, *measured.checks, *needed)
+    independent = claims.independent(
+        own.owners[own.passages > 0],
+        rest.owners[rest.passages > 0],
+        removed=lists.removed,
+        of="texts with a passage",
+    )
+    comparable = comparable_texts(
+        list(lists.compared["texts"]),
+        list(lists.compared["reference"]),
+        units=(own.owners, rest.owners),
+        seed=seed,
+    )
+    return (*of_model, *measured.checks, independent, comparable)
 
 
 def _written(
@@ -177,7 +247,7 @@ def _written(
     places: "np.ndarray[tuple[int], np.dtype[np.int64]]",
     how: "Extraction",
 ) -> Iterator[tuple[list[int], list[int]]]:
-    """What greedy decoding says behind the first tokens of some texts, and what stands there."""
+    """What greedy decoding generates after the first tokens of some texts, and the text there."""
     import numpy as np
 
     for some in np.array_split(places, -(-len(places) // ROWS) or 1):
@@ -189,7 +259,7 @@ def _written(
 def _greedy(
     model: "LanguageModel", prefixes: Sequence[Sequence[int]], length: int
 ) -> "np.ndarray[tuple[int, int], np.dtype[np.int64]]":
-    """(n, length) what greedy decoding says behind each prefix."""
+    """(n, length) what greedy decoding generates after each prefix."""
     import numpy as np
     import torch
 

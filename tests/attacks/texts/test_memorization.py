@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from vestige.attacks.texts import memorization
-from vestige.attacks.texts.text_memorization import Extraction, memorized
+from vestige.attacks.texts.memorized_texts import Extraction, memorized
 from vestige.attacks.texts.token_statistics import token_statistics
 from vestige.data.vocabulary import WordVocabulary
 from vestige.models.table import TableModel

@@ -1,84 +1,126 @@
 r"""Whether a model still knows texts that were deleted, and how much of what it knew is left.
 
-What a model M knows of the deleted texts beyond what anybody knows of such texts is
+What a model M knows of the deleted texts beyond the reference, which no model read, is
 
 .. math:: K_M = \overline{s_M}(\text{deleted}) - \overline{s_M}(\text{reference}),
 
-s the mean log-probability of a text's first tokens, and the reference texts that no model ever
-saw. A model R that was trained without the deleted texts is subtracted where there is one,
-:math:`s_M - s_R`, which takes away how hard each text is.
+s the mean log-probability of a text's tokens, each less the mean at its position (`positions`), and
+the means over independent units: near-duplicates and texts of one author are one. A model R that
+was trained without the deleted texts is subtracted where there is one, :math:`s_M - s_R`, which
+removes how hard each text is.
 
-- Whether AFTER still knows them: K_AFTER > 0, by a permutation test of whole texts. Where AFTER
-  never saw them, deleted and reference texts are exchangeable, and the test is exact.
+- Whether AFTER still knows them: K_AFTER > 0, by a permutation test of units. Where AFTER never
+  read them, deleted and reference texts are exchangeable, and the test is exact.
 - What is left: :math:`K_{AFTER} / K_{BEFORE}`, with Fieller's interval (1954, "Some problems in
-  interval estimation", JRSS B 16(2)) over texts. It is nothing where BEFORE is not shown to know
-  them: then there was nothing to delete.
-- The other direction: K_AFTER < 0 says that AFTER knows them less than texts that it never saw,
-  which tells them apart as well.
+  interval estimation", JRSS B 16(2)) over units. There is none where BEFORE is not shown to know
+  the texts: then there was nothing to delete.
+- Suppression: K_AFTER < 0, and K_AFTER < K_BEFORE. Texts that were as low before the deletion are
+  not suppressed by it. Both must be significant, so the p-value is the larger one (Berger 1982,
+  "Multiparameter Hypothesis Testing and Acceptance Sampling", Technometrics 24(4)).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from math import comb, isfinite
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy import stats
 
-from vestige import _validate
-from vestige.attacks.texts.shift import WordShift
-from vestige.attacks.texts.statistics_of_parts import first_tokens
+from vestige import _validate, claims
+from vestige.attacks.texts.positions import above_position_mean, common_length
 from vestige.attacks.texts.token_statistics import TokenStatistics
-from vestige.errors import DataError
+from vestige.claims import LEAK, NO_LEAK, Check, Claim, Estimate, Test, Verdict
+from vestige.claims.effects import KNOWLEDGE_LEFT
 from vestige.metrics.differences import difference_of_means
 from vestige.metrics.intervals import Interval, columns
-from vestige.metrics.unit_permutation import unit_permutation_test
+from vestige.metrics.unit_permutation import means_by_group, unit_permutation_test
 from vestige.result import Result
 
-FEWEST = 8
-"""Texts on a side from which on means of texts are compared."""
+PERMUTATIONS = 9999
 
 Floats = NDArray[np.float64]
-Verdict = Literal["not decided", "still known", "suppressed", "not shown"]
+Finding = Literal["still known", "suppressed"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Knowledge:
-    """What a model knows of the deleted texts, in nats a token.
+    """What a model knows of the deleted texts and of the reference, in nats per token.
 
     Attributes:
-        deleted: (n,) mean log-probability of each text's tokens.
+        deleted: (n,) mean log-probability of each text's tokens, less the means at their positions.
         reference: (m,) likewise.
+        units: (n,) and (m,) the independent unit of each; None: each text is one.
     """
 
     deleted: Floats
     reference: Floats
+    units: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
 
     @classmethod
-    def of(cls, deleted: TokenStatistics, reference: TokenStatistics) -> "Knowledge":
-        """From token statistics, over as many tokens on both sides at most: the median of all."""
-        lengths = [np.diff(one.offsets) for one in (deleted, reference)]
-        most = int(np.median(np.concatenate(lengths)))
-        return cls(deleted=text_means(deleted, most), reference=text_means(reference, most))
+    def of(
+        cls,
+        deleted: TokenStatistics,
+        reference: TokenStatistics,
+        units: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None,
+    ) -> "Knowledge":
+        """From token statistics, over the positions that enough units of both sides reach."""
+        lengths, owners, cut = _positions(deleted, reference, units)
+        values = np.concatenate([one.log_probs.astype(np.float64) for one in (deleted, reference)])
+        means = above_position_mean(values, lengths, owners, cut=cut)
+        n = deleted.offsets.size - 1
+        return cls(deleted=means[:n], reference=means[n:], units=units)
 
     def __sub__(self, other: "Knowledge") -> "Knowledge":
         return Knowledge(
-            deleted=self.deleted - other.deleted, reference=self.reference - other.reference
+            deleted=self.deleted - other.deleted,
+            reference=self.reference - other.reference,
+            units=self.units,
+        )
+
+    @cached_property
+    def by_unit(self) -> tuple[Floats, Floats]:
+        """The mean of each unit of the deleted texts, and of the reference."""
+        if self.units is None:
+            return self.deleted, self.reference
+        return (
+            means_by_group(self.deleted, self.units[0]),
+            means_by_group(self.reference, self.units[1]),
         )
 
     @property
     def value(self) -> float:
         """K."""
-        return float(self.deleted.mean() - self.reference.mean())
+        own, rest = self.by_unit
+        return float(own.mean() - rest.mean())
 
     def interval(self) -> Interval | None:
-        """Of K, over texts."""
-        return difference_of_means(self.deleted, self.reference)
+        """95% interval of K over units."""
+        return difference_of_means(*self.by_unit) if self.finite else None
+
+    @property
+    def finite(self) -> bool:
+        """Whether every score is a number."""
+        return all(bool(np.isfinite(side).all()) and side.size > 0 for side in self.by_unit)
 
     def p_value(self, *, seed: int, less: bool = False) -> float:
-        """That texts never seen are known as well, or with `less` as badly."""
-        sign = -1 if less else 1
-        return unit_permutation_test(sign * self.deleted, sign * self.reference, seed=seed)
+        """That texts which were never read are known as well, or with `less` as badly."""
+        if not self.finite:
+            return float("nan")
+        own, rest = ((-side if less else side) for side in self.by_unit)
+        return unit_permutation_test(own, rest, seed=seed, permutations=PERMUTATIONS)
+
+
+def compared_tokens(
+    deleted: TokenStatistics,
+    reference: TokenStatistics,
+    units: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None,
+) -> int:
+    """How many tokens of the deleted texts `Knowledge.of` compares."""
+    _, _, cut = _positions(deleted, reference, units)
+    return int(np.minimum(np.diff(deleted.offsets), cut).sum())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,12 +131,12 @@ class Deletion(Result):
         before: what BEFORE knows, less what the retrained model does where there is one.
         after: what AFTER knows, likewise.
         retrained: what the retrained model knows; None without one.
-        before_p_value: that BEFORE knows the deleted texts no better than others.
-        p_value: that AFTER knows them no better.
-        less_p_value: that AFTER knows them no worse.
+        before_p_value: that BEFORE knows the deleted texts no better than the reference.
+        p_value: that AFTER knows them no better; NaN where a score is not finite.
+        less_p_value: that AFTER knows them no worse, or no worse than BEFORE did; likewise.
         left: share of what BEFORE knew that AFTER knows; None where BEFORE knows nothing.
-        rate: level of the tests, in (0, 1).
-        shift: what the words alone tell; None where nobody asked.
+        rate: level of both tests together, in (0, 1).
+        checks: all that the claim requires but "powerful".
         excerpts: the beginning of each deleted text.
         tokens: of each deleted text, as many as were read.
     """
@@ -107,48 +149,82 @@ class Deletion(Result):
     less_p_value: float
     left: tuple[float, Interval] | None
     rate: float = 0.05
-    shift: WordShift | None = None
+    checks: tuple[Check, ...] = ()
     excerpts: Sequence[str] = ()
     tokens: Sequence[int] = ()
 
     @property
-    def told_apart(self) -> bool:
-        """Whether a classifier that knows no model tells deleted texts from the reference."""
-        return self.shift is not None and self.shift.told_apart
+    def claim(self) -> Claim:
+        """Whether AFTER still knows the texts, or knows them too little."""
+        test = self._test()
+        return Claim(
+            "verify-deletion", test, (*self.checks, self._powerful(test)), self._estimate()
+        )
 
     @property
     def verdict(self) -> Verdict:
-        """Each direction has half of the rate.
+        """The verdict of the claim."""
+        return self.claim.verdict
 
-        Nothing is decided where words alone tell deleted texts from the reference, unless a
-        retrained model says how hard each text is.
-        """
-        if self.told_apart and self.retrained is None:
-            return "not decided"
-        if self.p_value <= self.rate / 2:
-            return "still known"
-        return "suppressed" if self.less_p_value <= self.rate / 2 else "not shown"
+    @property
+    def finding(self) -> Finding | None:
+        """What was found where the verdict is a leak."""
+        if self.verdict != LEAK:
+            return None
+        return "still known" if self.p_value <= self.less_p_value else "suppressed"
+
+    def _test(self) -> Test | None:
+        """Both directions, Bonferroni."""
+        if not (isfinite(self.p_value) and isfinite(self.less_p_value)):
+            return None
+        n, m = (side.size for side in self.after.by_unit)
+        least = max(1 / (PERMUTATIONS + 1), 1 / comb(n + m, n))
+        p = 2 * min(self.p_value, self.less_p_value)
+        return Test(min(1.0, p), min(1.0, 2 * least), self.rate, "texts that no model read")
+
+    def _powerful(self, test: Test | None) -> Check:
+        if test is not None and test.possible and self.left is None:
+            return Check(
+                "powerful", "failed",
+                "BEFORE is not shown to know the deleted texts better than the reference "
+                f"(p = {self.before_p_value:.2g}), so there was nothing to delete.",
+                (NO_LEAK,),
+            )  # fmt: skip
+        high = None if self.left is None else self.left[1].high
+        return claims.bounded(test, high, limit=KNOWLEDGE_LEFT, what="of what BEFORE knew")
+
+    def _estimate(self) -> Estimate | None:
+        if self.left is not None:
+            value, ends = self.left
+            return Estimate("share of what BEFORE knew that AFTER knows", value, *ends)
+        ends_known = self.after.interval()
+        if ends_known is None:
+            return None
+        name = "what AFTER knows of the deleted texts beyond the reference"
+        return Estimate(name, self.after.value, *ends_known, unit="nats per token")
 
     def summary(self) -> dict[str, object]:
         """Verdict, p-values, what each model knows, and the share left."""
         known = {"before": self.before, "after": self.after, "retrained": self.retrained}
-        told: dict[str, object] = {
-            "verdict": self.verdict,
+        found: dict[str, object] = {
+            **self.claim.summary(),
+            "finding": self.finding,
             "deleted": len(self.after.deleted),
             "reference": len(self.after.reference),
+            "deleted_units": len(self.after.by_unit[0]),
+            "reference_units": len(self.after.by_unit[1]),
             "rate": self.rate,
             "p_value": self.p_value,
             "less_p_value": self.less_p_value,
             "before_p_value": self.before_p_value,
             "with_retrained": self.retrained is not None,
-            "shift_auc": None if self.shift is None else self.shift.auc,
-            "told_apart": self.told_apart,
         }
         for name, one in known.items():
-            value, ends = (None, None) if one is None else (one.value, one.interval())
-            told |= columns(f"{name}_knows", value, ends)
-        told |= columns("left", *(self.left or (None, None)))
-        return told
+            finite = one is not None and one.finite
+            value, ends = (one.value, one.interval()) if one and finite else (None, None)
+            found |= columns(f"{name}_knows", value, ends)
+        found |= columns("left", *(self.left or (None, None)))
+        return found
 
     def rows(self) -> Iterator[dict[str, object]]:
         """One row a deleted text, in their order; then one a text of the reference."""
@@ -171,6 +247,7 @@ def verify(
     after: Knowledge,
     *,
     retrained: Knowledge | None = None,
+    checks: Sequence[Check] = (),
     rate: float = 0.05,
     seed: int = 0,
 ) -> Deletion:
@@ -180,27 +257,53 @@ def verify(
         before: of the model that was trained on them.
         after: of the model that they were deleted from.
         retrained: of a model that was trained without them.
-        rate: level of the tests, in (0, 1); each direction has half.
+        checks: that the claim requires, but "powerful".
+        rate: level of both tests together, in (0, 1); each direction has half.
         seed: of the permutations.
 
     Raises:
         ValueError: the rate is out of range.
-        DataError: there are too few texts on a side.
     """
     _validate.open_fraction(rate=rate)
-    _require_enough(after)
     if retrained is not None:
         before, after = before - retrained, after - retrained
     known = before.p_value(seed=seed)
+    less = after.p_value(seed=seed, less=True)
+    if less <= rate / 2:
+        less = max(less, (after - before).p_value(seed=seed, less=True))
     return Deletion(
         before=before,
         after=after,
         retrained=retrained,
         before_p_value=known,
         p_value=after.p_value(seed=seed),
-        less_p_value=after.p_value(seed=seed, less=True),
-        left=share_left(before, after) if known <= rate / 2 else None,
+        less_p_value=less,
+        left=share_left(before, after) if known <= rate / 2 and after.finite else None,
         rate=rate,
+        checks=tuple(checks),
+    )
+
+
+def differences(log_probs: Mapping[str, NDArray[np.float32]]) -> tuple[Check, ...]:
+    """The checks "different" of BEFORE and AFTER, and of each with the retrained model.
+
+    That AFTER is BEFORE is a finding. A retrained model that is one of them measures nothing.
+
+    Args:
+        log_probs: (t,) of the same tokens by role: "before", "after" and perhaps "retrained".
+    """
+    names = {"before": "BEFORE", "after": "AFTER", "retrained": "the retrained model"}
+    pairs = [("before", "after")]
+    if "retrained" in log_probs:
+        pairs += [("before", "retrained"), ("after", "retrained")]
+    return tuple(
+        claims.different(
+            log_probs[one],
+            log_probs[other],
+            finding=other == "after",
+            names=(names[one], names[other]),
+        )
+        for one, other in pairs
     )
 
 
@@ -220,10 +323,14 @@ def share_left(
         confidence: how often the interval covers the ratio, in (0, 1).
 
     Returns:
-        (ratio, interval); None where K_BEFORE cannot be told from 0, so that any share is possible.
+        (ratio, interval); None where K_BEFORE cannot be told from 0, so that any share is possible,
+        and with fewer than two units on a side.
     """
-    v = _covariance(before.deleted, after.deleted) + _covariance(before.reference, after.reference)
-    n = min(len(after.deleted), len(after.reference))
+    sides = list(zip(before.by_unit, after.by_unit, strict=True))
+    n = min(own.size for own, _ in sides)
+    if n < 2:
+        return None
+    v = np.sum([np.cov(np.stack(side)) / side[0].size for side in sides], axis=0)
     t2 = float(stats.t.isf((1 - confidence) / 2, n - 1)) ** 2
     b, a = before.value, after.value
     square, half, rest = b * b - t2 * v[0, 0], a * b - t2 * v[0, 1], a * a - t2 * v[1, 1]
@@ -233,25 +340,12 @@ def share_left(
     return a / b, Interval((half - root) / square, (half + root) / square)
 
 
-def text_means(statistics: TokenStatistics, most: int | None = None) -> Floats:
-    """(n,) the mean log-probability of each text's first tokens, `most` of them at most."""
-    statistics = first_tokens(statistics, np.arange(statistics.offsets.size - 1), most)
-    starts, lengths = statistics.offsets[:-1], np.diff(statistics.offsets)
-    sums: Floats = np.add.reduceat(statistics.log_probs.astype(np.float64), starts)
-    return sums / lengths
-
-
-def _covariance(first: ArrayLike, second: ArrayLike) -> Floats:
-    """(2, 2) of the two means over the same texts."""
-    found: Floats = np.cov(np.stack([first, second]))
-    return found / np.asarray(first).size
-
-
-def _require_enough(known: Knowledge) -> None:
-    for name in ("deleted", "reference"):
-        count = len(getattr(known, name))
-        if count < FEWEST:
-            raise DataError(
-                f"`{name}` holds {count} texts: too few to say how much they differ by chance",
-                remedy=f"Give {FEWEST} or more, {FEWEST - count} besides these.",
-            )
+def _positions(
+    deleted: TokenStatistics,
+    reference: TokenStatistics,
+    units: tuple[NDArray[np.int64], NDArray[np.int64]] | None,
+) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
+    """Lengths and units of all texts, the deleted first, and the positions that are compared."""
+    lengths = np.concatenate([np.diff(one.offsets) for one in (deleted, reference)])
+    owners = np.arange(lengths.size) if units is None else np.concatenate(units)
+    return lengths, owners, common_length(lengths, owners, deleted.offsets.size - 1)

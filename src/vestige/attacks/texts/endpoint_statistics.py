@@ -6,6 +6,7 @@ beyond the likeliest, tokens that the two tokenizers cut differently.
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,6 +72,24 @@ def shown_statistics(
             if token is not None:
                 _fill(found, int(first) + place, token, names)
     return found
+
+
+def numbered(texts: Sequence[str], cuts: Sequence[Sequence[int]]) -> list[list[int]]:
+    """Ids of tokens that have none: equal texts of a token have the same.
+
+    Args:
+        texts: n texts.
+        cuts: where the tokens of each end, in characters.
+
+    Example:
+        >>> numbered(["a b a"], [[2, 4, 5]])
+        [[0, 1, 2]]
+    """
+    number: dict[str, int] = {}
+    return [
+        [number.setdefault(text[a:b], len(number)) for a, b in pairwise([0, *own])]
+        for text, own in zip(texts, cuts, strict=True)
+    ]
 
 
 def _unknown(offsets: NDArray[np.int64], ids: Sequence[int], k: int) -> TokenStatistics:

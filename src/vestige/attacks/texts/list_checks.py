@@ -130,6 +130,7 @@ def comparable_texts(
     *,
     units: tuple[ArrayLike, ArrayLike],
     base: tuple[ArrayLike, ArrayLike] | None = None,
+    who: str = "the base",
     seed: int,
 ) -> Check:
     """The check "comparable".
@@ -139,13 +140,14 @@ def comparable_texts(
         reference: m texts that are known not to be in the training data.
         units: (n,) and (m,) independent unit of each.
         base: (n,) and (m,) scores of a model that saw neither.
+        who: that model in a sentence.
         seed: of folds and permutations.
     """
     own, rest = ([str(one) for one in np.asarray(side)] for side in units)
     words = word_shift(texts, reference, authors=own, reference_authors=rest, seed=seed)
     differ = None if words is None else words.p_value <= LEVEL / TESTS
     return claims.comparable(
-        texts, reference, words_differ=differ, base=base, units=units, seed=seed
+        texts, reference, words_differ=differ, base=base, units=units, who=who, seed=seed
     )
 
 

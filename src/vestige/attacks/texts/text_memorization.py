@@ -1,24 +1,35 @@
-"""What comes back of texts, beside texts that the model never saw: the result of `memorization`."""
+"""What is extracted from a model of some texts and of a reference: the result of `memorization`.
 
-from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
-from typing import Literal
+A text counts for the verdict with the share of its passages that are sampled, each compared at the
+same position (`positions`); a permutation test compares independent units. Every interval counts
+units as well.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from math import comb
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vestige.attacks.texts import memorization
-from vestige.attacks.texts.token_statistics import TokenStatistics
-from vestige.errors import DataError
+from vestige import claims
+from vestige.attacks.texts.memorized_texts import Extraction, MemorizedTexts
+from vestige.attacks.texts.positions import above_position_mean, common_length
+from vestige.claims import Check, Claim, Estimate, Test, Verdict
+from vestige.claims.effects import EXTRACTED_SHARE
 from vestige.metrics.clustered import clustered_rate
 from vestige.metrics.differences import difference_by_margins
-from vestige.metrics.intervals import Interval, clopper_pearson, columns
+from vestige.metrics.intervals import Interval, columns
+from vestige.metrics.unit_permutation import means_by_group, unit_permutation_test
 from vestige.result import Result
 
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
 
-Verdict = Literal["more than never seen", "not shown", "not decided"]
+ALPHA = 0.05
+"""Level of the test."""
+
+PERMUTATIONS = 9999
 
 APPROXIMATE = 0.75
 """BLEU from which on a continuation is approximately memorized (Ippolito et al. 2022)."""
@@ -29,90 +40,62 @@ _PUBLIC = {"prefix": "prefix_tokens", "suffix": "suffix_tokens", "tokens": "leng
 
 
 @dataclass(frozen=True, kw_only=True)
-class Extraction:
-    """What counts as coming back.
-
-    Attributes:
-        prefix: tokens of a text that no passage begins before.
-        suffix: tokens of a passage.
-        tries: samples that are drawn of each passage.
-        chance: with which one of them is the passage at least, in (0, 1).
-        top_k: the next token is drawn from so many likeliest.
-        temperature: of the draw.
-    """
-
-    prefix: int = 50
-    suffix: int = 50
-    tries: int = 100
-    chance: float = 0.5
-    top_k: int = 20
-    temperature: float = 1.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class MemorizedTexts:
-    """What comes back of each of n texts.
-
-    Attributes:
-        tokens: (n,).
-        passages: (n,) in each; none in a text that is shorter than prefix and suffix together.
-        greedy: (n,) of them, which greedy decoding says word for word.
-        sampled: (n,) of them, which are (n, p)-discoverable.
-        log_prob: (n,) of the likeliest passage in one sample; NaN without one.
-        tries: (n,) samples that this passage needs, at least 1; NaN without one.
-        strength: (n,) extraction strength.
-        exact: (n,) exact memorization.
-        longest: (n,) tokens of the longest verbatim run.
-        edit: (n,) edit similarity of what greedy decoding says behind the prefix, NaN not asked.
-        bleu: (n,) likewise.
-    """
-
-    tokens: Whole
-    passages: Whole
-    greedy: Whole
-    sampled: Whole
-    log_prob: Floats
-    tries: Floats
-    strength: Floats
-    exact: Floats
-    longest: Whole
-    edit: Floats
-    bleu: Floats
-
-    def __len__(self) -> int:
-        return len(self.tokens)
-
-
-@dataclass(frozen=True, kw_only=True)
 class TextMemorization(Result):
-    """What comes back of texts, and of texts that were never seen.
+    """What is extracted of texts, and of a reference.
 
     Attributes:
         texts: one of each for every text.
-        reference: never-seen texts; None where none were given.
-        extraction: what counts as coming back.
+        reference: texts that the model did not read; None where none were given.
+        extraction: what counts as extracted.
+        p_value: that as many passages of the reference are sampled; None where nothing can be
+            compared.
+        checks: all that the claim requires but "powerful".
         excerpts: the beginning of each text.
     """
 
     texts: MemorizedTexts
     reference: MemorizedTexts | None
     extraction: Extraction
+    p_value: float | None = None
+    checks: tuple[Check, ...] = ()
     excerpts: Sequence[str] = ()
 
     @property
+    def claim(self) -> Claim:
+        """Whether more is extracted than of the reference."""
+        test, apart = (
+            self._test(),
+            _apart(_rate(self.texts, "sampled"), _rate(self.reference, "sampled")),
+        )
+        ends = None if apart is None else apart[1]
+        estimate = apart and Estimate(
+            "share of passages that are extracted, beyond the reference", apart[0], *(ends or ())
+        )
+        powerful = claims.bounded(
+            test,
+            None if ends is None else ends.high,
+            limit=EXTRACTED_SHARE,
+            what="of the passages, beyond the reference",
+        )
+        return Claim("memorization", test, (*self.checks, powerful), estimate)
+
+    @property
     def verdict(self) -> Verdict:
-        """Whether more passages are sampled than of never-seen texts, by the interval."""
-        if self.reference is None:
-            return "not decided"
-        apart = _apart(_rate(self.texts, "sampled"), _rate(self.reference, "sampled"))
-        if apart is None or apart[1] is None:
-            return "not decided"
-        return "more than never seen" if apart[1].low > 0 else "not shown"
+        """The verdict of the claim."""
+        return self.claim.verdict
+
+    def _test(self) -> Test | None:
+        if self.p_value is None or self.reference is None:
+            return None
+        n, m = (side.tested.size for side in (self.texts, self.reference))
+        least = max(1 / (PERMUTATIONS + 1), 1 / comb(n + m, n))
+        return Test(self.p_value, min(1.0, least), ALPHA, "texts that the model did not read")
 
     def summary(self) -> dict[str, object]:
         """Rates and means with intervals over texts, of the reference too, and differences."""
         told: dict[str, object] = {
-            "verdict": self.verdict,
+            **self.claim.summary(),
+            "p_value": self.p_value,
             **{
                 _PUBLIC.get(one.name, one.name): getattr(self.extraction, one.name)
                 for one in fields(Extraction)
@@ -140,7 +123,7 @@ class TextMemorization(Result):
 
     def rows(self) -> Iterator[dict[str, object]]:
         """One row a text, in their order; then one a text of the reference."""
-        names = [one.name for one in fields(MemorizedTexts)]
+        names = [one.name for one in fields(MemorizedTexts) if one.name not in ("units", "hits")]
         for kind, side in (("text", self.texts), ("reference", self.reference)):
             for place in range(0 if side is None else len(side)):
                 values = {name: getattr(side, name)[place].item() for name in names}
@@ -149,134 +132,100 @@ class TextMemorization(Result):
                 yield {"kind": kind, "number": place + 1, **known, "text": excerpt}
 
 
-def memorized(statistics: TokenStatistics, extraction: Extraction) -> MemorizedTexts:
-    """What comes back of each text, but for continuations that are generated.
-
-    A token of which no likeliest ones are known (NaN) is taken for none of them, and a passage with
-    one is left out.
-
-    Raises:
-        DataError: no text is as long as prefix and suffix together.
-    """
-    how = extraction
-    drawn = memorization.sampled_log_probs(statistics, top_k=how.top_k, temperature=how.temperature)
-    unknown = np.isnan(statistics.likeliest_log_probs[:, 0])
-    found = [
-        _of_text(statistics.ranks[start:end], drawn[start:end], unknown[start:end], how)
-        for start, end in zip(statistics.offsets[:-1], statistics.offsets[1:], strict=True)
-    ]
-    columns = {name: np.array([one[name] for one in found]) for name in found[0]}
-    if not columns["passages"].any():
-        raise DataError(
-            f"no text has {how.prefix + how.suffix} tokens, a prefix of {how.prefix} and a passage "
-            f"of {how.suffix}; the longest has {int(np.diff(statistics.offsets).max())}",
-            remedy="Set `prefix` and `suffix` lower.",
-        )
-    nothing = np.full(len(found), np.nan)
-    return MemorizedTexts(**columns, edit=nothing, bleu=nothing.copy())
+def compared_tokens(texts: MemorizedTexts, reference: MemorizedTexts, how: Extraction) -> int:
+    """Tokens of texts whose passages are compared, those before them and a rest included."""
+    reached = how.prefix + (_compared(texts, reference) + 1) * how.suffix
+    return int(np.minimum(texts.tokens, reached)[texts.passages > 0].sum())
 
 
-def drawn_texts(texts: MemorizedTexts, most: int, *, seed: int) -> Whole:
-    """Places of texts with a passage, so many at most, drawn at random."""
-    long_enough = np.flatnonzero(texts.passages)
-    return np.sort(np.random.default_rng([seed, 2]).permutation(long_enough)[:most])
-
-
-def with_continued(
-    texts: MemorizedTexts,
-    places: Sequence[int] | Whole,
-    pairs: Iterator[tuple[Sequence[Hashable], Sequence[Hashable]]],
-) -> MemorizedTexts:
-    """With how near greedy decoding comes to some texts behind their prefix.
+def more_extracted(texts: MemorizedTexts, reference: MemorizedTexts, *, seed: int) -> float | None:
+    """The p-value that as many passages of the reference are sampled; None without passages.
 
     Args:
-        texts: without it.
-        places: of these texts.
-        pairs: for each the tokens that were written and those that stand there.
+        texts: of n units.
+        reference: of m other units.
+        seed: of the permutations.
     """
-    edit, of_words = np.full(len(texts), np.nan), np.full(len(texts), np.nan)
-    for place, pair in zip(places, pairs, strict=False):
-        names = {token: number for number, token in enumerate(dict.fromkeys([*pair[0], *pair[1]]))}
-        said, true = ([names[token] for token in own] for own in pair)
-        edit[place] = memorization.edit_similarity(said, true)
-        of_words[place] = memorization.bleu(said, true)
-    return replace(texts, edit=edit, bleu=of_words)
+    if not (texts.passages.any() and reference.passages.any()):
+        return None
+    sides = (texts, reference)
+    lengths = np.concatenate([side.passages for side in sides])
+    owners = _owners(*sides)
+    values = np.concatenate([side.hits for side in sides])
+    means = above_position_mean(values, lengths, owners, cut=_compared(*sides))
+    asked, n = lengths > 0, len(texts)
+    own, rest = (
+        means_by_group(means[part][asked[part]], owners[part][asked[part]])
+        for part in (slice(n), slice(n, None))
+    )
+    return unit_permutation_test(own, rest, seed=seed, permutations=PERMUTATIONS)
 
 
-def _of_text(
-    ranks: NDArray[np.int32], drawn: Floats, unknown: NDArray[np.bool_], how: Extraction
-) -> dict[str, float]:
-    starts = memorization.passages(len(ranks), prefix=how.prefix, suffix=how.suffix)
-    starts = starts[memorization.passage_sums(unknown, starts, how.suffix) == 0]
-    sums = memorization.passage_sums(drawn, starts, how.suffix)
-    wrong = memorization.passage_sums(ranks > 0, starts, how.suffix)
-    needed = memorization.tries_needed(sums, chance=how.chance)
-    return {
-        "tokens": len(ranks),
-        "passages": len(starts),
-        "greedy": int((wrong == 0).sum()),
-        "sampled": int((needed <= how.tries).sum()),
-        "log_prob": float(sums.max(initial=-np.inf)) if len(starts) else np.nan,
-        "tries": float(needed.min()) if len(starts) else np.nan,
-        "strength": memorization.extraction_strength(ranks),
-        "exact": memorization.exact_memorization(ranks),
-        "longest": memorization.longest_run(ranks),
-    }
+def _owners(texts: MemorizedTexts, reference: MemorizedTexts) -> Whole:
+    """(n + m,) units; without any, each text is one."""
+    if texts.units is None or reference.units is None:
+        return np.arange(len(texts) + len(reference))
+    return np.concatenate([texts.units, reference.units])
 
 
-Estimate = tuple[float, Interval | None] | None
+def _compared(texts: MemorizedTexts, reference: MemorizedTexts) -> int:
+    """Passages of a text that are compared."""
+    lengths = np.concatenate([texts.passages, reference.passages])
+    return common_length(lengths, _owners(texts, reference), len(texts))
 
 
-def _rate(texts: MemorizedTexts | None, name: str) -> Estimate:
-    """The share of passages, its unit the text."""
+Share = tuple[float, Interval | None] | None
+
+
+def _rate(texts: MemorizedTexts | None, name: str) -> Share:
+    """The share of passages; units are its clusters."""
     if texts is None or not texts.passages.any():
         return None
-    asked = texts.passages > 0
-    hits, trials = getattr(texts, name)[asked].tolist(), texts.passages[asked].tolist()
-    return sum(hits) / sum(trials), clustered_rate(hits, trials)
+    _, unit = np.unique(texts.owners[texts.passages > 0], return_inverse=True)
+    hits, trials = (
+        np.bincount(unit, column[texts.passages > 0])
+        for column in (getattr(texts, name), texts.passages)
+    )
+    return float(hits.sum() / trials.sum()), clustered_rate(hits.tolist(), trials.tolist())
 
 
-def _times(factor: float, found: Estimate) -> Estimate:
+def _times(factor: float, found: Share) -> Share:
     if found is None:
         return None
     value, ends = found
     return factor * value, ends and Interval(factor * ends.low, factor * ends.high)
 
 
-def _any(texts: MemorizedTexts | None) -> Estimate:
-    """The share of the texts of which a passage is sampled."""
+def _any(texts: MemorizedTexts | None) -> Share:
+    """The share of the texts of which a passage is sampled, each unit with the same weight."""
     if texts is None or not texts.passages.any():
         return None
-    asked = texts.passages > 0
-    hits, trials = int((texts.sampled[asked] > 0).sum()), int(asked.sum())
-    return hits / trials, clopper_pearson(hits, trials)
+    return _of_units(texts, np.where(texts.passages > 0, texts.sampled > 0, np.nan))
 
 
-def _approximate(texts: MemorizedTexts | None) -> Estimate:
-    known = _known(texts, "bleu")
-    if not known.size:
+def _approximate(texts: MemorizedTexts | None) -> Share:
+    if texts is None:
         return None
-    hits = int((known >= APPROXIMATE).sum())
-    return hits / known.size, clopper_pearson(hits, known.size)
+    return _of_units(texts, np.where(np.isnan(texts.bleu), np.nan, texts.bleu >= APPROXIMATE))
 
 
-def _known(texts: MemorizedTexts | None, name: str) -> Floats:
-    values = np.array([]) if texts is None else np.asarray(getattr(texts, name), dtype=np.float64)
-    known: Floats = values[~np.isnan(values)]
-    return known
-
-
-def _mean(texts: MemorizedTexts | None, name: str) -> Estimate:
+def _mean(texts: MemorizedTexts | None, name: str) -> Share:
     """The mean over texts of shares of tokens; where all are 0 its interval still has a width."""
-    values = _known(texts, name)
-    if texts is None or not values.size:
+    if texts is None:
         return None
-    each = round(float(texts.tokens.mean()))
-    ends = clustered_rate((values * each).tolist(), [each] * values.size)
-    return float(values.mean()), ends
+    return _of_units(texts, getattr(texts, name), trials=round(float(texts.tokens.mean())))
 
 
-def _apart(own: Estimate, other: Estimate) -> Estimate:
+def _of_units(texts: MemorizedTexts, values: Floats, *, trials: int = 1) -> Share:
+    """The mean over units of shares (n,), NaN left out, each of so many trials."""
+    known = ~np.isnan(values)
+    if not known.any():
+        return None
+    means = means_by_group(values[known], texts.owners[known])
+    return float(means.mean()), clustered_rate((means * trials).tolist(), [trials] * means.size)
+
+
+def _apart(own: Share, other: Share) -> Share:
     if own is None or other is None:
         return None
     sides = own[1] is not None and other[1] is not None
@@ -284,7 +233,7 @@ def _apart(own: Estimate, other: Estimate) -> Estimate:
     return own[0] - other[0], margins
 
 
-def _three(name: str, own: Estimate, other: Estimate, apart: Estimate) -> dict[str, float | None]:
+def _three(name: str, own: Share, other: Share, apart: Share) -> dict[str, float | None]:
     """A number, that of the reference, and their difference, each with its interval."""
     named = {name: own, f"reference_{name}": other, f"{name}_difference": apart}
     return {
@@ -300,6 +249,7 @@ def _counts(before: str, texts: MemorizedTexts | None) -> dict[str, object]:
     return {
         f"{before}texts": len(texts),
         f"{before}texts_with_passages": int((texts.passages > 0).sum()),
+        f"{before}units": int(texts.tested.size),
         f"{before}passages": int(texts.passages.sum()),
         f"{before}texts_tokens": int(texts.tokens.sum()),
         f"{before}greedy_passages": int(texts.greedy.sum()),
