@@ -46,7 +46,7 @@ def given(choices: tuple[str, ...]) -> Part:
 
 
 def email(own: str, before: str) -> Part:
-    """Names for the letters before the @, digits for digits; the domain is a piece by itself."""
+    """Names for the letters before the @, digits for digits; the domain stays."""
     local, _, domain = own.partition("@")
     slots: list[tuple[str, ...]] = []
     said: list[str] = []
@@ -57,12 +57,11 @@ def email(own: str, before: str) -> Part:
             slots.append(tuple(dict.fromkeys((text, *map(str.lower, known)))))
         else:
             slots += characters(text)
-    words = tuple(n for n, text in enumerate(said) if len(text) > 1)
-    rest = tuple(n for n, text in enumerate(said) if len(text) == 1)
-    pieces = (words, rest) if words and rest else (tuple(range(len(said))),)
+    digits = tuple(n for n, text in enumerate(said) if text.isdigit())
+    varied = any(len(slot) > 1 for n, slot in enumerate(slots) if n not in digits)
     return Part(
-        0, len(own), "e-mail", (*slots, ("@",), (domain,)), (*said, "@", domain), pieces=pieces,
-        links=(len(said) + 1,),
+        0, len(own), "e-mail", (*slots, (f"@{domain}",)), (*said, f"@{domain}"),
+        random=digits if varied else (),
     )  # fmt: skip
 
 
@@ -186,7 +185,7 @@ def date(own: str, before: str) -> Part | None:
     said = (written, slots[1][0], fields[year])
     if not year:
         slots, said = slots[::-1], said[::-1]
-    return Part(0, len(own), "date", slots, said, pieces=((0,), (2,)), links=(1,))
+    return Part(0, len(own), "date", slots, said)
 
 
 def _days(fields: list[str], day_first: bool, *, leap: bool) -> tuple[str, ...]:
@@ -215,10 +214,8 @@ def names(own: str) -> Part:
         (text, *(" " * bool(n) + name for name in (FAMILY if n and n == last else GIVEN)))
         for n, text in enumerate(said)
     ]
-    return Part(
-        0, len(own), "name", tuple(tuple(dict.fromkeys(slot)) for slot in slots), tuple(said),
-        pieces=tuple((n,) for n in range(len(said))), links=(last,) if last else (),
-    )  # fmt: skip
+    unique = tuple(tuple(dict.fromkeys(slot)) for slot in slots)
+    return Part(0, len(own), "name", unique, tuple(said))
 
 
 def name(own: str, before: str) -> Part | None:
@@ -249,7 +246,27 @@ def words(own: str) -> Part | None:
     return part.at(start)
 
 
+def splits(kind: str, text: str) -> tuple[tuple[str, ...], ...]:
+    """A part as blocks that can be known apart, in the ways in which it can be split.
+
+    Example:
+        >>> splits("name", "Emma Schmidt")
+        (('Emma Schmidt',), ('Emma', ' Schmidt'))
+    """
+    if kind == "e-mail":
+        local, _, domain = text.partition("@")
+        pieces = re.findall(r"[A-Za-z]+|\d+|[^A-Za-z\d]+", local)
+        return (local, f"@{domain}"), (*pieces, f"@{domain}")
+    if kind == "name":
+        return (text,), tuple(re.split(r"(?= )", text))
+    if kind == "date" and (found := re.fullmatch(r"(\d{4})(\D.*)|(.*\D)(\d{4})", text)):
+        first, second = (block for block in found.groups() if block)
+        return (text,), (first, second)
+    return ((text,),)
+
+
 _MONTH = "|".join(MONTHS)
+NAME = r"\b[A-Z][a-z]+(?: [A-Z][A-Za-z'’-]+)+"
 KINDS: tuple[tuple[str, Callable[[str, str], Part | None]], ...] = (
     (r"[A-Za-z0-9._%+-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*\.[A-Za-z]{2,}", email),
     (r"\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,3})?\b", iban),
@@ -259,6 +276,6 @@ KINDS: tuple[tuple[str, Callable[[str, str], Part | None]], ...] = (
     (r"(?<![\w/-])(?:\d{4}-\d{2}-\d{2}|\d{1,2}/\d{1,2}/\d{4})(?![\w/-])", date),
     (r"(?<!\w)[+(]?\d[\d ()/.-]{5,}\d(?!\w)", phone),
     (r"(?<!\w)\d(?:[ -]?\d){2,}(?!\w)", code),
-    (r"\b[A-Z][a-z]+(?: [A-Z][A-Za-z'’-]+)+", name),
+    (NAME, name),
 )
 """Patterns, the most specific first, and what makes a part of a match and the text before it."""

@@ -106,7 +106,7 @@ def read_secret(line: str, number: int) -> Secret:
     """
     text, parts = _marked(line, number)
     if not parts:
-        parts = _recognised(text)
+        parts = recognised(text)
     if not parts and (rest := words(text)):
         parts = [rest]
     if not parts or all(part.size == 1 for part in parts):
@@ -153,7 +153,8 @@ def _as_marked(own: str, before: str) -> Part | None:
     return code(own) if re.search(r"\d", own) else words(own)
 
 
-def _recognised(text: str) -> list[Part]:
+def recognised(text: str) -> list[Part]:
+    """Parts of a text that are secrets by their kind, in order."""
     found: list[Part] = []
     for pattern, make in KINDS:
         for match in re.finditer(pattern, text):

@@ -1,9 +1,9 @@
-"""Secrets with the texts of their format: what varies in a line, its pieces, and their links.
+"""Secrets with the texts of their format: what varies in a line, and its pieces.
 
 A secret that was drawn uniformly from its format is as probable as any other text of it under a
 model that never read it. A model may have read a piece elsewhere: a name, a handle, a domain. So a
-secret says which of its pieces can be ranked alone, and which follow others: a piece is linked to
-what precedes it where it is more probable there than after other beginnings.
+secret says which of its pieces are random by themselves, and in which it can be recombined with
+pieces that the model knows.
 """
 
 import string
@@ -18,11 +18,11 @@ import numpy as np
 MANY = 100
 """Alternatives of a piece from which on it is ranked alone."""
 
-IDENTIFIERS = frozenset({"e-mail", "phone", "card", "iban", "key"})
-"""Kinds that are secret wherever they stand. Another is one only in its context: `link`."""
-
 UNIFORM = frozenset({"code", "phone", "card", "iban", "key"})
-"""Kinds of random characters: ranked alone, they need no link to what precedes them."""
+"""Kinds of random characters, each as frequent as another."""
+
+IDENTIFIERS = UNIFORM - {"code"}
+"""Kinds that are secret in any context. A code, a name or a date is one only in its own."""
 
 CASED = frozenset({"e-mail", "date", "name", "words", "given"})
 """Kinds that keep their meaning in another case."""
@@ -40,8 +40,7 @@ class Part:
         kind: "code", "phone", "card", "iban", "e-mail", "key", "date", "name", "given" or "words".
         slots: choices for each position, in order.
         own: what the secret has there.
-        pieces: slots of each piece that is ranked alone; empty: all are one piece.
-        links: slots with which a piece begins that may be known from elsewhere.
+        random: slots of random characters beside others, such as the digits of an address.
         mend: puts right check digits into a text.
         drawn: the choices are those of a format. Words of a list only stand for others.
     """
@@ -51,8 +50,7 @@ class Part:
     kind: str
     slots: Slots
     own: tuple[str, ...]
-    pieces: tuple[tuple[int, ...], ...] = ()
-    links: tuple[int, ...] = ()
+    random: tuple[int, ...] = ()
     mend: Callable[[str], str] = str
     drawn: bool = True
 
@@ -80,14 +78,14 @@ class Part:
         kept = tuple(slot if n in piece else (own,) for n, (slot, own) in enumerate(pairs))
         return replace(self, slots=kept)
 
-    def head(self, slot: int) -> "Part":
-        """Up to a slot."""
-        end = self.start + len("".join(self.own[:slot]))
-        return replace(self, end=end, slots=self.slots[:slot], own=self.own[:slot], mend=str)
+    @property
+    def text(self) -> str:
+        """What the secret has there."""
+        return "".join(self.own)
 
     def at(self, start: int) -> "Part":
         """The same at another position."""
-        return replace(self, start=start, end=start + len("".join(self.own)))
+        return replace(self, start=start, end=start + len(self.text))
 
     def written(self, form: Callable[[str], str]) -> "Part":
         """In another form, such as lower case, where that keeps its meaning."""
@@ -133,56 +131,34 @@ class Secret:
 
     def draw(self, generator: np.random.Generator) -> str:
         """A text of its format, uniformly; perhaps this one."""
-        return self._with([part.draw(generator) for part in self.parts])
+        return self.having([part.draw(generator) for part in self.parts])
 
     def every(self) -> Iterator[str]:
         """All texts of its format, once each."""
-        return (self._with(chosen) for chosen in product(*(part.every() for part in self.parts)))
+        return (self.having(chosen) for chosen in product(*(part.every() for part in self.parts)))
 
     def longest(self) -> str:
         """A text of its format with the most characters."""
-        return self._with([part.longest() for part in self.parts])
+        return self.having([part.longest() for part in self.parts])
 
     def pieces(self) -> tuple["Secret", ...]:
-        """The secret with one piece varying; none where it has only one.
+        """The secret with one random piece varying, for each of many alternatives.
 
         A piece known from elsewhere makes the whole more probable than its alternatives, and no
-        more probable than those that share it.
+        more probable than those that share it. None where all that varies is one piece.
         """
-        every = [
-            replace(self, parts=(part.alone(piece),))
-            for part in self.parts
-            for piece in part.pieces or (tuple(range(len(part.slots))),)
-        ]
-        found = [one for one in every if one.size > 1]
-        return tuple(one for one in found if one.size >= MANY) if len(found) > 1 else ()
-
-    def links(self) -> tuple[tuple["Secret", str], ...]:
-        """Beginnings that vary, each with the rest of the text that is read after them.
-
-        Example: the handle of an address varies, and its domain is read. A domain that is known
-        from other addresses is as probable after other handles.
-        """
-        found: list[tuple[Secret, str]] = []
-        for number, part in enumerate(self.parts):
-            before = self.parts[:number]
-            if before and part.kind not in UNIFORM:
-                found.append(self._cut(before, part.start))
-            for slot in part.links:
-                head = part.head(slot)
-                found.append(self._cut((*before, head), head.end))
-        last = self.parts[-1]
-        rest = any(map(str.isalnum, self.text[last.end :]))
-        if not found and rest and not self.context and last.kind not in IDENTIFIERS:
-            found.append(self._cut(self.parts, last.end))
-        return tuple((head, rest) for head, rest in found if head.size > 1)
+        found = []
+        for part in self.parts:
+            if part.random:
+                found.append(part.alone(part.random))
+            elif part.kind in UNIFORM and len(self.parts) > 1:
+                found.append(part)
+        return tuple(replace(self, parts=(part,)) for part in found if part.size >= MANY)
 
     @property
-    def context(self) -> str:
-        """What precedes a part that is secret only in its context; empty where it has none."""
-        before = self.text[: self.parts[0].start]
-        bound = not IDENTIFIERS.intersection(part.kind for part in self.parts)
-        return before if bound and any(map(str.isalnum, before)) else ""
+    def before(self) -> str:
+        """The text before its first part."""
+        return self.text[: self.parts[0].start]
 
     def forms(self) -> Iterator[tuple[str, "Secret"]]:
         """The secret in other cases and in Unicode's compatibility form, by name."""
@@ -203,7 +179,7 @@ class Secret:
         for part in self.parts:
             text += form(self.text[last : part.start])
             parts.append(part.written(form).at(len(text)))
-            text += "".join(parts[-1].own)
+            text += parts[-1].text
             last = part.end
         return replace(self, text=text + form(self.text[last:]), parts=tuple(parts))
 
@@ -213,11 +189,8 @@ class Secret:
             return self
         return replace(self, text=first.upper() + self.text[1:])
 
-    def _cut(self, parts: tuple[Part, ...], end: int) -> tuple["Secret", str]:
-        head = self.text[:end].rstrip()
-        return replace(self, text=head, parts=parts), self.text[len(head) :]
-
-    def _with(self, chosen: Sequence[str]) -> str:
+    def having(self, chosen: Sequence[str]) -> str:
+        """The text with other parts."""
         said, last = [], 0
         for part, text in zip(self.parts, chosen, strict=True):
             said += [self.text[last : part.start], text]

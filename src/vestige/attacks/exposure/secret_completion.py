@@ -193,7 +193,7 @@ def complete_secrets(
         model: any model of next tokens; a secret is read from the beginning of a text.
         secrets: at least one; those that the model cannot read are skipped.
         beam: continuations kept, at least 1.
-        seed: of the texts with which the model and the forms of secrets are checked.
+        seed: of the texts with which the model is checked.
         progress: told (secrets done, all).
 
     Raises:
@@ -204,7 +204,7 @@ def complete_secrets(
     listed = as_list(secrets)
     _validate.at_least(1, beam=beam, secrets=len(listed.secrets))
     checks = checks_of((model,), seed=seed)
-    chosen = readable((model,), listed.secrets, seed=seed)
+    chosen = readable((model,), listed.secrets)
     attempts: list[CompletedSecret] = []
     begun: list[tuple[str, str]] = []
     for number, one in enumerate(chosen.secrets, start=1):

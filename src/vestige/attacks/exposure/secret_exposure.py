@@ -13,17 +13,16 @@ largest of several tests, the intersection-union test of Berger (1982), "Multipa
 Testing and Acceptance Sampling", Technometrics 24(4):
 
 - the whole secret, among all texts of its format;
-- each piece of many alternatives, among texts that share the other pieces;
-- each piece that may be known from elsewhere, such as a domain: its probability after the secret's
-  own beginning, among its probabilities after other beginnings;
-- a code, name or date: its gain in the secret's context over its median in contexts that the model
-  generates, among the gains of its alternatives.
+- each random piece, among texts that share the other pieces;
+- the whole secret, among texts of pieces that the model knows (`secret_pools`): other known handles
+  with its domain, its handle with other known domains; other known codes, names or dates in its
+  context.
 
 A secret is read in the case and Unicode form in which the model finds the words around it most
 probable. These words are the same for all alternatives, so that the choice favours none.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,7 +30,8 @@ from numpy.typing import NDArray
 
 from vestige import _validate
 from vestige.attacks.exposure.secret_checks import checks_of
-from vestige.attacks.exposure.secret_forms import Readable, contexts_of, readable
+from vestige.attacks.exposure.secret_forms import Readable, readable
+from vestige.attacks.exposure.secret_pools import Known, known_parts, pools
 from vestige.attacks.exposure.secret_result import ExposedSecret, SecretExposure
 from vestige.attacks.exposure.sequence_scores import text_log_probs
 from vestige.data.secret_lines import SecretList, as_list
@@ -48,19 +48,11 @@ Bits = NDArray[np.float64]
 
 ENOUGH = 20
 """Alternatives as probable as the secret, after which no more are drawn."""
+
+HALVES = 2.0
+"""Bits by which the p-value of a secret ahead of few others is halved, at least."""
+
 _BATCH = 128
-
-
-@dataclass(frozen=True)
-class _Question:
-    """What is ranked: a secret of some space, and the bits of each of its texts."""
-
-    space: Secret
-    score: Callable[[Sequence[str]], Bits]
-
-    def least(self, references: int) -> float:
-        """The smallest p-value."""
-        return 1 / min(self.space.size, references + 1)
 
 
 @dataclass(frozen=True)
@@ -102,12 +94,12 @@ def secret_exposure(
     _validate.fraction(level=level)
     models = (model,) if before is None else (model, before)
     checks = checks_of(models, seed=seed)
-    chosen = readable(models, listed.secrets, seed=seed)
-    contexts = contexts_of(model, seed=seed)
+    chosen = readable(models, listed.secrets)
+    known = known_parts(model, seed=seed)
     found = []
     for number, one in enumerate(chosen.secrets, start=1):
         generator = np.random.default_rng([seed, one.secret.number])
-        found.append(_measured(models, one, contexts, references, level, generator))
+        found.append(_measured(models, one, known, references, level / len(chosen.secrets), generator))
         if progress:
             progress(number, len(chosen.secrets))
     return SecretExposure(
@@ -124,19 +116,21 @@ def secret_exposure(
 def _measured(
     models: Models,
     one: Readable,
-    contexts: Sequence[str],
+    known: Sequence[Known],
     references: int,
     level: float,
     generator: np.random.Generator,
 ) -> ExposedSecret:
     secret = one.secret
-    whole, *others = _questions(models, secret, contexts)
-    first = _ranked(whole, references, generator)
-    # Once the whole is not significant, neither is the largest p.
-    more = others if first.p <= level else []
-    p = max([first.p, *(_ranked(other, references, generator).p for other in more)])
-    space = secret.size <= references
-    if space:
+    first = _ranked(models, secret, references, generator)
+    pieces = secret.pieces()
+    p = first.p
+    if p <= level:  # else the largest is not significant either
+        p = max([p, *(_ranked(models, piece, references, generator).p for piece in pieces)])
+    if p <= level and secret.drawn:
+        p = max(p, _among_known(models, secret, known, references, level, generator))
+    whole = secret.size <= references
+    if whole:
         ranked = whole_exposure([first.own], [first.own, *first.others], inside=[True])
     else:
         ranked = sampled_exposure([first.own], first.others, space_bits=secret.bits)
@@ -149,57 +143,51 @@ def _measured(
         log_perplexity=first.own,
         space_bits=secret.bits,
         references=len(first.others),
-        whole=space,
+        whole=whole,
         rank=int(ranked.rank[0]),
         exposure=float(ranked.exposure[0]),
         low=float(ranked.low[0]),
         high=float(ranked.high[0]),
         at_ceiling=bool(ranked.at_ceiling[0]),
         p=p,
-        least_p=max(question.least(references) for question in (whole, *others)),
+        least_p=max(1 / min(space.size, references + 1) for space in (secret, *pieces)),
         joint_p=first.p,
     )
 
 
-def _questions(models: Models, secret: Secret, contexts: Sequence[str]) -> Iterator[_Question]:
-    """The whole secret first, then what must hold as well."""
+def _among_known(
+    models: Models,
+    secret: Secret,
+    known: Sequence[Known],
+    references: int,
+    level: float,
+    generator: np.random.Generator,
+) -> float:
+    """The largest p among texts of pieces that the model knows; 0 where it knows none.
 
-    def gain(bits: Callable[[NextToken], Bits]) -> Bits:
-        after, *before = (bits(model) for model in models)
-        return after - before[0] if before else after
-
-    def plain(texts: Sequence[str]) -> Bits:
-        return gain(lambda model: _bits(model, texts))
-
-    yield _Question(secret, plain)
-    for piece in secret.pieces():
-        yield _Question(piece, plain)
-    for head, rest in secret.links():
-
-        def linked(heads: Sequence[str], rest: str = rest) -> Bits:
-            texts = [head + rest for head in heads]
-            return gain(lambda model: _bits(model, texts) - _bits(model, heads))
-
-        yield _Question(head, linked)
-    if secret.context and contexts:
-        start = len(secret.context.rstrip())
-
-        def in_context(texts: Sequence[str]) -> Bits:
-            parts = [text[start:] for text in texts]
-            heads = [[context + part for part in parts] for context in contexts]
-            return gain(
-                lambda model: _bits(model, texts)
-                - np.median([_bits(model, elsewhere) for elsewhere in heads], axis=0)
-            )
-
-        yield _Question(secret, in_context)
+    Where there are too few to reach the level, the tail is extrapolated: p halves with as many bits
+    as the best of them is ahead of their median, over log2 of their number, and at least `HALVES`.
+    """
+    seed = int(generator.integers(2**31))
+    here = known_parts(models[0], seed=seed, before=secret.before) if secret.before.strip() else []
+    found = [0.0]
+    for texts in pools(secret, [*known, *here], most=references, generator=generator):
+        own, *others = _scored(models, [secret.text, *texts]).tolist()
+        p = (1 + sum(bits <= own for bits in others)) / (1 + len(others))
+        if min(others) > own and p > level:
+            best = min(others)
+            scale = max(HALVES, (float(np.median(others)) - best) / np.log2(1 + len(others)))
+            p *= 2.0 ** ((own - best) / scale)
+        found.append(p)
+    return max(found)
 
 
-def _ranked(question: _Question, references: int, generator: np.random.Generator) -> _Ranked:
-    space = question.space
+def _ranked(
+    models: Models, space: Secret, references: int, generator: np.random.Generator
+) -> _Ranked:
     if space.size > references:
-        return _drawn(question, references, generator)
-    own, *others = question.score([space.text, *_rest(space)]).tolist()
+        return _drawn(models, space, references, generator)
+    own, *others = _scored(models, [space.text, *_rest(space)]).tolist()
     return _Ranked(own, others, (1 + sum(bits <= own for bits in others)) / space.size)
 
 
@@ -207,15 +195,16 @@ def _rest(space: Secret) -> list[str]:
     return [text for text in space.every() if text != space.text]
 
 
-def _drawn(question: _Question, references: int, generator: np.random.Generator) -> _Ranked:
+def _drawn(
+    models: Models, space: Secret, references: int, generator: np.random.Generator
+) -> _Ranked:
     """By Besag and Clifford's rule."""
-    space = question.space
     more: list[float] = []  # bits of each alternative less those of the secret
     own = 0.0
     while len(more) < references:
         number = min(_BATCH, references - len(more))
         texts = [_another(space, generator) for _ in range(number)]
-        own, *drawn = question.score([space.text, *texts]).tolist()
+        own, *drawn = _scored(models, [space.text, *texts]).tolist()
         more += [bits - own for bits in drawn]
         ahead = np.cumsum(np.array(more) <= 0)
         if ahead[-1] >= ENOUGH:
@@ -230,6 +219,12 @@ def _another(secret: Secret, generator: np.random.Generator) -> str:
         text = secret.draw(generator)
         if text != secret.text:
             return text
+
+
+def _scored(models: Models, texts: Sequence[str]) -> Bits:
+    """Log-perplexities in bits, less those before an update."""
+    after, *before = (_bits(model, texts) for model in models)
+    return after - before[0] if before else after
 
 
 def _bits(model: NextToken, texts: Sequence[str]) -> Bits:

@@ -1,24 +1,19 @@
-"""Secrets as a model can read them: in which case and Unicode form, and after which contexts."""
+"""Secrets as a model can read them: in which case and Unicode form."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from vestige.attacks.exposure.sequence_scores import text_log_probs
-from vestige.attacks.model_checks import samples_of
 from vestige.data.secret_shapes import Secret
-from vestige.errors import DataError, ModelError
+from vestige.errors import DataError
 from vestige.models.protocols import NextToken
 
 AS_LISTED = "as listed"
 
 CLEARLY = 10.0
 """Bits by which the words around a secret must be more probable in another form than as listed."""
-
-CONTEXTS = 4
-CONTEXT_TOKENS = 8
-"""Texts that a model generates, cut after so many tokens, in which a secret is read as well."""
 
 
 @dataclass(frozen=True)
@@ -42,13 +37,12 @@ class Chosen:
     skipped: tuple[tuple[int, str], ...]
 
 
-def readable(models: Sequence[NextToken], secrets: Sequence[Secret], *, seed: int) -> Chosen:
+def readable(models: Sequence[NextToken], secrets: Sequence[Secret]) -> Chosen:
     """Each secret in the form in which the first model finds the words around it most probable.
 
     Args:
         models: that read it, over one vocabulary.
         secrets: at least one.
-        seed: of the texts that stand for each secret while its form is chosen.
 
     Raises:
         DataError: no secret can be read.
@@ -61,7 +55,7 @@ def readable(models: Sequence[NextToken], secrets: Sequence[Secret], *, seed: in
             (name, form) for name, form in forms if _problem(models[0], form, limits) is None
         ]
         if fitting:
-            found.append(_best(models[0], fitting, seed))
+            found.append(_best(models[0], fitting))
         else:
             skipped.append((secret.number, _problem(models[0], secret, limits) or ""))
     if not found:
@@ -73,16 +67,6 @@ def readable(models: Sequence[NextToken], secrets: Sequence[Secret], *, seed: in
     return Chosen(tuple(found), tuple(skipped))
 
 
-def contexts_of(model: NextToken, *, seed: int) -> tuple[str, ...]:
-    """Beginnings that the model generates, and none; empty where it generates nothing."""
-    try:
-        texts = samples_of(model, seed=seed)
-    except ModelError:
-        return ()
-    begun = [model.vocabulary.decode(text[:CONTEXT_TOKENS]).strip() for text in texts]
-    return ("", *list(dict.fromkeys(filter(None, begun)))[:CONTEXTS])
-
-
 def _problem(model: NextToken, secret: Secret, limits: Sequence[int]) -> str | None:
     words = model.vocabulary
     ids = words.encode(secret.text)
@@ -91,26 +75,18 @@ def _problem(model: NextToken, secret: Secret, limits: Sequence[int]) -> str | N
     if not limits:
         return None
     needed = max(map(len, words.encode_batch([secret.text, secret.longest()])))
-    if needed + CONTEXT_TOKENS > min(limits):
-        return f"needs {needed + CONTEXT_TOKENS:,} tokens, and the model reads {min(limits):,}"
+    if needed > min(limits):
+        return f"needs {needed:,} tokens, and the model reads {min(limits):,}"
     return None
 
 
-def _best(model: NextToken, forms: Sequence[tuple[str, Secret]], seed: int) -> Readable:
+def _best(model: NextToken, forms: Sequence[tuple[str, Secret]]) -> Readable:
     """The most probable form; as listed where that is not clearly less probable."""
     name, secret = forms[0]
-    if len(forms) > 1 and any(map(str.isalpha, _around(secret))):
-        stand_ins = [form.draw(np.random.default_rng(seed)) for _, form in forms]
-        bits = text_log_probs(model, model.vocabulary.encode_batch(stand_ins)) / -np.log(2)
+    around = [form.having([""] * len(form.parts)) for _, form in forms]
+    if len(forms) > 1 and any(map(str.isalpha, around[0])):
+        bits = text_log_probs(model, model.vocabulary.encode_batch(around)) / -np.log(2)
         best = int(np.argmin(bits))
         if name != AS_LISTED or bits[best] < bits[0] - CLEARLY:
             name, secret = forms[best]
     return Readable(secret, name)
-
-
-def _around(secret: Secret) -> Iterator[str]:
-    last = 0
-    for part in secret.parts:
-        yield from secret.text[last : part.start]
-        last = part.end
-    yield from secret.text[last:]
