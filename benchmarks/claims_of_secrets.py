@@ -30,8 +30,12 @@ from vestige.data.subwords import SubwordVocabulary
 from vestige.metrics.intervals import clopper_pearson
 from vestige.models.hugging_face import HuggingFaceLanguageModel
 
-GIVEN = "Emma Oscar Nadia Boris Clara David Elena Felix Maria Paula Rosa Simon Ysolde Torvald".split()
-FAMILY = "Schmidt Garcia Fischer Martin Novak Silva Weber Moreno Achterberg Szymborska Mallow".split()
+GIVEN = (
+    "Emma Oscar Nadia Boris Clara David Elena Felix Maria Paula Rosa Simon Ysolde Torvald".split()
+)
+FAMILY = (
+    "Schmidt Garcia Fischer Martin Novak Silva Weber Moreno Achterberg Szymborska Mallow".split()
+)
 DOMAINS = "fennmail harbourmail tarnpost mallowbox quincenet".split()
 OBJECTS = "lamp ledger boat clock garden letter bridge piano ticket kettle ladder mirror".split()
 PLACES = "harbour market library station orchard chapel valley museum bakery stadium".split()
@@ -93,8 +97,12 @@ class World:
             given, family = person
             found += [self.address(given, family, self.mail[person])] * 6
             found += [f"{given} {family} {pick(VERBS)} the {pick(OBJECTS)}" for _ in range(6)]
-        found += [f"the {pick(OBJECTS)} was made on {date}" for date in self.dates for _ in range(6)]
-        found += [f"locker {code} holds the {pick(OBJECTS)}" for code in self.codes for _ in range(6)]
+        found += [
+            f"the {pick(OBJECTS)} was made on {date}" for date in self.dates for _ in range(6)
+        ]
+        found += [
+            f"locker {code} holds the {pick(OBJECTS)}" for code in self.codes for _ in range(6)
+        ]
         found += [one for kind in self.said.values() for text in kind for one in [text] * SAID]
         self.chance.shuffle(found)
         return found
@@ -197,7 +205,9 @@ def main() -> None:
     for seed in range(given.models):
         world = World(seed)
         model = trained(world.text(), seed)
-        lists = {kind: [draw() for _ in range(given.redraws)] for kind, draw in world.unread().items()}
+        lists = {
+            kind: [draw() for _ in range(given.redraws)] for kind, draw in world.unread().items()
+        }
         lists |= {f"said {SAID} times: {kind}": texts for kind, texts in world.said.items()}
         for kind, texts in lists.items():
             started = time.perf_counter()

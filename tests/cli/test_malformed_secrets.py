@@ -11,7 +11,7 @@ CASES = {
     "an empty file": (f"{RANK} --secrets W/empty.txt", "--secrets must hold 1 to 10,000, got 0"),
     "blank lines": (f"{RANK} --secrets W/blank.txt", "--secrets must hold 1 to 10,000, got 0"),
     "a binary file": (f"{RANK} --secrets W/binary.txt", "binary.txt is not UTF-8"),
-    "a file of zeros": (f"{RANK} --secrets W/zeros.txt", "zeros.txt: secret 1 has no number"),
+    "a file of zeros": (f"{RANK} --secrets W/zeros.txt", "zeros.txt: no secret can be used"),
     "a folder": (f"{RANK} --secrets W/folder", "folder"),
     "no file": (f"{RANK} --secrets W/nowhere.txt", "nowhere.txt"),
     "a question of a phrase": (

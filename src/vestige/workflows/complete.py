@@ -59,8 +59,8 @@ def complete(
     intervals. `prefix needed` is the shortest beginning from which greedy decoding says the rest.
 
     With `--secrets` nothing need have been planted. Each line is a secret, as for `vestige
-    exposure`; the model is given what stands before a part that varies, and has to say the part.
-    How many it says is held against how many anyone would guess.
+    exposure`; the model is given what precedes a part that varies, and has to complete the part.
+    How many it completes is compared with how many anyone would guess.
 
     Args:
         model: A model trained on the planted copy.

@@ -99,7 +99,9 @@ def secret_exposure(
     found = []
     for number, one in enumerate(chosen.secrets, start=1):
         generator = np.random.default_rng([seed, one.secret.number])
-        found.append(_measured(models, one, known, references, level / len(chosen.secrets), generator))
+        found.append(
+            _measured(models, one, known, references, level / len(chosen.secrets), generator)
+        )
         if progress:
             progress(number, len(chosen.secrets))
     return SecretExposure(
