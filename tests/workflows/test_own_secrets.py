@@ -118,7 +118,7 @@ def test_scores_that_are_not_finite_are_refused_in_one_line(models, verb):
     broken = HuggingFaceLanguageModel(copy.deepcopy(after.network), after.vocabulary)
     with torch.no_grad():
         next(iter(broken.network.parameters())).fill_(float("nan"))
-    with pytest.raises(ModelError, match="finite|NaN"):
+    with pytest.raises(ModelError, match=r"finite|NaN"):
         verdict(verb, (before, broken), [SAID])
 
 
@@ -140,7 +140,8 @@ def test_unmarked_words_are_accepted_and_never_a_leak(models, verb):
 
 def test_unusable_lines_are_named_and_skipped(models, tmp_path):
     class Told:
-        lines: list[str] = []
+        def __init__(self):
+            self.lines = []
 
         def log(self, text):
             self.lines.append(text)
@@ -152,12 +153,12 @@ def test_unusable_lines_are_named_and_skipped(models, tmp_path):
 
     file = tmp_path / "secrets.txt"
     file.write_text(f"{SAID}\n!!\n\n{{{{}}}}\n" + "7" * 300 + "\n")
-    found = vestige.exposure(models[1], secrets=file, references=400, monitor=Told())
+    found = vestige.exposure(models[1], secrets=file, references=400, monitor=(told := Told()))
     assert [number for number, _ in found.skipped] == [2, 4, 5]
-    told = " ".join(Told.lines)
-    assert "Secret 2 left out" in told
-    assert "secret 4 left out" in told
-    assert "Secret 5 left out: needs" in told
+    notice = " ".join(told.lines)
+    assert "Secret 2 left out" in notice
+    assert "secret 4 left out" in notice
+    assert "Secret 5 left out: needs" in notice
     assert found.summary()["verdict"] == LEAK
     new = vestige.exposure(models[1], secrets=[NEW, "!!"], references=400)
     assert new.summary()["verdict"] == UNDECIDED  # half of the list was not read

@@ -23,7 +23,7 @@ from vestige import _validate
 from vestige.attacks.exposure.continuations import best_continuations, read_through
 from vestige.attacks.exposure.secret_checks import checks_of, list_checks, open_secrets
 from vestige.attacks.exposure.secret_forms import Readable, readable
-from vestige.claims import Check, Claim, Estimate, Test, joined, powerful
+from vestige.claims import Check, Claim, Estimate, Test, Verdict, joined, powerful
 from vestige.claims.effects import COMPLETED_SHARE
 from vestige.data.secret_lines import SecretList, as_list
 from vestige.data.secret_shapes import Secret
@@ -142,6 +142,11 @@ class SecretCompletion(Result):
             ),
             Estimate("completed parts", self.completed / len(self.attempts), low, high),
         )
+
+    @property
+    def verdict(self) -> Verdict:
+        """As the claim has it."""
+        return self.claim.verdict
 
     @property
     def sentence(self) -> str:

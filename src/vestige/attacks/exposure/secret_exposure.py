@@ -49,7 +49,7 @@ Bits = NDArray[np.float64]
 ENOUGH = 20
 """Alternatives as probable as the secret, after which no more are drawn."""
 
-HALVES = 2.0
+HALVES = 1.0
 """Bits by which the p-value of a secret ahead of few others is halved, at least."""
 
 _BATCH = 128

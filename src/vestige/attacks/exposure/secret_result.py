@@ -6,7 +6,7 @@ from math import log2
 from typing import ClassVar
 
 from vestige.attacks.exposure.secret_checks import list_checks, open_secrets
-from vestige.claims import Check, Claim, Estimate, Test, powerful
+from vestige.claims import Check, Claim, Estimate, Test, Verdict, powerful
 from vestige.metrics.holm import holm
 from vestige.result import Result
 
@@ -139,6 +139,11 @@ class SecretExposure(Result):
             Estimate("exposure of the most exposed secret", most.exposure, most.low, most.high,
                      "bits"),
         )  # fmt: skip
+
+    @property
+    def verdict(self) -> Verdict:
+        """As the claim has it."""
+        return self.claim.verdict
 
     @property
     def sentence(self) -> str:
