@@ -24,6 +24,7 @@ probable. These words are the same for all alternatives, so that the choice favo
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -95,7 +96,7 @@ def secret_exposure(
     models = (model,) if before is None else (model, before)
     checks = checks_of(models, seed=seed)
     chosen = readable(models, listed.secrets)
-    known = known_parts(model, seed=seed)
+    known = cache(lambda: known_parts(model, seed=seed))  # where a secret is significant
     found = []
     for number, one in enumerate(chosen.secrets, start=1):
         generator = np.random.default_rng([seed, one.secret.number])
@@ -118,7 +119,7 @@ def secret_exposure(
 def _measured(
     models: Models,
     one: Readable,
-    known: Sequence[Known],
+    known: Callable[[], Sequence[Known]],
     references: int,
     level: float,
     generator: np.random.Generator,
@@ -160,7 +161,7 @@ def _measured(
 def _among_known(
     models: Models,
     secret: Secret,
-    known: Sequence[Known],
+    known: Callable[[], Sequence[Known]],
     references: int,
     level: float,
     generator: np.random.Generator,
@@ -173,7 +174,7 @@ def _among_known(
     seed = int(generator.integers(2**31))
     here = known_parts(models[0], seed=seed, before=secret.before) if secret.before.strip() else []
     found = [0.0]
-    for texts in pools(secret, [*known, *here], most=references, generator=generator):
+    for texts in pools(secret, [*known(), *here], most=references, generator=generator):
         own, *others = _scored(models, [secret.text, *texts]).tolist()
         p = (1 + sum(bits <= own for bits in others)) / (1 + len(others))
         if min(others) > own and p > level:
