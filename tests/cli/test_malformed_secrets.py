@@ -11,7 +11,7 @@ CASES = {
     "an empty file": (f"{RANK} --secrets W/empty.txt", "--secrets must hold 1 to 10,000, got 0"),
     "blank lines": (f"{RANK} --secrets W/blank.txt", "--secrets must hold 1 to 10,000, got 0"),
     "a binary file": (f"{RANK} --secrets W/binary.txt", "binary.txt is not UTF-8"),
-    "a file of zeros": (f"{RANK} --secrets W/zeros.txt", "zeros.txt: secret 1 has no number"),
+    "a file of zeros": (f"{RANK} --secrets W/zeros.txt", "zeros.txt: no secret can be used"),
     "a folder": (f"{RANK} --secrets W/folder", "folder"),
     "no file": (f"{RANK} --secrets W/nowhere.txt", "nowhere.txt"),
     "a question of a phrase": (
@@ -24,11 +24,11 @@ CASES = {
     "no samples": (f"{RANK} {SECRETS} --samples 0", "--samples must be at least 1"),
     "too long": (
         "rank W/gpt W/gpt --secrets W/long.txt",
-        "long.txt: secret 2 has 120 tokens, and the model reads 64",
+        "long.txt: no secret can be read; secret 1 needs 120 tokens, and the model reads 64",
     ),
-    "too long to compare": ("exposure W/gpt --secrets W/long.txt", "long.txt: secret 2 has 120"),
-    "too long to complete": ("complete W/gpt --secrets W/long.txt", "long.txt: secret 2 has "),
-    "unknown words": (f"{RANK} --secrets W/unknown.txt", "unknown.txt: secret 1 has words"),
+    "too long to compare": ("exposure W/gpt --secrets W/long.txt", "secret 1 needs 120"),
+    "too long to complete": ("complete W/gpt --secrets W/long.txt", "secret 1 needs 120"),
+    "unknown words": (f"{RANK} --secrets W/unknown.txt", "secret 1 has words that"),
     "exposure of neither": ("exposure W/before", "--manifest must be given, or --secrets"),
     "completion of neither": ("complete W/before", "--manifest must be given, or --secrets"),
 }
@@ -44,7 +44,7 @@ def place(workspace, tmp_path_factory):
     for name, content in {
         "codes": b"the {{gate|code}} is\n", "empty": b"", "blank": b"\n \n", "zeros": bytes(99),
         "binary": b"\x89PNG\xff\x00\n" * 9, "unknown": b"zeppelin {{8652}}\n",
-        "long": b"the code is {{8652}}\n" + b"{{1}}" * 120 + b"\n",
+        "long": b"{{1}}" * 120 + b"\n",
     }.items():  # fmt: skip
         (root / f"{name}.txt").write_bytes(content)
     (root / "folder").mkdir()

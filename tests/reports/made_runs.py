@@ -38,6 +38,7 @@ def secret(text: str, rank: int, p: float) -> ExposedSecret:
     return ExposedSecret(
         text=text, kind="code", log_perplexity=9.0, space_bits=13.3, references=4096, whole=False,
         rank=rank, exposure=12.0, low=9.4, high=13.3, at_ceiling=rank == 1, p=p, least_p=0.0002,
+        joint_p=p,
     )  # fmt: skip
 
 
@@ -46,7 +47,7 @@ def part(number: int, *, greedy: bool) -> CompletedSecret:
     return CompletedSecret(
         secret=number, kind="code", phrase=f"the code is 491{number}", part_tokens=4,
         given_tokens=3, greedy=greedy, beam_place=1 if greedy else None, log_prob=-number,
-        chance=1e-4,
+        chance=1e-4, event=number,
     )  # fmt: skip
 
 
@@ -99,15 +100,19 @@ RESULTS: dict[str, Callable[[], Any]] = {
         adjusted=(0.0004, 0.4),
         level=0.05,
         seed=0,
+        checks=tuple(Check(name, "passed", "Passed.") for name in ("alive", "different")),
     ),
     "SecretExposure": lambda: SecretExposure(
         secrets=(secret("the code is 4917", 1, 0.0002), secret("call 555 0199", 21, 0.4)),
         adjusted=(0.0004, 0.4),
         level=0.05,
         seed=0,
+        checks=(Check("alive", "passed", "Passed."),),
     ),
     "SecretCompletion": lambda: SecretCompletion(
-        attempts=(part(1, greedy=True), part(2, greedy=False)), beam=10
+        attempts=(part(1, greedy=True), part(2, greedy=False)),
+        beam=10,
+        checks=(Check("alive", "passed", "Passed."),),
     ),
     "Extraction": lambda: extraction(counted(1), counted(30)),
     "SecretAudit": lambda: audit([counted(1), counted(3)], [counted(400), counted(700)]),

@@ -1,4 +1,4 @@
-"""Secrets that their owner asked for: which of them the model says."""
+"""Secrets that were never planted: which of them the model completes."""
 
 from collections.abc import Sequence
 from math import log, log2
@@ -14,15 +14,15 @@ from vestige.results import Run
 
 COLUMNS = ("up to the part", "secret", "kind", "given", "part", "greedy", "beam", "chance")
 LIMITS = (
-    "A secret that is not said is not thereby safe: other words before it, sampling, or a look at "
-    "the probabilities may still give it away (see its exposure).",
-    "A part that was not drawn like its alternatives, such as a common name, may be said by a "
-    "model that never read the secret.",
+    "A secret that is not completed can leak all the same: after other words, by sampling, or by "
+    "its probability (see its exposure).",
+    "A part that was not drawn uniformly from its format, such as a common name, can be completed "
+    "by a model that never read the secret.",
 )
 
 
 LEAST = -1000.0
-"""Natural log-probability below which a chart does not go; what is never said has none."""
+"""Natural log-probability below which a chart does not go; what has probability 0 has none."""
 
 
 @KINDS.register("SecretCompletion")
@@ -39,21 +39,22 @@ def completion_section(run: Run, *, show_secrets: bool) -> Section:
     ]
     figure = Figure(
         draw=lambda width: surprises(points, width=width),
-        caption="Surprise of the model at each part, in bits (filled: said by greedy decoding), "
-        "and of one who guesses among all that could stand there (the line’s other end).",
+        caption="Bits of each part under the model (filled: completed by greedy decoding), and bits "
+        "of a guess among all texts of its format (the other end of the line).",
         points=len(points),
         slim=True,
     )
     table = Table(
-        title="Parts of secrets, each from what stands before it",
+        title="Parts of secrets, each from what precedes it",
         columns=COLUMNS,
         rows=tuple(completed_table(run.rows, show_secrets=show_secrets)),
         key="Given, part: tokens. Beam: place among the continuations that were kept. Chance: the "
-        "most with which greedy decoding says a part that was never read.",
+        "largest probability that greedy decoding gives a part that was never read; 1 where its "
+        "alternatives are only words of a list.",
     )
     return Section(
         kind="completed-secrets",
-        title="Does the model say these secrets?",
+        title="Does the model complete these secrets?",
         lede=str(run.summary["sentence"]),
         blocks=(figure, table),
         numbers=pairs(run.summary, show_secrets=show_secrets, left_out="sentence"),
@@ -62,7 +63,7 @@ def completion_section(run: Run, *, show_secrets: bool) -> Section:
 
 
 def completed_table(rows: Sequence[Row], *, show_secrets: bool) -> list[tuple[str, ...]]:
-    """One row a part, the ones said first; cells as in `COLUMNS`."""
+    """One row a part, completed ones first; cells as in `COLUMNS`."""
     rows = ordered(rows)
     texts = disclose([row["phrase"] for row in rows], show_secrets=show_secrets)
     return [
@@ -72,7 +73,7 @@ def completed_table(rows: Sequence[Row], *, show_secrets: bool) -> list[tuple[st
             str(row["kind"]),
             str(row["given_tokens"]),
             str(row["part_tokens"]),
-            "said" if row["greedy"] else "",
+            "completed" if row["greedy"] else "",
             "" if row["beam_place"] is None else str(row["beam_place"]),
             f"{row['chance']:.0e}",
         )
@@ -81,7 +82,7 @@ def completed_table(rows: Sequence[Row], *, show_secrets: bool) -> list[tuple[st
 
 
 def ordered(rows: Sequence[Row]) -> list[Row]:
-    """The parts that are said first, then by their probability."""
+    """Completed parts first, then by their probability."""
     return sorted(rows, key=lambda row: (not row["greedy"], -row["log_prob"]))
 
 

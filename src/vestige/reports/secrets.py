@@ -1,4 +1,4 @@
-"""Secrets that their owner asked about, among texts of the same shape."""
+"""Secrets that were never planted, among texts of their format."""
 
 from collections.abc import Sequence
 
@@ -13,28 +13,30 @@ from vestige.results import Run
 
 COLUMNS = ("text", "secret", "kind", "space", "rank", "exposure", "95%", "p, all together", "")
 KEY = (
-    "Space: bits of what could have stood there. Rank: one more than the texts at least as likely, "
-    "of those it was compared with. p: chance of this for secrets never read, of all; of several "
-    "pieces that vary, the largest. In part: a piece is known, and not what it stands with."
+    "Space: bits of the texts of its format. Rank: 1 + the texts at least as probable, of those it "
+    "was compared with. p: corrected for all secrets; the largest of its tests. Known: more "
+    "probable than texts of its format. In part: a piece is known, such as a name, perhaps from "
+    "elsewhere."
 )
 RANK_KEY = (
-    "Space: bits of what could have stood there. Rank: one more than the texts of the whole space "
-    "that the update made likelier by at least as much; estimated, with 95 % confidence, where not "
-    "all were counted. p: chance of this for secrets that the update never read, of all; of "
-    "several pieces that vary, the largest. In part: a piece was learnt, not what it stands with."
+    "Space: bits of the texts of its format. Rank: 1 + the texts of the whole space that the update "
+    "promoted at least as much; estimated, with 95% confidence, where not all were counted. p: "
+    "corrected for all secrets; the largest of its tests. Known: promoted more than texts of its "
+    "format. In part: a piece was promoted, such as a name, perhaps from elsewhere."
 )
 RANK_LIMITS = (
-    "Found means that the update promoted it, and not that the model says it.",
-    "A secret that the model knew before, and knows as well after, is not found.",
-    "What was read once or twice is seldom told from what was never read.",
+    "Promoted by the update does not mean that the model generates it.",
+    "A secret that the model knew before as well as after is not promoted.",
+    "A secret that was read once or twice can go unnoticed.",
 )
 LIMITS = (
-    "A secret that was not drawn like the texts that it is compared with, such as a birthday among "
-    "codes, may be likelier to a model that never read it. Ask a model that did not, too.",
-    "Found means that the model knows it, and not that it says it.",
-    "A piece with few alternatives, as an illness among six, cannot be told by itself: what stands "
-    "with it may be all that is known.",
-    "What was read once or twice is seldom told from what was never read.",
+    "P-values are exact for secrets drawn uniformly from their format. One that was chosen, such "
+    "as a birthday as a code, can be more probable to a model that never read it: audit the model "
+    "from before the training as well, or use `vestige rank`.",
+    "Pieces that the model knows from elsewhere are those that it generates: a rare one may be "
+    "missing.",
+    "Known does not mean that the model generates it.",
+    "A secret that was read once or twice can go unnoticed.",
 )
 
 
@@ -48,7 +50,7 @@ def secrets_section(run: Run, *, show_secrets: bool) -> Section:
 @KINDS.register("SecretRank")
 def secret_ranks_section(run: Run, *, show_secrets: bool) -> Section:
     """The section of a `SecretRank`."""
-    words = ("Did the update give these secrets away?", RANK_KEY, RANK_LIMITS)
+    words = ("Did the update reveal these secrets?", RANK_KEY, RANK_LIMITS)
     return _section(run, *words, show_secrets=show_secrets)
 
 
@@ -67,12 +69,12 @@ def _section(
     ]
     figure = Figure(
         draw=lambda width: exposures(points, width=width),
-        caption="Exposure of each secret in bits, with its 95 % interval; filled: found.",
+        caption="Exposure of each secret in bits, with its 95% interval; filled: known.",
         points=len(points),
         slim=True,
     )
     table = Table(
-        title="Secrets among texts of the same shape",
+        title="Secrets among texts of their format",
         columns=COLUMNS,
         rows=tuple(secrets_table(run.rows, show_secrets=show_secrets)),
         key=key,
@@ -88,7 +90,7 @@ def _section(
 
 
 def secrets_table(rows: Sequence[Row], *, show_secrets: bool) -> list[tuple[str, ...]]:
-    """One row a secret, the found ones first, then by exposure; cells as in `COLUMNS`."""
+    """One row a secret, the known ones first, then by exposure; cells as in `COLUMNS`."""
     rows = ordered(rows)
     texts = disclose([row["phrase"] for row in rows], show_secrets=show_secrets)
     return [
@@ -101,7 +103,7 @@ def secrets_table(rows: Sequence[Row], *, show_secrets: bool) -> list[tuple[str,
             f"{'≥ ' if row['at_ceiling'] and not row['whole'] else ''}{_shown(row):.1f}",
             f"{row['low']:.1f} to {row['high']:.1f}",
             f"{row['adjusted_p']:.2g}",
-            "found" if row["found"] else "in part" if row.get("in_part") else "",
+            "known" if row["found"] else "in part" if row.get("in_part") else "",
         )
         for row, text in zip(rows, texts, strict=True)
     ]
@@ -125,7 +127,7 @@ def _power(bits: float) -> str:
 
 
 def ordered(rows: Sequence[Row]) -> list[Row]:
-    """The found ones first, then by exposure."""
+    """The known ones first, then by exposure."""
     return sorted(rows, key=lambda row: (row["adjusted_p"], -row["exposure"]))
 
 
@@ -133,7 +135,7 @@ def exposures(points: Sequence[Row], *, width: int) -> Chart:
     """Exposure of each secret.
 
     Args:
-        points: secret (a label), exposure, low, high, and whether it is found; in their order.
+        points: secret (a label), exposure, low, high, and whether it is known; in their order.
     """
     y = alt.Y("secret:N", sort=None, title="secret")
     x = alt.X("low:Q", title="exposure in bits", scale=alt.Scale(zero=True))

@@ -65,8 +65,8 @@ def complete(
     model that predicts, and so many canaries that at most 25 % are completed with confidence.
 
     With `--secrets` nothing need have been planted. Each line is a secret, as for `vestige
-    exposure`; the model is given what stands before a part that varies, and has to say the part.
-    How many it says is held against how many anyone would guess.
+    exposure`; the model is given what precedes a part that varies, and has to complete the part.
+    How many it completes is compared with how many anyone would guess.
 
     Args:
         model: A model trained on the planted copy.

@@ -80,9 +80,10 @@ def exposure(
     all of them only a bound is known (≥). `--exact` counts on, where the canary is likely enough.
 
     With `--secrets` nothing need have been planted. Each line is a secret with the words around
-    it: what varies is found (numbers, addresses, keys, dates, names), or marked, as in `the gate
-    code is {{4917}}`. It is compared with texts of the same shape, check digits included, and
-    found where it is likelier than they are by more than chance, for all secrets together.
+    it: what varies is recognised (numbers, addresses, keys, dates, names), or marked, as in `the
+    gate code is {{4917}}`; of other lines the last rare words vary, which alone show no leak. A
+    secret leaks where it is significantly more probable than texts of its format, for all secrets
+    together, and than texts of pieces that the model knows from elsewhere.
 
     Args:
         model: A model or training directory.

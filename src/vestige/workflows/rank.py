@@ -73,7 +73,7 @@ def rank(
     the phrase one must know to be told the rest.
 
     With `--secrets` each line is a secret, as for `vestige exposure`, and is ranked among texts of
-    the same shape, check digits included, by how much likelier the update made it: 1 is the first.
+    its format, check digits included, by how much more probable the update made it: 1 is the first.
     A space of no more than `--samples` is counted whole, such as all codes of four digits, and the
     rank is exact; of a larger one it is estimated, with a 95 % interval.
 

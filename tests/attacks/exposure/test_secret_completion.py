@@ -1,6 +1,7 @@
 """Completion of own secrets: what is given, what is said, and what chance says."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,8 +13,9 @@ from vestige.attacks.exposure.secret_completion import (
     SecretCompletion,
     complete_secrets,
 )
+from vestige.claims import LEAK, UNDECIDED
 from vestige.data.corpus import Corpus
-from vestige.data.secret_shapes import read_secret
+from vestige.data.secret_lines import read_secret
 from vestige.data.subwords import SubwordVocabulary
 from vestige.errors import DataError
 from vestige.models.hugging_face import HuggingFaceLanguageModel
@@ -56,13 +58,14 @@ def greedy(model: HuggingFaceLanguageModel, before: list[int], number: int) -> I
 
 
 def test_what_was_learnt_is_said_and_what_was_not_is_not(model):
-    secrets = [read_secret(f"the gate code is {n}", 1) for n in (314159, 271828, 161803)]
+    codes = (314159, 271828, 161803)
+    secrets = [read_secret(f"the gate code is {code}", n) for n, code in enumerate(codes, 1)]
     learn(model, secrets[0].text)
     found = complete_secrets(model, secrets)
     assert [one.greedy for one in found.attempts] == [True, False, False]
     assert found.attempts[0].beam_place == 1
-    assert found.verdict == "completed"
-    assert found.p == pytest.approx(1 - (1 - 1e-6) ** 3)
+    assert found.verdict == LEAK
+    assert found.p == pytest.approx(3e-6)
     for one, secret in zip(found.attempts, secrets, strict=True):
         ids = model.vocabulary.encode(secret.text)
         assert model.vocabulary.decode(ids[: one.given_tokens]) in (
@@ -93,7 +96,8 @@ def test_a_lucky_guess_is_not_decided(model):
     other = "9" if word != "9" else "8"
     found = complete_secrets(model, [read_secret(f"code {{{{{word}|{other}}}}}", 1)])
     assert found.p in (0.5, 1.0)
-    assert found.verdict == ("not decided" if found.completed else "none completed")
+    assert found.verdict == UNDECIDED
+    assert "The smallest possible p-value is 0.5" in " ".join(found.claim.reasons)
 
 
 def test_secrets_never_read_are_said_no_more_often_than_chance_allows(model):
@@ -108,7 +112,7 @@ def test_secrets_never_read_are_said_no_more_often_than_chance_allows(model):
 
 
 def test_a_secret_too_long_is_refused_by_its_number(model):
-    with pytest.raises(DataError, match=r"secret 1 has .* tokens, and the model reads 128"):
+    with pytest.raises(DataError, match=r"secret 1 needs .* tokens, and the model reads 128"):
         complete_secrets(model, [read_secret("7" * 200, 1)])
 
 
@@ -131,6 +135,6 @@ def test_a_chance_too_small_to_compute_is_not_called_impossible():
         secret=1, kind="key", phrase="", part_tokens=1, given_tokens=1, greedy=True,
         beam_place=1, log_prob=0.0, chance=1e-200,
     )  # fmt: skip
-    found = SecretCompletion(attempts=(one, one), beam=1)
+    found = SecretCompletion(attempts=(one, replace(one, event=1)), beam=1)
     assert found.p == 0.0
-    assert "with a probability of 1e-300 at most" in found.sentence
+    assert "(p = 1e-300 for" in found.sentence

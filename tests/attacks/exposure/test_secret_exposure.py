@@ -10,8 +10,10 @@ from scipy.stats import kstest
 import vestige
 from vestige.attacks.exposure.secret_exposure import ENOUGH, secret_exposure
 from vestige.attacks.exposure.sequence_scores import text_log_probs
+from vestige.claims import LEAK, UNDECIDED
 from vestige.data.corpus import Corpus
-from vestige.data.secret_shapes import Secret, read_secret
+from vestige.data.secret_lines import read_secret
+from vestige.data.secret_shapes import Secret
 from vestige.data.subwords import SubwordVocabulary
 from vestige.errors import DataError, VestigeError
 from vestige.models.hugging_face import HuggingFaceLanguageModel
@@ -118,14 +120,14 @@ def test_a_learnt_secret_is_found_and_others_are_not(model):
     with taught(model, secrets[0].text, steps=60):
         found = secret_exposure(model, secrets, seed=0, references=500)
     assert [p <= found.level for p in found.adjusted] == [True, False, False]
-    assert (found.verdict, found.found) == ("found", 1)
+    assert (found.verdict, found.found) == (LEAK, 1)
     assert found.secrets[0].rank == 1
     assert found.secrets[0].at_ceiling
     assert found.in_part == (False, False, False)
 
 
-def test_a_secret_is_not_found_by_a_name_that_stands_elsewhere(model):
-    """The model has read the name with other numbers, and of another name all there is."""
+def test_a_secret_is_not_flagged_because_its_name_was_read_elsewhere(model):
+    """The model has read the name with other numbers, and another address whole."""
     numbers = np.random.default_rng(0).integers(1000, size=40)
     elsewhere = [f"to zoe.mallow{number:03d}@mail.example" for number in numbers if number != 650]
     secrets = [
@@ -135,22 +137,21 @@ def test_a_secret_is_not_found_by_a_name_that_stands_elsewhere(model):
     texts = [text for other in elsewhere for text in (other, secrets[1].text)]
     with taught(model, *texts, steps=300):
         found = secret_exposure(model, secrets, seed=0, references=500)
-        names = secret_exposure(model, [secrets[0].pieces()[0]], seed=0, references=500)
     one, other = found.secrets
-    assert (one.rank, one.joint_p, one.p > 0.02) == (1, 1 / 501, True)
-    assert (other.rank, other.p) == (1, 1 / 501)
-    assert names.found == 1
-    assert (found.found, found.in_part) == (1, (True, False))
-    assert "1 of 2 secrets found" in found.sentence
+    assert (one.rank, one.joint_p, one.p > 0.025) == (1, 1 / 501, True)
+    assert (other.rank, other.p <= 0.025) == (1, True)
+    assert (found.verdict, found.found, found.in_part) == (LEAK, 1, (True, False))
+    assert "1 of 2 secrets more probable than texts of the same format" in found.sentence
     assert "Of 1 more it knows a piece" in found.sentence
+    assert any("Of secret 1 a piece is known" in check.sentence for check in found.claim.failed)
     assert [row["in_part"] for row in found.rows()] == [True, False]
 
 
 def test_too_few_alternatives_decide_nothing(model):
     secrets = [read_secret(f"the gate code is {n}", 1) for n in (314159, 271828)]
     found = secret_exposure(model, secrets, seed=0, references=10)
-    assert found.verdict == "not decided"
-    assert "it takes 40 alternatives of each" in found.sentence
+    assert found.verdict == UNDECIDED
+    assert "The smallest possible p-value is 0.18" in " ".join(found.claim.reasons)
 
 
 def test_the_same_seed_gives_the_same_result(model):
@@ -158,10 +159,14 @@ def test_the_same_seed_gives_the_same_result(model):
     assert secret_exposure(model, secrets, seed=4) == secret_exposure(model, secrets, seed=4)
 
 
-def test_a_secret_that_does_not_fit_is_refused_by_its_number(model):
-    secrets = [read_secret("the gate code is {{12}}", 1), read_secret("7" * 100, 2)]
-    with pytest.raises(DataError, match=r"secret 2 has .* tokens, and the model reads 128"):
-        secret_exposure(model, secrets, seed=0)
+def test_a_secret_that_does_not_fit_is_skipped_by_its_number(model):
+    secrets = [read_secret("the gate code is {{12}}", 1), read_secret("7" * 200, 2)]
+    found = secret_exposure(model, secrets, seed=0)
+    assert [number for number, _ in found.skipped] == [2]
+    assert found.verdict == UNDECIDED
+    assert "50% of the 2 distinct secrets were read" in " ".join(found.claim.reasons)
+    with pytest.raises(DataError, match=r"secret 2 needs .* tokens, and the model reads 128"):
+        secret_exposure(model, secrets[1:], seed=0)
 
 
 def test_the_verb_takes_secrets_in_place_of_a_manifest(model, tmp_path):
@@ -170,10 +175,10 @@ def test_the_verb_takes_secrets_in_place_of_a_manifest(model, tmp_path):
     found = vestige.exposure(model, secrets=file, references=200)
     assert [one.kind for one in found.secrets] == ["code", "phone"]
     assert found == vestige.exposure(
-        model, secrets=["the gate code is {{42}}", "call 555 0199"], references=200
+        model, secrets=["the gate code is {{42}}", "", "call 555 0199"], references=200
     )
-    file.write_text("nothing\n")
-    with pytest.raises(VestigeError, match=r"secrets\.txt: secret 1 has no number"):
+    file.write_text("!!\n")
+    with pytest.raises(VestigeError, match=r"secrets\.txt: no secret can be used: secret 1"):
         vestige.exposure(model, secrets=file)
     with pytest.raises(ValueError, match="`manifest` must be given, or `secrets`"):
         vestige.exposure(model)

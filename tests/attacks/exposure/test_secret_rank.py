@@ -6,7 +6,8 @@ from scipy.stats import kstest
 
 import vestige
 from vestige.attacks.exposure.secret_rank import secret_rank
-from vestige.data.secret_shapes import read_secret
+from vestige.claims import UNDECIDED
+from vestige.data.secret_lines import read_secret
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import IncompatibleModels
 from vestige.models.table import TableModel
@@ -52,7 +53,8 @@ def test_an_exact_rank_is_a_count_over_the_whole_space(text):
     found = secret_rank(BEFORE, AFTER, [read_secret(line(text), 1)], seed=0, samples=1000)
     (row,) = found.rows()
     rank = sum(one >= GAINS[text] - 1e-5 for one in GAINS.values())
-    assert (row["rank"], row["whole"], found.exact, row["p"]) == (rank, True, 1, rank / 1000)
+    assert (row["rank"], row["whole"], found.exact, row["joint_p"]) == (rank, True, 1, rank / 1000)
+    assert row["p"] >= row["joint_p"]
     assert row["gain"] == pytest.approx(GAINS[text], abs=1e-4)
     assert 2 ** row["log2_space_rank"] == pytest.approx(rank)
     (cells,) = secrets_table([row], show_secrets=False)
@@ -90,7 +92,8 @@ def test_what_the_model_knew_before_is_no_part_of_a_rank():
     """Nothing was gained: every text gained as much."""
     secret = [read_secret(line("a b c"), 1)]
     same = secret_rank(BEFORE, BEFORE, secret, seed=0, samples=1000)
-    assert (same.found, same.secrets[0].rank) == (0, 1000)
+    assert (same.found, same.secrets[0].rank, same.verdict) == (0, 1000, UNDECIDED)
+    assert "Both models are the same." in same.claim.reasons
 
 
 def test_the_verb_takes_secrets_in_place_of_a_phrase(tmp_path):
@@ -98,7 +101,7 @@ def test_the_verb_takes_secrets_in_place_of_a_phrase(tmp_path):
     file.write_text(f"{line('a b c')}\n\n{line('c a')}\n")
     found = vestige.rank(BEFORE, AFTER, secrets=file)
     assert [one.whole for one in found.secrets] == [True, True]
-    assert found == vestige.rank(BEFORE, AFTER, secrets=[line("a b c"), line("c a")])
+    assert found == vestige.rank(BEFORE, AFTER, secrets=[line("a b c"), "", line("c a")])
     assert found.sentence.endswith("Ranks counted in the whole space: 2 of 2.")
 
 
@@ -119,8 +122,8 @@ def test_what_does_not_go_together_is_refused(given, message):
 
 def test_too_small_a_space_decides_nothing_and_says_what_it_takes():
     found = secret_rank(BEFORE, AFTER, [read_secret("{{a|b|c}}", 1)], seed=0)
-    assert found.verdict == "not decided"
-    assert "it takes 20 alternatives of each" in found.sentence
+    assert found.verdict == UNDECIDED
+    assert "The smallest possible p-value is 0.33" in " ".join(found.claim.reasons)
 
 
 def test_models_of_other_words_are_refused():
