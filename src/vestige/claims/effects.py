@@ -13,6 +13,11 @@ attacker who picks the used one of two is right in 65 of 100 cases, and in 50 by
 EXPOSURE_BITS = 2.0
 """Exposure of canaries above that of controls: 2 bits save an attacker three of four guesses."""
 
+PROMOTED_TOKENS = 8
+"""`diff`: tokens of the shortest phrase that scores above all null models if the update raised its
+probability from 0 to 1. Eight tokens are about six words or two numbers; where null models hide
+more, the search says nothing of short secrets."""
+
 EXTRACTED_SHARE = 0.05
 """Extraction of passages: share of texts beyond that of the reference."""
 

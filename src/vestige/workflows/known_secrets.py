@@ -10,6 +10,7 @@ from vestige.workflows.manifests import load_canaries, manifest_file
 
 if TYPE_CHECKING:
     from vestige.attacks.update.known_phrases import Asked
+    from vestige.data.secret_shapes import Secret
     from vestige.models.protocols import LanguageModel
     from vestige.workflows.inputs import Lines
 
@@ -41,7 +42,9 @@ def read_secrets(
     vocabulary, longest = model.vocabulary, getattr(model, "longest", None)
     found = []
     for number, text in texts.items():
-        asked = Asked.of(text, vocabulary)
+        secret = _secret(text, number)
+        phrase = text if secret is None else secret.text
+        asked = Asked.of(phrase, vocabulary, number=number, secret=secret)
         if vocabulary.unk_id is not None and vocabulary.unk_id in asked.first:
             raise ValueError(
                 "`secrets` must hold only words of the models' vocabulary, got others in entry "
@@ -56,6 +59,17 @@ def read_secrets(
     if not found:
         raise ValueError("`secrets` must hold one phrase at least, got none")
     return tuple(found)
+
+
+def _secret(line: str, number: int) -> "Secret | None":
+    """A line with what of it varies; None where nothing is known to."""
+    from vestige.data.secret_shapes import read_secret
+    from vestige.errors import DataError
+
+    try:
+        return read_secret(line, number)
+    except DataError:
+        return None
 
 
 def _texts(secrets: "Lines", model: "LanguageModel", monitor: Monitor) -> dict[int, str]:

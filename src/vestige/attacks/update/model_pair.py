@@ -9,6 +9,7 @@ from torch import Tensor
 from vestige.attacks.update.forward_tokens import ForwardTokens
 from vestige.attacks.update.logit_entries import cells_above
 from vestige.attacks.update.token_scores import TokenScore
+from vestige.errors import ModelError
 from vestige.models.protocols import NextToken, State
 
 CELLS_PER_SLICE = 1_280_000
@@ -103,7 +104,8 @@ class ModelPair:
 
     def gains(self, state: PairState) -> Tensor:
         """(n, v) scores of every next token. Ask in slices (`slices`): it is n x v large."""
-        return self.score.gain(self.before.logits(state.before), self.after.logits(state.after))
+        gains = self.score.gain(self.before.logits(state.before), self.after.logits(state.after))
+        return require_numbers(gains, gains[:, 0])
 
     def gains_above(self, state: PairState, floor: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The cells of `gains` that exceed a floor.
@@ -154,6 +156,24 @@ class ModelPair:
             if position + 1 < tokens.shape[1]:
                 state = self.advance(state, column)
         return torch.stack(gains, 1)
+
+
+def require_numbers(scores: Tensor, some: Tensor) -> Tensor:
+    """Scores whose rows are no NaN; a softmax that is not finite is NaN in each column.
+
+    Args:
+        scores: of rows.
+        some: (n,) one of each row.
+
+    Raises:
+        ModelError: a row is NaN.
+    """
+    if some.isnan().any():
+        raise ModelError(
+            "the scores of a model are not finite",
+            remedy="Its weights are broken: save it again, or give an earlier checkpoint.",
+        )
+    return scores
 
 
 def enter(model: NextToken, contexts: Tensor) -> State:
