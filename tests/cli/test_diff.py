@@ -16,7 +16,7 @@ from vestige.attacks.update.update_diff import update_diff
 from vestige.data.vocabulary import WordVocabulary
 from vestige.models.checkpoints import load_model, save_model
 from vestige.models.table import TableModel
-from vestige.reports.diff import verdict
+from vestige.reports.diff import listed
 
 
 def diff(shell, workspace, out, *words):

@@ -1,7 +1,7 @@
 import pytest
 
 from vestige.errors import RunError
-from vestige.reports.diff import verdict
+from vestige.reports.diff import listed
 from vestige.reports.rank import describe_rank
 from vestige.reports.section import KINDS, section
 

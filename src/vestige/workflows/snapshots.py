@@ -187,7 +187,11 @@ class ComparedNulls:
         paths = [fspath(one) if isinstance(one, str | PathLike) else None for one in self.given]
         return {"nulls": {"path": paths, "sha256": list(self.hashes)}}
 
-    def opened(
+    def opened(self, model: ModelLike) -> "LanguageModel":
+        """One of the models, read as the snapshots were."""
+        return self.like.read(model)
+
+    def moved_as_far(
         self, model: ModelLike, before: "LanguageModel", moved: float | None
     ) -> "tuple[LanguageModel, float | None]":
         """One of the models, and how far it moved the weights, as a multiple of the update's change.
@@ -199,14 +203,14 @@ class ComparedNulls:
             before: the model that the update and the null models continued.
             moved: how far the update moved its weights; None where that is not known.
         """
-        from vestige.attacks.update.diff_result import STRETCHED
+        from vestige.attacks.update.null_searches import LIKE
         from vestige.models.weight_change import stretch
 
-        null = self.like.read(model)
+        null = self.opened(model)
         own = _change(before, null)
         if own is None or moved is None:
             return null, None
-        if STRETCHED <= own / moved < 1:
+        if LIKE[0] <= own / moved < 1:
             if not isinstance(model, str | PathLike):
                 null = deepcopy(null)
             stretch(_own(before), _own(null), moved / own)

@@ -216,7 +216,7 @@ class Searches:
             if not {"scores", "change"} <= own.keys() or phrases.get("asked") != asked:
                 if "scores" not in own and effort.until is not None and effort.until():
                     return
-                null, own["change"] = self.nulls.opened(given, self.before, moved)
+                null, own["change"] = self.nulls.moved_as_far(given, self.before, moved)
                 if "scores" not in own:
                     scores = null_search(
                         self.before, null, search=self.search, score=self.score,

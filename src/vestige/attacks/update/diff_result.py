@@ -15,9 +15,10 @@ from dataclasses import dataclass, field
 from math import isfinite
 
 from vestige import claims
-from vestige.attacks.update.known_phrases import BEGINNING, KnownPhrase
+from vestige.attacks.update.known_phrases import BEGINNING, KNOWN_ALONE, KnownPhrase
 from vestige.attacks.update.null_searches import (
     LEVEL,
+    LIKE,
     NEEDED,
     NullScores,
     compared_with_nulls,
@@ -28,14 +29,6 @@ from vestige.claims import Check, Claim
 from vestige.claims.effects import PROMOTED_TOKENS
 from vestige.metrics.holm import holm
 from vestige.result import Result
-
-STRETCHED = 0.7
-"""A null model that moved the weights this far, as a share of the update's change, or farther is
-moved as far as the update before it is searched; one that moved less is not like the update."""
-
-TOO_FAR = 2.0
-"""Null models that moved farther, on average, hide what the update promoted."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
@@ -193,11 +186,13 @@ class UpdateDiff(Result):
         """Whether null models are different trainings, and moved as far as the update."""
         if self.nulls is None:
             return ()
-        own = [scores for scores in self.nulls.searches if scores]
-        copies = len(own) - len(set(own))
+        changes = self.changes or (None,) * len(self.nulls)
+        own = list(zip(self.nulls.searches, changes, strict=True))
+        signs = [one for one in own if one != ((), None)]
+        copies = len(signs) - len(set(signs))
         state, told = ("failed", f"{copies} of {len(self.nulls)} null models are copies of another")
         if not copies:
-            state, told = "passed", f"{len(self.nulls)} null models, no two with the same scores"
+            state, told = "passed", f"{len(self.nulls)} null models, no two of them alike"
         return (Check("independent", state, f"{told}."), self._comparable)  # type: ignore[arg-type]
 
     @property
@@ -210,15 +205,15 @@ class UpdateDiff(Result):
             )  # fmt: skip
         mean, less = sum(known) / len(known), min(known)
         told = f"The null models moved the weights {mean:.2f} times as far as the update"
-        if less < STRETCHED:
+        if less < LIKE[0]:
             return Check(
                 "comparable", "failed",
-                f"{told} ({less:.2f} at least; {STRETCHED:g} is needed): they read less text or "
+                f"{told} ({less:.2f} at least; {LIKE[0]:g} is needed): they read less text or "
                 "learned more slowly.", (claims.LEAK,),
             )  # fmt: skip
-        if mean > TOO_FAR:
+        if mean > LIKE[1]:
             return Check(
-                "comparable", "failed", f"{told} ({TOO_FAR:g} at most): they hide what it promoted.",
+                "comparable", "failed", f"{told} ({LIKE[1]:g} at most): they hide what it promoted.",
                 (claims.NO_LEAK,),
             )  # fmt: skip
         more = ", and were moved as far for the comparison" if less < 1 else ""

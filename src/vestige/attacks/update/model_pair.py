@@ -9,8 +9,7 @@ from torch import Tensor
 from vestige.attacks.update.forward_tokens import ForwardTokens
 from vestige.attacks.update.logit_entries import cells_above
 from vestige.attacks.update.token_scores import TokenScore
-from vestige.errors import ModelError
-from vestige.models.protocols import NextToken, State
+from vestige.models.protocols import NextToken, State, require_numbers
 
 CELLS_PER_SLICE = 1_280_000
 """Rows x vocabulary asked at once: two such slices of float32 stay near the cores' caches."""
@@ -105,7 +104,8 @@ class ModelPair:
     def gains(self, state: PairState) -> Tensor:
         """(n, v) scores of every next token. Ask in slices (`slices`): it is n x v large."""
         gains = self.score.gain(self.before.logits(state.before), self.after.logits(state.after))
-        return require_numbers(gains, gains[:, 0])
+        require_numbers(gains[:, 0])
+        return gains
 
     def gains_above(self, state: PairState, floor: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The cells of `gains` that exceed a floor.
@@ -121,9 +121,11 @@ class ModelPair:
             (k,) rows, (k,) tokens and (k,) gains, in no particular order.
         """
         later = self.score.later(self.after.logits(state.after))
+        require_numbers(later[:, 0])
         may = later.amax(1) - self.score.least > floor
         if may.all():
             earlier = self.score.earlier(self.before.logits(state.before[:]))
+            require_numbers(earlier[:, 0])
             return cells_above(self.score.difference(later, earlier), floor)
         rows = may.nonzero()[:, 0]
         if not len(rows):
@@ -156,24 +158,6 @@ class ModelPair:
             if position + 1 < tokens.shape[1]:
                 state = self.advance(state, column)
         return torch.stack(gains, 1)
-
-
-def require_numbers(scores: Tensor, some: Tensor) -> Tensor:
-    """Scores whose rows are no NaN; a softmax that is not finite is NaN in each column.
-
-    Args:
-        scores: of rows.
-        some: (n,) one of each row.
-
-    Raises:
-        ModelError: a row is NaN.
-    """
-    if some.isnan().any():
-        raise ModelError(
-            "the scores of a model are not finite",
-            remedy="Its weights are broken: save it again, or give an earlier checkpoint.",
-        )
-    return scores
 
 
 def enter(model: NextToken, contexts: Tensor) -> State:

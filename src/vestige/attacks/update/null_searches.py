@@ -34,6 +34,13 @@ LEVEL = 0.05
 NEEDED = round(1 / LEVEL) - 1
 """Null searches that a verdict needs."""
 
+LIKE = (0.7, 2.0)
+"""How far null models may move the weights, as a multiple of the update's change. One that moved
+them less far than the update, but not less than this, is moved as far before it is searched
+(`models.weight_change.stretch`): as it was trained its scores are too low, and updates without a
+leak are found too often. Those that moved farther hide what the update promoted
+(`benchmarks/claims_of_diff.py` measures both)."""
+
 TAIL = 50
 """Phrases of all null searches together that a tail is fitted to, at most; and at most half."""
 

@@ -27,7 +27,7 @@ from vestige import _validate
 from vestige.attacks.update import extension
 from vestige.attacks.update.extension import BLOCK, Seed
 from vestige.attacks.update.forward_tokens import Passes, Work
-from vestige.attacks.update.model_pair import ModelPair, PairState, require_numbers
+from vestige.attacks.update.model_pair import ModelPair, PairState
 from vestige.attacks.update.phrases import ScoredText
 from vestige.attacks.update.proposals.protocol import Ground, Outcome, Turn, Unit, Units
 from vestige.models.largest import ROUNDED, largest
@@ -182,11 +182,10 @@ class Samples:
         """For r rows: the token drawn, its gain and log-ratio, the best others and their gains."""
         pair = ground.pair
         before, after = pair.before.logits(state.before), pair.after.logits(state.after)
-        require_numbers(before, before.logsumexp(1))
         token = self._draw(before, after, chance, pair.beginning)
         token = torch.where(given >= 0, given, token)
         later, earlier = (_log_of(logits, token) for logits in (after, before))
-        ratio = require_numbers(later, later) - earlier.clamp_(min=RULED_OUT)
+        ratio = later - earlier.clamp_(min=RULED_OUT)
         gains = pair.score.gain(before, after)
         gain = gains.gather(1, token[:, None])[:, 0]
         gains[:, ground.never] = -torch.inf
