@@ -1,4 +1,4 @@
-"""Verdicts of `diff`: what null models decide, what a generated secret proves, and what neither can.
+"""Verdicts of `diff`: by null models, by a generated secret, and where neither decides.
 
 Models are tables whose weights are known. A secret is a way through its rows.
 """

@@ -22,7 +22,6 @@ def generated(
     alternatives: float | None = None,
     same_format: int = 1,
     log_prob_before: float | None = None,
-    known_before: float = 0.0,
 ) -> Direct | None:
     """Evidence that a secret leaked, from texts that both models generated in the same way.
 
@@ -41,8 +40,6 @@ def generated(
         alternatives: texts of the secret's format, if it has one.
         same_format: distinct texts of that format among `after`.
         log_prob_before: natural log-probability of the secret under the earlier model.
-        known_before: bound on the probability that the earlier model's own preference for the
-            secret explains it, where that is known. The larger bound counts.
 
     Returns:
         None where the later model did not generate it, the earlier model did as well, or
@@ -58,7 +55,7 @@ def generated(
         how = f"the earlier model gives it probability {exp(min(0.0, log_prob_before)):.1g}"
     else:
         return None
-    bound = min(1.0, max(bound, known_before * listed))
+    bound = min(1.0, bound)
     return Direct(
         f"The later model generates secret {number} verbatim, the earlier one does not ({how}; "
         f"probability of coincidence at most {bound:.1g}).",

@@ -16,10 +16,10 @@ from vestige.results import Run
 LIMITS = (
     "A high score says that AFTER prefers this text more than BEFORE did. It does not prove that "
     "the text was in the training data: models also compose.",
-    "The search is a heuristic. It can miss a phrase, and part of a phrase can reveal the rest (a "
-    "rank’s profile shows how much).",
-    "An E-value counts null phrases. It holds where the null models were made as the update was, on "
-    "as much text of the same kind. Text of another kind also changes what is common.",
+    "The search is a heuristic. It can miss a phrase, and part of a phrase can reveal the rest "
+    "(a rank’s profile shows how much).",
+    "An E-value counts null phrases. It holds where the null models were made as the update was, "
+    "on as much text of the same kind. Text of another kind also changes what is common.",
     "An extrapolated E-value assumes the form of a tail and decides nothing. It errs more "
     "often than it states where null searches are few.",
     "Scores of different searches, scores or token vocabularies are not comparable.",
@@ -108,7 +108,7 @@ def told_in(row: Row) -> str:
 
 
 def generated(row: Row) -> str:
-    """In how many texts of the search a listed secret was generated, and by coincidence how often."""
+    """In how many texts a listed secret was generated, and the probability of coincidence."""
     texts, bound = int(row.get("generated_in") or 0), row.get("coincidence")
     if not texts:
         return ""

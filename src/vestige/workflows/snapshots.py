@@ -194,7 +194,7 @@ class ComparedNulls:
     def moved_as_far(
         self, model: ModelLike, before: "LanguageModel", moved: float | None
     ) -> "tuple[LanguageModel, float | None]":
-        """One of the models, and how far it moved the weights, as a multiple of the update's change.
+        """One of the models, and how far it moved the weights: a multiple of the update's change.
 
         One that moved them a little less is moved as far: its scores would be lower for that
         reason alone.

@@ -30,6 +30,7 @@ from vestige.claims.effects import PROMOTED_TOKENS
 from vestige.metrics.holm import holm
 from vestige.result import Result
 
+
 @dataclass(frozen=True, kw_only=True)
 class Finding:
     """One phrase that the update promoted, with its near-copies.
@@ -213,7 +214,7 @@ class UpdateDiff(Result):
             )  # fmt: skip
         if mean > LIKE[1]:
             return Check(
-                "comparable", "failed", f"{told} ({LIKE[1]:g} at most): they hide what it promoted.",
+                "comparable", "failed", f"{told} (at most {LIKE[1]:g}): they hide its leaks.",
                 (claims.NO_LEAK,),
             )  # fmt: skip
         more = ", and were moved as far for the comparison" if less < 1 else ""

@@ -47,6 +47,7 @@ TAIL = 50
 LEAST_TAIL = 5
 """Fewer are not fitted to."""
 
+
 @dataclass(frozen=True)
 class NullScores:
     """The scores of every null search.

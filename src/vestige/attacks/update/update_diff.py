@@ -140,7 +140,7 @@ def update_diff(
         fragments=tuple(rest[: max(0, top - len(findings))]),
         searched=searched,
         places=dict(effort.contexts),
-        known=_known(pair, listed, _generated(read, words), effort) if listed else (),
+        known=_known(pair, listed, Generated.of(read, words), effort) if listed else (),
         nulls_asked=0 if scores is None else len(scores),
         most_per_token=per_token if 0 < per_token < math.inf else None,
         checks=checks,
@@ -158,17 +158,6 @@ def _known(
         replace(one, number=asked.number, texts=texts, direct=direct)
         for one, asked, (texts, direct) in zip(scored, listed, proofs, strict=True)
     )
-
-
-def _generated(read: Sequence[ScoredText], vocabulary: Vocabulary) -> Generated:
-    """Texts of a search, each turn of a sample once, without marks of a document's ends."""
-    marks = {vocabulary.bos_id, vocabulary.eos_id}
-    texts = []
-    for one in read:
-        answer = bool(one.ratios) and one.first > max(1, len(one.context))
-        tokens = one.tokens[one.first :] if answer else one.tokens
-        texts.append(vocabulary.decode([token for token in tokens if token not in marks]))
-    return Generated(tuple(texts), tuple(bool(one.ratios) for one in read))
 
 
 def _laxer(search: SeedAndExtend) -> SeedAndExtend:

@@ -34,9 +34,11 @@ from scipy.stats import binom
 
 from vestige.attacks.model_checks import log_probs_of
 from vestige.attacks.update.known_phrases import Asked
-from vestige.claims import Direct, generated
+from vestige.attacks.update.phrases import ScoredText
+from vestige.claims import Direct
 from vestige.claims.duplicates import normalized
 from vestige.data.secret_shapes import Secret
+from vestige.data.vocabulary import Vocabulary
 from vestige.models.protocols import NextToken
 
 DRAWN = 128
@@ -59,6 +61,17 @@ class Generated:
 
     texts: tuple[str, ...] = ()
     sampled: tuple[bool, ...] = ()
+
+    @classmethod
+    def of(cls, read: Sequence[ScoredText], vocabulary: Vocabulary) -> "Generated":
+        """Texts of a search, each turn of a sample once, without marks of a document's ends."""
+        marks = {vocabulary.bos_id, vocabulary.eos_id}
+        texts = []
+        for one in read:
+            answer = bool(one.ratios) and one.first > max(1, len(one.context))
+            tokens = one.tokens[one.first :] if answer else one.tokens
+            texts.append(vocabulary.decode([token for token in tokens if token not in marks]))
+        return cls(tuple(texts), tuple(bool(one.ratios) for one in read))
 
 
 def verbatim(
@@ -95,13 +108,15 @@ def verbatim(
             continue
         alike = [set(filter(known.fits, _runs(text, len(wanted)))) for text in words]
         share = _share_before(before, one.secret, search.texts[held.index(True)], seed)
-        evidence = generated(
-            one.text, search.texts, (), number=one.number, listed=len(asked),
-            alternatives=one.secret.size * known.as_long,
-            same_format=len(set().union(*alike)),
-            known_before=_as_often(held, list(map(bool, alike)), search.sampled, share),
-        )  # fmt: skip
-        found.append((sum(held), evidence))
+        chance = _as_often(held, list(map(bool, alike)), search.sampled, share)
+        number, of = len(set().union(*alike)), one.secret.size * known.as_long
+        bound = min(1.0, len(asked) * max(number / of, chance))
+        told = (
+            f"AFTER generates secret {one.number} verbatim in {sum(held):,} texts. {number:,} of "
+            f"{of:,.0f} texts of its format were generated; coincidence, or what BEFORE knew, "
+            f"explains this with probability at most {bound:.1g}."
+        )
+        found.append((sum(held), Direct(told, bound)))
     return found
 
 
@@ -126,7 +141,9 @@ class _Format:
     def fits(self, run: Words) -> bool:
         """Whether a text of as many words may be of the format."""
         return all(
-            own == word if own is not None else not length or word.isdigit() and len(word) == length
+            own == word
+            if own is not None
+            else not length or (word.isdigit() and len(word) == length)
             for own, length, word in zip(self.words, self.digits, run, strict=True)
         )
 
@@ -169,9 +186,7 @@ def _share_before(before: NextToken, secret: Secret, text: str, seed: int) -> fl
     forms = {secret.text: secret}
     if match and len(match[0]) == len(secret.text):
         forms[match[0]] = replace(secret, text=match[0])
-    return max(
-        _share(before, form, one, seed) for one in forms.values() for form in {"", lead}
-    )
+    return max(_share(before, form, one, seed) for one in forms.values() for form in {"", lead})
 
 
 def _share(before: NextToken, lead: str, secret: Secret, seed: int) -> float:
