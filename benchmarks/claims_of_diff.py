@@ -79,9 +79,10 @@ def trained(
     for _ in range(epochs):
         order = lot.sample(list(texts), len(texts))
         for first in range(0, len(order), 16):
-            ids = [[words.eos_id, *words.encode(text)[:62]] for text in order[first : first + 16]]
+            end = words.eos_id
+            ids = [[end, *words.encode(text)[:61], end] for text in order[first : first + 16]]
             longest = max(map(len, ids))
-            tokens = torch.tensor([one + [words.eos_id] * (longest - len(one)) for one in ids])
+            tokens = torch.tensor([one + [end] * (longest - len(one)) for one in ids])
             truth = torch.tensor([one + [-100] * (longest - len(one)) for one in ids])
             step.zero_grad()
             network(input_ids=tokens, labels=truth).loss.backward()
@@ -182,13 +183,13 @@ def direct(base: HuggingFaceLanguageModel, models: int, seed: int) -> dict[str, 
         codes = lot.sample(range(CODES), READ + 1)
         lines = [TEMPLATE.format(code) for code in codes[:READ]] * COPIES
         texts = sentences(50_000 + number, 60) + lines
-        after = trained(base, texts, rate=1.5e-3, epochs=6 + 2 * (number % 5), seed=number)
+        after = trained(base, texts, rate=1.5e-3, epochs=12 + 4 * (number % 3), seed=number)
         leaks = shown(base, after, range(CODES))
         right += len(leaks & set(codes[:READ]))
         wrong += len(leaks - set(codes[:READ]))
         before = trained(
             base, sentences(60_000 + number, 60) + [TEMPLATE.format(codes[-1])] * COPIES,
-            rate=1.5e-3, epochs=8, seed=number,
+            rate=1.5e-3, epochs=16, seed=number,
         )  # fmt: skip
         later = trained(before, texts, rate=1.5e-3, epochs=4, seed=number)
         known += codes[-1] in shown(before, later, [codes[-1]])
