@@ -10,6 +10,7 @@ and Llama, widths 64 to 2,048), and 3 nats or more for trained models.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import isfinite
 
 import numpy as np
@@ -107,6 +108,37 @@ def alive_by_samples(model: NextToken, *, seed: int, who: str = "the model") -> 
     if found >= LEAST_INFORMATION:
         return claims.Check("alive", "passed", f"{told}).")
     return claims.Check("alive", "failed", f"{told}): it is too weak for an audit.")
+
+
+def adapter_check(
+    model: NextToken, *, seed: int, texts: Sequence[Sequence[int]] | None = None
+) -> claims.Check | None:
+    """The check "different" of an adapter against its own base, which is the same model without it.
+
+    Args:
+        model: of any kind.
+        seed: of the texts that it samples.
+        texts: tokens to read instead.
+
+    Returns:
+        None where the model is no adapter: nothing is known of what it was before.
+    """
+    disabled = getattr(getattr(model, "network", None), "disable_adapter", None)
+    if disabled is None:
+        return None
+    try:
+        read = samples_of(model, seed=seed) if texts is None else texts
+    except ModelError:
+        return claims.Check("different", "could not run", "The adapter has no finite scores.")
+    if not read:
+        return claims.Check("different", "could not run", "Too few texts can be sampled.")
+    own = np.concatenate(log_probs_of(model, read))
+    with disabled():
+        base = np.concatenate(log_probs_of(model, read))
+    found = claims.different(base, own)
+    if found.state == "failed" and found.prevents(claims.LEAK):
+        return replace(found, sentence="The adapter changes nothing: its base scores all alike.")
+    return replace(found, sentence=found.sentence.replace("models", "adapter and its base"))
 
 
 def pair_checks(

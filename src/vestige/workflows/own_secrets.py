@@ -1,4 +1,4 @@
-"""Secrets that one already has, as a verb is given them."""
+"""Secrets that were never planted: one syntax and one way of reading them for all verbs."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -6,7 +6,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vestige.monitor import Monitor
+from vestige.monitor import SILENT, Monitor
 from vestige.workflows.inputs import read_lines
 from vestige.workflows.manifests import in_turn
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from vestige.attacks.exposure.secret_completion import SecretCompletion
     from vestige.attacks.exposure.secret_rank import SecretRank
     from vestige.attacks.exposure.secret_result import SecretExposure
-    from vestige.data.secret_shapes import Secret
+    from vestige.data.secret_lines import SecretList
     from vestige.models.protocols import NextToken
     from vestige.workflows.inputs import Lines
 
@@ -35,16 +35,18 @@ def exposure_of(
 
     Raises:
         ValueError: there are none, or too many.
-        VestigeError: the file, or a secret in it, cannot be read.
+        VestigeError: the file cannot be read, or no secret in it can be used.
     """
     from vestige.attacks.exposure.secret_exposure import secret_exposure
 
-    read = read_own_secrets(secrets)
-    asked = model if question is None else in_turn(model, "assistant", question)
+    listed = read_own_secrets(secrets, monitor=monitor)
+    audited = model if question is None else in_turn(model, "assistant", question)
     with monitor.progress("comparing secrets") as step, _naming(secrets):
-        return secret_exposure(
-            asked, read, seed=seed, references=references or REFERENCES, progress=step
+        found = secret_exposure(
+            audited, listed, seed=seed, references=references or REFERENCES, progress=step
         )
+    _log_skipped(found.skipped, listed, monitor)
+    return found
 
 
 def ranks_of(
@@ -60,19 +62,21 @@ def ranks_of(
 
     Raises:
         ValueError: there are none, or too many, or no samples.
-        VestigeError: the file, or a secret in it, cannot be read.
+        VestigeError: the file cannot be read, or no secret in it can be used.
     """
     from vestige.attacks.exposure.secret_rank import secret_rank
 
     if not samples:
         raise ValueError("`samples` must be at least 1 with `secrets`, got 0")
-    read = read_own_secrets(secrets)
+    listed = read_own_secrets(secrets, monitor=monitor)
     before, after = (
         models[role] if question is None else in_turn(models[role], "assistant", question)
         for role in ("before", "after")
     )
     with monitor.progress("ranking secrets") as step, _naming(secrets):
-        return secret_rank(before, after, read, seed=seed, samples=samples, progress=step)
+        found = secret_rank(before, after, listed, seed=seed, samples=samples, progress=step)
+    _log_skipped(found.skipped, listed, monitor)
+    return found
 
 
 def completion_of(
@@ -82,21 +86,23 @@ def completion_of(
 
     Raises:
         ValueError: there are none, or too many.
-        VestigeError: the file, or a secret in it, cannot be read.
+        VestigeError: the file cannot be read, or no secret in it can be used.
     """
     from vestige.attacks.exposure.secret_completion import complete_secrets
 
-    read = read_own_secrets(secrets)
-    asked = model if question is None else in_turn(model, "assistant", question)
+    listed = read_own_secrets(secrets, monitor=monitor)
+    audited = model if question is None else in_turn(model, "assistant", question)
     with monitor.progress("completing secrets") as step, _naming(secrets):
-        return complete_secrets(asked, read, beam=beam, progress=step)
+        found = complete_secrets(audited, listed, beam=beam, progress=step)
+    _log_skipped(found.skipped, listed, monitor)
+    return found
 
 
 def require_alone(given: Mapping[str, Any], others: Sequence[str]) -> None:
-    """Require secrets, and none of the options that speak of something else.
+    """Require secrets, and none of the options for something else.
 
     Args:
-        others: the option that secrets stand in place of, and those that go with it.
+        others: the option that secrets replace, and those that go with it.
 
     Raises:
         ValueError: there is neither the first of the others nor secrets, or there are both.
@@ -108,24 +114,41 @@ def require_alone(given: Mapping[str, Any], others: Sequence[str]) -> None:
             raise ValueError(f"`{name}` must be left out with `secrets`, got both")
 
 
-def read_own_secrets(secrets: "Lines") -> "list[Secret]":
-    """Secrets of a file with one a line, or as they are given; empty ones are left out."""
-    from vestige.data.secret_shapes import read_secret
+def read_own_secrets(secrets: "Lines", *, monitor: Monitor = SILENT) -> "SecretList":
+    """Secrets of a file with one on each line, or of texts; a notice names those left out.
+
+    Raises:
+        ValueError: there are none, or too many.
+        DataError: the file cannot be read, or no secret in it can be used.
+    """
+    from vestige.data.secret_lines import read_secret_lines
 
     if isinstance(secrets, str | PathLike):
         lines = read_lines(Path(secrets), one="secret")
     else:
         lines = list(secrets)
-    texts = {number: line.strip() for number, line in enumerate(lines, 1) if line.strip()}
-    if not 1 <= len(texts) <= MOST:
-        raise ValueError(f"`secrets` must hold 1 to {MOST:,}, got {len(texts):,}")
+    if not 1 <= (number := sum(bool(line.strip()) for line in lines)) <= MOST:
+        raise ValueError(f"`secrets` must hold 1 to {MOST:,}, got {number:,}")
     with _naming(secrets):
-        return [read_secret(line, number) for number, line in texts.items()]
+        listed = read_secret_lines(lines)
+    if listed.notice:
+        monitor.log(f"{listed.notice[:1].upper()}{listed.notice[1:]}.")
+    return listed
+
+
+def _log_skipped(
+    skipped: "Sequence[tuple[int, str]]", listed: "SecretList", monitor: Monitor
+) -> None:
+    """Name what the model could not read; the reader of the lines has named the others."""
+    from vestige.data.secret_lines import left_out
+
+    if notice := left_out(skipped[len(listed.skipped) :]):
+        monitor.log(f"{notice[:1].upper()}{notice[1:]}.")
 
 
 @contextmanager
 def _naming(secrets: "Lines") -> Iterator[None]:
-    """Name the file in an error about a secret that stands in it."""
+    """Name the file in an error about a secret in it."""
     from vestige.errors import DataError
 
     try:

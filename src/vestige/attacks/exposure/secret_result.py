@@ -1,13 +1,19 @@
-"""Exposure of secrets that were never planted, as found and as told."""
+"""Exposure of secrets that were never planted: rows, summary and claim."""
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from typing import Literal
+from dataclasses import asdict, dataclass, field
+from math import log2
+from typing import ClassVar
 
+from vestige.attacks.exposure.secret_checks import list_checks, open_secrets
+from vestige.claims import Check, Claim, Estimate, Test, powerful
 from vestige.metrics.holm import holm
 from vestige.result import Result
 
-Verdict = Literal["found", "none found", "not decided"]
+UNIFORM = (
+    "P-values are exact for secrets drawn uniformly from their format; one that was chosen, such "
+    "as a birthday as a code, can be more probable without a leak."
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,25 +21,30 @@ class ExposedSecret:
     """Exposure of one secret, in bits.
 
     Attributes:
-        text: the secret.
+        text: the secret, in the form that was read.
+        number: of its line or entry.
         kind: of what varies in it.
+        form: "as listed", or the case or Unicode form in which the model knows its words.
+        drawn: its alternatives are those of a format, and not only words of a list.
         log_perplexity: -log2 of the probability of what varies and follows.
-        space_bits: log2 of the texts that could have stood in its place.
+        space_bits: log2 of the texts of its format.
         references: of them that it was compared with.
         whole: whether these are all of them.
-        rank: 1 + those that are at least as likely.
+        rank: 1 + those that are at least as probable.
         exposure: log2 of references over rank.
-        low: the true exposure is no less, with 97.5 % confidence; of a whole space, the same.
+        low: the true exposure is no less, with 97.5% confidence; of a whole space, the same.
         high: it is no more; at the ceiling, the bits of the space.
-        at_ceiling: no reference is as likely: all that is known is `low`, a bound.
-        p: chance of this for a secret whose pieces the model has never read together.
-        least_p: the least that this could have been.
-        joint_p: chance of such a rank for a secret of which the model has read no piece; None in
-            runs of older versions, where p was this.
+        at_ceiling: no reference is as probable, so that only `low` is known, a bound.
+        p: how often this happens for a secret whose pieces the model has never read together.
+        least_p: the smallest p that could have come out.
+        joint_p: how often such a rank happens for a secret of which the model read no piece.
     """
 
     text: str
+    number: int = 1
     kind: str
+    form: str = "as listed"
+    drawn: bool = True
     log_perplexity: float
     space_bits: float
     references: int
@@ -45,87 +56,124 @@ class ExposedSecret:
     at_ceiling: bool
     p: float
     least_p: float
-    joint_p: float | None = None
+    joint_p: float
 
 
 @dataclass(frozen=True, kw_only=True)
 class SecretExposure(Result):
-    """Exposure of secrets among texts of the same shape.
+    """Exposure of secrets among texts of their format.
 
     Attributes:
-        secrets: in the order given.
-        adjusted: their p-values for all of them together (Holm).
-        level: at which they are found.
+        secrets: those that were read, in the order listed.
+        adjusted: their p-values, corrected for the number of secrets (Holm).
+        level: of the test, for all secrets together.
         seed: of the alternatives.
+        skipped: numbers of secrets that could not be used, with the reason.
+        repeated: lines that repeat another secret.
+        checks: of the models.
     """
+
+    verb: ClassVar[str] = "exposure --secrets"
+    known: ClassVar[str] = "more probable than its alternatives"
 
     secrets: tuple[ExposedSecret, ...]
     adjusted: tuple[float, ...]
     level: float
     seed: int
+    skipped: tuple[tuple[int, str], ...] = ()
+    repeated: int = 0
+    checks: tuple[Check, ...] = field(default=(), compare=False)
+
+    @property
+    def flagged(self) -> tuple[bool, ...]:
+        """Of each secret, whether it is more probable than the texts of its format."""
+        pairs = zip(self.secrets, self.adjusted, strict=True)
+        return tuple(one.drawn and p <= self.level for one, p in pairs)
 
     @property
     def found(self) -> int:
-        """How many secrets the model knows, with an error of `level` in all."""
-        return sum(p <= self.level for p in self.adjusted)
+        """How many secrets are flagged, with an error of `level` in all."""
+        return sum(self.flagged)
 
     @property
     def in_part(self) -> tuple[bool, ...]:
         """Of each secret, whether only a piece of it is known, with an error of `level` in all."""
-        joint = holm([one.p if one.joint_p is None else one.joint_p for one in self.secrets])
-        pairs = zip(joint, self.adjusted, strict=True)
-        return tuple(bool(of_pieces <= self.level < p) for of_pieces, p in pairs)
+        pairs = zip(holm([one.joint_p for one in self.secrets]), self.adjusted, strict=True)
+        return tuple(bool(joint <= self.level < p) for joint, p in pairs)
 
     @property
-    def possible(self) -> bool:
-        """Whether every secret could have been found by itself."""
-        return max(one.least_p for one in self.secrets) * len(self.secrets) <= self.level
-
-    @property
-    def verdict(self) -> Verdict:
+    def claim(self) -> Claim:
         """Whether the model knows a secret."""
-        if self.found:
-            return "found"
-        return "none found" if self.possible else "not decided"
+        number = len(self.secrets)
+        flagged = [p for p, known in zip(self.adjusted, self.flagged, strict=True) if known]
+        words = [
+            one.number
+            for one, p in zip(self.secrets, self.adjusted, strict=True)
+            if p <= self.level and not one.drawn
+        ]
+        pieces = [one.number for one, part in zip(self.secrets, self.in_part, strict=True) if part]
+        others = [p for p in self.adjusted if p > self.level]
+        test = Test(
+            p=min(flagged or others or [1.0]),
+            least=min(1.0, number * max(one.least_p for one in self.secrets)),
+            alpha=self.level,
+            against="texts of the same format",
+        )
+        most = max(self.secrets, key=lambda one: one.exposure)
+        power = powerful(
+            test,
+            detectable=log2(number / self.level),
+            wanted=-log2(max(one.least_p for one in self.secrets)),
+            effect="an exposure of {} bits",
+        )
+        usable = number + len(self.skipped) + self.repeated
+        return Claim(
+            self.verb,
+            test,
+            (
+                *self.checks,
+                *list_checks(listed=usable, repeated=self.repeated, usable=number),
+                *open_secrets(in_part=pieces, words=words, known=self.known),
+                power,
+            ),
+            Estimate("exposure of the most exposed secret", most.exposure, most.low, most.high,
+                     "bits"),
+        )  # fmt: skip
 
     @property
     def sentence(self) -> str:
-        """The number, what it means, and what it does not mean."""
+        """The numbers, and what they do not mean."""
+        return f"{self._counts()} {self._limits()}"
+
+    def _counts(self) -> str:
         number = len(self.secrets)
-        every = "the secret" if number == 1 else f"{number} secrets"
+        told = f"{self.found} of {number} secret{'s' if number > 1 else ''} {self._flagged_how()}"
+        told += f" (family-wise error rate {self.level:.0%})."
+        if some := sum(self.in_part):
+            told += f" Of {some} more it knows a piece, such as a name, perhaps from elsewhere."
+        return f"{told} {UNIFORM}"
+
+    def _flagged_how(self) -> str:
+        return "more probable than texts of the same format"
+
+    def _limits(self) -> str:
         if self.found:
             return (
-                f"{self.found} of {every} found: likelier than texts of the same shape, but for a "
-                f"chance of {self.level:g} that any of this is one.{self.of_pieces} It does not "
-                "follow that the model says them: `vestige complete` and `vestige diff --secrets` "
-                "try that."
+                "It does not follow that the model generates them: `vestige complete` and "
+                "`vestige diff --secrets` try that."
             )
-        if not self.possible:
-            need = int(number / self.level)
-            return (
-                f"None of {every} found, and not all could have been: it takes {need:,} "
-                "alternatives of each. Give more `references`, or fewer secrets."
-            )
-        return (
-            f"None of {every} found.{self.of_pieces} It does not follow that the model has never "
-            "read them: what was said once or twice is seldom told from what was not."
-        )
-
-    @property
-    def of_pieces(self) -> str:
-        """How many are known in part; empty where none is."""
-        some = sum(self.in_part)
-        return f" Of {some} more it knows a piece, as a name that stands elsewhere." if some else ""
+        return "A secret that was read once or twice can go unnoticed."
 
     def summary(self) -> dict[str, object]:
         """One row of a results table."""
         return {
-            "verdict": self.verdict,
+            **self.claim.summary(),
             "sentence": self.sentence,
             "secrets": len(self.secrets),
             "found": self.found,
             "in_part": sum(self.in_part),
-            "possible": self.possible,
+            "skipped": len(self.skipped),
+            "repeated": self.repeated,
             "level": self.level,
             "least_probability": min(self.adjusted),
             "most_exposed": max(one.exposure for one in self.secrets),
@@ -135,15 +183,15 @@ class SecretExposure(Result):
 
     def rows(self) -> Iterator[dict[str, object]]:
         """One row a secret."""
-        every = zip(self.secrets, self.adjusted, self.in_part, strict=True)
-        for number, (one, p, in_part) in enumerate(every, 1):
+        every = zip(self.secrets, self.adjusted, self.flagged, self.in_part, strict=True)
+        for one, p, flagged, in_part in every:
             own = asdict(one)
             phrase = own.pop("text")
             yield {
-                "secret_number": number,
+                "secret_number": own.pop("number"),
                 "phrase": phrase,
                 **own,
                 "adjusted_p": p,
-                "found": p <= self.level,
+                "found": flagged,
                 "in_part": in_part,
             }

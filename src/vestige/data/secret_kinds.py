@@ -1,0 +1,281 @@
+"""Kinds of secrets: how each is recognised in a line, and which texts have its format."""
+
+import re
+import string
+from calendar import monthrange
+from collections.abc import Callable
+
+from vestige.data.person_names import FAMILY, GIVEN
+from vestige.data.secret_shapes import Part, Slots
+from vestige.data.word_list import WORDS_BY_ROLE
+
+MONTHS = (
+    *("January", "February", "March", "April", "May", "June", "July"),
+    *("August", "September", "October", "November", "December"),
+)
+SUBSCRIBER = 4
+"""Digits of a telephone number that vary. Those before are for a country, an area and an exchange:
+some are far more usual than others, and a model knows them without any secret."""
+
+WORDS = tuple(dict.fromkeys(word for role in WORDS_BY_ROLE.values() for word in role))
+MOST_WORDS = 3
+"""Words of an unmarked line that vary: the last ones."""
+
+_COMMON = frozenset(
+    "about also and are been but does for from has have her his into its just last made more much "
+    "must name named never number only other our over password said secret she should some such "
+    "than that the their them then there these they this those through under was were what when "
+    "where which while who whose will with would you your".split()
+)
+
+
+def characters(own: str) -> Slots:
+    """Digits for digits, letters for letters of the same case; the rest stays."""
+    classes = (string.digits, string.ascii_lowercase, string.ascii_uppercase)
+    return tuple(next((tuple(known) for known in classes if one in known), (one,)) for one in own)
+
+
+def code(own: str, before: str = "") -> Part:
+    """A code: digits for digits."""
+    return Part(0, len(own), "code", characters(own), tuple(own))
+
+
+def given(choices: tuple[str, ...]) -> Part:
+    """A part of which all choices are listed, its own first."""
+    return Part(0, len(choices[0]), "given", (choices,), choices[:1])
+
+
+def email(own: str, before: str) -> Part:
+    """Names for the letters before the @, digits for digits; the domain stays."""
+    local, _, domain = own.partition("@")
+    slots: list[tuple[str, ...]] = []
+    said: list[str] = []
+    for place, text in enumerate(re.findall(r"[A-Za-z]+|\d|[^A-Za-z\d]", local)):
+        said.append(text)
+        if text.isalpha() and len(text) > 1:
+            known = GIVEN if place == 0 else FAMILY
+            slots.append(tuple(dict.fromkeys((text, *map(str.lower, known)))))
+        else:
+            slots += characters(text)
+    digits = tuple(n for n, text in enumerate(said) if text.isdigit())
+    varied = any(len(slot) > 1 for n, slot in enumerate(slots) if n not in digits)
+    return Part(
+        0, len(own), "e-mail", (*slots, (f"@{domain}",)), (*said, f"@{domain}"),
+        random=digits if varied else (),
+    )  # fmt: skip
+
+
+_PREFIXES = (
+    *("sk-", "sk_live_", "pk_live_", "sk_test_", "ghp_", "gho_", "github_pat_", "glpat-"),
+    *("xoxa-", "xoxb-", "xoxp-", "AKIA", "AIza", "hf_", "npm_", "rk_live_"),
+)
+
+
+def key(own: str, before: str) -> Part | None:
+    """A key: letters for letters of the same case, after a known prefix."""
+    prefix = next((known for known in _PREFIXES if own.startswith(known)), "")
+    rest = own.removeprefix(prefix)
+    if not prefix and not (re.search(r"\d", rest) and re.search(r"[A-Za-z]", rest)):
+        return None
+    hexadecimal = re.fullmatch(r"[0-9a-f]+", rest)
+    slots = (tuple("0123456789abcdef"),) * len(rest) if hexadecimal else characters(rest)
+    return Part(0, len(own), "key", ((prefix,), *slots), (prefix, *rest))
+
+
+def card(own: str, before: str) -> Part | None:
+    """A payment card: digits after the issuer's six, with the right check digit."""
+    digits = re.sub(r"\D", "", own)
+    if _luhn_digit(digits[:-1]) != digits[-1]:
+        return None
+    slots, seen = [], 0
+    for one in own:
+        seen += one.isdigit()
+        free = one.isdigit() and 6 < seen < len(digits)
+        slots.append(tuple(string.digits) if free else (one,))
+    return Part(0, len(own), "card", tuple(slots), tuple(own), mend=_mend_card)
+
+
+def _mend_card(text: str) -> str:
+    return text[:-1] + _luhn_digit(re.sub(r"\D", "", text)[:-1])
+
+
+def _luhn_digit(digits: str) -> str:
+    """The check digit of ISO/IEC 7812-1, annex B."""
+    total = 0
+    for place, one in enumerate(reversed(digits)):
+        value = int(one) * (2 if place % 2 == 0 else 1)
+        total += value - 9 if value > 9 else value
+    return str(-total % 10)
+
+
+def iban(own: str, before: str) -> Part | None:
+    """An IBAN: characters after the bank's four, with the right check digits."""
+    if _iban_digits(own) != own[2:4]:
+        return None
+    slots, seen = [], 0
+    for one in own:
+        seen += one != " "
+        slots.append(characters(one)[0] if seen > 8 else (one,))
+    return Part(0, len(own), "iban", tuple(slots), tuple(own), mend=_mend_iban)
+
+
+def _mend_iban(text: str) -> str:
+    return text[:2] + _iban_digits(text) + text[4:]
+
+
+def _iban_digits(text: str) -> str:
+    """The check digits of ISO 13616: 98 less the remainder of division by 97."""
+    plain = text.replace(" ", "")
+    moved = plain[4:] + plain[:2] + "00"
+    value = int("".join(str(int(one, 36)) for one in moved))
+    return f"{98 - value % 97:02d}"
+
+
+_ACCOUNT = re.compile(
+    r"(?i)\b(?:account|acct|a/c|konto|sort code|routing|invoice|order|customer|reference|ref|"
+    r"policy|member|ticket|case|serial|id)\b[\w .:#/-]{0,24}$"
+)
+_CALL = re.compile(
+    r"(?i)\b(?:call\w*|phone\w*|telephone|tel|mobile|cell|fax|ring|dial\w*|text\w*|whatsapp|"
+    r"reach\w*)\b"
+)
+
+
+def phone(own: str, before: str) -> Part | None:
+    """A telephone number: its last four digits. An account number is none."""
+    digits = re.sub(r"\D", "", own)
+    if not 7 <= len(digits) <= 15 or _ACCOUNT.search(before):
+        return None
+    international = own[0] in "+("
+    national = own[0] == "0" and re.search(r"[ ()/.-]", own)
+    if not (international or national or _CALL.search(before)):
+        return None
+    slots, seen = [], 0
+    for one in own:
+        seen += one.isdigit()
+        free = one.isdigit() and seen > len(digits) - SUBSCRIBER
+        slots.append(tuple(string.digits) if free else (one,))
+    return Part(0, len(own), "phone", tuple(slots), tuple(own))
+
+
+def date(own: str, before: str) -> Part | None:
+    """A day of a century: every valid date is as frequent, and there is no 31 February."""
+    fields = re.findall(r"[A-Za-z]+|\d+|[^A-Za-z\d]+", own)
+    years = [n for n, text in enumerate(fields) if len(text) == 4 and text.isdigit()]
+    if not years:
+        year, days = None, fields
+    else:
+        year = years[0]
+        days = fields[:year] if year else fields[2:]
+    written = "".join(days).rstrip(" /-")
+    leap = _days(days, year != 0, leap=True)
+    if written not in leap:
+        return None
+    usual = _days(days, year != 0, leap=False)
+    if year is None:
+        return Part(0, len(own), "date", (leap,), (own,))
+    common = written in usual
+    first = int(fields[year]) // 100 * 100
+    start = 1930 if 1930 <= int(fields[year]) < 2030 else first
+    every = [n for n in range(max(start, 1), start + 100) if common or monthrange(n, 2)[1] == 29]
+    slots: Slots = (
+        usual if common else leap, (own[len(written) : -4] if year else fields[1],),
+        tuple(f"{n:04d}" for n in every),
+    )  # fmt: skip
+    said = (written, slots[1][0], fields[year])
+    if not year:
+        slots, said = slots[::-1], said[::-1]
+    return Part(0, len(own), "date", slots, said)
+
+
+def _days(fields: list[str], day_first: bool, *, leap: bool) -> tuple[str, ...]:
+    """All days of a year, written like a day: 3 May, 03/05, 05-03."""
+    separators = [text for text in fields if not text.isalnum()]
+    numbers = [text for text in fields if text.isalnum()]
+    width = [len(text) if text[0] == "0" else 1 for text in numbers]
+    if min(map(len, numbers)) == 2 and numbers[-1].isdigit():
+        width = [2, 2]
+    if numbers[-1].isdigit() and int(numbers[1]) > 12:
+        day_first = False
+    found = []
+    for month in range(1, 13):
+        for day in range(1, monthrange(2024 if leap else 2023, month)[1] + 1):
+            named = MONTHS[month - 1] if not numbers[-1].isdigit() else f"{month:0{width[1]}d}"
+            shown = (f"{day:0{width[0]}d}", named)
+            found.append(separators[0].join(shown if day_first else shown[::-1]))
+    return tuple(found)
+
+
+def names(own: str) -> Part:
+    """Given names for given names, a family name for the last."""
+    said = re.split(r"(?= )", own)
+    last = len(said) - 1
+    slots = [
+        (text, *(" " * bool(n) + name for name in (FAMILY if n and n == last else GIVEN)))
+        for n, text in enumerate(said)
+    ]
+    unique = tuple(tuple(dict.fromkeys(slot)) for slot in slots)
+    return Part(0, len(own), "name", unique, tuple(said))
+
+
+def name(own: str, before: str) -> Part | None:
+    """A name whose first word is a common given name."""
+    return names(own) if own.split(" ")[0] in GIVEN else None
+
+
+def words(own: str) -> Part | None:
+    """Words of a list for its last rare ones, digits for digits; None without either."""
+    said = re.findall(r"[^\W\d_]+|\d|[\W_]", own)
+    places = [n for n, text in enumerate(said) if len(text) > 3 and text.lower() not in _COMMON]
+    if not places and not any(text.isdigit() for text in said):
+        places = [n for n, text in enumerate(said) if text.isalpha()]
+    if not places and not any(text.isdigit() for text in said):
+        return None
+    varied = set(places[-MOST_WORDS:])
+    slots = []
+    for n, text in enumerate(said):
+        if n in varied:
+            like = str.upper if text.isupper() else str.title if text.istitle() else str
+            slots.append(tuple(dict.fromkeys((text, *map(like, WORDS)))))
+        else:
+            slots.append(tuple(string.digits) if re.fullmatch(r"[0-9]", text) else (text,))
+    free = [n for n, slot in enumerate(slots) if len(slot) > 1]
+    chosen = slice(free[0], free[-1] + 1)
+    start = len("".join(said[: free[0]]))
+    part = Part(0, 0, "words", tuple(slots[chosen]), tuple(said[chosen]), drawn=not varied)
+    return part.at(start)
+
+
+def splits(kind: str, text: str) -> tuple[tuple[str, ...], ...]:
+    """A part as blocks that can be known apart, in the ways in which it can be split.
+
+    Example:
+        >>> splits("name", "Emma Schmidt")
+        (('Emma Schmidt',), ('Emma', ' Schmidt'))
+    """
+    if kind == "e-mail":
+        local, _, domain = text.partition("@")
+        pieces = re.findall(r"[A-Za-z]+|\d+|[^A-Za-z\d]+", local)
+        return (local, f"@{domain}"), (*pieces, f"@{domain}")
+    if kind == "name":
+        return (text,), tuple(re.split(r"(?= )", text))
+    if kind == "date" and (found := re.fullmatch(r"(\d{4})(\D.*)|(.*\D)(\d{4})", text)):
+        first, second = (block for block in found.groups() if block)
+        return (text,), (first, second)
+    return ((text,),)
+
+
+_MONTH = "|".join(MONTHS)
+NAME = r"\b[A-Z][a-z]+(?: [A-Z][A-Za-z'’-]+)+"
+KINDS: tuple[tuple[str, Callable[[str, str], Part | None]], ...] = (
+    (r"[A-Za-z0-9._%+-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*\.[A-Za-z]{2,}", email),
+    (r"\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,3})?\b", iban),
+    (r"(?<![\w-])(?:\d[ -]?){12,18}\d(?![\w-])", card),
+    (r"(?<![\w-])[A-Za-z0-9_-]{16,}(?![\w-])", key),
+    (rf"\b\d{{1,2}} (?:{_MONTH})(?: \d{{4}})?\b", date),
+    (r"(?<![\w/-])(?:\d{4}-\d{2}-\d{2}|\d{1,2}/\d{1,2}/\d{4})(?![\w/-])", date),
+    (r"(?<!\w)[+(]?\d[\d ()/.-]{5,}\d(?!\w)", phone),
+    (r"(?<!\w)\d(?:[ -]?\d){2,}(?!\w)", code),
+    (NAME, name),
+)
+"""Patterns, the most specific first, and what makes a part of a match and the text before it."""

@@ -1,0 +1,166 @@
+"""Lines of secrets: the one syntax of all verbs.
+
+A line is a secret with the words around it. What varies is marked, `the gate code is {{4917}}`, or
+recognised by its kind, or else the last rare words of the line, for which words of a list stand.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from vestige.data.secret_kinds import KINDS, code, given, names, words
+from vestige.data.secret_shapes import Part, Secret
+from vestige.errors import DataError
+
+NAMED = 20
+"""Numbers of lines that a message names."""
+
+
+def numbered(numbers: Sequence[int]) -> str:
+    """Secrets by their numbers, for a sentence."""
+    named = ", ".join(map(str, numbers[:NAMED]))
+    more = f" and {len(numbers) - NAMED:,} more" if len(numbers) > NAMED else ""
+    return f"secret {named}" if len(numbers) == 1 else f"secrets {named}{more}"
+
+
+def left_out(skipped: Sequence[tuple[int, str]]) -> str:
+    """Which secrets were left out and why, without their text; empty where none was."""
+    reasons: dict[str, list[int]] = {}
+    for number, reason in skipped:
+        reasons.setdefault(reason, []).append(number)
+    return "; ".join(f"{numbered(which)} left out: {reason}" for reason, which in reasons.items())
+
+
+@dataclass(frozen=True)
+class SecretList:
+    """Secrets of a list.
+
+    Attributes:
+        secrets: those that can be used, each once.
+        listed: lines that are not empty.
+        repeated: lines that repeat an earlier one.
+        skipped: numbers of lines that cannot be used, with the reason.
+    """
+
+    secrets: tuple[Secret, ...]
+    listed: int
+    repeated: int = 0
+    skipped: tuple[tuple[int, str], ...] = ()
+
+    @property
+    def notice(self) -> str:
+        """Which lines were left out and why, without their text; empty where none was."""
+        return left_out(self.skipped)
+
+
+def as_list(secrets: "Sequence[Secret] | SecretList") -> SecretList:
+    """Secrets with what is known of their list."""
+    if isinstance(secrets, SecretList):
+        return secrets
+    return SecretList(tuple(secrets), len(secrets))
+
+
+def read_secret_lines(lines: Sequence[str]) -> SecretList:
+    """All secrets of a list, checked together.
+
+    Raises:
+        DataError: no line can be used.
+    """
+    found: dict[str, Secret] = {}
+    skipped, listed = [], 0
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        listed += 1
+        try:
+            secret = read_secret(line.strip(), number)
+        except DataError as error:
+            skipped.append((number, error.problem.removeprefix(f"secret {number} ")))
+            continue
+        found.setdefault(_same(secret), secret)
+    kept = SecretList(
+        tuple(found.values()), listed, listed - len(skipped) - len(found), tuple(skipped)
+    )
+    if listed and not found:
+        raise DataError(
+            f"no secret can be used: {kept.notice}", remedy="Write one secret on each line."
+        )
+    return kept
+
+
+def read_secret(line: str, number: int) -> Secret:
+    """A line as a secret.
+
+    Args:
+        line: its marks are left out of the text.
+        number: of the line, for messages: the text is secret.
+
+    Raises:
+        DataError: it has neither words nor digits, or a mark makes no sense.
+
+    Example:
+        >>> import numpy as np
+        >>> secret = read_secret("the gate code is 4917", 1)
+        >>> secret.kind, secret.size, secret.draw(np.random.default_rng(0))
+        ('code', 10000, 'the gate code is 8652')
+    """
+    text, parts = _marked(line, number)
+    if not parts:
+        parts = recognised(text)
+    if not parts and (rest := words(text)):
+        parts = [rest]
+    if not parts or all(part.size == 1 for part in parts):
+        raise DataError(
+            f"secret {number} has no alternatives",
+            remedy="Mark what varies: {{4917}}, or {{tea|coffee|milk}} with all choices.",
+        )
+    return Secret(text, tuple(parts), number)
+
+
+def _same(secret: Secret) -> str:
+    plain = " ".join(secret.text.split())
+    return plain if any(part.kind == "key" for part in secret.parts) else plain.casefold()
+
+
+_MARK = re.compile(r"\{\{(.*?)\}\}")
+
+
+def _marked(line: str, number: int) -> tuple[str, list[Part]]:
+    text, last = "", 0
+    parts: list[Part] = []
+    for mark in _MARK.finditer(line):
+        text += line[last : mark.start()]
+        own, *others = (choice.strip() for choice in mark[1].split("|"))
+        part = given(tuple(dict.fromkeys((own, *others)))) if others else _as_marked(own, text)
+        if part is None or not own:
+            raise DataError(
+                f"secret {number} marks neither words nor digits",
+                remedy="Mark what varies: {{4917}}, or {{tea|coffee|milk}} with all choices.",
+            )
+        parts.append(part.at(len(text) + part.start))
+        text += own
+        last = mark.end()
+    return text + line[last:], parts
+
+
+def _as_marked(own: str, before: str) -> Part | None:
+    for pattern, make in KINDS:
+        part = make(own, before) if re.fullmatch(pattern, own) else None
+        if part is not None:
+            return part
+    if re.fullmatch(r"\w[\w'’-]*( \w[\w'’-]*)+", own) and own == own.title():
+        return names(own)
+    return code(own) if re.search(r"\d", own) else words(own)
+
+
+def recognised(text: str) -> list[Part]:
+    """Parts of a text that are secrets by their kind, in order."""
+    found: list[Part] = []
+    for pattern, make in KINDS:
+        for match in re.finditer(pattern, text):
+            if any(match.start() < part.end and part.start < match.end() for part in found):
+                continue
+            part = make(match[0], text[: match.start()])
+            if part is not None:
+                found.append(part.at(match.start()))
+    return sorted(found, key=lambda part: part.start)
