@@ -36,7 +36,7 @@ from vestige.attacks.update.token_scores import token_score
 from vestige.attacks.update.update_diff import null_search
 from vestige.attacks.update.verbatim import Generated, verbatim
 from vestige.data.corpus import Corpus
-from vestige.data.secret_shapes import read_secret
+from vestige.data.secret_lines import read_secret
 from vestige.data.subwords import SubwordVocabulary
 from vestige.models.hugging_face import HuggingFaceLanguageModel
 from vestige.models.weight_change import stretch, weight_change

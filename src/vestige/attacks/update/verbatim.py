@@ -19,9 +19,10 @@ successes in d trials at s; what was not sampled but searched for counts once, a
 the larger of both, times the number of listed secrets.
 
 Assumptions: the secret was drawn uniformly from its format (a birthday among codes was not), and
-the format was not chosen after the search. A secret whose alternatives cannot be counted has no
-bound: an update that reads other texts with the same words may make it more probable than the
-earlier model did by any factor.
+the format was not chosen after the search. Names and words are not drawn uniformly: only codes,
+numbers, keys, dates, listed choices and planted words count as varying. Where nothing is left that
+varies there is no bound: an update that reads other texts with the same words may make a text more
+probable than the earlier model did by any factor.
 """
 
 import re
@@ -37,12 +38,15 @@ from vestige.attacks.update.known_phrases import Asked
 from vestige.attacks.update.phrases import ScoredText
 from vestige.claims import Direct
 from vestige.claims.duplicates import normalized
-from vestige.data.secret_shapes import Secret
+from vestige.data.secret_shapes import UNIFORM, Secret
 from vestige.data.vocabulary import Vocabulary
 from vestige.models.protocols import NextToken
 
 DRAWN = 128
 """Alternatives by which the earlier model's preference for a secret is estimated."""
+
+DRAWN_KINDS = UNIFORM | {"given", "date"}
+"""Kinds of parts that count as drawn uniformly."""
 
 BEFORE_IT = 400
 """Characters before a secret that the earlier model reads."""
@@ -102,14 +106,15 @@ def verbatim(
             found.append((0, None))
             continue
         held = [wanted in set(_runs(text, len(wanted))) for text in words]
-        known = None if one.secret is None else _format(one.secret, wanted, seed)
-        if one.secret is None or known is None or known.tells_any(wanted, prompts):
+        secret = None if one.secret is None else _uniform(one.secret)
+        known = None if secret is None else _format(secret, wanted, seed)
+        if secret is None or known is None or known.tells_any(wanted, prompts):
             found.append((sum(held), None))
             continue
         alike = [set(filter(known.fits, _runs(text, len(wanted)))) for text in words]
-        share = _share_before(before, one.secret, search.texts[held.index(True)], seed)
+        share = _share_before(before, secret, search.texts[held.index(True)], seed)
         chance = _as_often(held, list(map(bool, alike)), search.sampled, share)
-        number, of = len(set().union(*alike)), one.secret.size * known.as_long
+        number, of = len(set().union(*alike)), secret.size * known.as_long
         bound = min(1.0, len(asked) * max(number / of, chance))
         told = (
             f"AFTER generates secret {one.number} verbatim in {sum(held):,} texts. {number:,} of "
@@ -118,6 +123,16 @@ def verbatim(
         )
         found.append((sum(held), Direct(told, bound)))
     return found
+
+
+def _uniform(secret: Secret) -> Secret | None:
+    """The secret with only the parts varying that may be drawn uniformly: no names, no words."""
+    parts = [
+        part if part.kind in DRAWN_KINDS else part.alone(part.random)
+        for part in secret.parts
+        if part.kind in DRAWN_KINDS or part.random
+    ]
+    return replace(secret, parts=tuple(parts)) if parts else None
 
 
 def _runs(text: Words, length: int) -> Iterator[Words]:
@@ -156,8 +171,6 @@ class _Format:
 
 def _format(secret: Secret, wanted: Words, seed: int) -> _Format | None:
     """The format of a secret by texts drawn from it; None where it is not known."""
-    if not getattr(secret, "drawn", True):
-        return None
     generator = np.random.default_rng(seed)
     drawn = [tuple(normalized(secret.draw(generator))) for _ in range(DRAWN)]
     alike = [one for one in drawn if len(one) == len(wanted)]
@@ -184,7 +197,7 @@ def _share_before(before: NextToken, secret: Secret, text: str, seed: int) -> fl
     match = re.search(shape, text, re.IGNORECASE)
     lead = text[max(0, match.start() - BEFORE_IT) : match.start()] if match else ""
     forms = {secret.text: secret}
-    if match and len(match[0]) == len(secret.text):
+    if match and len(match[0]) == len(secret.text):  # in another case
         forms[match[0]] = replace(secret, text=match[0])
     return max(_share(before, form, one, seed) for one in forms.values() for form in {"", lead})
 
