@@ -12,6 +12,7 @@ A listed secret that the search generates verbatim is evidence without null mode
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import isfinite
 
 from vestige import claims
@@ -166,7 +167,7 @@ class UpdateDiff(Result):
         checks = (*self.checks, *self._null_checks)
         return able and not any(check.prevents(claims.LEAK) for check in checks)
 
-    @property
+    @cached_property
     def _test(self) -> claims.Test | None:
         if self.nulls is None:
             return None
@@ -191,10 +192,11 @@ class UpdateDiff(Result):
         own = list(zip(self.nulls.searches, changes, strict=True))
         signs = [one for one in own if one != ((), None)]
         copies = len(signs) - len(set(signs))
-        state, told = ("failed", f"{copies} of {len(self.nulls)} null models are copies of another")
-        if not copies:
-            state, told = "passed", f"{len(self.nulls)} null models, no two of them alike"
-        return (Check("independent", state, f"{told}."), self._comparable)  # type: ignore[arg-type]
+        if copies:
+            told = f"{copies} of {len(self.nulls)} null models are copies of another."
+            return (Check("independent", "failed", told), self._comparable)
+        told = f"{len(self.nulls)} null models, no two of them alike."
+        return (Check("independent", "passed", told), self._comparable)
 
     @property
     def _comparable(self) -> Check:
@@ -245,8 +247,8 @@ class UpdateDiff(Result):
             f"A phrase of {tokens} token{'s' * (tokens != 1)} whose probability rose from 0 to 1 "
             f"scores above all null models; required: {PROMOTED_TOKENS} at most."
         )
-        state = "passed" if tokens <= PROMOTED_TOKENS else "failed"
-        return Check("powerful", state, told, (claims.NO_LEAK,))  # type: ignore[arg-type]
+        enough = tokens <= PROMOTED_TOKENS
+        return Check("powerful", "passed" if enough else "failed", told, (claims.NO_LEAK,))
 
     @property
     def _unbounded(self) -> Iterator[Check]:
