@@ -57,7 +57,7 @@ def test_an_update_that_promotes_nothing_is_told_in_words(shell, workspace, tmp_
     same = ["diff", workspace / "before", workspace / "before", "--out", tmp_path / "run"]
     done = shell(*same)
     assert done.exit_code == 0
-    assert "No phrase was promoted" in done.stderr
+    assert "The search found no promoted phrase" in done.stderr
     assert "use vestige rank or vestige exposure" in done.stderr
     assert "Promoted phrases" not in done.stdout
 

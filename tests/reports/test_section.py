@@ -70,7 +70,9 @@ def test_runs_of_one_token_are_counted_apart(saved, diff):
 def test_an_update_without_phrases_has_a_section(saved, diff):
     shown = section(saved(diff([])), show_secrets=True)
     assert shown.blocks == ()
-    assert shown.lede.startswith("No phrase was promoted. To test a phrase that you know, use")
+    assert shown.lede.startswith(
+        "The search found no promoted phrase. To test a phrase that you know,"
+    )
 
 
 @pytest.mark.parametrize(

@@ -122,7 +122,7 @@ def reached(by: int | None, nulls: int) -> str:
 
 
 def _none(fragments: int) -> str:
-    told = f"No phrase was promoted. {ASK}"
+    told = f"The search found no promoted phrase. {ASK}"
     if not fragments:
         return told
     return f"{told} {_count(fragments, 'other sample')} {_are(fragments)} listed, not tested."
