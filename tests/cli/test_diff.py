@@ -16,7 +16,7 @@ from vestige.attacks.update.update_diff import update_diff
 from vestige.data.vocabulary import WordVocabulary
 from vestige.models.checkpoints import load_model, save_model
 from vestige.models.table import TableModel
-from vestige.reports.diff import verdict
+from vestige.reports.diff import listed
 
 
 def diff(shell, workspace, out, *words):
@@ -57,8 +57,8 @@ def test_an_update_that_promotes_nothing_is_told_in_words(shell, workspace, tmp_
     same = ["diff", workspace / "before", workspace / "before", "--out", tmp_path / "run"]
     done = shell(*same)
     assert done.exit_code == 0
-    assert "0 phrases: the search found none that the update promoted" in done.stderr
-    assert "That proves nothing" in done.stderr
+    assert "The search found no promoted phrase" in done.stderr
+    assert "use vestige rank or vestige exposure" in done.stderr
     assert "Promoted phrases" not in done.stdout
 
 
@@ -78,18 +78,18 @@ def nulls(tmp_path_factory):
     return folder
 
 
-def test_a_folder_of_nineteen_null_models_carries_a_verdict(shell, workspace, nulls, tmp_path):
+def test_a_folder_of_nineteen_null_models_is_compared_with(shell, workspace, nulls, tmp_path):
     words = ["--search", "beam", "--length", 3, "--null", nulls]
     done = diff(shell, workspace, tmp_path / "run", *words)
     run = results.load(tmp_path / "run")
     assert run.summary["null_searches"] == 19
-    assert run.summary["threshold"] == run.summary["null_top_score"]
-    assert run.summary["found"] == sum(row["found"] for row in run.rows)
+    assert run.summary["verdict"] == "undecided"  # these tables are too weak for an audit
+    assert run.summary["claim"]["test"]["least"] == 0.05
     assert len(set(run.run["models"]["nulls"]["sha256"])) == 19
     assert "of 19" in done.stdout
     page = shell("report", tmp_path / "run", "--out", tmp_path / "page.html")
     assert page.exit_code == 0, page.stderr
-    lede = verdict(run.summary)
+    lede = listed(run.summary)
     assert lede in done.stderr
     assert lede in html.unescape((tmp_path / "page.html").read_text("utf-8"))
 
@@ -165,14 +165,14 @@ def test_a_canary_that_is_no_phrase_is_listed_among_fragments(shell, tmp_path):
     run = results.load(tmp_path / "run")
     assert (run.summary["phrases"], run.summary["found"]) == (0, None)
     assert run.rows[0]["tokens"] == canary
-    assert "Fragments, not distinguishable from chance" in done.stdout
+    assert "Other samples, not tested" in done.stdout
     assert " ".join(words[i - 2] for i in canary) in done.stdout
 
     page = shell("report", tmp_path / "run", "--out", tmp_path / "page.html", "--show-secrets")
     assert page.exit_code == 0, page.stderr
     shown = html.unescape((tmp_path / "page.html").read_text("utf-8"))
     assert "No phrase was promoted" not in shown
-    for told in ("That proves nothing", "Fragments, not distinguishable from chance"):
+    for told in ("use vestige rank", "Other samples, not tested"):
         assert told in shown
         assert told in done.stdout + done.stderr
 
@@ -211,13 +211,13 @@ def test_known_phrases_stand_beside_what_is_found(shell, workspace, nulls, tmp_p
     assert [row["phrase"] for row in known] == ["the code of the gate", "gate is"]
     assert {row["p_value"] for row in known} <= {0.5, 1.0}
     assert run.summary["known"] == 2
-    assert "Phrases that were asked for" in done.stdout
-    assert "asked for" in done.stderr
+    assert "Listed secrets" in done.stdout
+    assert "of 2 listed secrets" in done.stderr
     assert "gate" not in done.stdout
     page = shell("report", tmp_path / "run", "--out", tmp_path / "page.html", "--show-secrets")
     assert page.exit_code == 0, page.stderr
     shown = html.unescape((tmp_path / "page.html").read_text("utf-8"))
-    for told in ("Phrases that were asked for", "highest: ", "p-value", "Searched:"):
+    for told in ("Listed secrets", "highest: ", "p-value", "Searched:"):
         assert told in shown
 
 

@@ -1,7 +1,6 @@
 import pytest
 
 from vestige.errors import RunError
-from vestige.reports.diff import verdict
 from vestige.reports.rank import describe_rank
 from vestige.reports.section import KINDS, section
 
@@ -25,43 +24,33 @@ def test_phrases_stand_with_their_shading(saved, diff):
 def test_a_phrase_counts_as_found_above_the_null_threshold_only(saved, diff):
     shown = section(saved(diff([["a", "b", "c"], ["a"]], threshold=2.5)), show_secrets=True)
     assert [group[0].verdict for group in findings(shown, "Phrases")] == ["found", "19 of 19 nulls"]
-    assert shown.lede.startswith("1 of 2 phrases is found: by 19 null searches")
+    assert shown.lede.startswith("1 of 2 phrases is found: 19 null searches reach no such score")
 
 
-def test_too_few_null_searches_are_counted_and_no_verdict_is_given(saved, diff):
+def test_too_few_null_searches_are_counted(saved, diff):
     shown = section(saved(diff([["a", "b"]], nulls=4)), show_secrets=True)
     assert findings(shown, "Phrases")[0][0].verdict == "0 of 4 nulls"
-    assert "No null search of 4 reached" in shown.lede
-    assert "1 time in 5" in shown.lede
-    assert "are found" not in shown.lede
-    assert "is found" not in shown.lede
+    assert shown.lede.endswith("0 of 4 null searches reached the best score, 3.00.")
 
 
-def test_where_nothing_is_found_the_page_says_that_it_proves_nothing(saved, diff):
+def test_where_nothing_is_found_the_best_score_is_compared(saved, diff):
     shown = section(saved(diff([["a"], ["b"]], threshold=2.5)), show_secrets=True)
-    assert shown.lede.startswith("0 of 2 phrases are found. 19 of 19 null searches reached")
-    assert "proves nothing" in shown.lede
+    assert "19 of 19 null searches reached the best score" in shown.lede
+    assert " found" not in shown.lede
 
 
-def test_fragments_are_listed_apart_and_marked(saved, diff):
+def test_other_samples_are_listed_apart(saved, diff):
     shown = section(saved(diff([["a"]], kinds={0: "fragment"})), show_secrets=True)
-    assert [block.title[:9] for block in shown.blocks] == ["Fragments"]
+    assert [block.title for block in shown.blocks] == ["Other samples, not tested"]
     assert len(shown.blocks[0].groups) == 1
-    assert "1 fragment is listed, which cannot be told from chance" in shown.lede
-    assert "proves nothing" in shown.lede
-
-
-def test_a_run_of_the_rule_before_this_one_is_told_as_such(saved, diff):
-    shown = section(saved(diff([["a"]])), show_secrets=True)
-    old = {"phrases": 3, "found": 2, "threshold": 1.5}
-    assert "Repeat the run" in verdict(old)
-    assert "Repeat" not in shown.lede
+    assert "1 other sample is listed, not tested" in shown.lede
+    assert "vestige rank" in shown.lede
 
 
 def test_without_a_null_model_nothing_counts_as_found(saved, diff):
     shown = section(saved(diff([["a"]])), show_secrets=True)
     assert findings(shown, "Phrases")[0][0].verdict == ""
-    assert "No null model" in shown.lede
+    assert "Without null models they have no p-value" in shown.lede
 
 
 def test_a_group_stands_together_behind_its_best(saved, diff):
@@ -81,8 +70,9 @@ def test_runs_of_one_token_are_counted_apart(saved, diff):
 def test_an_update_without_phrases_has_a_section(saved, diff):
     shown = section(saved(diff([])), show_secrets=True)
     assert shown.blocks == ()
-    assert shown.lede.startswith("0 phrases: the search found none that the update promoted.")
-    assert "proves nothing" in shown.lede
+    assert shown.lede.startswith(
+        "The search found no promoted phrase. To test a phrase that you know,"
+    )
 
 
 @pytest.mark.parametrize(

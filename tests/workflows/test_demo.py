@@ -49,7 +49,7 @@ def test_the_whole_way_is_written_and_told(short, tmp_path):
     assert (run.run["verb"], run.run["seed"]) == ("demo", 3)
     assert set(run.run["models"]) == {"before", "after"}
     assert run.run["configuration"]["secret"] == SECRET
-    assert run.summary == found.summary()
+    assert run.summary == results.plain(found.summary())
     assert [line[:3] for line in told.lines] == ["1/4", "2/4", "3/4", "4/4"]
     assert told.tasks == ["training", "training", "searching"]
 

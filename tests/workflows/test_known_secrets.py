@@ -52,8 +52,8 @@ def test_of_a_manifest_the_planted_canaries(model, tmp_path):
     ("secrets", "message"),
     [
         (["wordag", "nowhere wordah"], "words of the models' vocabulary, got others in entry 2"),
-        (["  "], "one phrase at least, got none"),
-        (["wordag"] * 10_001, "at most 10,000 phrases, got 10,001"),
+        (["  "], "`secrets` must hold 1 to 10,000, got 0"),
+        (["wordag"] * 10_001, "must hold 1 to 10,000, got 10,001"),
     ],
 )
 def test_what_cannot_be_scored_is_refused(model, secrets, message):

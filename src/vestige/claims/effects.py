@@ -17,6 +17,11 @@ USER_AUC = 0.75
 EXPOSURE_BITS = 2.0
 """Exposure of canaries above that of controls: 2 bits save an attacker three of four guesses."""
 
+PROMOTED_TOKENS = 8
+"""`diff`: tokens of the shortest phrase that scores above all null models if the update raised its
+probability from 0 to 1. Eight tokens are about six words or two numbers; where null models hide
+more, the search says nothing of short secrets."""
+
 EXTRACTED_SHARE = 0.05
 """Extraction: share of passages beyond that of the reference. A share of texts would not do: where
 one text in seven holds a common phrase, that of 70 texts is known to 10 points only (1 of

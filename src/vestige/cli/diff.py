@@ -1,4 +1,4 @@
-"""`vestige diff`: promoted phrases in a table, the phrases that were asked for, and the verdict."""
+"""`vestige diff`: promoted phrases and listed secrets in tables."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -13,32 +13,33 @@ SHOWN = 20
 """Phrases on the terminal; the run directory holds them all."""
 
 Row = Mapping[str, Any]
-TITLES = {"phrase": "Promoted phrases", "fragment": "Fragments, not distinguishable from chance"}
+TITLES = {"phrase": "Promoted phrases", "fragment": "Other samples, not tested"}
 
 
 def _show(found: "UpdateDiff", output: Output) -> None:
     from vestige.cli.terminal import say, show_table
-    from vestige.reports.diff import EXTRAPOLATED, known_verdict, searched, verdict
+    from vestige.reports.diff import EXTRAPOLATED, KNOWN, listed, searched
+    from vestige.reports.diff import known as known_line
 
     summary, rows = found.summary(), list(found.rows())
-    listed = _listed(rows)
-    if listed:
-        title = TITLES[str(listed[0]["kind"])]
-        show_table(title, *_table(found, listed[:SHOWN], output.show_secrets))
-    if len(listed) > SHOWN:
-        say(f"… and {len(listed) - SHOWN} more in the run directory.")
+    shown = _listed(rows)
+    if shown:
+        title = TITLES[str(shown[0]["kind"])]
+        show_table(title, *_table(found, shown[:SHOWN], output.show_secrets))
+    if len(shown) > SHOWN:
+        say(f"… and {len(shown) - SHOWN} more in the run directory.")
     known = [row for row in rows if row["kind"] == "known"]
     if known:
-        show_table("Phrases that were asked for", *_known(known, output.show_secrets))
-    say(verdict(summary))
+        show_table(KNOWN, *_known(known, output.show_secrets))
+    say(listed(summary))
     if known:
-        say(known_verdict(summary))
+        say(known_line(summary))
     if told := searched(summary):
         say(told)
     if any(row["extrapolated_e_value"] is not None for row in rows):
         say(EXTRAPOLATED)
-    if (listed or known) and not output.show_secrets:
-        say("Letters are withheld; --show-secrets shows them.")
+    if (shown or known) and not output.show_secrets:
+        say("Texts are redacted; --show-secrets shows them.")
     out = output.out
     say(f"Run directory: {out}. A page from it: vestige report {out} --out page.html")
 
@@ -62,7 +63,7 @@ def _table(
     for row in listed:
         cell: list[object] = [row["score"], source(row), _text(row, show_secrets)]
         if nulls:
-            verdicts = {True: "found", False: "chance may", None: "–"}
+            verdicts = {True: "found", False: "not found", None: "–"}
             cell[1:1] = [
                 f"{row['e_value']:.2g}",
                 _short(row["extrapolated_e_value"]),
@@ -77,13 +78,14 @@ def _known(known: Sequence[Row], show_secrets: bool) -> tuple[list[str], list[li
     """One row a phrase that was asked for."""
     from vestige.reports.diff import told_in
 
-    columns = ["score", "p-value", "highest", "told by the search", "phrase"]
+    columns = ["score", "p-value", "highest", "found by the search", "generated in", "secret"]
     cells: list[list[object]] = [
         [
             row["score"],
-            _short(row["p_value"]),
+            _short(row["p_adjusted"]),
             row["place"],
             told_in(row),
+            f"{row['generated_in']} texts",
             _text(row, show_secrets),
         ]
         for row in known

@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from math import isnan
 
 from vestige.cli.verbs import JSON, Output, Verb
-from vestige.workflows.null import ALIKE, NullModels, null
+from vestige.workflows.null import NullModels, null
 
 
 def _show(made: NullModels, output: Output) -> None:
+    from vestige.attacks.update.null_searches import LIKE
     from vestige.cli.terminal import say
 
     count = len(made.models)
@@ -18,9 +19,9 @@ def _show(made: NullModels, output: Output) -> None:
         say(f"They moved the weights {_range(made.changes)} times as far as AFTER did.")
         if not made.alike:
             say(
-                f"That is not like AFTER ({ALIKE[0]:g} to {ALIKE[1]:g} would be): give other "
-                "tokens, epochs or learning rate, or the BEFORE that AFTER started from. Null "
-                "models that move the weights less find less by chance."
+                f"That is not like AFTER ({LIKE[0]:g} to {LIKE[1]:g} would be), and vestige diff "
+                "gives no verdict by them: give other tokens, epochs or learning rate, or the "
+                "BEFORE that AFTER started from."
             )
     print(made.directory)
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from vestige.data.vocabulary import Vocabulary
+from vestige.errors import ModelError
 
 
 class State(Protocol):
@@ -175,6 +176,15 @@ def require_read(state: State) -> None:
     if not state.has_read:
         raise ValueError(
             "state must have read at least one token, got start(n, anywhere=True): advance it first"
+        )
+
+
+def require_numbers(column: Tensor) -> None:
+    """Raise ModelError where one column of a softmax is NaN: then all of its row is."""
+    if column.isnan().any():
+        raise ModelError(
+            "the scores of a model are not finite",
+            remedy="Its weights are broken: save it again, or give an earlier checkpoint.",
         )
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from vestige import _validate
-from vestige.models.protocols import NextToken
+from vestige.models.protocols import NextToken, require_numbers
 
 PART = 64
 """Columns whose probabilities are summed before they are cumulated."""
@@ -86,7 +86,11 @@ def drawn(probabilities: Tensor, chance: Tensor) -> Tensor:
 
     Sums of `PART` columns are cumulated first, then the columns of one part: in double precision
     over the whole vocabulary it would cost more than all else that a draw needs.
+
+    Raises:
+        ModelError: they are not finite.
     """
+    require_numbers(probabilities[:, 0])
     missing = -probabilities.shape[1] % PART
     parts = functional.pad(probabilities, (0, missing)) if missing else probabilities
     parts = parts.view(len(parts), parts.shape[1] // PART, PART)

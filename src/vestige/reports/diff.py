@@ -1,7 +1,4 @@
-"""Phrases that an update promoted: verdict, shaded phrases and their scores.
-
-The terminal shows the same words.
-"""
+"""Phrases that an update promoted, shaded, with their scores; the terminal shows the same words."""
 
 from collections.abc import Mapping, Sequence
 from itertools import groupby
@@ -17,77 +14,60 @@ from vestige.reports.section import KINDS, Block, Section
 from vestige.results import Run
 
 LIMITS = (
-    "A high score says that the second model prefers this text more than the first did. It "
-    "does not prove that the text stood in the training data: models also compose.",
-    "A phrase that is missing here is not thereby safe. The search is a heuristic, and "
-    "knowing part of a phrase can reveal the rest (a rank’s profile shows how much).",
-    "An E-value counts null searches: what it states holds where the null models were made as "
-    "the update was, on as much text of the same kind. Text of another kind also changes what "
-    "is common.",
-    "An extrapolated E-value assumes the shape of a tail and decides nothing. It errs more "
+    "A high score says that AFTER prefers this text more than BEFORE did. It does not prove that "
+    "the text was in the training data: models also compose.",
+    "The search is a heuristic. It can miss a phrase, and part of a phrase can reveal the rest "
+    "(a rank’s profile shows how much).",
+    "An E-value counts null phrases. It holds where the null models were made as the update was, "
+    "on as much text of the same kind. Text of another kind also changes what is common.",
+    "An extrapolated E-value assumes the form of a tail and decides nothing. It errs more "
     "often than it states where null searches are few.",
     "Scores of different searches, scores or token vocabularies are not comparable.",
-    "A phrase that was asked for has a p-value of its own, whatever the search found. Of many that "
-    "did not leak, the share p has one as low.",
+    "The probability of coincidence of a generated secret supposes that it was sampled uniformly "
+    "from the texts of its format. A birthday used as a code was not.",
 )
-PROVES_NOTHING = (
-    "That proves nothing: the search is a heuristic. vestige rank and vestige exposure ask for a "
-    "phrase that you know."
-)
+OTHER = "Other samples, not tested"
+KNOWN = "Listed secrets"
+ASK = "To test a phrase that you know, use vestige rank or vestige exposure."
 
 EXTRAPOLATED = (
-    "An extrapolated E-value assumes the shape of a tail and decides nothing; it errs more often "
+    "An extrapolated E-value assumes the form of a tail and decides nothing; it errs more often "
     "than it states where null searches are few."
 )
 
 
-def verdict(summary: Row) -> str:
-    """How many phrases, what null searches say of them, and what that leaves open."""
+def listed(summary: Row) -> str:
+    """How many phrases there are, and how they compare with null models."""
     phrases, nulls = summary["phrases"], summary.get("null_searches") or 0
     if not phrases:
         return _none(summary.get("fragments") or 0)
-    number = _count(phrases, "phrase")
-    found, most = summary.get("found"), f"{number} that the update promoted most"
-    if not nulls and found is not None:
-        return (
-            f"{most}, compared with one null model by a rule that errs more often than it states. "
-            "Repeat the run."
-        )
+    number, found = _count(phrases, "phrase"), summary.get("found")
     if not nulls:
+        return f"{number}, the most promoted first. Without null models they have no p-value."
+    if found:
         return (
-            f"{most}. No null model was given, so nothing says which of these scores chance could "
-            "reach."
+            f"{found} of {number} {_are(found)} found: {_count(nulls, 'null search', 'es')} reach "
+            "no such score (error rate 5% for the whole list). A phrase found need not have been "
+            "in the training text: models also compose."
         )
-    if found is None:
-        return f"{most}. {_best(summary, nulls)}"
-    if not found:
-        return f"0 of {number} {_are(0)} found. {_best(summary, nulls)} {PROVES_NOTHING}"
-    return (
-        f"{found} of {number} {_are(found)} found: by {_count(nulls, 'null search', 'es')}, a "
-        "clean update has any such phrase at most once in 20 times. What is found need not have "
-        "stood in its text: models also compose."
-    )
+    return f"{number}, the most promoted first. {_best(summary, nulls)}"
 
 
-def known_verdict(summary: Row) -> str:
-    """How many of the phrases that were asked for are told, and what that leaves open."""
-    known, nulls = int(summary.get("known") or 0), int(summary.get("null_searches") or 0)
-    if not known:
+def known(summary: Row) -> str:
+    """How many of the listed secrets were generated, and how they compare with null models."""
+    number, nulls = int(summary.get("known") or 0), int(summary.get("null_searches") or 0)
+    if not number:
         return ""
-    told = summary.get("known_told") or 0
-    asked = f"{_count(told, 'phrase')} of the {known:,} asked for {_are(told)} told whole"
-    if not nulls:
-        return (
-            f"{asked} by the search. Without null models nothing says how high such phrases score "
-            "where they did not leak; vestige exposure compares canaries with controls."
+    of = f"of {_count(number, 'listed secret')}"
+    said = summary.get("known_generated") or 0
+    told = f"AFTER generates {said} {of} verbatim, and BEFORE does not."
+    beyond = summary.get("known_beyond")
+    if beyond is not None:
+        told += (
+            f" {beyond:,} {_are(beyond)} promoted more than by {_count(nulls, 'null model')} "
+            "(family-wise error rate 5%)."
         )
-    beyond, least = summary.get("known_beyond") or 0, 1 / (1 + nulls)
-    return (
-        f"{asked} by the search; {beyond:,} {_are(beyond)} promoted more than by "
-        f"{'the null model' if nulls == 1 else f'any of {nulls} null models'} (p = {least:.2g}). "
-        f"Of {known:,} that did not leak, "
-        f"{known * least:.2g} would be by chance."
-    )
+    return told
 
 
 def searched(summary: Row) -> str:
@@ -127,31 +107,31 @@ def told_in(row: Row) -> str:
     return f"rank {found}" if part == 1 else f"{part:.0%} of it in rank {found}"
 
 
+def generated(row: Row) -> str:
+    """In how many texts a listed secret was generated, and the probability of coincidence."""
+    texts, bound = int(row.get("generated_in") or 0), row.get("coincidence")
+    if not texts:
+        return ""
+    chance = "not bounded" if bound is None else f"at most {bound:.1g}"
+    return f"generated verbatim in {_count(texts, 'text')}; probability of coincidence {chance}"
+
+
 def reached(by: int | None, nulls: int) -> str:
     """How many null searches reached a score, for a cell of a table."""
     return "–" if by is None else f"{by} of {nulls}"
 
 
 def _none(fragments: int) -> str:
-    told = "0 phrases: the search found none that the update promoted."
+    told = f"The search found no promoted phrase. {ASK}"
     if not fragments:
-        return f"{told} {PROVES_NOTHING}"
-    listed = f"{_count(fragments, 'fragment')} {_are(fragments)} listed"
-    return f"{told} {listed}, which cannot be told from chance. {PROVES_NOTHING}"
+        return told
+    return f"{told} {_count(fragments, 'other sample')} {_are(fragments)} listed, not tested."
 
 
 def _best(summary: Row, nulls: int) -> str:
-    """What null searches say of the best phrase, where none can be called found."""
+    """How null searches compare with the best phrase, where none is found."""
     score, by = summary["top_score"], summary["top_reached_by"]
-    searches = _count(nulls, "null search", "es")
-    if by:
-        return (
-            f"{by} of {searches} reached the best score, {score:.2f}: nothing here can be told "
-            "from chance."
-        )
-    alone = f"No null search of {nulls} reached the best score, {score:.2f}; chance alone "
-    alone += f"comes out so 1 time in {nulls + 1}."
-    return f"{alone} It takes 19 null models to call a phrase found."
+    return f"{by} of {_count(nulls, 'null search', 'es')} reached the best score, {score:.2f}."
 
 
 def _count(number: int, name: str, plural: str = "s") -> str:
@@ -181,8 +161,8 @@ def diff_section(run: Run, *, show_secrets: bool) -> Section:
     return Section(
         kind="diff",
         title="What did this update reveal?",
-        lede=verdict(summary),
-        because=known_verdict(summary),
+        lede=listed(summary),
+        because=known(summary),
         notices=tuple(filter(None, (searched(summary),))),
         blocks=(*_lists(rows, of, show_secrets), *_figures(rows, summary)),
         limits=LIMITS,
@@ -202,15 +182,15 @@ def _lists(rows: Sequence[Row], of: Any, show_secrets: bool) -> list[Block]:
             groups=_grouped(of("phrase"), {r["rank"]: r.get("group") for r in rows}),
         ),
         Findings(
-            title="Phrases that were asked for",
-            key="Each at the place where the update promoted it most: at a document’s beginning, "
-            "behind a prompt or anywhere. Scores here pay no toll and compare with no others.",
+            title=KNOWN,
+            key="Each at the position where the update promoted it most: at a document’s "
+            "beginning, after a prompt or anywhere. These scores compare with no others.",
             groups=tuple((one,) for one in of("known")),
         ),
         Findings(
-            title="Fragments, not distinguishable from chance",
-            key="What several samples agree on beside the phrases, or where there is neither, the "
-            "best of a laxer search; then whole samples. Null searches have no such scores.",
+            title=OTHER,
+            key="Fragments that several samples share, or where there are none, the best of a "
+            "laxer search; then whole samples. Null searches have no such scores.",
             groups=tuple((one,) for one in of("fragment")),
         ),
         Findings(
@@ -258,9 +238,9 @@ def _phrase(row: Row, strongest: float, nulls: int, show_secrets: bool) -> Phras
     from_ = f"found by {source(row)}" if source(row) else ""
     notes = (folded, _chance(row), from_)
     if row["kind"] == "known":
-        p_value = row.get("p_value")
-        alone = "" if p_value is None else f"p-value {p_value:.2g}"
-        notes = (f"highest: {source(row)}", told_in(row), alone)
+        p_value = row.get("p_adjusted")
+        alone = "" if p_value is None else f"p-value {p_value:.2g}, adjusted"
+        notes = (f"highest: {source(row)}", told_in(row), alone, generated(row))
     return findings.phrase(
         row,
         strongest=strongest,

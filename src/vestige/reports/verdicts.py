@@ -10,7 +10,7 @@ Meaning = Literal["leak", "none", "open"]
 """A leak is shown; none is; or the run could not tell."""
 
 VERDICTS: Mapping[str, Mapping[str, Meaning]] = {
-    "UpdateDiff": {"found": "leak", "nothing found": "none", "not decided": "open"},
+    "UpdateDiff": {"leak": "leak", "no leak shown": "none", "undecided": "open"},
     "CanaryExposure": {"leaks": "leak", "not shown": "none", "not decided": "open"},
     "Completion": {"completed": "leak", "none completed": "none", "not decided": "open"},
     "SecretExposure": {"found": "leak", "none found": "none", "not decided": "open"},

@@ -88,8 +88,9 @@ def diff(
     dialogue leaks in the assistant's turn: where there is a chat template, the search has the model
     write questions as a user would, and answer them.
 
-    Without `null` the list is ranked but nothing says where chance begins. Train null models
-    when the question is whether anything leaked at all: `vestige null` does it.
+    A verdict needs 19 null models (`null`; `vestige null` trains them), or a listed secret
+    (`secrets`) that `after` generates verbatim and `before` does not. Without both the list is
+    ranked and the verdict is undecided.
 
     Args:
         before: The earlier snapshot.
@@ -97,17 +98,19 @@ def diff(
         out: A directory to make, for `vestige report`. Python may leave it out: nothing is kept.
         null: A model made as `after` was, but of clean text: `before` continued on as much of it,
             with another seed. May be given again, each of another text, or as a directory of such
-            models. By 19 of them a phrase can be called found, at the level that a clean update
-            reaches at most once in 20 times; fewer say how many of them reached a score. With
-            `removed`: made as `before` was, of clean text in place of what was removed.
+            models. 19 give a verdict, with an error rate of 5% for the whole list; fewer say how
+            many of them reached a score. One that moved the weights 0.7 to 1 times as far as the
+            update is moved as far; one that moved less gives no verdict. With `removed`: made as
+            `before` was, of clean text in place of what was removed.
         removed: What a deletion reveals: the roles are swapped.
         prompt: A text behind which to search too, as a user would write it. May be given again.
         prompts: A file of such texts, one a line, or a table or JSON Lines with a column `text`.
         chat: Whether to search in the tokenizer's chat template: in the user's turn, whose
             questions the model writes and answers, and in the assistant's, after an empty message
             and after each prompt. `auto` where there is a template, `on` or `off`.
-        secrets: A file of phrases that must not leak, one a line, or a manifest of `vestige plant`:
-            each is scored by itself, beside what the search finds.
+        secrets: A file with one secret on each line, or a manifest of `vestige plant`. Each is
+            scored, and looked for in all that the search generates. Mark what varies where that is
+            no number, date or key: {{4917}}.
         minutes: Time for all searches, those of null models too. It decides how large they are, and
             they stop when it is over, loading not counted.
         size: How many times as many samples as usual; where it is not given, `minutes` chooses it.

@@ -31,9 +31,6 @@ from vestige.workflows.options import (
 if TYPE_CHECKING:
     from vestige.training.loop import ProgressFn
 
-ALIKE = (0.5, 2.0)
-"""How far a null model may move the weights, in terms of the update, to be called like it."""
-
 
 @dataclass(frozen=True)
 class NullModels(Result):
@@ -57,8 +54,10 @@ class NullModels(Result):
 
     @property
     def alike(self) -> bool:
-        """Whether all moved the weights half as far as the update to twice as far."""
-        return all(ALIKE[0] <= change <= ALIKE[1] for change in self.changes)
+        """Whether all moved the weights about as far as the update."""
+        from vestige.attacks.update.null_searches import LIKE
+
+        return all(LIKE[0] <= change <= LIKE[1] for change in self.changes)
 
     def summary(self) -> dict[str, object]:
         """Where they are, tokens, and how far they moved the weights."""

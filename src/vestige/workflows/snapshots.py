@@ -1,7 +1,9 @@
 """The snapshots that a workflow compares, and null models: with what a run records of them."""
 
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
+from math import isfinite
 from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -188,6 +190,52 @@ class ComparedNulls:
     def opened(self, model: ModelLike) -> "LanguageModel":
         """One of the models, read as the snapshots were."""
         return self.like.read(model)
+
+    def moved_as_far(
+        self, model: ModelLike, before: "LanguageModel", moved: float | None
+    ) -> "tuple[LanguageModel, float | None]":
+        """One of the models, and how far it moved the weights: a multiple of the update's change.
+
+        One that moved them a little less is moved as far: its scores would be lower for that
+        reason alone.
+
+        Args:
+            before: the model that the update and the null models continued.
+            moved: how far the update moved its weights; None where that is not known.
+        """
+        from vestige.attacks.update.null_searches import LIKE
+        from vestige.models.weight_change import stretch
+
+        null = self.opened(model)
+        own = _change(before, null)
+        if own is None or moved is None:
+            return null, None
+        if LIKE[0] <= own / moved < 1:
+            if not isinstance(model, str | PathLike):
+                null = deepcopy(null)
+            stretch(_own(before), _own(null), moved / own)
+        return null, own / moved
+
+    def moved(self, before: "LanguageModel", after: "LanguageModel") -> float | None:
+        """How far the update moved the weights; None where that is not known."""
+        return _change(before, after) if self.given else None
+
+
+def _change(before: "LanguageModel", after: "LanguageModel") -> float | None:
+    """How far a model's weights are from those before it; None of other kinds of models."""
+    from vestige.models.weight_change import weight_change
+
+    if getattr(_own(before), "adapted", False):
+        return None
+    change = weight_change(_own(before), _own(after))
+    return change if change > 0 and isfinite(change) else None
+
+
+def _own(model: "LanguageModel") -> "LanguageModel":
+    """The model itself where it is asked over shared ids."""
+    from vestige.models.shared_vocabulary import SharedIds
+
+    return model.model if isinstance(model, SharedIds) else model
 
 
 def _models_at(place: ModelLike) -> list[ModelLike]:

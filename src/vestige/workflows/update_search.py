@@ -65,6 +65,21 @@ class _Bar:
         self.step(done, self.searches * self.units, which + self.doing)
 
 
+@dataclass(frozen=True)
+class _NullSearch:
+    """What the search of a null model gave.
+
+    Attributes:
+        scores: of its phrases.
+        known: of the listed secrets.
+        change: how far it moved the weights, as a multiple of the update's change, where known.
+    """
+
+    scores: list[float]
+    known: list[float]
+    change: float | None
+
+
 @dataclass(frozen=True, kw_only=True)
 class Searches:
     """What is searched, and how.
@@ -125,27 +140,31 @@ class Searches:
         with self.monitor.progress("searching") as step:
             bar = _Bar(step, 1 + len(self.nulls.given), units=self._units)
             effort = Effort(
-                contexts=tuple(self.contexts.names),
+                contexts=self.contexts.names,
                 turns=self.contexts.turns,
                 told=self.contexts.told,
                 until=None if deadline is None else lambda: time.monotonic() > deadline,
             )
             own = bar.of(0, replace(effort, kept=KeptUnder(kept, "update")))
             found = update_diff(
-                self.before, self.after, search=self.search, score=self.score, top=top, effort=own
-            )
-            found = replace(found, places=self.contexts.names, nulls_asked=len(self.nulls.given))
-            known = self._known(self.after)
+                self.before, self.after, search=self.search, score=self.score, listed=self.known,
+                top=top, effort=own,
+            )  # fmt: skip
             nulls = list(self._null_searches(effort, kept, bar))
+        found = replace(found, nulls_asked=len(self.nulls.given))
         if nulls:
-            found = replace(found, nulls=NullScores.of(scores for scores, _ in nulls))
-        compared = [[phrases[n] for _, phrases in nulls] for n in range(len(known))]
+            found = replace(
+                found,
+                nulls=NullScores.of(one.scores for one in nulls),
+                changes=tuple(one.change for one in nulls),
+            )
+        compared = [[one.known[n] for one in nulls] for n in range(len(found.known))]
         told = [finding.lead + finding.tokens for finding in found.findings]
         found = replace(
             found,
             known=tuple(
                 _compared(one, asked, scores, told)
-                for one, asked, scores in zip(known, self.known, compared, strict=True)
+                for one, asked, scores in zip(found.known, self.known, compared, strict=True)
             ),
         )
         if found.complete is False:
@@ -185,20 +204,19 @@ class Searches:
             self.monitor.log(line)
         return plan.record()
 
-    def _null_searches(
-        self, effort: Effort, kept: Kept, bar: _Bar
-    ) -> Iterator[tuple[list[float], list[float]]]:
-        """Of each null model the scores of its search, and those of the known phrases."""
+    def _null_searches(self, effort: Effort, kept: Kept, bar: _Bar) -> Iterator["_NullSearch"]:
+        """What a search of each null model gave, until the time is over."""
         asked = [list(one.within) for one in self.known]
+        moved = self.nulls.moved(self.before, self.after)
         for number, (given, weights) in enumerate(
             zip(self.nulls.given, self.nulls.hashes, strict=True), 1
         ):
             own = KeptUnder(kept, f"null/{weights}")
             phrases = own.get("known", {})
-            if "scores" not in own or phrases.get("asked") != asked:
+            if not {"scores", "change"} <= own.keys() or phrases.get("asked") != asked:
                 if "scores" not in own and effort.until is not None and effort.until():
                     return
-                null = self.nulls.opened(given)
+                null, own["change"] = self.nulls.moved_as_far(given, self.before, moved)
                 if "scores" not in own:
                     scores = null_search(
                         self.before, null, search=self.search, score=self.score,
@@ -209,7 +227,7 @@ class Searches:
                     own["scores"] = scores
                 scored = [one.score for one in self._known(null)]
                 own["known"] = phrases = {"asked": asked, "scores": scored}
-            yield own["scores"], phrases["scores"]
+            yield _NullSearch(own["scores"], phrases["scores"], own["change"])
 
     def _known(self, after: LanguageModel) -> list[KnownPhrase]:
         pair = ModelPair(self.before, after, self.score)

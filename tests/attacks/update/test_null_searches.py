@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vestige.attacks.update.null_searches import LEVEL, NEEDED, NullScores
+from vestige.attacks.update.null_searches import LEVEL, NEEDED, NullScores, joint_p_value
 
 SCORES = st.sampled_from([0.5, 1.0, 1.5, 2.0, math.inf])  # few values, so that ties are common
 SEARCHES = st.lists(st.lists(SCORES, max_size=4), min_size=1, max_size=25)
@@ -97,3 +97,17 @@ def test_no_search_and_no_number_are_refused():
         NullScores.of([])
     with pytest.raises(ValueError, match="got NaN"):
         NullScores.of([[1.0, math.nan]])
+
+
+@pytest.mark.parametrize("scores", [1, 4, 30])
+def test_a_joint_p_value_holds_its_level_however_many_scores_there_are(scores):
+    """Scores of different scales that depend on each other; each model in turn is the update."""
+    random, p_values = np.random.default_rng(scores), []
+    for _ in range(40):
+        common = random.standard_normal((20, 1))
+        table = (common + random.standard_t(3, (20, scores))) * random.lognormal(size=scores)
+        for place in range(20):
+            p_values.append(joint_p_value(table[place], np.delete(table, place, axis=0)))
+    assert np.mean([p <= LEVEL for p in p_values]) <= LEVEL
+    table[0, -1] += 100 * table[:, -1].std()
+    assert joint_p_value(table[0], table[1:]) == LEVEL

@@ -50,13 +50,15 @@ def test_null_models_are_searched_as_the_update_is(random_table):
 
 
 def test_nineteen_null_models_carry_a_verdict(random_table):
-    before, after = random_table(0, 8), random_table(1, 8)
+    before, after, *nulls = (random_table(seed, 24, 0.05) for seed in range(21))
     search = Beams(length=3, width=50)
-    scores = null_scores(before, [random_table(2, 8)] * 19, search=search)
+    scores = null_scores(before, nulls, search=search)
     diff = update_diff(before, after, search=search, nulls=scores)
     assert diff.threshold == scores.best
-    assert all(row["found"] == (row["score"] > scores.best) for row in diff.rows())
-    assert diff.summary()["found"] == sum(row["found"] for row in diff.rows())
+    above = [finding.score > scores.best for finding in diff.findings]
+    significant = diff.claim.test.significant
+    assert [row["found"] for row in diff.rows()] == [one and significant for one in above]
+    assert diff.summary()["found"] == sum(significant * scores.found(f.score) for f in diff.phrases)
 
 
 @pytest.mark.parametrize("min_tokens", [2, 4, 6])
@@ -72,10 +74,12 @@ def test_the_best_that_can_be_found_is_among_what_nulls_count(random_table, min_
 
 
 def test_the_same_model_as_its_own_null_finds_nothing(random_table):
-    before, after = random_table(3, 8), random_table(4, 8)
+    before, after = random_table(3, 24, 0.05), random_table(4, 24, 0.05)
     search = pairs_and_openings(seeds=30, toll=0.1)
     same = null_scores(before, [after] * 19, search=search)
-    assert update_diff(before, after, search=search, nulls=same).summary()["found"] == 0
+    found = update_diff(before, after, search=search, nulls=same)
+    assert found.claim.test.p == 1
+    assert found.verdict == "undecided"  # copies count as one
 
 
 def test_where_there_is_no_phrase_a_laxer_search_lists_fragments(random_table):

@@ -23,7 +23,7 @@ SMALL = SeedAndExtend(
     toll=0.3,
     surprise=0.1,
 )
-CONTEXTS = ((3, 4), (5, 2, 6))
+CONTEXTS = {(3, 4): "prompt 1", (5, 2, 6): "prompt 2"}
 
 
 class Counting:
@@ -98,7 +98,7 @@ def test_the_plan_names_about_as_many_units_and_tokens(models):
     told = []
     effort = Effort(contexts=CONTEXTS, progress=lambda done, units: told.append((done, units)))
     searched = seed_and_extend(pair, SMALL, end=0, effort=effort).searched
-    units = SMALL.planned(pair, CONTEXTS).units
+    units = SMALL.planned(pair, tuple(CONTEXTS)).units
     assert told == [(done, max(done, units)) for done in range(1, searched.units + 1)]
     assert searched.units == pytest.approx(units, rel=0.5)
     samples = replace(

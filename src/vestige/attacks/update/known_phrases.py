@@ -1,4 +1,4 @@
-r"""Phrases that are known beforehand: how much an update promoted each, and how much nulls do.
+r"""Phrases that are listed: how much an update promoted each, and how much null models do.
 
 A phrase's score is the sum of its tokens' scores (Zanella-Béguelin et al. 2020, Definition 1), at
 the place where that is highest: a document's beginning, behind a prompt, or anywhere, where its
@@ -18,7 +18,14 @@ import torch
 
 from vestige.attacks.update.model_pair import ModelPair
 from vestige.attacks.update.reading import gains_behind
+from vestige.claims import Direct
+from vestige.data.secret_shapes import Secret
 from vestige.data.vocabulary import Vocabulary
+
+KNOWN_ALONE = (
+    "p_value", "p_adjusted", "known_in", "known_part", "generated_in", "coincidence",
+)  # fmt: skip
+"""Columns of a row that only a known phrase has."""
 
 ANYWHERE = "within a text"
 BEGINNING = "the beginning of a document"
@@ -26,7 +33,7 @@ BEGINNING = "the beginning of a document"
 
 @dataclass(frozen=True, kw_only=True)
 class KnownPhrase:
-    """What an update did to a phrase that somebody asked for.
+    """What an update did to a listed phrase.
 
     Attributes:
         tokens: ids, as they stand where the score is highest.
@@ -35,7 +42,10 @@ class KnownPhrase:
         gains: the score of each token after those before it; 0 of one that is context.
         score: their sum.
         place: where it is highest: the name of a context, a document's beginning, or anywhere.
+        number: of the secret in its list.
         nulls: the scores of the same phrase under null models.
+        texts: texts of the search that hold it verbatim.
+        direct: what that proves; None where nothing was generated or coincidence has no bound.
         row_found: rank of the finding that tells most of it; None where none tells any two tokens.
         part: how much of it that finding tells, of 1.
     """
@@ -46,7 +56,10 @@ class KnownPhrase:
     gains: tuple[float, ...]
     score: float
     place: str
+    number: int = 1
     nulls: tuple[float, ...] = ()
+    texts: int = 0
+    direct: Direct | None = None
     row_found: int | None = None
     part: float = 0.0
 
@@ -59,6 +72,11 @@ class KnownPhrase:
     def p_value(self) -> float | None:
         """(1 + null scores as high) / (1 + null models); None without any."""
         return (1 + self.reached) / (1 + len(self.nulls)) if self.nulls else None
+
+    @property
+    def generated(self) -> bool:
+        """Whether it was generated verbatim, and not by coincidence."""
+        return self.direct is not None and self.direct.conclusive
 
     def row(self, rank: int) -> dict[str, object]:
         """With the columns of a finding, of which it is none."""
@@ -82,6 +100,8 @@ class KnownPhrase:
             "p_value": self.p_value,
             "known_in": self.row_found,
             "known_part": self.part,
+            "generated_in": self.texts,
+            "coincidence": None if self.direct is None else self.direct.bound,
         }
 
 
@@ -92,10 +112,16 @@ class Asked:
     Attributes:
         first: ids where it begins a text.
         within: ids where a word stands before it.
+        text: the phrase.
+        number: of it in its list.
+        secret: what of it varies; None where that is not known.
     """
 
     first: tuple[int, ...]
     within: tuple[int, ...]
+    text: str = ""
+    number: int = 1
+    secret: Secret | None = None
     longest: int = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -104,10 +130,13 @@ class Asked:
         object.__setattr__(self, "longest", max(len(self.first), len(self.within)))
 
     @classmethod
-    def of(cls, phrase: str, vocabulary: Vocabulary) -> "Asked":
+    def of(
+        cls, phrase: str, vocabulary: Vocabulary, *, number: int = 1, secret: Secret | None = None
+    ) -> "Asked":
         """The ids of a text; subwords carry the space before them."""
         text = phrase.strip()
-        return cls(tuple(vocabulary.encode(text)), tuple(vocabulary.encode(f" {text}")))
+        first, within = (tuple(vocabulary.encode(one)) for one in (text, f" {text}"))
+        return cls(first, within, text, number, secret)
 
 
 @torch.no_grad()

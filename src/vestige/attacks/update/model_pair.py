@@ -9,7 +9,7 @@ from torch import Tensor
 from vestige.attacks.update.forward_tokens import ForwardTokens
 from vestige.attacks.update.logit_entries import cells_above
 from vestige.attacks.update.token_scores import TokenScore
-from vestige.models.protocols import NextToken, State
+from vestige.models.protocols import NextToken, State, require_numbers
 
 CELLS_PER_SLICE = 1_280_000
 """Rows x vocabulary asked at once: two such slices of float32 stay near the cores' caches."""
@@ -103,7 +103,9 @@ class ModelPair:
 
     def gains(self, state: PairState) -> Tensor:
         """(n, v) scores of every next token. Ask in slices (`slices`): it is n x v large."""
-        return self.score.gain(self.before.logits(state.before), self.after.logits(state.after))
+        gains = self.score.gain(self.before.logits(state.before), self.after.logits(state.after))
+        require_numbers(gains[:, 0])
+        return gains
 
     def gains_above(self, state: PairState, floor: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The cells of `gains` that exceed a floor.
@@ -119,9 +121,11 @@ class ModelPair:
             (k,) rows, (k,) tokens and (k,) gains, in no particular order.
         """
         later = self.score.later(self.after.logits(state.after))
+        require_numbers(later[:, 0])
         may = later.amax(1) - self.score.least > floor
         if may.all():
             earlier = self.score.earlier(self.before.logits(state.before[:]))
+            require_numbers(earlier[:, 0])
             return cells_above(self.score.difference(later, earlier), floor)
         rows = may.nonzero()[:, 0]
         if not len(rows):

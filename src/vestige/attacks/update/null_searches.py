@@ -20,31 +20,32 @@ where searches are few (`benchmarks/null_searches.py`) and never decides what is
 
 import math
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+
+import numpy as np
 
 from vestige.metrics.pareto_tail import ParetoTail
 
 LEVEL = 0.05
-"""A phrase counts as found at an E-value of at most this."""
+"""Error rate of all that null models decide: a phrase is found at an E-value of at most this."""
 
 NEEDED = round(1 / LEVEL) - 1
-"""Null searches that it takes to call anything found."""
+"""Null searches that a verdict needs."""
+
+LIKE = (0.7, 2.0)
+"""How far null models may move the weights, as a multiple of the update's change. One that moved
+them less far than the update, but not less than this, is moved as far before it is searched
+(`models.weight_change.stretch`): as it was trained its scores are too low, and updates without a
+leak are found too often. Those that moved farther hide what the update promoted
+(`benchmarks/claims_of_diff.py` measures both)."""
 
 TAIL = 50
 """Phrases of all null searches together that a tail is fitted to, at most; and at most half."""
 
 LEAST_TAIL = 5
 """Fewer are not fitted to."""
-
-Verdict = Literal["found", "nothing found", "not decided"]
-
-
-def verdict_of(found: int | None) -> Verdict:
-    """What so many found phrases come to; None with too few null models to say."""
-    return "not decided" if found is None else "found" if found else "nothing found"
 
 
 @dataclass(frozen=True)
@@ -140,10 +141,39 @@ class NullScores:
         return above / len(self) * tail.survival(score)
 
 
+def joint_p_value(own: Sequence[float], nulls: Sequence[Sequence[float]]) -> float:
+    """How often one of m + 1 models stands out as much by any of its k scores.
+
+    A model's score stands out by its distance from the mean of the other models, in their standard
+    deviations; a model stands out by its largest one (Westfall and Young 1993, "Resampling-Based
+    Multiple Testing": max T). All models are treated alike, so that p is exact where they are
+    exchangeable, however the scores depend on each other; it needs no correction for k.
+
+    Args:
+        own: the update's k scores.
+        nulls: those of m null models.
+
+    Returns:
+        (1 + null models that stand out as much) / (1 + m).
+
+    Example:
+        >>> joint_p_value([1.0, 9.0], [[1.1, 0.2], [0.9, 0.1], [1.0, 0.3]])
+        0.25
+    """
+    table = np.array([own, *nulls], dtype=np.float64)
+    finite = np.abs(table[np.isfinite(table)])
+    table = np.nan_to_num(table, posinf=1 + 2 * finite.max(initial=0.0))
+    others = [np.delete(table, place, axis=0) for place in range(len(table))]
+    spread = np.array([rest.std(0) for rest in others])
+    far = table - np.array([rest.mean(0) for rest in others])
+    far /= spread + max(float(np.median(spread)), 1e-9)  # one score that hardly varies is no sign
+    best = far.max(1)
+    return float((best >= best[0] - 1e-9).mean())
+
+
 def compared_with_nulls(score: float, nulls: NullScores | None) -> dict[str, object]:
     """What null searches say of a score, for a row."""
     return {
-        "found": None if nulls is None else nulls.found(score),
         "e_value": None if nulls is None else nulls.e_value(score),
         "reached_by": None if nulls is None else nulls.reached(score),
         "extrapolated_e_value": None if nulls is None else nulls.extrapolated_e_value(score),

@@ -131,7 +131,7 @@ class Effort:
     """How far a search goes, and what it has of an earlier one.
 
     Attributes:
-        contexts: ids of prompts behind which it starts too.
+        contexts: names of prompts behind which it starts too, by their ids.
         turns: of contexts behind which a user's turn begins: samples go on into the answer.
         told: ids of texts that everybody knows, such as a chat template's: no row tells them.
         kept: what units gave in an earlier search with the same models and settings, which are
@@ -141,7 +141,7 @@ class Effort:
         begins: told the key of each unit that is about to be done.
     """
 
-    contexts: Sequence[tuple[int, ...]] = ()
+    contexts: Mapping[tuple[int, ...], str] = field(default_factory=dict)
     turns: Mapping[tuple[int, ...], Turn] = field(default_factory=dict)
     told: Sequence[tuple[int, ...]] = ()
     kept: Kept | None = None
@@ -193,12 +193,14 @@ class Found:
         fragments: that several samples agree on, beside the phrases.
         texts: whole samples that the update made likelier, beside both, by their mean log-ratio.
         searched: how much was read.
+        read: every text that was generated, reported or not.
     """
 
     phrases: list[tuple[Phrase, int]]
     fragments: list[tuple[Phrase, int]]
     texts: list[tuple[Phrase, int]]
     searched: Searched
+    read: tuple[ScoredText, ...] = ()
 
 
 def seed_and_extend(
@@ -214,7 +216,7 @@ def seed_and_extend(
     """
     starts = _starts(pair, effort.contexts)
     ground = Ground(pair, search, end, starts, search.seed, effort.turns)
-    run = _Run(ground, search.planned(pair, effort.contexts).units, effort)
+    run = _Run(ground, search.planned(pair, tuple(effort.contexts)).units, effort)
     texts = [
         text
         for proposal in search.proposals
@@ -223,15 +225,19 @@ def seed_and_extend(
     ]
     told = [Phrase(ids, (0.0,) * len(ids), 0.0) for ids in effort.told]
     found = folded(phrases(texts, replace(search, min_tokens=2)), search, told)
+    repaired = list[ScoredText]()
     for outcome in run.outcomes(mended(ground, [phrase for phrase, _ in found], search.repaired)):
         found = with_repairs(found, outcome.texts, search)
+        repaired += outcome.texts
     by = Counter(text.proposal for text in texts)
     searched = run.searched({one.name: by[one.name] for one in search.proposals})
     told += [phrase for phrase, _ in found if len(phrase.tokens) >= search.min_tokens]
     fragments = _beside(agreed(texts, longest=search.max_tokens), told, search)
     told += [phrase for phrase, _ in fragments]
     whole = (one for one in (text.whole() for text in texts if text.ratios) if one.score > 0)
-    return Found(found, fragments, _beside(whole, told, search), searched)
+    joined = (ScoredText(one.tokens, one.gains) for one, _ in fragments)
+    read = (*texts, *repaired, *joined)
+    return Found(found, fragments, _beside(whole, told, search), searched, read)
 
 
 def _beside(

@@ -8,12 +8,14 @@ default score (see `seed_and_extend` and `token_scores` for why); near-copies ar
 null models, made as the update was from clean text, set what counts as found (see `chance`).
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
 
 from vestige import _validate
+from vestige.attacks.model_checks import pair_checks
 from vestige.attacks.update.beam_search import (
     Beam,
     Progress,
@@ -21,11 +23,12 @@ from vestige.attacks.update.beam_search import (
     group_beam_search,
     halving_widths,
 )
-from vestige.attacks.update.known_phrases import BEGINNING, KnownPhrase
+from vestige.attacks.update.diff_result import Finding, UpdateDiff
+from vestige.attacks.update.known_phrases import Asked, KnownPhrase, known_phrases
 from vestige.attacks.update.model_pair import ModelPair
 from vestige.attacks.update.near_copies import fold, is_run
-from vestige.attacks.update.null_searches import NullScores, compared_with_nulls, verdict_of
-from vestige.attacks.update.phrases import Phrase
+from vestige.attacks.update.null_searches import NullScores
+from vestige.attacks.update.phrases import Phrase, ScoredText
 from vestige.attacks.update.proposals.samples import Samples
 from vestige.attacks.update.seed_and_extend import (
     WHOLE,
@@ -35,11 +38,11 @@ from vestige.attacks.update.seed_and_extend import (
     seed_and_extend,
 )
 from vestige.attacks.update.token_scores import TokenScore, token_score
+from vestige.attacks.update.verbatim import Generated, verbatim
 from vestige.data.vocabulary import Vocabulary
 from vestige.models.checkpoints import check_compatible
 from vestige.models.largest import rounded
 from vestige.models.protocols import NextToken
-from vestige.result import Result
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,145 +73,11 @@ class Beams:
         return [min(self.width, vocab_size)] + [self.width] * (self.length - 1)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Finding:
-    """One phrase that the update promoted, with its near-copies.
-
-    Attributes:
-        tokens: ids.
-        pieces: the text of each.
-        phrase: their text together.
-        gains: the score of each token after those before it.
-        score: of the phrase.
-        group: the group of first tokens in a group beam search, else the finding's number.
-        copies: near-copies folded in.
-        run: whether it mostly repeats itself.
-        proposal: name of what proposed its beginning; empty of a beam.
-        context: ids of the prompt that it was found behind; none at a document's beginning, in a
-            sample or behind a single token.
-        lead: ids that were read before it, the last ones; the update promoted them less.
-        lead_text: their text, the last line of it.
-    """
-
-    tokens: tuple[int, ...]
-    pieces: tuple[str, ...]
-    phrase: str
-    gains: tuple[float, ...]
-    score: float
-    group: int
-    copies: int
-    run: bool
-    proposal: str = ""
-    context: tuple[int, ...] = ()
-    lead: tuple[int, ...] = ()
-    lead_text: str = ""
-
-
 LAX_TOLL = 0.1
 """What a token costs where a search with the toll asked for finds no phrase."""
 
 FRAGMENTS = 20
 """Fragments that a laxer search keeps, where there is no phrase."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class UpdateDiff(Result):
-    """The phrases that an update promoted most, best first.
-
-    Attributes:
-        findings: near-copies folded, best first.
-        search: "seed-and-extend" or "beam".
-        score: name of the token score.
-        nulls: the scores that null searches reached, or None without one.
-        fragments: what several samples agree on beside the phrases, or where there is neither, the
-            best of a laxer search; then whole samples. Their scores compare with nothing.
-        searched: what it read for that; None of beams.
-        places: names of the prompts that it began behind, by their ids.
-        known: phrases that were asked for by themselves.
-        nulls_asked: null models that were given; those beyond `nulls` were not searched to the end.
-    """
-
-    findings: tuple[Finding, ...]
-    search: str
-    score: str
-    nulls: NullScores | None
-    fragments: tuple[Finding, ...] = ()
-    searched: Searched | None = None
-    places: Mapping[tuple[int, ...], str] = field(default_factory=dict)
-    known: tuple[KnownPhrase, ...] = ()
-    nulls_asked: int = 0
-
-    @property
-    def threshold(self) -> float | None:
-        """The score that a found phrase exceeds; None with fewer nulls than it takes to say."""
-        return None if self.nulls is None else self.nulls.threshold
-
-    def found(self, finding: Finding) -> bool | None:
-        """Whether chance hardly gives such a score; None with fewer nulls than it takes to say."""
-        return None if self.nulls is None else self.nulls.found(finding.score)
-
-    @property
-    def complete(self) -> bool | None:
-        """Whether update and nulls were searched to the end; None of beams, which always are."""
-        if self.searched is None:
-            return None
-        done = 0 if self.nulls is None else len(self.nulls)
-        return self.searched.complete and done >= self.nulls_asked
-
-    def summary(self) -> dict[str, object]:
-        """One row of a results table."""
-        phrases = [finding for finding in self.findings if not finding.run]
-        nulls, top = self.nulls, phrases[0].score if phrases else None
-        compared = compared_with_nulls(0.0 if top is None else top, None if top is None else nulls)
-        found = None if self.threshold is None else sum(bool(self.found(f)) for f in phrases)
-        return {
-            "verdict": verdict_of(found),
-            "search": self.search,
-            "score": self.score,
-            "phrases": len(phrases),
-            "runs": len(self.findings) - len(phrases),
-            "fragments": len(self.fragments),
-            "found": found,
-            "threshold": self.threshold,
-            "null_searches": 0 if nulls is None else len(nulls),
-            "null_top_score": None if nulls is None else nulls.best,
-            "top_score": top,
-            "top_e_value": compared["e_value"],
-            "top_reached_by": compared["reached_by"],
-            "forward_tokens": None if self.searched is None else self.searched.forward_tokens,
-            "units_done": None if self.searched is None else self.searched.done,
-            "units": None if self.searched is None else self.searched.units,
-            "texts": None if self.searched is None else dict(self.searched.texts),
-            "places": [BEGINNING, *self.places.values()],
-            "complete": self.complete,
-            "nulls_asked": self.nulls_asked,
-            "known": len(self.known),
-            "known_told": sum(known.part == 1 for known in self.known),
-            "known_beyond": None if nulls is None else sum(not k.reached for k in self.known),
-        }
-
-    def rows(self) -> Iterator[dict[str, object]]:
-        """One row a finding; `pandas.DataFrame(result.rows())` is the frame."""
-        for rank, finding in enumerate((*self.findings, *self.fragments)):
-            fragment = rank >= len(self.findings)
-            yield {
-                "rank": rank,
-                "score": finding.score,
-                "phrase": finding.phrase,
-                "lead": finding.lead_text,
-                "tokens": list(finding.tokens),
-                "group": finding.group,
-                "pieces": list(finding.pieces),
-                "token_scores": list(finding.gains),
-                "copies": finding.copies,
-                "kind": "fragment" if fragment else "run" if finding.run else "phrase",
-                "proposal": finding.proposal,
-                "place": self.places.get(finding.context, "a prompt" if finding.context else ""),
-                **compared_with_nulls(finding.score, None if fragment else self.nulls),
-                **dict.fromkeys(("p_value", "known_in", "known_part")),
-            }
-        after = len(self.findings) + len(self.fragments)
-        yield from (known.row(after + number) for number, known in enumerate(self.known))
 
 
 @torch.no_grad()
@@ -219,6 +88,7 @@ def update_diff(
     search: SeedAndExtend | Beams | None = None,
     score: TokenScore | None = None,
     nulls: Sequence[NextToken] | NullScores = (),
+    listed: Sequence[Asked] = (),
     top: int = 1000,
     effort: Effort = WHOLE,
 ) -> UpdateDiff:
@@ -231,8 +101,9 @@ def update_diff(
             (the paper's).
         score: of a token; smoothed log-ratio by default.
         nulls: models made as `after` was, from clean text: `before` continued on as much of it,
-            each on another text and from another seed; or the `null_scores` of such. 19 carry
-            the verdict "found", fewer say how many of them reached a score.
+            each on another text and from another seed; or the `null_scores` of such. 19 give a
+            verdict, fewer say how many of them reached a score.
+        listed: secrets, each scored by itself and looked for in all that the search generates.
         top: findings kept at most, fragments among them.
         effort: how far to go, behind which prompts, and what is kept of an earlier search. Beams
             know its progress alone.
@@ -249,14 +120,16 @@ def update_diff(
         each = replace(effort, kept=None, until=None)
         scores = null_scores(before, nulls, search=search, score=score, effort=each)
     pair, words = ModelPair(before, after, score), after.vocabulary
+    checks = pair_checks(before, after, seed=0)
     found = _search(pair, search, effort)
     findings, searched = _findings(found.phrases, search, words), found.searched
     fragments, rest = found.fragments, _findings(found.texts, search, words)
     none = all(finding.run for finding in findings) and not fragments
+    read, per_token = found.read, score.bound - getattr(search, "toll", 0.0)
     if isinstance(search, SeedAndExtend) and none:
         search = _laxer(search)
         more = _search(pair, search, effort.of("lax"))
-        fragments = more.phrases[:FRAGMENTS]
+        fragments, read = more.phrases[:FRAGMENTS], (*read, *more.read)
         searched = searched and more.searched and searched.beside(more.searched)
     rest = [one for one in (*_findings(fragments, search, words), *rest) if not one.run]
     return UpdateDiff(
@@ -266,6 +139,24 @@ def update_diff(
         nulls=scores,
         fragments=tuple(rest[: max(0, top - len(findings))]),
         searched=searched,
+        places=dict(effort.contexts),
+        known=_known(pair, listed, Generated.of(read, words), effort) if listed else (),
+        nulls_asked=0 if scores is None else len(scores),
+        most_per_token=per_token if 0 < per_token < math.inf else None,
+        checks=checks,
+    )
+
+
+def _known(
+    pair: ModelPair, listed: Sequence[Asked], search: Generated, effort: Effort
+) -> tuple[KnownPhrase, ...]:
+    """The score of each listed secret, and what it proves that the search generated it."""
+    prompts = [pair.after.vocabulary.decode(ids) for ids in effort.contexts]
+    scored = known_phrases(pair, listed, contexts=effort.contexts)
+    proofs = verbatim(pair.before, listed, search, given=prompts, seed=0)
+    return tuple(
+        replace(one, number=asked.number, texts=texts, direct=direct)
+        for one, asked, (texts, direct) in zip(scored, listed, proofs, strict=True)
     )
 
 
@@ -332,6 +223,7 @@ class _Found:
     fragments: list[tuple[Phrase, int, int]] = field(default_factory=list)
     texts: list[tuple[Phrase, int, int]] = field(default_factory=list)
     searched: Searched | None = None
+    read: tuple[ScoredText, ...] = ()
 
 
 def _search(pair: ModelPair, search: SeedAndExtend | Beams, effort: Effort) -> _Found:
@@ -339,14 +231,15 @@ def _search(pair: ModelPair, search: SeedAndExtend | Beams, effort: Effort) -> _
     if isinstance(search, Beams):
         groups = [fold(_phrases(beam)) for beam in _beams(pair, search, effort.progress)]
         ranked = [(*entry, number) for number, leaders in enumerate(groups) for entry in leaders]
-        return _Found(_sorted(ranked))
+        read = tuple(ScoredText(one.tokens, one.gains) for one, *_ in ranked)
+        return _Found(_sorted(ranked), read=read)
     end = pair.after.vocabulary.eos_id
     found = seed_and_extend(pair, search, end=end, effort=effort)
     phrases, fragments, texts = (
         [(phrase, copies, 0) for phrase, copies in part]
         for part in (found.phrases, found.fragments, found.texts)
     )
-    return _Found(_sorted(phrases), fragments, texts, found.searched)
+    return _Found(_sorted(phrases), fragments, texts, found.searched, found.read)
 
 
 def _sorted(found: list[tuple[Phrase, int, int]]) -> list[tuple[Phrase, int, int]]:
