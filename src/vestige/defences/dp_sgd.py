@@ -13,6 +13,7 @@ hands to the step, or a fresh one that is kept nowhere.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import torch
@@ -20,11 +21,12 @@ from torch import Tensor
 
 from vestige import _validate
 from vestige.defences.accounting import Unit
-from vestige.defences.clipping import ClipFn, Rule
+from vestige.defences.clipping import ClipFn, Rule, numbers_of, summed_losses
 from vestige.defences.noise_schedule import Noise
 from vestige.defences.noisy_step import NoisyStep
 from vestige.models.protocols import LanguageModel
-from vestige.models.recurrent_network import LSTMLanguageModel
+from vestige.defences.row_masks import StepChance, refuse_other_chance
+from vestige.models.recurrent_network import GRULanguageModel, LSTMLanguageModel
 from vestige.training.batches import Batch
 
 
@@ -74,6 +76,7 @@ class DPSGDStep(NoisyStep):
             _validate.at_least(1, physical_batch_size=physical_batch_size)
         self.sequence_length, self.unit = sequence_length, unit
         self.physical_batch_size = physical_batch_size
+        self._checked = False
 
     @property
     def settings(self) -> dict[str, object]:
@@ -92,7 +95,10 @@ class DPSGDStep(NoisyStep):
             max_grad_norm=self.clip,
             tokens_per_sequence=self.sequence_length,
             expected_units=self.expected_units,
+            chance=self.chance(batch.inputs.device),
         )
+        batch = replace(batch, numbers=numbers_of(batch))
+        self._check_chance(model, batch, rule.chance)
         loss = torch.zeros((), device=batch.inputs.device)
         norms = []
         for part in self._parts(batch):
@@ -101,6 +107,16 @@ class DPSGDStep(NoisyStep):
             norms.append(clipped.norms)
         self.end(norms)
         return loss / max(batch.tokens, 1), None
+
+    def _check_chance(
+        self, model: LanguageModel, batch: Batch, chance: StepChance | None
+    ) -> None:
+        """Once: whether rows that are read together draw by dropout alone."""
+        if self._checked or chance is None or not (len(batch.inputs) and model.training):
+            return
+        self._checked = True
+        if not isinstance(model, LSTMLanguageModel | GRULanguageModel):
+            refuse_other_chance(chance, lambda rows: summed_losses(model, batch.select(rows)))
 
     def _clip(self, model: LanguageModel) -> ClipFn:
         from vestige.defences import example_gradients

@@ -25,12 +25,12 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn.functional import dropout
 
 from vestige.defences import lstm_layer
-from vestige.defences.clipping import Clipped, Rule
+from vestige.defences.clipping import Clipped, Rule, numbers_of
 from vestige.defences.lstm_layer import LayerWeights
 from vestige.defences.products import linear
+from vestige.defences.row_masks import kept, scale
 from vestige.models.protocols import LanguageModel
 from vestige.models.recurrent_network import LSTMLanguageModel
 from vestige.training.batches import IGNORED, Batch
@@ -96,13 +96,14 @@ def clip_lstm(model: LanguageModel, batch: Batch, rule: Rule) -> Clipped:
     shape, active = model.config, model.training
     weights = [LayerWeights.of(model.lstm, layer) for layer in range(shape.layers)]
     embedded = model.embedding.weight[batch.inputs.t()]  # (t, b, d)
-    kept_in = _mask(embedded, shape.dropout_in, active)
+    keys = rule.keys(numbers_of(batch))
+    kept_in = _mask(keys, 0, embedded, shape.dropout_in if active else 0.0)
     flow = embedded if kept_in is None else embedded.mul_(kept_in)
     traces = []
     for layer in weights:
         traces.append(lstm_layer.forward(flow, layer))
         flow = traces[-1].hidden[1:]
-    kept_out = _mask(flow, shape.dropout_out, active)
+    kept_out = _mask(keys, 1, flow, shape.dropout_out if active else 0.0)
     read = flow if kept_out is None else flow * kept_out
     head, grad = _head(model, read, batch, 1 / rule.tokens_per_sequence)
     if kept_out is not None:
@@ -120,9 +121,11 @@ def clip_lstm(model: LanguageModel, batch: Batch, rule: Rule) -> Clipped:
     return Clipped(norms, head.loss)
 
 
-def _mask(like: Tensor, probability: float, active: bool) -> Tensor | None:
-    """A dropout mask, scaled; None where nothing is dropped."""
-    return dropout(torch.ones_like(like), probability) if active and probability else None
+def _mask(keys: Tensor, call: int, like: Tensor, p: float) -> Tensor | None:
+    """A dropout mask (t, b, .), scaled; None where nothing is dropped."""
+    if not p:
+        return None
+    return kept(keys, call, like.shape, p, rows=1).to(like.dtype).mul_(scale(p))
 
 
 def _head(

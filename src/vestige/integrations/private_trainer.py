@@ -150,6 +150,7 @@ class _Private(Trainer):  # type: ignore[misc]
             self._physical,
             lambda places: self._losses(rows[places.numpy()]),
             self._rule,
+            torch.from_numpy(rows),
         )
         self._noise.end([clipped.norms], lambda count: _sum_over_processes([count]))
         loss = clipped.loss.to(self.args.device)
@@ -185,6 +186,7 @@ class _Private(Trainer):  # type: ignore[misc]
             max_grad_norm=self._noise.clip,
             tokens_per_sequence=1.0,
             expected_units=self._private.expected_units,
+            chance=self._noise.chance(self.args.device),
         )
 
     def _losses(self, rows: np.ndarray[Any, Any]) -> Tensor:
