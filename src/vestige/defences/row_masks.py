@@ -193,7 +193,7 @@ def refuse_other_chance(chance: StepChance, read: Callable[[Tensor], object]) ->
     cuda, states = chance.device.type == "cuda", []
     for count in (1, 2):
         places = torch.zeros(count, dtype=torch.int64)
-        with torch.no_grad(), chance.by_row(places):
+        with torch.enable_grad(), chance.by_row(places):
             before = torch.cuda.get_rng_state(chance.device) if cuda else None
             read(places)
             moved = cuda and not torch.equal(before, torch.cuda.get_rng_state(chance.device))
