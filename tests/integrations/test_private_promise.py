@@ -1,4 +1,4 @@
-"""What a private training promises is true: of dropout, of choices, of steps, of other trainings."""
+"""What a private training promises is true: of dropout, choices, steps, other trainings."""
 
 import json
 import os
@@ -9,10 +9,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from datasets import Dataset
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 from transformers import (
-    DataCollatorForLanguageModeling,
     EarlyStoppingCallback,
     GPT2Config,
     GPT2LMHeadModel,
@@ -22,7 +20,14 @@ from transformers import (
 
 import vestige
 from tests.docs.documents import REPOSITORY
-from tests.integrations.test_private_trainer import LORA, Dies, Steps, llama, trainer, weights
+from tests.integrations.test_private_trainer import (
+    LORA,
+    Dies,
+    Steps,
+    trainer,
+    weights,
+)
+from tests.integrations.test_private_trainer import TEXTS as PROTECTED
 from vestige.errors import DataError, TrainingError
 from vestige.integrations.transformers import PrivateTrainer
 
@@ -43,7 +48,7 @@ def clipped_sum(place: Path, rows: int, side: str = "right", base=None, **settin
     own = trainer(
         place, vestige.DPSGD(noise_multiplier=0.0, max_grad_norm=CLIP,
         noise_seed_without_guarantee=3, physical_batch_size=rows), steps, steps=1, rows=rows,
-        lora=False, base=base or dropping(), texts=TEXTS[:rows], **settings,
+        lora=False, base=base or dropping(), texts=(TEXTS[:rows], None), **settings,
     )  # fmt: skip
     own.processing_class.padding_side = side
     own.train()
@@ -118,7 +123,7 @@ def judging(place: Path, texts: list[str], *callbacks, **settings) -> PrivateTra
     """A trainer that evaluates some texts after every two steps."""
     often = {"eval_strategy": "steps", "eval_steps": 2, "save_strategy": "steps", "save_steps": 2}
     privacy = settings.pop("privacy", vestige.DPSGD(epsilon=8.0, accountant="rdp"))
-    return trainer(place, privacy, *callbacks, judged=texts, **often | settings)
+    return trainer(place, privacy, *callbacks, texts=(PROTECTED, texts), **often | settings)
 
 
 CHOICES = {
@@ -132,10 +137,8 @@ CHOICES = {
 
 @pytest.mark.parametrize("choice", CHOICES)
 def test_what_an_evaluation_of_protected_rows_would_choose_is_refused(tmp_path, choice):
-    from tests.integrations.test_private_trainer import TEXTS
-
     stops = [EarlyStoppingCallback(2)] if choice == "EarlyStoppingCallback" else []
-    for name, texts in {"own": TEXTS[:3], "other": ["a text of nobody", "another one"]}.items():
+    for name, texts in {"own": PROTECTED[:3], "other": ["a text of nobody", "another one"]}.items():
         own = judging(tmp_path / name, texts, *stops, **CHOICES[choice])
         if choice == "ReduceLROnPlateau":
             own.create_optimizer()
@@ -150,9 +153,7 @@ def test_what_an_evaluation_of_protected_rows_would_choose_is_refused(tmp_path, 
 
 
 def test_evaluation_that_chooses_nothing_may_read_protected_rows(tmp_path):
-    from tests.integrations.test_private_trainer import TEXTS
-
-    own = judging(tmp_path, TEXTS[:3])
+    own = judging(tmp_path, PROTECTED[:3])
     own.train()
     assert own.privacy_statement[0].startswith("ε = ")
     assert not any("held out" in told for told in own.privacy_statement)

@@ -47,9 +47,12 @@ LORA = {"r": 4, "target_modules": ["c_attn"], "task_type": "CAUSAL_LM", "fan_in_
 
 def trainer(
     place: Path, privacy, *callbacks, rows=8, steps=6, lora=None, base=None, user_column=None,
-    texts=TEXTS, judged=None, **settings,
+    texts=(TEXTS, None), **settings,
 ) -> PrivateTrainer:  # fmt: skip
-    """A private trainer of an adapter on a small model, or with `lora=False` of all of it."""
+    """A private trainer of an adapter on a small model, or with `lora=False` of all of it.
+
+    `texts` are those that it learns, and those that it evaluates.
+    """
     words = SubwordVocabulary.train_bpe(Corpus.from_texts(TEXTS), size=300).tokenizer
     words.pad_token = words.eos_token
     torch.manual_seed(0)
@@ -74,7 +77,7 @@ def trainer(
     )  # fmt: skip
     return PrivateTrainer(
         model, args, processing_class=words, callbacks=list(callbacks),
-        train_dataset=made(texts), eval_dataset=judged and made(judged),
+        train_dataset=made(texts[0]), eval_dataset=texts[1] and made(texts[1]),
         data_collator=DataCollatorForLanguageModeling(words, mlm=False),
         privacy=privacy, user_column=user_column,
         peft_config=None if lora is False else LoraConfig(**(lora or LORA)),
@@ -406,6 +409,7 @@ def test_a_whole_model_is_released_with_its_promise(tmp_path):
     assert [one.defence for one in third._private.before] == ["unknown", "dp-sgd", "dp-sgd"]
 
 
+@pytest.mark.filterwarnings("ignore:.*gradient_checkpointing:FutureWarning")
 def test_weights_are_compared_with_their_folder(tmp_path):
     same, unknown = Compared(differ=False, whole=True), Compared(differ=False, whole=False)
     own = trainer(tmp_path / "one", vestige.DPSGD(epsilon=8.0), lora=False).model

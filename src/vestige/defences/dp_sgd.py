@@ -24,8 +24,8 @@ from vestige.defences.accounting import Unit
 from vestige.defences.clipping import ClipFn, Rule, numbers_of, summed_losses
 from vestige.defences.noise_schedule import Noise
 from vestige.defences.noisy_step import NoisyStep
-from vestige.models.protocols import LanguageModel
 from vestige.defences.row_masks import StepChance, refuse_other_chance
+from vestige.models.protocols import LanguageModel
 from vestige.models.recurrent_network import GRULanguageModel, LSTMLanguageModel
 from vestige.training.batches import Batch
 
@@ -108,9 +108,7 @@ class DPSGDStep(NoisyStep):
         self.end(norms)
         return loss / max(batch.tokens, 1), None
 
-    def _check_chance(
-        self, model: LanguageModel, batch: Batch, chance: StepChance | None
-    ) -> None:
+    def _check_chance(self, model: LanguageModel, batch: Batch, chance: StepChance | None) -> None:
         """Once: whether rows that are read together draw by dropout alone."""
         if self._checked or chance is None or not (len(batch.inputs) and model.training):
             return

@@ -243,7 +243,8 @@ def exact_squares(
 
 def exact_norm(found: list[tuple[Tensor, Tensor]]) -> Tensor:
     """The norm of one unit's gradient from `exact_squares` of all weights, and rounding above."""
-    squared, scales = (torch.stack([one.double() for one in part]).sum() for part in zip(*found))
+    squared = torch.stack([one.double() for one, _ in found]).sum()
+    scales = torch.stack([one.double() for _, one in found]).sum()
     return squared.sqrt() + _ROUNDING * scales.sqrt()
 
 
@@ -251,9 +252,7 @@ def _double(values: Tensor) -> Tensor:
     return (values.cpu() if values.device.type == "mps" else values).double()
 
 
-def _squared_norms(
-    height: int, product: Pair | None, lookup: Pair | None
-) -> tuple[Tensor, Tensor]:
+def _squared_norms(height: int, product: Pair | None, lookup: Pair | None) -> tuple[Tensor, Tensor]:
     """(units,) of the sum of products and of what was looked up among `height` rows, and S^2."""
     squared: list[Tensor] = []
     scales: list[Tensor] = []

@@ -44,6 +44,7 @@ def refuse_settings(trainer: Any) -> None:
         if given:
             raise TrainingError(f"a private training cannot take {name}", remedy=f"Use {instead}.")
 
+
 def _computes_loss(trainer: Any) -> bool:
     """Whether a loss is computed elsewhere than in Transformers' or TRL's trainer of texts."""
     owner = next(one for one in type(trainer).__mro__ if "compute_loss" in vars(one))

@@ -4,6 +4,17 @@ Abadi et al. (2016), "Deep Learning with Differential Privacy", Algorithm 1. A r
 set, or a user with all of theirs, joins a step by a lot of its own; each one's gradient is clipped
 (`vestige.defences.example_gradients`), and noise comes from the operating system's entropy.
 
+Dropout masks follow from the same secret and from a row's number, never from `args.seed`, so that
+one row more adds its own clipped gradient and changes nothing else, with dropout as without
+(`vestige.defences.row_masks` has the argument). Rows are moved to the left of what pads them.
+
+Epsilon covers the weights after every step that was planned. What it cannot cover is refused: a
+choice by an evaluation of protected rows (the best checkpoint, early stopping, a schedule that
+looks at it), and more steps than planned. Callbacks that choose by what they read of the training
+set are not seen, and a data collator must draw nothing and read each row alone. Several trainings
+of one model in a process count together, as if they had read the same rows; a model that something
+else has trained since it was loaded has no guarantee (`model_history`).
+
 Differs from the paper: a row's loss is the mean over its own targets.
 """
 
@@ -102,8 +113,10 @@ class _Private(Trainer):  # type: ignore[misc]
 
         Raises:
             TrainingError: a layer learns that is neither linear, an embedding nor a norm, or is in
-                half precision; the loss is not the next tokens' cross-entropy; or a training is
-                resumed without its secret, or as another one.
+                half precision; the loss is not the next tokens' cross-entropy; rows draw chance
+                otherwise than by dropout; an evaluation of protected rows chooses; more steps are
+                taken than were planned; or a training is resumed without its secret, or as
+                another one.
         """
         self._check_learning()
         self._check_loss()
