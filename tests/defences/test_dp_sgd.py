@@ -10,7 +10,7 @@ from torch.nn.functional import cross_entropy
 
 from vestige.data.encoded import EncodedCorpus
 from vestige.data.vocabulary import WordVocabulary
-from vestige.defences import ghost_lstm, products
+from vestige.defences import ghost_lstm, ghost_norms, products
 from vestige.defences.dp_sgd import DPSGDStep
 from vestige.defences.row_masks import scale
 from vestige.models.protocols import LanguageModel
@@ -314,3 +314,17 @@ def test_a_sequence_begins_as_a_text_does_and_reads_on_in_its_own_document():
     assert batch.inputs.tolist() == [[1, 5, 6], [7, 1, 1], [1, 8, 1]]
     assert batch.targets.tolist() == [[5, 6, 7], [1, IGNORED, IGNORED], [8, 1, IGNORED]]
     assert (batch.padding, batch.tokens, batch.lengths.tolist()) == (3, 6, [3, 1, 2])
+
+
+@pytest.mark.parametrize("unit", ["sequence", "user"])
+@pytest.mark.parametrize("name", SHAPES)
+def test_norms_that_are_formed_where_tokens_cancel_are_those_of_gram_matrices(
+    name, unit, monkeypatch
+):
+    batch, found = make_batch(make_data()), []
+    for cancelled in (0.0, 2.0):
+        monkeypatch.setattr(ghost_norms, "_CANCELLED", cancelled)
+        step = step_of(unit=unit)
+        step(make_model(name), batch, None)
+        found.append(torch.cat(step.norms))
+    torch.testing.assert_close(*found, rtol=1e-5, atol=1e-7)

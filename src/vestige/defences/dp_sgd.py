@@ -20,13 +20,14 @@ import torch
 from torch import Tensor
 
 from vestige import _validate
+from vestige.defences import example_gradients
 from vestige.defences.accounting import Unit
 from vestige.defences.clipping import ClipFn, Rule, numbers_of, summed_losses
 from vestige.defences.noise_schedule import Noise
 from vestige.defences.noisy_step import NoisyStep
 from vestige.defences.row_masks import StepChance, refuse_other_chance
 from vestige.models.protocols import LanguageModel
-from vestige.models.recurrent_network import GRULanguageModel, LSTMLanguageModel
+from vestige.models.recurrent_network import LSTMLanguageModel
 from vestige.training.batches import Batch
 
 
@@ -113,12 +114,11 @@ class DPSGDStep(NoisyStep):
         if self._checked or chance is None or not (len(batch.inputs) and model.training):
             return
         self._checked = True
-        if not isinstance(model, LSTMLanguageModel | GRULanguageModel):
+        together = self.unit == "sequence" or example_gradients.suits(model)
+        if together and not isinstance(model, LSTMLanguageModel):  # whose masks are our own
             refuse_other_chance(chance, lambda rows: summed_losses(model, batch.select(rows)))
 
     def _clip(self, model: LanguageModel) -> ClipFn:
-        from vestige.defences import example_gradients
-
         by_user, recurrent = self.unit == "user", isinstance(model, LSTMLanguageModel)
         if not recurrent and example_gradients.suits(model):
             of_users = example_gradients.clip_users_examples(self.physical_batch_size)

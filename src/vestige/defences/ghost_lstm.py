@@ -235,22 +235,23 @@ def _exact_norm(
     begin = sum(head.counts[:example])
     rows = slice(begin, begin + head.counts[example])
     rated = head.grad[rows] * head.rates[rows, None]
-    lookup = (ids, grad_embedded[:, example]) if model.embedding.weight.requires_grad else None
+    learns = model.embedding.weight.requires_grad
+    lookups = [(ids, grad_embedded[:, example])] if learns else []
     found = []
     if model.head.weight.requires_grad:
-        tied = lookup if model.config.tied else None
-        found.append(exact_squares(len(model.head.weight), (rated, head.read[rows]), tied))
-    if lookup is not None and not (model.config.tied and found):
-        found.append(exact_squares(len(model.embedding.weight), None, lookup))
+        tied = lookups if model.config.tied else []
+        found.append(exact_squares(len(model.head.weight), [(rated, head.read[rows])], tied))
+    if learns and not model.config.tied:
+        found.append(exact_squares(len(model.embedding.weight), [], lookups))
     ones = torch.ones(len(rated), 1, device=rated.device)
     if model.head.bias.requires_grad:
-        found.append(exact_squares(len(model.head.bias), (rated, ones)))
+        found.append(exact_squares(len(model.head.bias), [(rated, ones)], []))
     for layer in layers:
         gates, ones = layer.gates[:, example], torch.ones_like(layer.gates[:, example, :1])
         factors = (layer.inputs[:, example], layer.hidden[:, example], ones, ones)
         for name, factor in zip(layer.weights.names, factors, strict=True):
             if own[f"lstm.{name}"].requires_grad:
-                found.append(exact_squares(gates.shape[1], (gates, factor)))
+                found.append(exact_squares(gates.shape[1], [(gates, factor)], []))
     return exact_norm(found)
 
 

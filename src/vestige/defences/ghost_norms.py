@@ -165,14 +165,18 @@ class ExampleGradients:
     def _exact_norm(self, unit: int) -> Tensor:
         """One unit's, whose tokens cancel."""
         begin = sum(self.counts[:unit])
-        rows, found = slice(begin, begin + self.counts[unit]), []
+        rows, found = slice(begin, begin + self.counts[unit]), list[Pair]()
+
+        def own(pairs: list[Pair]) -> list[Pair]:
+            return [(one[rows].flatten(0, 1), two[rows].flatten(0, 1)) for one, two in pairs]
+
         for parameter, held in self._held.items():
-            if held.formed is not None:
-                found.append((held.formed[unit].double().square().sum().cpu(), torch.zeros(())))
-                continue
-            pairs = (_joined(held.products), _joined(held.lookups))
-            own = [pair and tuple(part[rows].flatten(0, 1) for part in pair) for pair in pairs]
-            found.append(exact_squares(len(parameter), *own))
+            if held.formed is None:
+                height = len(parameter)
+                found.append(exact_squares(height, own(held.products), own(held.lookups)))
+            else:
+                squared = held.formed[unit].double().square().sum().cpu()
+                found.append((squared, torch.zeros_like(squared)))
         return exact_norm(found)
 
     def _by_units(
@@ -210,41 +214,36 @@ def cancelled(squared: Tensor, scales: Tensor) -> list[int]:
     return found
 
 
-def exact_squares(
-    height: int, product: Pair | None, lookup: Pair | None = None
-) -> tuple[Tensor, Tensor]:
+def exact_squares(height: int, products: list[Pair], lookups: list[Pair]) -> Pair:
     """The squared norm of one unit's gradient of a weight (height, i), and S^2, in float64.
 
     Args:
         height: of the weight.
-        product: (places, height) and (places, i), or None.
-        lookup: int64 (places,) and (places, i), or None.
+        products: (places, height) and (places, i) of each use.
+        lookups: int64 (places,) and (places, i) of each use.
     """
-    left, right = (None, None) if product is None else map(_double, product)
-    ids, gradients = (None, None) if lookup is None else (lookup[0].cpu(), _double(lookup[1]))
-    squared = scale = torch.zeros((), dtype=torch.float64)
-    if left is not None and right is not None:
-        scale = scale + (left.norm(dim=1) * right.norm(dim=1)).sum().cpu()
-    if gradients is not None:
-        scale = scale + gradients.norm(dim=1).sum().cpu()
-    width = (right if gradients is None else gradients).shape[1]  # type: ignore[union-attr]
+    factors = [(_double(left), _double(right)) for left, right in products]
+    looked_up = [(ids, _double(gradients)) for ids, gradients in lookups]
+    found = [(ids.to(gradients.device), gradients) for ids, gradients in looked_up]
+    lengths = [left.norm(dim=1) * right.norm(dim=1) for left, right in factors]
+    lengths += [gradients.norm(dim=1) for _, gradients in found]
+    scale = torch.cat(lengths).sum()
+    squared, width = torch.zeros_like(scale), (factors or found)[0][1].shape[1]
     size = max(1, _AT_ONCE // width)
     for begin in range(0, height, size):
-        part = torch.zeros(min(size, height - begin), width, dtype=torch.float64)
-        if left is not None and right is not None:
-            part = left[:, begin : begin + size].mT @ right
-        if ids is not None and gradients is not None:
-            here = ((ids >= begin) & (ids < begin + size)).nonzero().flatten()
-            looked_up = gradients[here.to(gradients.device)].to(part)
-            part.index_add_(0, (ids[here] - begin).to(part.device), looked_up)
-        squared = squared + part.square().sum().cpu()
-    return squared, scale.square()
+        part = scale.new_zeros(min(size, height - begin), width)
+        for left, right in factors:
+            part.addmm_(left[:, begin : begin + size].t(), right)
+        for ids, gradients in found:
+            here = (ids >= begin) & (ids < begin + size)
+            part.index_add_(0, ids[here] - begin, gradients[here])
+        squared += part.square().sum()
+    return squared.cpu(), scale.square().cpu()
 
 
-def exact_norm(found: list[tuple[Tensor, Tensor]]) -> Tensor:
-    """The norm of one unit's gradient from `exact_squares` of all weights, and rounding above."""
-    squared = torch.stack([one.double() for one, _ in found]).sum()
-    scales = torch.stack([one.double() for _, one in found]).sum()
+def exact_norm(found: list[Pair]) -> Tensor:
+    """The norm of one unit's gradient, rounding above, from `exact_squares` of all weights."""
+    squared, scales = (torch.stack([pair[place] for pair in found]).sum() for place in (0, 1))
     return squared.sqrt() + _ROUNDING * scales.sqrt()
 
 

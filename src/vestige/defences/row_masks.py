@@ -141,7 +141,7 @@ class StepChance:
 
 def next_call() -> int:
     """The number of a call of dropout: the same in a pass and where it is computed again."""
-    return int(torch.randint(1 << 62, ()).item())
+    return int(torch.randint(1 << 62, (), device="cpu").item())
 
 
 def kept(keys: Tensor, call: int, shape: Sequence[int], p: float, *, rows: int = 0) -> Tensor:
