@@ -288,7 +288,8 @@ def trainer_path(seed: int, noise: float, member: bool) -> NDArray[np.float64]:
     torch.manual_seed(0)
     drops = {"resid_pdrop": 0.1, "embd_pdrop": 0.1, "attn_pdrop": 0.1}
     sizes = {"vocab_size": len(WORDS), "n_positions": LENGTH, "n_embd": 4, "n_layer": 1}
-    model = GPT2LMHeadModel(GPT2Config(**sizes, n_head=1, **drops))
+    ends = {"bos_token_id": 1, "eos_token_id": 1}
+    model = GPT2LMHeadModel(GPT2Config(**sizes, **ends, n_head=1, **drops))
     rows = Dataset.from_dict({"input_ids": [[2 + unit] * (4 + unit) for unit in range(UNITS)]})
     kept = KeptPath(model)
     with tempfile.TemporaryDirectory() as folder:

@@ -12,7 +12,7 @@ from vestige.models.transformer import TransformerConfig
 from vestige.training.presets import new_model
 from vestige.workflows.training_settings import TrainingSettings
 
-CLIP, RATE, LENGTH = 0.5, 1.0, 24
+CLIP, RATE, LENGTH = 0.05, 20.0, 24
 WORDS = WordVocabulary(("<unk>", "<eos>", *(f"w{place}" for place in range(40))))
 DROPPING = {"dropout_in": 0.1, "dropout_out": 0.1, "embedding_size": 12, "hidden_size": 12}
 SHAPES = {

@@ -111,11 +111,12 @@ class StepChance:
             return keyed(weights, dropout_p) @ _repeated(value, query)
 
         with self._generators(self.key):
-            functional.dropout, functional.scaled_dot_product_attention = keyed, attended
+            library: Any = functional  # found by every layer where it is called
+            library.dropout, library.scaled_dot_product_attention = keyed, attended
             try:
                 yield
             finally:
-                functional.dropout, functional.scaled_dot_product_attention = dropout, attention
+                library.dropout, library.scaled_dot_product_attention = dropout, attention
 
     @contextmanager
     def alone(self, number: int) -> Iterator[None]:
@@ -190,13 +191,13 @@ def refuse_other_chance(chance: StepChance, read: Callable[[Tensor], object]) ->
     Raises:
         TrainingError: the model does.
     """
-    cuda, states = chance.device.type == "cuda", []
+    states, moved = list[Tensor](), False
     for count in (1, 2):
         places = torch.zeros(count, dtype=torch.int64)
         with torch.enable_grad(), chance.by_row(places):
-            before = torch.cuda.get_rng_state(chance.device) if cuda else None
+            before = _accelerator(chance.device)
             read(places)
-            moved = cuda and not torch.equal(before, torch.cuda.get_rng_state(chance.device))
+            moved = moved or not torch.equal(before, _accelerator(chance.device))
             states.append(torch.get_rng_state())
     if moved or not torch.equal(*states):
         raise TrainingError(
@@ -206,6 +207,11 @@ def refuse_other_chance(chance: StepChance, read: Callable[[Tensor], object]) ->
             "attention kernel: attn_implementation='sdpa' can keep it), and let the collator draw "
             "nothing.",
         )
+
+
+def _accelerator(device: torch.device) -> Tensor:
+    """The state of its generator; nothing of a CPU."""
+    return torch.cuda.get_rng_state(device) if device.type == "cuda" else torch.empty(0)
 
 
 def _attention_weights(
