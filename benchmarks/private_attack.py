@@ -19,7 +19,12 @@ whole table (Bonferroni), and neither has a threshold that was chosen on the sco
 
 A bound above the claim says that the guarantee is broken. So that this can fail, the same attack is
 made on trainings broken on purpose: half the noise, a clipped batch in place of clipped records,
-and a hold-out drawn by place, which one record less draws anew.
+a hold-out drawn by place, which one record less draws anew, and dropout masks that one record less
+draws anew.
+
+Where there is dropout, the adversary knows the masks as well, and so what each step would add
+without noise, with the record and without it. `PrivateTrainer` evaluates all records after every
+step besides; the evaluation chooses nothing.
 
 A few hundred weights, 4 records or users. The steps are short, so that the gradient in the last is
 that in the first: the adversary may choose them so.
@@ -35,19 +40,25 @@ import contextlib
 import io
 import json
 import math
+import secrets
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
+from datasets import Dataset
 from dp_accounting import dp_event, pld
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+from transformers import GPT2Config, GPT2LMHeadModel, TrainerCallback, TrainingArguments
+from transformers.trainer_callback import PrinterCallback
 
 from vestige.cli.main import app
 from vestige.data.corpus import Corpus
@@ -57,12 +68,16 @@ from vestige.defences.accounting import epsilon_spent, noise_for
 from vestige.defences.clipping import summed_losses, trainable
 from vestige.defences.dp_fedavg import DPFedAvgStep
 from vestige.defences.dp_sgd import DPSGDStep
+from vestige.defences.methods.dp_sgd import DPSGD
+from vestige.defences.row_masks import StepChance
+from vestige.integrations.private_plan import PrivateTraining
+from vestige.integrations.transformers import PrivateTrainer
 from vestige.metrics.intervals import clopper_pearson
 from vestige.metrics.threshold_epsilon import threshold_epsilon
 from vestige.models.checkpoints import load_model, save_model
 from vestige.models.protocols import LanguageModel
 from vestige.models.recurrent_network import LSTMConfig
-from vestige.training.batches import Batch
+from vestige.training.batches import IGNORED, Batch
 from vestige.training.config import TrainingConfig
 from vestige.training.loop import train
 from vestige.training.presets import new_model
@@ -96,6 +111,8 @@ class Setting:
         broken: the claim is expected to fail.
         by_place: the adversary's two data sets are what a hold-out by place leaves.
         command: the training is that of the command line.
+        path: where dropout is known: the weights before and after each step, by a seed of all
+            chance, the noise multiplier, and whether the record is a member.
     """
 
     name: str
@@ -105,6 +122,7 @@ class Setting:
     broken: bool = False
     by_place: bool = False
     command: bool = False
+    path: Callable[[int, float, bool], NDArray[np.float64]] | None = None
 
     @property
     def units(self) -> int:
@@ -198,6 +216,7 @@ def settings() -> Iterator[Setting]:
         step=dp_sgd("sequence"),
         command=True,
     )
+    yield from with_dropout()
     for name, draw, step in (
         ("half the noise, sequence", "poisson", dp_sgd("sequence", 0.5)),
         ("half the noise, user", "poisson-users", dp_sgd("user", 0.5)),
@@ -213,6 +232,134 @@ def settings() -> Iterator[Setting]:
         broken=True,
         by_place=True,
     )
+
+
+def with_dropout() -> Iterator[Setting]:
+    """Trainings whose masks the adversary knows; all units are in every step."""
+    common = {"draw": "poisson", "batch_size": UNITS, "step": dp_sgd("sequence")}
+    for name, shape, chance in (
+        ("dp-sgd, dropout 0.1", 0.1, StepChance),
+        ("masks of the batch", 0.5, OfTheBatch),
+    ):
+        path = partial(loop_path, replace(SHAPE, dropout_in=shape, dropout_out=shape), chance)
+        yield Setting(name=name, path=path, broken=chance is OfTheBatch, **common)
+    yield Setting(name="PrivateTrainer, dropout", path=trainer_path, **common)
+
+
+class OfTheBatch(StepChance):
+    """Broken: masks that one row more draws anew, as one generator for all rows does."""
+
+    def keys(self, numbers: Tensor) -> Tensor:
+        return super().keys(numbers + 1000 * len(numbers))
+
+
+def loop_path(
+    shape: LSTMConfig, chance: type[StepChance], seed: int, noise: float, member: bool
+) -> NDArray[np.float64]:
+    """Weights of a training by the loop."""
+    data, _, missing = worlds(False, 1)
+    model = new_model(WORDS, shape, seed=0)
+    path = [_weights(model)]
+    step: Any = dp_sgd("sequence")(noise, UNITS)
+    step.chance = lambda device: chance(step._secret.key("masks", step._step), device)
+    train(
+        model,
+        data,
+        config=_config("poisson", UNITS),
+        step=Without(step, None if member else missing),
+        observe=lambda seen, _: path.append(_weights(seen)),
+        secret=Secret.of_seed(seed),
+    )
+    return np.array(path)
+
+
+class KeptPath(TrainerCallback):
+    """Keeps the weights after each step."""
+
+    def __init__(self, model: Any) -> None:
+        self.weights = [_weights(model)]
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
+        self.weights.append(_weights(given["model"]))
+
+
+def trainer_path(seed: int, noise: float, member: bool) -> NDArray[np.float64]:
+    """Weights of a training by `PrivateTrainer`, which evaluates all records after every step."""
+    torch.manual_seed(0)
+    drops = {"resid_pdrop": 0.1, "embd_pdrop": 0.1, "attn_pdrop": 0.1}
+    sizes = {"vocab_size": len(WORDS), "n_positions": LENGTH, "n_embd": 4, "n_layer": 1}
+    ends = {"bos_token_id": 1, "eos_token_id": 1}
+    model = GPT2LMHeadModel(GPT2Config(**sizes, **ends, n_head=1, **drops))
+    rows = Dataset.from_dict({"input_ids": [[2 + unit] * (4 + unit) for unit in range(UNITS)]})
+    kept = KeptPath(model)
+    with tempfile.TemporaryDirectory() as folder:
+        args = TrainingArguments(
+            folder,
+            max_steps=EPOCHS,
+            per_device_train_batch_size=UNITS,
+            learning_rate=RATE,
+            lr_scheduler_type="constant",
+            optim="sgd",
+            eval_strategy="steps",
+            eval_steps=1,
+            save_strategy="no",
+            report_to=[],
+            use_cpu=True,
+            disable_tqdm=True,
+            logging_strategy="no",
+        )
+        trainer = PrivateTrainer(
+            model,
+            args,
+            train_dataset=rows,
+            eval_dataset=rows,
+            data_collator=_collated,
+            callbacks=[kept],
+            privacy=DPSGD(
+                noise_multiplier=noise,
+                max_grad_norm=CLIP,
+                noise_seed_without_guarantee=seed,
+                delta=DELTA,
+                accountant="rdp",
+            ),
+        )
+        trainer.remove_callback(PrinterCallback)
+        lot = PrivateTraining.lot
+
+        def without(*given: Any) -> Any:
+            rows, units = lot(*given)
+            kept = units < (UNITS if member else UNITS - 1)
+            return rows[kept], units[kept]
+
+        with patch.object(PrivateTraining, "lot", without):
+            trainer.train()
+    return np.array(kept.weights)
+
+
+def _collated(rows: list[dict[str, list[int]]]) -> dict[str, Tensor]:
+    """Padded on the right."""
+    ids = [torch.tensor(row["input_ids"]) for row in rows]
+    seen = pad_sequence([torch.ones_like(one) for one in ids], batch_first=True)
+    padded = pad_sequence(ids, batch_first=True)
+    labels = padded.masked_fill(seen == 0, IGNORED)
+    return {"input_ids": padded, "attention_mask": seen, "labels": labels}
+
+
+def attacked_with_masks(setting: Setting, noise: float, *, member: bool) -> tuple[float, float]:
+    """The score of one training, twice, by what each step adds without noise in both worlds."""
+    assert setting.path is not None
+    seed = secrets.randbits(60)
+
+    def added(noise: float, member: bool) -> NDArray[np.float64]:
+        assert setting.path is not None
+        path = setting.path(seed, noise, member)
+        return (path[:-1] - path[1:]) * (UNITS / RATE)
+
+    without = added(0.0, False)
+    shift = added(0.0, True) - without
+    seen = added(noise, member) - without
+    score = float(((seen - shift / 2) * shift).sum() / (noise * CLIP) ** 2)
+    return score, score
 
 
 def made(units: int, texts: int) -> Corpus:
@@ -310,25 +457,28 @@ def attacked(
     with_it, without, missing = setting.worlds
     model = new_model(WORDS, SHAPE, seed=0)
     path = [_weights(model)]
-    config = TrainingConfig(
-        seed=0,
-        epochs=EPOCHS,
-        batch_size=setting.batch_size,
-        sequence_length=LENGTH,
-        learning_rate=RATE,
-        optimizer="sgd",
-        batching=setting.draw,
-        evaluate_every=1,
-    )
     train(
         model,
         with_it if member else without,
-        config=config,
+        config=_config(setting.draw, setting.batch_size),
         step=Without(setting.step(noise, setting.batch_size), None if member else missing),
         observe=lambda seen, _: path.append(_weights(seen)),
         secret=secret,
     )
     return adversary.ratio(np.array(path)), adversary.last(np.array(path), setting.steps)
+
+
+def _config(draw: Any, batch_size: int) -> TrainingConfig:
+    return TrainingConfig(
+        seed=0,
+        epochs=EPOCHS,
+        batch_size=batch_size,
+        sequence_length=LENGTH,
+        learning_rate=RATE,
+        optimizer="sgd",
+        batching=draw,
+        evaluate_every=1,
+    )
 
 
 def attacked_command(
@@ -442,8 +592,11 @@ def row(setting: Setting, epsilon: float, trainings: int, confidence: float) -> 
     """Train, score, and bound epsilon from below in three ways."""
     mechanism = Mechanism(setting.sample_rate, setting.steps)
     noise = mechanism.noise(epsilon)
-    adversary = Adversary(setting, noise, new_model(WORDS, SHAPE, seed=0))
-    attack = partial(attacked, setting, adversary, noise)
+    if setting.path is None:
+        adversary = Adversary(setting, noise, new_model(WORDS, SHAPE, seed=0))
+        attack = partial(attacked, setting, adversary, noise)
+    else:
+        attack = partial(attacked_with_masks, setting, noise)
     with tempfile.TemporaryDirectory() as folder:
         if setting.command:
             attack = partial(

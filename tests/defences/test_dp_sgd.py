@@ -10,8 +10,9 @@ from torch.nn.functional import cross_entropy
 
 from vestige.data.encoded import EncodedCorpus
 from vestige.data.vocabulary import WordVocabulary
-from vestige.defences import ghost_lstm, products
+from vestige.defences import ghost_lstm, ghost_norms, products
 from vestige.defences.dp_sgd import DPSGDStep
+from vestige.defences.row_masks import scale
 from vestige.models.protocols import LanguageModel
 from vestige.models.recurrent_network import LSTMConfig
 from vestige.models.transformer import TransformerConfig
@@ -147,14 +148,17 @@ def test_a_user_is_clipped_with_all_that_is_theirs(name, physical):
 def test_dropout_enters_the_gradient_as_in_a_plain_pass(name, monkeypatch):
     """With the same masks in both; ours drops time first."""
 
-    def masked(values, probability, training=True):
+    def drawn(probability, width):
         chance = torch.Generator().manual_seed(int(100 * probability))
-        width = values.shape[2]
-        kept = torch.rand(len(batch.inputs), LENGTH, width, generator=chance) >= probability
-        mask = kept.to(values) / (1 - probability)
-        return values * (mask if values.shape[:2] == mask.shape[:2] else mask.transpose(0, 1))
+        return torch.rand(len(batch.inputs), LENGTH, width, generator=chance) >= probability
 
-    monkeypatch.setattr(ghost_lstm, "dropout", masked)
+    def masked(values, probability, training=True):
+        return values * drawn(probability, values.shape[2]) * scale(probability)
+
+    def kept(keys, call, shape, probability, *, rows):
+        return drawn(probability, shape[2]).transpose(0, 1)
+
+    monkeypatch.setattr(ghost_lstm, "kept", kept)
     monkeypatch.setattr(torch.nn.functional, "dropout", masked)
     config = replace(SHAPES[name], dropout_in=0.3, dropout_out=0.4)
     model = new_model(make_model(name).vocabulary, config, seed=1).double().train()
@@ -175,14 +179,23 @@ def test_dropout_enters_the_gradient_as_in_a_plain_pass(name, monkeypatch):
         torch.testing.assert_close(parameter.grad, expected)
 
 
-def test_dropout_drops_as_many_as_it_should_and_only_while_training():
-    ones = torch.ones(100, 20, 50)
-    torch.manual_seed(0)
-    mask = ghost_lstm._mask(ones, 0.3, True)
-    assert sorted(mask.unique().tolist()) == pytest.approx([0, 1 / 0.7])
-    assert (mask == 0).double().mean().item() == pytest.approx(0.3, abs=0.01)
-    assert ghost_lstm._mask(ones, 0.3, False) is None
-    assert ghost_lstm._mask(ones, 0.0, True) is None
+def test_dropout_drops_nothing_in_evaluation():
+    batch = make_batch(make_data())
+    model = new_model(
+        make_model("one layer").vocabulary,
+        replace(SHAPES["one layer"], dropout_in=0.3, dropout_out=0.4),
+        seed=1,
+    )
+    found = []
+    for active in (True, False):
+        step = step_of()
+        step(model.train(active), batch, None)
+        found.append(torch.cat(step.norms))
+    step = step_of()
+    plain = new_model(model.vocabulary, SHAPES["one layer"], seed=1)
+    step(plain, batch, None)
+    torch.testing.assert_close(found[1], torch.cat(step.norms))
+    assert not torch.allclose(found[0], found[1])
 
 
 @pytest.mark.parametrize("name", SHAPES)
@@ -301,3 +314,17 @@ def test_a_sequence_begins_as_a_text_does_and_reads_on_in_its_own_document():
     assert batch.inputs.tolist() == [[1, 5, 6], [7, 1, 1], [1, 8, 1]]
     assert batch.targets.tolist() == [[5, 6, 7], [1, IGNORED, IGNORED], [8, 1, IGNORED]]
     assert (batch.padding, batch.tokens, batch.lengths.tolist()) == (3, 6, [3, 1, 2])
+
+
+@pytest.mark.parametrize("unit", ["sequence", "user"])
+@pytest.mark.parametrize("name", SHAPES)
+def test_norms_that_are_formed_where_tokens_cancel_are_those_of_gram_matrices(
+    name, unit, monkeypatch
+):
+    batch, found = make_batch(make_data()), []
+    for cancelled in (0.0, 2.0):
+        monkeypatch.setattr(ghost_norms, "_CANCELLED", cancelled)
+        step = step_of(unit=unit)
+        step(make_model(name), batch, None)
+        found.append(torch.cat(step.norms))
+    torch.testing.assert_close(*found, rtol=1e-5, atol=1e-7)

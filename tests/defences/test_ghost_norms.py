@@ -414,3 +414,26 @@ def test_gradients_of_tokens_may_cancel_to_a_thousandth():
     together = (left.norm(dim=2) * right.norm(dim=2)).sum(1)
     assert (exact / together).max() < 2e-3
     torch.testing.assert_close(found.norms().double(), exact, rtol=0.05, atol=0)
+
+
+@pytest.mark.parametrize("units", [None, torch.arange(4).repeat_interleave(2)])
+@pytest.mark.parametrize("activation", [3, 30, 300, 3_000, 30_000])
+def test_a_unit_whose_tokens_cancel_is_clipped_by_its_own_norm(activation, units):
+    """What all tokens read alike falls out, since their gradients sum to nothing."""
+    torch.manual_seed(0)
+    rows = 4 if units is None else 8
+    weight = nn.Parameter(torch.zeros(300, 200))
+    back, read = torch.randn(rows, 8, 300), torch.randn(rows, 8, 200) + activation
+    back -= back.mean(1, keepdim=True)
+    found = ExampleGradients(rows, units)
+    found.add_product(weight, back, read)
+    true = back.double().mT @ read.double()
+    true = true if units is None else true.unflatten(0, (4, 2)).sum(1)
+    exact = true.square().sum((1, 2)).sqrt()
+    norms = found.norms()
+    scale = (back.norm(dim=2) * read.norm(dim=2)).sum(1).max()
+    torch.testing.assert_close(norms.double(), exact, rtol=5e-4, atol=float(scale) / 2**19)
+    for unit in range(4):
+        weight.grad = torch.zeros_like(weight)
+        found.add_weighted(torch.eye(4)[unit] / norms)
+        assert 0.8 < weight.grad.norm().item() <= 1.0005

@@ -25,6 +25,27 @@ def train_all(out: Path) -> None:
         train(out / mechanism, mechanism)
 
 
+def train_few(out: Path) -> None:
+    """Train with a lot of one row or two, so that a process may have none."""
+    steps = Steps()
+    own = trainer(
+        out / "trainer", seeded(noise_multiplier=0.5, clip_quantile=0.5), steps, rows=1, steps=4,
+        ddp_backend="gloo",
+    )  # fmt: skip
+    counts = []
+    lot = type(own._private).lot
+
+    def watched(*args):
+        found = lot(*args)
+        counts.append(len(found[0]))
+        return found
+
+    with patch.object(type(own._private), "lot", watched):
+        own.train()
+    kept = {"weights": _flat(weights(own.model)), "counts": counts}
+    (out / f"{os.environ['RANK']}.json").write_text(json.dumps(kept))
+
+
 def train(out: Path, mechanism: str) -> None:
     """Train, and write the weights of this process, its gradients, and its norms step by step."""
     processes = int(os.environ.get("WORLD_SIZE", "1"))
@@ -53,4 +74,5 @@ def _flat(tensors) -> list[float]:
 
 
 if __name__ == "__main__":
-    in_ranks(2, lambda: train_all(Path(sys.argv[1])))
+    work = train_few if sys.argv[2:] == ["few"] else train_all
+    in_ranks(2, lambda: work(Path(sys.argv[1])))

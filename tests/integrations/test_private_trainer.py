@@ -12,7 +12,7 @@ import pytest
 import torch
 from datasets import Dataset
 from dp_accounting import dp_event, rdp
-from peft import LoraConfig
+from peft import LoraConfig, get_peft_model
 from torch.nn.functional import cross_entropy
 from transformers import (
     BertConfig,
@@ -35,8 +35,8 @@ from vestige.data.subwords import SubwordVocabulary
 from vestige.defences.accounting import epsilon_spent, privacy_spent
 from vestige.defences.noise_schedule import NoiseSchedule
 from vestige.errors import DataError, TrainingError
-from vestige.integrations.loaded_weights import moved_since_loaded
-from vestige.integrations.private_plan import refuse_settings
+from vestige.integrations.loaded_weights import Compared, beside_folder
+from vestige.integrations.private_settings import refuse_settings
 from vestige.integrations.transformers import PrivateTrainer
 from vestige.workflows.privacy_files import lineage_of
 
@@ -47,9 +47,12 @@ LORA = {"r": 4, "target_modules": ["c_attn"], "task_type": "CAUSAL_LM", "fan_in_
 
 def trainer(
     place: Path, privacy, *callbacks, rows=8, steps=6, lora=None, base=None, user_column=None,
-    **settings,
+    texts=(TEXTS, None), **settings,
 ) -> PrivateTrainer:  # fmt: skip
-    """A private trainer of an adapter on a small model, or with `lora=False` of all of it."""
+    """A private trainer of an adapter on a small model, or with `lora=False` of all of it.
+
+    `texts` are those that it learns, and those that it evaluates.
+    """
     words = SubwordVocabulary.train_bpe(Corpus.from_texts(TEXTS), size=300).tokenizer
     words.pad_token = words.eos_token
     torch.manual_seed(0)
@@ -60,6 +63,9 @@ def trainer(
     def encoded(row):
         return {"input_ids": words(row["text"] + words.eos_token)["input_ids"]}
 
+    def made(texts):
+        return Dataset.from_dict({"text": texts, "user": (USERS * 2)[: len(texts)]}).map(encoded)
+
     args = TrainingArguments(
         place,
         **{
@@ -69,10 +75,10 @@ def trainer(
         }
         | settings,
     )  # fmt: skip
-    data = Dataset.from_dict({"text": TEXTS, "user": USERS}).map(encoded)
     return PrivateTrainer(
         model, args, processing_class=words, callbacks=list(callbacks),
-        train_dataset=data, data_collator=DataCollatorForLanguageModeling(words, mlm=False),
+        train_dataset=made(texts[0]), eval_dataset=texts[1] and made(texts[1]),
+        data_collator=DataCollatorForLanguageModeling(words, mlm=False),
         privacy=privacy, user_column=user_column,
         peft_config=None if lora is False else LoraConfig(**(lora or LORA)),
     )  # fmt: skip
@@ -398,28 +404,32 @@ def test_a_whole_model_is_released_with_its_promise(tmp_path):
     later = trainer(tmp_path / "two", vestige.DPSGD(epsilon=8.0), lora=False, base=again)
     later.train()
     assert later._private.before == (*before, entry)
-    # Its weights are now others than those of the folder that it was loaded from.
     third = trainer(tmp_path / "three", vestige.DPSGD(epsilon=8.0), lora=False, base=later.model)
     third.train()
-    assert [one.defence for one in third._private.before] == ["unknown", "dp-sgd", "unknown"]
+    assert [one.defence for one in third._private.before] == ["unknown", "dp-sgd", "dp-sgd"]
 
 
+@pytest.mark.filterwarnings("ignore:.*gradient_checkpointing:FutureWarning")
 def test_weights_are_compared_with_their_folder(tmp_path):
+    same, unknown = Compared(differ=False, whole=True), Compared(differ=False, whole=False)
     own = trainer(tmp_path / "one", vestige.DPSGD(epsilon=8.0), lora=False).model
-    assert not moved_since_loaded(own)  # it comes from nowhere
+    assert beside_folder(own) == same  # it comes from nowhere
     own.save_pretrained(tmp_path / "model")
-    assert not moved_since_loaded(GPT2LMHeadModel.from_pretrained(tmp_path / "model"))
+    assert beside_folder(GPT2LMHeadModel.from_pretrained(tmp_path / "model")) == same
     again = GPT2LMHeadModel.from_pretrained(tmp_path / "model", dtype=torch.bfloat16)
-    assert not moved_since_loaded(again)
+    assert beside_folder(again) == same
+    adapted = get_peft_model(again, LoraConfig(**LORA))
+    assert beside_folder(adapted.get_base_model()) == same
     with torch.no_grad():
         again.transformer.h[0].ln_1.weight[3] += 0.25
-    assert moved_since_loaded(again)
+    assert beside_folder(again).differ
+    assert beside_folder(adapted.get_base_model()).differ
     grown = GPT2LMHeadModel.from_pretrained(tmp_path / "model")
     grown.resize_token_embeddings(310)
-    assert moved_since_loaded(grown)
+    assert beside_folder(grown) == unknown
     (tmp_path / "model" / "model.safetensors").unlink()
-    assert moved_since_loaded(GPT2LMHeadModel(own.config)) is False
-    assert moved_since_loaded(again)
+    assert beside_folder(GPT2LMHeadModel(own.config)) == same
+    assert beside_folder(again) == unknown
 
 
 class Doubled(torch.nn.LayerNorm):

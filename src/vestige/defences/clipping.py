@@ -10,6 +10,7 @@ its gradient depends on it alone: a mean over a batch's tokens would not.
 """
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from vestige.defences.row_masks import StepChance
 from vestige.models.protocols import LanguageModel, TwoParts
 from vestige.training.batches import IGNORED, Batch
 
@@ -29,11 +31,29 @@ class Rule:
         max_grad_norm: C.
         tokens_per_sequence: what a sequence's summed loss is divided by.
         expected_units: what the clipped sum is divided by.
+        chance: what dropout draws from; None: torch's generators, as they are.
     """
 
     max_grad_norm: float
     tokens_per_sequence: float
     expected_units: float
+    chance: StepChance | None = None
+
+    def keys(self, numbers: Tensor) -> Tensor:
+        """int64 (rows,) what the dropout masks of rows with these numbers follow from."""
+        if self.chance is None:
+            return torch.randint(-(1 << 63), (1 << 63) - 1, numbers.shape, device=numbers.device)
+        return self.chance.keys(numbers)
+
+    def by_row(self, numbers: Tensor) -> AbstractContextManager[None]:
+        """Dropout masks by the numbers of the rows that are read."""
+        return nullcontext() if self.chance is None else self.chance.by_row(numbers)
+
+    def alone(self, numbers: Tensor) -> AbstractContextManager[None]:
+        """Chance of a unit that is read by itself, by the numbers of its rows."""
+        if self.chance is None:
+            return nullcontext()
+        return self.chance.alone(int(numbers[0]))
 
     def weights(self, norms: Tensor) -> Tensor:
         """min(1, C / norm) / expected_units.
@@ -60,6 +80,13 @@ class Clipped:
 ClipFn = Callable[[LanguageModel, Batch, Rule], Clipped]
 """Adds a batch's clipped, averaged gradients to `.grad` of every trainable parameter, which is
 there."""
+
+
+def numbers_of(batch: Batch) -> Tensor:
+    """int64 (b,) of the rows in the training set; where a batch has none, places in it."""
+    if batch.numbers is not None:
+        return batch.numbers
+    return torch.arange(len(batch.inputs), device=batch.inputs.device)
 
 
 def coefficients(norms: Tensor, max_grad_norm: float) -> Tensor:

@@ -18,13 +18,14 @@ whole update is clipped together, never layer by layer.
 The noise follows from a secret, as that of `dp_sgd` does.
 """
 
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from vestige import _validate
-from vestige.defences.clipping import coefficients, trainable
+from vestige.defences.clipping import coefficients, numbers_of, trainable
 from vestige.defences.noisy_step import NoisyStep
 from vestige.defences.user_clipping import by_user
 from vestige.models.protocols import LanguageModel
@@ -93,14 +94,17 @@ class DPFedAvgStep(NoisyStep):
             ValueError: a state is carried on, or the batch does not say whose its rows are.
         """
         self.begin(model, state)
+        batch = replace(batch, numbers=numbers_of(batch))
         learning = trainable(model)
         total = [parameter.grad for parameter in learning]
         start = [parameter.detach().clone() for parameter in learning]
         optimizer = torch.optim.SGD(learning, lr=self.local_learning_rate, fused=True)
         loss = torch.zeros((), device=batch.inputs.device)
         norms = []
+        chance = self.chance(batch.inputs.device)
         for own in by_user(batch):
-            loss += self._learn(model, own, optimizer)
+            with chance.alone(int(numbers_of(own)[0])):
+                loss += self._learn(model, own, optimizer)
             norms.append(self._move(learning, start, total))
         self.end(norms)
         for parameter, summed in zip(learning, total, strict=True):

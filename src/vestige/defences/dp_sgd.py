@@ -13,16 +13,19 @@ hands to the step, or a fresh one that is kept nowhere.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from vestige import _validate
+from vestige.defences import example_gradients
 from vestige.defences.accounting import Unit
-from vestige.defences.clipping import ClipFn, Rule
+from vestige.defences.clipping import ClipFn, Rule, numbers_of, summed_losses
 from vestige.defences.noise_schedule import Noise
 from vestige.defences.noisy_step import NoisyStep
+from vestige.defences.row_masks import StepChance, refuse_other_chance
 from vestige.models.protocols import LanguageModel
 from vestige.models.recurrent_network import LSTMLanguageModel
 from vestige.training.batches import Batch
@@ -74,6 +77,7 @@ class DPSGDStep(NoisyStep):
             _validate.at_least(1, physical_batch_size=physical_batch_size)
         self.sequence_length, self.unit = sequence_length, unit
         self.physical_batch_size = physical_batch_size
+        self._checked = False
 
     @property
     def settings(self) -> dict[str, object]:
@@ -92,7 +96,10 @@ class DPSGDStep(NoisyStep):
             max_grad_norm=self.clip,
             tokens_per_sequence=self.sequence_length,
             expected_units=self.expected_units,
+            chance=self.chance(batch.inputs.device),
         )
+        batch = replace(batch, numbers=numbers_of(batch))
+        self._check_chance(model, batch, rule.chance)
         loss = torch.zeros((), device=batch.inputs.device)
         norms = []
         for part in self._parts(batch):
@@ -102,9 +109,16 @@ class DPSGDStep(NoisyStep):
         self.end(norms)
         return loss / max(batch.tokens, 1), None
 
-    def _clip(self, model: LanguageModel) -> ClipFn:
-        from vestige.defences import example_gradients
+    def _check_chance(self, model: LanguageModel, batch: Batch, chance: StepChance | None) -> None:
+        """Once: whether rows that are read together draw by dropout alone."""
+        if self._checked or chance is None or not (len(batch.inputs) and model.training):
+            return
+        self._checked = True
+        together = self.unit == "sequence" or example_gradients.suits(model)
+        if together and not isinstance(model, LSTMLanguageModel):  # whose masks are our own
+            refuse_other_chance(chance, lambda rows: summed_losses(model, batch.select(rows)))
 
+    def _clip(self, model: LanguageModel) -> ClipFn:
         by_user, recurrent = self.unit == "user", isinstance(model, LSTMLanguageModel)
         if not recurrent and example_gradients.suits(model):
             of_users = example_gradients.clip_users_examples(self.physical_batch_size)

@@ -17,7 +17,14 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from vestige.defences.clipping import ClipFn, Clipped, Rule, summed_losses, trainable
+from vestige.defences.clipping import (
+    ClipFn,
+    Clipped,
+    Rule,
+    numbers_of,
+    summed_losses,
+    trainable,
+)
 from vestige.defences.example_layers import gathering_forward, learning_layers, unknown_layers
 from vestige.defences.ghost_norms import ExampleGradients
 from vestige.errors import TrainingError
@@ -109,6 +116,7 @@ def clip_groups(
     rows_at_once: int | None,
     losses: Losses,
     rule: Rule,
+    numbers: Tensor,
 ) -> Clipped:
     """Add the clipped gradients of groups of units to `.grad`.
 
@@ -118,6 +126,7 @@ def clip_groups(
         rows_at_once: rows that are computed at once; only a unit by itself has more. None: all.
         losses: of rows. One row's must not depend on the others.
         rule: how each unit is clipped; the losses are taken as they are.
+        numbers: int64 (rows,) of all rows in the training set, by which dropout draws.
 
     Returns:
         norms in the order of groups and their units; the loss is the sum of the losses.
@@ -127,12 +136,17 @@ def clip_groups(
     """
     found = []
     for rows, units in together:
+        own = numbers[rows.to(numbers.device)]
         if rows_at_once is not None and len(rows) > rows_at_once:
-            found.append(_clip_in_parts(model, torch.split(rows, rows_at_once), losses, rule))
+            with rule.alone(own):
+                parts = torch.split(rows, rows_at_once)
+                found.append(_clip_in_parts(model, parts, losses, rule))
         else:
-            found.append(_clip_together(model, rows, units, losses, rule))
+            with rule.by_row(own):
+                found.append(_clip_together(model, rows, units, losses, rule))
     if not found:
-        return Clipped(torch.empty(0), torch.zeros(()))
+        device = trainable(model)[0].device
+        return Clipped(torch.empty(0, device=device), torch.zeros((), device=device))
     return Clipped(
         torch.cat([one.norms for one in found]), torch.stack([one.loss for one in found]).sum()
     )
@@ -199,5 +213,5 @@ def _clip(
     def losses(rows: Tensor) -> Tensor:
         return summed_losses(model, batch.select(rows)) / rule.tokens_per_sequence
 
-    found = clip_groups(model, together, rows_at_once, losses, rule)
+    found = clip_groups(model, together, rows_at_once, losses, rule, numbers_of(batch))
     return replace(found, loss=found.loss * rule.tokens_per_sequence)

@@ -25,12 +25,13 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn.functional import dropout
 
 from vestige.defences import lstm_layer
-from vestige.defences.clipping import Clipped, Rule
+from vestige.defences.clipping import Clipped, Rule, numbers_of
+from vestige.defences.ghost_norms import cancelled, exact_norm, exact_squares
 from vestige.defences.lstm_layer import LayerWeights
 from vestige.defences.products import linear
+from vestige.defences.row_masks import kept, scale
 from vestige.models.protocols import LanguageModel
 from vestige.models.recurrent_network import LSTMLanguageModel
 from vestige.training.batches import IGNORED, Batch
@@ -96,13 +97,14 @@ def clip_lstm(model: LanguageModel, batch: Batch, rule: Rule) -> Clipped:
     shape, active = model.config, model.training
     weights = [LayerWeights.of(model.lstm, layer) for layer in range(shape.layers)]
     embedded = model.embedding.weight[batch.inputs.t()]  # (t, b, d)
-    kept_in = _mask(embedded, shape.dropout_in, active)
+    keys = rule.keys(numbers_of(batch))
+    kept_in = _mask(keys, 0, embedded, shape.dropout_in if active else 0.0)
     flow = embedded if kept_in is None else embedded.mul_(kept_in)
     traces = []
     for layer in weights:
         traces.append(lstm_layer.forward(flow, layer))
         flow = traces[-1].hidden[1:]
-    kept_out = _mask(flow, shape.dropout_out, active)
+    kept_out = _mask(keys, 1, flow, shape.dropout_out if active else 0.0)
     read = flow if kept_out is None else flow * kept_out
     head, grad = _head(model, read, batch, 1 / rule.tokens_per_sequence)
     if kept_out is not None:
@@ -115,14 +117,19 @@ def clip_lstm(model: LanguageModel, batch: Batch, rule: Rule) -> Clipped:
         layers.append(_Layer(layer, trace.inputs, trace.hidden[:-1], gates))
     if kept_in is not None:
         grad *= kept_in
-    norms = _squared_norms(model, batch.inputs, head, layers, grad).clamp_min(0).sqrt()
+    squared, scales = _squared_norms(model, batch.inputs, head, layers, grad)
+    norms = squared.clamp_min(0).sqrt()
+    for example in cancelled(squared, scales):
+        norms[example] = _exact_norm(model, batch.inputs, head, layers, grad, example)
     _add_clipped(model, batch.inputs, head, layers, grad, rule.weights(norms))
     return Clipped(norms, head.loss)
 
 
-def _mask(like: Tensor, probability: float, active: bool) -> Tensor | None:
-    """A dropout mask, scaled; None where nothing is dropped."""
-    return dropout(torch.ones_like(like), probability) if active and probability else None
+def _mask(keys: Tensor, call: int, like: Tensor, p: float) -> Tensor | None:
+    """A dropout mask (t, b, .), scaled; None where nothing is dropped."""
+    if not p:
+        return None
+    return kept(keys, call, like.shape, p, rows=1).to(like.dtype).mul_(scale(p))
 
 
 def _head(
@@ -167,43 +174,85 @@ def _squared_norms(
     head: _Head,
     layers: list[_Layer],
     grad_embedded: Tensor,
-) -> Tensor:
-    """(b,) of each example's whole gradient, over the parameters that learn."""
+) -> tuple[Tensor, Tensor]:
+    """(b,) of each example's whole gradient, over the parameters that learn, and S^2.
+
+    S^2 is as in `ghost_norms`: what it would be if nothing cancelled.
+    """
     own = dict(model.named_parameters())
     of_embedded = grad_embedded.transpose(0, 1)
-    squared = _squared_of_head(model, inputs, head, of_embedded)
+    squared, scales = _squared_of_head(model, inputs, head, of_embedded)
     if model.embedding.weight.requires_grad:
         same_token = inputs[:, :, None] == inputs[:, None, :]
-        squared += (same_token * _gram(of_embedded)).sum((1, 2))
+        products = _gram(of_embedded)
+        squared += (same_token * products).sum((1, 2))
+        scales += products.diagonal(0, 1, 2).clamp_min(0).sqrt().sum(1).square()
     for layer in layers:
         w_ih, w_hh, *biases = (own[f"lstm.{name}"].requires_grad for name in layer.weights.names)
         if w_ih or w_hh:
             of_gates = _gram(layer.gates.transpose(0, 1))
             for learns, part in ((w_ih, layer.inputs), (w_hh, layer.hidden)):
                 if learns:
-                    squared += (_gram(part.transpose(0, 1)) * of_gates).sum((1, 2))
+                    products = _gram(part.transpose(0, 1)).mul_(of_gates)
+                    squared += products.sum((1, 2))
+                    scales += products.diagonal(0, 1, 2).clamp_min(0).sqrt().sum(1).square()
         if any(biases):  # torch's two biases have the same gradient
             squared += sum(biases) * layer.gates.sum(0).square().sum(1)
-    return squared
+    return squared, scales
 
 
 def _squared_of_head(
     model: LSTMLanguageModel, inputs: Tensor, head: _Head, of_embedded: Tensor
-) -> Tensor:
+) -> tuple[Tensor, Tensor]:
     """(b,) of the head's part, where it is tied with twice its product with the embedding's."""
     weight, bias = model.head.weight, model.head.bias
-    squared = of_embedded.new_zeros(len(inputs))
+    squared, scales = of_embedded.new_zeros(2, len(inputs))
     for examples, read, grad, rates in head.groups():
         rated = read * rates[:, :, None]
         if weight.requires_grad:
-            squared[examples] += (_gram(rated) * _gram(grad)).sum((1, 2))
+            products = _gram(rated).mul_(_gram(grad))
+            squared[examples] += products.sum((1, 2))
+            scales[examples] += products.diagonal(0, 1, 2).clamp_min(0).sqrt().sum(1).square()
         if bias.requires_grad:
             squared[examples] += torch.bmm(rates[:, None], grad).square().sum((1, 2))
         if model.config.tied and weight.requires_grad:
             tokens = inputs[examples, None, :].expand(-1, grad.shape[1], -1)
             across = grad.gather(2, tokens) * torch.bmm(rated, of_embedded[examples].mT)
             squared[examples] += 2 * across.sum((1, 2))
-    return squared
+    return squared, scales
+
+
+def _exact_norm(
+    model: LSTMLanguageModel,
+    inputs: Tensor,
+    head: _Head,
+    layers: list[_Layer],
+    grad_embedded: Tensor,
+    example: int,
+) -> Tensor:
+    """One example's, whose tokens cancel."""
+    own, ids = dict(model.named_parameters()), inputs[example]
+    begin = sum(head.counts[:example])
+    rows = slice(begin, begin + head.counts[example])
+    rated = head.grad[rows] * head.rates[rows, None]
+    learns = model.embedding.weight.requires_grad
+    lookups = [(ids, grad_embedded[:, example])] if learns else []
+    found = []
+    if model.head.weight.requires_grad:
+        tied = lookups if model.config.tied else []
+        found.append(exact_squares(len(model.head.weight), [(rated, head.read[rows])], tied))
+    if learns and not model.config.tied:
+        found.append(exact_squares(len(model.embedding.weight), [], lookups))
+    ones = torch.ones(len(rated), 1, device=rated.device)
+    if model.head.bias.requires_grad:
+        found.append(exact_squares(len(model.head.bias), [(rated, ones)], []))
+    for layer in layers:
+        gates, ones = layer.gates[:, example], torch.ones_like(layer.gates[:, example, :1])
+        factors = (layer.inputs[:, example], layer.hidden[:, example], ones, ones)
+        for name, factor in zip(layer.weights.names, factors, strict=True):
+            if own[f"lstm.{name}"].requires_grad:
+                found.append(exact_squares(gates.shape[1], [(gates, factor)], []))
+    return exact_norm(found)
 
 
 def _add_clipped(

@@ -19,9 +19,14 @@ A gradient is formed where it is no larger than what it is made of, o i numbers 
 each place: low-rank matrices, and biases and norms, whose gradients are single rows. Formed or not,
 what takes less memory then takes fewer multiplications, too.
 
-Limits: float32 leaves a squared norm from Gram matrices an error of about 1e-7 of the squared sum
-over t of ||g_t|| ||a_t||. Where the tokens' gradients cancel to a thousandth of that sum, the norm
-is known to some per cent.
+Rounding. Let S^2 be the sum over weights of (sum_t ||g_t|| ||a_t||)^2: what a unit's squared norm
+would be if its tokens' gradients pointed one way. From Gram matrices in float32, a squared norm has
+an error of about 1e-7 S^2, which is all of it where the tokens cancel to 3e-4 of S. So where a
+squared norm is below 1e-4 S^2, the unit's gradient is formed in float64, a part at a time, and
+S / 2^21 is added to its norm, for the rounding of the clipped sum in float32. What remains: a norm
+that is taken from Gram matrices may be wrong by 1e-7 / 1e-4 / 2 = 0.05 %, so that a unit moves the
+sum by at most 1.0005 C; one that is formed moves it by no more than C as long as the sum's rounding
+is below 8 of float32's units of S.
 """
 
 from collections.abc import Iterator
@@ -33,6 +38,13 @@ from torch import Tensor
 
 _AT_ONCE = 1 << 24
 """Numbers that are multiplied at once; of more units, some at a time."""
+
+_CANCELLED = 1e-4
+"""Squared norm over S^2 below which Gram matrices are not trusted."""
+_DIRECT = 1e-4
+"""Share of a weight's S^2 where its gradient is formed in float32: its error is 1e-7 S, squared."""
+_ROUNDING = 2.0**-21
+"""Of a sum in float32, over S: 8 units."""
 
 Pair = tuple[Tensor, Tensor]
 
@@ -96,12 +108,17 @@ class ExampleGradients:
     @torch.no_grad()
     def norms(self) -> Tensor:
         """(units,) L2 norm of each unit's gradient, all parameters together."""
-        each: list[Tensor] = []
+        each: list[tuple[Tensor, Tensor]] = []
         for parameter, held in self._held.items():
             with torch.autocast(parameter.device.type, enabled=False):
-                each.append(self._norms(parameter, held))
-        together = torch.stack([one.to(each[0].device) for one in each])
-        norms: Tensor = torch.linalg.vector_norm(together, dim=0)
+                each.append(self._squared(parameter, held))
+        squared, scales = (
+            torch.stack([one.to(each[0][0].device) for one in parts]).sum(0)
+            for parts in zip(*each, strict=True)
+        )
+        norms = squared.clamp_min(0).sqrt()
+        for unit in cancelled(squared, scales):
+            norms[unit] = self._exact_norm(unit)
         return norms
 
     @torch.no_grad()
@@ -127,13 +144,14 @@ class ExampleGradients:
         own = _exact(gradients.flatten(1))
         held.formed = own if held.formed is None else held.formed + own
 
-    def _norms(self, parameter: Tensor, held: _Held) -> Tensor:
-        """(units,) of one parameter; what was formed is completed."""
+    def _squared(self, parameter: Tensor, held: _Held) -> tuple[Tensor, Tensor]:
+        """(units,) squared norms of one parameter, and S^2; what was formed is completed."""
         if held.formed is None:
             product, lookup = _joined(held.products), _joined(held.lookups)
             some = self._by_units(product, lookup, at_once=_AT_ONCE)
-            squared = [_squared_norms(len(parameter), *parts) for parts in some]
-            return torch.cat(squared).clamp_min(0).sqrt()
+            found = [_squared_norms(len(parameter), *parts) for parts in some]
+            squared, scales = (torch.cat(parts) for parts in zip(*found, strict=True))
+            return squared, scales
         rows = torch.arange(self.rows, device=parameter.device)
         units = rows if self.units is None else self.units.to(parameter.device)
         into = held.formed.view(-1, *parameter.shape)
@@ -141,8 +159,25 @@ class ExampleGradients:
             place = (units[:, None].expand_as(ids), ids)
             into.index_put_(place, _exact(gradients), accumulate=True)
         held.lookups = []
-        norms: Tensor = torch.linalg.vector_norm(held.formed, dim=1)
-        return norms
+        squared = torch.linalg.vector_norm(held.formed, dim=1).square()
+        return squared, torch.zeros_like(squared)  # its sum is made of what it is the norm of
+
+    def _exact_norm(self, unit: int) -> Tensor:
+        """One unit's, whose tokens cancel."""
+        begin = sum(self.counts[:unit])
+        rows, found = slice(begin, begin + self.counts[unit]), list[Pair]()
+
+        def own(pairs: list[Pair]) -> list[Pair]:
+            return [(one[rows].flatten(0, 1), two[rows].flatten(0, 1)) for one, two in pairs]
+
+        for parameter, held in self._held.items():
+            if held.formed is None:
+                height = len(parameter)
+                found.append(exact_squares(height, own(held.products), own(held.lookups)))
+            else:
+                squared = held.formed[unit].double().square().sum().cpu()
+                found.append((squared, torch.zeros_like(squared)))
+        return exact_norm(found)
 
     def _by_units(
         self, product: Pair | None, lookup: Pair | None = None, *, at_once: int | None = None
@@ -173,28 +208,79 @@ class ExampleGradients:
                 begin += some * count
 
 
-def _squared_norms(height: int, product: Pair | None, lookup: Pair | None) -> Tensor:
-    """(units,) of the sum of products and of what was looked up among `height` rows."""
+def cancelled(squared: Tensor, scales: Tensor) -> list[int]:
+    """Units whose squared norms (units,) are small beside S^2 (units,)."""
+    found: list[int] = (squared < _CANCELLED * scales).nonzero().flatten().tolist()
+    return found
+
+
+def exact_squares(height: int, products: list[Pair], lookups: list[Pair]) -> Pair:
+    """The squared norm of one unit's gradient of a weight (height, i), and S^2, in float64.
+
+    Args:
+        height: of the weight.
+        products: (places, height) and (places, i) of each use.
+        lookups: int64 (places,) and (places, i) of each use.
+    """
+    factors = [(_double(left), _double(right)) for left, right in products]
+    looked_up = [(ids, _double(gradients)) for ids, gradients in lookups]
+    found = [(ids.to(gradients.device), gradients) for ids, gradients in looked_up]
+    lengths = [left.norm(dim=1) * right.norm(dim=1) for left, right in factors]
+    lengths += [gradients.norm(dim=1) for _, gradients in found]
+    scale = torch.cat(lengths).sum()
+    squared, width = torch.zeros_like(scale), (factors or found)[0][1].shape[1]
+    size = max(1, _AT_ONCE // width)
+    for begin in range(0, height, size):
+        part = scale.new_zeros(min(size, height - begin), width)
+        for left, right in factors:
+            part.addmm_(left[:, begin : begin + size].t(), right)
+        for ids, gradients in found:
+            here = (ids >= begin) & (ids < begin + size)
+            part.index_add_(0, ids[here] - begin, gradients[here])
+        squared += part.square().sum()
+    return squared.cpu(), scale.square().cpu()
+
+
+def exact_norm(found: list[Pair]) -> Tensor:
+    """The norm of one unit's gradient, rounding above, from `exact_squares` of all weights."""
+    squared, scales = (torch.stack([pair[place] for pair in found]).sum() for place in (0, 1))
+    return squared.sqrt() + _ROUNDING * scales.sqrt()
+
+
+def _double(values: Tensor) -> Tensor:
+    return (values.cpu() if values.device.type == "mps" else values).double()
+
+
+def _squared_norms(height: int, product: Pair | None, lookup: Pair | None) -> tuple[Tensor, Tensor]:
+    """(units,) of the sum of products and of what was looked up among `height` rows, and S^2."""
     squared: list[Tensor] = []
+    scales: list[Tensor] = []
     if product is not None:
         left, right = _exact(product[0]), _exact(product[1])
-        squared.append(_squared_products(left, right))
+        found, scale = _squared_products(left, right)
+        squared.append(found)
+        scales.append(scale)
     if lookup is not None:
         ids, gradients = lookup[0], _exact(lookup[1])
         squared.append(_squared_lookups(ids, gradients, height=height))
+        scales.append(_DIRECT**0.5 * torch.linalg.vector_norm(gradients, dim=2).sum(1))
     if product is not None and lookup is not None:
         at_tokens = left.gather(2, ids[:, None].expand(-1, left.shape[1], -1))
         squared.append(2 * (at_tokens * torch.bmm(right, gradients.mT)).sum((1, 2)))
-    return torch.stack(squared).sum(0)
+        scales[-1] = scales[-1] / _DIRECT**0.5
+    return torch.stack(squared).sum(0), torch.stack(scales).sum(0).square()
 
 
-def _squared_products(left: Tensor, right: Tensor) -> Tensor:
-    """(units,) squared norms of left^T right, (units, places, o) and (units, places, i)."""
+def _squared_products(left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
+    """(units,) squared norms of left^T right, (units, places, o) and (units, places, i), and S."""
     _, places, width = left.shape
     if places * (width + right.shape[2]) <= width * right.shape[2]:
-        return (torch.bmm(left, left.mT) * torch.bmm(right, right.mT)).sum((1, 2))
+        one, other = torch.bmm(left, left.mT), torch.bmm(right, right.mT)
+        lengths = one.diagonal(0, 1, 2) * other.diagonal(0, 1, 2)
+        return one.mul_(other).sum((1, 2)), lengths.sqrt().sum(1)
     formed = [(one.mT @ other).square().sum() for one, other in zip(left, right, strict=True)]
-    return torch.stack(formed)
+    lengths = torch.linalg.vector_norm(left, dim=2) * torch.linalg.vector_norm(right, dim=2)
+    return torch.stack(formed), _DIRECT**0.5 * lengths.sum(1)
 
 
 def _squared_lookups(ids: Tensor, gradients: Tensor, *, height: int) -> Tensor:

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from vestige.defences.clipping import Clipped, Rule, summed_losses, trainable
+from vestige.defences.clipping import Clipped, Rule, numbers_of, summed_losses, trainable
 from vestige.defences.example_layers import unknown_layers
 from vestige.errors import TrainingError
 from vestige.models.protocols import LanguageModel
@@ -34,7 +34,8 @@ def clip_opacus(model: LanguageModel, batch: Batch, rule: Rule) -> Clipped:
         )
     learning = trainable(model)
     before = [parameter.grad for parameter in learning]
-    with _hooked(model, rule.max_grad_norm, ghost=not shares_weights(model)) as hooks:
+    ghost = not shares_weights(model)
+    with rule.by_row(numbers_of(batch)), _hooked(model, rule.max_grad_norm, ghost=ghost) as hooks:
         losses = summed_losses(model, batch)
         for parameter in learning:
             parameter.grad = None

@@ -71,7 +71,7 @@ class GoldfishStep:
         dropped = self.hashes(batch.inputs) % self.k == 0
         targets = batch.targets.masked_fill(dropped, IGNORED)
         padding = int((targets == IGNORED).sum())
-        return Batch(batch.inputs, targets, padding, batch.lengths, batch.users)
+        return Batch(batch.inputs, targets, padding, batch.lengths, batch.users, batch.numbers)
 
     def hashes(self, inputs: Tensor) -> Tensor:
         """(b, t) ids -> int64 (b, t) in [0, 2^31): of the last h tokens up to each."""

@@ -11,6 +11,7 @@ from vestige.defences.banded_noise import BandedNoise
 from vestige.defences.clipping import measured_norms, trainable
 from vestige.defences.noise import GaussianNoise
 from vestige.defences.noise_schedule import Noise, NoiseSchedule, noise_at
+from vestige.defences.row_masks import StepChance
 from vestige.models.protocols import LanguageModel
 from vestige.training.secret import Secret
 
@@ -66,6 +67,11 @@ class NoisyStep:
             self._secret = secret
             self._noise = BandedNoise(secret.key("noise"), self.bands)
         self._step = step
+
+    def chance(self, device: torch.device) -> StepChance:
+        """What the next call draws besides noise and lots."""
+        assert self._secret is not None
+        return StepChance(self._secret.key("masks", self._step), device)
 
     @property
     def _adaptive(self) -> AdaptiveClipping | None:

@@ -128,7 +128,7 @@ def ancestry(
     ]
     unknown = tuple(one for one in earlier if one.id not in read)
     vocabulary, in_vocabulary = vocabulary_of(entry.id, entry.vocabulary, own, read)
-    supposed = _share(entry, 0, [(one, _LEARNT) for one in unknown])
+    supposed = as_if_read(entry, 0, unknown)
     return Ancestry(
         shares=tuple(shares),
         unknown=unknown,
@@ -137,6 +137,11 @@ def ancestry(
         vocabulary=vocabulary,
         in_vocabulary=in_vocabulary,
     )
+
+
+def as_if_read(entry: LedgerEntry, units: int, earlier: Sequence[LedgerEntry]) -> Share:
+    """All units of a training, supposing that each of some earlier ones read them all."""
+    return _share(entry, units, [(one, _LEARNT) for one in earlier])
 
 
 def _share(entry: LedgerEntry, units: int, met: Sequence[tuple[LedgerEntry, int]]) -> Share:

@@ -12,7 +12,14 @@ from collections.abc import Iterator
 
 import torch
 
-from vestige.defences.clipping import ClipFn, Clipped, Rule, summed_losses, trainable
+from vestige.defences.clipping import (
+    ClipFn,
+    Clipped,
+    Rule,
+    numbers_of,
+    summed_losses,
+    trainable,
+)
 from vestige.models.protocols import LanguageModel
 from vestige.training.batches import Batch
 
@@ -44,10 +51,11 @@ def clip_users(rows_at_once: int | None) -> ClipFn:
             for parameter in learning:
                 parameter.grad = None
             every = torch.arange(len(own.inputs), device=own.inputs.device)
-            for rows in torch.split(every, rows_at_once or len(every)):
-                summed = summed_losses(model, own.select(rows)).sum()
-                (summed / rule.tokens_per_sequence).backward()  # type: ignore[no-untyped-call]
-                loss += summed.detach()
+            with rule.alone(numbers_of(own)):
+                for rows in torch.split(every, rows_at_once or len(every)):
+                    summed = summed_losses(model, own.select(rows)).sum()
+                    (summed / rule.tokens_per_sequence).backward()  # type: ignore[no-untyped-call]
+                    loss += summed.detach()
             gradients = [p.grad for p in learning]
             norm = torch.nn.utils.get_total_norm([g for g in gradients if g is not None])
             norms.append(norm)

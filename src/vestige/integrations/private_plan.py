@@ -13,11 +13,11 @@ from vestige.data.regular_file import read_bytes
 from vestige.defences.accounting import check_delta, default_delta, noise_for, privacy_spent
 from vestige.defences.methods.dp_sgd import DPSGD
 from vestige.defences.noise_schedule import Noise
-from vestige.defences.privacy_ancestry import Ancestry, Share
-from vestige.defences.privacy_ledger import UNKNOWN, LedgerEntry, from_json, to_json
+from vestige.defences.privacy_ancestry import Ancestry, as_if_read
+from vestige.defences.privacy_ledger import LedgerEntry, from_json, to_json
 from vestige.defences.privacy_statement import PrivacyStatement
 from vestige.errors import DataError, TrainingError
-from vestige.integrations.loaded_weights import moved_since_loaded
+from vestige.integrations.model_history import ModelHistory, history_of, remember
 from vestige.training.secret import Secret
 from vestige.training.sequences import in_turn, poisson_sample
 from vestige.workflows import privacy_files
@@ -30,6 +30,11 @@ UNNOISED = (
     "while it trains secret.key, from which noise and lots follow",
 )
 """What a trainer writes that has no noise, or tells of it."""
+MOVED = (
+    "something has trained the model since it was loaded, and may have read the same rows without "
+    "noise (if it read none of them, save the model and load it again)"
+)
+NOTHING = ModelHistory(loaded=())
 
 
 @dataclass(frozen=True)
@@ -39,10 +44,12 @@ class PrivateRows:
     Attributes:
         number: of rows.
         owners: int64 (rows,) the user of each row, from 0; None where a row is the unit.
+        names: of the users; None where a row is the unit.
     """
 
     number: int
     owners: NDArray[np.int64] | None
+    names: frozenset[str] | None = None
 
     @classmethod
     def of(cls, data: Any, privacy: DPSGD, user_column: str | None) -> "PrivateRows":
@@ -81,7 +88,8 @@ class PrivateRows:
                 " does.",
             )
         names = np.array([str(name) for name in values])
-        return cls(len(data), np.unique(names, return_inverse=True)[1].astype(np.int64))
+        users, owners = np.unique(names, return_inverse=True)
+        return cls(len(data), owners.astype(np.int64), frozenset(users.tolist()))
 
     def read_by(self, data: Any) -> "PrivateRows":
         """The same rows, as a trainer has made them ready.
@@ -119,9 +127,9 @@ class PrivateTraining:
         privacy: as it was asked for.
         expected_units: of a lot.
         noise: over the clipping norm, of the first stage; 0 before `planned`, as `steps` is.
-        before: trainings that made the model it starts from.
+        history: of the model that it starts from.
+        held_out: units that choose weights or steps by an evaluation, and are not protected.
         entry: of its ledger.
-        longest: tokens of a row at most.
     """
 
     rows: PrivateRows
@@ -129,7 +137,8 @@ class PrivateTraining:
     expected_units: int
     noise: float = 0.0
     steps: int = 0
-    before: tuple[LedgerEntry, ...] = ()
+    history: ModelHistory = NOTHING
+    held_out: int = 0
     entry: LedgerEntry | None = None
 
     @classmethod
@@ -156,6 +165,11 @@ class PrivateTraining:
     def clip(self) -> float:
         """Clipping norm of a unit's gradient."""
         return self.privacy.max_grad_norm
+
+    @property
+    def before(self) -> tuple[LedgerEntry, ...]:
+        """Trainings that made the model it starts from, oldest first."""
+        return (*self.history.loaded, *self.history.here)
 
     @property
     def sample_rate(self) -> float:
@@ -213,11 +227,27 @@ class PrivateTraining:
                 accountant=self.privacy.accountant,  # type: ignore[arg-type]
                 decay=self.privacy.noise_decay,
             )
-        new = replace(self, noise=noise, steps=steps, before=_ancestors(model))
-        entry = new._entry(model)
-        if begun is not None:
-            entry = _same(entry, begun / LEDGER)
-        return replace(new, entry=entry)
+        new = replace(self, noise=noise, steps=steps)
+        if begun is None:
+            new = replace(new, history=history_of(model))
+            return replace(new, entry=new._entry(model))
+        *before, entry = _same(new._entry(model), begun / LEDGER)
+        here = [one for one in before if one.id in {own.id for own in history_of(model).here}]
+        loaded = [one for one in before if one not in here]
+        history = ModelHistory(loaded=tuple(loaded), here=tuple(here))
+        return replace(new, history=history, entry=entry)
+
+    def remembered(self, model: Any, steps: int | None = None) -> None:
+        """Keep in mind that a model is trained by it.
+
+        Args:
+            model: that learns.
+            steps: that were taken; None before the first.
+        """
+        assert self.entry is not None
+        entry = self.entry if steps is None else self.entry.ended(steps)
+        history = replace(self.history, here=(*self.history.here, entry))
+        remember(model, history, done=steps is not None)
 
     def write(self, folder: Path, steps: int | None = None) -> None:
         """Write the ledger and the statement into a folder with weights, or one to be.
@@ -237,15 +267,17 @@ class PrivateTraining:
         entry = self.entry
         assert entry is not None
         assert entry.sequence_length is not None
-        alone = Share(units=self.rows.units, earlier=(), epsilon=entry.epsilon)
-        reasons = tuple(one.lacks or f"what {one.name} read is not known" for one in self.before)
+        history, units = self.history, self.rows.units
+        # Rows of trainings in this process are taken for the same.
+        share = as_if_read(entry, units, history.here)
+        reasons = tuple(one.lacks or f"what {one.name} read is not known" for one in history.loaded)
         return PrivacyStatement(
             defence="dp-sgd",
             planned=self._spent(self.steps),
-            units=self.rows.units,
+            units=units,
             sequence_length=entry.sequence_length,
-            held_out=0,
-            ancestry=Ancestry(shares=(alone,), unknown=self.before, reasons=reasons),
+            held_out=self.held_out,
+            ancestry=Ancestry(shares=(share,), unknown=history.loaded, reasons=reasons),
             taken=None if steps is None else self._spent(steps),
             void=entry.void,
             in_pieces=False,
@@ -283,88 +315,27 @@ class PrivateTraining:
             accountant=spent.accountant,
             epsilon=spent.epsilon if math.isfinite(spent.epsilon) else None,
             delta=spent.delta,
-            void=self.privacy.void,
+            void=(*self.privacy.void, *([MOVED] if self.history.moved else [])),
             noise_decay=spent.noise_decay,
         )
 
 
-def _ancestors(model: Any) -> tuple[LedgerEntry, ...]:
-    """Trainings that made the model; what has learnt since it was loaded has read something."""
-    adapted = hasattr(model, "get_base_model")
-    plain = model.get_base_model() if adapted else model
-    found = privacy_files.lineage_of(plain.name_or_path or None).ledger
-    learnt = any(
-        bool(parameter.any())
-        for name, parameter in model.named_parameters()
-        if parameter.requires_grad and "lora_B" in name
-    )
-    if not adapted and any(one.defence != UNKNOWN for one in found):
-        learnt = moved_since_loaded(plain)
-    more = (LedgerEntry(id=privacy_files.new_id(), defence=UNKNOWN),) if learnt else ()
-    return (*found, *more)
-
-
-def _same(entry: LedgerEntry, file: Path) -> LedgerEntry:
-    """The entry of a training that was begun, which must promise what this one would.
+def _same(entry: LedgerEntry, file: Path) -> tuple[LedgerEntry, ...]:
+    """The ledger of a training that was begun, which must promise what this one would.
 
     Raises:
         TrainingError: it is another training.
     """
     remedy = "Resume with the settings that it began with, or train into a new directory."
     content = read_bytes(file, limit=_LARGEST, error=TrainingError, remedy=remedy)
-    begun = from_json(content, where=file)[-1]
+    *before, begun = from_json(content, where=file)
     differing = [
         name
         for name, value in vars(entry).items()
-        if name not in ("id", "steps") and getattr(begun, name) != value
+        if name not in ("id", "steps", "void") and getattr(begun, name) != value
     ]
     if differing:
         raise TrainingError(
             f"{file} is of a training with another {', another '.join(differing)}", remedy=remedy
         )
-    return replace(begun, steps=None)
-
-
-CROSS_ENTROPY = ("nll", "chunked_nll")
-"""Losses by TRL's names that are the mean over a row's targets."""
-
-
-def _computes_loss(trainer: Any) -> bool:
-    """Whether a loss is computed elsewhere than in Transformers' or TRL's trainer of texts."""
-    owner = next(one for one in type(trainer).__mro__ if "compute_loss" in vars(one))
-    return f"{owner.__module__.split('.')[0]}.{owner.__name__}" not in (
-        "transformers.Trainer",
-        "trl.SFTTrainer",
-    )
-
-
-def refuse_settings(trainer: Any) -> None:
-    """Refuse what would make a guarantee untrue, or is not known to keep it.
-
-    Raises:
-        TrainingError: naming the setting.
-    """
-    args = trainer.args
-    found = {
-        "fp16": (args.fp16, "bf16=True"),
-        "deepspeed": (trainer.is_deepspeed_enabled, "DDP (torchrun), a copy of the model each"),
-        "fsdp": (trainer.is_fsdp_enabled, "DDP (torchrun), a copy of the model each"),
-        "torch_compile": (args.torch_compile, "torch_compile=False"),
-        "auto_find_batch_size": (args.auto_find_batch_size, "a batch size that fits"),
-        "packing": (getattr(args, "packing", False), "packing=False: a row is one text"),
-        "padding_free": (getattr(args, "padding_free", False), "padding_free=False"),
-        "label_smoothing_factor": (args.label_smoothing_factor, "label_smoothing_factor=0"),
-        "use_liger_kernel": (args.use_liger_kernel, "use_liger_kernel=False"),
-        "neftune_noise_alpha": (args.neftune_noise_alpha, "no NEFTune noise"),
-        "loss_type": (getattr(args, "loss_type", "nll") not in CROSS_ENTROPY, "loss_type='nll'"),
-        "compute_loss_func": (trainer.compute_loss_func, "the model's own cross-entropy"),
-        "a compute_loss of its own": (_computes_loss(trainer), "the model's own cross-entropy"),
-        "activation_offloading": (
-            getattr(args, "activation_offloading", False),
-            "gradient_checkpointing=True",
-        ),
-        "n_gpu": (args.n_gpu > 1, "torchrun with a process for each GPU"),
-    }
-    for name, (given, instead) in found.items():
-        if given:
-            raise TrainingError(f"a private training cannot take {name}", remedy=f"Use {instead}.")
+    return (*before, replace(begun, steps=None))

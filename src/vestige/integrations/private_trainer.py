@@ -4,6 +4,17 @@ Abadi et al. (2016), "Deep Learning with Differential Privacy", Algorithm 1. A r
 set, or a user with all of theirs, joins a step by a lot of its own; each one's gradient is clipped
 (`vestige.defences.example_gradients`), and noise comes from the operating system's entropy.
 
+Dropout masks follow from the same secret and from a row's number, never from `args.seed`, so that
+one row more adds its own clipped gradient and changes nothing else, with dropout as without
+(`vestige.defences.row_masks` has the argument). Rows are moved to the left of what pads them.
+
+Epsilon covers the weights after every step that was planned. What it cannot cover is refused: a
+choice by an evaluation of protected rows (the best checkpoint, early stopping, a schedule that
+looks at it), and more steps than planned. Callbacks that choose by what they read of the training
+set are not seen, and a data collator must draw nothing and read each row alone. Several trainings
+of one model in a process count together, as if they had read the same rows; a model that something
+else has trained since it was loaded has no guarantee (`model_history`).
+
 Differs from the paper: a row's loss is the mean over its own targets.
 """
 
@@ -11,6 +22,7 @@ import inspect
 import json
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,9 +40,11 @@ from vestige.defences.example_gradients import clip_groups, groups
 from vestige.defences.example_layers import unknown_layers
 from vestige.defences.methods.dp_sgd import DPSGD
 from vestige.defences.noisy_step import NoisyStep
+from vestige.defences.row_masks import StepChance, refuse_other_chance
 from vestige.errors import TrainingError
-from vestige.integrations.private_plan import PrivateRows, PrivateTraining, refuse_settings
-from vestige.integrations.row_losses import Rows, other_loss, row_losses
+from vestige.integrations.private_plan import PrivateRows, PrivateTraining
+from vestige.integrations.private_settings import held_out, refuse_settings
+from vestige.integrations.row_losses import Rows, from_the_left, other_loss, row_losses
 from vestige.models.lora import only_our_warnings
 from vestige.training.key_file import KEY, read_secret, write_secret
 from vestige.training.secret import Secret
@@ -87,6 +101,7 @@ class _Private(Trainer):  # type: ignore[misc]
         self.args.gradient_accumulation_steps = 1  # a lot is a step, however it is computed
         self.args.max_grad_norm = 0.0  # each row's gradient is clipped, and not their noisy sum
         self._noise: NoisyStep | None = None
+        self._user_column = user_column
 
     @property
     def privacy_statement(self) -> tuple[str, ...]:
@@ -98,11 +113,15 @@ class _Private(Trainer):  # type: ignore[misc]
 
         Raises:
             TrainingError: a layer learns that is neither linear, an embedding nor a norm, or is in
-                half precision; the loss is not the next tokens' cross-entropy; or a training is
-                resumed without its secret, or as another one.
+                half precision; the loss is not the next tokens' cross-entropy; rows draw chance
+                otherwise than by dropout; an evaluation of protected rows chooses; more steps are
+                taken than were planned; or a training is resumed without its secret, or as
+                another one.
         """
         self._check_learning()
         self._check_loss()
+        judging = held_out(self, self._private.rows, self._user_column)
+        self._private = replace(self._private, held_out=judging)
         place = Path(self.args.output_dir)
         resumed = bool(resume_from_checkpoint)
         given = self._private.privacy.secret()
@@ -120,7 +139,9 @@ class _Private(Trainer):  # type: ignore[misc]
             bands=privacy.bands,
             clip_quantile=privacy.clip_quantile,
         )
+        self._private.remembered(self.model)
         result = super().train(resume_from_checkpoint=resume_from_checkpoint, **rest)
+        self._private.remembered(self.model, self.state.global_step)
         if first:
             (place / KEY).unlink(missing_ok=True)
         return result
@@ -139,6 +160,12 @@ class _Private(Trainer):  # type: ignore[misc]
         assert self._noise is not None
         if self.state.global_step == self._initial_global_step:
             self._check_optimizer()
+        if self.state.global_step >= self._private.steps:
+            raise TrainingError(
+                f"all {self._private.steps:,} steps are taken that the guarantee was planned for, "
+                "and something has asked for more",
+                remedy="Set `max_steps` or `num_train_epochs` before `train`.",
+            )
         self.model.train()
         step, world = self.state.global_step, self.args.world_size
         self._noise.draw_from(self._secret, step)
@@ -150,6 +177,7 @@ class _Private(Trainer):  # type: ignore[misc]
             self._physical,
             lambda places: self._losses(rows[places.numpy()]),
             self._rule,
+            torch.from_numpy(rows),
         )
         self._noise.end([clipped.norms], lambda count: _sum_over_processes([count]))
         loss = clipped.loss.to(self.args.device)
@@ -185,13 +213,14 @@ class _Private(Trainer):  # type: ignore[misc]
             max_grad_norm=self._noise.clip,
             tokens_per_sequence=1.0,
             expected_units=self._private.expected_units,
+            chance=self._noise.chance(self.args.device),
         )
 
     def _losses(self, rows: np.ndarray[Any, Any]) -> Tensor:
         """(k,) mean cross-entropy of the targets of each row."""
         inputs = self._prepare_inputs(Rows.of(self, self.train_dataset).inputs(rows.tolist()))
         with self.compute_loss_context_manager():
-            return row_losses(self.model, inputs)
+            return row_losses(self.model, from_the_left(inputs))
 
     def _check_learning(self) -> None:
         learning, unknown = trainable(self.model), unknown_layers(self.model)
@@ -229,12 +258,16 @@ class _Private(Trainer):  # type: ignore[misc]
         inputs = self._prepare_inputs(Rows.of(self, self.train_dataset).inputs([0]))
         with self.compute_loss_context_manager():
             problem = other_loss(self.model, inputs)
+        self.model.train()
         if problem:
             raise TrainingError(
                 f"{problem}, and a private step takes that of each row",
                 remedy="Give a causal language model, and a collator such as "
                 "`DataCollatorForLanguageModeling(tokenizer, mlm=False)`.",
             )
+        refuse_other_chance(
+            StepChance(bytes(32), self.args.device), lambda places: self._losses(places.numpy())
+        )
 
     def _check_optimizer(self) -> None:
         """What the noise goes into is what the optimizer moves, wherever it was moved before."""

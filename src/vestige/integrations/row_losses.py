@@ -33,6 +33,27 @@ def row_losses(model: Any, inputs: dict[str, Any]) -> Tensor:
     return mean
 
 
+def from_the_left(inputs: dict[str, Any]) -> dict[str, Any]:
+    """Rows that begin in the first place, with all padding behind them.
+
+    Padding in front of a row moves its positions and its dropout masks, and how much there is
+    depends on the longest row beside it.
+
+    Args:
+        inputs: of a data collator; without a mask of attention they are left as they are.
+    """
+    seen = inputs.get("attention_mask")
+    if not isinstance(seen, Tensor) or seen.dim() != 2:
+        return inputs
+    order = seen.int().argsort(dim=1, descending=True, stable=True)
+    return {
+        name: value.gather(1, order)
+        if isinstance(value, Tensor) and value.shape == seen.shape
+        else value
+        for name, value in inputs.items()
+    }
+
+
 def other_loss(model: Any, inputs: dict[str, Any]) -> str:
     """Why `row_losses` are not what a model learns of one row with a target; "" where they are.
 

@@ -31,6 +31,7 @@ class Batch:
         padding: number of targets that are IGNORED.
         lengths: int64 (b,) tokens of each row before its padding; None: all t.
         users: int64 (b,) user per row, or None.
+        numbers: int64 (b,) of the rows in the training set, or None where nobody asks.
     """
 
     inputs: Tensor
@@ -38,6 +39,7 @@ class Batch:
     padding: int = 0
     lengths: Tensor | None = None
     users: Tensor | None = None
+    numbers: Tensor | None = None
 
     @property
     def tokens(self) -> int:
@@ -57,6 +59,7 @@ class Batch:
             padding=0 if lengths is None else targets.numel() - int(lengths.sum()),
             lengths=lengths,
             users=None if self.users is None else self.users[rows],
+            numbers=None if self.numbers is None else self.numbers[rows],
         )
 
 

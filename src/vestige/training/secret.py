@@ -6,13 +6,14 @@ seen, as initial weights are) subtracts the noise and sees who was drawn. So eve
 private training draws after its initial weights follows from 256 bits of the operating system's
 entropy, through keys that BLAKE2 derives from them (Aumasson et al. 2013, "BLAKE2: simpler,
 smaller, fast as MD5", section 2.8, used as a pseudo-random function): "noise" for the noise,
-"sampling" for Poisson sampling, "step" for whatever else a step draws. Keys of different names or
+"sampling" for Poisson sampling, "masks" for dropout and local orders (`defences.row_masks`), "step"
+for whatever else a step draws. Keys of different names or
 numbers tell nothing of one another, and none of them comes from a seed, on which initial weights
 depend.
 
-What remains outside: dropout masks and local orders come from torch's own generators, the CPU's
-Mersenne Twister with all of its state filled anew for every step, an accelerator's Philox with 64
-bits for every step. Neither is a cryptographic generator; what they draw is never released.
+What remains outside: dropout masks come from a hash of 64 bits, local orders from torch's own
+generators, the CPU's Mersenne Twister with all of its state filled anew, an accelerator's Philox
+with 64 bits. None is a cryptographic generator; what they draw is never released.
 """
 
 import hashlib

@@ -109,6 +109,7 @@ class Sequences:
             padding=int(inside.size - inside.sum()),
             lengths=torch.from_numpy(lengths).to(device),
             users=owners,
+            numbers=torch.from_numpy(chosen).to(device),
         )
 
 
