@@ -14,6 +14,7 @@ from vestige.reports.components.table import Cell
 from vestige.reports.overview import COLUMNS, rows_of
 from vestige.reports.section import REDACTION, section
 from vestige.reports.since import Change
+from vestige.reports.verdicts import UNCHECKED
 from vestige.results import Run
 
 SECONDS = COLUMNS.index("seconds")
@@ -43,7 +44,14 @@ def card(runs: Sequence[Run], *, changes: Sequence[Change] | None = None) -> str
         found = table_of(changes)
         lines += ["", f"### {TITLE}", "", KEY, "", *_table(found.columns, found.rows)]
     for own in sections:
-        lines += ["", f"### {escaped(own.title)}", "", escaped(own.lede), ""]
+        lines += ["", f"### {escaped(own.title)}", ""]
+        if own.verdict is not None:
+            first, *failed = own.verdict.lines
+            lines += [f"**{escaped(first)}**", ""]
+            lines += [f"- {escaped(line)}" for line in (*failed, own.verdict.all_passed) if line]
+            lines += [""]
+        lines += [f"{escaped(notice)}\n" for notice in own.notices if notice == UNCHECKED]
+        lines += [escaped(own.lede), ""]
         lines += [f"- {escaped(limit)}" for limit in own.limits if limit != REDACTION]
     return "\n".join(lines) + "\n"
 

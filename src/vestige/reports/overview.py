@@ -8,10 +8,10 @@ from vestige.reports.components.numbers import NOTHING, decimal
 from vestige.reports.components.table import Cell, Table
 from vestige.reports.quantities import QUANTITIES, Measured
 from vestige.reports.section import Section, whole
-from vestige.reports.verdicts import VERDICTS
+from vestige.reports.verdicts import claim_of, is_unchecked
 from vestige.results import Run
 
-COLUMNS = ("question", "answer", "measured", "utility", "seconds")
+COLUMNS = ("question", "verdict", "measured", "utility", "seconds")
 KEY = (
     "A row a run, with its directory and its models. What was measured stands over its 95 % "
     "interval; a number without one is a count, or its section says why there is none."
@@ -51,7 +51,7 @@ def _row(number: int, run: Run, section: Section) -> tuple[str | Cell, ...]:
             notes=tuple(filter(None, (name, _models(run)))),
             href=f"#section-{number}",
         ),
-        printable(str(run.summary["verdict"])) if _is_word(run) else NOTHING,
+        _verdict(run),
         Cell(text=value, notes=(interval,) if interval else ()),
         _utility(run),
         decimal(_seconds(run), 0),
@@ -65,8 +65,11 @@ def _measured(run: Run) -> tuple[str, Measured | None]:
     return "", None
 
 
-def _is_word(run: Run) -> bool:
-    return run.summary.get("verdict") in VERDICTS.get(run.result, {})
+def _verdict(run: Run) -> str:
+    claim = claim_of(run)
+    if claim is not None:
+        return claim.verdict
+    return "not checked" if is_unchecked(run) else NOTHING
 
 
 def _models(run: Run) -> str:

@@ -18,6 +18,8 @@ from vestige.reports.components.evidence import Evidence
 from vestige.reports.components.facts import Facts, pairs, shown, words_of
 from vestige.reports.components.findings import Findings, Prose
 from vestige.reports.components.table import Table
+from vestige.reports.components.verdict import Verdict, verdict_of
+from vestige.reports.verdicts import UNCHECKED, claim_of, is_unchecked
 from vestige.results import Run
 
 Block = Table | Figure | Prose | Findings | Evidence
@@ -38,8 +40,9 @@ class Section:
     Attributes:
         kind: the article's class in the style sheet.
         title: the question.
-        lede: the verdict: its number, what it means, what it does not mean.
-        because: what the verdict rests on.
+        lede: what was found, in a sentence or more.
+        because: what that rests on.
+        verdict: with its test and checks; None where the run has none that was checked.
         notices: what to know before reading on.
         blocks: tables, charts, lists and prose in their order.
         limits: what the numbers do not say.
@@ -53,6 +56,7 @@ class Section:
     title: str
     lede: str
     because: str = ""
+    verdict: Verdict | None = None
     notices: tuple[str, ...] = ()
     blocks: tuple[Block, ...] = ()
     limits: tuple[str, ...] = ()
@@ -89,8 +93,12 @@ def section(run: Run, *, show_secrets: bool) -> Section:
         told = found.numbers
         numbers = pairs(run.summary, show_secrets=show_secrets) if told is None else told
         asked, several = _asked(run.run, show_secrets)
+        claim = claim_of(run)
+        unchecked = (UNCHECKED,) if is_unchecked(run) else ()
         return replace(
             found,
+            verdict=None if claim is None else verdict_of(claim),
+            notices=(*unchecked, *found.notices),
             numbers=numbers,
             asked=asked,
             several=several,
