@@ -252,6 +252,21 @@ def require_new(directory: str | Path) -> Path:
     return directory
 
 
+def require_outside_runs(path: str | Path) -> Path:
+    """Path of a file to write as a Path; an error if it lies in a run directory.
+
+    Raises:
+        RunError: a run directory holds it.
+    """
+    for folder in Path(path).resolve().parents:
+        if (folder / "run.json").exists():
+            raise RunError(
+                f"{path} lies in the run directory {folder}, which nothing may change",
+                remedy="Choose another file.",
+            )
+    return Path(path)
+
+
 def _exists(path: Path) -> RunError:
     return RunError(
         f"{path} exists already, and a run is never overwritten",

@@ -32,6 +32,6 @@ def invoke(words: Sequence[object]) -> Done:
         try:
             code = main.app([str(word) for word in words])
         except Exception as error:
-            code, found = 1, error
+            code, found = main.BUG, error
     texts = [stream.buffer.getvalue().decode() for stream in streams]
     return Done(code, *texts, found)

@@ -9,6 +9,7 @@ from tests.attacks.texts.test_deletion import drawn
 from tests.attacks.texts.test_scores import statistics
 from tests.reports.conftest import DefenceComparison, DifferentialRank, UpdateDiff
 from tests.reports.made_audits import audit_of, uniform
+from tests.reports.made_claims import made_claim, with_claim
 from tests.reports.test_anatomy import anatomy
 from tests.reports.test_completion import attempt
 from tests.reports.test_exposure import canary
@@ -22,6 +23,7 @@ from vestige.attacks.exposure.secret_rank import SecretRank
 from vestige.attacks.exposure.secret_result import ExposedSecret, SecretExposure
 from vestige.attacks.texts.deletion import verify
 from vestige.attacks.texts.text_memorization import Extraction, TextMemorization, memorized
+from vestige.claims import LEAK
 from vestige.experiments.tables import Table
 
 
@@ -51,7 +53,10 @@ def text_memorization() -> TextMemorization:
 
 
 RESULTS: dict[str, Callable[[], Any]] = {
-    "UpdateDiff": lambda: UpdateDiff([["the", " code"], ["a", " gate"], ["b"]], threshold=2.0),
+    "UpdateDiff": lambda: with_claim(
+        UpdateDiff([["the", " code"], ["a", " gate"], ["b"]], threshold=2.0),
+        made_claim("diff", LEAK),
+    ),
     "DifferentialRank": lambda: DifferentialRank(["the", " code"], 1, 7),
     "Completion": lambda: Completion(
         attempts=(
@@ -62,7 +67,9 @@ RESULTS: dict[str, Callable[[], Any]] = {
         beam=5,
         prefix=1,
     ),
-    "DefenceComparison": lambda: DefenceComparison(["plain", "goldfish"], notes=["Little text."]),
+    "DefenceComparison": lambda: with_claim(
+        DefenceComparison(["plain", "goldfish"], notes=["Little text."]), made_claim("compare")
+    ),
     "CanaryExposure": lambda: CanaryExposure(
         canaries=(canary(20, 9.0), canary(3, 6.0, shuffled=5.0), canary(0, 1.0), canary(0, 2.0)),
         words=50,

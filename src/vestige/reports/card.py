@@ -67,7 +67,7 @@ def write_card(
     Raises:
         RunError: a directory is not a run, or the file exists or cannot be written.
     """
-    path = results.require_new(path)
+    path = results.require_outside_runs(results.require_new(path))
     text = card([results.find(directory) for directory in directories], changes=changes)
     with results.new_file(path, shared=True) as file:
         file.write(text.encode())

@@ -40,12 +40,21 @@ def figures_of(changes: Sequence[Change]) -> tuple[Figure, ...]:
 def _row(one: Change) -> tuple[str | Cell, ...]:
     quantity = one.quantity and f"{one.run}: {one.quantity}"
     return (
-        Cell(text=one.question, notes=tuple(filter(None, (quantity or one.run, one.why)))),
+        Cell(
+            text=one.question,
+            notes=tuple(filter(None, (quantity or one.run, _words(one), one.why))),
+        ),
         "no longer measured" if one.verdict == "gone" else one.verdict,
         _amount(one.then, one.unit),
         _amount(one.now, one.unit),
         _difference(one),
     )
+
+
+def _words(one: Change) -> str:
+    """The run's verdicts, where they are not the same."""
+    then, now = one.verdicts
+    return f"{then or NOTHING} then, {now or NOTHING} now" if then != now else ""
 
 
 def _amount(found: Measured | None, unit: str) -> str | Cell:

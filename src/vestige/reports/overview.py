@@ -6,9 +6,9 @@ from pathlib import PurePath
 from vestige.reports.components.disclosure import printable
 from vestige.reports.components.numbers import NOTHING, decimal
 from vestige.reports.components.table import Cell, Table
-from vestige.reports.quantities import QUANTITIES, Measured
+from vestige.reports.quantities import QUANTITIES, Measured, measured
 from vestige.reports.section import Section, whole
-from vestige.reports.verdicts import claim_of, is_unchecked
+from vestige.reports.verdicts import verdict_word
 from vestige.results import Run
 
 COLUMNS = ("question", "verdict", "measured", "utility", "seconds")
@@ -51,7 +51,7 @@ def _row(number: int, run: Run, section: Section) -> tuple[str | Cell, ...]:
             notes=tuple(filter(None, (name, _models(run)))),
             href=f"#section-{number}",
         ),
-        _verdict(run),
+        verdict_word(run) or NOTHING,
         Cell(text=value, notes=(interval,) if interval else ()),
         _utility(run),
         decimal(_seconds(run), 0),
@@ -61,15 +61,8 @@ def _row(number: int, run: Run, section: Section) -> tuple[str | Cell, ...]:
 def _measured(run: Run) -> tuple[str, Measured | None]:
     for name, quantity in QUANTITIES.items():
         if run.result in quantity.of and name != "perplexity":  # which is utility
-            return quantity.unit, quantity.of[run.result](run.summary)
+            return quantity.unit, measured(name, run)
     return "", None
-
-
-def _verdict(run: Run) -> str:
-    claim = claim_of(run)
-    if claim is not None:
-        return claim.verdict
-    return "not checked" if is_unchecked(run) else NOTHING
 
 
 def _models(run: Run) -> str:

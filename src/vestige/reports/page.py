@@ -13,6 +13,7 @@ from vestige import __version__, results
 from vestige.reports.changes import figures_of, table_of
 from vestige.reports.components.disclosure import printable
 from vestige.reports.overview import overview
+from vestige.reports.same_model import same_model
 from vestige.reports.section import Section, section, whole
 from vestige.reports.since import Change
 from vestige.results import Run
@@ -39,12 +40,21 @@ def render(
         "page.html",
         sections=sections,
         overview=overview(runs, sections),
+        models=models_notice(runs),
         changes=() if changes is None else (table_of(changes), *figures_of(changes)),
         show_secrets=show_secrets,
         style=style("components.css", "page.css"),
         version=__version__,
         written=datetime.now(UTC).strftime("%d %B %Y, %H:%M UTC"),
     )
+
+
+def models_notice(runs: Sequence[Run]) -> str:
+    """Whether the runs measured one model; "" of one run."""
+    check = same_model(runs)
+    if check is None or check.state == "passed":
+        return "" if check is None else check.sentence
+    return f"{check.sentence} There is no joint verdict."
 
 
 def write_page(
@@ -59,7 +69,7 @@ def write_page(
     Raises:
         RunError: a directory is not a run, or the page exists or cannot be written.
     """
-    path = results.require_new(path)
+    path = results.require_outside_runs(results.require_new(path))
     runs = [results.find(directory) for directory in directories]
     page = render(runs, show_secrets=show_secrets, changes=changes)
     with results.new_file(path, shared=not show_secrets) as file:

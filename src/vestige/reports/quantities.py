@@ -7,6 +7,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from vestige.claims import NO_LEAK, UNDECIDED
+from vestige.reports.components.disclosure import printable
+from vestige.reports.verdicts import UNCHECKED, claim_of, is_unchecked
+from vestige.results import Run
+
 Row = Mapping[str, Any]
 
 
@@ -80,33 +85,37 @@ def _exposure(summary: Row) -> Measured:
 def _found(summary: Row) -> Measured:
     count = summary.get("found")
     if count is None:
-        return Measured(None, None, None, "it takes 19 null models (--null) to say what is found")
+        return Measured(None, None, None, "without 19 null models (--null) nothing is counted")
     if summary.get("complete") is False:
         return Measured(count, count, None, "the search was stopped before its end")
-    return Measured(count, count, count)
+    return _count(summary, count, count)
 
 
 def _secrets(summary: Row) -> Measured:
     count = summary["found"]
-    if summary["possible"]:
-        return Measured(count, count, count)
-    return Measured(
-        count, count, None, "not every secret could have been found (--references, --samples)"
-    )
+    if not summary["possible"]:
+        return Measured(
+            count, count, None, "not every secret could have been found (--references, --samples)"
+        )
+    return _count(summary, count, count + (summary.get("in_part") or 0))
+
+
+def _count(summary: Row, count: int, most: int) -> Measured:
+    """A count, with an upper bound only where "no leak shown" excludes more."""
+    if summary["verdict"] == NO_LEAK:
+        return Measured(count, count, most)
+    return Measured(count, count, None, "how many more there may be is not bounded")
 
 
 def _members(summary: Row) -> Measured:
-    if summary["verdict"] == "underpowered":
-        why = f"too few people to compare with: {summary['calibration_needed']} are needed"
-        return Measured(None, None, None, why)
-    return Measured(*[summary["called"]] * 3)
+    count, most = summary["called"], summary.get("at_most")
+    why = "" if most is not None else "how many users were used is not bounded"
+    return Measured(count, count, most, why)
 
 
 def _used(summary: Row) -> Measured:
-    if summary["verdict"] == "not decided":
-        return Measured(None, None, None, "the texts differ from the reference in more than use")
     least, most = summary["at_least"], summary["at_most"]
-    why = "" if most is not None else "how many at most takes texts that were used (--used)"
+    why = "" if most is not None else "an upper bound needs texts that were used (--used)"
     return Measured(least, least, most, why)
 
 
@@ -116,11 +125,9 @@ def _memorized(summary: Row) -> Measured:
 
 
 def _left(summary: Row) -> Measured:
-    if summary["verdict"] == "not decided":
-        return Measured(None, None, None, "the texts differ from the reference in more than use")
     found = _interval("left")(summary)
     if found.value is None:
-        return Measured(None, None, None, "the model before did not know the texts")
+        return Measured(None, None, None, "the earlier model did not know the texts")
     return found
 
 
@@ -149,18 +156,18 @@ QUANTITIES: Mapping[str, Quantity] = {
     ),
     "found": Quantity(
         "phrases",
-        "phrases that the update gives away, or secrets that the model knows",
+        "phrases that the update reveals, or secrets that the model knows",
         {"UpdateDiff": _found, "SecretExposure": _secrets, "SecretRank": _secrets},
     ),
-    "members": Quantity("called", "people called members", {"UserAudit": _members}),
+    "members": Quantity("flagged", "users flagged as members", {"UserAudit": _members}),
     "used": Quantity("texts", "texts that were used", {"TextAudit": _used}),
     "memorized": Quantity(
         "per 10,000 tokens",
-        "passages that are sampled, less those of never-seen texts where there are any",
+        "passages that are extracted, less those of reference texts where there are any",
         {"TextMemorization": _memorized},
     ),
     "left": Quantity(
-        "share", "what is left of what was known of deleted texts", {"Deletion": _left}
+        "share", "share of what the earlier model knew of deleted texts", {"Deletion": _left}
     ),
     "perplexity": Quantity(
         "",
@@ -172,3 +179,17 @@ QUANTITIES: Mapping[str, Quantity] = {
     ),
 }
 """By name, as a limit has it."""
+
+
+def measured(name: str, run: Run) -> Measured:
+    """A quantity of a run that measures it; not known where its verdict is undecided.
+
+    Raises:
+        LookupError: its summary is damaged.
+    """
+    if is_unchecked(run):
+        return Measured(None, None, None, UNCHECKED)
+    claim = claim_of(run)
+    if claim is not None and claim.verdict == UNDECIDED:
+        return Measured(None, None, None, " ".join(map(printable, claim.reasons)))
+    return QUANTITIES[name].of[run.result](run.summary)

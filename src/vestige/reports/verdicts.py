@@ -55,6 +55,14 @@ def is_unchecked(run: Run) -> bool:
     return run.result in VERBS and claim_of(run) is None
 
 
+def verdict_word(run: Run) -> str:
+    """The verdict of a run; "not checked" where it should have one, "" where its kind has none."""
+    claim = claim_of(run)
+    if claim is not None:
+        return claim.verdict
+    return "not checked" if is_unchecked(run) else ""
+
+
 def summary_schema() -> dict[str, object]:
     """JSON Schema of `summary.json`: a definition for each kind of result that has a verdict."""
     number, maybe = {"type": "number"}, {"type": ["number", "null"]}
