@@ -102,7 +102,7 @@ def test_a_hostile_claim_is_text(diff):
 
 def test_a_verdict_without_a_claim_is_said_to_be_unchecked(diff, saved):
     page = Parsed(render([saved(diff([["a"]]))], show_secrets=False))
-    assert "no checked verdict" in page.notices[0]
+    assert page.verdict.startswith("NOT CHECKED This run has no checked verdict")
 
 
 def test_a_run_without_checksums_is_said_to_be_unchecked(diff, tmp_path):
@@ -110,5 +110,5 @@ def test_a_run_without_checksums_is_said_to_be_unchecked(diff, tmp_path):
     file = folder / "run.json"
     file.write_text(re.sub(r'"files": {[^}]*}', '"files": null', file.read_text()))
     page = Parsed(render([results.load(folder)], show_secrets=False))
-    assert "no checked verdict" in page.notices[0]
+    assert page.verdict.startswith("NOT CHECKED This run has no checked verdict")
     assert "NO LEAK SHOWN" not in page.text

@@ -124,7 +124,11 @@ def _judged(run: Run, limits: Mapping[str, float], known: Mapping[str, Accepted]
         bounded = any(check.state in ("fine", "known") for check in limited)
         return [_by_verdict(run, claim, before, bounded=bounded), *limited]
     if is_unchecked(run):
-        return [Check(run.name, VERDICT, "undecided", None, None, UNCHECKED), *limited]
+        asked = {VERDICT: None, **{check.quantity: check.limit for check in limited}}
+        return [
+            Check(run.name, name, "undecided", limit, None, UNCHECKED)
+            for name, limit in asked.items()
+        ]
     return limited
 
 
@@ -163,8 +167,8 @@ def _limited(run: Run, quantity: str, limit: float, before: Accepted | None) -> 
     told = found.amount(QUANTITIES[quantity].unit)
     told += f" ({found.interval})" if found.interval else ""
     if found.value is None or found.value <= limit:
-        open_ = found.value is None or found.high is None or found.high > limit
-        if not open_:
+        most = found.high if found.value is not None and found.bounded else None
+        if most is not None and most <= limit:
             return Check(run.name, quantity, "fine", limit, found, told)
         why = found.unknown or f"the interval extends beyond {limit:g}"
         return Check(run.name, quantity, "undecided", limit, found, f"{told}: {why}")

@@ -12,9 +12,9 @@ from vestige.reports.changes import KEY, TITLE, table_of
 from vestige.reports.components.markdown import escaped
 from vestige.reports.components.table import Cell
 from vestige.reports.overview import COLUMNS, rows_of
+from vestige.reports.same_model import models_notice
 from vestige.reports.section import REDACTION, section
 from vestige.reports.since import Change
-from vestige.reports.verdicts import UNCHECKED
 from vestige.results import Run
 
 SECONDS = COLUMNS.index("seconds")
@@ -40,6 +40,8 @@ def card(runs: Sequence[Run], *, changes: Sequence[Change] | None = None) -> str
         for row in rows_of(runs, sections)
     ]
     lines = ["## Privacy", "", f"Measured with Vestige {__version__}.", "", *_table(columns, rows)]
+    if told := models_notice(runs):
+        lines += ["", escaped(told)]
     if changes is not None:
         found = table_of(changes)
         lines += ["", f"### {TITLE}", "", KEY, "", *_table(found.columns, found.rows)]
@@ -50,7 +52,6 @@ def card(runs: Sequence[Run], *, changes: Sequence[Change] | None = None) -> str
             lines += [f"**{escaped(first)}**", ""]
             lines += [f"- {escaped(line)}" for line in (*failed, own.verdict.all_passed) if line]
             lines += [""]
-        lines += [f"{escaped(notice)}\n" for notice in own.notices if notice == UNCHECKED]
         lines += [escaped(own.lede), ""]
         lines += [f"- {escaped(limit)}" for limit in own.limits if limit != REDACTION]
     return "\n".join(lines) + "\n"

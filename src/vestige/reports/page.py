@@ -13,7 +13,7 @@ from vestige import __version__, results
 from vestige.reports.changes import figures_of, table_of
 from vestige.reports.components.disclosure import printable
 from vestige.reports.overview import overview
-from vestige.reports.same_model import same_model
+from vestige.reports.same_model import models_notice
 from vestige.reports.section import Section, section, whole
 from vestige.reports.since import Change
 from vestige.results import Run
@@ -47,14 +47,6 @@ def render(
         version=__version__,
         written=datetime.now(UTC).strftime("%d %B %Y, %H:%M UTC"),
     )
-
-
-def models_notice(runs: Sequence[Run]) -> str:
-    """Whether the runs measured one model; "" of one run."""
-    check = same_model(runs)
-    if check is None or check.state == "passed":
-        return "" if check is None else check.sentence
-    return f"{check.sentence} There is no joint verdict."
 
 
 def write_page(

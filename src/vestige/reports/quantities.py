@@ -9,7 +9,7 @@ from typing import Any
 
 from vestige.claims import NO_LEAK, UNDECIDED
 from vestige.reports.components.disclosure import printable
-from vestige.reports.verdicts import UNCHECKED, claim_of, is_unchecked
+from vestige.reports.verdicts import OLD_UNDECIDED, claim_of
 from vestige.results import Run
 
 Row = Mapping[str, Any]
@@ -24,12 +24,15 @@ class Measured:
         low: end of its 95 % interval; None where it has none.
         high: likewise.
         unknown: why no more is known of it, as a sentence; "" where nothing is missing.
+        bounded: False of a count that does not exclude more: it may be compared with another count,
+            but lies below no limit.
     """
 
     value: float | None
     low: float | None
     high: float | None
     unknown: str = ""
+    bounded: bool = True
 
     @property
     def interval(self) -> str:
@@ -72,6 +75,7 @@ def _interval(name: str) -> Callable[[Row], Measured]:
 
 
 FEW = "too few cases for an interval"
+MORE = "how many more there may be is not bounded"
 
 
 def _exposure(summary: Row) -> Measured:
@@ -101,16 +105,17 @@ def _secrets(summary: Row) -> Measured:
 
 
 def _count(summary: Row, count: int, most: int) -> Measured:
-    """A count, with an upper bound only where "no leak shown" excludes more."""
-    if summary["verdict"] == NO_LEAK:
+    """A count, which is an upper bound only where "no leak shown" excludes more."""
+    if summary.get("verdict") == NO_LEAK:
         return Measured(count, count, most)
-    return Measured(count, count, None, "how many more there may be is not bounded")
+    return Measured(count, count, count, MORE, bounded=False)
 
 
 def _members(summary: Row) -> Measured:
     count, most = summary["called"], summary.get("at_most")
-    why = "" if most is not None else "how many users were used is not bounded"
-    return Measured(count, count, most, why)
+    if most is not None:
+        return Measured(count, count, most)
+    return Measured(count, count, count, MORE, bounded=False)
 
 
 def _used(summary: Row) -> Measured:
@@ -187,9 +192,9 @@ def measured(name: str, run: Run) -> Measured:
     Raises:
         LookupError: its summary is damaged.
     """
-    if is_unchecked(run):
-        return Measured(None, None, None, UNCHECKED)
     claim = claim_of(run)
     if claim is not None and claim.verdict == UNDECIDED:
         return Measured(None, None, None, " ".join(map(printable, claim.reasons)))
+    if claim is None and run.summary.get("verdict") in OLD_UNDECIDED:
+        return Measured(None, None, None, f"{run.summary['verdict']}, by an older version")
     return QUANTITIES[name].of[run.result](run.summary)

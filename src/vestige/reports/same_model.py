@@ -46,6 +46,14 @@ def same_model(runs: Sequence[Run]) -> Check | None:
     return one_model({name: value for name, (_, value) in known.items()})
 
 
+def models_notice(runs: Sequence[Run]) -> str:
+    """The same as a sentence of a page; "" where there is nothing to compare."""
+    check = same_model(runs)
+    if check is None:
+        return ""
+    return check.sentence + " There is no joint verdict." * (check.state != "passed")
+
+
 def _audits(run: Run) -> bool:
     models = run.run.get("models") or {}
     return run.result in SEVERAL or any(role in models for role in ROLES)

@@ -19,7 +19,7 @@ from vestige.reports.components.facts import Facts, pairs, shown, words_of
 from vestige.reports.components.findings import Findings, Prose
 from vestige.reports.components.table import Table
 from vestige.reports.components.verdict import Verdict, verdict_of
-from vestige.reports.verdicts import UNCHECKED, claim_of, is_unchecked
+from vestige.reports.verdicts import NOT_CHECKED, UNCHECKED, claim_of, is_unchecked
 from vestige.results import Run
 
 Block = Table | Figure | Prose | Findings | Evidence
@@ -42,7 +42,7 @@ class Section:
         title: the question.
         lede: what was found, in a sentence or more.
         because: what that rests on.
-        verdict: with its test and checks; None where the run has none that was checked.
+        verdict: with its test and checks; None of a run without one.
         notices: what to know before reading on.
         blocks: tables, charts, lists and prose in their order.
         limits: what the numbers do not say.
@@ -93,18 +93,22 @@ def section(run: Run, *, show_secrets: bool) -> Section:
         told = found.numbers
         numbers = pairs(run.summary, show_secrets=show_secrets) if told is None else told
         asked, several = _asked(run.run, show_secrets)
-        claim = claim_of(run)
-        unchecked = (UNCHECKED,) if is_unchecked(run) else ()
         return replace(
             found,
-            verdict=None if claim is None else verdict_of(claim),
-            notices=(*unchecked, *found.notices),
+            verdict=_verdict(run),
             numbers=numbers,
             asked=asked,
             several=several,
             command=_command(run.run.get("command"), show_secrets),
             limits=(*found.limits, REDACTION),
         )
+
+
+def _verdict(run: Run) -> Verdict | None:
+    claim = claim_of(run)
+    if claim is not None:
+        return verdict_of(claim)
+    return Verdict(word=NOT_CHECKED.upper(), sentence=UNCHECKED) if is_unchecked(run) else None
 
 
 @contextmanager

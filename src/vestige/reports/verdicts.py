@@ -26,10 +26,17 @@ VERBS: Mapping[str, tuple[str, ...]] = {
 """The verbs whose claim a result may hold, by the name of its class. A verb with another option,
 such as "audit-texts --base", counts as that verb with more checks."""
 
+NOT_CHECKED = "not checked"
+"""In place of a verdict that nothing supports."""
+
 UNCHECKED = (
     "This run has no checked verdict: an older version of Vestige wrote it, or its checksums are "
     "missing. Repeat the run."
 )
+
+
+OLD_UNDECIDED = ("not decided", "underpowered", "too few controls")
+"""What older versions called an undecided verdict."""
 
 
 def claim_of(run: Run) -> Claim | None:
@@ -56,11 +63,11 @@ def is_unchecked(run: Run) -> bool:
 
 
 def verdict_word(run: Run) -> str:
-    """The verdict of a run; "not checked" where it should have one, "" where its kind has none."""
+    """The verdict of a run; `NOT_CHECKED` where it should have one, "" where its kind has none."""
     claim = claim_of(run)
     if claim is not None:
         return claim.verdict
-    return "not checked" if is_unchecked(run) else ""
+    return NOT_CHECKED if is_unchecked(run) else ""
 
 
 def summary_schema() -> dict[str, object]:
