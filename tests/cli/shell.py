@@ -18,6 +18,11 @@ class Done:
     exception: BaseException | None = None
 
     @property
+    def finished(self) -> bool:
+        """Whether the command did its work: codes 1 and 3 say which verdict it ended in."""
+        return self.exception is None and self.exit_code in (0, 1, 3)
+
+    @property
     def output(self) -> str:
         """Both streams, one after the other."""
         return self.stdout + self.stderr

@@ -5,8 +5,7 @@ again here.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from inspect import signature
@@ -160,8 +159,8 @@ class Verb:
             summary = self.summary_of(found, output) if self.summary_of else found.summary()
             show_json(summary, show_secrets=output.show_secrets)
             return code
-        with _shown(claim):
-            self.show(found, output)
+        _show_verdict(claim)
+        self.show(found, output)
         if saved and self.save is None:
             from vestige.cli.terminal import say
 
@@ -244,17 +243,11 @@ def _code_of(claim: "Claim | None") -> int:
     return 0 if claim is None else {NO_LEAK: 0, LEAK: 1, UNDECIDED: 3}[claim.verdict]
 
 
-@contextmanager
-def _shown(claim: "Claim | None") -> Iterator[None]:
-    """Print the verdict and the checks that failed first, and those that passed last."""
+def _show_verdict(claim: "Claim | None") -> None:
+    """Print the verdict, the checks that failed, and those that passed."""
     if claim is None:
-        yield
         return
     from vestige.reports.components.verdict import verdict_of
 
     verdict = verdict_of(claim)
-    for line in verdict.lines:
-        print(line)
-    yield
-    if verdict.all_passed:
-        print(verdict.all_passed)
+    print("\n".join(filter(None, (*verdict.lines, verdict.all_passed))))
