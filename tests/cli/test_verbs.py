@@ -217,7 +217,9 @@ def test_a_file_that_cannot_be_followed_is_named(verb, tmp_path, text, message):
 
 
 @pytest.mark.parametrize(("verdict", "code"), [(NO_LEAK, 0), (LEAK, 1), (UNDECIDED, 3)])
-def test_a_verb_prints_its_verdict_first_and_ends_with_its_code(verb, tmp_path, capsys, verdict, code):
+def test_a_verb_prints_its_verdict_first_and_ends_with_its_code(
+    verb, tmp_path, capsys, verdict, code
+):
     claim = made_claim("diff", verdict)
 
     def claimed(**given):

@@ -45,7 +45,7 @@ def test_a_row_says_what_was_asked_found_and_spent():
 
 def test_the_number_of_an_undecided_run_is_not_known():
     one = on_run(run("CanaryExposure", "a"), made_claim("exposure", UNDECIDED))
-    assert cells(one, run("PairTraining", "c"))[0][1:3] == ["undecided", "not measured"]
+    assert cells(one, run("PairTraining", "c"))[0][1:3] == ["undecided", "not known"]
 
 
 def with_weights(one, weights):

@@ -70,7 +70,7 @@ def test_a_card_has_what_a_page_says_and_no_phrase(tmp_path):
     report(folders, tmp_path / "card.md")
     text = (tmp_path / "card.md").read_text("utf-8")
     assert text.startswith("## Privacy\n")
-    assert "| How exposed are the canaries? | undecided | not measured" in text
+    assert "| How exposed are the canaries? | undecided | not known" in text
     assert "**UNDECIDED  Exposure: 7.5 bits" in text
     assert "- ✗ The check “alive” of exposure failed." in text
     assert text.count("### ") == len(kinds)

@@ -11,7 +11,7 @@ from vestige.reports.quantities import Measured
 from vestige.reports.since import Change
 
 TITLE = "What changed since the last release"
-COLUMNS = ("question", "verdict", "then", "now", "difference")
+COLUMNS = ("question", "change", "then", "now", "difference")
 KEY = (
     "Runs are matched by the names of their directories and their kind. Less is better in every "
     "row. Better and worse are said only where the whole 95 % interval of the difference lies on "

@@ -13,8 +13,8 @@ from vestige.results import Run
 
 COLUMNS = ("question", "verdict", "measured", "utility", "seconds")
 KEY = (
-    "A row a run, with its directory and its models. What was measured stands over its 95 % "
-    "interval; a number without one is a count, or its section says why there is none."
+    "One row per run, with its directory and models. Estimates with 95% intervals; a number without "
+    "one is a count, or its section says why."
 )
 UTILITY = (
     ("bleu", "BLEU {:.1%}"),

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from vestige.claims import NO_LEAK, UNDECIDED
-from vestige.reports.components.disclosure import printable
 from vestige.reports.verdicts import OLD_UNDECIDED, claim_of
 from vestige.results import Run
 
@@ -44,7 +43,7 @@ class Measured:
     def amount(self, unit: str) -> str:
         """The value with its unit, as a bound where it is the least that can be."""
         if self.value is None:
-            return "not measured"
+            return "not known"
         least = "at least " if self.low == self.value and self.high != self.value else ""
         return f"{least}{self.value:.4g} {unit}".strip()
 
@@ -194,7 +193,7 @@ def measured(name: str, run: Run) -> Measured:
     """
     claim = claim_of(run)
     if claim is not None and claim.verdict == UNDECIDED:
-        return Measured(None, None, None, " ".join(map(printable, claim.reasons)))
+        return Measured(None, None, None, f"its verdict is {UNDECIDED}")
     if claim is None and run.summary.get("verdict") in OLD_UNDECIDED:
         return Measured(None, None, None, f"{run.summary['verdict']}, by an older version")
     return QUANTITIES[name].of[run.result](run.summary)

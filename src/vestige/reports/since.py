@@ -193,7 +193,7 @@ def _matched(now: Run, then: Run) -> list[Change]:
 def _compared(names: tuple[str, str, str], now: Measured, then: Measured, why: str) -> Change:
     for side, one in (("now", now), ("then", then)):
         if not why and one.value is None:
-            why = f"not measured {side}" + (f": {one.unknown}" if one.unknown else "")
+            why = f"not known {side}" + (f": {one.unknown}" if one.unknown else "")
     if why:
         return Change(*names, "not comparable", then, now, why=why)
     value, low, high = difference_of(now, then)
