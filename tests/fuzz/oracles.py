@@ -152,7 +152,7 @@ def _left(tried: Tried) -> Iterator[tuple[str, str, str]]:
     stray += [path for path in made if _hidden(path)]
     if stray:
         yield "stray", _pattern(stray[0]), " ".join(stray[:20])
-    failed = tried.outcome.code != 0 and not _judged(tried)
+    failed = tried.outcome.code != 0 and not _with_verdict(tried)
     if failed and made:
         yield "half-written", _pattern(made[0]), " ".join(made[:20])
     if tried.open:

@@ -13,8 +13,8 @@ from vestige.results import Run
 
 COLUMNS = ("question", "verdict", "measured", "utility", "seconds")
 KEY = (
-    "One row per run, with its directory and models. Estimates with 95% intervals; a number without "
-    "one is a count, or its section says why."
+    "One row per run, with its directory and models. Estimates with 95% intervals; a number "
+    "without one is a count, or its section says why."
 )
 UTILITY = (
     ("bleu", "BLEU {:.1%}"),
