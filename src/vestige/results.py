@@ -6,6 +6,7 @@ position or user). Reports are built from run directories alone, never from live
 """
 
 import errno
+import hashlib
 import json
 import math
 import os
@@ -27,7 +28,10 @@ from vestige.data.rows_file import read_rows
 from vestige.errors import RunError
 
 FORMAT = 1
-_FILES = ("run.json", "summary.json", "rows.parquet")
+_SEALED = ("summary.json", "rows.parquet")
+"""Files whose SHA-256 `run.json` holds, so that a changed result is noticed."""
+
+_FILES = ("run.json", *_SEALED)
 _REPEAT = "The run directory is damaged; repeat the run."
 _RECORDED = (
     *("vestige", "torch", "numpy", "scipy", "transformers", "tokenizers", "peft", "pyarrow"),
@@ -46,6 +50,7 @@ class _Asked(Excerpt):
     models: dict[str, Any] | None = None
     data: dict[str, Any] | None = None
     configuration: dict[str, Any] | None = None
+    files: dict[str, str] | None = None
 
 
 class Result(Protocol):
@@ -66,6 +71,8 @@ class Run:
         summary: scalars by name.
         rows: plain dicts, in the order in which they were saved.
         folder: in which it was found, where not its own directory was given; else None.
+        sealed: the checksums in `run.json` match its other files; False of a run of an older
+            version, which has none.
     """
 
     directory: Path
@@ -73,6 +80,7 @@ class Run:
     summary: dict[str, Any]
     rows: list[dict[str, Any]]
     folder: Path | None = None
+    sealed: bool = True
 
     @property
     def name(self) -> str:
@@ -102,10 +110,11 @@ def save(result: Result, directory: str | Path, *, run: Mapping[str, object]) ->
     directory = require_new(directory)
     asked, table = _asked(result, run), _table(result)
     with new_directory(directory) as partial:
-        atomic_write.write_text(partial / "run.json", to_json(asked) + "\n")
         atomic_write.write_text(partial / "summary.json", to_json(result.summary()) + "\n")
         with atomic_write.replacing(partial / "rows.parquet") as file:
             pq.write_table(table, file)
+        asked["files"] = {name: _sha256(partial / name) for name in _SEALED}
+        atomic_write.write_text(partial / "run.json", to_json(asked) + "\n")
     return directory
 
 
@@ -142,8 +151,8 @@ def load(directory: str | Path) -> Run:
     """Read a run directory.
 
     Raises:
-        RunError: it is not a run directory, a file in it is missing, cut off or malformed, or
-            a later version of Vestige wrote it.
+        RunError: it is not a run directory, a file in it is missing, changed, cut off or malformed,
+            its checks forbid its verdict, or a later version of Vestige wrote it.
     """
     directory = Path(directory)
     missing = [name for name in _FILES if not (directory / name).is_file()]
@@ -160,12 +169,43 @@ def load(directory: str | Path) -> Run:
             remedy="Read it with the version of Vestige that wrote it, or repeat the run.",
         )
     conform(run, _Asked, file, error=RunError, remedy=_REPEAT)
-    return Run(
-        directory=directory,
-        run=run,
-        summary=read_object(directory / "summary.json", error=RunError, remedy=_REPEAT),
-        rows=read_rows(directory / "rows.parquet", error=RunError, remedy=_REPEAT),
-    )
+    summary = read_object(directory / "summary.json", error=RunError, remedy=_REPEAT)
+    rows = read_rows(directory / "rows.parquet", error=RunError, remedy=_REPEAT)
+    sealed = _is_sealed(directory, run.get("files"))
+    if "claim" in summary:
+        from vestige.claims import Claim  # pulls in SciPy, which other results do without
+
+        try:
+            Claim.from_summary(summary)
+        except ValueError as error:
+            raise RunError(
+                f"the verdict in {directory / 'summary.json'} is not valid: {error}",
+                remedy="It was changed or is damaged; repeat the run.",
+            ) from error
+    return Run(directory=directory, run=run, summary=summary, rows=rows, sealed=sealed)
+
+
+def _is_sealed(directory: Path, hashes: Mapping[str, str] | None) -> bool:
+    """Whether a run has checksums, which match.
+
+    Raises:
+        RunError: one does not match.
+    """
+    if hashes is None:
+        return False
+    for name in _SEALED:
+        if hashes.get(name) != _sha256(directory / name):
+            raise RunError(
+                f"{directory / name} was changed after the run: its SHA-256 is not that in "
+                "run.json",
+                remedy="Repeat the run.",
+            )
+    return True
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def find(folder: str | Path) -> Run:
@@ -210,6 +250,21 @@ def require_new(directory: str | Path) -> Path:
     if os.path.lexists(directory):
         raise _exists(directory)
     return directory
+
+
+def require_outside_runs(path: str | Path) -> Path:
+    """Path of a file to write as a Path; an error if it lies in a run directory.
+
+    Raises:
+        RunError: a run directory holds it.
+    """
+    for folder in Path(path).resolve().parents:
+        if (folder / "run.json").exists():
+            raise RunError(
+                f"{path} lies in the run directory {folder}, which nothing may change",
+                remedy="Choose another file.",
+            )
+    return Path(path)
 
 
 def _exists(path: Path) -> RunError:

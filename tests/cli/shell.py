@@ -18,6 +18,11 @@ class Done:
     exception: BaseException | None = None
 
     @property
+    def finished(self) -> bool:
+        """Whether the command did its work: codes 1 and 3 say which verdict it ended in."""
+        return self.exception is None and self.exit_code in (0, 1, 3)
+
+    @property
     def output(self) -> str:
         """Both streams, one after the other."""
         return self.stdout + self.stderr
@@ -32,6 +37,6 @@ def invoke(words: Sequence[object]) -> Done:
         try:
             code = main.app([str(word) for word in words])
         except Exception as error:
-            code, found = 1, error
+            code, found = main.BUG, error
     texts = [stream.buffer.getvalue().decode() for stream in streams]
     return Done(code, *texts, found)

@@ -76,13 +76,15 @@ def test_a_bug_shows_where_it_came_from_and_quotes_nothing(monkeypatch, capsys):
     with pytest.raises(SystemExit) as left:
         main.main()
     said = capsys.readouterr().err
-    assert left.value.code == 1
+    assert left.value.code == main.BUG == 70
     assert "return {}[secret]" in said
     assert "\nKeyError\n" in said
     assert secret not in said
     monkeypatch.setenv("VESTIGE_TRACEBACK", "1")
-    with pytest.raises(KeyError):
+    with pytest.raises(SystemExit) as left:
         main.main()
+    assert left.value.code == main.BUG
+    assert secret in capsys.readouterr().err
 
 
 def test_version(shell):

@@ -2,10 +2,13 @@
 
 import json
 from dataclasses import replace
+from inspect import signature
 
 import pytest
 
+from tests.reports.made_claims import made_claim, with_claim
 from tests.workflows.example import refit
+from vestige.claims import LEAK, NO_LEAK, UNDECIDED
 from vestige.cli.error_lines import UsageError
 from vestige.cli.verbs import OUT, Verb
 from vestige.errors import DataError
@@ -211,3 +214,32 @@ def test_a_file_that_cannot_be_followed_is_named(verb, tmp_path, text, message):
         verb(["d", "--config", f"{tmp_path / 'a.yaml'}", "--out", f"{tmp_path}/run"])
     assert message in str(caught.value)
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(("verdict", "code"), [(NO_LEAK, 0), (LEAK, 1), (UNDECIDED, 3)])
+def test_a_verb_prints_its_verdict_first_and_ends_with_its_code(
+    verb, tmp_path, capsys, verdict, code
+):
+    claim = made_claim("diff", verdict)
+
+    def claimed(**given):
+        return with_claim(refit(**given), claim)
+
+    claimed.__signature__, claimed.__doc__ = signature(refit), refit.__doc__
+    claimed.__annotations__, claimed.__name__ = refit.__annotations__, refit.__name__
+    judged = Verb(claimed, show=lambda found, output: print("A table."))
+    assert judged(["d", "--out", f"{tmp_path}/run"]) == code
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith(f"{verdict.upper()}  Exposure: 7.5 bits (95% CI 6.9 to 8.1); p = ")
+    failed = ["✗ The check “powerful” of diff failed."] if verdict == UNDECIDED else []
+    assert lines[1 : 1 + len(failed)] == failed
+    assert lines[-2].startswith("Checks passed: alive, different")
+    assert lines[-1] == "A table."
+    assert judged(["d", "--json", "--out", f"{tmp_path}/json"]) == code
+    assert json.loads(capsys.readouterr().out)["verdict"] == verdict
+    told = replace(judged, code_of=lambda found: 0)
+    assert told(["d", "--out", f"{tmp_path}/told"]) == 0
+
+
+def test_a_verb_without_a_verdict_ends_with_0(verb, tmp_path):
+    assert verb(["d", "--out", f"{tmp_path}/run"]) == 0

@@ -216,8 +216,6 @@ def _asks_a_server(words: Words) -> bool:
 def _sooner(words: Words) -> Words:
     """The command with a tenth of a second for each minute, and passages as short as the texts
     here: it is run, and what it finds is not looked at."""
-    if words[0] == "gate":
-        return [*words, "--allow-open"]  # too few null models are there
     if words[0] == "memorization" and "--prefix" not in words:
         return [*words, "--prefix", "9", "--suffix", "9"]
     if "--minutes" not in words:

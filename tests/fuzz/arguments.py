@@ -79,7 +79,7 @@ LINES = (
     ),
     "report W/run-diff W/run-rank --show-secrets",
     "report W/run-diff W/run-exposure --since W/run-diff",
-    "gate W/run-diff W/run-exposure --allow-open --fail-above exposure=3 --junit O/gate.xml "
+    "gate W/run-diff W/run-exposure --allow-undecided --fail-above exposure=3 --junit O/gate.xml "
     "--markdown O/gate.md --write-baseline O/accepted.json",
 )  # fmt: skip
 """Command lines without anything wrong; where --out is missing it is O/new."""

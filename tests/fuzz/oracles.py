@@ -11,6 +11,7 @@ from pathlib import PurePath
 from tests.fuzz.arguments import options
 from tests.fuzz.cases import Tried
 from tests.fuzz.world import SECRETS
+from vestige.claims import VERDICTS
 
 MEMORY = 2**30
 """Bytes that a verb may take beyond those of its libraries, on inputs of a few kilobytes."""
@@ -62,11 +63,11 @@ def _found(tried: Tried) -> Iterator[tuple[str, str, str]]:
         yield "late", outcome.late.split(" ")[-1], outcome.late
     elif outcome.signal and not outcome.late:
         yield "signal", str(outcome.signal), shown[-500:]
-    elif outcome.code not in CODES and not outcome.late and not _judged(tried):
+    elif outcome.code not in CODES and not outcome.late and not _with_verdict(tried):
         yield "exit", str(outcome.code), shown[-500:]
     if outcome.memory > MEMORY:
         yield "memory", "", f"{outcome.memory / 2**30:.1f} GiB"
-    if outcome.code == 2 and not _judged(tried):
+    if outcome.code == 2:
         yield from _message(tried)
     if not outcome.late:
         yield from _left(tried)
@@ -75,16 +76,16 @@ def _found(tried: Tried) -> Iterator[tuple[str, str, str]]:
     if noise := _NOISE.search(outcome.stderr):
         yield "noise", re.sub(r"[^ ]*[/\d][^ ]*", "…", noise[0])[:80], noise[0]
     asked = "--json" in case.words and case.words[case.words.index("--json") - 1] != "--out"
-    if asked and outcome.code == 0 and not _is_json(outcome.stdout):
+    if asked and outcome.code in (0, 1, 3) and not _is_json(outcome.stdout):
         yield "json", "", outcome.stdout[:500]
 
 
-def _judged(tried: Tried) -> bool:
-    """Whether a release was judged: its answer decides the exit code."""
-    said = tried.outcome.stdout
-    return tried.case.verb == "gate" and said.lstrip("{\n ").startswith(
-        ("Passed", "Failed", '"verdict"')
-    )
+def _with_verdict(tried: Tried) -> bool:
+    """Whether the code is that of a leak or of an undecided verdict, which was printed."""
+    verdicts = tuple(verdict.upper() for verdict in VERDICTS)
+    said = tried.outcome.stdout.lstrip("{\n ")
+    begins = said.startswith(("Passed", "Failed", '"verdict"', *verdicts))
+    return begins and tried.outcome.code in (1, 3)
 
 
 def _message(tried: Tried) -> Iterator[tuple[str, str, str]]:
@@ -151,7 +152,7 @@ def _left(tried: Tried) -> Iterator[tuple[str, str, str]]:
     stray += [path for path in made if _hidden(path)]
     if stray:
         yield "stray", _pattern(stray[0]), " ".join(stray[:20])
-    failed = tried.outcome.code != 0 and not _judged(tried)
+    failed = tried.outcome.code != 0 and not _with_verdict(tried)
     if failed and made:
         yield "half-written", _pattern(made[0]), " ".join(made[:20])
     if tried.open:

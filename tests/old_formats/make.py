@@ -61,7 +61,8 @@ TRAININGS = {
 
 def run(words: Sequence[str], *, interrupted: bool = False) -> None:
     done = invoke(words)
-    assert done.exit_code == (130 if interrupted else 0), (words, done.stderr, done.exception)
+    ended = done.exit_code == 130 if interrupted else done.finished
+    assert ended, (words, done.stderr, done.exception)
 
 
 def interrupt(words: Sequence[str], out: str) -> None:

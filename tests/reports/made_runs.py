@@ -12,6 +12,7 @@ from tests.attacks.texts.test_deletion import drawn
 from tests.attacks.texts.test_scores import statistics
 from tests.reports.conftest import DefenceComparison, DifferentialRank, UpdateDiff
 from tests.reports.made_audits import audit_of, uniform
+from tests.reports.made_claims import made_claim, with_claim
 from tests.reports.test_anatomy import anatomy
 from tests.reports.test_completion import attempt
 from tests.reports.test_exposure import canary
@@ -26,7 +27,7 @@ from vestige.attacks.exposure.secret_result import ExposedSecret, SecretExposure
 from vestige.attacks.texts.deletion import verify
 from vestige.attacks.texts.memorized_texts import Extraction, memorized
 from vestige.attacks.texts.text_memorization import TextMemorization, more_extracted
-from vestige.claims import Check
+from vestige.claims import LEAK, Check
 from vestige.experiments.tables import Table
 from vestige.integrations.moment import Moment
 from vestige.integrations.training_leakage import TrainingLeakage
@@ -74,7 +75,10 @@ def training_leakage() -> TrainingLeakage:
 
 
 RESULTS: dict[str, Callable[[], Any]] = {
-    "UpdateDiff": lambda: UpdateDiff([["the", " code"], ["a", " gate"], ["b"]], threshold=2.0),
+    "UpdateDiff": lambda: with_claim(
+        UpdateDiff([["the", " code"], ["a", " gate"], ["b"]], threshold=2.0),
+        made_claim("diff", LEAK),
+    ),
     "DifferentialRank": lambda: DifferentialRank(["the", " code"], 1, 7),
     "Completion": lambda: Completion(
         attempts=(
@@ -86,7 +90,9 @@ RESULTS: dict[str, Callable[[], Any]] = {
         prefix=1,
         checks=PASSED,
     ),
-    "DefenceComparison": lambda: DefenceComparison(["plain", "goldfish"], notes=["Little text."]),
+    "DefenceComparison": lambda: with_claim(
+        DefenceComparison(["plain", "goldfish"], notes=["Little text."]), made_claim("compare")
+    ),
     "CanaryExposure": lambda: CanaryExposure(
         canaries=(canary(20, 9.0), canary(3, 6.0, shuffled=5.0), canary(0, 1.0), canary(0, 2.0)),
         words=50,

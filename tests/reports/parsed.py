@@ -13,7 +13,8 @@ class Parsed(HTMLParser):
     Attributes:
         tags: every element with its attributes.
         headings: texts of h1 to h3.
-        lede: the verdict.
+        verdict: the first line: the verdict, its estimate and its test.
+        lede: what was found.
         notices: paragraphs to read first.
         tables: each a list of rows, a row a list of cells; the head is the first.
         facts: names and values of key–value lists, of all together.
@@ -23,6 +24,7 @@ class Parsed(HTMLParser):
     page: str
     tags: list = field(default_factory=list)
     headings: list = field(default_factory=list)
+    verdict: str = ""
     lede: str = ""
     notices: list = field(default_factory=list)
     tables: list = field(default_factory=list)
@@ -65,6 +67,8 @@ class Parsed(HTMLParser):
             self._name = text
         if tag == "dd":
             self.facts[self._name] = text
+        if tag == "p" and kind == "says":
+            self.verdict = text
         if tag == "p" and kind == "lede":
             self.lede = text
         if tag == "p" and kind == "notice":

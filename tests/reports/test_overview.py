@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.reports.made_claims import made_claim, on_run, without_claim
 from tests.reports.made_runs import RESULTS
 from vestige import results
+from vestige.claims import LEAK, UNDECIDED
 from vestige.errors import RunError
 from vestige.reports.overview import overview
 from vestige.reports.page import render
@@ -27,10 +29,11 @@ def cells(*runs):
 
 
 def test_a_row_says_what_was_asked_found_and_spent():
-    rows = cells(run("CanaryExposure", "a"), run("TextAudit", "b"), run("PairTraining", "c"))
+    exposure = on_run(run("CanaryExposure", "a"), made_claim("exposure", LEAK))
+    rows = cells(exposure, without_claim(run("TextAudit", "b")), run("PairTraining", "c"))
     assert rows == [
-        ["How exposed are the canaries?", "leaks", "7.5 bits", "–", "61"],
-        ["Were these texts used?", "used", "at least 10 texts", "–", "61"],
+        ["How exposed are the canaries?", "leak", "7.5 bits", "–", "61"],
+        ["Were these texts used?", "not checked", "at least 10 texts", "–", "61"],
         ["How well did this model learn?", "–", "–", "BLEU 25.0%", "61"],
     ]
     [_, deletion] = overview(
@@ -38,6 +41,24 @@ def test_a_row_says_what_was_asked_found_and_spent():
     ).rows
     assert deletion[2].notes == ("0.03071 to 0.3754",)
     assert deletion[0].notes == ("run", "base, new")
+
+
+def test_the_number_of_an_undecided_run_is_not_known():
+    one = on_run(run("CanaryExposure", "a"), made_claim("exposure", UNDECIDED))
+    assert cells(one, run("PairTraining", "c"))[0][1:3] == ["undecided", "not known"]
+
+
+def with_weights(one, weights):
+    return replace(one, run={**one.run, "models": {"model": {"path": "/m", "sha256": weights}}})
+
+
+def test_a_page_says_whether_its_runs_measured_one_model():
+    runs = [run("CanaryExposure", "a"), run("TextAudit", "b")]
+    same = render([with_weights(one, "a" * 64) for one in runs], show_secrets=False)
+    assert "All runs measured the same model." in same
+    other = [with_weights(one, weight * 64) for one, weight in zip(runs, "ab", strict=True)]
+    page = render(other, show_secrets=False)
+    assert "The runs measured 2 different models. There is no joint verdict." in page
 
 
 @pytest.mark.parametrize("kind", RESULTS)

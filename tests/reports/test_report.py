@@ -2,7 +2,9 @@
 
 import pytest
 
+from tests.reports.made_claims import made_checks, made_claim, with_claim
 from vestige import results
+from vestige.claims import UNDECIDED
 from vestige.errors import RunError
 from vestige.reports.report import report
 
@@ -45,16 +47,32 @@ def test_no_run_is_no_page(tmp_path):
     assert not (tmp_path / "page.html").exists()
 
 
+@pytest.mark.parametrize("name", ["page.html", "card.md"])
+def test_a_page_in_a_run_directory_is_refused(tmp_path, diff, name):
+    folder = results.save(diff([["a"]]), tmp_path / "run", run={})
+    before = sorted(folder.iterdir())
+    with pytest.raises(RunError, match="lies in the run directory"):
+        report(folder, folder / name)
+    assert sorted(folder.iterdir()) == before
+
+
 def test_a_card_has_what_a_page_says_and_no_phrase(tmp_path):
     from tests.reports.made_runs import RESULTS
     from tests.reports.test_overview import run as made
 
     kinds = ("CanaryExposure", "TextAudit", "PairTraining", "SecretExposure")
-    folders = [results.save(RESULTS[kind](), tmp_path / kind, run={}) for kind in kinds]
+    made_of = {kind: RESULTS[kind]() for kind in kinds}
+    made_of["CanaryExposure"] = with_claim(
+        made_of["CanaryExposure"],
+        made_claim("exposure", UNDECIDED, checks=made_checks("exposure", failing=("alive",))),
+    )
+    folders = [results.save(one, tmp_path / kind, run={}) for kind, one in made_of.items()]
     report(folders, tmp_path / "card.md")
     text = (tmp_path / "card.md").read_text("utf-8")
     assert text.startswith("## Privacy\n")
-    assert "| How exposed are the canaries? | leaks | 7.5 bits" in text
+    assert "| How exposed are the canaries? | undecided | not known" in text
+    assert "**UNDECIDED  Exposure: 7.5 bits" in text
+    assert "- ✗ The check “alive” of exposure failed." in text
     assert text.count("### ") == len(kinds)
     for kind, folder in zip(kinds, folders, strict=True):
         assert str(folder) not in text

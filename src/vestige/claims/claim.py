@@ -13,6 +13,7 @@ A verdict is computed, never given. A saved verdict that the saved checks do not
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from math import isfinite
+from numbers import Real
 from typing import Any, ClassVar, Literal
 
 Verdict = Literal["leak", "no leak shown", "undecided"]
@@ -67,6 +68,8 @@ class Check:
     blocks: tuple[Verdict, ...] = (LEAK, NO_LEAK)
 
     def __post_init__(self) -> None:
+        if not (_is_text(self.name) and _is_text(self.sentence)):
+            raise TypeError("name and sentence must be texts")
         if self.state not in ("passed", "failed", "could not run"):
             raise ValueError("state must be passed, failed or could not run")
         if not set(self.blocks) <= {LEAK, NO_LEAK}:
@@ -97,6 +100,12 @@ class Estimate:
     high: float | None = None
     unit: str = ""
 
+    def __post_init__(self) -> None:
+        if not all(_is_text(text) for text in (self.name, self.unit)):
+            raise TypeError("name and unit must be texts")
+        if not all(_is_number(one) for one in (self.value, self.low, self.high) if one is not None):
+            raise TypeError("value, low and high must be numbers")
+
 
 @dataclass(frozen=True)
 class Test:
@@ -117,6 +126,8 @@ class Test:
     against: str
 
     def __post_init__(self) -> None:
+        if not _is_text(self.against):
+            raise TypeError("against must be a text")
         if not (0 <= self.p <= 1 and 0 <= self.least <= 1):
             raise ValueError("p-values must lie in [0, 1]")
         if not 0 < self.alpha < 1:
@@ -145,10 +156,14 @@ class Direct:
     sentence: str
     bound: float
 
+    def __post_init__(self) -> None:
+        if not (_is_text(self.sentence) and _is_number(self.bound)):
+            raise TypeError("sentence must be a text, bound a number")
+
     @property
     def conclusive(self) -> bool:
         """Whether coincidence is excluded at `DIRECT_LEVEL`."""
-        return isfinite(self.bound) and self.bound <= DIRECT_LEVEL
+        return isfinite(self.bound) and 0 <= self.bound <= DIRECT_LEVEL
 
 
 @dataclass(frozen=True)
@@ -232,3 +247,11 @@ class Claim:
         if summary.get("verdict") != claim.verdict:
             raise ValueError(f"its checks allow the verdict “{claim.verdict}” only")
         return claim
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)

@@ -37,4 +37,7 @@ def _show(found: "UpdateDiff", output: Output) -> None:
     print(output.out / PAGE)
 
 
-VERB = Verb(demo, show=_show, outputs=(JSON,), save=_save, summary_of=_summary)
+VERB = Verb(
+    demo, show=_show, outputs=(JSON,), save=_save, summary_of=_summary,
+    code_of=lambda found: 0,  # it shows a leak that was planted: that is success
+)  # fmt: skip

@@ -65,6 +65,9 @@ Start with `vestige demo`. On two snapshots of a model of your own:
 `vestige diff BEFORE AFTER --out run`, then `vestige report run --out page.html`.
 """
 
+BUG = 70
+"""Exit code of a crash (EX_SOFTWARE of sysexits.h), which must not look like a verdict."""
+
 TRACEBACK = "VESTIGE_TRACEBACK"
 """An environment variable: where it is set, an error shows where it came from."""
 
@@ -98,8 +101,7 @@ def app(words: Sequence[str] | None = None) -> int:
         more = f"vestige {name} --help" if asked else "vestige --help"
         return _refuse(f"{error} `{more}` says more.")
     except Exception as error:
-        of_input = isinstance(error, VestigeError | ValueError | OSError | RecursionError)
-        if os.environ.get(TRACEBACK) or not (of_input or ran_out(error)):
+        if os.environ.get(TRACEBACK) or not _is_of_input(error):
             raise
         line = error_line(error)
         return _refuse(asked.in_flags(line) if asked else line)
@@ -107,6 +109,12 @@ def app(words: Sequence[str] | None = None) -> int:
         _refuse(interrupts.last_words(error))
         return int(getattr(error, "code", 130))
     return code
+
+
+def _is_of_input(error: Exception) -> bool:
+    """Whether an error is about what was given or the machine, and is no bug."""
+    of_input = isinstance(error, VestigeError | ValueError | OSError | RecursionError)
+    return of_input or ran_out(error)
 
 
 def _refuse(line: str) -> int:
@@ -131,9 +139,9 @@ def _without_verb(name: str) -> int:
 
 
 def main() -> None:
-    """Run the command line and leave with its exit code: 0, or 2 for an error of the input;
-    of `vestige gate` 0 for fine, 1 for above a limit, 2 for what could not be told;
-    130 and 143 after Ctrl-C and SIGTERM.
+    """Run the command line and leave with its exit code: 0 for fine, or a verb without a verdict;
+    1 for a leak, or above a limit of `vestige gate`; 2 for bad input or usage; 3 for undecided;
+    70 for a bug; 130 and 143 after Ctrl-C and SIGTERM.
     """
     # Progress bars and advice of the libraries below would run into ours.
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
@@ -142,11 +150,12 @@ def main() -> None:
     interrupts.raise_when_asked_to_end()
     try:
         sys.exit(app())
-    except Exception as error:  # a bug
+    except Exception as error:  # a bug, or shown with its traceback
         if os.environ.get(TRACEBACK):
-            raise
-        print(_bug(error), file=sys.stderr)
-        sys.exit(1)
+            traceback.print_exc()
+        else:
+            print(_bug(error), file=sys.stderr)
+        sys.exit(2 if _is_of_input(error) else BUG)
 
 
 def _bug(error: BaseException) -> str:

@@ -10,12 +10,15 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from inspect import signature
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vestige.cli.help import HELP_FLAGS, added, show_help
 from vestige.workflows.arguments import COMMAND, keywords, verb_of
 from vestige.workflows.docstrings import docstring
 from vestige.workflows.parameters import REQUIRED, Option, options_of
+
+if TYPE_CHECKING:
+    from vestige.claims import Claim
 
 OUTPUT = "Output"
 OUT = added(
@@ -65,7 +68,7 @@ class Verb:
         summary_of: what `--json` prints, the result's summary unless given.
         required: parameters that have a default in Python only.
         unless: the option with which they may be left out.
-        code_of: the exit code of a result.
+        code_of: the exit code of a result; by its verdict unless given.
     """
 
     workflow: Callable[..., Any]
@@ -75,7 +78,7 @@ class Verb:
     summary_of: Callable[[Any, Output], Mapping[str, object]] | None = None
     required: tuple[str, ...] = ()
     unless: str = ""
-    code_of: Callable[[Any], int] = lambda found: 0
+    code_of: Callable[[Any], int] | None = None
 
     @cached_property
     def name(self) -> str:
@@ -148,19 +151,22 @@ class Verb:
             COMMAND.reset(command)
         if saved or self.save:
             self._save(found, output.out)
+        claim = _claim_of(found)
+        code = _code_of(claim) if self.code_of is None else self.code_of(found)
         if output.json:
             from vestige.cli.terminal import show_json
 
             summary = self.summary_of(found, output) if self.summary_of else found.summary()
             show_json(summary, show_secrets=output.show_secrets)
-            return self.code_of(found)
+            return code
+        _show_verdict(claim)
         self.show(found, output)
         if saved and self.save is None:
             from vestige.cli.terminal import say
 
             out = output.out
             say(f"Run directory: {out}. A page from it: vestige report {out} --out page.html")
-        return self.code_of(found)
+        return code
 
     def in_flags(self, message: str) -> str:
         """A message of the library, with parameters in backticks as the options they are."""
@@ -220,3 +226,28 @@ class Verb:
             return f"{quote}{self._flags[name]}{quote}" if known else found[0]
 
         return re.sub(r"`(\w+)`", flag, text)
+
+
+def _claim_of(found: Any) -> "Claim | None":
+    """The claim of a result; None of one without a verdict."""
+    from vestige.claims import Claim  # pulls in SciPy, which help can do without
+
+    summary = found.summary() if hasattr(found, "summary") else {}
+    return Claim.from_summary(summary) if "claim" in summary else None
+
+
+def _code_of(claim: "Claim | None") -> int:
+    """The exit code of a verdict: 0 where there is none."""
+    from vestige.claims import LEAK, NO_LEAK, UNDECIDED
+
+    return 0 if claim is None else {NO_LEAK: 0, LEAK: 1, UNDECIDED: 3}[claim.verdict]
+
+
+def _show_verdict(claim: "Claim | None") -> None:
+    """Print the verdict, the checks that failed, and those that passed."""
+    if claim is None:
+        return
+    from vestige.reports.components.verdict import verdict_of
+
+    verdict = verdict_of(claim)
+    print("\n".join(filter(None, (*verdict.lines, verdict.all_passed))))

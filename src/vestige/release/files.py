@@ -1,6 +1,6 @@
 """What a gate says, for pipelines: JUnit XML, and Markdown for a pull request.
 
-Neither holds a phrase: names of runs and quantities, numbers, and why something could not be told.
+Neither holds a phrase: names of runs and quantities, numbers, and why something is undecided.
 """
 
 from collections.abc import Sequence
@@ -12,25 +12,25 @@ from vestige.reports.components.markdown import escaped, plain
 SUITE = "vestige gate"
 
 SIGNS: dict[State, str] = {
-    "above": "❌ above", "could not tell": "⚠️ could not tell", "known": "➖ known before",
+    "above": "❌ above", "undecided": "⚠️ undecided", "known": "➖ accepted before",
     "fine": "✅ fine",
 }  # fmt: skip
 
 
-def junit(checks: Sequence[Check], *, allow_open: bool) -> str:
-    """JUnit XML: above is a failure, could not tell an error, unless it is allowed.
+def junit(checks: Sequence[Check], *, allow_undecided: bool) -> str:
+    """JUnit XML: above is a failure, undecided an error unless that is allowed.
 
     It is valid by the schema of Jenkins' xUnit plugin (junit-10.xsd), which is the strictest that
     servers use.
     """
     failed = sum(check.state == "above" for check in checks)
-    open_ = sum(check.state == "could not tell" for check in checks)
+    open_ = sum(check.state == "undecided" for check in checks)
     counts = {
         "tests": str(len(checks)),
         "failures": str(failed),
-        "errors": str(0 if allow_open else open_),
+        "errors": str(0 if allow_undecided else open_),
     }
-    skipped = {"skipped": str(open_ if allow_open else 0)}
+    skipped = {"skipped": str(open_ if allow_undecided else 0)}
     root = Xml.Element("testsuites", {"name": SUITE, **counts})
     suite = Xml.SubElement(root, "testsuite", {"name": SUITE, **counts, **skipped})
     for check in checks:
@@ -39,11 +39,11 @@ def junit(checks: Sequence[Check], *, allow_open: bool) -> str:
         said = plain(check.sentence)
         if check.state == "above":
             Xml.SubElement(case, "failure", {"message": said, "type": "above"})
-        elif check.state == "could not tell":
-            if allow_open:
+        elif check.state == "undecided":
+            if allow_undecided:
                 Xml.SubElement(case, "skipped", {"message": said})
             else:
-                Xml.SubElement(case, "error", {"message": said, "type": "could not tell"})
+                Xml.SubElement(case, "error", {"message": said, "type": "undecided"})
         else:
             Xml.SubElement(case, "system-out").text = said
     Xml.indent(root)

@@ -17,48 +17,44 @@ else:  # as a command line gives them
     PathTo = Path
     Runs = Sequence[Path]
 
-CODES = {"fine": 0, "above": 1, "could not tell": 2}
-"""Exit codes."""
+CODES = {"fine": 0, "above": 1, "undecided": 3}
+"""Exit codes; 2 is for bad input."""
 
 OUTPUT = Group("Output")
 
 
 @dataclass(frozen=True)
 class Gate:
-    """What a gate says.
+    """What a gate decides.
 
     Attributes:
-        checks: one of each limit and run, and of the verdicts of the other runs.
-        allow_open: whether what could not be told passes.
+        checks: one of each verdict, of each limit and run, and of all runs together.
+        allow_undecided: whether what is undecided passes.
         absent: what the baseline accepts of runs that are not here, as "run/quantity".
     """
 
     checks: "tuple[Check, ...]"
-    allow_open: bool = False
+    allow_undecided: bool = False
     absent: tuple[str, ...] = ()
 
     @property
-    def verdict(self) -> str:
-        """Above where anything is; else could not tell, unless it is allowed; else fine."""
+    def verdict(self) -> "State":
+        """Above where any check is; else undecided, unless that is allowed; else fine."""
         if self.count("above"):
             return "above"
-        return "could not tell" if self.count("could not tell") and not self.allow_open else "fine"
+        return "undecided" if self.count("undecided") and not self.allow_undecided else "fine"
 
     @property
     def code(self) -> int:
-        """The exit code: 0, 1 or 2."""
+        """The exit code: 0, 1 or 3."""
         return CODES[self.verdict]
 
     @property
     def answer(self) -> str:
         """The verdict in a sentence."""
-        states: tuple[State, ...] = ("above", "could not tell", "known", "fine")
+        states: tuple[State, ...] = ("above", "undecided", "known", "fine")
         counts = [f"{count} {state}" for state in states if (count := self.count(state))]
-        starts = {
-            "fine": "Passed",
-            "above": "Failed",
-            "could not tell": "Failed: could not tell",
-        }
+        starts = {"fine": "Passed", "above": "Failed", "undecided": "Failed: undecided"}
         number = len(self.checks)
         told = f"{starts[self.verdict]}. Of {number} check{'s' * (number != 1)}: "
         told += ", ".join(counts) + "."
@@ -100,7 +96,7 @@ def gate(
     runs: Annotated[Runs, Metavar("RUN")],
     *,
     fail_above: Annotated[Sequence[str], Metavar("NAME=NUMBER")] = (),
-    allow_open: bool = False,
+    allow_undecided: bool = False,
     baseline: Annotated[PathTo | None, Metavar("FILE")] = None,
     write_baseline: Annotated[PathTo | None, Metavar("FILE"), OUTPUT] = None,
     junit: Annotated[PathTo | None, Metavar("FILE"), OUTPUT] = None,
@@ -108,35 +104,34 @@ def gate(
 ) -> Gate:
     """Pass or fail a release by what its runs measured.
 
-    Every limit is put to every run that measures its quantity. A run is fine where the whole of its
-    95 % interval is at most the limit, above where the number itself is more, and in between could
-    not tell; neither could one that measured nothing, such as a search without null models. That
-    fails too, unless `allow_open` is given. A run of which no limit speaks is judged by its verdict.
+    Every run must have the verdict "no leak shown". Limits are checked in addition: a number is
+    fine where its whole 95% interval is at most the limit, above where the number itself exceeds
+    it, and undecided in between, without an upper bound, or where the verdict is undecided. Runs of
+    different models are undecided. Undecided fails, unless `allow_undecided` is given.
 
-    Quantities: exposure (bits), completed (canaries), found (phrases), members (people), used
-    (texts), memorized (passages sampled per 10,000 tokens, less those of never-seen texts), left
-    (share of what was known of deleted texts), perplexity (of the validation text).
+    Quantities: exposure (bits), completed (canaries), found (phrases), members (users), used
+    (texts), memorized (passages extracted per 10,000 tokens, less those of reference texts), left
+    (share of what the earlier model knew of deleted texts), perplexity (of the validation text).
 
-    With `baseline`, what was accepted before passes: as many bits or people as then, or no phrases
-    but those. `write_baseline` accepts what is there now; runs are told apart by the names of their
-    directories. What is accepted of a run that is not here decides nothing, and is named.
+    With `baseline`, what was accepted before passes: the same secrets, or a number no higher than
+    then; an accepted leak with a limit passes below the limit. `write_baseline` accepts what fails
+    now. Runs are told apart by the names of their directories.
 
-    The exit code is 0 for fine, 1 for above, 2 where it could not tell or something was wrong with
-    what was given.
+    The exit code is 0 for fine, 1 for a leak or above a limit, 2 for bad input, 3 for undecided.
 
     Args:
-        runs: Run directories, of different names; of a folder with one run inside, that one.
-        fail_above: A quantity and the most that is fine, such as exposure=8; several times.
-        allow_open: Pass what could not be told; it is reported all the same.
+        runs: Run directories with different names; of a folder with one run inside, that one.
+        fail_above: A quantity and the largest value that is fine, such as exposure=8; repeatable.
+        allow_undecided: Pass what is undecided; it is reported all the same.
         baseline: A file of what was accepted before.
-        write_baseline: A file to write, or to write anew, that accepts what is above now.
-        junit: A file to write as JUnit XML, which pipelines show; one that is there is replaced.
-        markdown: A file to write for a pull request; one that is there is replaced.
+        write_baseline: A file to write or replace that accepts the leaks and numbers that fail now.
+        junit: A file to write or replace: JUnit XML for pipelines.
+        markdown: A file to write or replace, for a pull request.
 
     Raises:
-        ValueError: a limit names no quantity, or is no number.
-        RunError: a directory is no run and holds none or several, two have one name, or nothing was
-            asked of any.
+        ValueError: a limit names no quantity or is no number, or two outputs are one file.
+        RunError: a directory is no run and holds none or several, a run was changed, two have one
+            name, none has a verdict, or an output lies in a run directory.
 
     Examples:
         vestige gate diff-run --fail-above found=0 --junit gate.xml
@@ -144,7 +139,7 @@ def gate(
         vestige gate diff-run rank-run --write-baseline accepted.json
 
         vestige gate diff-run --baseline accepted.json --markdown gate.md
-    """  # noqa: E501
+    """
     from vestige import results
     from vestige.data.atomic_write import write_text
     from vestige.release import baseline as baselines
@@ -152,11 +147,14 @@ def gate(
     from vestige.release.judgement import absent_of, judge, key_of
 
     limits = limits_of(fail_above)
+    _require_apart(
+        {"write_baseline": write_baseline, "junit": junit, "markdown": markdown}, baseline
+    )
     several = [runs] if isinstance(runs, str | PathLike) else list(runs)
     known = None if baseline is None else baselines.read_baseline(Path(baseline))
     read = [results.find(fspath(run)) for run in several]
     checks = judge(read, limits, known)
-    found = Gate(tuple(checks), allow_open, absent_of(read, known or {}))
+    found = Gate(tuple(checks), allow_undecided, absent_of(read, known or {}))
     if write_baseline is not None:
         accepted = {
             key_of(check.run, check.quantity): check.accepted
@@ -165,10 +163,32 @@ def gate(
         }
         baselines.write_baseline(Path(write_baseline), accepted)
     if junit is not None:
-        write_text(Path(junit), files.junit(checks, allow_open=allow_open), shared=True)
+        text = files.junit(checks, allow_undecided=allow_undecided)
+        write_text(Path(junit), text, shared=True)
     if markdown is not None:
         write_text(Path(markdown), files.markdown(found.answer, checks), shared=True)
     return found
+
+
+def _require_apart(outputs: "Mapping[str, PathTo | None]", baseline: "PathTo | None") -> None:
+    """An error where an output would replace another, the baseline, or a file of a run.
+
+    Raises:
+        ValueError: two are one file.
+        RunError: one lies in a run directory.
+    """
+    from vestige import results
+
+    seen: dict[Path, str] = {}
+    if baseline is not None and outputs["write_baseline"] is None:
+        seen[Path(baseline).resolve()] = "baseline"
+    for name, given in outputs.items():
+        if given is None:
+            continue
+        path = results.require_outside_runs(fspath(given)).resolve()
+        if path in seen:
+            raise ValueError(f"`{name}` and `{seen[path]}` must be different files")
+        seen[path] = name
 
 
 def limits_of(words: Sequence[str]) -> Mapping[str, float]:

@@ -12,6 +12,7 @@ from vestige.reports.changes import KEY, TITLE, table_of
 from vestige.reports.components.markdown import escaped
 from vestige.reports.components.table import Cell
 from vestige.reports.overview import COLUMNS, rows_of
+from vestige.reports.same_model import models_notice
 from vestige.reports.section import REDACTION, section
 from vestige.reports.since import Change
 from vestige.results import Run
@@ -39,11 +40,19 @@ def card(runs: Sequence[Run], *, changes: Sequence[Change] | None = None) -> str
         for row in rows_of(runs, sections)
     ]
     lines = ["## Privacy", "", f"Measured with Vestige {__version__}.", "", *_table(columns, rows)]
+    if told := models_notice(runs):
+        lines += ["", escaped(told)]
     if changes is not None:
         found = table_of(changes)
         lines += ["", f"### {TITLE}", "", KEY, "", *_table(found.columns, found.rows)]
     for own in sections:
-        lines += ["", f"### {escaped(own.title)}", "", escaped(own.lede), ""]
+        lines += ["", f"### {escaped(own.title)}", ""]
+        if own.verdict is not None:
+            first, *failed = own.verdict.lines
+            lines += [f"**{escaped(first)}**", ""]
+            lines += [f"- {escaped(line)}" for line in (*failed, own.verdict.all_passed) if line]
+            lines += [""]
+        lines += [escaped(own.lede), ""]
         lines += [f"- {escaped(limit)}" for limit in own.limits if limit != REDACTION]
     return "\n".join(lines) + "\n"
 
@@ -59,7 +68,7 @@ def write_card(
     Raises:
         RunError: a directory is not a run, or the file exists or cannot be written.
     """
-    path = results.require_new(path)
+    path = results.require_outside_runs(results.require_new(path))
     text = card([results.find(directory) for directory in directories], changes=changes)
     with results.new_file(path, shared=True) as file:
         file.write(text.encode())

@@ -11,7 +11,7 @@ from vestige.reports.quantities import Measured
 from vestige.reports.since import Change
 
 TITLE = "What changed since the last release"
-COLUMNS = ("question", "verdict", "then", "now", "difference")
+COLUMNS = ("question", "change", "then", "now", "difference")
 KEY = (
     "Runs are matched by the names of their directories and their kind. Less is better in every "
     "row. Better and worse are said only where the whole 95 % interval of the difference lies on "
@@ -40,12 +40,21 @@ def figures_of(changes: Sequence[Change]) -> tuple[Figure, ...]:
 def _row(one: Change) -> tuple[str | Cell, ...]:
     quantity = one.quantity and f"{one.run}: {one.quantity}"
     return (
-        Cell(text=one.question, notes=tuple(filter(None, (quantity or one.run, one.why)))),
+        Cell(
+            text=one.question,
+            notes=tuple(filter(None, (quantity or one.run, _words(one), one.why))),
+        ),
         "no longer measured" if one.verdict == "gone" else one.verdict,
         _amount(one.then, one.unit),
         _amount(one.now, one.unit),
         _difference(one),
     )
+
+
+def _words(one: Change) -> str:
+    """The run's verdicts, where they are not the same."""
+    then, now = one.verdicts
+    return f"{then or NOTHING} then, {now or NOTHING} now" if then != now else ""
 
 
 def _amount(found: Measured | None, unit: str) -> str | Cell:

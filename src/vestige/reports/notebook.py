@@ -1,4 +1,4 @@
-"""A result in a notebook: its verdict, its first table and its chart, with secrets withheld.
+"""A result in a notebook: verdict and checks, its first table and its chart, secrets withheld.
 
 They come from the sections of pages and through the same templates: no policy forbids scripts in a
 notebook, so that escaping must.
@@ -65,7 +65,8 @@ def html(result: Result, *, show_secrets: bool = False) -> str:
 
 
 def text(result: Result, *, show_secrets: bool = False) -> str:
-    """The verdict as a sentence: the number, what it means, what it does not mean."""
+    """The verdict, the checks that failed and those that passed, and what was found."""
     found = section(run_of(result), show_secrets=show_secrets)
-    told = f"{found.title}\n{found.lede} {found.because}".strip()
-    return "\n".join(filter(None, (told, *found.notices)))
+    verdict = () if found.verdict is None else (*found.verdict.lines, found.verdict.all_passed)
+    told = f"{found.lede} {found.because}".strip()
+    return "\n".join(filter(None, (found.title, *verdict, told, *found.notices)))

@@ -6,15 +6,15 @@ from pathlib import PurePath
 from vestige.reports.components.disclosure import printable
 from vestige.reports.components.numbers import NOTHING, decimal
 from vestige.reports.components.table import Cell, Table
-from vestige.reports.quantities import QUANTITIES, Measured
+from vestige.reports.quantities import QUANTITIES, Measured, measured
 from vestige.reports.section import Section, whole
-from vestige.reports.verdicts import VERDICTS
+from vestige.reports.verdicts import verdict_word
 from vestige.results import Run
 
-COLUMNS = ("question", "answer", "measured", "utility", "seconds")
+COLUMNS = ("question", "verdict", "measured", "utility", "seconds")
 KEY = (
-    "A row a run, with its directory and its models. What was measured stands over its 95 % "
-    "interval; a number without one is a count, or its section says why there is none."
+    "One row per run, with its directory and models. Estimates with 95% intervals; a number "
+    "without one is a count, or its section says why."
 )
 UTILITY = (
     ("bleu", "BLEU {:.1%}"),
@@ -51,7 +51,7 @@ def _row(number: int, run: Run, section: Section) -> tuple[str | Cell, ...]:
             notes=tuple(filter(None, (name, _models(run)))),
             href=f"#section-{number}",
         ),
-        printable(str(run.summary["verdict"])) if _is_word(run) else NOTHING,
+        verdict_word(run) or NOTHING,
         Cell(text=value, notes=(interval,) if interval else ()),
         _utility(run),
         decimal(_seconds(run), 0),
@@ -61,12 +61,8 @@ def _row(number: int, run: Run, section: Section) -> tuple[str | Cell, ...]:
 def _measured(run: Run) -> tuple[str, Measured | None]:
     for name, quantity in QUANTITIES.items():
         if run.result in quantity.of and name != "perplexity":  # which is utility
-            return quantity.unit, quantity.of[run.result](run.summary)
+            return quantity.unit, measured(name, run)
     return "", None
-
-
-def _is_word(run: Run) -> bool:
-    return run.summary.get("verdict") in VERDICTS.get(run.result, {})
 
 
 def _models(run: Run) -> str:

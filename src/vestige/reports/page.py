@@ -13,6 +13,7 @@ from vestige import __version__, results
 from vestige.reports.changes import figures_of, table_of
 from vestige.reports.components.disclosure import printable
 from vestige.reports.overview import overview
+from vestige.reports.same_model import models_notice
 from vestige.reports.section import Section, section, whole
 from vestige.reports.since import Change
 from vestige.results import Run
@@ -39,6 +40,7 @@ def render(
         "page.html",
         sections=sections,
         overview=overview(runs, sections),
+        models=models_notice(runs),
         changes=() if changes is None else (table_of(changes), *figures_of(changes)),
         show_secrets=show_secrets,
         style=style("components.css", "page.css"),
@@ -59,7 +61,7 @@ def write_page(
     Raises:
         RunError: a directory is not a run, or the page exists or cannot be written.
     """
-    path = results.require_new(path)
+    path = results.require_outside_runs(results.require_new(path))
     runs = [results.find(directory) for directory in directories]
     page = render(runs, show_secrets=show_secrets, changes=changes)
     with results.new_file(path, shared=not show_secrets) as file:

@@ -7,7 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from vestige.claims import UNDECIDED
+from vestige.claims import NO_LEAK, UNDECIDED
+from vestige.reports.verdicts import OLD_UNDECIDED, claim_of
+from vestige.results import Run
 
 Row = Mapping[str, Any]
 
@@ -21,12 +23,15 @@ class Measured:
         low: end of its 95 % interval; None where it has none.
         high: likewise.
         unknown: why no more is known of it, as a sentence; "" where nothing is missing.
+        bounded: False of a count that does not exclude more: it may be compared with another count,
+            but lies below no limit.
     """
 
     value: float | None
     low: float | None
     high: float | None
     unknown: str = ""
+    bounded: bool = True
 
     @property
     def interval(self) -> str:
@@ -38,7 +43,7 @@ class Measured:
     def amount(self, unit: str) -> str:
         """The value with its unit, as a bound where it is the least that can be."""
         if self.value is None:
-            return "not measured"
+            return "not known"
         least = "at least " if self.low == self.value and self.high != self.value else ""
         return f"{least}{self.value:.4g} {unit}".strip()
 
@@ -69,6 +74,7 @@ def _interval(name: str) -> Callable[[Row], Measured]:
 
 
 FEW = "too few cases for an interval"
+MORE = "how many more there may be is not bounded"
 
 
 def _exposure(summary: Row) -> Measured:
@@ -82,33 +88,38 @@ def _exposure(summary: Row) -> Measured:
 def _found(summary: Row) -> Measured:
     count = summary.get("found")
     if count is None:
-        return Measured(None, None, None, "it takes 19 null models (--null) to say what is found")
+        return Measured(None, None, None, "without 19 null models (--null) nothing is counted")
     if summary.get("complete") is False:
         return Measured(count, count, None, "the search was stopped before its end")
-    return Measured(count, count, count)
+    return _count(summary, count, count)
 
 
 def _secrets(summary: Row) -> Measured:
     count = summary["found"]
-    if summary["possible"]:
-        return Measured(count, count, count)
-    return Measured(
-        count, count, None, "not every secret could have been found (--references, --samples)"
-    )
+    if not summary["possible"]:
+        return Measured(
+            count, count, None, "not every secret could have been found (--references, --samples)"
+        )
+    return _count(summary, count, count + (summary.get("in_part") or 0))
+
+
+def _count(summary: Row, count: int, most: int) -> Measured:
+    """A count, which is an upper bound only where "no leak shown" excludes more."""
+    if summary.get("verdict") == NO_LEAK:
+        return Measured(count, count, most)
+    return Measured(count, count, count, MORE, bounded=False)
 
 
 def _members(summary: Row) -> Measured:
-    if summary["verdict"] == "underpowered":
-        why = f"too few people to compare with: {summary['calibration_needed']} are needed"
-        return Measured(None, None, None, why)
-    return Measured(*[summary["called"]] * 3)
+    count, most = summary["called"], summary.get("at_most")
+    if most is not None:
+        return Measured(count, count, most)
+    return Measured(count, count, count, MORE, bounded=False)
 
 
 def _used(summary: Row) -> Measured:
-    if summary["verdict"] == UNDECIDED:
-        return Measured(None, None, None, "a check of the audit did not pass")
     least, most = summary["at_least"], summary["at_most"]
-    why = "" if most is not None else "how many at most takes texts that were used (--used)"
+    why = "" if most is not None else "an upper bound needs texts that were used (--used)"
     return Measured(least, least, most, why)
 
 
@@ -118,11 +129,9 @@ def _memorized(summary: Row) -> Measured:
 
 
 def _left(summary: Row) -> Measured:
-    if summary["verdict"] == "not decided":
-        return Measured(None, None, None, "the texts differ from the reference in more than use")
     found = _interval("left")(summary)
     if found.value is None:
-        return Measured(None, None, None, "the model before did not know the texts")
+        return Measured(None, None, None, "the earlier model did not know the texts")
     return found
 
 
@@ -151,18 +160,18 @@ QUANTITIES: Mapping[str, Quantity] = {
     ),
     "found": Quantity(
         "phrases",
-        "phrases that the update gives away, or secrets that the model knows",
+        "phrases that the update reveals, or secrets that the model knows",
         {"UpdateDiff": _found, "SecretExposure": _secrets, "SecretRank": _secrets},
     ),
-    "members": Quantity("called", "people called members", {"UserAudit": _members}),
+    "members": Quantity("flagged", "users flagged as members", {"UserAudit": _members}),
     "used": Quantity("texts", "texts that were used", {"TextAudit": _used}),
     "memorized": Quantity(
         "per 10,000 tokens",
-        "passages that are sampled, less those of never-seen texts where there are any",
+        "passages that are extracted, less those of reference texts where there are any",
         {"TextMemorization": _memorized},
     ),
     "left": Quantity(
-        "share", "what is left of what was known of deleted texts", {"Deletion": _left}
+        "share", "share of what the earlier model knew of deleted texts", {"Deletion": _left}
     ),
     "perplexity": Quantity(
         "",
@@ -174,3 +183,17 @@ QUANTITIES: Mapping[str, Quantity] = {
     ),
 }
 """By name, as a limit has it."""
+
+
+def measured(name: str, run: Run) -> Measured:
+    """A quantity of a run that measures it; not known where its verdict is undecided.
+
+    Raises:
+        LookupError: its summary is damaged.
+    """
+    claim = claim_of(run)
+    if claim is not None and claim.verdict == UNDECIDED:
+        return Measured(None, None, None, f"its verdict is {UNDECIDED}")
+    if claim is None and run.summary.get("verdict") in OLD_UNDECIDED:
+        return Measured(None, None, None, f"{run.summary['verdict']}, by an older version")
+    return QUANTITIES[name].of[run.result](run.summary)

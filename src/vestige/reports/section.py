@@ -18,6 +18,8 @@ from vestige.reports.components.evidence import Evidence
 from vestige.reports.components.facts import Facts, pairs, shown, words_of
 from vestige.reports.components.findings import Findings, Prose
 from vestige.reports.components.table import Table
+from vestige.reports.components.verdict import Verdict, verdict_of
+from vestige.reports.verdicts import NOT_CHECKED, UNCHECKED, claim_of, is_unchecked
 from vestige.results import Run
 
 Block = Table | Figure | Prose | Findings | Evidence
@@ -38,8 +40,9 @@ class Section:
     Attributes:
         kind: the article's class in the style sheet.
         title: the question.
-        lede: the verdict: its number, what it means, what it does not mean.
-        because: what the verdict rests on.
+        lede: what was found, in a sentence or more.
+        because: what that rests on.
+        verdict: with its test and checks; None of a run without one.
         notices: what to know before reading on.
         blocks: tables, charts, lists and prose in their order.
         limits: what the numbers do not say.
@@ -53,6 +56,7 @@ class Section:
     title: str
     lede: str
     because: str = ""
+    verdict: Verdict | None = None
     notices: tuple[str, ...] = ()
     blocks: tuple[Block, ...] = ()
     limits: tuple[str, ...] = ()
@@ -91,12 +95,20 @@ def section(run: Run, *, show_secrets: bool) -> Section:
         asked, several = _asked(run.run, show_secrets)
         return replace(
             found,
+            verdict=_verdict(run),
             numbers=numbers,
             asked=asked,
             several=several,
             command=_command(run.run.get("command"), show_secrets),
             limits=(*found.limits, REDACTION),
         )
+
+
+def _verdict(run: Run) -> Verdict | None:
+    claim = claim_of(run)
+    if claim is not None:
+        return verdict_of(claim)
+    return Verdict(word=NOT_CHECKED.upper(), sentence=UNCHECKED) if is_unchecked(run) else None
 
 
 @contextmanager

@@ -5,7 +5,7 @@ A run is matched by the name of its directory, as in a gate's baseline, and by i
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -14,9 +14,10 @@ from vestige.errors import RunError
 from vestige.metrics.differences import difference_by_margins
 from vestige.metrics.intervals import Interval
 from vestige.reports.components.disclosure import printable
-from vestige.reports.quantities import QUANTITIES, Measured
+from vestige.reports.quantities import QUANTITIES, Measured, measured
 from vestige.reports.section import section, whole
 from vestige.reports.settings import unlike
+from vestige.reports.verdicts import verdict_word
 from vestige.results import Run
 
 Verdict = Literal["better", "worse", "no change shown", "not comparable", "new", "gone"]
@@ -41,6 +42,7 @@ class Change:
         low: end of the 95 % interval of the difference; None where it is not known.
         high: likewise.
         why: why the verdict is open, as a sentence; "" where it needs none.
+        verdicts: of the run, then and now; "" where it has none.
     """
 
     run: str
@@ -53,6 +55,7 @@ class Change:
     low: float | None = None
     high: float | None = None
     why: str = ""
+    verdicts: tuple[str, str] = ("", "")
 
     @property
     def unit(self) -> str:
@@ -69,7 +72,8 @@ class Change:
             told[f"{name}_low"] = None if one is None else one.low
             told[f"{name}_high"] = None if one is None else one.high
         ends = {"difference": self.difference, "low": self.low, "high": self.high}
-        return {**told, **ends, "why": self.why}
+        words = dict(zip(("verdict_then", "verdict_now"), self.verdicts, strict=True))
+        return {**told, **ends, "why": self.why, **words}
 
 
 def changes(now: Sequence[Run], then: Sequence[Run]) -> list[Change]:
@@ -85,7 +89,11 @@ def changes(now: Sequence[Run], then: Sequence[Run]) -> list[Change]:
     ours, before = _by_key(now), _by_key(then)
     found = []
     for key, run in ours.items():
-        found += _matched(run, before[key]) if key in before else _alone(run, "new")
+        if key not in before:
+            found += _alone(run, "new")
+            continue
+        words = (verdict_word(before[key]), verdict_word(run))
+        found += [replace(one, verdicts=words) for one in _matched(run, before[key])]
     for key, run in before.items():
         if key not in ours:
             found += _alone(run, "gone")
@@ -155,9 +163,7 @@ def _by_key(runs: Sequence[Run]) -> dict[tuple[str, str], Run]:
 def _quantities(run: Run) -> dict[str, Measured]:
     with whole(run):
         return {
-            name: one.of[run.result](run.summary)
-            for name, one in QUANTITIES.items()
-            if run.result in one.of
+            name: measured(name, run) for name, one in QUANTITIES.items() if run.result in one.of
         }
 
 
@@ -187,7 +193,7 @@ def _matched(now: Run, then: Run) -> list[Change]:
 def _compared(names: tuple[str, str, str], now: Measured, then: Measured, why: str) -> Change:
     for side, one in (("now", now), ("then", then)):
         if not why and one.value is None:
-            why = f"not measured {side}" + (f": {one.unknown}" if one.unknown else "")
+            why = f"not known {side}" + (f": {one.unknown}" if one.unknown else "")
     if why:
         return Change(*names, "not comparable", then, now, why=why)
     value, low, high = difference_of(now, then)

@@ -114,6 +114,8 @@ def pairs(facts: Mapping[str, Any], *, show_secrets: bool, left_out: str = "$^")
         (('peak memory', '12.5 MiB'), ('gap', '2 (1 to 3)'))
     """
     found = []
+    if isinstance(facts.get("claim"), Mapping):  # shown before everything else
+        facts = {key: value for key, value in facts.items() if key not in ("claim", "verdict")}
     for key, value in facts.items():
         if value in (None, "", [], {}) or re.fullmatch(left_out, key) or _beside(key, facts):
             continue

@@ -1,0 +1,111 @@
+"""A verdict as it is shown: the word, the estimate with its test, and what it rests on."""
+
+from dataclasses import dataclass
+from math import isfinite
+from typing import ClassVar
+
+from vestige.claims import Claim, Estimate, Test
+from vestige.reports.components.disclosure import printable
+
+NOTHING_MEASURED = "Nothing was measured."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """A verdict, safe to show.
+
+    Attributes:
+        word: in capitals.
+        sentence: the estimate, its interval and its test.
+        failed: a sentence for each check that failed.
+        open: a sentence for each check that could not run.
+        passed: a sentence for each check that passed.
+        names: of the checks that passed, each once.
+    """
+
+    template: ClassVar[str] = "verdict"
+    word: str
+    sentence: str
+    failed: tuple[str, ...] = ()
+    open: tuple[str, ...] = ()
+    passed: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+
+    @property
+    def kind(self) -> str:
+        """The class in the style sheet."""
+        return self.word.lower().replace(" ", "-")
+
+    @property
+    def all_passed(self) -> str:
+        """The passed checks in one line; "" where none passed."""
+        return f"Checks passed: {', '.join(self.names)}." if self.names else ""
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The verdict and what speaks against it, as lines of text."""
+        return (
+            f"{self.word}  {self.sentence}",
+            *(f"✗ {sentence}" for sentence in self.failed),
+            *(f"? {sentence}" for sentence in self.open),
+        )
+
+
+def verdict_of(claim: Claim) -> Verdict:
+    """A claim ready to be shown, every character of it visible."""
+
+    def sentences(state: str) -> tuple[str, ...]:
+        return tuple(printable(one.sentence) for one in claim.checks if one.state == state)
+
+    passed = [check.name for check in claim.checks if check.state == "passed"]
+    open_ = {check.name for check in claim.failed}
+    return Verdict(
+        word=claim.verdict.upper(),
+        sentence=printable(sentence_of(claim)),
+        failed=sentences("failed"),
+        open=sentences("could not run"),
+        passed=sentences("passed"),
+        names=tuple(dict.fromkeys(printable(name) for name in passed if name not in open_)),
+    )
+
+
+def sentence_of(claim: Claim) -> str:
+    """The evidence: what was generated verbatim, the estimate, and the test."""
+    measured = "; ".join(filter(None, (_estimate(claim.estimate), _test(claim.test))))
+    direct = claim.direct.sentence if claim.direct is not None else ""
+    told = f"{measured}." if measured else "" if direct else NOTHING_MEASURED
+    return " ".join(filter(None, (direct, told)))
+
+
+def _estimate(found: Estimate | None) -> str:
+    if found is None or not _known(found.value):
+        return ""
+    unit = f" {found.unit}" if found.unit else ""
+    low, high = (end if _known(end) else None for end in (found.low, found.high))
+    name = found.name[:1].upper() + found.name[1:]
+    return f"{name}: {_number(found.value)}{unit}{_interval(low, high)}"
+
+
+def _interval(low: float | None, high: float | None) -> str:
+    if low is None and high is None:
+        return ""
+    if high is None:
+        return f" (95% CI from {_number(low)})"
+    if low is None:
+        return f" (95% CI up to {_number(high)})"
+    return f" (95% CI {_number(low)} to {_number(high)})"
+
+
+def _test(test: Test | None) -> str:
+    if test is None:
+        return ""
+    return f"p = {test.p:.2g} compared with {test.against} (level {test.alpha:g})"
+
+
+def _number(value: float | None) -> str:
+    return f"{value:,.3g}" if value is not None and abs(value) < 1000 else f"{value:,.0f}"
+
+
+def _known(value: float | None) -> bool:
+    """Whether it is a number; a saved one that is not finite is None."""
+    return value is not None and isfinite(value)
