@@ -9,7 +9,7 @@
   a text has a deviation of its own, an author one, a copy nearly that of its original. "all texts"
   is what the audit would say without collapsing, "units" what it says.
 
-    python benchmarks/claims_of_texts.py [--draws 100] [--data /work/shared/data]
+    python benchmarks/claims_of_texts.py [--draws 80] [--parts NAME ...] [--data /work/shared/data]
 
 The last line is JSON.
 """
@@ -101,7 +101,6 @@ def comparing(sources, written, draws):
             own, rest = every[:LISTED], every[LISTED : LISTED + REFERENCE]
             hits += rejected(own, rest, base, seed)
         found["honest rejected"][name] = rate(hits, draws)
-        print(name, "honest rejected", found["honest rejected"][name], flush=True)
     shifts = {
         "upper case": lambda own, _: [text.upper() for text in own],
         "shorter half": lambda own, more: sorted([*own, *more], key=lambda t: len(t.split()))[
@@ -130,7 +129,6 @@ def comparing(sources, written, draws):
         rest = drawn([text for text in reddit if text not in set(own)], REFERENCE, chance)
         passed += not rejected(own[:LISTED], rest, unigrams(drawn(reddit, 500, chance)), seed)
     found["shifted accepted"]["reddit, a single author"] = rate(passed, min(len(prolific), 3 * few))
-    print(found["shifted accepted"], flush=True)
     return found
 
 
@@ -178,7 +176,6 @@ def collapsing(sources):
             "originals joined with others": 1 - len(np.unique(planted[:, 0])) / len(planted),
             "seconds": round(seconds, 3),
         }
-        print(name, found[name], flush=True)
     return found
 
 
@@ -256,7 +253,8 @@ def of_used(draws, authors):
 
 def main():
     asked = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    asked.add_argument("--draws", type=int, default=100)
+    asked.add_argument("--draws", type=int, default=80)
+    asked.add_argument("--parts", nargs="+", help="some of the names that are printed")
     asked.add_argument("--data", type=Path, default=os.environ.get("VESTIGE_DATA"))
     given = asked.parse_args()
     rows = comments(given.data)
@@ -270,15 +268,20 @@ def main():
         "hockey": newsgroup(given.data, "rec.sport.hockey"),
         "mideast": newsgroup(given.data, "talk.politics.mideast"),
     }
-    found = {
-        "independent": collapsing(sources),
-        "comparable": comparing(sources, written, given.draws),
+    few, many = 2 * given.draws, 5 * given.draws
+    parts = {
+        "independent": lambda: collapsing(sources),
+        "comparable": lambda: comparing(sources, written, given.draws),
+        "copies in groups of 4": lambda: of_copies(sources["reddit"], 4, few),
+        "copies in groups of 8": lambda: of_copies(sources["reddit"], 8, few),
+        "no copies": lambda: of_copies(sources["reddit"], 1, few),
+        "upper bound, used by 2 authors": lambda: of_used(many, 2),
+        "upper bound, used by 40 authors": lambda: of_used(many, 40),
+        "an author who dominates": lambda: of_authors(many),
     }
-    many = 8 * given.draws
-    found["copies"] = {size: of_copies(sources["reddit"], size, many // 2) for size in (1, 4, 8)}
-    found["a dominating author"] = of_authors(many)
-    found["upper bound, authors of the used"] = {n: of_used(many, n) for n in (2, 40)}
-    for name in list(found)[2:]:
+    found = {}
+    for name in given.parts or parts:
+        found[name] = parts[name]()
         print(name, found[name], flush=True)
     print(json.dumps(found))
 
