@@ -59,7 +59,7 @@ def alive(
         return Check("alive", "failed", f"{told}: too little for an audit.")
     return Check(
         "alive", "failed",
-        f"{name} predicts text {-mean:.2f} nats per token worse than word frequencies: it is too "
+        f"{name} predicts text {abs(mean):.2f} nats per token worse than word frequencies: it is too "
         "weak for an audit.",
     )  # fmt: skip
 
