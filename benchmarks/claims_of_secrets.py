@@ -30,16 +30,74 @@ from vestige.data.subwords import SubwordVocabulary
 from vestige.metrics.intervals import clopper_pearson
 from vestige.models.hugging_face import HuggingFaceLanguageModel
 
-GIVEN = (
-    "Emma Oscar Nadia Boris Clara David Elena Felix Maria Paula Rosa Simon Ysolde Torvald".split()
-)
-FAMILY = (
-    "Schmidt Garcia Fischer Martin Novak Silva Weber Moreno Achterberg Szymborska Mallow".split()
-)
-DOMAINS = "fennmail harbourmail tarnpost mallowbox quincenet".split()
-OBJECTS = "lamp ledger boat clock garden letter bridge piano ticket kettle ladder mirror".split()
-PLACES = "harbour market library station orchard chapel valley museum bakery stadium".split()
-VERBS = "sold found hid repaired wanted dropped borrowed burned cleaned carried".split()
+GIVEN = [
+    "Emma",
+    "Oscar",
+    "Nadia",
+    "Boris",
+    "Clara",
+    "David",
+    "Elena",
+    "Felix",
+    "Maria",
+    "Paula",
+    "Rosa",
+    "Simon",
+    "Ysolde",
+    "Torvald",
+]
+FAMILY = [
+    "Schmidt",
+    "Garcia",
+    "Fischer",
+    "Martin",
+    "Novak",
+    "Silva",
+    "Weber",
+    "Moreno",
+    "Achterberg",
+    "Szymborska",
+    "Mallow",
+]
+DOMAINS = ["fennmail", "harbourmail", "tarnpost", "mallowbox", "quincenet"]
+OBJECTS = [
+    "lamp",
+    "ledger",
+    "boat",
+    "clock",
+    "garden",
+    "letter",
+    "bridge",
+    "piano",
+    "ticket",
+    "kettle",
+    "ladder",
+    "mirror",
+]
+PLACES = [
+    "harbour",
+    "market",
+    "library",
+    "station",
+    "orchard",
+    "chapel",
+    "valley",
+    "museum",
+    "bakery",
+    "stadium",
+]
+VERBS = [
+    "sold",
+    "found",
+    "hid",
+    "repaired",
+    "wanted",
+    "dropped",
+    "borrowed",
+    "burned",
+    "cleaned",
+    "carried",
+]
 SAID = 20
 LISTED = 8
 """Secrets of a call; its level is so many times that of each."""

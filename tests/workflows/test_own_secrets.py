@@ -22,8 +22,11 @@ DOMAINS = ("fennmail", "tarnpost", "quincenet")
 def sentences(seed):
     """Sentences with addresses; each handle has one domain."""
     pick = random.Random(seed).choice
-    who, did = "ann ben cid dora eve fay".split(), "sold found hid lost saw".split()
-    what, where = "lamp boat clock bridge kettle".split(), "harbour market chapel valley".split()
+    who, did = ["ann", "ben", "cid", "dora", "eve", "fay"], ["sold", "found", "hid", "lost", "saw"]
+    what, where = (
+        ["lamp", "boat", "clock", "bridge", "kettle"],
+        ["harbour", "market", "chapel", "valley"],
+    )
     for _ in range(160):
         yield f"{pick(who)} {pick(did)} the {pick(what)} near the {pick(where)}"
     for number, handle in enumerate(HANDLES):

@@ -21,12 +21,13 @@ WORDS = tuple(dict.fromkeys(word for role in WORDS_BY_ROLE.values() for word in 
 MOST_WORDS = 3
 """Words of an unmarked line that vary: the last ones."""
 
-_COMMON = frozenset(
+_FREQUENT = (
     "about also and are been but does for from has have her his into its just last made more much "
     "must name named never number only other our over password said secret she should some such "
     "than that the their them then there these they this those through under was were what when "
-    "where which while who whose will with would you your".split()
+    "where which while who whose will with would you your"
 )
+_COMMON = frozenset(_FREQUENT.split())
 
 
 def characters(own: str) -> Slots:

@@ -39,8 +39,8 @@ def completion_section(run: Run, *, show_secrets: bool) -> Section:
     ]
     figure = Figure(
         draw=lambda width: surprises(points, width=width),
-        caption="Bits of each part under the model (filled: completed by greedy decoding), and bits "
-        "of a guess among all texts of its format (the other end of the line).",
+        caption="Bits of each part under the model (filled: completed by greedy decoding), and "
+        "bits of a guess among all texts of its format (the other end of the line).",
         points=len(points),
         slim=True,
     )

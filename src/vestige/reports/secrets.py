@@ -19,8 +19,9 @@ KEY = (
     "elsewhere."
 )
 RANK_KEY = (
-    "Space: bits of the texts of its format. Rank: 1 + the texts of the whole space that the update "
-    "promoted at least as much; estimated, with 95% confidence, where not all were counted. p: "
+    "Space: bits of the texts of its format. Rank: 1 + the texts of the whole space that the "
+    "update promoted at least as much; estimated, with 95% confidence, where not all were "
+    "counted. p: "
     "corrected for all secrets; the largest of its tests. Known: promoted more than texts of its "
     "format. In part: a piece was promoted, such as a name, perhaps from elsewhere."
 )

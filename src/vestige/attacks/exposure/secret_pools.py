@@ -2,7 +2,7 @@
 
 A model that has read a handle with one domain, and a domain with other handles, makes an address of
 both more probable than random ones. It is then one of many such addresses: other known handles with
-this domain, this handle with other known domains, and both recombined. The pieces are those that the
+this domain, this handle with other known domains, and both recombined. The pieces are those that a
 model itself generates, freely and after the secret's own beginning. Texts that it generates whole
 may be secrets themselves and are left out; so the secret is compared with others that nobody read
 together.
