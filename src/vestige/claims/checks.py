@@ -59,8 +59,8 @@ def alive(
         return Check("alive", "failed", f"{told}: too little for an audit.")
     return Check(
         "alive", "failed",
-        f"{name} predicts text {abs(mean):.2f} nats per token worse than word frequencies: it is too "
-        "weak for an audit.",
+        f"{name} predicts text {abs(mean):.2f} nats per token worse than word frequencies: it is "
+        "too weak for an audit.",
     )  # fmt: skip
 
 

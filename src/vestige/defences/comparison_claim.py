@@ -8,6 +8,7 @@ the same measurements are one, whatever their files say.
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from vestige.claims import (
     Check,
@@ -37,7 +38,7 @@ def distinct(trainings: Sequence[MeasuredTraining]) -> int:
 
 def same(one: MeasuredTraining, other: MeasuredTraining) -> bool:
     """Whether two trainings have the same losses and the same exposures, up to rounding."""
-    pairs = []
+    pairs: list[tuple[ArrayLike, ArrayLike]] = []
     if one.scores is not None and other.scores is not None:
         pairs.append((one.scores.loss, other.scores.loss))
     if one.bits is not None and other.bits is not None:

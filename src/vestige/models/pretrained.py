@@ -240,7 +240,7 @@ def _may_be_on_hub(place: Path) -> bool:
 def _hub_answers() -> bool:
     """Whether the hub answers, tried once: its own client retries for most of a minute."""
     from huggingface_hub import constants
-    from huggingface_hub.utils import get_session
+    from huggingface_hub.utils._http import get_session
 
     try:
         get_session().head(constants.ENDPOINT, timeout=5)

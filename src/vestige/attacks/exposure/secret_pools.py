@@ -174,4 +174,4 @@ def _combined(
             yield every[place]
         return
     for _ in range(most):
-        yield [choices[generator.integers(len(choices))] for choices in values]
+        yield [choices[int(generator.integers(len(choices)))] for choices in values]

@@ -1,0 +1,123 @@
+"""Sentences of one grammar: every two lists of them are exchangeable by construction."""
+
+import random
+from collections.abc import Mapping, Sequence
+
+Words = Mapping[str, Sequence[str]]
+
+# fmt: off
+NAMES = [
+    "Anna", "Boris", "Clara", "David", "Elena", "Felix", "Greta", "Henry",
+    "Irene", "Jonas", "Karin", "Louis", "Maria", "Nadia", "Oscar", "Paula",
+    "Quentin", "Rosa", "Simon", "Tessa", "Ulrich", "Vera", "Walter", "Xenia",
+    "Yusuf", "Zelda", "Arthur", "Bianca", "Cedric", "Doris",
+]
+
+ENGLISH: Words = {
+    "name": NAMES,
+    "told": [
+        "asked", "told", "warned", "promised", "reminded", "begged", "helped",
+        "paid", "called", "followed", "met", "thanked", "visited", "blamed",
+        "invited", "praised", "scolded", "trusted",
+    ],
+    "kind": [
+        "old", "new", "green", "broken", "heavy", "cheap", "silver",
+        "wooden", "lost", "blue", "tiny", "famous", "empty", "painted",
+        "folded", "dusty", "narrow", "golden", "frozen", "quiet",
+    ],
+    "thing": [
+        "lamp", "ledger", "boat", "clock", "garden", "letter", "bridge",
+        "piano", "ticket", "kettle", "ladder", "mirror", "engine", "carpet",
+        "window", "basket", "guitar", "compass", "blanket", "pillow", "hammer",
+        "bottle", "saddle", "anchor",
+    ],
+    "place": [
+        "harbour", "market", "library", "station", "orchard", "chapel", "valley",
+        "museum", "bakery", "stadium", "village", "castle", "factory", "airport",
+        "island", "kitchen",
+    ],
+    "day": [
+        "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday",
+    ],
+    "why": [
+        "because", "although", "while", "until", "before", "after", "unless",
+        "since",
+    ],
+    "did": [
+        "sold", "found", "hid", "repaired", "wanted", "dropped", "borrowed",
+        "burned", "cleaned", "carried", "opened", "measured", "counted", "stole",
+    ],
+}
+
+GERMAN: Words = {
+    "name": NAMES,
+    "told": [
+        "fragte", "bat", "warnte", "traf", "rief", "bezahlte", "besuchte",
+        "lobte",
+    ],
+    "kind": [
+        "alte", "neue", "grüne", "schwere", "billige", "hölzerne", "verlorene",
+        "blaue",
+    ],
+    "thing": [
+        "Lampe", "Uhr", "Brücke", "Leiter", "Decke", "Flasche", "Karte",
+        "Gitarre", "Maschine", "Mauer",
+    ],
+    "place": [
+        "Hafen", "Markt", "Bahnhof", "Garten", "Dorf", "Schloss", "Werk",
+        "Wald",
+    ],
+    "day": [
+        "Montag", "Dienstag", "Mittwoch", "Donnerstag", "Freitag", "Samstag", "Sonntag",
+    ],
+    "why": [
+        "weil", "obwohl", "während", "bevor", "nachdem",
+    ],
+    "did": [
+        "verkaufte", "fand", "versteckte", "reparierte", "wollte", "verlor",
+    ],
+}
+# fmt: on
+
+ABOUT = "{name} {told} {other} about the {kind} {thing} near the {place} on {day} {why} {who} {did}"
+_FORMS = {
+    id(ENGLISH): f"{ABOUT} the {{more}} {{last}}",
+    id(GERMAN): "{name} {told} {other} am {day} am {place} {why} {who} die {kind} {thing} {did}",
+}
+
+
+def sentence(generator: random.Random, words: Words = ENGLISH) -> str:
+    """One sentence."""
+    drawn = {key: generator.choice(values) for key, values in words.items()}
+    for key, kind in (("other", "name"), ("who", "name"), ("more", "kind"), ("last", "thing")):
+        drawn[key] = generator.choice(words[kind])
+    return _FORMS[id(words)].format(**drawn)
+
+
+def texts(
+    generator: random.Random,
+    number: int,
+    *,
+    words: Words = ENGLISH,
+    sentences: Sequence[int] = (1, 2, 2, 2),
+    known: set[str],
+) -> list[str]:
+    """Different texts, none of them among `known`, which grows by them."""
+    found: list[str] = []
+    while len(found) < number:
+        text = " . ".join(sentence(generator, words) for _ in range(generator.choice(sentences)))
+        if text not in known:
+            known.add(text)
+            found.append(text)
+    return found
+
+
+def near_copies(text: str, number: int, generator: random.Random) -> list[str]:
+    """Different texts that differ from one in one word."""
+    found: set[str] = set()
+    pool = [*ENGLISH["kind"], *ENGLISH["thing"], *ENGLISH["name"]]
+    while len(found) < number:
+        words = text.split()
+        words[generator.randrange(len(words))] = generator.choice(pool)
+        found.add(" ".join(words))
+    return sorted(found)
