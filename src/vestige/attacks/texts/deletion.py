@@ -337,7 +337,7 @@ def share_left(
     if b <= 0 or square <= 0:
         return None
     root = float(np.sqrt(max(0.0, half * half - square * rest)))
-    return a / b, Interval((half - root) / square, (half + root) / square)
+    return a / b, Interval(float((half - root) / square), float((half + root) / square))
 
 
 def _positions(

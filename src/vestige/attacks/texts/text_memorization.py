@@ -178,12 +178,12 @@ Share = tuple[float, Interval | None] | None
 
 
 def _rate(texts: MemorizedTexts | None, name: str) -> Share:
-    """The share of passages; units are its clusters."""
+    """The share of passages; units are its clusters, each with the mean of its texts."""
     if texts is None or not texts.passages.any():
         return None
-    _, unit = np.unique(texts.owners[texts.passages > 0], return_inverse=True)
+    asked = texts.passages > 0
     hits, trials = (
-        np.bincount(unit, column[texts.passages > 0])
+        means_by_group(column[asked], texts.owners[asked])
         for column in (getattr(texts, name), texts.passages)
     )
     return float(hits.sum() / trials.sum()), clustered_rate(hits.tolist(), trials.tolist())
