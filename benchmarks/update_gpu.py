@@ -31,11 +31,12 @@ from typing import Any
 import torch
 from own_passes import Recorder, now, seconds_of, weight_bytes
 
+from vestige.attacks.update.diff_result import UpdateDiff
 from vestige.attacks.update.forward_tokens import Passes, Work
 from vestige.attacks.update.proposals.openings import Openings
 from vestige.attacks.update.proposals.samples import Samples
 from vestige.attacks.update.seed_and_extend import SeedAndExtend
-from vestige.attacks.update.update_diff import UpdateDiff, update_diff
+from vestige.attacks.update.update_diff import update_diff
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
 from vestige.memory import keep_freed_pages

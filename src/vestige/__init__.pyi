@@ -76,7 +76,7 @@ from .attacks.membership.user_audit import UserAudit as UserAudit
 from .attacks.texts.deletion import Deletion as Deletion
 from .attacks.texts.text_audit import TextAudit as TextAudit
 from .attacks.texts.text_memorization import TextMemorization as TextMemorization
-from .attacks.update.update_diff import UpdateDiff as UpdateDiff
+from .attacks.update.diff_result import UpdateDiff as UpdateDiff
 from .defences.comparison import DefenceComparison as DefenceComparison
 from .result import Result as Result
 from .results import Run as Run

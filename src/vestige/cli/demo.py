@@ -7,7 +7,7 @@ from vestige.cli.verbs import JSON, Output, Verb
 from vestige.workflows.demo import SECRET, demo
 
 if TYPE_CHECKING:
-    from vestige.attacks.update.update_diff import UpdateDiff
+    from vestige.attacks.update.diff_result import UpdateDiff
 
 PAGE = "report.html"
 SHOWN = 10

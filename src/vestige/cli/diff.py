@@ -7,7 +7,7 @@ from vestige.cli.verbs import JSON, SHOW_SECRETS, Output, Verb
 from vestige.workflows.diff import diff
 
 if TYPE_CHECKING:
-    from vestige.attacks.update.update_diff import UpdateDiff
+    from vestige.attacks.update.diff_result import UpdateDiff
 
 SHOWN = 20
 """Phrases on the terminal; the run directory holds them all."""

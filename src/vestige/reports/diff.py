@@ -236,7 +236,7 @@ def _phrase(row: Row, strongest: float, nulls: int, show_secrets: bool) -> Phras
     searches = "" if by is None else f"{reached(by, nulls)} null{'' if nulls == 1 else 's'}"
     folded = f"{copies} near-cop{'y' if copies == 1 else 'ies'} folded in" if copies else ""
     from_ = f"found by {source(row)}" if source(row) else ""
-    notes = (folded, _chance(row), from_)
+    notes: tuple[str, ...] = (folded, _chance(row), from_)
     if row["kind"] == "known":
         p_value = row.get("p_adjusted")
         alone = "" if p_value is None else f"p-value {p_value:.2g}, adjusted"

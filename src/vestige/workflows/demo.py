@@ -9,7 +9,7 @@ from vestige.workflows.arguments import Call
 from vestige.workflows.options import Directory, Group, Seed
 
 if TYPE_CHECKING:
-    from vestige.attacks.update.update_diff import UpdateDiff
+    from vestige.attacks.update.diff_result import UpdateDiff
     from vestige.data.corpus import Corpus
     from vestige.models.protocols import LanguageModel
 

@@ -23,8 +23,9 @@ from vestige.workflows.snapshots import ComparedNulls, load_snapshots
 from vestige.workflows.update_contexts import Chat
 
 if TYPE_CHECKING:
+    from vestige.attacks.update.diff_result import UpdateDiff
     from vestige.attacks.update.seed_and_extend import SeedAndExtend
-    from vestige.attacks.update.update_diff import Beams, UpdateDiff
+    from vestige.attacks.update.update_diff import Beams
 
 SEARCH, BEHIND = Group("The search"), Group("Where it begins")
 Search = Literal["seed-and-extend", "halving-beam", "beam", "group-beam"]

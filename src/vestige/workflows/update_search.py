@@ -6,13 +6,14 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from vestige import __version__
+from vestige.attacks.update.diff_result import UpdateDiff
 from vestige.attacks.update.known_phrases import Asked, KnownPhrase, known_phrases, told_by
 from vestige.attacks.update.model_pair import ModelPair
 from vestige.attacks.update.null_searches import NullScores
 from vestige.attacks.update.proposals.samples import Samples
 from vestige.attacks.update.seed_and_extend import Effort, Kept, KeptUnder, SeedAndExtend
 from vestige.attacks.update.token_scores import TokenScore
-from vestige.attacks.update.update_diff import Beams, UpdateDiff, null_search, update_diff
+from vestige.attacks.update.update_diff import Beams, null_search, update_diff
 from vestige.models.protocols import LanguageModel
 from vestige.monitor import Monitor, Step
 from vestige.workflows.kept_search import Nowhere

@@ -2,7 +2,7 @@
 
 import pytest
 
-from vestige.attacks.update.update_diff import Finding
+from vestige.attacks.update.diff_result import Finding
 from vestige.experiments.updates.added_text import (
     _best,
     _followed,

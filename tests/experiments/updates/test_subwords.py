@@ -3,8 +3,9 @@
 from dataclasses import replace
 from pathlib import Path
 
+from vestige.attacks.update.diff_result import Finding, UpdateDiff
 from vestige.attacks.update.null_searches import NullScores
-from vestige.attacks.update.update_diff import Finding, UpdateDiff, update_diff
+from vestige.attacks.update.update_diff import update_diff
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
 from vestige.experiments.runner import run_trials

@@ -7,10 +7,11 @@ from typing import Any
 
 import torch
 
+from vestige.attacks.update.diff_result import Finding
 from vestige.attacks.update.model_pair import ModelPair
 from vestige.attacks.update.seed_and_extend import SeedAndExtend, pairs_and_openings
 from vestige.attacks.update.token_scores import token_score
-from vestige.attacks.update.update_diff import Beams, Finding, update_diff
+from vestige.attacks.update.update_diff import Beams, update_diff
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import EncodedCorpus, encode
 from vestige.experiments.paper_numbers import Numbers

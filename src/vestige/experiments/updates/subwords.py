@@ -12,9 +12,10 @@ from pathlib import Path
 
 import numpy as np
 
+from vestige.attacks.update.diff_result import UpdateDiff
 from vestige.attacks.update.seed_and_extend import SeedAndExtend, pairs_and_openings
 from vestige.attacks.update.token_scores import token_score
-from vestige.attacks.update.update_diff import Beams, UpdateDiff, null_scores, update_diff
+from vestige.attacks.update.update_diff import Beams, null_scores, update_diff
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
 from vestige.data.vocabulary import Vocabulary
