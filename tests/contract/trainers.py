@@ -1,6 +1,7 @@
 """Trainings with the callback and with `PrivateTrainer`, as a user's script would run them."""
 
 import re
+from math import inf
 from typing import Any
 
 from tests.contract.world import World, texts_of
@@ -72,10 +73,12 @@ def private(world: World, case: str) -> str:
 
     def claimed() -> float:
         trainer.train()
+        if trainer.privacy_statement[0].startswith("No guarantee"):
+            return inf
         return float(re.search(r"ε = ([\d.]+)", trainer.privacy_statement[0])[1])
 
     once = claimed()
-    if "no guarantee" in " ".join(trainer.privacy_statement):
+    if once == inf:
         return UNDECIDED
     if case == "trained twice" and claimed() <= 1.02 * once:
         return LEAK  # two trainings cost more than one

@@ -25,7 +25,7 @@ NOT_CLEARED = frozenset({LEAK, UNDECIDED})
 NOT_ACCUSED = frozenset({NO_LEAK, UNDECIDED})
 
 DEAD = ("zero", "random", "broken")
-SMALL = {"seeds": 12, "top": 3, "size": 0.1}
+SMALL = {"seeds": 8, "top": 3, "size": 0.05, "length": 24}
 
 
 def verbs(world: World) -> dict[str, Cases]:
@@ -61,7 +61,7 @@ class Asked:
         self.draw = random.Random(3)
 
     def keep(self, name: str, result: Any) -> str:
-        self.results[name] = result
+        self.results.setdefault(name, result)
         return str(result.summary()["verdict"])
 
     def path(self, name: str | None) -> str | None:

@@ -117,10 +117,10 @@ def judge(one: Measured, *, tolerance: float) -> Verdict:
         >>> print(judge(less, tolerance=0.05).sentence)
         Leaks 3.0 bits less (2.0 to 4.0) at the same test perplexity (+0.0 %).
     """
-    if one.change is None:
-        return Verdict("unmeasured", "leakage not measured", "Its leakage was not measured.")
     if one.useless:
         return Verdict("useless", "no better than word frequencies", one.useless)
+    if one.change is None:
+        return Verdict("unmeasured", "leakage not measured", "Its leakage was not measured.")
     if min(one.trainings) < FEWEST:
         return Verdict("too few", "no verdict: too few trainings", _too_few(one))
     leaks = _leaks(one.change) + _ceiling(one.stuck)

@@ -95,6 +95,13 @@ def _measured(
 
     notes: list[str] = []
     claim = Guarantee.of(one.summary)
+    alive = alive_by_samples(one.model, seed=seed, who=one.name)
+    if alive.state == "failed":  # nothing that is measured of it would mean anything
+        bar(1.0)
+        cost = TrainingCost.of(one.summary)
+        return MeasuredTraining(
+            name=one.name, defence=one.defence, guarantee=claim, cost=cost, alive=alive
+        ), notes
     exposure = completion = audit = None
     if canaries:
         with _noted("Exposure", notes):
@@ -123,7 +130,7 @@ def _measured(
         audit=audit,
         guarantee=claim,
         cost=TrainingCost.of(one.summary),
-        alive=alive_by_samples(one.model, seed=seed, who=one.name),
+        alive=alive,
     )
     return measured, notes
 

@@ -14,6 +14,7 @@ from vestige.attacks.update.proposals.samples import Samples
 from vestige.attacks.update.seed_and_extend import Effort, Kept, KeptUnder, SeedAndExtend
 from vestige.attacks.update.token_scores import TokenScore
 from vestige.attacks.update.update_diff import Beams, null_search, update_diff
+from vestige.claims import LEAK
 from vestige.models.protocols import LanguageModel
 from vestige.monitor import Monitor, Step
 from vestige.workflows.kept_search import Nowhere
@@ -151,8 +152,12 @@ class Searches:
                 self.before, self.after, search=self.search, score=self.score, listed=self.known,
                 top=top, effort=own,
             )  # fmt: skip
-            nulls = list(self._null_searches(effort, kept, bar))
-        found = replace(found, nulls_asked=len(self.nulls.given))
+            # Where the models cannot be compared, no null model would change the verdict.
+            hopeless = [check for check in found.checks if check.prevents(LEAK)]
+            nulls = [] if hopeless else list(self._null_searches(effort, kept, bar))
+        if hopeless:
+            self.monitor.log(f"{hopeless[0].sentence} Null models are not searched.")
+        found = replace(found, nulls_asked=0 if hopeless else len(self.nulls.given))
         if nulls:
             found = replace(
                 found,
