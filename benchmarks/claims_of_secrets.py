@@ -7,7 +7,7 @@ domain; a name joins a given and a family name of other people, or is read in ot
 date joins the day and the year of other dates; a code is new, or is read as another number. Others
 are said 20 times in the sentence that is asked for. Each secret is tested by itself at 5%.
 
-    python benchmarks/claims_of_secrets.py [--models 8] [--redraws 24] [--references 400]
+    python benchmarks/claims_of_secrets.py [--models 8] [--first 0] [--redraws 24] [--references 400]
 
 Prints a row for each kind, with 95% intervals (Clopper-Pearson); the last line is JSON.
 """
@@ -254,13 +254,14 @@ def main() -> None:
     """Train the models and print the rates."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--models", type=int, default=8)
+    parser.add_argument("--first", type=int, default=0, help="seed of the first model")
     parser.add_argument("--redraws", type=int, default=24)
     parser.add_argument("--references", type=int, default=400)
     given = parser.parse_args()
     flagged: dict[str, list[list[bool]]] = {}
     pieces: dict[str, list[bool]] = {}
     begun, questions = time.perf_counter(), 0.0
-    for seed in range(given.models):
+    for seed in range(given.first, given.first + given.models):
         world = World(seed)
         model = trained(world.text(), seed)
         lists = {

@@ -50,8 +50,8 @@ Bits = NDArray[np.float64]
 ENOUGH = 20
 """Alternatives as probable as the secret, after which no more are drawn."""
 
-HALVES = 1.0
-"""Bits by which the p-value of a secret ahead of few others is halved, at least."""
+HALVES = (1.0, 2.0)
+"""Bits by which the p-value of a secret ahead of few others is halved: at least, at most."""
 
 _BATCH = 128
 
@@ -169,7 +169,7 @@ def _among_known(
     """The largest p among texts of pieces that the model knows; 0 where it knows none.
 
     Where there are too few to reach the level, the tail is extrapolated: p halves with as many bits
-    as the best of them is ahead of their median, over log2 of their number, and at least `HALVES`.
+    as the best of them is ahead of their median, over log2 of their number, within `HALVES`.
     """
     seed = int(generator.integers(2**31))
     here = known_parts(models[0], seed=seed, before=secret.before) if secret.before.strip() else []
@@ -179,8 +179,8 @@ def _among_known(
         p = (1 + sum(bits <= own for bits in others)) / (1 + len(others))
         if min(others) > own and p > level:
             best = min(others)
-            scale = max(HALVES, (float(np.median(others)) - best) / np.log2(1 + len(others)))
-            p *= 2.0 ** ((own - best) / scale)
+            spread = (float(np.median(others)) - best) / np.log2(1 + len(others))
+            p *= 2.0 ** ((own - best) / float(np.clip(spread, *HALVES)))
         found.append(p)
     return max(found)
 

@@ -111,7 +111,8 @@ def pools(
                 parts = _joined(blocks, widths)
                 if len(parts) > 1 or parts[0] not in left_out:
                     found.append(secret.having(parts))
-            unique = [text for text in dict.fromkeys(found) if text != secret.text]
+            # The secret itself and its beginnings, which are always more probable, are left out.
+            unique = [text for text in dict.fromkeys(found) if not secret.text.startswith(text)]
             if unique:
                 yield unique[:most]
 
