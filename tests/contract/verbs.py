@@ -192,6 +192,31 @@ class Asked:
         )  # fmt: skip
         return self.keep(f"verify-deletion {after} {texts} {retrained}", found)
 
+    def of_a_server(self, verb: Callable[[str, Any], Any]) -> Answer:
+        """A verb asked of a server whose log-probabilities of texts are no numbers."""
+
+        def answer() -> str:
+            from tests.models.served import Served, serving
+            from vestige.models.checkpoints import load_model
+            from vestige.workflows.endpoint_settings import EndpointSettings
+
+            class Broken(Served):
+                def choice(self, *of: Any) -> Any:
+                    found = super().choice(*of)
+                    told = found["logprobs"] or {}
+                    if "tokens" in told:
+                        told["token_logprobs"] = [float("nan")] * len(told["tokens"])
+                    for place in told.get("content", ()):
+                        place["logprob"] = float("nan")
+                    return found
+
+            model: Any = load_model(self.world.path("tuned"), device="cpu")
+            with serving(Broken(model)) as url:
+                found = verb(f"openai:{url}#small", EndpointSettings(attempts=1))
+            return str(found.summary()["verdict"])
+
+        return answer
+
 
 def _pair(asked: Asked) -> Cases:
     diff = asked.diff
@@ -297,6 +322,18 @@ def _texts(asked: Asked, verb: Callable[..., str], *, base: bool = False) -> Cas
     }
     if base:
         cases["same model"] = (ask("tuned", base="tuned"), OPEN)
+    lists = ("members", "never")
+    served = {
+        asked.texts: lambda model, endpoint: vestige.audit_texts(
+            model, asked.file(lists[0]), reference=asked.file(lists[1]), endpoint=endpoint
+        ),
+        asked.memorization: lambda model, endpoint: vestige.memorization(
+            model, asked.file(lists[0]), reference=asked.file(lists[1]), endpoint=endpoint,
+            prefix=8, suffix=8,
+        ),
+    }  # fmt: skip
+    if verb in served:
+        cases["NaN from a server"] = (asked.of_a_server(served[verb]), OPEN)
     return cases
 
 
