@@ -7,7 +7,7 @@ domain; a name joins a given and a family name of other people, or is read in ot
 date joins the day and the year of other dates; a code is new, or is read as another number. Others
 are said 20 times in the sentence that is asked for. Each secret is tested by itself at 5%.
 
-    python benchmarks/claims_of_secrets.py [--models 8] [--first 0] [--redraws 24] [--references 400]
+    python benchmarks/claims_of_secrets.py [--models 8] [--first 0] [--redraws 24]
 
 Prints a row for each kind, with 95% intervals (Clopper-Pearson); the last line is JSON.
 """
