@@ -12,9 +12,11 @@ from torch.nn.functional import cross_entropy
 from vestige.defences.accounting import epsilon_spent, noise_for
 from vestige.defences.dp_fedavg import DPFedAvgStep
 from vestige.defences.methods.dp_fedavg import DPFedAvg
+from vestige.defences.row_masks import StepChance
 from vestige.errors import TrainingError
 from vestige.training.batches import IGNORED, Batch
 from vestige.training.loop import TrainingConfig, train
+from vestige.training.secret import Secret
 from vestige.training.sequences import Sequences
 
 USERS, RATE = 3, 0.5
@@ -71,8 +73,11 @@ def moved(model) -> list[torch.Tensor]:
 @pytest.mark.parametrize(("epochs", "size"), [(1, 100), (1, 2), (3, 2)])
 def test_a_round_is_that_of_a_loop_over_copies(tiny_model, tiny_batch, kind, epochs, size):
     model, batch = tiny_model(kind).double(), tiny_batch()
-    torch.manual_seed(5)
-    updates = [naive_update(model, batch, user, epochs=epochs, size=size) for user in range(USERS)]
+    secret, updates = Secret.fresh(), []
+    chance = StepChance(secret.key("masks", 0), batch.inputs.device)
+    for user in range(USERS):
+        with chance.alone(int((batch.users == user).nonzero()[0])):
+            updates.append(naive_update(model, batch, user, epochs=epochs, size=size))
     norms = [norm_of(update) for update in updates]
     bound = sorted(norms)[1]  # one is cut, one is not
     expected = [
@@ -80,13 +85,13 @@ def test_a_round_is_that_of_a_loop_over_copies(tiny_model, tiny_batch, kind, epo
         for parts in zip(*updates, strict=True)
     ]
     before = [p.detach().clone() for p in model.parameters()]
-    torch.manual_seed(5)
     step = step_of(
         max_grad_norm=bound * (1 + 1e-9),
         expected_units=7,
         local_epochs=epochs,
         local_batch_size=size,
     )
+    step.draw_from(secret, 0)
     loss, state = step(model, batch, None)
     for mine, theirs in zip(moved(model), expected, strict=True):
         torch.testing.assert_close(mine, theirs, rtol=1e-6, atol=1e-12)
@@ -219,15 +224,17 @@ def test_frozen_parameters_stay_and_count_for_nothing(tiny_model, tiny_batch):
     assert all(p.grad is not None for p in learning)
 
 
-def test_dropout_is_drawn_from_the_seed(tiny_model, tiny_batch):
-    def once(seed) -> torch.Tensor:
-        model = tiny_model(dropout=0.3)
-        torch.manual_seed(seed)
-        step_of()(model, tiny_batch(), None)
+def test_dropout_is_drawn_from_the_secret_and_not_from_the_seed(tiny_model, tiny_batch):
+    def once(secret) -> torch.Tensor:
+        model, step = tiny_model(dropout=0.3), step_of()
+        torch.manual_seed(1)
+        step.draw_from(secret, 0)
+        step(model, tiny_batch(), None)
         return torch.cat([tensor.flatten() for tensor in moved(model)])
 
-    assert once(1).equal(once(1))
-    assert not once(1).equal(once(2))
+    secret = Secret.fresh()
+    assert once(secret).equal(once(secret))
+    assert not once(secret).equal(once(Secret.fresh()))
 
 
 PAPER = {"sample_rate": 0.04, "steps": 300, "delta": 1e-4}
