@@ -9,7 +9,7 @@
   a text has a deviation of its own, an author one, a copy nearly that of its original. "all texts"
   is what the audit would say without collapsing, "units" what it says.
 
-    python benchmarks/claims_of_texts.py [--draws 80] [--parts NAME ...] [--data /work/shared/data]
+    python benchmarks/claims_of_texts.py [--draws 80] [--parts NAME ...] [--data DIR]
 
 The last line is JSON.
 """
