@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from vestige.attacks.membership.query_policy import QueryPolicy
+from vestige.claims import Check
 from vestige.data.corpus import Corpus
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import DataError
@@ -17,7 +18,8 @@ from vestige.workflows.audit_inputs import AuditInputs, AuditTexts, read_texts
 from vestige.workflows.audit_options import ServiceSettings, TextSettings
 from vestige.workflows.audit_target import open_target, service_target
 
-WORDS = tuple(f"w{n}" for n in range(6))
+WORDS = tuple(f"w{n}" for n in range(30))
+"""Enough that no two texts of five random ones are near-duplicates."""
 SETTINGS = TextSettings(
     format="auto", text="text", user=None, source=None, limit=None, person=None, artificial=None,
     seed=0,
@@ -53,6 +55,12 @@ def model():
     return TableModel(flat[0], flat, WordVocabulary(("<unk>", "<eos>", *WORDS)))
 
 
+def parts_of(texts=MINE, reference=OTHERS):
+    """Both corpora as they are, without the search for near-duplicates."""
+    independent = Check("independent", "passed", "Texts differ.")
+    return AuditTexts(texts=texts, reference=reference, independent=independent)
+
+
 def read(texts, reference, *, monitor=SILENT, show_secrets=False, **settings):
     return read_texts(
         texts, reference, replace(SETTINGS, **settings), show_secrets=show_secrets, monitor=monitor
@@ -61,7 +69,7 @@ def read(texts, reference, *, monitor=SILENT, show_secrets=False, **settings):
 
 @pytest.fixture(scope="module")
 def inputs():
-    parts = AuditTexts(texts=MINE, reference=OTHERS)
+    parts = parts_of()
     return AuditInputs.of(open_target(model(), device="cpu"), parts, seed=0)
 
 
@@ -97,7 +105,8 @@ def test_a_reference_without_users_names_both_ways_out(tmp_path):
 
 
 def test_artificial_users_share_the_reference_evenly_and_keep_its_order():
-    nobody = Corpus.from_texts([f"text {n}" for n in range(23)])
+    chance = np.random.default_rng(0)
+    nobody = Corpus.from_texts(["".join(chance.choice(list("abcdefgh"), 12)) for _ in range(23)])
     found = read(MINE, nobody, artificial=5).reference
     assert list(found) == list(nobody)
     assert sorted(Counter(found.users).values()) == [4, 4, 5, 5, 5]
@@ -112,9 +121,9 @@ def test_artificial_users_are_asked_for_even_where_the_reference_has_its_own():
 
 def test_texts_without_a_user_are_left_out_and_counted():
     log = Log()
-    mixed = Corpus.from_texts(["a", "b", "c"], users=["ann", "", "ann"])
+    mixed = Corpus.from_texts(["red", "green", "blue"], users=["ann", "", "ann"])
     found = read(mixed, OTHERS, monitor=log)
-    assert (list(found.texts), found.texts.users) == (["a", "c"], ["ann", "ann"])
+    assert (list(found.texts), found.texts.users) == (["red", "blue"], ["ann", "ann"])
     assert log.lines == ["--texts: 1 texts without a user are left out"]
 
 
@@ -135,17 +144,20 @@ def test_somebody_in_both_parts_is_counted_and_named_only_on_request():
         read(both, OTHERS, show_secrets=True)
 
 
-@pytest.mark.parametrize(("shared", "told"), [(2, False), (3, True)])
-def test_texts_in_both_parts_are_told_of_above_one_in_twenty(shared, told):
+def test_texts_in_both_parts_count_once_for_the_audited_and_it_is_told():
     log = Log()
-    mine = [f"mine {n}" for n in range(40)]
-    reference = OTHERS + Corpus.from_texts(mine[:shared], users=["p00"] * shared)
-    read(Corpus.from_texts(mine, users=["ann"] * 40), reference, monitor=log)
-    assert bool(log.lines) is told
+    reference = OTHERS + Corpus.from_texts(list(MINE)[:2], users=["p00"] * 2)
+    found = read(MINE, reference, monitor=log)
+    assert list(found.texts) == list(MINE)
+    assert list(found.reference) == list(OTHERS)
+    assert log.lines == [
+        f"2 of {len(MINE) + len(reference)} texts are near-duplicates and are left out"
+    ]
 
 
 def test_a_limit_counts_documents_of_each_corpus(tmp_path):
-    (tmp_path / "a.jsonl").write_text('{"text": "one"}\n' * 3)
+    lines = [f'{{"text": "{word}"}}\n' for word in ("red", "green", "blue")]
+    (tmp_path / "a.jsonl").write_text("".join(lines))
     assert len(read(tmp_path / "a.jsonl", OTHERS, limit=2).texts) == 2
 
 
@@ -153,27 +165,27 @@ def test_a_limit_counts_documents_of_each_corpus(tmp_path):
 
 
 def test_every_non_member_is_in_one_group_and_nobody_in_two():
-    groups = AuditTexts(texts=MINE, reference=OTHERS).groups(seed=3)
+    groups = parts_of().groups(seed=3)
     assert sorted(name for group in groups for name in group) == sorted(set(OTHERS.users))
     assert [len(group) for group in groups] == [10, 10, 20]
 
 
 def test_the_order_of_documents_does_not_decide_the_groups():
     backwards = OTHERS.take(np.arange(len(OTHERS))[::-1])
-    one, other = (AuditTexts(texts=MINE, reference=part) for part in (OTHERS, backwards))
+    one, other = (parts_of(reference=part) for part in (OTHERS, backwards))
     assert one.groups(seed=5) == other.groups(seed=5)
     assert one.groups(seed=5) != one.groups(seed=6)
 
 
 def test_the_reference_of_a_group_is_its_members_texts_in_order():
-    parts = AuditTexts(texts=MINE, reference=OTHERS)
+    parts = parts_of()
     found = parts.reference_of(("p01", "p02"), ("p07",))
     pairs = zip(OTHERS, OTHERS.users, strict=True)
     assert list(found) == [text for text, user in pairs if user in ("p01", "p02", "p07")]
 
 
 def test_a_task_that_needs_sources_keeps_them_and_another_drops_them():
-    parts = AuditTexts(
+    parts = parts_of(
         texts=corpus_of(["ann"], sources=True), reference=corpus_of(["p"], sources=True)
     )
     assert parts.sourced(True).texts.sources == parts.texts.sources
@@ -224,7 +236,7 @@ def test_a_context_is_the_words_before_in_the_words_of_the_text(inputs):
 
 
 def test_a_context_of_pairs_carries_the_whole_source():
-    parts = AuditTexts(
+    parts = parts_of(
         texts=corpus_of(["ann"], sources=True),
         reference=corpus_of([f"p{n}" for n in range(6)], sources=True),
     )
@@ -242,7 +254,7 @@ def test_a_context_of_pairs_carries_the_whole_source():
 
 def test_non_members_that_cannot_reach_the_rate_are_refused():
     # 20 are compared: the smallest p-value is 1 / 21.
-    policy, parts = QueryPolicy(k=3), AuditTexts(texts=MINE, reference=MANY)
+    policy, parts = QueryPolicy(k=3), parts_of(reference=MANY)
     inputs = AuditInputs.of(open_target(model(), device="cpu"), parts, seed=0)
     inputs.check(policy, 1 / 21 + 1e-9)
     with pytest.raises(DataError, match=r"leave 20 with words to ask about .* it takes 21"):
@@ -257,7 +269,7 @@ def test_too_few_words_to_learn_from_are_refused(inputs):
 
 def test_texts_without_a_known_word_are_refused():
     stranger = Corpus.from_texts(["nothing known here"], users=["ann"])
-    parts = AuditTexts(texts=stranger, reference=OTHERS)
+    parts = parts_of(texts=stranger)
     found = AuditInputs.of(open_target(model(), device="cpu"), parts, seed=0)
     with pytest.raises(DataError, match="`texts` hold no word that can be asked about"):
         found.check(QueryPolicy(k=3), 0.1)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from vestige.attacks.membership.query_policy import QueryPolicy
+from vestige.claims import Check
 from vestige.data.corpus import Corpus
 from vestige.errors import DataError, ModelError
 from vestige.monitor import SILENT
@@ -40,7 +41,9 @@ class Asked:
 def service(ask, folder, *, texts=MINE, show_secrets=False, policy=None, **settings):
     chosen = ServiceSettings(**{"attempts": 1, **settings})
     target = service_target(ask, OTHERS, chosen, name="m:ask")
-    inputs = AuditInputs.of(target, AuditTexts(texts=texts, reference=OTHERS), seed=0)
+    independent = Check("independent", "passed", "Texts differ.")
+    parts = AuditTexts(texts=texts, reference=OTHERS, independent=independent)
+    inputs = AuditInputs.of(target, parts, seed=0)
     return Service(
         inputs=inputs,
         policy=policy or QueryPolicy(k=2),
