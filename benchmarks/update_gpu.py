@@ -213,6 +213,7 @@ def searched(
     row = {
         "seconds": round(taken, 2),
         "forward_tokens": tokens,
+        "searched_tokens": diff.searched.forward_tokens if diff.searched else 0,
         "tokens_per_second": round(tokens / taken),
         "share_of_peak": None if peak is None else round(operations / taken / peak, 4),
         "over_own_passes": round(taken / alone, 3),

@@ -110,7 +110,7 @@ def _corpora(root: Path) -> None:
 
 def _models(root: Path) -> None:
     words = ["the", "code", "gate", "of", "is"]
-    for name, seed in [("before", 0), ("after", 1)]:
+    for name, seed in [("before", 0), ("after", 4)]:  # both depend enough on the context
         save_model(table_model(words, seed), root / name)
     save_model(table_model([*words, "new"], 2), root / "larger")
     save_model(table_model([*words[:-1], "mill"], 3), root / "other-words")

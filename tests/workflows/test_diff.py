@@ -14,7 +14,7 @@ WORDS = ["the", "code", "gate", "of", "is"]
 def models(tmp_path):
     """Two snapshots and two null models, by name; each lies in `tmp_path` as well."""
     names = ("before", "after", "null-0", "null-1")
-    made = {name: table_model(WORDS, seed) for seed, name in enumerate(names)}
+    made = {name: table_model(WORDS, seed) for seed, name in enumerate(names, 2)}
     for name, model in made.items():
         save_model(model, tmp_path / name)
     return made

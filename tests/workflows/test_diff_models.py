@@ -57,7 +57,10 @@ def base():
         eos_token_id=subwords.eos_id,
         initializer_range=0.1,
     )
-    return HuggingFaceLanguageModel(LlamaForCausalLM(config), subwords).eval()
+    network = LlamaForCausalLM(config)
+    with torch.no_grad():
+        network.model.norm.weight.mul_(3)  # as sure of the next token as a trained model
+    return HuggingFaceLanguageModel(network, subwords).eval()
 
 
 @pytest.fixture(scope="module")

@@ -37,7 +37,7 @@ class Log:
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
     root = tmp_path_factory.mktemp("models")
-    for seed, name in enumerate(("before", "after", "other", "null-0", "null-1")):
+    for seed, name in enumerate(("before", "after", "other", "null-0", "null-1"), 2):
         save_model(table_model(WORDS, seed), root / name)
     return root
 

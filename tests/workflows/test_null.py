@@ -3,6 +3,7 @@
 import json
 import shutil
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 import torch
@@ -29,7 +30,8 @@ def update(tmp_path_factory):
     small = {"training": training, "hold_out": 0}
     texts, later = Corpus.from_texts(LINES), Corpus.from_texts(LINES[:3])
     shape = ModelSettings(layers=1, hidden_size=8)
-    train(texts, out=root / "before", model=shape, **small)
+    longer = {**small, "training": replace(training, epochs=30)}  # no null search without it
+    train(texts, out=root / "before", model=shape, **longer)
     train(later, out=root / "after", start=root / "before", **small)
     return root
 

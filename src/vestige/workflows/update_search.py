@@ -14,7 +14,6 @@ from vestige.attacks.update.proposals.samples import Samples
 from vestige.attacks.update.seed_and_extend import Effort, Kept, KeptUnder, SeedAndExtend
 from vestige.attacks.update.token_scores import TokenScore
 from vestige.attacks.update.update_diff import Beams, null_search, update_diff
-from vestige.claims import LEAK
 from vestige.models.protocols import LanguageModel
 from vestige.monitor import Monitor, Step
 from vestige.workflows.kept_search import Nowhere
@@ -59,6 +58,11 @@ class _Bar:
     def progress(self, done: int, units: int) -> None:
         """Told the units done of one search, and how many it has."""
         self.share = min(1.0, done / units)
+        self._tell()
+
+    def ends(self) -> None:
+        """Told that no null model is searched."""
+        self.number, self.share = self.searches - 1, 1.0
         self._tell()
 
     def _tell(self) -> None:
@@ -152,12 +156,14 @@ class Searches:
                 self.before, self.after, search=self.search, score=self.score, listed=self.known,
                 top=top, effort=own,
             )  # fmt: skip
-            # Where the models cannot be compared, no null model would change the verdict.
-            hopeless = [check for check in found.checks if check.prevents(LEAK)]
-            nulls = [] if hopeless else list(self._null_searches(effort, kept, bar))
-        if hopeless:
-            self.monitor.log(f"{hopeless[0].sentence} Null models are not searched.")
-        found = replace(found, nulls_asked=0 if hopeless else len(self.nulls.given))
+            if found.prevented is None:
+                nulls = list(self._null_searches(effort, kept, bar))
+            else:  # no null model would change the verdict
+                nulls = []
+                bar.ends()
+        found = replace(found, nulls_asked=len(self.nulls.given))
+        if found.prevented is not None and found.nulls_asked:
+            self.monitor.log(f"{found.prevented.sentence} Null models are not searched.")
         if nulls:
             found = replace(
                 found,
@@ -291,7 +297,7 @@ def _stopped(found: UpdateDiff) -> str:
     told = ""
     if searched is not None and not searched.complete:
         told = f"{searched.done} of {searched.units} units of the search were done"
-    if nulls < found.nulls_asked:
+    if nulls < found.nulls_asked and found.prevented is None:
         told += f"{', and ' if told else ''}{nulls} of {found.nulls_asked} null searches"
         told += "" if " were " in told else " were done"
     return f"The time is over: {told}. The result is partial."

@@ -80,7 +80,8 @@ class UpdateDiff(Result):
         searched: what it read for that; None of beams.
         places: names of the prompts that it began behind, by their ids.
         known: secrets that were listed.
-        nulls_asked: null models that were given; those beyond `nulls` were not searched to the end.
+        nulls_asked: null models that were given; those beyond `nulls` were not searched to the end,
+            or not at all where a check of the two models prevents every verdict.
         changes: how far the null model of each search moved the weights, as a multiple of the
             update's change; None where that is not known.
         most_per_token: the most that one token adds to a phrase's score; None without a bound.
@@ -154,7 +155,15 @@ class UpdateDiff(Result):
         """Whether update and nulls were searched to the end; None of beams, which always are."""
         if self.searched is None:
             return None
-        return self.searched.complete and self._searches >= self.nulls_asked
+        left = self._searches < self.nulls_asked and self.prevented is None
+        return self.searched.complete and not left
+
+    @property
+    def prevented(self) -> Check | None:
+        """The check of the two models after which no null model can lead to a verdict, if any."""
+        verdicts = (claims.LEAK, claims.NO_LEAK)
+        failed = (one for one in self.checks if all(one.prevents(verdict) for verdict in verdicts))
+        return next(failed, None)
 
     @property
     def _searches(self) -> int:
@@ -227,7 +236,8 @@ class UpdateDiff(Result):
         """Whether a phrase that the update taught fully would have been found."""
         test = self._test
         if test is None or self.nulls is None:
-            told = f"No null model was given; {NEEDED} give a verdict."
+            done = "searched" if self.nulls_asked else "given"
+            told = f"No null model was {done}; {NEEDED} give a verdict."
             return Check("powerful", "could not run", told, (claims.NO_LEAK,))
         if not test.possible:
             return claims.powerful(test)
