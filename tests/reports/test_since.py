@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 from tests.cli.shell import invoke
+from tests.reports.made_claims import made_claim, on_run
 from tests.reports.made_runs import RESULTS
 from tests.reports.test_overview import run
 from vestige import results
+from vestige.claims import LEAK
 from vestige.errors import RunError
 from vestige.reports.page import render
 from vestige.reports.quantities import Measured
@@ -25,7 +27,8 @@ EVIL = "<b>|\u202ex"
 def exposed(value, low, high, **more):
     ends = {"exposure_planted_low": low, "exposure_planted_high": high}
     more = {"exposure_planted_is_bound": False, **more}
-    return run("CanaryExposure", "canaries", exposure_planted=value, **ends, **more)
+    one = run("CanaryExposure", "canaries", exposure_planted=value, **ends, **more)
+    return on_run(one, made_claim("exposure", LEAK))
 
 
 def only(now, then):
@@ -64,8 +67,8 @@ def test_an_unknown_end_leaves_that_side_open():
 
 
 def test_counts_are_compared_as_they_are():
-    then = run("UserAudit", "users", verdict="members found", called=2)
-    more = run("UserAudit", "users", verdict="members found", called=3)
+    then = run("UserAudit", "users", called=2)
+    more = run("UserAudit", "users", called=3)
     assert (only(more, then).verdict, only(more, then).difference) == ("worse", 1)
     assert only(then, more).verdict == "better"
     assert only(then, then).verdict == "no change shown"
