@@ -34,8 +34,8 @@ TWO = "W/trained-nlu --pattern my|code|is|{n:2}"
 PAIR = "plain=W/before gold=W/after"
 
 # What follows `vestige`: W/ stands for the workspace, OUT for a new place, | for a blank inside a
-# word, and a word in capitals for what `filled` says. "ok" ends with 0, 1 or 3, "no" with 2; of every run
-# in OUT a page is made.
+# word, and a word in capitals for what `filled` says. "ok" ends with 0, 1 or 3, "no" with 2; of
+# every run in OUT a page is made.
 CASES = {
     "demo": [],
     "reproduce": [],
