@@ -4,6 +4,7 @@ A run of every kind is made and each of its fields in turn, in every row, holds 
 there is no page, or one on which the attack is text.
 """
 
+import hashlib
 import json
 import shutil
 import sys
@@ -57,7 +58,7 @@ def run(request, tmp_path_factory, marked, shell):
     out = tmp_path_factory.mktemp("runs") / "out"
     words = secret_cases.CASES[verb][number].split(" ", 1)[1]
     done = shell(verb, *secret_cases.filled(words, marked, out))
-    assert done.exit_code == 0, done.stderr
+    assert done.finished, done.stderr
     [made] = [path.parent for path in out.rglob("run.json")]
     assert results.load(made).result == request.param
     return made
@@ -72,6 +73,7 @@ def test_an_attack_in_any_field_is_text(run, tmp_path, monkeypatch):
         copy = tmp_path / str(number)
         shutil.copytree(run, copy)
         harm(copy)
+        seal(copy)
         try:
             page = render([results.load(copy)], show_secrets=True)
         except RunError:
@@ -90,6 +92,7 @@ def test_an_attack_in_every_word_of_a_chart_is_text(run, tmp_path):
     shown = texts & {"phrase", "user", "guess", "truth", "name", "training", "pattern"}
     copy = shutil.copytree(run, tmp_path / "copy")
     put_rows(copy, [{**row, **dict.fromkeys(shown & row.keys(), EVIL)} for row in rows])
+    seal(copy)
     page = render([results.load(copy)], show_secrets=True)
     assert not {c for c in page if unicodedata.category(c) in ("Cc", "Cf", "Cs") and c != "\n"}
     assert "<b>evil" not in page
@@ -105,12 +108,32 @@ def harmed(run):
     yield "a name in summary.json", put("summary.json", {**summary, EVIL: EVIL})
     for key in [key for key, value in summary.items() if attacked(value) != value]:
         yield f"summary {key}", put("summary.json", {**summary, key: attacked(summary[key])})
+    for place, claim in claims_attacked(summary.get("claim")):
+        yield f"claim {place}", put("summary.json", {**summary, "claim": claim})
     rows = results.load(run).rows
     for key in {
         key: None for row in rows for key, value in row.items() if attacked(value) != value
     }:
         changed = [{**row, key: attacked(row.get(key))} for row in rows]
         yield f"rows {key}", partial(put_rows, rows=changed)
+
+
+def claims_attacked(claim):
+    """(what is attacked, the claim) with a text that no reader compares with others."""
+    if claim is None:
+        return
+    for part, names in (
+        ("test", ("against",)),
+        ("estimate", ("name", "unit")),
+        ("direct", ("sentence",)),
+    ):
+        for name in names if claim[part] else ():
+            yield f"{part} {name}", {**claim, part: {**claim[part], name: EVIL}}
+    for name in ("name", "sentence"):
+        yield (
+            f"checks {name}",
+            {**claim, "checks": [{**one, name: EVIL} for one in claim["checks"]]},
+        )
 
 
 def attacked(value):
@@ -122,6 +145,16 @@ def attacked(value):
     if isinstance(value, dict):
         return {key: attacked(item) for key, item in value.items()} | ({EVIL: 1} if value else {})
     return value
+
+
+def seal(copy):
+    """Checksums of the attacked files: who attacks can count them too."""
+    record = json.loads((copy / "run.json").read_text())
+    record["files"] = {
+        name: hashlib.sha256((copy / name).read_bytes()).hexdigest()
+        for name in ("summary.json", "rows.parquet")
+    }
+    (copy / "run.json").write_text(json.dumps(record))
 
 
 def put(file, content):

@@ -116,17 +116,25 @@ def test_an_unfinished_training_goes_on_to_where_it_would_have_come(
         torch.testing.assert_close(weights[key], expected[key], rtol=1e-3, atol=1e-4)
 
 
-def test_an_audit_goes_on_with_what_was_kept(old, tmp_path, monkeypatch):
+def test_an_audit_is_another_now_and_takes_the_shadow_models_that_were_kept(
+    old, tmp_path, monkeypatch
+):
     shutil.copytree(old, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     before = results.load("run-audit-users/run")
     shutil.rmtree("run-audit-users/run")
-    shadow = next(Path("run-audit-users/shadows").glob("*/shadow.json"))
-    trained = shadow.stat().st_mtime_ns
-    done = invoke([*AUDIT, "run-audit-users"])
-    assert done.exit_code == 0, done.stderr
-    assert shadow.stat().st_mtime_ns == trained
-    after = results.load("run-audit-users/run")
-    for one, other in zip(before.rows, after.rows, strict=True):
-        assert one["user"] == other["user"]
-        assert one["p_value"] == other["p_value"]
+    shadows = Path("run-audit-users/shadows")
+    trained = {file: file.stat().st_mtime_ns for file in shadows.glob("*/shadow.json")}
+    assert trained
+    refused = invoke([*AUDIT, "run-audit-users"])
+    assert refused.exit_code == 2, refused.stderr
+    assert "format differs" in refused.stderr
+    assert "--shadow-dir" in refused.stderr
+    done = invoke([*AUDIT, "audit-now", "--shadow-dir", shadows])
+    assert done.finished, done.stderr
+    assert trained == {file: file.stat().st_mtime_ns for file in shadows.glob("*/shadow.json")}
+    audited = [
+        {row["user"] for row in one.rows if row["kind"] == "audited"}
+        for one in (before, results.load("audit-now/run"))
+    ]
+    assert audited[0] == audited[1]

@@ -90,6 +90,16 @@ def test_without_a_reference_it_is_undecided(model):
     assert "No reference was given" in " ".join(found.claim.reasons)
 
 
+def test_few_texts_with_a_passage_among_many_decide_nothing(model):
+    short, others = texts(20, 5, length=6), texts(12, 6, length=6)
+    found = memorization(
+        model, corpus([*SEEN[:3], *short]), reference=corpus([*NEVER[:3], *others]), **SETTINGS
+    )
+    assert found.verdict == UNDECIDED
+    assert found.p_value is not None
+    assert "independent" in failed(found)
+
+
 def test_a_model_that_predicts_nothing_decides_nothing():
     nothing = TableModel(np.full(202, 1 / 202), np.full((202, 202), 1 / 202), VOCABULARY)
     found = memorization(nothing, corpus(SEEN), reference=corpus(NEVER), **SETTINGS)

@@ -178,6 +178,8 @@ def powerful(
         effect.format(f"{size:.{digits}g}") if "{}" in effect else f"{effect} of {size:.{digits}g}"
         for size in (detectable, wanted)
     )
+    if not isfinite(detectable):
+        shown = "no effect of any size"
     told = f"{shown[:1].upper()}{shown[1:]} is detected with 80% power; required: {limit}."
     if detectable > wanted and high is not None and high <= wanted:
         return check(True, f"{told} The 95% interval ends at {high:.2g} and excludes it.")

@@ -171,7 +171,8 @@ def _owners(texts: MemorizedTexts, reference: MemorizedTexts) -> Whole:
 def _compared(texts: MemorizedTexts, reference: MemorizedTexts) -> int:
     """Passages of a text that are compared."""
     lengths = np.concatenate([texts.passages, reference.passages])
-    return common_length(lengths, _owners(texts, reference), len(texts))
+    asked, audited = lengths > 0, int((texts.passages > 0).sum())
+    return common_length(lengths[asked], _owners(texts, reference)[asked], audited)
 
 
 Share = tuple[float, Interval | None] | None

@@ -183,7 +183,7 @@ def _numbers(found: AuditedRows, summary: Row) -> list[tuple[str, str]]:
     least, one = p_value(float(summary["least_p_value"])), len(found.audited) == 1
     flagged = f"{whole(summary['called'])} of {whole(summary['users'])} flagged"
     pairs = [("p-value", least)] if one else [("users", flagged), ("smallest p-value", least)]
-    if not one and summary["p_value"] is not None:
+    if not one and summary.get("p_value") is not None:
         pairs.append(("p-value of all together", p_value(float(summary["p_value"]))))
     if one:
         pairs.append(("texts asked about", whole(found.audited[0]["texts"])))

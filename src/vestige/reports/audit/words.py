@@ -21,6 +21,8 @@ METHOD = (
     "as many words: where one has more, only that many count."
 )
 
+OLDER = "An older version of Vestige made this audit: its verdict is not checked."
+
 LITTLE = 0.1
 """Share of questions without an answer from which on the reader is told."""
 
@@ -78,7 +80,9 @@ def describe_person(found: AuditedRows, summary: Row) -> tuple[str, str]:
             "None of the words could be asked about.",
             "Give more text, or text in the language and vocabulary of the model.",
         )
-    if summary["verdict"] == LEAK:
+    if "claim" not in summary:
+        answer = OLDER
+    elif summary["verdict"] == LEAK:
         answer = "The model predicts this text better than chance explains."
     elif summary["verdict"] == UNDECIDED:
         answer = "This audit cannot tell whether this text was used."
@@ -92,6 +96,8 @@ def describe_person(found: AuditedRows, summary: Row) -> tuple[str, str]:
 def describe_owner(found: AuditedRows, summary: Row) -> tuple[str, str]:
     """The answer for the owner of a model, and why."""
     users, called, rate = int(summary["users"]), int(summary["called"]), float(summary["rate"])
+    if "claim" not in summary:
+        return OLDER, f"It flagged {called:,} of {users:,} users."
     if summary["p_value"] is None:
         return "No user could be audited.", "None of their words could be asked about."
     listed = summary["list_p_value"]
