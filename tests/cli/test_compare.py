@@ -131,7 +131,7 @@ def compared(runs, shell, tmp_path_factory):
     words = ["compare", runs / "plain", f"{HOSTILE}={runs / 'gold'}", runs / "dp"]
     words += ["--manifest", runs / "planted", "--test", runs / "test.jsonl", "--user", "author"]
     done = shell(*words, "--group", 3, "--out", out)
-    assert done.exit_code == 0, (done.stderr, done.exception)
+    assert done.finished, (done.stderr, done.exception)
     return done, out
 
 
@@ -187,7 +187,7 @@ def test_no_phrase_and_no_markup_of_a_name_reaches_the_page(compared):
 def test_coin_flips_in_the_manifest_are_audited(runs, shell, tmp_path):
     words = ["compare", runs / "plain", runs / "dp", "--manifest", runs / "flipped"]
     done = shell(*words, "--out", tmp_path / "new")
-    assert done.exit_code == 0, (done.stderr, done.exception)
+    assert done.finished, (done.stderr, done.exception)
     row = rows_of(tmp_path / "new")["dp"]
     assert row["empirical_epsilon"] == 0
     assert (row["audit_unit"], row["audit_claim"]) == ("sequence", 4.93)
@@ -205,7 +205,7 @@ def test_several_trainings_of_a_name_are_compared_together(runs, shell, tmp_path
     given = [w.replace("R/", f"{runs}/") if "R/" in w else runs / w for w in words.split()]
     given += ["--manifest", runs / "planted", "--test", runs / "test.jsonl", "--out"]
     done = shell("compare", *given, tmp_path / "new")
-    assert done.exit_code == 0, (done.stderr, done.exception)
+    assert done.finished, (done.stderr, done.exception)
     row = rows_of(tmp_path / "new")["golds"]
     assert row["trainings"] == 3
     assert row["verdict"] != "too few"
@@ -218,7 +218,7 @@ def test_several_trainings_of_a_name_are_compared_together(runs, shell, tmp_path
 def test_one_training_of_each_has_no_verdict(runs, shell, tmp_path):
     words = ["compare", runs / "plain", runs / "no-users", "--baseline", "plain"]
     done = shell(*words, "--manifest", runs / "planted", "--out", tmp_path / "new")
-    assert done.exit_code == 0, (done.stderr, done.exception)
+    assert done.finished, (done.stderr, done.exception)
     kinds = [row["verdict"] for row in rows_of(tmp_path / "new").values()]
     assert kinds == ["undefended", "too few"]
     assert "A verdict takes 3 trainings of each, made with different seeds" in done.stdout
@@ -241,7 +241,7 @@ def test_json_is_the_summary_and_nothing_else(runs, shell, tmp_path):
 
 def test_without_a_test_the_text_that_all_held_out_is_taken(runs, shell, tmp_path):
     done = shell("compare", runs / "plain", runs / "gold", "--out", tmp_path / "new")
-    assert done.exit_code == 0, done.stderr
+    assert done.finished, done.stderr
     assert rows_of(tmp_path / "new")["gold"]["test_perplexity"] is not None
     assert "also decided which weights were kept" in done.stderr
     assert "give --manifest" in done.stderr
@@ -250,7 +250,7 @@ def test_without_a_test_the_text_that_all_held_out_is_taken(runs, shell, tmp_pat
 def test_a_test_without_users_leaves_fairness_out_and_says_so(runs, shell, tmp_path):
     words = ["compare", runs / "plain", runs / "gold", "--test", runs / "test.jsonl"]
     done = shell(*words, "--out", tmp_path / "new")
-    assert done.exit_code == 0, done.stderr
+    assert done.finished, done.stderr
     row = rows_of(tmp_path / "new")["gold"]
     assert row["gap"] is None
     assert row["perplexity_ratio"] is not None
@@ -272,7 +272,7 @@ def test_what_cannot_be_measured_is_a_note(runs, shell, tmp_path, words, note):
     for word in words.split():
         given.append(runs / word if (runs / word).exists() and given[-1] != "--baseline" else word)
     done = shell(*given, "--out", tmp_path / "new")
-    assert done.exit_code == 0, (done.stderr, done.exception)
+    assert done.finished, (done.stderr, done.exception)
     assert note in done.stderr
     assert note in " ".join(results.load(tmp_path / "new" / "run").summary["notes"])
 

@@ -34,7 +34,7 @@ def tuned(shell, tiny_encoder, tmp_path_factory):
 def test_a_secret_said_to_an_encoder_stands_out_and_controls_do_not(shell, tuned):
     words = ("--manifest", tuned / "planted", "--device", "cpu", "--json")
     done = shell("extract-nlu", tuned / "tuned", *words)
-    assert done.exit_code == 0, done.stderr
+    assert done.finished, done.stderr
     found = json.loads(done.stdout)
     assert found["planted_median_rank"] <= 10
     assert found["controls_median_rank"] > 20
@@ -45,5 +45,5 @@ def test_a_secret_said_to_an_encoder_stands_out_and_controls_do_not(shell, tuned
 def test_every_kind_of_attack_runs_on_an_encoder(shell, tuned, attack):
     words = ("--pattern", "pin:2", "--truth", "4 2", "--attack", attack, "--device", "cpu")
     done = shell("extract-nlu", tuned / "tuned", *words, "--json")
-    assert done.exit_code == 0, done.stderr
+    assert done.finished, done.stderr
     assert 1 <= json.loads(done.stdout)["median_rank"] <= 100

@@ -49,7 +49,7 @@ def secret(trained):
 def extract(trained, shell):
     def run(*words):
         done = shell("extract-nlu", trained / "trained", *words, "--device", "cpu")
-        assert done.exit_code == 0, done.stderr
+        assert done.finished, done.stderr
         return done
 
     return run
@@ -69,7 +69,7 @@ def test_several_models_are_asked_for_one_manifest(shell, trained):
     models = (trained / "trained", trained / "trained")
     asked = ("--manifest", trained / "planted", "--controls", 40, "--device", "cpu")
     done = shell("extract-nlu", *models, *asked)
-    assert done.exit_code == 0, done.stderr
+    assert done.finished, done.stderr
     assert "In 2 models the planted secret stands at rank" in done.stdout
     assert "of 40 secrets" in done.stdout or "before all 40 secrets" in done.stdout
     assert "With so few controls" in done.stdout
@@ -177,5 +177,5 @@ def test_what_exceeds_the_budget_is_ranked_by_a_sample_or_not_at_all(extract, se
 def test_a_reference_that_is_the_model_itself_leaves_nothing(extract, trained, secret):
     asked = ("--pattern", "pin:2", "--truth", " ".join(secret), "--objective", "calibrated")
     found = json.loads(extract(*asked, "--reference", trained / "trained", "--json").stdout)
-    assert found["median_rank"] == pytest.approx((SPACE + 1) / 2)
-    assert found["exposure"] == pytest.approx(1, abs=0.05)
+    assert found["median_rank"] == SPACE  # the last place among all that lose as much
+    assert found["exposure"] == pytest.approx(0, abs=0.05)

@@ -11,7 +11,7 @@ and Llama, widths 64 to 2,048), and 3 nats or more for trained models.
 
 from collections.abc import Sequence
 from dataclasses import replace
-from math import isfinite
+from math import isfinite, nan
 
 import numpy as np
 import torch
@@ -87,23 +87,36 @@ def context_information(model: NextToken, texts: Sequence[Sequence[int]]) -> flo
     return float(torch.special.entr(mean).sum()) - entropy / number
 
 
-def alive_by_samples(model: NextToken, *, seed: int, who: str = "the model") -> claims.Check:
-    """The check "alive" on texts that the model samples itself."""
-    broken = f"Scores of {who} are not finite: its weights are broken."
+def information_by_samples(model: NextToken, *, seed: int) -> float | None:
+    """`context_information` over texts that the model samples itself.
+
+    Returns:
+        NaN where scores are not finite; None where too few texts can be sampled.
+    """
     try:
         texts = samples_of(model, seed=seed)
     except NotFinite:
-        return claims.Check("alive", "failed", broken)
-    if len(texts) < SAMPLES // 2:
+        return nan
+    return context_information(model, texts) if len(texts) >= SAMPLES // 2 else None
+
+
+def alive_by_samples(model: NextToken, *, seed: int, who: str = "the model") -> claims.Check:
+    """The check "alive" on texts that the model samples itself."""
+    return alive_of(information_by_samples(model, seed=seed), who=who)
+
+
+def alive_of(information: float | None, *, who: str = "the model") -> claims.Check:
+    """The check "alive" from what `information_by_samples` found."""
+    if information is None:
         return claims.Check("alive", "could not run", f"Too few texts can be sampled from {who}.")
-    found = context_information(model, texts)
-    if not isfinite(found):
+    if not isfinite(information):
+        broken = f"Scores of {who} are not finite: its weights are broken."
         return claims.Check("alive", "failed", broken)
     told = (
-        f"What {who} predicts depends on the context by {found:.2f} nats "
+        f"What {who} predicts depends on the context by {information:.2f} nats "
         f"({LEAST_INFORMATION:g} are required"
     )
-    if found >= LEAST_INFORMATION:
+    if information >= LEAST_INFORMATION:
         return claims.Check("alive", "passed", f"{told}).")
     return claims.Check("alive", "failed", f"{told}): it is too weak for an audit.")
 

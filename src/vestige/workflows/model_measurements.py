@@ -5,6 +5,7 @@ What the data do not allow is a note, and no error.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from math import isfinite
 from typing import TYPE_CHECKING
 
 from vestige.errors import VestigeError
@@ -81,7 +82,7 @@ def _measured(
 ) -> "tuple[MeasuredTraining, list[str]]":
     from vestige.attacks.exposure.canary_exposure import canary_exposure
     from vestige.attacks.exposure.completion import complete
-    from vestige.attacks.model_checks import alive_by_samples
+    from vestige.attacks.model_checks import alive_of, information_by_samples
     from vestige.defences.measured import (
         Guarantee,
         MeasuredTraining,
@@ -95,8 +96,9 @@ def _measured(
 
     notes: list[str] = []
     claim = Guarantee.of(one.summary)
-    alive = alive_by_samples(one.model, seed=seed, who=one.name)
-    if alive.state == "failed":  # nothing that is measured of it would mean anything
+    information = information_by_samples(one.model, seed=seed)
+    alive = alive_of(information, who=one.name)
+    if information is not None and not isfinite(information):  # there is nothing to measure
         bar(1.0)
         cost = TrainingCost.of(one.summary)
         return MeasuredTraining(

@@ -153,7 +153,7 @@ class MeasuredTraining(Trial):
         test = encode(self.test, self.vocabulary)
         scores = score_documents(model, test, sequence_length=self.config.sequence_length)
         return {
-            "completion": completed.summary(),
+            "completion": completed.figures(),
             "completed": {
                 str(copies): [rate.successes, rate.trials]
                 for copies, rate in completed.by_copies().items()
