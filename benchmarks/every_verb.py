@@ -67,7 +67,7 @@ COMMANDS: dict[str, list[str]] = {
                 "--user", "who", "--device", "cpu", "--out", OUT],
     "compare": ["compare", "before", "after", "--baseline", "before", "--manifest", "planted",
                 "--device", "cpu", "--out", OUT],
-    "gate": ["gate", "run", "--allow-open", "--write-baseline", OUT],
+    "gate": ["gate", "run", "--allow-undecided", "--write-baseline", OUT],
     "report": ["report", "run", "--out", OUT],
     "report secrets": ["report", "run", "--show-secrets", "--out", OUT],
     "reproduce": ["reproduce", "updates", "--table", "figure1", "--out", OUT],

@@ -160,6 +160,9 @@ def _no_columns(root: Path) -> None:
 
     shutil.copytree(root / "run", root / "run-no-columns")
     pq.write_table(pa.table({"rank": [0]}), root / "run-no-columns" / "rows.parquet")
+    asked = json.loads((root / "run" / "run.json").read_text())
+    del asked["files"]  # as in older runs: nothing says that the rows were changed
+    (root / "run-no-columns" / "run.json").write_text(json.dumps(asked))
 
 
 def _broken(sound: Path, copy: Path, file: str, content: bytes | None) -> None:
@@ -192,7 +195,7 @@ def inputs(every_verb, tmp_path_factory, shell) -> Path:
 
     def run(words):
         done = shell(*words)
-        assert done.exit_code == 0, (words, done.stderr, done.exception)
+        assert done.finished, (words, done.stderr, done.exception)
 
     os.chdir(root)
     try:

@@ -101,7 +101,7 @@ def make_world(sandbox: Sandbox) -> Path:
         folder = prepared(sandbox.root / "making")
         shutil.copy(world / "service.py", folder / "cwd")
         done = sandbox.run(words, folder, seconds=120, learn=True)
-        assert done.code == 0, f"vestige {line}: {done.stderr or done}"
+        assert done.code in (0, 1, 3), f"vestige {line}: {done.stderr or done}"
     for name in ("audit", "asked"):
         cut = shutil.ignore_patterns("run")
         shutil.copytree(world / name, world / f"{name}-cut", ignore=cut)

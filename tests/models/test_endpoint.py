@@ -8,11 +8,9 @@ import pytest
 import torch
 
 from vestige.errors import DataError, ModelError
-from vestige.models.endpoint import (
-    Endpoint,
-    describe,
-)
+from vestige.models.endpoint import Endpoint
 from vestige.models.endpoint_address import PREFIX, EndpointAddress
+from vestige.models.endpoint_client import describe
 from vestige.models.endpoint_limits import EndpointLimits
 from vestige.models.endpoint_probe import CALLS, EndpointAccess, drawn_sentence, probe
 from vestige.models.endpoint_store import EndpointStore

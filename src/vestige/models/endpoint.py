@@ -17,14 +17,13 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from email.utils import parsedate_to_datetime
 from itertools import chain
-from typing import Any
 
 import tenacity
 
 from vestige.errors import ModelError
 from vestige.models.endpoint_address import EndpointAddress
+from vestige.models.endpoint_client import Refused, client_of, describe, holds, judged, told_to_wait
 from vestige.models.endpoint_limits import EndpointLimits, at_most, reckon
 from vestige.models.endpoint_store import EndpointStore
 from vestige.models.endpoint_wire import (
@@ -35,7 +34,7 @@ from vestige.models.endpoint_wire import (
     body_of,
     read_answer,
 )
-from vestige.models.service import TooSlow, within
+from vestige.models.service import within
 
 CHECK_EVERY = 500
 """Questions between two control questions."""
@@ -43,12 +42,6 @@ TOLERANCE = 0.25
 """Difference of a log-probability that rounding does not explain: half precision moves 0.02."""
 LARGEST = 2**26
 """Bytes of an answer."""
-LONGEST_WAIT = 600.0
-"""Seconds that a server may ask us to wait for."""
-
-
-class Refused(Exception):
-    """The server will not answer such a question; its status."""
 
 
 class Endpoint:
@@ -81,7 +74,7 @@ class Endpoint:
         self.address, self.store = address, store
         self.limits = limits or EndpointLimits()
         self._key = os.environ.get(key_env, "")
-        self._client = _client(address, self._key, self.limits.retry.timeout)
+        self._client = client_of(address, self._key, self.limits.retry.timeout)
         self._lock, self._sleep = threading.Lock(), sleep
         self._next, self._since_check = 0.0, math.inf
         self._failed_in_a_row = 0
@@ -206,7 +199,7 @@ class Endpoint:
 
         def wait(state: tenacity.RetryCallState) -> float:
             error = state.outcome.exception() if state.outcome else None
-            told = _told_to_wait(error)
+            told = told_to_wait(error)
             if told is not None:
                 self._hold(told)  # whoever is next would be turned away, too
             return retry.wait(state) if told is None else told
@@ -240,7 +233,7 @@ class Endpoint:
             return answer
         except BaseException as error:
             self.last_error = error
-            raise _judged(error, self.address) from None
+            raise judged(error, self.address) from None
         finally:
             seconds = time.perf_counter() - began
             self.store.ended(call, outcome, tokens=tokens, seconds=seconds)
@@ -265,7 +258,7 @@ class Endpoint:
                 content += chunk
                 if len(content) > LARGEST:
                     raise BadReply(f"the answer is longer than {LARGEST:,} bytes")
-        if self._key and _holds(bytes(content), self._key):
+        if self._key and holds(bytes(content), self._key):
             raise BadReply("the answer repeats the key")
         return bytes(content)
 
@@ -307,101 +300,6 @@ def alike(before: Reply, now: Reply) -> bool:
     return all(
         abs(old.get(token, lowest) - new.get(token, lowest)) <= TOLERANCE for token in {*old, *new}
     )
-
-
-def describe(error: BaseException | None) -> str:
-    """Why a call failed, without a word of the server's, which may quote texts or a key."""
-    status = getattr(error, "status_code", None)
-    if status is not None:
-        return f"status {status}"
-    if isinstance(error, BadReply | Refused | TooSlow):
-        return str(error)
-    return type(error).__name__
-
-
-def _client(address: EndpointAddress, key: str, timeout: float | None) -> Any:
-    try:
-        from openai import OpenAI
-    except ImportError:
-        raise ModelError(
-            f"{address} takes the package openai",
-            remedy="Install it: pip install 'vestige[endpoint]'.",
-        ) from None
-    return OpenAI(
-        base_url=address.url,
-        api_key=key or "none",
-        max_retries=0,
-        timeout=timeout,
-        http_client=_client_of_one_origin(),
-    )
-
-
-class Elsewhere(Exception):
-    """A redirect to another host, which would send texts and key there."""
-
-
-def _client_of_one_origin() -> Any:
-    """A client that follows redirects within the host it was given."""
-    from openai import DefaultHttpxClient
-
-    def refuse(response: Any) -> None:
-        if not response.has_redirect_location:
-            return
-        here = response.request.url
-        there = here.join(response.headers["location"])
-        if (there.scheme, there.host, there.port) != (here.scheme, here.host, here.port):
-            raise Elsewhere
-
-    return DefaultHttpxClient(event_hooks={"response": [refuse]})
-
-
-def _holds(content: bytes, key: str) -> bool:
-    """Whether an answer holds a key, as it is or behind JSON's escapes."""
-    if key.encode() in content:
-        return True
-    try:
-        decoded = json.dumps(json.loads(content), ensure_ascii=False)
-    except (ValueError, RecursionError):
-        return False
-    return key in decoded or json.dumps(key, ensure_ascii=False)[1:-1] in decoded
-
-
-def _judged(error: BaseException, address: EndpointAddress) -> BaseException:
-    """The error as what it means: to be tried again, refused, or the end."""
-    status = getattr(error, "status_code", None)
-    if isinstance(error, Elsewhere) or isinstance(error.__cause__, Elsewhere):
-        return ModelError(
-            f"{address} redirects to another host, where the texts are not sent",
-            remedy="Give the address of the server that answers, if you trust it.",
-        )
-    if status in (401, 403):
-        return ModelError(
-            f"{address} does not take the key (status {status})",
-            remedy="Put the key in the environment, in OPENAI_API_KEY or the variable that "
-            "`key_env` names.",
-        )
-    if status in (400, 404, 405, 413, 422, 501):
-        return Refused(f"status {status}")
-    if status is None and not isinstance(error, Exception):
-        return error
-    failure = BadReply(describe(error))
-    failure.__dict__["headers"] = getattr(getattr(error, "response", None), "headers", {})
-    return failure
-
-
-def _told_to_wait(error: BaseException | None) -> float | None:
-    """Seconds that the server asks to wait, in its header Retry-After: a number or a date."""
-    told = dict(getattr(error, "headers", None) or {}).get("retry-after")
-    if told is None:
-        return None
-    try:
-        seconds = float(told)
-    except ValueError:
-        try:
-            seconds = parsedate_to_datetime(told).timestamp() - time.time()
-        except (ValueError, TypeError):
-            return None
-    return min(max(seconds, 0.0), LONGEST_WAIT) if math.isfinite(seconds) else None
 
 
 def _parts(questions: Sequence[Question], size: int) -> Iterator[list[Question]]:

@@ -12,7 +12,8 @@ from typing import Any, Literal
 
 from vestige.data.vocabulary import Vocabulary
 from vestige.errors import ModelError
-from vestige.models.endpoint import Endpoint, Refused, alike, describe
+from vestige.models.endpoint import Endpoint, alike
+from vestige.models.endpoint_client import Refused, describe
 from vestige.models.endpoint_wire import Kind, Question, Reply
 
 Echo = Literal["no", "right", "shifted"]
