@@ -58,8 +58,11 @@ def before(answers, data, audited, known, seed):
     fitted, compared = lots[:FITTED_BEFORE], lots[FITTED_BEFORE:]
     features = without_own(data, answers.asked, known, answers.vocab_size)
     learnt = np.isin(answers.asked.users, fitted)
-    expected = ExpectedRank.fit(features[learnt], answers.log_ranks[learnt])
-    scores = answers.asked.mean_by_user(expected.surprise(features, answers.log_ranks))
+    words, ranks = answers.asked.tokens, answers.log_ranks
+    expected = ExpectedRank.fit(
+        features[learnt], ranks[learnt], words[learnt], size=answers.vocab_size
+    )
+    scores = answers.asked.mean_by_user(expected.surprise(features, ranks, words))
     return scores[audited], scores[compared]
 
 

@@ -78,7 +78,7 @@ def child(out, moment):
         code = app([*words, out])
     except BaseException as error:
         print(repr(error), file=sys.stderr)
-        os._exit(1)
+        os._exit(70)
     os._exit(code or 0)
 
 killed = 0

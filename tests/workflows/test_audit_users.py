@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from tests.reports.test_damaged_runs import seal
 from vestige.attacks.membership.user_audit import UserAudit
 from vestige.claims import UNDECIDED
 from vestige.data.corpus import Corpus
@@ -141,6 +142,9 @@ def test_damaged_rows_of_a_finished_audit_are_named(model, tmp_path):
     told = json.loads(run.read_text())
     del told["calibrated_on"]
     run.write_text(json.dumps(told))
+    with pytest.raises(RunError, match="was changed after the run"):
+        audit(model, out=tmp_path / "out")
+    seal(tmp_path / "out" / "run")
     with pytest.raises(RunError, match="rows that no audit has"):
         audit(model, out=tmp_path / "out")
 

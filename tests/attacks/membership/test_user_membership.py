@@ -35,7 +35,7 @@ COUNTS = counts_of()
 
 def test_members_are_found_and_others_are_not() -> None:
     audit = membership_audit(
-        answers_of(ASKED, MEMBERS), COUNTS, audited=range(30), known=KNOWN, rate=0.1, null=False
+        answers_of(ASKED, MEMBERS), COUNTS, audited=range(30), known=KNOWN, rate=0.05, null=False
     )
     called = np.array([user.called for user in audit.users])
     assert called[:15].mean() > 0.9

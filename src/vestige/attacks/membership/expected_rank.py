@@ -3,12 +3,14 @@ r"""Expected log rank of a word: difficulty calibration by regression.
 .. math:: s_u = \frac{1}{|W_u|} \sum_{w \in W_u}
     \left( \mathrm{E}[\log r_w \mid \mathrm{features}] - \log r_w \right)
 
-The expectation is a quadratic function of the features (`metrics.quadratic`), fitted on queries of
-non-members of the target's training data, so that it knows how far the target was trained, what it
-shows, and which words are hard in any case. This is difficulty calibration (Watson, Guo, Cormode
-and Sablayrolles 2022, "On the Importance of Difficulty Calibration in Membership Inference
-Attacks", ICLR), learnt rather than subtracted; reference models are features among others, and
-there may be none.
+The expectation is a quadratic function of the features (`metrics.quadratic`) and an effect of each
+word, both fitted on queries of non-members of the target's training data, so that it knows how far
+the target was trained, what it shows, and which words are hard in any case. A word's effect is the
+sum of its residuals divided by their number plus `SHRINKAGE`, as in a random-effects model
+(Henderson 1975, "Best Linear Unbiased Estimation and Prediction under a Selection Model",
+Biometrics 31). This is difficulty calibration (Watson, Guo, Cormode and Sablayrolles 2022, "On the
+Importance of Difficulty Calibration in Membership Inference Attacks", ICLR), learnt rather than
+subtracted; reference models are features among others, and there may be none.
 """
 
 from dataclasses import dataclass
@@ -28,6 +30,9 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 FEWEST_WORDS = 200
 """Words below which no expectation is fitted."""
+
+SHRINKAGE = 10
+"""Occurrences of a word at which its effect is half the mean of its residuals."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,17 +110,23 @@ class ExpectedRank:
 
     Attributes:
         regression: scikit-learn's fitted regressor.
+        effects: (v,) of words, by id.
     """
 
     regression: "Pipeline"
+    effects: Floats
 
     @classmethod
-    def fit(cls, features: ArrayLike, log_ranks: ArrayLike) -> "ExpectedRank":
+    def fit(
+        cls, features: ArrayLike, log_ranks: ArrayLike, words: NDArray[np.integer], *, size: int
+    ) -> "ExpectedRank":
         """Learn from words of non-members.
 
         Args:
             features: (w, f).
             log_ranks: (w,) under the target; log(k + 1) where it did not show the word.
+            words: (w,) ids.
+            size: of the vocabulary, v.
 
         Raises:
             DataError: there are too few words.
@@ -127,9 +138,15 @@ class ExpectedRank:
                 f"to expect, it takes {FEWEST_WORDS}",
                 remedy="Give more text of people who are not in the training data (--reference).",
             )
-        return cls(fit_mean(given, np.asarray(log_ranks, dtype=np.float64)))
+        values = np.asarray(log_ranks, dtype=np.float64)
+        regression = fit_mean(given, values)
+        sums = np.bincount(words, values - predicted(regression, given), minlength=size)
+        return cls(regression, sums / (np.bincount(words, minlength=size) + SHRINKAGE))
 
-    def surprise(self, features: ArrayLike, log_ranks: ArrayLike) -> Floats:
+    def surprise(
+        self, features: ArrayLike, log_ranks: ArrayLike, words: NDArray[np.integer]
+    ) -> Floats:
         """(w,) expected less observed log rank: above 0 where the target does too well."""
         expected = predicted(self.regression, np.asarray(features, dtype=np.float64))
+        expected += self.effects[words]
         return np.asarray(expected - np.asarray(log_ranks, dtype=np.float64))

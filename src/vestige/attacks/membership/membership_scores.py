@@ -94,8 +94,11 @@ def score_words(
     features, _ = _features(answers, counts, references, learnt.each, seed=seed)
     log_odds = learnt.log_odds(features, answers.log_ranks)
     known = np.isin(asked.users, users)
-    expected = ExpectedRank.fit(features[known], log_odds[known])
-    return -expected.surprise(features, log_odds)
+    words = asked.tokens
+    expected = ExpectedRank.fit(
+        features[known], log_odds[known], words[known], size=len(counts.words)
+    )
+    return -expected.surprise(features, log_odds, words)
 
 
 def surprise_words(
@@ -125,9 +128,12 @@ def surprise_words(
     """
     features, good = _features(answers, counts, references, each, seed=seed)
     learnt = good & np.isin(answers.asked.users, np.asarray(fitted_on))
-    expected = ExpectedRank.fit(features[learnt], answers.log_ranks[learnt])
+    words, ranks = answers.asked.tokens, answers.log_ranks
+    expected = ExpectedRank.fit(
+        features[learnt], ranks[learnt], words[learnt], size=len(counts.words)
+    )
     surprise = np.full(len(answers.asked), np.nan)
-    surprise[good] = expected.surprise(features[good], answers.log_ranks[good])
+    surprise[good] = expected.surprise(features[good], ranks[good], words[good])
     return surprise
 
 
