@@ -203,5 +203,5 @@ def test_a_null_of_another_vocabulary_is_refused_and_the_search_is_kept(shell, w
     assert "vocabularies" in refused.stderr
     assert not (tmp_path / "new").exists()
 
-    assert shell(*words).exit_code == 0
+    assert shell(*words).finished
     assert [one.name for one in tmp_path.iterdir()] == ["new"]

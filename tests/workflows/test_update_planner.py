@@ -67,7 +67,7 @@ def test_tokens_are_planned_within_half_and_seconds_within_twice(clocked, size, 
     search = sized(SeedAndExtend(), size)
     plan = planner.plan(search, searches=1, left=1, names=(), size=size)
     clock.seconds = 0.0
-    effort = Effort(contexts={ids: "a prompt" for ids in contexts})
+    effort = Effort(contexts=dict.fromkeys(contexts, "a prompt"))
     found = update_diff(before, after, search=search, score=score, effort=effort)
     assert 1 / 2 < plan.seconds / clock.seconds < 2
     assert 1 / 1.5 < plan.work.total / found.searched.forward_tokens < 1.5
