@@ -1,6 +1,7 @@
 """An engineer's own Hugging Face model, fine-tuned with LoRA, compared with its base."""
 
 import json
+import shutil
 
 import pytest
 import torch
@@ -23,11 +24,22 @@ def base(workspace, tmp_path_factory):
         bos_token_id=vocabulary.eos_id, eos_token_id=vocabulary.eos_id,
     )  # fmt: skip
     torch.manual_seed(0)
-    network = GPT2LMHeadModel(config)
-    with torch.no_grad():
-        network.transformer.ln_f.weight.mul_(20)  # as sure of the next token as a trained model
-    network.save_pretrained(folder)
+    GPT2LMHeadModel(config).save_pretrained(folder)
     vocabulary.save(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def sure(base, tmp_path_factory):
+    """The same, as sure of the next token as a trained model: `diff` searches null models of it."""
+    from transformers import AutoModelForCausalLM
+
+    folder = tmp_path_factory.mktemp("sure") / "base"
+    shutil.copytree(base, folder)
+    network = AutoModelForCausalLM.from_pretrained(base)
+    with torch.no_grad():
+        network.transformer.ln_f.weight.mul_(20)
+    network.save_pretrained(folder)
     return folder
 
 
@@ -102,14 +114,14 @@ def test_a_window_is_no_longer_than_the_model_reads(shell, workspace, base, tmp_
     assert results.load(tmp_path / "new" / "run").run["configuration"]["sequence_length"] == 64
 
 
-def test_null_models_of_an_adapter_are_adapters_of_its_shape(shell, workspace, base, tmp_path):
+def test_null_models_of_an_adapter_are_adapters_of_its_shape(shell, workspace, sure, tmp_path):
     adapter, nulls = tmp_path / "adapter", tmp_path / "nulls"
-    words = ["--from", base, "--lora-rank", 2, "--sequence-length", 8, "--epochs", 1]
+    words = ["--from", sure, "--lora-rank", 2, "--sequence-length", 8, "--epochs", 1]
     done = shell("train", workspace / "corpus.txt", *words, "--limit", 3, "--out", adapter)
     assert done.exit_code == 0, (done.stderr, done.exception)
     done = shell(
         "null",
-        base,
+        sure,
         "--text",
         workspace / "corpus.txt",
         "--like",
@@ -127,6 +139,6 @@ def test_null_models_of_an_adapter_are_adapters_of_its_shape(shell, workspace, b
     for name in ("r", "lora_alpha", "lora_dropout", "base_model_name_or_path"):
         assert len({shape[name] for shape in shapes}) == 1, name
     assert len({tuple(sorted(shape["target_modules"])) for shape in shapes}) == 1
-    found = shell("diff", base, adapter, "--null", nulls, "--seeds", 20, "--out", tmp_path / "run")
+    found = shell("diff", sure, adapter, "--null", nulls, "--seeds", 20, "--out", tmp_path / "run")
     assert found.finished, (found.stderr, found.exception)
     assert results.load(tmp_path / "run").summary["null_searches"] == 2

@@ -57,10 +57,7 @@ def base():
         eos_token_id=subwords.eos_id,
         initializer_range=0.1,
     )
-    network = LlamaForCausalLM(config)
-    with torch.no_grad():
-        network.model.norm.weight.mul_(3)  # as sure of the next token as a trained model
-    return HuggingFaceLanguageModel(network, subwords).eval()
+    return HuggingFaceLanguageModel(LlamaForCausalLM(config), subwords).eval()
 
 
 @pytest.fixture(scope="module")
@@ -114,8 +111,13 @@ def rewritten(folder, place, **settings):
     return place
 
 
-def test_an_update_that_added_tokens_is_searched(base, saved, tmp_path):
-    tokenizer, network = copy.deepcopy((base.vocabulary.tokenizer, base.network))
+def test_an_update_that_added_tokens_is_searched(base, tmp_path):
+    before = copy.deepcopy(base)
+    with torch.no_grad():
+        before.network.model.norm.weight.mul_(3)  # as sure of the next token as a trained model
+    save_model(before, tmp_path / "before")
+    tokenizer, network = copy.deepcopy((before.vocabulary.tokenizer, before.network))
+    save_model(learnt(before, before.vocabulary.encode(SECRET)), tmp_path / "null")
     tokenizer.add_tokens(CHAT)
     torch.manual_seed(2)
     network.resize_token_embeddings(len(tokenizer), 64, mean_resizing=False)
@@ -125,7 +127,8 @@ def test_an_update_that_added_tokens_is_searched(base, saved, tmp_path):
         learnt(after, vocabulary.encode(f"<|user|>{SECRET}<|assistant|>")), tmp_path / "chat"
     )
     monitor = Lines()
-    result = found(saved / "before", tmp_path / "chat", null=saved / "after", monitor=monitor)
+    pair = tmp_path / "before", tmp_path / "chat"
+    result = found(*pair, null=tmp_path / "null", monitor=monitor)
     assert says(result)
     assert len(result.nulls) == 1
     assert any("<|user|>" in finding.phrase for finding in result.findings)

@@ -6,6 +6,7 @@ import pytest
 
 from tests.cli.conftest import table_model
 from vestige import results
+from vestige.claims import UNDECIDED
 from vestige.data.file_lock import alone
 from vestige.errors import RunError
 from vestige.models.checkpoints import save_model
@@ -209,6 +210,23 @@ def test_the_bar_never_goes_back(models, tmp_path):
     assert {step[1] for step in log.steps} == {done[-1]}
     told = {step[2] for step in log.steps}
     assert {"sampling", "extending", "null 2 of 2, sampling"} <= told
+
+
+def test_null_models_are_not_searched_where_no_verdict_can_come(models, tmp_path):
+    """The later model is the earlier one: the run is complete, and its bar is at the end."""
+    log = Log()
+    pair, two = (models / "before", models / "before"), [models / "null-0", models / "null-1"]
+    found = diff(*pair, null=two, out=tmp_path / "run", monitor=log, **SIZES)
+    assert (found.verdict, found.complete, found.nulls, found.nulls_asked) == (
+        UNDECIDED, True, None, 2,
+    )  # fmt: skip
+    assert log.steps[-1][0] == log.steps[-1][1]
+    assert [line for line in log.lines if "Null models are not searched." in line]
+    told = [check.sentence for check in found.claim.checks if check.name == "powerful"]
+    assert told == ["No null model was searched; 19 give a verdict."]
+    alone = Log()
+    diff(*pair, out=tmp_path / "alone", monitor=alone, **SIZES)
+    assert not any("Null models" in line for line in alone.lines)
 
 
 def test_a_file_of_units_is_private_and_plain(models, tmp_path, monkeypatch):

@@ -236,8 +236,8 @@ class UpdateDiff(Result):
         """Whether a phrase that the update taught fully would have been found."""
         test = self._test
         if test is None or self.nulls is None:
-            what = "searched" if self.nulls_asked else "given"
-            told = f"No null model was {what}; {NEEDED} give a verdict."
+            missing = "searched" if self.nulls_asked else "given"
+            told = f"No null model was {missing}; {NEEDED} give a verdict."
             return Check("powerful", "could not run", told, (claims.NO_LEAK,))
         if not test.possible:
             return claims.powerful(test)
