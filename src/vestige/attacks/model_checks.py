@@ -33,8 +33,13 @@ _CELLS = 2**22
 
 
 @torch.no_grad()
-def samples_of(model: NextToken, *, seed: int) -> list[list[int]]:
+def samples_of(
+    model: NextToken, *, seed: int, readers: Sequence[NextToken] = ()
+) -> list[list[int]]:
     """Texts that a model samples from their beginning, of two tokens or more.
+
+    Args:
+        readers: other models that are to read the texts, so that none is too long for them.
 
     Raises:
         NotFinite: the model's distribution is not finite.
@@ -43,7 +48,11 @@ def samples_of(model: NextToken, *, seed: int) -> list[list[int]]:
     if not torch.isfinite(model.logits(model.start(1)).max()):
         raise NotFinite
     end = model.vocabulary.eos_id
-    found = sample(model, SAMPLES, length=LENGTH, never=[end], generator=generator)
+    limits = [getattr(one, "longest", None) for one in (model, *readers)]
+    length = min([LENGTH, *(limit - 1 for limit in limits if limit is not None)])
+    if length < 1:
+        return []
+    found = sample(model, SAMPLES, length=length, never=[end], generator=generator)
     return [text for text in found if len(text) > 1]
 
 
@@ -170,6 +179,10 @@ def pair_checks(
         dead = claims.Check("different", "could not run", "A model is too weak to be compared.")
         if any(check.state == "failed" for check in alive):
             return (*alive, dead)
-    texts = [text for number, one in enumerate(models) for text in samples_of(one, seed=number)]
+    texts = [
+        text
+        for number, one in enumerate(models)
+        for text in samples_of(one, seed=number, readers=models)
+    ]
     own, other = (np.concatenate(log_probs_of(model, texts)) for model in models)
     return (*alive, claims.different(own, other, finding=finding))
