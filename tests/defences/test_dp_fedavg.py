@@ -73,7 +73,7 @@ def moved(model) -> list[torch.Tensor]:
 @pytest.mark.parametrize(("epochs", "size"), [(1, 100), (1, 2), (3, 2)])
 def test_a_round_is_that_of_a_loop_over_copies(tiny_model, tiny_batch, kind, epochs, size):
     model, batch = tiny_model(kind).double(), tiny_batch()
-    secret, updates = Secret.fresh(), []
+    secret, updates = Secret.of_seed(5), []
     chance = StepChance(secret.key("masks", 0), batch.inputs.device)
     for user in range(USERS):
         with chance.alone(int((batch.users == user).nonzero()[0])):
