@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from vestige.attacks.membership.expected_rank import ExpectedRank, WordCounts
-from vestige.attacks.membership.membership_scores import surprise_of_words
+from vestige.attacks.membership.membership_scores import surprise_words
 from vestige.attacks.membership.non_members import NonMembers
 from vestige.attacks.membership.query_answers import narrowed, ranks_of
 from vestige.data.corpus import Corpus
@@ -70,9 +70,7 @@ def after(answers, data, audited, known, seed):
     """The same by the package's."""
     groups = NonMembers.drawn(known.tolist(), seed=seed)
     counts = WordCounts.of_users(data, groups.counted, answers.vocab_size)
-    scores = answers.asked.mean_by_user(
-        surprise_of_words(answers, counts, groups.fitted, seed=seed)
-    )
+    scores = answers.asked.mean_by_user(surprise_words(answers, counts, groups.fitted, seed=seed))
     return scores[audited], scores[list(groups.compared)]
 
 

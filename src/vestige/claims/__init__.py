@@ -27,12 +27,11 @@ from vestige.claims.claim import (
     Verdict,
 )
 from vestige.claims.comparable import comparable
-from vestige.claims.direct import generated
 from vestige.claims.duplicates import independent, joined, near_duplicates
 
 __all__ = [
     "DIRECT_LEVEL", "LEAK", "NO_LEAK", "REQUIRED", "UNDECIDED", "VERDICTS", "Check", "Claim",
     "Direct", "Estimate", "Test", "Verdict", "alive", "bounded", "comparable", "detectable_auc",
-    "detectable_difference", "detectable_shift", "different", "distinct", "generated",
+    "detectable_difference", "detectable_shift", "different", "distinct",
     "independent", "joined", "near_duplicates", "one_model", "powerful", "read",
 ]  # fmt: skip

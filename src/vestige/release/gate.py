@@ -115,7 +115,7 @@ def gate(
 
     With `baseline`, what was accepted before passes: the same secrets, or a number no higher than
     then; an accepted leak with a limit passes below the limit. `write_baseline` accepts what fails
-    now. Runs are told apart by the names of their directories.
+    now. A run is identified by the name of its directory.
 
     The exit code is 0 for fine, 1 for a leak or above a limit, 2 for bad input, 3 for undecided.
 

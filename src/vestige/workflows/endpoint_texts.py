@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
-from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -318,7 +317,7 @@ class ServedTexts:
         """What each side says of the tokens of all texts."""
         import numpy as np
 
-        from vestige.attacks.texts.endpoint_statistics import shown_statistics
+        from vestige.attacks.texts.endpoint_statistics import numbered, shown_statistics
         from vestige.attacks.texts.shown_tokens import BASE_LIKELIEST, with_expected
         from vestige.attacks.texts.statistics_of_parts import first_tokens
         from vestige.models.endpoint_tokens import ends, places
@@ -328,11 +327,7 @@ class ServedTexts:
                 sorted(set(places(text, own)) - {0})
                 for text, own in zip(texts, shown["target"], strict=True)
             ]
-            number: dict[str, int] = {}
-            ids = [
-                [number.setdefault(text[a:b], len(number)) for a, b in pairwise([0, *own])]
-                for text, own in zip(texts, cuts, strict=True)
-            ]
+            ids = numbered(texts, cuts)
             return {
                 role: shown_statistics(texts, own, cuts, ids=ids) for role, own in shown.items()
             }
