@@ -64,6 +64,15 @@ def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[objec
     console.print(table)
 
 
+def show_result(result: Any, out: Any, *, show_secrets: bool) -> None:
+    """A result on stdout, notices on stderr."""
+    from vestige.reports.notebook import text
+
+    print(text(result, show_secrets=show_secrets))
+    if out is not None:
+        say(f"Run folder: {out}. For a page: vestige report {out} --out page.html")
+
+
 @contextmanager
 def progress(task: str) -> Iterator[Progress]:
     """A bar on stderr that appears after two seconds; without a terminal a line now and then.

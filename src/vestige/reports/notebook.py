@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from vestige.reports.components.table import Table
 from vestige.reports.page import drawn, fill, style
 from vestige.reports.section import section
-from vestige.result import Result
-from vestige.results import run_of
+from vestige.result import Result as Measured
+from vestige.results import Result, run_of
 
 if TYPE_CHECKING:
     import altair
@@ -30,7 +30,7 @@ class Shown:
         return self.html
 
 
-def plot(result: Result, *, show_secrets: bool = False) -> "altair.Chart":
+def plot(result: Result | Measured, *, show_secrets: bool = False) -> "altair.Chart":
     """The headline chart of a result: the first of its page.
 
     Raises:
@@ -43,7 +43,7 @@ def plot(result: Result, *, show_secrets: bool = False) -> "altair.Chart":
     return figures[0].chart()
 
 
-def html(result: Result, *, show_secrets: bool = False) -> str:
+def html(result: Result | Measured, *, show_secrets: bool = False) -> str:
     """Verdict, warnings, headline chart and first table or list as HTML that needs nothing else.
 
     Raises:
@@ -64,7 +64,7 @@ def html(result: Result, *, show_secrets: bool = False) -> str:
     )
 
 
-def text(result: Result, *, show_secrets: bool = False) -> str:
+def text(result: Result | Measured, *, show_secrets: bool = False) -> str:
     """The verdict, the checks that failed and those that passed, and what was found."""
     found = section(run_of(result), show_secrets=show_secrets)
     verdict = () if found.verdict is None else (*found.verdict.lines, found.verdict.all_passed)
