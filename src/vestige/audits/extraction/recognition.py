@@ -1,0 +1,90 @@
+"""What WHAT is: canaries, secrets of utterances, secrets of yours, or texts."""
+
+import json
+from os import PathLike
+from pathlib import Path
+from typing import Any, Literal
+
+from vestige.attacks.manifests import MANIFEST
+
+Kind = Literal["canaries", "secrets", "texts", "utterances", "pattern"]
+ReadAs = Literal["auto", "secrets", "texts"]
+
+KINDS: dict[Kind, str] = {
+    "canaries": "a manifest of canaries",
+    "secrets": "a file with one secret per line",
+    "texts": "texts",
+    "utterances": "a manifest of utterances",
+    "pattern": "`pattern`",
+}
+"""Each kind in words, for messages."""
+
+_FIRST = 2**20
+"""Bytes of a JSON file that are looked at."""
+
+
+def recognized(what: Any, read_as: ReadAs) -> Kind:
+    """The kind of WHAT.
+
+    A manifest, or a folder with one, is recognized by its format. A text file, and a list, hold one
+    secret per line; any other file or folder holds texts. `read_as` decides where it is given.
+
+    Raises:
+        ValueError: `read_as` does not fit an object.
+    """
+    from vestige.data.corpus import Corpus
+    from vestige.data.manifest import Manifest
+    from vestige.data.secret_manifest import SecretManifest
+
+    if isinstance(what, Corpus):
+        return _as("texts", read_as)
+    if isinstance(what, Manifest):
+        return _as("canaries", read_as)
+    if isinstance(what, SecretManifest):
+        return _as("utterances", read_as)
+    if read_as != "auto":
+        return read_as
+    if not isinstance(what, str | PathLike):
+        return "secrets"
+    path = Path(what)
+    manifest = _manifest(path)
+    if manifest is not None:
+        return _of_manifest(manifest)
+    return "secrets" if _is_list(path) else "texts"
+
+
+def _as(kind: Kind, read_as: ReadAs) -> Kind:
+    if read_as not in ("auto", kind):
+        raise ValueError(f"`read_as` {read_as} does not fit `what`, which is {KINDS[kind]}")
+    return kind
+
+
+def _manifest(path: Path) -> Path | None:
+    """The manifest that a path names, or that lies in a folder; None for anything else."""
+    if path.is_dir():
+        file = path / MANIFEST
+        return file if file.exists() else None
+    named = path.name == MANIFEST or (path.suffix == ".json" and not _is_table(path))
+    return path if named else None
+
+
+def _of_manifest(file: Path) -> Kind:
+    from vestige.data.checksum import format_of
+    from vestige.data.secret_manifest import FORMAT
+
+    return "utterances" if file.is_file() and format_of(file) == FORMAT else "canaries"
+
+
+def _is_list(path: Path) -> bool:
+    """Whether a path names a plain text file: `.txt`, or a name without an ending."""
+    return path.suffix == ".txt" or (path.is_file() and not path.suffix)
+
+
+def _is_table(file: Path) -> bool:
+    """Whether a JSON file holds a table, one object per line; a manifest spans several lines."""
+    try:
+        with file.open("rb") as opened:
+            first = json.loads(opened.readline(_FIRST))
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(first, dict) and "canaries" not in first
