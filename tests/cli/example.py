@@ -7,9 +7,11 @@ from typing import Annotated, Literal, Unpack
 from annotated_types import Gt
 from cyclopts import Parameter
 
-from vestige.arguments import Common, CorpusLike, Count, ModelLike, Number, TextColumn
+from vestige.arguments import Common, CorpusLike, Count, ModelLike, Number, TextColumn, group
 from vestige.results import Result
 from vestige.session import Session, verb
+
+TRAINING = group("Training")
 
 
 @Parameter(name="*")
@@ -24,10 +26,10 @@ class Training:
         clip: Largest norm of a gradient.
     """
 
-    epochs: Annotated[Count | None, Parameter(group="Training")] = 2
-    batch_size: Annotated[Count, Parameter(group="Training")] = 4
-    optimizer: Annotated[Literal["adam", "sgd"], Parameter(group="Training")] = "adam"
-    clip: Annotated[Annotated[Number, Gt(0)] | None, Parameter(group="Training")] = None
+    epochs: Annotated[Count | None, TRAINING] = 2
+    batch_size: Annotated[Count, TRAINING] = 4
+    optimizer: Annotated[Literal["adam", "sgd"], TRAINING] = "adam"
+    clip: Annotated[Annotated[Number, Gt(0)] | None, TRAINING] = None
 
 
 @verb

@@ -7,8 +7,8 @@ import pytest
 
 from tests.cli import example
 from tests.reports.made_claims import made_claim
-from vestige.cli import app as cli
 from vestige.claims import LEAK, NO_LEAK, UNDECIDED
+from vestige.cli import app as cli
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def test_words_reach_the_verb(refit, tmp_path):
     code, record, _, _ = refit(words)
     assert code == 0
     assert record["arguments"] == {
-        "data": "d", "from_": "x", "null": ["a", "-b"], "other_shapes": False, "epochs": 3,
+        "data": "d", "from": "x", "null": ["a", "-b"], "other_shapes": False, "epochs": 3,
         "batch_size": 4, "optimizer": "adam", "text": "text",
     }  # fmt: skip
     run = json.loads((tmp_path / "r" / "run.json").read_text())
@@ -57,7 +57,7 @@ def test_words_reach_the_verb(refit, tmp_path):
         ("d --epochs 0", "--epochs must be at least 1"),
         ("d --seed -1", "--seed must be at least 0"),
         ("d --epochs 1000000001", "--epochs must be at least 1 and at most 1,000,000,000."),
-        ("d --clip nan", "--clip must be a finite number."),
+        ("d --clip inf", "--clip must be a finite number."),
         ("d --clip 0", "--clip must be above 0."),
         ("d --optimizer SECRET", "--optimizer must be one of adam, sgd."),
         ("d --optimizer none", "--optimizer must be one of adam, sgd."),
@@ -103,7 +103,7 @@ def test_a_usage_error_names_the_option_and_quotes_nothing(refit, words, message
         (["--EPOCHS", "3"], "Unknown option --EPOCHS."),
         (["---epochs", "3"], "Unknown option ---epochs. Did you mean --epochs?"),
         (["-e"], "Unknown option -e."),
-        (["-"], "1 unexpected argument."),
+        (["-"], "Unknown option -."),
         (["--my SECRET"], "A word that begins with a dash is no option of this command."),
         (["--te\x1b[31mxt", "a"], "A word that begins with a dash is no option of this command."),
     ],
@@ -119,10 +119,10 @@ def test_a_hostile_command_line_is_refused_in_a_line(refit, words, message):
 @pytest.mark.parametrize(
     ("words", "name", "value"),
     [
-        (["d", "--from=--epochs"], "from_", "--epochs"),
-        (["d", "--from", "-b"], "from_", "-b"),
-        (["d", "--from", ""], "from_", ""),
-        (["d", "--from", "none"], "from_", "none"),
+        (["d", "--from=--epochs"], "from", "--epochs"),
+        (["d", "--from", "-b"], "from", "-b"),
+        (["d", "--from", ""], "from", ""),
+        (["d", "--from", "none"], "from", "none"),
         (["d", "--text", "None"], "text", "None"),
         (["d", "--text", "a b\tc"], "text", "a b\tc"),
         (["d", "--null", "", "--null", "a,b"], "null", ["", "a,b"]),
