@@ -195,14 +195,14 @@ class Session:
 
     def record(self) -> dict[str, Any]:
         """The contents of `run.json`: everything that the result depends on."""
-        given = dict(_flat(self.arguments))
+        given = {name: _plain(value) for name, value in _flat(self.arguments)}
+        common = {name: getattr(self, name) for name in ("seed", "device")}
+        chosen = {name: value for name, value in common.items() if value != _DEFAULTS[name]}
         return {
             "command": list(COMMAND.get()),
             "verb": self.verb,
-            "arguments": {
-                name: _plain(value) for name, value in given.items() if value is not None
-            },
-            "configuration": {**{n: _plain(v) for n, v in given.items()}, **self.configuration},
+            "arguments": {n: value for n, value in given.items() if value is not None} | chosen,
+            "configuration": {**given, **self.configuration, "seconds": self.seconds},
             "seed": self.seed,
             "models": self.models,
             "data": self.data,
