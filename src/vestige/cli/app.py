@@ -31,6 +31,10 @@ VERBS: dict[str, dict[str, tuple[str, str]]] = {
             "vestige.audits.exposure.exposure:exposure",
             "Measure how well a model knows canaries or your secrets, in bits.",
         ),
+        "extract": (
+            "vestige.audits.extraction.extract:extract",
+            "Measure which canaries, secrets or passages a model generates verbatim.",
+        ),
     },
 }
 """Verbs by group: the function, and the first sentence of its help, which a test compares."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, Unpack
 
 from cyclopts import Parameter
 
-from vestige.arguments import Common, Count, Lines, ModelLike
+from vestige.arguments import Common, Count, Lines, ModelLike, group
 from vestige.results import Result
 from vestige.session import Session, in_file, verb
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 else:
     Secrets = Path
 
+CANARIES = group("Canaries")
 CANARY_REFERENCES, SECRET_REFERENCES, RANK_REFERENCES = 2**14, 2**12, 2**14
 
 
@@ -34,8 +35,8 @@ def exposure(
     before: ModelLike | None = None,
     question: str | None = None,
     references: Count | None = None,
-    candidates: Annotated[Lines | None, Parameter(group="Canaries")] = None,
-    exact: Annotated[Count | None, Parameter(group="Canaries")] = None,
+    candidates: Annotated[Lines | None, CANARIES] = None,
+    exact: Annotated[Count | None, CANARIES] = None,
     **common: Unpack[Common],
 ) -> Result:
     """Measure how well a model knows canaries or your secrets, in bits.
@@ -89,7 +90,10 @@ def _of_canaries(
     from vestige.training_runs import useless_model
 
     warning = useless_model(model)
-    listed = None if candidates is None else run.lines(candidates, one="phrase")
+    listed = None
+    if candidates is not None:
+        listed = run.lines(candidates, one="phrase")
+        run.withhold(candidates=candidates)
     loaded = run.model("model", model)
     manifest, canaries = load_canaries(secrets, loaded, run.monitor)
     run.data |= {"manifest": manifest.sha256, "planted": manifest.planted}
@@ -123,6 +127,7 @@ def _of_secrets(
         opened: dict[str, Any] = {"model": run.model("model", model)}
     else:
         opened = dict(run.snapshots(before=before, after=model).models)
+    run.withhold(secrets=secrets)
     listed = read_own_secrets(secrets, monitor=run.monitor)
     if question is not None:
         opened = {role: in_turn(one, "assistant", question) for role, one in opened.items()}

@@ -24,6 +24,7 @@ from vestige.arguments import (
     Positive,
     Probability,
     TextColumn,
+    group,
 )
 from vestige.audits.extraction.recognition import KINDS, Kind, ReadAs, recognized
 from vestige.models.remote_options import RemoteOptions
@@ -49,9 +50,9 @@ else:
 Attack = Literal["auto", "exact", "coordinate", "beam", "gradient", "paper", "embedding", "random"]
 Objective = Literal["joint", "tags", "intent", "calibrated"]
 
-GIVEN = Parameter(group="Completion")
-PASSAGES = Parameter(group="Passages")
-WORDS = Parameter(group="Unknown words of an utterance")
+GIVEN = group("Completion")
+PASSAGES = group("Passages")
+WORDS = group("Unknown words of an utterance")
 TEXT = Parameter(metavar="TEXT")
 MODEL = Parameter(metavar="MODEL")
 
@@ -77,7 +78,7 @@ def extract(  # noqa: PLR0913
     model: AnyModel,
     what: What | None = None,
     *,
-    read_as: Annotated[ReadAs, Parameter(name="--as")] = "auto",
+    as_: ReadAs = "auto",
     prefix: Annotated[Count | None, GIVEN] = None,
     beam: Annotated[Count, GIVEN] = 10,
     question: Annotated[str | None, GIVEN, TEXT] = None,
@@ -135,7 +136,7 @@ def extract(  # noqa: PLR0913
     Args:
         model: Model folder, GGUF file, hub name or adapter; for texts also openai:URL#MODEL.
         what: Manifest, file with one secret per line, or texts.
-        read_as: Read WHAT as secrets or as texts.
+        as_: Read WHAT as secrets or as texts.
         prefix: Tokens that the model is given. Default: 1 of a canary, 50 of a text.
         beam: Continuations that the beam search keeps.
         question: Ask for the secrets in the chat turn after this user message.
@@ -165,7 +166,7 @@ def extract(  # noqa: PLR0913
         ValueError: an option does not go with WHAT.
         VestigeError: a model or file cannot be read, or nothing in it can be extracted.
     """
-    kind = _kind(what, pattern, read_as)
+    kind = _kind(what, pattern, as_)
     _reject_others(kind, run.arguments)
     if kind == "canaries":
         from vestige.audits.extraction.completion import complete_canaries
@@ -229,13 +230,13 @@ def _of_utterances(run: Session, model: Any, manifest: Any) -> Result:
     return extract_pattern(run, model, **words, **search)
 
 
-def _kind(what: Any, pattern: str | None, read_as: ReadAs) -> Kind:
+def _kind(what: Any, pattern: str | None, as_: ReadAs) -> Kind:
     """The kind of WHAT; a pattern stands in its place."""
     if what is None and pattern is None:
         raise ValueError("Pass `what`, or `pattern` for an intent-and-slot model")
     if what is not None and pattern is not None:
         raise ValueError("Pass `what` or `pattern`, not both")
-    return "pattern" if what is None else recognized(what, read_as)
+    return "pattern" if what is None else recognized(what, as_)
 
 
 def _reject_others(kind: Kind, given: Mapping[str, Any]) -> None:
@@ -248,6 +249,6 @@ def _reject_others(kind: Kind, given: Mapping[str, Any]) -> None:
         if name == "remote":
             value.reject_for_local()
         needed = " or ".join(KINDS[one] for one in kinds)
-        also = ". Pass `read_as` texts if it is a corpus" if "texts" in kinds else ""
+        also = ". Pass `as_` texts if it is a corpus" if "texts" in kinds else ""
         also = also if kind == "secrets" else ""
         raise ValueError(f"`{name}` needs {needed}, and `what` is {KINDS[kind]}{also}")

@@ -23,27 +23,27 @@ _FIRST = 2**20
 """Bytes of a JSON file that are looked at."""
 
 
-def recognized(what: Any, read_as: ReadAs) -> Kind:
+def recognized(what: Any, as_: ReadAs) -> Kind:
     """The kind of WHAT.
 
     A manifest, or a folder with one, is recognized by its format. A text file, and a list, hold one
-    secret per line; any other file or folder holds texts. `read_as` decides where it is given.
+    secret per line; any other file or folder holds texts. `as_` decides where it is given.
 
     Raises:
-        ValueError: `read_as` does not fit an object.
+        ValueError: `as_` does not fit an object.
     """
     from vestige.data.corpus import Corpus
     from vestige.data.manifest import Manifest
     from vestige.data.secret_manifest import SecretManifest
 
     if isinstance(what, Corpus):
-        return _as("texts", read_as)
+        return _as("texts", as_)
     if isinstance(what, Manifest):
-        return _as("canaries", read_as)
+        return _as("canaries", as_)
     if isinstance(what, SecretManifest):
-        return _as("utterances", read_as)
-    if read_as != "auto":
-        return read_as
+        return _as("utterances", as_)
+    if as_ != "auto":
+        return as_
     if not isinstance(what, str | PathLike):
         return "secrets"
     path = Path(what)
@@ -53,9 +53,9 @@ def recognized(what: Any, read_as: ReadAs) -> Kind:
     return "secrets" if _is_list(path) else "texts"
 
 
-def _as(kind: Kind, read_as: ReadAs) -> Kind:
-    if read_as not in ("auto", kind):
-        raise ValueError(f"`read_as` {read_as} does not fit `what`, which is {KINDS[kind]}")
+def _as(kind: Kind, as_: ReadAs) -> Kind:
+    if as_ not in ("auto", kind):
+        raise ValueError(f"`as_` {as_} does not fit `what`, which is {KINDS[kind]}")
     return kind
 
 
