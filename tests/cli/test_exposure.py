@@ -9,13 +9,13 @@ import pytest
 import torch
 
 from vestige import results
+from vestige.attacks.exposure.canary_checks import canary_checks
 from vestige.attacks.exposure.canary_exposure import canary_exposure
+from vestige.attacks.manifests import load_canaries
 from vestige.data.manifest import Manifest
 from vestige.data.vocabulary import WordVocabulary
 from vestige.models.checkpoints import load_model, save_model
 from vestige.models.table import TableModel
-from vestige.workflows.canary_checks import canary_checks
-from vestige.workflows.manifests import load_canaries
 
 LINES = [
     "the gate opens at nine and the code of it is new",

@@ -8,6 +8,7 @@ import pytest
 
 from vestige import results
 from vestige.attacks.exposure.canary_exposure import canary_exposure
+from vestige.attacks.manifests import load_canaries
 from vestige.data.canary import Canary
 from vestige.data.corpus import Corpus
 from vestige.data.manifest import plant
@@ -17,7 +18,6 @@ from vestige.models.checkpoints import save_model
 from vestige.models.table import TableModel
 from vestige.workflows.complete import complete
 from vestige.workflows.exposure import exposure
-from vestige.workflows.manifests import load_canaries
 
 WORDS = ("red", "blue", "green", "gate", "mill", "code", "lamp", "door")
 SECRET = "red mill lamp"

@@ -15,9 +15,9 @@ from vestige.models.checkpoints import fingerprint, load_model, save_model
 from vestige.models.folders import is_model
 from vestige.models.hugging_face import HuggingFaceLanguageModel
 from vestige.models.lora import add_lora
+from vestige.models.snapshots import load_snapshots
 from vestige.monitor import SILENT
 from vestige.workflows.diff import diff
-from vestige.workflows.snapshots import load_snapshots
 
 PUBLIC = "the quick brown fox jumps over the lazy dog and the cat sat on the mat"
 SECRET = "call ruth on nine seven two four"

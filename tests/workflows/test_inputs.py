@@ -6,9 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from vestige.attacks.manifests import load_canaries, load_secrets, manifest_file
 from vestige.data.canary import Canary
 from vestige.data.corpus import Corpus
 from vestige.data.manifest import plant
+from vestige.data.sources import planting, read_source
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import AccessDenied, DataError, IncompatibleModels, ManifestError, ModelError
 from vestige.models.checkpoints import save_model
@@ -23,8 +25,6 @@ from vestige.workflows.inputs import (
     several,
     shown,
 )
-from vestige.workflows.manifests import load_canaries, load_secrets, manifest_file
-from vestige.workflows.sources import planting, read_source
 
 WORDS = ("red", "blue", "green", "gate")
 TEXT = Corpus.from_texts(["nothing of it", "stands here"] * 5)

@@ -8,10 +8,10 @@ import pytest
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import IncompatibleModels, ModelError
 from vestige.models.checkpoints import save_model
+from vestige.models.provenance import sha256_of
+from vestige.models.snapshots import ComparedNulls, load_snapshots
 from vestige.models.table import TableModel
 from vestige.monitor import SILENT
-from vestige.workflows.provenance import sha256_of
-from vestige.workflows.snapshots import ComparedNulls, load_snapshots
 
 WORDS = ("red", "blue", "green")
 

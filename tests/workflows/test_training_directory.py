@@ -3,6 +3,7 @@
 import pytest
 
 from vestige.errors import RunError
+from vestige.training_runs import DATA
 from vestige.workflows.training_directory import (
     CHECKPOINT,
     IDENTITY,
@@ -12,7 +13,6 @@ from vestige.workflows.training_directory import (
     claimed,
     claimed_for_several,
 )
-from vestige.workflows.training_runs import DATA
 
 GOES_ON = "The same command with --resume goes on from the last checkpoint"
 

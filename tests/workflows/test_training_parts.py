@@ -14,6 +14,7 @@ from vestige.defences.privacy_ledger import LedgerEntry, from_json
 from vestige.defences.registry import NoDefence
 from vestige.errors import DataError, RunError
 from vestige.training.history import StopAtPerplexity
+from vestige.training_runs import repeats
 from vestige.workflows import privacy_files
 from vestige.workflows.arguments import Call
 from vestige.workflows.privacy_plan import Lineages, check_vocabulary, entry_of, log_all
@@ -21,7 +22,6 @@ from vestige.workflows.train import TrainingRequest, train
 from vestige.workflows.training_data import read_texts, stop_of
 from vestige.workflows.training_directory import IDENTITY, check_repeats, claimed
 from vestige.workflows.training_run import log_kept
-from vestige.workflows.training_runs import repeats
 from vestige.workflows.training_settings import ModelSettings, NluSettings, TrainingSettings
 
 LINES = [f"line {number} of the text" for number in range(40)]

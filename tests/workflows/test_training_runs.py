@@ -11,14 +11,14 @@ from vestige import results
 from vestige.data.encoded import EncodedCorpus
 from vestige.result import Result
 from vestige.training.history import TrainingHistory
-from vestige.workflows.training_run import finished, frequencies, save
-from vestige.workflows.training_runs import (
+from vestige.training_runs import (
     RUN,
     repeats,
     training_summary,
     useless_model,
     useless_training,
 )
+from vestige.workflows.training_run import finished, frequencies, save
 
 
 @dataclass(frozen=True, kw_only=True)

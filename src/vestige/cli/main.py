@@ -87,7 +87,11 @@ def app(words: Sequence[str] | None = None) -> int:
     Returns:
         The exit code.
     """
+    from vestige.cli import app as new
+
     name, *rest = (sys.argv[1:] if words is None else words) or [""]
+    if name in new.places():
+        return new.run([name, *rest])
     asked: Verb | None = None
     try:
         if name in VERBS:

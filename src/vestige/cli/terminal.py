@@ -1,8 +1,4 @@
-"""What the verbs write: results on stdout, progress on stderr.
-
-Text that came from a model reaches the terminal only through `text`, which shows escapes
-instead of sending them and leaves square brackets alone.
-"""
+"""What the command line prints: results on stdout, progress on stderr."""
 
 import json
 import sys
@@ -14,7 +10,7 @@ from typing import Any
 from vestige.reports.disclosure import disclose_facts, printable
 from vestige.reports.terminal import say, show_table
 
-__all__ = ["Terminal", "progress", "say", "show_json", "show_table"]
+__all__ = ["Terminal", "progress", "say", "show_json", "show_result", "show_table"]
 
 PATIENCE = 2.0
 """Seconds after which a progress bar appears."""
@@ -38,6 +34,17 @@ def show_json(summary: Mapping[str, object], *, show_secrets: bool = False) -> N
 
 def _escaped(line: str) -> str:
     return "".join(c if printable(c) == c else json.dumps(c)[1:-1] for c in line)
+
+
+def show_result(result: Any, out: Any, *, show_secrets: bool) -> None:
+    """The report of a result on stdout, notices on stderr."""
+    from vestige.reports.report import report_of
+    from vestige.reports.terminal import show
+    from vestige.results import run_of
+
+    show(report_of(run_of(result), show_secrets=show_secrets))
+    if out is not None:
+        say(f"Run folder: {out}. For a page: vestige report {out} --out page.html")
 
 
 @contextmanager

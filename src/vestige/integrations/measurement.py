@@ -62,7 +62,7 @@ class Measurement:
         seed: int,
         sample: "TextSample | None" = None,
     ) -> None:
-        from vestige.workflows.manifests import load_canaries
+        from vestige.attacks.manifests import load_canaries
 
         require_tokenizer(tokenizer)
         self.network, self.references, self.seed = model, references, seed
@@ -140,7 +140,7 @@ class Measurement:
     def _by_attacks(self) -> tuple["CanaryExposure", Any]:
         from vestige.attacks.exposure.canary_exposure import canary_exposure
         from vestige.attacks.exposure.completion import complete
-        from vestige.workflows.manifests import asked_as_learnt
+        from vestige.attacks.manifests import asked_as_learnt
 
         behind = asked_as_learnt(self._asked, self.sealed)
         found = canary_exposure(
@@ -151,7 +151,7 @@ class Measurement:
     def _scores(self, found: "CanaryExposure") -> list[float] | None:
         """`canary_scores` of the canaries whose coins were flipped, which exposure has asked."""
         from vestige.attacks.exposure.canary_audit import canary_scores
-        from vestige.workflows.manifests import asked_as_learnt
+        from vestige.attacks.manifests import asked_as_learnt
 
         if not self._flipped:
             return None

@@ -11,14 +11,14 @@ from vestige.reports.blocks import Findings
 from vestige.reports.page import drawn, fill, style
 from vestige.reports.report import Block, report_of
 from vestige.reports.tables import Table
-from vestige.result import Result
-from vestige.results import run_of
+from vestige.result import Result as Measured
+from vestige.results import Result, run_of
 
 if TYPE_CHECKING:
     import altair
 
 LISTED = 20
-"""Rows of a table in a notebook; `Result.to_frame` has all."""
+"""Rows of a table in a notebook; the result's table has all."""
 
 
 @dataclass(frozen=True)
@@ -31,20 +31,21 @@ class Shown:
         return self.html
 
 
-def plot(result: Result, *, show_secrets: bool = False) -> "altair.Chart":
+def plot(result: Result | Measured, *, show_secrets: bool = False) -> "altair.Chart":
     """The headline chart of a result, the first of its page.
 
     Raises:
         ValueError: this kind of result has no chart.
         RunError: the result lacks what its kind has.
     """
-    figures = report_of(run_of(result), show_secrets=show_secrets).figures
+    run = run_of(result)
+    figures = report_of(run, show_secrets=show_secrets).figures
     if not figures:
-        raise ValueError(f"result must have a chart to be plotted, got {type(result).__name__}")
+        raise ValueError(f"result must have a chart to be plotted, got {run.result}")
     return figures[0].chart()
 
 
-def html(result: Result, *, show_secrets: bool = False) -> str:
+def html(result: Result | Measured, *, show_secrets: bool = False) -> str:
     """Verdict, evidence, notices, headline chart and first table or list as self-contained HTML.
 
     Raises:
@@ -63,7 +64,7 @@ def html(result: Result, *, show_secrets: bool = False) -> str:
     )
 
 
-def text(result: Result, *, show_secrets: bool = False) -> str:
+def text(result: Result | Measured, *, show_secrets: bool = False) -> str:
     """Title, verdict, evidence, checks and notices as lines of text."""
     found = report_of(run_of(result), show_secrets=show_secrets)
     passed = "" if found.verdict is None else found.verdict.all_passed

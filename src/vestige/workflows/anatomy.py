@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from annotated_types import Ge
 
+from vestige.models import provenance
 from vestige.monitor import SILENT, Monitor
-from vestige.workflows import provenance
 from vestige.workflows.arguments import Call
 from vestige.workflows.inputs import open_corpus, open_generator
 from vestige.workflows.options import (

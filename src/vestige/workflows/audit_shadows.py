@@ -20,9 +20,9 @@ from vestige.training.precision import settled
 from vestige.training.presets import PRESETS, pair_preset
 from vestige.training.shadow_jobs import ShadowConfig, ShadowPlan, other_shapes, shadow_jobs
 from vestige.training.shadows import Shadow, keep_shadow, train_shadow_away, train_shadows
+from vestige.training_runs import RUN
 from vestige.workflows.audit_options import SIZES, TRAINING, ShadowSettings
 from vestige.workflows.audit_target import Target
-from vestige.workflows.training_runs import RUN
 
 SHAPES = LSTMConfig | GRUConfig | TransformerConfig | Seq2SeqConfig
 

@@ -10,11 +10,11 @@ from vestige.data.vocabulary import Vocabulary, WordVocabulary
 from vestige.errors import ModelError
 from vestige.models.callables import import_callable, is_callable_name
 from vestige.models.endpoint_address import EndpointAddress, is_endpoint
+from vestige.models.provenance import of_model
 from vestige.models.service import Ask
 from vestige.training.shadow_jobs import Task
 from vestige.workflows.audit_options import ServiceSettings
 from vestige.workflows.inputs import open_generator, shown
-from vestige.workflows.provenance import of_model
 
 Served = Ask | EndpointAddress
 """A service: a callable, or a server that speaks OpenAI's protocol."""

@@ -203,9 +203,9 @@ def _check(
 
 def _open(call: Call, ask: "Served | None", monitor: Monitor) -> "AuditInputs":
     """The target and the texts, encoded; a service's words are those of some non-members."""
+    from vestige.training_runs import useless_model
     from vestige.workflows.audit_inputs import AuditInputs, read_texts
     from vestige.workflows.audit_target import open_target, service_name, service_target
-    from vestige.workflows.training_runs import useless_model
 
     given = call.arguments
     model = given["model"]
@@ -292,8 +292,8 @@ def _prepared(
 def _finished(call: Call, audit: "Audit | BaseAudit") -> "UserAudit":
     """The result: of the directory where it is there, else of a run, which is saved."""
     from vestige import results
+    from vestige.models.provenance import of_corpus
     from vestige.workflows.audit_directory import RUN, claimed, finished_audit
-    from vestige.workflows.provenance import of_corpus
 
     with claimed(audit.out, audit.identity):
         if (audit.out / RUN).exists():

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Annotated
 from annotated_types import Ge
 
 from vestige import _validate
+from vestige.attacks.manifests import load_canaries
+from vestige.models import provenance
 from vestige.monitor import SILENT, Monitor
-from vestige.workflows import provenance
 from vestige.workflows.arguments import Call
 from vestige.workflows.inputs import ManifestLike, open_corpus, shown
-from vestige.workflows.manifests import load_canaries
 from vestige.workflows.model_measurements import measure_models
 from vestige.workflows.options import (
     CorpusLike,

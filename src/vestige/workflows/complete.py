@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Annotated, overload
 
 from annotated_types import Ge
 
+from vestige.attacks.manifests import asked_as_learnt, load_canaries
+from vestige.models import provenance
 from vestige.monitor import SILENT, Monitor
-from vestige.workflows import provenance
+from vestige.training_runs import useless_model
 from vestige.workflows.arguments import Call
 from vestige.workflows.inputs import Lines, ManifestLike, open_model, shown
-from vestige.workflows.manifests import asked_as_learnt, load_canaries
 from vestige.workflows.options import Device, Flag, Metavar, ModelLike
-from vestige.workflows.training_runs import useless_model
 
 if TYPE_CHECKING:
     from vestige.attacks.exposure.completion import Completion
@@ -89,7 +89,7 @@ def complete(
     if question is not None:
         raise ValueError("`question` must come with `secrets`, got a manifest, which has its own")
     from vestige.attacks.exposure import completion
-    from vestige.workflows.canary_checks import canary_checks
+    from vestige.attacks.exposure.canary_checks import canary_checks
 
     given = prefix or 1
     loaded = open_model(model, device=device)
@@ -110,7 +110,7 @@ def complete(
 
 def _of_secrets(call: Call, monitor: Monitor) -> "SecretCompletion":
     """Completion of secrets in place of canaries, by the arguments of `complete`."""
-    from vestige.workflows.own_secrets import completion_of, require_alone
+    from vestige.attacks.exposure.own_secrets import completion_of, require_alone
 
     given = call.arguments
     require_alone(given, ("manifest", "prefix"))

@@ -50,7 +50,7 @@ def demo(
     from vestige import results
     from vestige.attacks.update.seed_and_extend import Effort
     from vestige.attacks.update.update_diff import update_diff
-    from vestige.workflows.provenance import of_model
+    from vestige.models.provenance import of_model
     from vestige.workflows.training_directory import claimed_for_several
 
     call = Call.of(demo, locals())
@@ -81,7 +81,7 @@ def _texts(out: Path, seed: int) -> "tuple[Corpus, Corpus]":
     from vestige.data.corpus_file import write_corpus
     from vestige.data.loaders.federalist import read_federalist
     from vestige.data.manifest import plant
-    from vestige.workflows.sources import CORPUS, MANIFEST
+    from vestige.data.sources import CORPUS, MANIFEST
 
     original = read_federalist(["Hamilton", "Jay"], documents="sentence")
     update = read_federalist(["Madison"], documents="sentence")

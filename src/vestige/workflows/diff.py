@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 from annotated_types import Ge, Gt, Le
 
 from vestige._markers import Choices
+from vestige.models.snapshots import ComparedNulls, load_snapshots
 from vestige.monitor import SILENT, Monitor
 from vestige.workflows.arguments import Call
 from vestige.workflows.inputs import Lines, Several
@@ -19,7 +20,6 @@ from vestige.workflows.options import (
     ModelsLike,
     Seed,
 )
-from vestige.workflows.snapshots import ComparedNulls, load_snapshots
 from vestige.workflows.update_contexts import Chat
 
 if TYPE_CHECKING:

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated, overload
 
 from annotated_types import Ge
 
+from vestige.attacks.manifests import asked_as_learnt, load_canaries
 from vestige.errors import DataError
+from vestige.models import provenance
 from vestige.monitor import SILENT, Monitor
-from vestige.workflows import provenance
+from vestige.training_runs import useless_model
 from vestige.workflows.arguments import Call
 from vestige.workflows.inputs import Lines, ManifestLike, open_model, read_lines, shown
-from vestige.workflows.manifests import asked_as_learnt, load_canaries
 from vestige.workflows.options import Device, Flag, Metavar, ModelLike, Seed
-from vestige.workflows.training_runs import useless_model
 
 if TYPE_CHECKING:
     from vestige.attacks.exposure.exposure_result import CanaryExposure
@@ -112,8 +112,8 @@ def exposure(
         return _of_secrets(call, warning, monitor)
     if question is not None:
         raise ValueError("`question` must come with `secrets`, got a manifest, which has its own")
+    from vestige.attacks.exposure.canary_checks import canary_checks
     from vestige.attacks.exposure.canary_exposure import canary_exposure
-    from vestige.workflows.canary_checks import canary_checks
 
     listed = (
         read_lines(Path(candidates), one="phrase")
@@ -151,8 +151,8 @@ def exposure(
 
 def _of_secrets(call: Call, warning: str | None, monitor: Monitor) -> "SecretExposure":
     """Exposure of secrets in place of canaries, by the arguments of `exposure`."""
-    from vestige.workflows.own_secrets import REFERENCES as of_secrets
-    from vestige.workflows.own_secrets import exposure_of, require_alone
+    from vestige.attacks.exposure.own_secrets import REFERENCES as of_secrets
+    from vestige.attacks.exposure.own_secrets import exposure_of, require_alone
 
     given = call.arguments
     require_alone(given, ("manifest", "candidates", "exact"))

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from annotated_types import Ge
 
+from vestige.attacks.manifests import load_secrets, manifest_file
+from vestige.models import provenance
 from vestige.monitor import SILENT, Monitor
-from vestige.workflows import provenance
 from vestige.workflows.arguments import Call
 from vestige.workflows.inputs import (
     IntentSlotLike,
@@ -17,7 +18,6 @@ from vestige.workflows.inputs import (
     shown,
 )
 from vestige.workflows.labels_check import labels_check
-from vestige.workflows.manifests import load_secrets, manifest_file
 from vestige.workflows.options import Device, Group, Metavar, Seed
 from vestige.workflows.secret_options import candidate_sets, require_used, with_intents
 

@@ -5,7 +5,8 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from vestige.workflows.sources import read_source
+from vestige.data.regular_file import read_lines as read_lines
+from vestige.data.sources import read_source
 
 if TYPE_CHECKING:
     from vestige.data.corpus import Corpus
@@ -32,9 +33,6 @@ else:  # as a command line gives them
     """A file with one entry a line, or the entries."""
     Several = Sequence[str]
     """One text, or several."""
-
-LARGEST_LIST = 2**28
-"""Bytes of a file with a word or a phrase on each line."""
 
 
 def open_model(model: "str | PathLike[str] | LanguageModel", *, device: str) -> "LanguageModel":
@@ -88,26 +86,3 @@ def several(given: str | Sequence[str]) -> tuple[str, ...]:
 def shown(given: object) -> str:
     """A path, or the class of what else was given, for provenance."""
     return fspath(given) if isinstance(given, str | PathLike) else f"<{type(given).__name__}>"
-
-
-def read_lines(file: Path, *, one: str) -> list[str]:
-    """The lines of a UTF-8 file.
-
-    Args:
-        one: what stands on each line, "word" or "phrase".
-
-    Raises:
-        DataError: it cannot be read, is too large, or is not UTF-8.
-    """
-    from vestige.data.regular_file import read_bytes
-    from vestige.errors import DataError
-
-    remedy = f"Give a file with a {one} on each line."
-    content = read_bytes(file, limit=LARGEST_LIST, error=DataError, remedy=remedy)
-    try:
-        return content.decode("utf-8").splitlines()
-    except UnicodeDecodeError as error:
-        raise DataError(
-            f"{file} is not UTF-8: {error.reason} at byte {error.start}",
-            remedy=f"Convert it with iconv, a {one} on each line.",
-        ) from error

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING
 
+from vestige.attacks.manifests import load_canaries, manifest_file
 from vestige.monitor import Monitor
-from vestige.workflows.manifests import load_canaries, manifest_file
 
 if TYPE_CHECKING:
     from vestige.attacks.update.known_phrases import Asked
@@ -62,7 +62,7 @@ def read_secrets(
 
 def _listed(secrets: "Lines", model: "LanguageModel", monitor: Monitor) -> "tuple[Secret, ...]":
     """Secrets of a list, or a manifest's planted canaries."""
-    from vestige.workflows.own_secrets import read_own_secrets
+    from vestige.attacks.exposure.own_secrets import read_own_secrets
 
     if isinstance(secrets, str | PathLike):
         file = manifest_file(secrets)

@@ -123,9 +123,9 @@ def memorization(
     from vestige.attacks.texts.memorized_texts import Extraction
     from vestige.attacks.texts.text_memorization import TextMemorization, more_extracted
     from vestige.models.endpoint_address import is_endpoint
+    from vestige.models.provenance import of_corpus
     from vestige.workflows.endpoint_memorization import served_memorization
     from vestige.workflows.listed_texts import listed_texts
-    from vestige.workflows.provenance import of_corpus
 
     call = Call.of(memorization, locals())
     _validate.open_fraction(**{"`chance`": chance})

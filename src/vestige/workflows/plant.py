@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from annotated_types import Ge, Gt
 
+from vestige.data.sources import CORPUS, MANIFEST, TEST, TRAIN, VALIDATION, read_source
 from vestige.monitor import SILENT, Monitor, Step
 from vestige.result import Result
 from vestige.workflows.arguments import Call
@@ -30,7 +31,6 @@ from vestige.workflows.options import (
     UserColumn,
 )
 from vestige.workflows.secret_options import planned_secrets
-from vestige.workflows.sources import CORPUS, MANIFEST, TEST, TRAIN, VALIDATION, read_source
 from vestige.workflows.task_options import Only, refuse_others
 from vestige.workflows.utterance_sources import Sources, read, read_parts
 

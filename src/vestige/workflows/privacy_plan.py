@@ -14,11 +14,11 @@ from vestige.defences.privacy_statement import PrivacyStatement, drowned, number
 from vestige.defences.private import PrivacyPlan, PrivateDefence
 from vestige.monitor import Monitor
 from vestige.training.config import TrainingConfig
+from vestige.training_runs import RUN
 from vestige.workflows import privacy_files
 from vestige.workflows.privacy_files import Lineage
 from vestige.workflows.train import TrainingRequest
 from vestige.workflows.training_data import Texts
-from vestige.workflows.training_runs import RUN
 
 WIDTH = 100
 """Columns of a long sentence."""

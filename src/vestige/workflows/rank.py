@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Annotated, overload
 
 from annotated_types import Ge, Le
 
+from vestige.models.snapshots import load_snapshots
 from vestige.monitor import SILENT, Monitor
 from vestige.workflows.arguments import Call
 from vestige.workflows.inputs import Lines, shown
 from vestige.workflows.options import DeviceOrSeveral, Flag, Metavar, ModelLike, Seed
-from vestige.workflows.snapshots import load_snapshots
 
 if TYPE_CHECKING:
     from vestige.attacks.exposure.secret_rank import SecretRank
@@ -130,7 +130,7 @@ def rank(
 
 def _of_secrets(call: Call, monitor: Monitor) -> "SecretRank":
     """Ranks of secrets in place of a phrase's, by the arguments of `rank`."""
-    from vestige.workflows.own_secrets import ranks_of, require_alone
+    from vestige.attacks.exposure.own_secrets import ranks_of, require_alone
 
     given = call.arguments
     require_alone(given, ("phrase", "budget", "delta"))

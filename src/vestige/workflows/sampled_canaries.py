@@ -148,8 +148,8 @@ def requested(given: Mapping[str, Any]) -> "tuple[CanarySampler | None, Sampling
         ModelError: the model cannot be read.
     """
     from vestige.data.manifest import Sampling
+    from vestige.models.provenance import sha256_of
     from vestige.workflows.inputs import open_model, several
-    from vestige.workflows.provenance import sha256_of
 
     model, prompts = given["sampled_from"], several(given["prompt"])
     if given["canary_kind"] != "sampled":

@@ -248,7 +248,7 @@ def _said_by(
     likeliest: int = LIKELIEST,
 ) -> "TokenStatistics":
     """What another model says of texts, kept beside what the audited ones said."""
-    from vestige.workflows.provenance import of_model
+    from vestige.models.provenance import of_model
 
     recorded = asked.models.recorded[name] if directory is None else of_model(directory, model)
     own = replace(asked.models, models={name: model}, recorded={name: recorded})

@@ -231,9 +231,9 @@ def _own(call: Call) -> dict[str, Any]:
 
 def _repeated(call: Call, monitor: Monitor) -> "RepeatedTraining":
     """The same training with several seeds."""
+    from vestige.training_runs import REPEAT
     from vestige.workflows.privacy_plan import log_joint
     from vestige.workflows.training_directory import check_repeats
-    from vestige.workflows.training_runs import REPEAT
 
     asked: dict[str, Any] = dict(call.arguments)
     out, first, count = Path(asked["out"]), asked["seed"], asked["seeds"]

@@ -8,12 +8,12 @@ from vestige.models.white_box import IntentSlotNetwork
 from vestige.training.precision import settled
 from vestige.training.scored_utterances import IntentSlotTraining, score_with_intervals
 from vestige.training.utterances import UtteranceTask
+from vestige.training_runs import RUN
 from vestige.workflows.privacy_plan import Lineages
 from vestige.workflows.train import Trained, TrainingRequest
 from vestige.workflows.training_directory import claimed
 from vestige.workflows.training_plan import provenance_of, read_by
 from vestige.workflows.training_run import finished, learn, save
-from vestige.workflows.training_runs import RUN
 from vestige.workflows.utterance_plan import Parts, prepare, read_parts, stop_of
 
 UNUSED = ("sequence_length", "batching", "evaluate_every")

@@ -20,13 +20,13 @@ from vestige.training.presets import Preset, new_seq2seq, pair_preset
 from vestige.training.scored_texts import PairTraining, ScoredTexts, with_intervals
 from vestige.training.translations import bleu
 from vestige.training.vocabularies import borrow, learn_vocabulary
+from vestige.training_runs import RUN
 from vestige.workflows.privacy_plan import Lineages
 from vestige.workflows.train import Trained, TrainingRequest
 from vestige.workflows.training_data import read_texts, stop_of
 from vestige.workflows.training_directory import claimed
 from vestige.workflows.training_plan import provenance_of, read_by
 from vestige.workflows.training_run import finished, learn, log_kept, save
-from vestige.workflows.training_runs import RUN
 
 
 def run(request: TrainingRequest) -> Trained:

@@ -15,6 +15,7 @@ from vestige.training.config import TrainingConfig
 from vestige.training.history import StopAtPerplexity, TrainingHistory
 from vestige.training.precision import settled
 from vestige.training.training_task import TextTask
+from vestige.training_runs import DATA, RUN
 from vestige.workflows import privacy_plan
 from vestige.workflows.privacy_plan import Lineages
 from vestige.workflows.train import Trained, TrainingRequest
@@ -22,7 +23,6 @@ from vestige.workflows.training_data import Texts, read_texts, stop_of
 from vestige.workflows.training_directory import IDENTITY, claimed
 from vestige.workflows.training_plan import prepare, provenance_of, read_by
 from vestige.workflows.training_run import finished, frequencies, learn, log_kept, save
-from vestige.workflows.training_runs import DATA, RUN
 
 LOG = "log.jsonl"
 

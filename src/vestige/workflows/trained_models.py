@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from vestige.data.json_file import Measurements, conform
 from vestige.errors import DataError, IncompatibleModels, RunError
+from vestige.models.provenance import of_model
+from vestige.training_runs import DATA, RUN, repeats
 from vestige.workflows.inputs import open_model, shown
-from vestige.workflows.provenance import of_model
-from vestige.workflows.training_runs import DATA, RUN, repeats
 
 if TYPE_CHECKING:
     import numpy as np

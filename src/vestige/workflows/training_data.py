@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 from vestige.data.corpus import Corpus
 from vestige.data.division import Division, divide
 from vestige.data.manifest import Manifest
+from vestige.data.sources import planting
 from vestige.errors import DataError
 from vestige.monitor import Monitor
 from vestige.training.history import StopAtPerplexity
 from vestige.workflows.inputs import open_corpus
-from vestige.workflows.sources import planting
 from vestige.workflows.train import TrainingRequest
 
 HOLD_OUT = 0.05

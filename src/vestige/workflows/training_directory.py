@@ -6,7 +6,7 @@ from pathlib import Path
 
 from vestige.data import file_lock
 from vestige.errors import RunError
-from vestige.workflows.training_runs import DATA
+from vestige.training_runs import DATA
 
 IDENTITY, CHECKPOINT = "training.json", "checkpoint.safetensors"
 LEDGER, RECORDS = "privacy.json", "records"

@@ -10,6 +10,7 @@ import torch
 
 from vestige.data.corpus import Corpus
 from vestige.data.vocabulary import Vocabulary
+from vestige.models import provenance
 from vestige.models.checkpoints import load_model
 from vestige.models.hugging_face import HuggingFaceLanguageModel
 from vestige.models.lora import add_lora
@@ -19,7 +20,6 @@ from vestige.models.transformer import TransformerConfig
 from vestige.training.config import TrainingConfig
 from vestige.training.presets import Preset, Shape, new_model, preset
 from vestige.training.vocabularies import borrow, learn_vocabulary
-from vestige.workflows import provenance
 from vestige.workflows.train import TrainingRequest
 
 

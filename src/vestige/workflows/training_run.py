@@ -13,10 +13,10 @@ from vestige.training import loop
 from vestige.training.config import TrainingConfig
 from vestige.training.history import StopAtPerplexity, TrainingHistory
 from vestige.training.word_frequencies import FREQUENCIES, frequency_perplexity
+from vestige.training_runs import JUDGED_BY, RUN, useless_training
 from vestige.workflows.privacy_files import end, registered
 from vestige.workflows.privacy_plan import Lineages, entry_of
 from vestige.workflows.train import Trained, TrainingRequest, train
-from vestige.workflows.training_runs import JUDGED_BY, RUN, useless_training
 
 
 def learn(

@@ -6,10 +6,10 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from vestige.attacks.manifests import template_of
 from vestige.errors import DataError
 from vestige.monitor import Monitor
 from vestige.workflows.inputs import open_corpus, read_lines, several
-from vestige.workflows.manifests import template_of
 
 if TYPE_CHECKING:
     from vestige.attacks.update.proposals.protocol import Turn

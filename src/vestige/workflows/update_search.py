@@ -15,9 +15,9 @@ from vestige.attacks.update.seed_and_extend import Effort, Kept, KeptUnder, Seed
 from vestige.attacks.update.token_scores import TokenScore
 from vestige.attacks.update.update_diff import Beams, null_search, update_diff
 from vestige.models.protocols import LanguageModel
+from vestige.models.snapshots import ComparedNulls
 from vestige.monitor import Monitor, Step
 from vestige.workflows.kept_search import Nowhere
-from vestige.workflows.snapshots import ComparedNulls
 from vestige.workflows.update_contexts import Contexts
 from vestige.workflows.update_planner import Planner, sized
 

@@ -5,7 +5,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vestige.workflows.sources import MANIFEST
+from vestige.data.sources import MANIFEST
 
 if TYPE_CHECKING:
     from vestige.data.secret_manifest import SecretManifest

@@ -110,8 +110,8 @@ def verify_deletion(
     from vestige import results
     from vestige.attacks.texts.deletion import verify
     from vestige.models.endpoint_address import is_endpoint
+    from vestige.models.provenance import of_corpus
     from vestige.workflows.listed_texts import listed_texts
-    from vestige.workflows.provenance import of_corpus
 
     call = Call.of(verify_deletion, locals())
     _validate.open_fraction(**{"`rate`": rate})

@@ -7,7 +7,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vestige.workflows.sources import CORPUS
+from vestige.data.sources import CORPUS
 
 if TYPE_CHECKING:
     from vestige.claims import Check
@@ -61,7 +61,7 @@ def canary_checks(
 
 def _texts(manifest: "str | PathLike[str]", sealed: "Manifest") -> list[str]:
     """Texts of the corpus beside a manifest that are no canaries; none where it cannot be read."""
-    from vestige.workflows.manifests import manifest_file
+    from vestige.attacks.manifests import manifest_file
 
     corpus = manifest_file(manifest).parent / CORPUS
     planted = set(sealed.places)

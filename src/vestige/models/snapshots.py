@@ -8,10 +8,9 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from vestige.arguments import ModelLike, ModelsLike
+from vestige.models.provenance import of_model, of_object, sha256_of
 from vestige.monitor import Monitor
-from vestige.workflows.inputs import shown
-from vestige.workflows.options import ModelLike, ModelsLike
-from vestige.workflows.provenance import of_model, of_object, sha256_of
 
 if TYPE_CHECKING:
     import torch
@@ -248,3 +247,8 @@ def _models_at(place: ModelLike) -> list[ModelLike]:
     if is_model(folder) or not folder.is_dir():
         return [fspath(place)]
     return [str(inner) for inner in sorted(folder.iterdir()) if is_model(inner)] or [fspath(place)]
+
+
+def shown(given: object) -> str:
+    """A path, or the class of an object, for messages."""
+    return fspath(given) if isinstance(given, str | PathLike) else f"<{type(given).__name__}>"

@@ -5,8 +5,8 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from vestige.data.sources import MANIFEST
 from vestige.monitor import SILENT, Monitor
-from vestige.workflows.sources import MANIFEST
 
 if TYPE_CHECKING:
     from vestige.data.canary import Canary

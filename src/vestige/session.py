@@ -1,0 +1,330 @@
+"""One call of a verb: what it opens is recorded, and its result carries the record.
+
+A verb is a function whose first parameter is a `Session`:
+
+    @verb
+    def exposure(run: Session, model: ModelLike, *, exact: Count | None = None,
+                 **common: Unpack[Common]) -> Result:
+        loaded = run.model("model", model)
+        with run.progress("scoring") as step:
+            ...
+        return Result.of(found)
+
+Callers see the other parameters, and `out`, `seed`, `device` and `monitor`.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from functools import wraps
+from inspect import Parameter, Signature, signature
+from os import PathLike, fspath
+from pathlib import Path
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Literal,
+    ParamSpec,
+    TypeVar,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+from vestige.errors import DataError
+from vestige.monitor import SILENT, Monitor, Step
+from vestige.results import Result
+
+if TYPE_CHECKING:
+    from vestige.data.corpus import Corpus
+    from vestige.models.protocols import LanguageModel
+    from vestige.models.snapshots import Snapshots
+    from vestige.models.white_box import IntentSlotNetwork
+
+P = ParamSpec("P")
+R = TypeVar("R", bound=Result)
+
+COMMAND: ContextVar[tuple[str, ...]] = ContextVar("COMMAND", default=())
+"""The command line that calls a verb, for the record; empty in Python."""
+
+_DEFAULTS: Mapping[str, Any] = {"out": None, "seed": 0, "device": "auto", "monitor": SILENT}
+
+
+@dataclass
+class Session:
+    """Inputs, progress and provenance of one call.
+
+    Attributes:
+        verb: the verb's name as it is typed.
+        arguments: of the call, by parameter; a verb may replace one by the value that it chose.
+        out: the run folder; None where nothing is saved.
+        configuration: settings that the record holds besides the arguments.
+        models: provenance of models by role.
+        data: provenance of corpora by role.
+    """
+
+    verb: str
+    arguments: dict[str, Any]
+    out: Path | None = None
+    seed: int = 0
+    device: str = "auto"
+    monitor: Monitor = SILENT
+    configuration: dict[str, Any] = field(default_factory=dict)
+    models: dict[str, object] = field(default_factory=dict)
+    data: dict[str, object] = field(default_factory=dict)
+    started: float = field(default_factory=time.monotonic)
+
+    def model(self, role: str, given: "str | PathLike[str] | LanguageModel") -> "LanguageModel":
+        """A language model in evaluation mode, read from a path unless it is one.
+
+        Raises:
+            ModelError: it cannot be read.
+        """
+        from vestige.models.checkpoints import load_model
+
+        if isinstance(given, str | PathLike):
+            loaded = load_model(fspath(given), device=self.device)
+        else:
+            loaded = given.eval()
+        self.record_model(role, given, loaded)
+        return loaded
+
+    def intent_slot(
+        self, role: str, given: "str | PathLike[str] | IntentSlotNetwork"
+    ) -> "IntentSlotNetwork":
+        """An intent-and-slot model in evaluation mode, read from a path unless it is one.
+
+        Raises:
+            ModelError: it cannot be read.
+        """
+        from vestige.models.checkpoints import load_intent_slot
+
+        if isinstance(given, str | PathLike):
+            loaded = load_intent_slot(fspath(given), device=self.device)
+        else:
+            loaded = given.eval()
+        self.record_model(role, given, loaded)
+        return loaded
+
+    def snapshots(self, **given: "str | PathLike[str] | LanguageModel") -> "Snapshots":
+        """Models named "before" and "after", over one set of token ids and in one precision.
+
+        Raises:
+            ModelError: one cannot be read.
+            IncompatibleModels: a token id means different texts in the two.
+        """
+        from vestige.models.snapshots import load_snapshots
+
+        loaded = load_snapshots(given, device=self.device, monitor=self.monitor)
+        self.models |= loaded.recorded
+        return loaded
+
+    def record_model(self, role: str, given: object, loaded: Any) -> None:
+        """Record a model that the verb opened itself."""
+        from vestige.models.provenance import of_model
+
+        self.models[role] = of_model(given, loaded)
+
+    def corpus(self, role: str, given: "str | PathLike[str] | Corpus", **columns: Any) -> "Corpus":
+        """A corpus, read from a path unless it is one.
+
+        Args:
+            role: its name in the record.
+            given: a path that `read_source` reads, or a corpus.
+            **columns: settings of `read_source`: format, text, user, source_column, limit.
+
+        Raises:
+            DataError: it cannot be read.
+        """
+        from vestige.data.sources import read_source
+        from vestige.models.provenance import of_corpus
+
+        if isinstance(given, str | PathLike):
+            corpus = read_source(fspath(given), **columns)
+        else:
+            corpus = given
+        self.data[role] = of_corpus(given, corpus)
+        return corpus
+
+    def lines(self, given: "str | PathLike[str] | Sequence[str]", *, one: str) -> list[str]:
+        """The lines of a UTF-8 text file, or the texts that were given.
+
+        Args:
+            one: what each line holds, such as "phrase", for messages.
+
+        Raises:
+            DataError: the file cannot be read, is too large, or is not UTF-8.
+        """
+        from vestige.data.regular_file import read_lines
+
+        return (
+            read_lines(Path(given), one=one) if isinstance(given, str | PathLike) else list(given)
+        )
+
+    def chosen(self, **argument: Any) -> Any:
+        """Record the value that the verb chose for one argument; returns the value."""
+        ((name, value),) = argument.items()
+        self.arguments[name] = value
+        return value
+
+    def log(self, line: str) -> None:
+        """Show one line to the user."""
+        self.monitor.log(line)
+
+    def progress(self, task: str) -> AbstractContextManager[Step]:
+        """Progress of one task."""
+        return self.monitor.progress(task)
+
+    @property
+    def seconds(self) -> float:
+        """Time since the call began."""
+        return round(time.monotonic() - self.started, 2)
+
+    def record(self) -> dict[str, Any]:
+        """The contents of `run.json`: everything that the result depends on."""
+        given = dict(_flat(self.arguments))
+        return {
+            "command": list(COMMAND.get()),
+            "verb": self.verb,
+            "arguments": {
+                name: _plain(value) for name, value in given.items() if value is not None
+            },
+            "configuration": {**{n: _plain(v) for n, v in given.items()}, **self.configuration},
+            "seed": self.seed,
+            "models": self.models,
+            "data": self.data,
+        }
+
+
+def _flat(arguments: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Arguments by option: the fields of an options dataclass are options of their own."""
+    for name, value in arguments.items():
+        if is_options(value):
+            yield from _flat({one.name: getattr(value, one.name) for one in fields(value)})
+        else:
+            yield name, value
+
+
+def is_options(value: object) -> bool:
+    """Whether a value holds options that several verbs share."""
+    return is_dataclass(value) and hasattr(type(value), "__cyclopts__")
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON has it; an object is the name of its class in angle brackets."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, PathLike):
+        return fspath(value)
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return f"<{type(value).__name__}>"
+
+
+def verb(work: Callable[Concatenate[Session, P], R]) -> Callable[P, R]:
+    """The public function of a verb.
+
+    It checks the bounds of its arguments, records the call, and saves the result to `out`.
+    """
+    own = signature(work)
+    public = _public(own)
+    name = work.__name__.replace("_", "-")
+
+    @wraps(work)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        bound = public.bind(*args, **kwargs)
+        bound.apply_defaults()
+        arguments = checked(call, bound.arguments)
+        common = {key: arguments.pop(key) for key in _DEFAULTS if key in common_names}
+        if "out" in common:
+            common["out"] = _new(common["out"])
+        run = Session(name, dict(arguments), **common)
+        result = work(run, **arguments)  # type: ignore[call-arg]
+        result = replace(result, record=run.record())
+        if run.out is not None and not run.out.exists():
+            result.save(run.out)
+        return result
+
+    common_names = set(public.parameters) - set(own.parameters)
+    call.__signature__ = public  # type: ignore[attr-defined]
+    call.__annotations__ = {one.name: one.annotation for one in public.parameters.values()}
+    return call
+
+
+def _public(own: Signature) -> Signature:
+    """The signature that callers see: without the session, with the common keywords by name."""
+    parameters = list(own.parameters.values())[1:]
+    shared = next((one for one in parameters if one.kind is Parameter.VAR_KEYWORD), None)
+    if shared is None:
+        return own.replace(parameters=parameters, return_annotation=Signature.empty)
+    (typed,) = get_args(shared.annotation)
+    common = [
+        Parameter(name, Parameter.KEYWORD_ONLY, default=_DEFAULTS[name], annotation=hint)
+        for name, hint in get_type_hints(typed, include_extras=True).items()
+    ]
+    kept = [one for one in parameters if one is not shared]
+    return own.replace(parameters=[*kept, *common], return_annotation=Signature.empty)
+
+
+def _new(out: "str | PathLike[str] | None") -> Path | None:
+    """The run folder, which must not exist yet."""
+    from vestige.results import require_new
+
+    if out is None:
+        return None
+    if fspath(out).strip() in ("", "."):
+        raise ValueError("`out` must name a new folder, got an empty name")
+    return require_new(fspath(out))
+
+
+def checked(function: Callable[..., object], arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments that keep the bounds in their annotations.
+
+    Raises:
+        ValueError: one does not; the message quotes no value.
+    """
+    hints = {name: one.annotation for name, one in signature(function).parameters.items()}
+    for value in arguments.values():
+        if is_options(value):
+            hints |= get_type_hints(type(value), include_extras=True)
+    for name, value in _flat(arguments):
+        _check(name, value, hints[name])
+    return dict(arguments)
+
+
+def _check(name: str, value: Any, hint: Any) -> None:
+    """Raise ValueError where a number or a choice does not fit its annotation."""
+    if value is None or not is_bounded(hint):
+        return
+    from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+    try:
+        TypeAdapter(hint, config=ConfigDict(allow_inf_nan=False)).validate_python(value)
+    except ValidationError as error:
+        told = error.errors(include_input=False, include_url=False, include_context=False)
+        wanted = told[0]["msg"].removeprefix("Input should be ").removeprefix("a valid ")
+        raise ValueError(f"`{name}` must be {wanted}") from None
+
+
+def is_bounded(hint: Any) -> bool:
+    """Whether an annotation is a number, a choice, or several of them."""
+    origin = get_origin(hint)
+    if origin is Literal:
+        return True
+    if origin is not None:
+        return any(is_bounded(one) for one in get_args(hint)[: 1 if origin is tuple else None])
+    return hint in (int, float)
+
+
+@contextmanager
+def in_file(*given: object) -> Iterator[None]:
+    """Name the file in an error about its contents."""
+    try:
+        yield
+    except DataError as error:
+        where = " with ".join(str(one) for one in given if isinstance(one, str | PathLike))
+        problem = f"{where}: {error.problem}" if where else error.problem
+        raise DataError(problem, remedy=error.remedy) from error
