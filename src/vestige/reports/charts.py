@@ -18,6 +18,11 @@ if TYPE_CHECKING:
 else:  # a terminal shows the words of a report and draws nothing
     alt = lazy_loader.load("altair")
 
+__all__ = [
+    "ACCENT", "BROAD", "FEW", "INK", "QUIET", "SLIM", "TEXT", "Chart", "Figure", "alt", "by_copies",
+    "dashed", "disc", "inline", "intervals", "ring", "svg_of", "titled",
+]  # fmt: skip
+
 INK, ACCENT, QUIET, TEXT = "#111111", "#222222", "#333333", "#444444"
 _COLOURS = {INK: "#57534c", ACCENT: "#b0402a", QUIET: "#8a857c", TEXT: "#23211d"}
 """The placeholders' colours without a style sheet."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from vestige.reports.blocks import Findings
 from vestige.reports.page import drawn, fill, style
-from vestige.reports.report import Block, report_of
+from vestige.reports.report import report_of
 from vestige.reports.tables import Table
 from vestige.result import Result as Measured
 from vestige.results import Result, run_of
@@ -52,7 +52,7 @@ def html(result: Result | Measured, *, show_secrets: bool = False) -> str:
         RunError: the result lacks what its kind has.
     """
     found = drawn(run_of(result), show_secrets=show_secrets)
-    lists: list[Block] = [one for one in found.blocks if isinstance(one, Table | Findings)][:1]
+    lists = [one for one in found.blocks if isinstance(one, Table | Findings)][:1]
     more = sum(max(0, len(one.rows) - LISTED) for one in lists if isinstance(one, Table))
     shown = [replace(b, rows=b.rows[:LISTED]) if isinstance(b, Table) else b for b in lists]
     return fill(
