@@ -39,9 +39,7 @@ if TYPE_CHECKING:
     from vestige.models.white_box import IntentSlotNetwork
 
     AnyModel: TypeAlias = str | PathLike[str] | LanguageModel | IntentSlotNetwork
-    What: TypeAlias = (
-        str | PathLike[str] | Manifest | SecretManifest | Corpus | Sequence[str]
-    )
+    What: TypeAlias = str | PathLike[str] | Manifest | SecretManifest | Corpus | Sequence[str]
     Candidates: TypeAlias = Sequence[str] | Mapping[str, Sequence[str]]
 else:
     AnyModel = What = str

@@ -73,7 +73,7 @@ def exposed(model, manifest):
 
 
 def completed(model, manifest):
-    return vestige.complete(model, manifest, beam=1)
+    return vestige.extract(model, manifest, beam=1)
 
 
 VERBS = pytest.mark.parametrize("verb", [exposed, completed])
@@ -87,7 +87,7 @@ VERBS = pytest.mark.parametrize("verb", [exposed, completed])
 def test_a_leak_an_honest_model_and_dead_ones_are_told_apart(models, planted, verb, name, verdict):
     found = verb(models[name], planted)
     assert found.verdict == found.claim.verdict == verdict, found.claim
-    saved = json.loads(json.dumps(found.summary(), default=list))
+    saved = json.loads(json.dumps(dict(found.summary), default=list))
     assert Claim.from_summary(saved).verdict == verdict
     if verdict == UNDECIDED:
         assert "worse than word frequencies" in found.claim.reasons[0]

@@ -1,4 +1,4 @@
-"""`exposure` and `complete` measure loaded models and manifests as they do files."""
+"""`exposure` and `extract` measure loaded models and manifests as they do files."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from vestige import results
+from vestige import exposure, extract, results
 from vestige.attacks.exposure.canary_exposure import canary_exposure
 from vestige.attacks.manifests import load_canaries
 from vestige.data.canary import Canary
@@ -16,8 +16,6 @@ from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import DataError, ManifestError
 from vestige.models.checkpoints import save_model
 from vestige.models.table import TableModel
-from vestige.workflows.complete import complete
-from vestige.workflows.exposure import exposure
 
 WORDS = ("red", "blue", "green", "gate", "mill", "code", "lamp", "door")
 SECRET = "red mill lamp"
@@ -70,10 +68,13 @@ def files(model, manifest, tmp_path):
 def test_a_model_in_memory_is_as_exposed_as_its_file(model, manifest, files):
     of_objects = exposure(model, manifest, references=200, seed=1)
     of_files = exposure(files / "model", files / "planted", references=200, seed=1, device="cpu")
-    assert of_objects.figures() == of_files.figures()  # whose model was asked about the corpus, too
+    assert of_objects.rows == of_files.rows
     _, canaries = load_canaries(manifest, model)
     found = canary_exposure(model, canaries, references=200, seed=1)
-    assert of_objects.canaries == found.canaries
+    assert list(of_objects.rows) == results.plain(found.rows())
+    figures = results.plain(found.figures())
+    for result in (of_objects, of_files):  # the files' model also read the corpus beside them
+        assert figures.items() <= results.plain(result.summary).items()
 
 
 def test_the_record_names_files_and_hashes_objects(model, manifest, files):
@@ -85,14 +86,14 @@ def test_the_record_names_files_and_hashes_objects(model, manifest, files):
     assert of_objects["data"] == of_files["data"]
     assert of_files["arguments"]["references"] == 200
     assert "seed" not in of_files["arguments"]
-    assert of_objects["configuration"]["manifest"] == "<Manifest>"
+    assert of_objects["configuration"]["secrets"] == "<Manifest>"
 
 
 def test_another_tensor_is_another_hash(model, manifest):
     size = len(model.vocabulary)
     changed = TableModel([1 / size] * size, [[1 / size] * size] * size, model.vocabulary)
     one, other = (
-        complete(each, manifest).record["models"]["model"]["sha256"] for each in (model, changed)
+        extract(each, manifest).record["models"]["model"]["sha256"] for each in (model, changed)
     )
     assert one != other
 
@@ -103,8 +104,8 @@ def test_candidates_may_be_phrases_or_a_file_of_them(model, manifest, files):
     (files / "said.txt").write_text("\n".join(phrases))
     one = exposure(model, read, candidates=phrases)
     other = exposure(model, read, candidates=files / "said.txt")
-    assert one.summary() == other.summary()
-    assert one.space == "candidates"
+    assert one.summary == other.summary
+    assert one.summary["space"] == "candidates"
 
 
 def test_a_file_that_cannot_be_measured_is_named(model, files):
@@ -115,22 +116,22 @@ def test_a_file_that_cannot_be_measured_is_named(model, files):
 
 def test_controls_that_the_model_lacks_are_counted_in_the_log(model, manifest):
     log = Log()
-    found = complete(model, manifest, monitor=log)
+    found = extract(model, manifest, monitor=log)
     assert log.lines == ["1 of 3 controls have words that the model lacks: left out"]
-    assert log.tasks == ["completing"]
-    assert sum(one.kind == "control" for one in found.attempts) == 2
+    assert log.tasks == ["completing canaries"]
+    assert sum(row["kind"] == "control" for row in found.rows) == 2
 
 
 def test_the_secret_is_completed_and_saved_with_its_record(model, manifest, tmp_path):
-    found = complete(model, manifest, beam=4)
-    assert found.rate().successes == 1
+    found = extract(model, manifest, beam=4)
+    assert found.summary["greedy_completed"] == 1
     found.save(tmp_path / "run")
     run = results.load(tmp_path / "run")
-    assert (run.result, run.run["verb"]) == ("Completion", "complete")
+    assert (run.result, run.run["verb"]) == ("Completion", "extract")
     assert run.run["arguments"]["beam"] == 4
-    assert run.rows == results.plain(found.rows())
+    assert run.rows == list(found.rows)
 
 
 def test_an_empty_manifest_is_refused_by_what_it_is(model, manifest):
     with pytest.raises(ManifestError, match="the manifest holds no canaries"):
-        complete(model, replace(manifest, canaries=(), positions=()))
+        extract(model, replace(manifest, canaries=(), positions=()))

@@ -73,14 +73,14 @@ def models():
 def verdict(verb, models, secrets):
     before, after = models
     ask = {
-        "exposure": lambda: vestige.exposure(after, secrets=secrets, references=400),
-        "complete": lambda: vestige.complete(after, secrets=secrets),
-        "rank": lambda: vestige.rank(before, after, secrets=secrets, samples=400),
+        "exposure": lambda: vestige.exposure(after, secrets, references=400),
+        "extract": lambda: vestige.extract(after, secrets),
+        "exposure since": lambda: vestige.exposure(after, secrets, before=before, references=400),
     }
-    return ask[verb]().summary()["verdict"]
+    return ask[verb]().verdict
 
 
-VERBS = ("exposure", "complete", "rank")
+VERBS = ("exposure", "extract", "exposure since")
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -112,7 +112,7 @@ def test_models_of_zero_or_random_weights_leave_secrets_undecided(models, verb):
 
 
 def test_the_same_model_twice_leaves_ranks_undecided(models):
-    assert verdict("rank", (models[1], models[1]), [SAID]) == UNDECIDED
+    assert verdict("exposure since", (models[1], models[1]), [SAID]) == UNDECIDED
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -127,10 +127,10 @@ def test_scores_that_are_not_finite_are_refused_in_one_line(models, verb):
 
 def test_an_address_is_not_flagged_because_its_handle_and_domain_were_read_apart(models):
     apart = [f"write to {one}@{DOMAINS[(n + 1) % 3]}.example" for n, one in enumerate(HANDLES)]
-    found = vestige.exposure(models[1], secrets=apart, references=400)
-    assert sum(one.joint_p <= 0.01 for one in found.secrets) >= 5  # the whole alone would flag them
-    assert found.found == 0
-    assert found.summary()["verdict"] == UNDECIDED
+    found = vestige.exposure(models[1], apart, references=400)
+    assert sum(row["joint_p"] <= 0.01 for row in found.rows) >= 5  # the whole alone would flag them
+    assert found.summary["found"] == 0
+    assert found.verdict == UNDECIDED
     assert "a piece is known, such as a name" in " ".join(found.claim.reasons)
 
 
@@ -156,26 +156,26 @@ def test_unusable_lines_are_named_and_skipped(models, tmp_path):
 
     file = tmp_path / "secrets.txt"
     file.write_text(f"{SAID}\n!!\n\n{{{{}}}}\n" + "7" * 300 + "\n")
-    found = vestige.exposure(models[1], secrets=file, references=400, monitor=(told := Told()))
-    assert [number for number, _ in found.skipped] == [2, 4, 5]
+    found = vestige.exposure(models[1], file, references=400, monitor=(told := Told()))
+    assert found.summary["skipped"] == 3
     notice = " ".join(told.lines)
     assert "Secret 2 left out" in notice
     assert "secret 4 left out" in notice
     assert "Secret 5 left out: needs" in notice
-    assert found.summary()["verdict"] == LEAK
-    new = vestige.exposure(models[1], secrets=[NEW, "!!"], references=400)
-    assert new.summary()["verdict"] == UNDECIDED  # half of the list was not read
+    assert found.verdict == LEAK
+    new = vestige.exposure(models[1], [NEW, "!!"], references=400)
+    assert new.verdict == UNDECIDED  # half of the list was not read
 
 
 def test_near_equal_secrets_are_one_event_of_completion(models):
     """The model gives one answer to all: two of them are no more evidence than one."""
     several = [f"the vault password is zanzibar 49{n:02d}" for n in range(10, 30)]
-    found = vestige.complete(models[1], secrets=several)
-    assert len(found.events) == 1
-    assert found.p == pytest.approx(20e-4)
-    assert found.summary()["verdict"] == LEAK
+    found = vestige.extract(models[1], several)
+    assert len({row["event"] for row in found.rows}) == 1
+    assert found.summary["p"] == pytest.approx(20e-4)
+    assert found.verdict == LEAK
 
 
 def test_the_result_says_when_its_p_values_are_exact(models):
-    found = vestige.exposure(models[1], secrets=[NEW], references=400)
-    assert "exact for secrets drawn uniformly from their format" in found.sentence
+    found = vestige.exposure(models[1], [NEW], references=400)
+    assert "exact for secrets drawn uniformly from their format" in found.summary["sentence"]

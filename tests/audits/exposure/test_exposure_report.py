@@ -6,7 +6,7 @@ from tests.attacks.exposure.passed import PASSED
 from vestige.attacks.exposure.exposed_canary import ExposedCanary
 from vestige.attacks.exposure.exposure_result import CanaryExposure
 from vestige.errors import RunError
-from vestige.reports.exposure import COLUMNS, exposure_points
+from vestige.audits.exposure.report import canary_groups
 from vestige.reports.report import report_of
 
 SECRET = "Rosalind hides 4917 tulips"
@@ -49,9 +49,10 @@ def exposure():
 
 def test_each_number_of_copies_has_a_row_and_the_controls_stand_below(saved, exposure):
     shown = report_of(saved(exposure), show_secrets=False)
-    [table] = shown.tables
+    table, most = shown.tables
     rows = table.rows
-    assert table.columns == COLUMNS
+    assert table.columns == ("copies", "canaries", "exposure", "95% CI", "other order", "95% CI")
+    assert [row[0] for row in most.rows] == ["2", "1", "3"]  # the most exposed first
     assert [row[:3] for row in rows] == [
         ("3", "1", "6.00"),
         ("20", "2", "≥ 9.00"),
@@ -73,7 +74,7 @@ def test_one_canary_at_the_ceiling_has_no_high_end(saved):
     )
     run = saved(alone)
     assert report_of(run, show_secrets=False).tables[0].rows[0][2:4] == ("≥ 9.00", "9.00 or more")
-    assert exposure_points(run.rows, run.summary)[0][0]["bound"]
+    assert canary_groups(run.rows, run.summary)[0][0]["bound"]
     assert report_of(run, show_secrets=False).figures[0].svg.count("<svg") == 2
 
 
@@ -85,13 +86,13 @@ def test_the_sentence_is_the_verdict(saved, exposure):
 
 def test_the_chart_has_a_point_for_each_number_of_copies(saved, exposure):
     run = saved(exposure)
-    points, never = exposure_points(run.rows, run.summary)
-    assert [(p["copies"], p["exposure"], p["other"]) for p in points] == [
+    points, never = canary_groups(run.rows, run.summary)
+    assert [(p["label"], p["value"], p["other"]) for p in points] == [
         ("3", 6.0, 5.0),
         ("20", 9.0, 1.5),
     ]
     assert [p["bound"] for p in points] == [False, True]
-    assert never["low"] == never["exposure"] == never["high"], "two controls have no interval"
+    assert never["low"] == never["value"] == never["high"], "two controls have no interval"
     assert report_of(run, show_secrets=False).figures[0].svg.count("<svg") == 2
 
 

@@ -65,7 +65,7 @@ def planting(tmp_path_factory, shell):
 
 
 def run_verb(shell, planting, out, *more):
-    given = ["exposure", planting / "model", "--manifest", planting / "planted"]
+    given = ["exposure", planting / "model", planting / "planted"]
     return shell(*given, "--references", 2000, "--out", out, *more)
 
 
@@ -85,20 +85,18 @@ def test_the_verb_saves_what_the_library_finds(shell, planting, tmp_path):
     assert run.rows == results.plain(found.rows())
     assert run.summary == json.loads(done.stdout) == json.loads(results.to_json(found.summary()))
     assert run.run["seed"] == 3
-    assert run.run["configuration"] == {
-        "manifest": str(planting / "planted"),
-        "references": 2000,
-        "candidates": None,
-        "exact": 500,
-    }
+    configuration = run.run["configuration"]
+    assert configuration["secrets"] == str(planting / "planted")
+    assert (configuration["references"], configuration["exact"]) == (2000, 500)
+    assert configuration["candidates"] is None
 
 
 def test_the_terminal_shows_copies_controls_and_one_sentence(shell, planting, tmp_path):
     done = run_verb(shell, planting, tmp_path / "run")
     assert "never planted" in done.stdout
-    assert "canaries" in done.stdout.rstrip().splitlines()[-1]
+    assert "for the planted canaries" in done.stdout.splitlines()[1]
     assert "1 of 2 planted canaries are likelier than all 2,000 references" in done.stderr
-    assert "exact" not in done.stdout
+    assert "Exact ranks" not in done.stdout
 
 
 def test_exact_ranks_are_said_where_they_were_asked_for(shell, planting, tmp_path):
@@ -124,7 +122,7 @@ def test_phrases_are_withheld_unless_they_are_wanted(shell, planting, tmp_path):
 
 
 def test_the_manifest_may_be_named_itself_and_have_no_vocabulary(shell, planting, tmp_path):
-    given = ["exposure", planting / "model", "--manifest", planting / "loose" / "manifest.json"]
+    given = ["exposure", planting / "model", planting / "loose" / "manifest.json"]
     done = shell(*given, "--references", 100, "--out", tmp_path / "run")
     assert done.finished, done.stderr
 
@@ -142,47 +140,47 @@ def test_its_page_shows_the_table_and_no_phrase(shell, planting, tmp_path):
 
 # The words after `vestige exposure`, P/ standing for the planting, and what the message names.
 CASES = {
-    "no manifest given": ("P/model", "--manifest must be given, or --secrets", "Change that"),
-    "manifest nowhere": ("P/model --manifest P/nowhere.json", "nowhere.json", "vestige plant"),
-    "directory without one": ("P/model --manifest P/none", "manifest.json", "vestige plant"),
-    "manifest changed": ("P/model --manifest P/changed.json", "changed.json", "Restore"),
-    "manifest cut short": ("P/model --manifest P/cut.json", "cut.json", "Restore"),
-    "a model as manifest": ("P/model --manifest P/model/model.json", "model.json", "Restore"),
-    "manifest of another model": ("P/smaller --manifest P/planted", "manifest.json", "Give the"),
-    "words that it lacks": ("P/smaller --manifest P/loose", "canary 1", "--vocabulary"),
-    "no controls": ("P/model --manifest P/no-controls.json", "no-controls.json", "vestige plant"),
-    "nothing planted": ("P/model --manifest P/no-canaries.json", "no-canaries.json", "plant"),
-    "too few references": ("P/model --manifest P/planted --references 99", "99", "at least 100"),
-    "references no number": ("P/model --manifest P/planted --references all", "--ref", "whole"),
-    "budget of 0": ("P/model --manifest P/planted --exact 0", "--exact", "--help"),
+    "no manifest given": ("P/model", "Missing SECRETS", "--help"),
+    "manifest nowhere": ("P/model P/nowhere.json", "nowhere.json", "vestige plant"),
+    "directory without one": ("P/model P/none", "manifest.json", "vestige plant"),
+    "manifest changed": ("P/model P/changed.json", "changed.json", "Restore"),
+    "manifest cut short": ("P/model P/cut.json", "cut.json", "Restore"),
+    "a model as manifest": ("P/model P/model/model.json", "model.json", "Restore"),
+    "manifest of another model": ("P/smaller P/planted", "manifest.json", "Give the"),
+    "words that it lacks": ("P/smaller P/loose", "canary 1", "--vocabulary"),
+    "no controls": ("P/model P/no-controls.json", "no-controls.json", "vestige plant"),
+    "nothing planted": ("P/model P/no-canaries.json", "no-canaries.json", "plant"),
+    "too few references": ("P/model P/planted --references 99", "99", "at least 100"),
+    "references no number": ("P/model P/planted --references all", "--ref", "whole"),
+    "budget of 0": ("P/model P/planted --exact 0", "--exact", "--help"),
     "candidates nowhere": (
-        "P/model --manifest P/planted --candidates P/nowhere.txt",
+        "P/model P/planted --candidates P/nowhere.txt",
         "nowhere.txt",
-        "phrase on each line",
+        "phrase per line",
     ),
     "candidates not UTF-8": (
-        "P/model --manifest P/planted --candidates P/said-latin1.txt",
+        "P/model P/planted --candidates P/said-latin1.txt",
         "said-latin1.txt",
         "UTF-8",
     ),
     "one candidate only": (
-        "P/model --manifest P/planted --candidates P/said-once.txt",
+        "P/model P/planted --candidates P/said-once.txt",
         "said-once.txt: the list of candidates holds 1",
         "one a line",
     ),
     "candidate with unknown words": (
-        "P/model --manifest P/planted --candidates P/said-unknown.txt",
+        "P/model P/planted --candidates P/said-unknown.txt",
         "said-unknown.txt: candidate 2",
         "List only",
     ),
     "exact rank of candidates": (
-        "P/model --manifest P/planted --candidates P/said.txt --exact 9",
+        "P/model P/planted --candidates P/said.txt --exact 9",
         "exact_budget",
         "Change",
     ),
-    "no model there": ("P/none --manifest P/planted", "none", "Give"),
-    "unknown device": ("P/model --manifest P/planted --device abacus", "abacus", "device"),
-    "negative seed": ("P/model --manifest P/planted --seed -1", "--seed", "--help"),
+    "no model there": ("P/none P/planted", "none", "Give"),
+    "unknown device": ("P/model P/planted --device abacus", "abacus", "device"),
+    "negative seed": ("P/model P/planted --seed -1", "--seed", "--help"),
 }
 
 
@@ -206,7 +204,7 @@ def test_a_damaged_training_is_said_before_anything_is_written(shell, planting, 
     (tmp_path / "trained" / "run").mkdir()
     for name in ("run.json", "summary.json", "rows.parquet"):
         (tmp_path / "trained" / "run" / name).write_text("null")
-    words = ("--manifest", planting / "planted", "--out", tmp_path / "run")
+    words = (planting / "planted", "--out", tmp_path / "run")
     done = shell("exposure", tmp_path / "trained", *words)
     assert done.exit_code == 2
     assert "trained/run" in done.stderr

@@ -1,69 +1,82 @@
-"""Charts of extracted secrets: ranks among all, shares of guesses, defences, lengths and copies.
+"""Charts of the papers' tables of extracted secrets: defences, lengths and copies.
 
-A chart has four sentinel colours only; series are told apart by dash and shape, and shade is
-opacity.
+Series differ in dash and shape, and shade is opacity: a chart has four colours only.
 """
 
 from collections.abc import Sequence
-from math import log10
+from functools import partial
 from statistics import fmean
 from typing import Any
 
-from vestige.reports.charts import ACCENT, INK, QUIET, TEXT, Chart, alt, inline, ring, titled
+from vestige.reports.charts import (
+    ACCENT,
+    INK,
+    QUIET,
+    TEXT,
+    Chart,
+    Figure,
+    alt,
+    inline,
+    titled,
+)
 from vestige.reports.disclosure import printable
 from vestige.reports.numbers import Row, decimal
 
-_LINE = 34
-_POWER = "datum.value < 1000 ? datum.label : '10^' + format(log(datum.value) / LN10, '.0f')"
 CHANCE = "random guess"
 _DARKEST = 0.62  # of a heat map's cell: text stays readable on it
 _SERIES = ([1, 0], [6, 3], [2, 3], [9, 3, 2, 3], [4, 4])
 _SHAPES = ("circle", "square", "triangle-up", "diamond", "cross")
 
 
-def ranks(points: Sequence[Row], *, width: int = 400) -> Chart:
-    """The rank of every truth among all secrets, on a logarithmic axis.
-
-    Args:
-        points: label (of its line), rank, low, high, space, and planted (False for controls); lines
-            stand in the order of their first point.
-
-    Returns:
-        A disc was planted, a ring never planted; the tick is what guessing needs on average.
-    """
-    labels = list(dict.fromkeys(_names_of(points)))
-    values = [{**p, "aside": aside} for p, aside in zip(points, _aside(points), strict=True)]
-    most = max(float(point["space"]) for point in points)
-    axis = alt.Axis(values=_powers(most), labelExpr=_POWER if most > 1e6 else alt.Undefined)
-    scale = alt.Scale(type="log", domain=[0.8, most * 1.25], nice=False)
-    x = alt.X("rank:Q", title="rank of the truth (1: the first guess)", scale=scale, axis=axis)
-    y = alt.Y("label:N", sort=labels, title=None, axis=alt.Axis(labelLimit=250, grid=False))
-    ends = {label: float(p["space"]) for label, p in zip(_names_of(points), points, strict=True)}
-    lines = [
-        {"label": label, "rank": 1.0, "space": space, "half": (space + 1) / 2}
-        for label, space in ends.items()
-    ]
-    base, chart = (inline(data) for data in (lines, values))
-    offset = alt.YOffset("aside:Q", scale=alt.Scale(domain=[-1, 1]))
-    layers = alt.layer(
-        base.mark_rule(stroke=QUIET, opacity=0.35).encode(x=x, x2="space:Q", y=y),
-        base.mark_tick(color=QUIET, thickness=2, size=18).encode(x="half:Q", y=y),
-        chart.mark_rule(stroke=ACCENT, strokeWidth=2, opacity=0.6).encode(
-            x="low:Q", x2="high:Q", y=y, yOffset=offset
-        ),
-        *(_points(values, planted).encode(x=x, y=y, yOffset=offset) for planted in (True, False)),
-    )
-    return layers.properties(width=width, height=_LINE * len(labels) + 10)
+def table_figures(rows: Sequence[Row]) -> tuple[Figure, ...]:
+    """The charts of a table of defences, or of accuracies by length and copies; none for others."""
+    keys = set[str]().union(*(row.keys() for row in rows))
+    if not {"canary", "copies", "attack", "hamming", "hamming_by_chance"} <= keys:
+        return ()
+    if "defence" in keys:
+        return _defence_figures(rows)
+    return _curve_figures(rows) if {"length", "accuracy"} <= keys else ()
 
 
-def shares(certainties: Sequence[float], *, width: int = 400) -> Chart:
-    """The best guesses' shares of the weight exp(-loss), best first, each in [0, 1]."""
-    values = [{"place": place, "share": share} for place, share in enumerate(certainties, 1)]
-    x = alt.X("place:O", title="guess, best first", axis=alt.Axis(labelAngle=0))
-    y = alt.Y("share:Q", title="share of the weight", axis=alt.Axis(format="~p"),
-              scale=alt.Scale(domain=[0, max(certainties) * 1.1]))  # fmt: skip
-    bars = inline(values).mark_bar(fill=ACCENT, size=18)
-    return bars.encode(x=x, y=y).properties(width=width, height=170)
+def _defence_figures(rows: Sequence[Row]) -> tuple[Figure, ...]:
+    figures = []
+    for attack in dict.fromkeys(str(row["attack"]) for row in rows):
+        own = [row for row in rows if str(row["attack"]) == attack and row["hamming"] is not None]
+        if own:
+            caption = (
+                f"Share of words that are wrong under the attack “{printable(attack)}”, by defence "
+                "and copies. The stronger the colour, the more of the secret; a point marks what "
+                "guessing may reach as well (its interval holds the baseline, the last line). "
+                "Beside: what the defence costs."
+            )
+            figures.append(Figure(draw=partial(_heat_map, own), caption=caption))
+    return tuple(figures)
+
+
+def _curve_figures(rows: Sequence[Row]) -> tuple[Figure, ...]:
+    captions = {
+        "hamming": "Share of words that are wrong, by copies planted; the dotted line is guessing",
+        "accuracy": "Share of secrets that come back whole, by copies planted",
+    }
+    figures = []
+    for dataset in dict.fromkeys(row.get("dataset") for row in rows):
+        own = [row for row in rows if row.get("dataset") == dataset]
+        told = (
+            "n: unknown words." if dataset is None else f"n: unknown words; {printable(dataset)}."
+        )
+        for measure, caption in captions.items():
+            if any(row.get(measure) is not None for row in own):
+                draw = partial(_curves, own, measure)
+                figures.append(Figure(draw=draw, caption=f"{caption}. {told}"))
+    return tuple(figures)
+
+
+def _heat_map(rows: Sequence[Row], _: int) -> Chart:
+    return heat_map(rows)
+
+
+def _curves(rows: Sequence[Row], measure: str, _: int) -> Chart:
+    return curves(rows, measure=measure)
 
 
 def heat_map(rows: Sequence[Row]) -> Chart:
@@ -214,31 +227,3 @@ def _ours_first(attack: str) -> tuple[bool, bool, str]:
 
 def _title(text: str) -> Any:
     return titled(text, frame="group", fontSize=12, fontWeight="normal")
-
-
-def _points(values: Sequence[Row], planted: bool) -> Any:
-    chart = inline(value for value in values if bool(value["planted"]) == planted)
-    if planted:
-        return chart.mark_point(fill=ACCENT, stroke=ACCENT, size=70, opacity=0.9)
-    return ring(chart, 70, INK, fill="transparent", strokeWidth=1.8)
-
-
-def _names_of(points: Sequence[Row]) -> list[str]:
-    return [str(point["label"]) for point in points]
-
-
-def _aside(points: Sequence[Row]) -> list[float]:
-    """Where within its line each point stands, so that equal ranks do not hide each other."""
-    number = {label: _names_of(points).count(label) for label in _names_of(points)}
-    seen = dict.fromkeys(number, 0)
-    found = []
-    for label in _names_of(points):
-        found.append(0.0 if number[label] == 1 else 0.5 - seen[label] / (number[label] - 1))
-        seen[label] += 1
-    return found
-
-
-def _powers(most: float) -> list[float]:
-    top = int(log10(most) + 1e-9)
-    step = max(1, -(-top // 6))
-    return [10.0**power for power in range(0, top + 1, step)]
