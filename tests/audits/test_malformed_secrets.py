@@ -4,33 +4,37 @@ import pytest
 
 from tests.docs.workplace import _write_gpt
 
-RANK, SECRETS = "rank W/before W/after", "--secrets W/codes.txt"
+SINCE = "exposure W/after {} --before W/before"
 CASES = {
-    "neither": (RANK, "--phrase must be given, or --secrets, got neither"),
-    "both": (f"{RANK} --phrase gate {SECRETS}", "--phrase must be left out with --secrets"),
-    "an empty file": (f"{RANK} --secrets W/empty.txt", "--secrets must hold 1 to 10,000, got 0"),
-    "blank lines": (f"{RANK} --secrets W/blank.txt", "--secrets must hold 1 to 10,000, got 0"),
-    "a binary file": (f"{RANK} --secrets W/binary.txt", "binary.txt is not UTF-8"),
-    "a file of zeros": (f"{RANK} --secrets W/zeros.txt", "zeros.txt: no secret can be used"),
-    "a folder": (f"{RANK} --secrets W/folder", "folder"),
-    "no file": (f"{RANK} --secrets W/nowhere.txt", "nowhere.txt"),
-    "a question of a phrase": (
-        f"{RANK} --phrase gate --question gate",
-        "--question must come with --secrets",
+    "no secrets": ("exposure W/after", "Missing SECRETS"),
+    "nothing to extract": ("extract W/after", "Pass WHAT, or --pattern"),
+    "an empty file": (SINCE.format("W/empty.txt"), "SECRETS must hold 1 to 10,000, got 0"),
+    "an empty file to extract": ("extract W/after W/empty.txt", "WHAT must hold 1 to 10,000"),
+    "blank lines": (SINCE.format("W/blank.txt"), "SECRETS must hold 1 to 10,000, got 0"),
+    "a binary file": (SINCE.format("W/binary.txt"), "binary.txt is not UTF-8"),
+    "a binary file to extract": ("extract W/after W/binary.txt", "binary.txt is not UTF-8"),
+    "a file of zeros": (SINCE.format("W/zeros.txt"), "zeros.txt: no secret can be used"),
+    "a folder": (SINCE.format("W/folder"), "folder"),
+    "no file": (SINCE.format("W/nowhere.txt"), "nowhere.txt"),
+    "no file to extract": ("extract W/after W/nowhere.txt", "nowhere.txt is missing"),
+    "a question without a template": (
+        f"{SINCE.format('W/codes.txt')} --question gate",
+        "template",
     ),
-    "a question of nothing": (f"{RANK} --question gate", "--phrase must be given, or --secrets"),
-    "a question without a template": (f"{RANK} {SECRETS} --question gate", "template"),
-    "settings of a phrase": (f"{RANK} {SECRETS} --budget 9", "--budget must be left out with"),
-    "no samples": (f"{RANK} {SECRETS} --samples 0", "--samples must be at least 1"),
+    "settings of canaries": (f"{SINCE.format('W/codes.txt')} --exact 9", "--exact needs"),
+    "settings of texts": (
+        "extract W/after W/codes.txt --reference W/unknown.txt",
+        "--reference needs texts, and WHAT is a file with one secret per line. Pass --as texts",
+    ),
+    "no references": (f"{SINCE.format('W/codes.txt')} --references 0", "--references must be"),
     "too long": (
-        "rank W/gpt W/gpt --secrets W/long.txt",
+        "exposure W/gpt W/long.txt --before W/gpt",
         "long.txt: no secret can be read; secret 1 needs 120 tokens, and the model reads 64",
     ),
-    "too long to compare": ("exposure W/gpt --secrets W/long.txt", "secret 1 needs 120"),
-    "too long to complete": ("complete W/gpt --secrets W/long.txt", "secret 1 needs 120"),
-    "unknown words": (f"{RANK} --secrets W/unknown.txt", "secret 1 has words that"),
-    "exposure of neither": ("exposure W/before", "--manifest must be given, or --secrets"),
-    "completion of neither": ("complete W/before", "--manifest must be given, or --secrets"),
+    "too long to compare": ("exposure W/gpt W/long.txt", "secret 1 needs 120"),
+    "too long to complete": ("extract W/gpt W/long.txt", "secret 1 needs 120"),
+    "unknown words": (SINCE.format("W/unknown.txt"), "secret 1 has words that"),
+    "unknown words to complete": ("extract W/after W/unknown.txt", "secret 1 has words that"),
 }
 
 

@@ -6,12 +6,14 @@ from scipy.stats import kstest
 
 import vestige
 from vestige.attacks.exposure.secret_rank import secret_rank
+from vestige.audits.exposure.report import update_report
 from vestige.claims import UNDECIDED
+from vestige.data.corpus import Corpus
+from vestige.data.manifest import plant
 from vestige.data.secret_lines import read_secret
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import IncompatibleModels
 from vestige.models.table import TableModel
-from vestige.audits.exposure.report import update_report
 from vestige.results import run_of
 
 WORDS = tuple("abcdefghij")
@@ -105,10 +107,13 @@ def test_the_verb_takes_a_model_from_before(tmp_path):
     assert found.summary["sentence"].endswith("Ranks counted in the whole space: 2 of 2.")
 
 
+MANIFEST = plant(Corpus.from_texts(["a"] * 9), [], seed=0)[1]
+
+
 @pytest.mark.parametrize(
     ("secrets", "given", "message"),
     [
-        ("planted/manifest.json", {"before": BEFORE}, "`before` needs a file of secrets"),
+        (MANIFEST, {"before": BEFORE}, "`before` needs a file of secrets"),
         (["7"], {"candidates": ["7"]}, "`candidates` needs a manifest of canaries"),
         (["7"], {"references": 0}, "`references` must be greater than or equal to 1"),
     ],

@@ -5,8 +5,8 @@ import pytest
 from tests.attacks.exposure.passed import PASSED
 from vestige.attacks.exposure.exposed_canary import ExposedCanary
 from vestige.attacks.exposure.exposure_result import CanaryExposure
-from vestige.errors import RunError
 from vestige.audits.exposure.report import canary_groups
+from vestige.errors import RunError
 from vestige.reports.report import report_of
 
 SECRET = "Rosalind hides 4917 tulips"

@@ -1,4 +1,4 @@
-"""`vestige complete` saves what the library finds, says it plainly, and refuses what it must."""
+"""`vestige extract` of canaries saves what the library finds and refuses bad input."""
 
 import json
 import re
@@ -68,7 +68,7 @@ def planting(tmp_path_factory, shell):
 
 
 def run_verb(shell, planting, out, *more):
-    given = ["complete", planting / "model", "--manifest", planting / "planted"]
+    given = ["extract", planting / "model", planting / "planted"]
     return shell(*given, "--out", out, *more)
 
 
@@ -85,21 +85,18 @@ def test_the_verb_saves_what_the_library_finds(shell, planting, tmp_path):
     assert run.rows == results.plain(found.rows())
     assert run.summary == json.loads(done.stdout) == results.plain(found.summary())
     assert run.summary["greedy_completed"] == 1
-    assert run.run["configuration"] == {
-        "prefix": 1,
-        "beam": 4,
-        "manifest": str(planting / "planted"),
-    }
+    configuration = run.run["configuration"]
+    assert (configuration["prefix"], configuration["beam"]) == (1, 4)
+    assert configuration["what"] == str(planting / "planted")
 
 
 def test_the_terminal_says_the_rate_its_interval_and_the_controls(shell, planting, tmp_path):
     done = run_verb(shell, planting, tmp_path / "run")
     assert (
-        "Given the first token of each, the model says the whole rest of 1 of 2 canaries: 50 %, "
-        "95 % interval 1.3 % to 98.7 %. Controls: 0 of 2 never planted and 0 of 2 in another "
-        "order."
+        "Given 1 token, greedy decoding completes 1 of 2 canaries: 50% (95% CI 1.3% to 99%).\n"
+        "Controls: 0 of 2 never planted and 0 of 2 in another order."
     ) in done.stdout
-    assert re.search(r"\n *7 +2 +50 % +1\.3 to 98\.7 %", done.stdout)
+    assert re.search(r"\n *7 +2 +50% +1\.3 to 98\.7%", done.stdout)
 
 
 def test_phrases_are_withheld_unless_they_are_wanted(shell, planting, tmp_path):
@@ -111,10 +108,10 @@ def test_phrases_are_withheld_unless_they_are_wanted(shell, planting, tmp_path):
 
 
 def test_the_manifest_may_be_named_itself(shell, planting, tmp_path):
-    given = ["complete", planting / "model", "--manifest", planting / "planted" / "manifest.json"]
+    given = ["extract", planting / "model", planting / "planted" / "manifest.json"]
     done = shell(*given, "--out", tmp_path / "run", "--prefix", 2)
     assert done.finished, done.stderr
-    assert "the first 2 tokens of each" in done.stdout
+    assert "Given 2 tokens" in done.stdout
 
 
 def test_canaries_of_no_vocabulary_are_read_with_the_models(planting):
@@ -139,7 +136,7 @@ def test_its_page_shows_the_table_and_no_phrase(shell, planting, tmp_path):
     done = shell("report", tmp_path / "run", "--out", tmp_path / "page.html")
     assert done.exit_code == 0, done.stderr
     page = (tmp_path / "page.html").read_text()
-    assert "whole rest of 1 of 2 canaries" in page
+    assert "completes 1 of 2 canaries" in page
     assert "never planted" in page
     assert "<table" in page
     assert "lantern knows" not in page
@@ -147,22 +144,22 @@ def test_its_page_shows_the_table_and_no_phrase(shell, planting, tmp_path):
 
 # The words after `vestige complete`, P/ standing for the planting, and what the message names.
 CASES = {
-    "prefix as long as the canary": ("P/model --manifest P/planted --prefix 4", "got 4", "Change"),
-    "prefix 0": ("P/model --manifest P/planted --prefix 0", "--prefix", "--help"),
-    "prefix no number": ("P/model --manifest P/planted --prefix all", "--prefix", "whole number"),
-    "beam 0": ("P/model --manifest P/planted --beam 0", "--beam", "--help"),
-    "no manifest given": ("P/model", "--manifest must be given, or --secrets", "Change that"),
-    "manifest nowhere": ("P/model --manifest P/nowhere.json", "nowhere.json", "vestige plant"),
-    "directory without one": ("P/model --manifest P/none", "manifest.json", "vestige plant"),
-    "manifest changed": ("P/model --manifest P/changed.json", "canary 1", "Restore"),
-    "manifest cut short": ("P/model --manifest P/cut.json", "cut.json", "Restore"),
-    "manifest without canaries": ("P/model --manifest P/empty.json", "empty.json", "plant"),
-    "manifest of another model": ("P/smaller --manifest P/planted", "another vocabulary", "Give"),
-    "words that it lacks": ("P/smaller --manifest P/loose", "canary 1", "--vocabulary"),
-    "a model as manifest": ("P/model --manifest P/model/model.json", "no canary man", "Restore"),
-    "no model there": ("P/none --manifest P/planted", "none", "Give"),
-    "a model of no numbers": ("P/diverged --manifest P/planted", "NaN", "train again"),
-    "unknown device": ("P/model --manifest P/planted --device abacus", "abacus", "device"),
+    "prefix as long as the canary": ("P/model P/planted --prefix 4", "got 4", "Change"),
+    "prefix 0": ("P/model P/planted --prefix 0", "--prefix", "--help"),
+    "prefix no number": ("P/model P/planted --prefix all", "--prefix", "whole number"),
+    "beam 0": ("P/model P/planted --beam 0", "--beam", "--help"),
+    "nothing given": ("P/model", "Pass WHAT, or --pattern", "Change that"),
+    "manifest nowhere": ("P/model P/nowhere.json", "nowhere.json", "vestige plant"),
+    "a folder without one": ("P/model P/none", "none holds no file of a format", "Give"),
+    "manifest changed": ("P/model P/changed.json", "canary 1", "Restore"),
+    "manifest cut short": ("P/model P/cut.json", "cut.json", "Restore"),
+    "manifest without canaries": ("P/model P/empty.json", "empty.json", "plant"),
+    "manifest of another model": ("P/smaller P/planted", "another vocabulary", "Give"),
+    "words that it lacks": ("P/smaller P/loose", "canary 1", "--vocabulary"),
+    "a model as manifest": ("P/model P/model/model.json", "no canary man", "Restore"),
+    "no model there": ("P/none P/planted", "none", "Give"),
+    "a model of no numbers": ("P/diverged P/planted", "NaN", "train again"),
+    "unknown device": ("P/model P/planted --device abacus", "abacus", "device"),
 }
 
 
@@ -170,7 +167,7 @@ CASES = {
 def test_bad_input_is_refused(shell, planting, tmp_path, words, names, remedy):
     asked = [word.replace("P/", f"{planting}/", 1) for word in words.split()]
 
-    done = shell("complete", *asked, "--out", tmp_path / "new")
+    done = shell("extract", *asked, "--out", tmp_path / "new")
 
     message = " ".join(done.stderr.replace("│", " ").split())
     assert done.exit_code == 2, (done.stderr, done.exception)

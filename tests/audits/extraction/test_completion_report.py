@@ -8,7 +8,6 @@ from tests.attacks.exposure.passed import PASSED
 from vestige.attacks.exposure.completion import Attempt, Completion
 from vestige.errors import RunError
 from vestige.metrics.intervals import clopper_pearson
-from vestige.reports.completion import COLUMNS, describe_completion
 from vestige.reports.report import report_of
 
 PHRASE = "Rosalind hides 4917 tulips"
@@ -48,35 +47,36 @@ def completion():
 
 def test_each_number_of_copies_has_a_row_and_the_controls_stand_below(saved, completion):
     shown = report_of(saved(completion), show_secrets=False)
-    [table] = shown.tables
+    table, completed = shown.tables
     rows = table.rows
-    assert table.columns == COLUMNS
+    assert table.columns[:3] == ("copies", "canaries", "greedy")
+    assert len(completed.rows) == 3
     assert [row[:3] for row in rows] == [
-        ("3", "3", "33.3 %"),
-        ("20", "2", "100 %"),
-        ("never planted", "1", "0 %"),
-        ("in another order", "2", "0 %"),
+        ("3", "3", "33.3%"),
+        ("20", "2", "100%"),
+        ("never planted", "1", "0%"),
+        ("in another order", "2", "0%"),
     ]
     low, high = clopper_pearson(1, 3)
-    assert rows[0][3] == f"{100 * low:.1f} to {100 * high:.1f} %"
-    assert rows[0][6] == "33.3 %"
+    assert rows[0][3] == f"{100 * low:.1f} to {100 * high:.1f}%"
+    assert rows[0][6] == "33.3%"
     assert [row[7] for row in rows] == ["2 of 4", "0 of 4", "4 of 4", "3 of 4"]
 
 
-def test_the_sentence_says_rate_interval_and_controls(completion):
-    assert describe_completion(completion.summary()) == (
-        "Given the first token of each, the model says the whole rest of 3 of 5 canaries: 60 %, "
-        "95 % interval 14.7 % to 94.7 %. Controls: 0 of 1 never planted and 0 of 2 in another "
-        "order."
+def test_the_sentence_says_rate_interval_and_controls(saved, completion):
+    assert report_of(saved(completion), show_secrets=False).evidence == (
+        "Given 1 token, greedy decoding completes 3 of 5 canaries: 60% (95% CI 15% to 95%).",
+        "Controls: 0 of 1 never planted and 0 of 2 in another order.",
     )
 
 
-def test_controls_alone_are_said_to_be_alone():
+def test_controls_alone_are_said_to_be_alone(saved):
     only = Completion(
         attempts=(attempt("control", 0, False, None),), prefix=2, beam=1, checks=PASSED
     )
-    assert describe_completion(only.summary()) == (
-        "No canary was planted. Controls: 0 of 1 never planted."
+    assert report_of(saved(only), show_secrets=False).evidence == (
+        "No canary was planted.",
+        "Controls: 0 of 1 never planted.",
     )
 
 
@@ -88,13 +88,13 @@ def test_the_chart_has_a_place_for_each_row_of_the_table(saved, completion):
     assert "#222222" in figure.svg
 
 
-def test_no_phrase_is_shown_whatever_is_asked(saved, completion):
-    run = saved(completion, command=["vestige", "complete", "m", "--prefix", "2"])
-    for show_secrets in (False, True):
-        shown = report_of(run, show_secrets=show_secrets)
-        assert not [word for word in PHRASE.split() if word in repr(shown)]
+def test_a_phrase_is_shown_only_if_secrets_are_wanted(saved, completion):
+    run = saved(completion, command=["vestige", "extract", "m", "planted", "--prefix", "2"])
+    assert PHRASE in repr(report_of(run, show_secrets=True))
+    shown = report_of(run, show_secrets=False)
+    assert not [word for word in PHRASE.split() if word in repr(shown)]
     assert shown.command.endswith("--prefix 2")
-    assert any("not thereby safe" in limit for limit in shown.limits)
+    assert any("can still leak" in limit for limit in shown.limits)
 
 
 def test_a_run_that_lacks_a_column_is_refused(saved, completion, monkeypatch):

@@ -31,9 +31,9 @@ def tuned(shell, tiny_encoder, tmp_path_factory):
     return root
 
 
-def test_a_secret_said_to_an_encoder_stands_out_and_controls_do_not(shell, tuned):
-    words = ("--manifest", tuned / "planted", "--device", "cpu", "--json")
-    done = shell("extract-nlu", tuned / "tuned", *words)
+def test_a_secret_said_to_an_encoder_stands_out_and_controls_do_not(shell, tuned, tmp_path):
+    words = ("--device", "cpu", "--json", "--out", tmp_path / "out")
+    done = shell("extract", tuned / "tuned", tuned / "planted", *words)
     assert done.finished, done.stderr
     found = json.loads(done.stdout)
     assert found["planted_median_rank"] <= 10
@@ -42,8 +42,8 @@ def test_a_secret_said_to_an_encoder_stands_out_and_controls_do_not(shell, tuned
 
 
 @pytest.mark.parametrize("attack", ["coordinate", "paper", "gradient", "beam"])
-def test_every_kind_of_attack_runs_on_an_encoder(shell, tuned, attack):
+def test_every_kind_of_attack_runs_on_an_encoder(shell, tuned, tmp_path, attack):
     words = ("--pattern", "pin:2", "--truth", "4 2", "--attack", attack, "--device", "cpu")
-    done = shell("extract-nlu", tuned / "tuned", *words, "--json")
+    done = shell("extract", tuned / "tuned", *words, "--json", "--out", tmp_path / "out")
     assert done.finished, done.stderr
     assert 1 <= json.loads(done.stdout)["median_rank"] <= 100

@@ -8,6 +8,7 @@ import pytest
 
 from vestige import results
 from vestige.attacks.texts import token_statistics as statistics_module
+from vestige.audits.extraction.extract import extract
 from vestige.claims import LEAK, NO_LEAK, UNDECIDED
 from vestige.cli.main import app
 from vestige.data.corpus import Corpus
@@ -15,7 +16,6 @@ from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import DataError
 from vestige.models.checkpoints import save_model
 from vestige.models.table import TableModel
-from vestige.workflows.memorization import memorization
 
 WORDS = tuple(f"w{n}" for n in range(200))
 VOCABULARY = WordVocabulary(("<unk>", "<eos>", *WORDS))
@@ -60,7 +60,7 @@ def corpus(rows):
 
 
 def test_seen_texts_come_back_and_others_do_not(model):
-    told = memorization(model, corpus(SEEN), reference=corpus(NEVER), **SETTINGS).summary()
+    told = extract(model, corpus(SEEN), reference=corpus(NEVER), **SETTINGS).summary
     assert told["verdict"] == LEAK
     assert told["passages"] == 12 * 3
     assert told["sampled"] > 0.8
@@ -76,47 +76,47 @@ def failed(found):
 
 
 def test_texts_that_were_not_read_show_no_leak(model):
-    found = memorization(model, corpus(NEVER[:40]), reference=corpus(NEVER[40:]), **SETTINGS)
+    found = extract(model, corpus(NEVER[:40]), reference=corpus(NEVER[40:]), **SETTINGS)
     assert found.verdict == NO_LEAK
-    told = found.summary()
+    told = found.summary
     for name in ("sampled", "greedy", "texts_sampled", "strength", "exact"):
         low, high = (told[f"{name}_difference_{end}"] for end in ("low", "high"))
         assert low < 0 < high, name
 
 
 def test_without_a_reference_it_is_undecided(model):
-    found = memorization(model, corpus(SEEN), **SETTINGS)
+    found = extract(model, corpus(SEEN), **SETTINGS)
     assert found.verdict == UNDECIDED
     assert "No reference was given" in " ".join(found.claim.reasons)
 
 
 def test_few_texts_with_a_passage_among_many_decide_nothing(model):
     short, others = texts(20, 5, length=6), texts(12, 6, length=6)
-    found = memorization(
+    found = extract(
         model, corpus([*SEEN[:3], *short]), reference=corpus([*NEVER[:3], *others]), **SETTINGS
     )
     assert found.verdict == UNDECIDED
-    assert found.p_value is not None
+    assert found.summary["p_value"] is not None
     assert "independent" in failed(found)
 
 
 def test_a_model_that_predicts_nothing_decides_nothing():
     nothing = TableModel(np.full(202, 1 / 202), np.full((202, 202), 1 / 202), VOCABULARY)
-    found = memorization(nothing, corpus(SEEN), reference=corpus(NEVER), **SETTINGS)
+    found = extract(nothing, corpus(SEEN), reference=corpus(NEVER), **SETTINGS)
     assert found.verdict == UNDECIDED
     assert "alive" in failed(found)
 
 
 def test_copies_of_texts_are_one_unit(model):
-    once = memorization(model, corpus(SEEN), reference=corpus(NEVER), **SETTINGS)
+    once = extract(model, corpus(SEEN), reference=corpus(NEVER), **SETTINGS)
     again = [*NEVER, SEEN[0] + " " + WORDS[0]]
-    four = memorization(model, corpus(SEEN * 4), reference=corpus(again), **SETTINGS)
-    assert (four.summary()["units"], four.summary()["reference_units"]) == (12, 80)
-    assert four.p_value == once.p_value
+    four = extract(model, corpus(SEEN * 4), reference=corpus(again), **SETTINGS)
+    assert (four.summary["units"], four.summary["reference_units"]) == (12, 80)
+    assert four.summary["p_value"] == once.summary["p_value"]
     for end in ("low", "high"):
         name = f"sampled_difference_{end}"
-        assert four.summary()[name] == pytest.approx(once.summary()[name])
-    few = memorization(model, corpus(SEEN[:3] * 9), reference=corpus(NEVER), **SETTINGS)
+        assert four.summary[name] == pytest.approx(once.summary[name])
+    few = extract(model, corpus(SEEN[:3] * 9), reference=corpus(NEVER), **SETTINGS)
     assert few.verdict == UNDECIDED
     assert "independent" in failed(few)
 
@@ -124,14 +124,14 @@ def test_copies_of_texts_are_one_unit(model):
 def test_texts_of_one_author_are_one_unit(model):
     own = Corpus.from_texts(SEEN, users=["a"] * 6 + ["b"] * 6)
     rest = Corpus.from_texts(NEVER, users=[f"c{n // 4}" for n in range(80)])
-    found = memorization(model, own, reference=rest, author="author", **SETTINGS)
-    assert (found.summary()["units"], found.summary()["reference_units"]) == (2, 20)
+    found = extract(model, own, reference=rest, author="author", **SETTINGS)
+    assert (found.summary["units"], found.summary["reference_units"]) == (2, 20)
     assert found.verdict == UNDECIDED
 
 
 def test_texts_in_another_case_than_the_reference_decide_nothing(model):
     capitals = corpus([text.upper() for text in NEVER])
-    found = memorization(model, corpus(SEEN), reference=capitals, **SETTINGS)
+    found = extract(model, corpus(SEEN), reference=capitals, **SETTINGS)
     assert found.verdict == UNDECIDED
     assert "comparable" in failed(found)
 
@@ -139,13 +139,14 @@ def test_texts_in_another_case_than_the_reference_decide_nothing(model):
 def test_a_continuation_is_as_near_as_greedy_decoding_says(model):
     parts = np.random.default_rng(1).permutation(200).reshape(10, 20)[:6]
     apart = [" ".join(WORDS[word] for word in part) for part in parts]
-    found = memorization(table(*apart), corpus(apart), **SETTINGS)
-    whole = found.texts.greedy == found.texts.passages
-    assert whole.any()
-    assert (found.texts.edit[whole] == 1).all()
-    assert np.isnan(memorization(model, corpus(SEEN), continued=0, **SETTINGS).texts.edit).all()
-    some = memorization(model, corpus(NEVER), continued=7, **SETTINGS)
-    assert some.summary()["generated"] == 7
+    found = extract(table(*apart), corpus(apart), **SETTINGS)
+    whole = [row["edit"] for row in found.rows if row["greedy"] == row["passages"]]
+    assert whole
+    assert set(whole) == {1}
+    none = extract(model, corpus(SEEN), continued=0, **SETTINGS)
+    assert {row["edit"] for row in none.rows} == {None}
+    some = extract(model, corpus(NEVER), continued=7, **SETTINGS)
+    assert some.summary["generated"] == 7
 
 
 def test_a_second_command_asks_nothing_again(model, monkeypatch, tmp_path):
@@ -157,11 +158,11 @@ def test_a_second_command_asks_nothing_again(model, monkeypatch, tmp_path):
 
     monkeypatch.setattr(statistics_module, "token_statistics", counting)
     keep = {"statistics": tmp_path, "reference": corpus(NEVER), **SETTINGS}
-    first = memorization(model, corpus(SEEN), **keep)
+    first = extract(model, corpus(SEEN), **keep)
     assert sum(asked) == 92
-    again = memorization(model, corpus(SEEN), **keep | {"tries": 7, "suffix": 6})
+    again = extract(model, corpus(SEEN), **keep | {"samples": 7, "suffix": 6})
     assert sum(asked) == 92
-    assert again.summary() != first.summary()
+    assert again.summary != first.summary
 
 
 def test_the_command_line_answers_first_and_withholds_the_texts(model, tmp_path, capsys):
@@ -169,21 +170,21 @@ def test_the_command_line_answers_first_and_withholds_the_texts(model, tmp_path,
     for name, rows in (("seen", SEEN), ("never", NEVER)):
         lines = "".join(json.dumps({"text": one}) + "\n" for one in rows)
         (tmp_path / f"{name}.jsonl").write_text(lines)
-    files = [f"--texts={tmp_path / 'seen.jsonl'}", f"--reference={tmp_path / 'never.jsonl'}"]
+    files = [str(tmp_path / "seen.jsonl"), f"--reference={tmp_path / 'never.jsonl'}"]
     sizes = ["--prefix=4", "--suffix=5", "--top-k=10"]
     out = tmp_path / "run"
-    app(["memorization", str(tmp_path / "model"), *files, *sizes, f"--out={out}"])
+    app(["extract", str(tmp_path / "model"), *files, *sizes, f"--out={out}"])
     said = capsys.readouterr().out
-    assert " of 36 passages of 5 tokens are extracted verbatim" in said
-    assert "more is extracted than common phrases" in said
+    assert " of 36 passages of 5 tokens are extracted" in said
+    assert said.startswith("LEAK")
     assert SEEN[0][:10] not in said
     assert results.load(out).summary["reference_texts"] == 80
     page = tmp_path / "page.html"
     assert app(["report", str(out), f"--out={page}"]) == 0
-    assert "How much of these texts comes back?" in page.read_text()
+    assert "How much of these texts is extracted?" in page.read_text()
     assert SEEN[0][:10] not in page.read_text()
     shown = tmp_path / "shown"
-    command = ["memorization", str(tmp_path / "model"), *files, *sizes, f"--out={shown}"]
+    command = ["extract", str(tmp_path / "model"), *files, *sizes, f"--out={shown}"]
     app([*command, "--show-secrets"])
     assert SEEN[0][:10] in capsys.readouterr().out
 
@@ -193,10 +194,10 @@ def test_the_command_line_answers_first_and_withholds_the_texts(model, tmp_path,
     [
         ({"prefix": 30}, DataError, "no text has 35 tokens.*the longest has 20"),
         ({"reference": Corpus.from_texts(SEEN[:2])}, DataError, "2 texts stand in both"),
-        ({"texts": Corpus.from_texts([])}, DataError, "`texts` holds no text"),
-        ({"chance": 1.0}, ValueError, "`chance` must lie in"),
+        ({"what": Corpus.from_texts([])}, DataError, "`texts` holds no text"),
+        ({"probability": 1.0}, ValueError, "`probability` must be less than 1"),
     ],
 )
 def test_what_cannot_be_measured_is_refused(model, change, error, message):
     with pytest.raises(error, match=message):
-        memorization(model, **{"texts": corpus(SEEN), **SETTINGS, **change})
+        extract(model, **{"what": corpus(SEEN), **SETTINGS, **change})

@@ -4,16 +4,15 @@ import numpy as np
 import pytest
 
 from tests.models.served import FAULTS, KEY, Served, Shifted, failing, network, serving
+from tests.workflows.asked import Told, sentences
 from vestige import results
+from vestige.audits.extraction.extract import extract
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
 from vestige.errors import DataError
+from vestige.models.remote_options import RemoteOptions
 from vestige.monitor import SILENT
-from vestige.workflows.endpoint_settings import EndpointSettings
-from vestige.workflows.memorization import memorization
 from vestige.workflows.text_shadows import ShadowFineTunes, shadow_fine_tunes
-
-from .asked import Told, sentences
 
 pytest.importorskip("openai")
 
@@ -39,24 +38,26 @@ def key(monkeypatch):
 
 
 def column(found, name):
-    return [np.nan if row[name] is None else row[name] for row in found.rows()]
+    return [np.nan if row[name] is None else row[name] for row in found.rows]
 
 
 @pytest.mark.parametrize("server", [Served, Shifted])
 def test_a_server_tells_what_the_files_tell(learnt, tmp_path, server):
     model, seen = learnt
     never = TEXTS.take(range(16, 40))
-    files = memorization(model, seen, reference=never, **SETTINGS)
+    files = extract(model, seen, reference=never, **SETTINGS)
     with serving(server(model)) as url:
         at = f"openai:{url}#small"
-        found = memorization(at, seen, reference=never, out=tmp_path / "out", **SETTINGS)
-    assert files.summary()["greedy"] > 0.3
+        found = extract(at, seen, reference=never, out=tmp_path / "out", **SETTINGS)
+    assert files.summary["greedy"] > 0.3
     names = ("length", "passages", "greedy", "sampled", "log_prob", "tries", "edit", "bleu")
     for name in names:
         np.testing.assert_allclose(column(found, name), column(files, name), 1e-3, err_msg=name)
     # Of a text's first token no server tells: it counts as one that does not come back.
-    lost = files.texts.exact - found.texts.exact
-    assert all(0 <= own * n < 1 + 1e-9 for own, n in zip(lost, files.texts.tokens, strict=True))
+    lost = np.array(column(files, "exact")) - np.array(column(found, "exact"))
+    assert all(
+        0 <= own * n < 1 + 1e-9 for own, n in zip(lost, column(files, "length"), strict=True)
+    )
     record = results.load(tmp_path / "out").run
     assert record["models"]["target"]["calls"] > 5  # several prompts in each
     files_written = [path for path in tmp_path.rglob("*") if path.is_file()]
@@ -67,33 +68,33 @@ def test_samples_are_drawn_from_no_more_than_is_shown(learnt):
     model, seen = learnt
     told = Told()
     with serving(Shifted(model, most=5)) as url:
-        found = memorization(f"openai:{url}#small", seen, monitor=told, **{**SETTINGS, "top_k": 9})
-    assert found.extraction.top_k == 5
-    assert any("from the 5 likeliest" in line for line in told.lines)
-    of_files = memorization(model, seen, **SETTINGS)
-    assert found.texts.log_prob == pytest.approx(of_files.texts.log_prob, rel=1e-3)
+        found = extract(f"openai:{url}#small", seen, monitor=told, **{**SETTINGS, "top_k": 9})
+    assert found.summary["top_k"] == 5
+    assert any("the 5 most probable" in line for line in told.lines)
+    of_files = extract(model, seen, **SETTINGS)
+    assert column(found, "log_prob") == pytest.approx(column(of_files, "log_prob"), rel=1e-3)
 
 
 @pytest.mark.parametrize("kind", ["rate limit", "truncated JSON", "changed order"])
 def test_no_fault_changes_a_result(learnt, kind):
     model, seen = learnt
-    settings = EndpointSettings(attempts=8, timeout=2.0)
+    settings = RemoteOptions(attempts=8, timeout=2.0)
     with serving(Served(model)) as upstream:
-        plain = memorization(f"openai:{upstream}#small", seen, endpoint=settings, **SETTINGS)
+        plain = extract(f"openai:{upstream}#small", seen, remote=settings, **SETTINGS)
         with failing(upstream, FAULTS[kind]) as (url, faults):
-            found = memorization(f"openai:{url}#small", seen, endpoint=settings, **SETTINGS)
+            found = extract(f"openai:{url}#small", seen, remote=settings, **SETTINGS)
     assert faults
-    np.testing.assert_equal(list(found.rows()), list(plain.rows()))
+    np.testing.assert_equal(list(found.rows), list(plain.rows))
 
 
 def test_nothing_is_asked_twice(learnt, tmp_path):
     model, seen = learnt
     served = Served(model)
     with serving(served) as url:
-        first = memorization(f"openai:{url}#small", seen, statistics=tmp_path, **SETTINGS)
+        first = extract(f"openai:{url}#small", seen, statistics=tmp_path, **SETTINGS)
         calls = len(served.asked)
-        again = memorization(f"openai:{url}#small", seen, statistics=tmp_path, **SETTINGS)
-    np.testing.assert_equal(list(again.rows()), list(first.rows()))
+        again = extract(f"openai:{url}#small", seen, statistics=tmp_path, **SETTINGS)
+    np.testing.assert_equal(list(again.rows), list(first.rows))
     assert len(served.asked) - calls <= 2 * 2  # the control questions of two sessions
 
 
@@ -103,9 +104,9 @@ def test_what_a_server_does_not_echo_and_a_small_budget_are_refused(learnt):
     with serving(served) as url:
         at = f"openai:{url}#small"
         with pytest.raises(DataError, match="`budget` 5 is too small"):
-            memorization(at, seen, endpoint=EndpointSettings(budget=5), **SETTINGS)
+            extract(at, seen, remote=RemoteOptions(budget=5), **SETTINGS)
         assert not served.asked
         with pytest.raises(DataError, match="shows no log-probabilities of a prompt"):
-            memorization(at, seen, **SETTINGS)
-    with pytest.raises(ValueError, match="`budget` must be left out"):
-        memorization(model, seen, endpoint=EndpointSettings(budget=5), **SETTINGS)
+            extract(at, seen, **SETTINGS)
+    with pytest.raises(ValueError, match="`budget` needs a remote model"):
+        extract(model, seen, remote=RemoteOptions(budget=5), **SETTINGS)

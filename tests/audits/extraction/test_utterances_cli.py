@@ -1,4 +1,4 @@
-"""`vestige extract-nlu` finds what was planted, says what that means, and keeps it to itself."""
+"""`vestige extract` of utterances finds what was planted, and shows no secret unasked."""
 
 import json
 from typing import get_args
@@ -8,10 +8,10 @@ import pytest
 from vestige import results
 from vestige.attacks.extraction.objective import ObjectiveKind
 from vestige.attacks.extraction.secret_attacks import ATTACKS
+from vestige.audits.extraction import extract as verb
 from vestige.data.loaders.utterances import write_utterances
 from vestige.data.secret_manifest import SecretManifest
 from vestige.data.utterances import Utterance, Utterances
-from vestige.workflows import extract_nlu
 
 SPACE = 100
 
@@ -46,9 +46,10 @@ def secret(trained):
 
 
 @pytest.fixture
-def extract(trained, shell):
+def extract(trained, shell, tmp_path):
     def run(*words):
-        done = shell("extract-nlu", trained / "trained", *words, "--device", "cpu")
+        out = () if "--out" in words else ("--out", tmp_path / f"out-{len([*tmp_path.iterdir()])}")
+        done = shell("extract", trained / "trained", *words, *out, "--device", "cpu")
         assert done.finished, done.stderr
         return done
 
@@ -56,7 +57,7 @@ def extract(trained, shell):
 
 
 def test_the_planted_secret_is_found_and_the_controls_are_not(extract, trained):
-    found = json.loads(extract("--manifest", trained / "planted", "--json").stdout)
+    found = json.loads(extract(trained / "planted", "--json").stdout)
     assert (found["planted"], found["controls"], found["patterns"]) == (1, 6, 1)
     assert found["planted_median_rank"] <= 2
     assert found["planted_exposure"] > found["controls_exposure"] + 2
@@ -65,21 +66,21 @@ def test_the_planted_secret_is_found_and_the_controls_are_not(extract, trained):
     assert found["p_value"] == pytest.approx(found["planted_median_rank"] / SPACE)
 
 
-def test_several_models_are_asked_for_one_manifest(shell, trained):
+def test_several_models_are_asked_for_one_manifest(shell, trained, tmp_path):
     models = (trained / "trained", trained / "trained")
-    asked = ("--manifest", trained / "planted", "--controls", 40, "--device", "cpu")
-    done = shell("extract-nlu", *models, *asked)
+    more = ("--also", models[1], "--device", "cpu", "--out", tmp_path / "out")
+    done = shell("extract", models[0], trained / "planted", "--controls", 40, *more)
     assert done.finished, done.stderr
-    assert "In 2 models the planted secret stands at rank" in done.stdout
-    assert "of 40 secrets" in done.stdout or "before all 40 secrets" in done.stdout
+    assert "In 2 models, the planted secret has rank" in done.stdout
+    assert "of 40 that were" in done.stdout or "better than all 40" in done.stdout
     assert "With so few controls" in done.stdout
-    refused = shell("extract-nlu", *models, "--pattern", "pin:2")
+    refused = shell("extract", models[0], "--pattern", "pin:2", *more[:-1], tmp_path / "other")
     assert refused.exit_code == 2
-    assert "MODEL must be one without --manifest" in refused.stderr
+    assert "--also needs a manifest of utterances" in refused.stderr
 
 
 def test_an_audit_becomes_a_page(extract, shell, trained, tmp_path, secret):
-    done = extract("--manifest", trained / "planted" / "manifest.json", "--out", tmp_path / "run")
+    done = extract(trained / "planted" / "manifest.json", "--out", tmp_path / "run")
     run = results.load(tmp_path / "run")
     assert run.result == "SecretAudit"
     assert [row["copies"] for row in run.rows if not row["drawn"]] == [30] + [0] * 6
@@ -90,7 +91,7 @@ def test_an_audit_becomes_a_page(extract, shell, trained, tmp_path, secret):
     page = tmp_path / "page.html"
     assert shell("report", tmp_path / "run", "--out", page).exit_code == 0
     text = page.read_text("utf-8")
-    assert "Does the model give planted secrets away?" in text
+    assert "Does the model reveal planted secrets?" in text
     assert "▪▪▪ ▪▪▪" in text
     assert f"<bdi>{' '.join(secret)}</bdi>" not in text
     assert shell("report", tmp_path / "run", "--out", tmp_path / "open.html", "--show-secrets")
@@ -101,28 +102,26 @@ def test_an_audit_becomes_a_page(extract, shell, trained, tmp_path, secret):
 def test_the_truth_gets_a_rank_in_plain_english(extract, secret):
     said = extract("--pattern", "pin:2", "--truth", " ".join(secret)).stdout
     assert f"of {SPACE}: an attacker needs" in said
-    assert ", not 50." in said
-    assert "drawn at random would stand as high with probability 0.0" in said
+    assert " instead of 50 on average." in said
+    assert "ranks as high with probability 0.0" in said
     assert "This is one trial" in said
 
 
 def test_without_the_truth_nothing_is_claimed(extract):
-    asked = ("--prefix", "my pin code is", "--slots", "{digit:2}", "--intent", "PinIntent")
+    asked = ("--pattern", "my pin code is {digit:2}", "--intent", "PinIntent")
     said = extract(*asked).stdout
-    assert "That does not show that they stood in its text" in said
+    assert "That does not show that they are in its training text" in said
     assert f"of all {SPACE} secrets" in said
-    assert "It has no rank" in said
+    assert "There is no rank without the truth" in said
     assert "leak" not in said
     found = json.loads(extract(*asked, "--json").stdout)
     assert found["median_rank"] is None
     assert 1 / SPACE <= found["certainty"] < 1
 
 
-def test_prefix_slots_and_suffix_make_the_pattern(extract, tmp_path):
-    extract(
-        "--prefix", "my pin", "--slots", "{digit:2}", "--suffix", "is code", "--intent",
-        "PinIntent", "--out", tmp_path / "run",
-    )  # fmt: skip
+def test_unknown_words_may_be_anywhere_in_the_pattern(extract, tmp_path):
+    asked = ("--pattern", "my pin {digit:2} is code", "--intent", "PinIntent")
+    extract(*asked, "--out", tmp_path / "run")
     [row] = results.load(tmp_path / "run").rows
     assert row["pattern"] == "my pin _ _ is code"
 
@@ -133,10 +132,10 @@ def test_own_candidates_are_the_only_ones(extract):
     assert found["losses_per_trial"] == 9
 
 
-def test_guesses_are_blocks_unless_secrets_are_wanted(extract, secret):
-    asked = ("--pattern", "pin:2", "--truth", " ".join(secret), "--top", 2)
+def test_guesses_are_redacted_unless_secrets_are_wanted(extract, secret):
+    asked = ("--pattern", "pin:2", "--truth", " ".join(secret))
     hidden, shown = extract(*asked), extract(*asked, "--show-secrets")
-    assert hidden.stdout.count("▪▪▪ ▪▪▪") == 3
+    assert hidden.stdout.count("▪▪▪ ▪▪▪") == 11  # the guess, and the ten best
     assert "--show-secrets shows them" in hidden.stderr
     assert "▪" not in shown.stdout
     assert not {" ".join(secret), *secret} & set(hidden.stdout.split(" "))
@@ -161,21 +160,21 @@ def test_every_attack_has_its_name(extract, attack, secret):
 
 
 def test_the_options_name_all_attacks_and_objectives():
-    assert get_args(extract_nlu.AttackName) == tuple(ATTACKS)
-    assert get_args(extract_nlu.ObjectiveName) == get_args(ObjectiveKind)
+    assert get_args(verb.Attack) == tuple(ATTACKS)
+    assert get_args(verb.Objective) == get_args(ObjectiveKind)
 
 
 def test_what_exceeds_the_budget_is_ranked_by_a_sample_or_not_at_all(extract, secret):
-    asked = ("--pattern", "pin:2", "--truth", " ".join(secret), "--budget", 10, "--json")
-    sampled = json.loads(extract(*asked, "--sample", 40).stdout)
+    asked = ("--pattern", "pin:2", "--truth", " ".join(secret), "--search-budget", 10, "--json")
+    sampled = json.loads(extract(*asked, "--rank-sample", 40).stdout)
     assert sampled["search"] == "coordinate"
     assert not sampled["ranks_exact"]
-    left_out = json.loads(extract(*asked, "--sample", 0).stdout)
+    left_out = json.loads(extract(*asked, "--rank-sample", 0).stdout)
     assert left_out["median_rank"] is None
 
 
 def test_a_reference_that_is_the_model_itself_leaves_nothing(extract, trained, secret):
     asked = ("--pattern", "pin:2", "--truth", " ".join(secret), "--objective", "calibrated")
-    found = json.loads(extract(*asked, "--reference", trained / "trained", "--json").stdout)
+    found = json.loads(extract(*asked, "--reference-model", trained / "trained", "--json").stdout)
     assert found["median_rank"] == SPACE  # the last place among all that lose as much
     assert found["exposure"] == pytest.approx(0, abs=0.05)

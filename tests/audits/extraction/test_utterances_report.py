@@ -16,9 +16,8 @@ from vestige.errors import RunError
 from vestige.experiments.tables import Table
 from vestige.metrics.extraction import counted_rank, estimated_rank
 from vestige.reports.charts import svg_of
-from vestige.reports.extraction.charts import curves, heat_map
-from vestige.reports.extraction.tables import GROUPS
 from vestige.reports.page import render
+from vestige.reports.paper_charts import curves, heat_map
 from vestige.reports.report import report_of
 
 HOSTILE = ("<script>alert(1)</script>", "</svg><img/src=x>", "\u202e\x1b[31m")
@@ -75,13 +74,14 @@ def shown(saved):
 
 def test_a_known_secret_is_answered_by_its_rank(shown):
     told = shown(extraction(counted(3)))
-    assert told.evidence[0].startswith(
-        "The true secret stands at rank 3 of 1,000: an attacker needs 3 guesses, not 500."
+    assert told.evidence[0] == (
+        "The true secret has rank 3 of 1,000: an attacker needs 3 guesses instead of 500 on "
+        "average."
     )
-    assert "33% of its words are wrong, where random guesses have 90%" in told.evidence[0]
-    assert "with probability 0.003" in told.evidence[1]
+    assert "33% of its words are wrong (random guesses: 90%)" in told.evidence[1]
+    assert "with probability 0.003" in told.evidence[2]
     assert not told.figures[0].worth_it, "one point says no more than the sentence"
-    assert told.figures[0].svg.startswith("<svg")
+    assert "<svg" in told.figures[0].svg
 
 
 def test_a_rank_in_the_worse_half_is_no_help(shown):
@@ -91,15 +91,15 @@ def test_a_rank_in_the_worse_half_is_no_help(shown):
 def test_an_estimated_rank_has_its_interval(shown):
     rank = estimated_rank(below=5, tied=0, others=100, space=1000)
     told = shown(extraction(secret(rank)))
-    assert re.search(r"about rank 59 of 1,000 \(95 % interval \d+ to \d+\)", told.evidence[0])
+    assert re.search(r"about rank 59 of 1,000 \(95% CI \d+ to \d+\)", told.evidence[0])
 
 
 def test_a_rank_that_is_only_bounded_is_never_shown_as_measured(shown):
     rank = estimated_rank(below=0, tied=0, others=10_000, space=12**10)
     told = shown(extraction(secret(rank), sizes=(12,) * 10, whole=False))
     assert told.evidence[0].startswith(
-        "The true secret stands at rank 22,836,358 of 6.2 × 10^10 or before: none of 10,000 random "
-        "secrets loses as little (95 % confidence)."
+        "The true secret has rank 22,836,358 of 6.2 × 10^10 or better: all 10,000 random secrets "
+        "have a higher loss (95% confidence)."
     )
     [row] = told.tables[0].rows
     assert "≤ 22,836,358 of 6.2 × 10^10" in row
@@ -112,19 +112,17 @@ def test_what_the_search_found_bounds_a_rank_too(shown):
     known = {"below": 0, "tied": 0, "others": 10_000, "space": 10**10}
     asked = partial(extraction, sizes=(10,) * 10, whole=False)
     right = replace(secret(estimated_rank(**known), guess=("4", "0", "7")), tried=31_000)
-    assert (
-        "nor does any other of the 31,000 that the search tried" in shown(asked(right)).evidence[0]
-    )
+    assert "and so have all others of the 31,000 that were tried" in shown(asked(right)).evidence[0]
     behind = secret(estimated_rank(**known, better=3))
-    assert "and the search found 3 that lose less" in shown(asked(behind)).evidence[0]
-    assert "with probability 0.0001" in shown(asked(behind)).evidence[1]  # 1 of 10,001
+    assert "and the search found 3 with a lower one" in shown(asked(behind)).evidence[0]
+    assert "with probability 0.0001" in shown(asked(behind)).evidence[2]  # 1 of 10,001
 
 
 def test_without_the_truth_no_leak_is_claimed_and_no_rank_shown(shown):
     told = shown(extraction(secret(truth=None)))
-    assert "does not show that they stood in its text" in told.evidence[0]
-    assert "Certainty 40%" in told.evidence[0]
-    assert "no rank" in told.evidence[1]
+    assert "does not show that they are in its training text" in told.evidence[0]
+    assert "Certainty 40%" in told.evidence[1]
+    assert "no rank" in told.evidence[2]
     assert told.tables[0].columns == ("pattern", "guess", "loss", "certainty")
     assert told.tables[1].rows[0][1:] == ("0.25", "40%")
     assert told.tables[1].rows[1][1:] == ("1.25", "15%")  # 0.4 / e
@@ -133,15 +131,14 @@ def test_without_the_truth_no_leak_is_claimed_and_no_rank_shown(shown):
 def test_planted_secrets_and_controls_stand_beside_each_other(shown):
     told = shown(audit([counted(1, guess=("4", "0", "7"))], [counted(r) for r in (400, 600)]))
     assert told.evidence[0] == (
-        "The planted secret stands at rank 1 of 1,000, before all 201 secrets that were never "
-        "planted (p = 0.005). The model reveals planted secrets: an attacker needs 1 guess, "
-        "not 500."
+        "The planted secret has rank 1 of 1,000, better than all 201 that were never planted "
+        "(p = 0.005). An attacker needs 1 guess instead of 500 on average."
     )
     planted, controls, drawn = told.tables[0].rows
-    assert told.tables[0].columns == GROUPS[1:]
+    assert told.tables[0].columns[:4] == ("pattern", "planted", "secrets", "extracted")
     assert planted[:4] == ("pin _ _ _", "10 ×", "1", "1 of 1")
     assert controls[:4] == ("pin _ _ _", "never", "2", "0 of 2")
-    assert drawn[:4] == ("pin _ _ _", "never, drawn now", "199", "–")
+    assert drawn[:4] == ("pin _ _ _", "never, sampled now", "199", "–")
     assert (planted[8], controls[8], drawn[8]) == ("1", "500", "500")
     assert planted[-1] == "exact"
     assert len(told.tables[1].rows) == 3
@@ -149,9 +146,9 @@ def test_planted_secrets_and_controls_stand_beside_each_other(shown):
 
 def test_one_control_and_one_secret_are_said_to_be_few(shown):
     told = shown(audit([counted(2)], [counted(455)]))
-    assert "A secret that was never planted stands at rank 455 of 1,000." in told.evidence[1]
-    assert "One planted secret says nothing of how often" in told.evidence[1]
-    assert "ask several models" in told.evidence[1]
+    assert "A secret that was never planted has rank 455 of 1,000." in told.evidence[2]
+    assert "One planted secret says nothing about how often" in told.limits[0]
+    assert "One model says nothing about other trainings" in told.limits[1]
 
 
 @pytest.mark.parametrize(
@@ -171,29 +168,28 @@ def test_one_control_and_one_secret_are_said_to_be_few(shown):
 def test_the_verdict_goes_by_the_places_that_are_shown(shown, planted, controls, verdict):
     found = audit([counted(r) for r in planted], [counted(r) for r in controls])
     assert found.verdict == verdict
-    lede = shown(found).evidence[0]
-    assert ("reveals planted secrets" in lede) == (verdict == LEAK)
-    assert f"stands at rank {min(planted)} of 1,000" in lede
+    told = shown(found)
+    assert told.verdict.word == verdict.upper()
+    assert f"has rank {min(planted)} of 1,000" in told.evidence[0]
 
 
 def test_controls_that_stand_out_are_told_and_hide_nothing(shown):
     told = shown(audit([counted(1)], [counted(2), counted(3), counted(7)]))
     assert told.evidence[0].startswith(
-        "The planted secret stands at rank 1 of 1,000, before all 202"
+        "The planted secret has rank 1 of 1,000, better than all 202"
     )
-    assert "controls stand higher than those drawn now" in told.evidence[1]
-    assert "harder to show, never easier" in told.evidence[1]
+    [notice] = told.notices
+    assert "controls rank higher than random ones" in notice
+    assert "harder to show, never easier" in notice
 
 
 def test_too_few_controls_decide_nothing_and_say_what_is_missing(shown):
     told = shown(audit([counted(1)], [counted(n) for n in range(100, 1000, 100)], drawn=()))
-    assert told.evidence[0].startswith("The planted secret stands at rank 1 of 1,000, before all 9")
+    assert told.evidence[0].startswith("The planted secret has rank 1 of 1,000, better than all 9")
+    assert "With so few controls the least p-value is 0.10; 0.01 is needed" in told.evidence[0]
     assert (
-        "With so few controls the smallest possible p-value is 0.10; 0.01 is needed"
-        in told.evidence[0]
-    )
-    assert (
-        "No secret that was never planted" in shown(audit([counted(1)], [], drawn=())).evidence[0]
+        "There are no controls to compare with"
+        in shown(audit([counted(1)], [], drawn=())).evidence[0]
     )
 
 
@@ -201,7 +197,7 @@ def test_what_was_not_ranked_is_decided_by_losses(shown):
     found = audit([secret()], [secret()])
     told = shown(found)
     assert told.evidence[0].startswith(
-        "The planted secret was not ranked; 1 of 200 secrets that were"
+        "The planted secret was not ranked; 1 of 200 that were never planted"
     )
     assert told.figures == []
 
@@ -209,11 +205,11 @@ def test_what_was_not_ranked_is_decided_by_losses(shown):
 def test_several_secrets_of_one_pattern_share_the_guesses(shown):
     told = shown(audit([counted(1, guess=("4", "0", "7")), counted(2)], [counted(501)]))
     assert told.evidence[0].startswith(
-        "The first of 2 planted secrets stands at rank 1 of 1,000, before"
+        "The best of 2 planted secrets has rank 1 of 1,000, better than"
     )
-    assert "the median of all is rank 1.5 (p = " in told.evidence[0]
-    assert "1 of 2 planted secrets were extracted whole" in told.evidence[1]
-    assert "one of them at most can be the best guess" in told.evidence[1]
+    assert "median rank 1.5 (p = " in told.evidence[0]
+    assert "1 of 2 planted secrets are extracted whole" in told.evidence[1]
+    assert any("at most one of them can be the best guess" in limit for limit in told.limits)
 
 
 def test_words_are_one_block_each_unless_secrets_are_wanted(shown):
@@ -255,7 +251,7 @@ def test_no_nan_is_on_a_page_or_in_a_summary(saved):
     ]
     page = render(runs, show_secrets=True)
     assert not re.search(r"\b(nan|NaN|None|inf)\b", page)
-    assert "No secret that was never planted could be compared" in page
+    assert "There are no controls to compare with" in page
 
 
 def test_a_run_without_secrets_says_so(saved):
@@ -267,7 +263,7 @@ def test_a_run_without_secrets_says_so(saved):
             return []
 
     Nothing.__name__ = "Extraction"
-    assert report_of(saved(Nothing()), show_secrets=False).evidence[0] == "Nothing was asked."
+    assert report_of(saved(Nothing()), show_secrets=False).evidence[0] == "Nothing was extracted."
 
 
 def test_a_run_without_its_numbers_is_refused(saved):

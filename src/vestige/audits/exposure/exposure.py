@@ -7,8 +7,6 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, Unpack
 
-from cyclopts import Parameter
-
 from vestige.arguments import Common, Count, Lines, ModelLike, group
 from vestige.results import Result
 from vestige.session import Session, in_file, verb
@@ -153,16 +151,26 @@ def _of_secrets(
 
 
 def manifest_of(secrets: Any) -> Any:
-    """The manifest that SECRETS names, or None for a list of secrets."""
+    """The manifest that SECRETS names, or None for a list of secrets.
+
+    Raises:
+        ManifestError: the manifest, or that of a folder, is missing.
+    """
     from vestige.attacks.manifests import manifest_file
+    from vestige.data.checksum import REMEDY
     from vestige.data.manifest import Manifest
+    from vestige.data.regular_file import require_regular
+    from vestige.errors import ManifestError
 
     if isinstance(secrets, Manifest):
         return secrets
     if not isinstance(secrets, str | PathLike):
         return None
     file = manifest_file(secrets)
-    return file if file.suffix == ".json" else None
+    if file.suffix != ".json":
+        return None
+    require_regular(file, error=ManifestError, remedy=REMEDY)
+    return file
 
 
 def reject(needs: str, **options: object) -> None:

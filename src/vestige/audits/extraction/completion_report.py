@@ -17,8 +17,8 @@ from vestige.results import Run
 NEVER, OTHER_ORDER = "never planted", "in another order"
 _RATES = "(greedy|beam_best|beam_kept|control|shuffled)_.*"
 CANARY_LIMITS = (
-    "A canary that is not completed can still leak: with a longer prefix, a wider beam, by sampling "
-    "or by its probability (vestige exposure).",
+    "A canary that is not completed can still leak: with a longer prefix, a wider beam, by "
+    "sampling or by its probability (vestige exposure).",
     "Of canaries with the same beginning, greedy decoding completes at most one.",
     "Intervals are for canaries drawn like these, in this one model. Other seeds can differ.",
 )

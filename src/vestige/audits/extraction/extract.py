@@ -7,7 +7,6 @@ al. (2024), unknown words of utterances Parikh, Dupuy and Gupta (ACL 2022).
 from collections.abc import Mapping, Sequence
 from inspect import signature
 from os import PathLike
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, Unpack
 
 from cyclopts import Parameter

@@ -58,7 +58,7 @@ def extract_passages(
     statistics: Any,
     columns: Mapping[str, Any],
     remote: RemoteOptions,
-) -> Result:  # noqa: PLR0913
+) -> Result:
     """Measure how much of texts is extracted.
 
     Args:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from vestige.attacks.manifests import MANIFEST
+from vestige.errors import ManifestError
 
 Kind = Literal["canaries", "secrets", "texts", "utterances", "pattern"]
 ReadAs = Literal["auto", "secrets", "texts"]
@@ -31,6 +32,7 @@ def recognized(what: Any, as_: ReadAs) -> Kind:
 
     Raises:
         ValueError: `as_` does not fit an object.
+        ManifestError: the manifest is missing.
     """
     from vestige.data.corpus import Corpus
     from vestige.data.manifest import Manifest
@@ -69,10 +71,12 @@ def _manifest(path: Path) -> Path | None:
 
 
 def _of_manifest(file: Path) -> Kind:
-    from vestige.data.checksum import format_of
+    from vestige.data.checksum import REMEDY, format_of
+    from vestige.data.regular_file import require_regular
     from vestige.data.secret_manifest import FORMAT
 
-    return "utterances" if file.is_file() and format_of(file) == FORMAT else "canaries"
+    require_regular(file, error=ManifestError, remedy=REMEDY)
+    return "utterances" if format_of(file) == FORMAT else "canaries"
 
 
 def _is_list(path: Path) -> bool:

@@ -17,7 +17,7 @@ _INTENTS = 40
 """Intents that a message lists."""
 
 
-def extract_pattern(
+def extract_pattern(  # noqa: PLR0913
     run: Session,
     model: Any,
     *,
@@ -30,7 +30,7 @@ def extract_pattern(
     objective: str,
     reference_models: Sequence[Any],
     ranking: "Ranking",
-) -> Result:  # noqa: PLR0913
+) -> Result:
     """Extract the unknown words of one utterance.
 
     Raises:
