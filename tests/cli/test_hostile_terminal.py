@@ -5,6 +5,7 @@ import unicodedata
 import pytest
 
 from tests.cli.shell import invoke
+from vestige.cli.app import places
 from vestige.cli.main import VERBS
 
 EVIL = "\x1b[31m\u202e\x07\u2066evil\x9b31m"
@@ -16,13 +17,21 @@ CASES = {
     "train": ["EVIL --out x", "F --preset EVIL --out x", "F --EVIL 1", "F --text EVIL --out x"],
     "diff": ["EVIL EVIL --out x", "F F --search EVIL --out x"],
     "null": ["EVIL EVIL EVIL --out x"],
-    "rank": ["EVIL EVIL --phrase EVIL --out x", "EVIL EVIL --secrets EVIL --question EVIL"],
-    "exposure": ["EVIL --manifest EVIL --out x", "EVIL --secrets EVIL --question EVIL"],
-    "extract-nlu": ["EVIL --pattern EVIL --intent EVIL", "EVIL --slots {EVIL:2} --intent EVIL"],
-    "complete": ["EVIL --manifest EVIL --out x", "EVIL --secrets EVIL --question EVIL"],
+    "rank": ["EVIL EVIL --phrase EVIL --out x"],
+    "exposure": [
+        "EVIL EVIL.json --out x",
+        "EVIL EVIL --question EVIL --out x",
+        "EVIL EVIL --before EVIL --out x",
+    ],
+    "extract": [
+        "EVIL EVIL.json --out x",
+        "EVIL EVIL.txt --question EVIL --out x",
+        "EVIL EVIL --reference EVIL --out x",
+        "EVIL --pattern EVIL --intent EVIL --out x",
+        "EVIL --pattern {EVIL:2} --intent EVIL --out x",
+    ],
     "audit-users": ["EVIL:f --texts EVIL --reference EVIL --out x"],
     "audit-texts": ["EVIL --texts EVIL --reference EVIL --base EVIL --author EVIL --out x"],
-    "memorization": ["EVIL --texts EVIL --reference EVIL --out x"],
     "verify-deletion": ["EVIL EVIL --deleted EVIL --reference EVIL --retrained EVIL --out x"],
     "anatomy": ["EVIL --seen EVIL --unseen EVIL --out x"],
     "compare": ["EVIL=EVIL EVIL=EVIL --manifest EVIL --test EVIL --out x"],
@@ -33,7 +42,7 @@ CASES = {
 
 
 def test_every_verb_has_its_cases():
-    assert set(CASES) == set(VERBS)
+    assert set(CASES) == {*VERBS, *places()}
 
 
 @pytest.mark.parametrize(
