@@ -66,10 +66,6 @@ class Measured(Protocol):
     def rows(self) -> Iterable[Mapping[str, object]]: ...
 
 
-EXIT_CODES = {"leak": 1, "no leak shown": 0, "undecided": 3}
-"""Exit code of each verdict."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Result:
     """What a verb returns: a summary, one table, and the claim.
@@ -111,13 +107,15 @@ class Result:
 
     @property
     def verdict(self) -> str:
-        """ "leak", "no leak shown" or "undecided"; "" for results without a verdict."""
+        """The verdict in words; "" for results without a verdict."""
         return "" if self.claim is None else self.claim.verdict
 
     @property
     def exit_code(self) -> int:
         """Of the command line: 0 for no leak shown or no verdict, 1 for a leak, 3 undecided."""
-        return EXIT_CODES.get(self.verdict, 0)
+        from vestige.claims import LEAK, UNDECIDED  # pulls in SciPy
+
+        return {LEAK: 1, UNDECIDED: 3}.get(self.verdict, 0) if self.claim else 0
 
     def save(self, directory: "str | PathLike[str]") -> Path:
         """Write a run folder, which `vestige report` reads.
