@@ -1,6 +1,6 @@
 """Calls that resume where an earlier one stopped.
 
-The finished work of a call is in `OUT.partial/work.sqlite` until its run directory OUT is complete. A
+The finished work of a call is in `OUT.partial/work.sqlite` until its run directory is complete. A
 call that stops early may write a partial run there, whose summary says `complete: false`.
 """
 
@@ -66,7 +66,8 @@ def resumable(out: Path | None, monitor: Monitor = SILENT) -> Iterator[Resumable
     """
     if out is None:
         try:
-            yield Resumable(Store())
+            with Store() as store:
+                yield Resumable(store)
         except KeyboardInterrupt as error:
             error.add_note(NOT_KEPT)
             raise
