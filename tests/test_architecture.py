@@ -9,9 +9,9 @@ import vestige
 from vestige.cli.main import VERBS
 
 LAYERS = [
-    "errors", "_markers", "monitor", "result", "memory", "_validate", "registry", "data", "models",
-    "metrics", "claims", "attacks", "training", "defences", "parallel", "results", "workflows",
-    "experiments", "reports", "release", "integrations", "cli", "__main__",
+    "errors", "_markers", "monitor", "result", "memory", "_validate", "registry", "data", "store",
+    "resumable", "parallel", "models", "metrics", "claims", "attacks", "training", "defences",
+    "results", "workflows", "experiments", "reports", "release", "integrations", "cli", "__main__",
 ]  # fmt: skip
 SIBLINGS = [{"models", "metrics"}, {"attacks", "training"}, {"reports", "experiments"}]
 LAZY = {"result": {"results", "reports", "claims"}}
