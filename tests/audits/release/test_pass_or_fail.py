@@ -466,7 +466,7 @@ def checked_out(folder: Path, phrases, bits: float) -> Path:
     return folder
 
 
-def test_the_workflow_of_the_guide_passes_compares_and_fails_as_its_gate_does(tmp_path, runner):
+def test_the_workflow_of_the_guide_passes_compares_and_fails_as_its_report_does(tmp_path, runner):
     first = checked_out(tmp_path / "first", [], 5.0)
     assert runner(first) == []
     assert "--since" not in (first / "calls.txt").read_text()
@@ -484,4 +484,4 @@ def test_the_workflow_of_the_guide_passes_compares_and_fails_as_its_gate_does(tm
     assert runner(third) == [1]
     assert (third / "summary.md").read_text().startswith("**FAILED")
     assert (tmp_path / "last-release" / "exposure-run" / "summary.json").read_text() == kept
-    assert_fits_the_schema(Xml.parse(third / "gate.xml").getroot())
+    assert_fits_the_schema(Xml.parse(third / "report.xml").getroot())
