@@ -79,8 +79,8 @@ LINES = (
     ),
     "report W/run-diff W/run-rank --show-secrets",
     "report W/run-diff W/run-exposure --since W/run-diff",
-    "report W/run-diff W/run-exposure --allow-undecided --fail-above exposure=3 --junit O/report.xml "
-    "--markdown O/report.md --write-baseline O/accepted.json",
+    "report W/run-diff W/run-exposure --allow-undecided --fail-above exposure=3 "
+    "--junit O/report.xml --markdown O/report.md --write-baseline O/accepted.json",
 )  # fmt: skip
 """Command lines without anything wrong; where --out is missing it is O/new."""
 

@@ -164,6 +164,8 @@ def test_exit_codes_and_what_a_pipeline_shows(tmp_path, capsys, situation):
 def test_without_options_that_judge_runs_of_any_kind_and_name_are_shown(tmp_path, capsys):
     twice = [made(tmp_path / at / "r", "DifferentialRank", score=1.0) for at in "12"]
     assert report(twice).exit_code == FINE
+    other = [exposed(tmp_path / at / "e", 4.0, 2.0, 6.0, run=models(at)) for at in "12"]
+    assert report(other).exit_code == OPEN, "of two models"
     found = with_claim(RESULTS["UpdateDiff"](), made_claim("diff", LEAK))
     assert app(["report", str(results.save(found, tmp_path / "d", run={}))]) == ABOVE
     assert capsys.readouterr().out.startswith("LEAK")
@@ -240,7 +242,7 @@ def models(weights, manifest="m"):
         (models("a"), FINE, "All runs measured the same model."),
         (models("b"), OPEN, "The runs measured 2 different models."),
         (models("a", "n"), OPEN, "2 different manifests"),
-        ({"models": {"model": {"path": None, "sha256": "a"}}}, OPEN, "Not all runs say"),
+        ({"models": {"model": {"path": None, "sha256": "a"}}}, OPEN, "Not all runs have a hash"),
         ({"models": {"after": {"path": "/m", "sha256": "a"}}}, FINE, "the same model"),
     ],
 )

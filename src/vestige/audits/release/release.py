@@ -218,7 +218,9 @@ def _changes(read: Sequence[Run], since: Any) -> "tuple[Change, ...] | None":
     from vestige.audits.release.since import changes, earlier_runs
 
     given = [since] if isinstance(since, str | PathLike) else list(since)
-    return tuple(changes(read, earlier_runs(list(map(fspath, given)), read))) if given else None
+    if not given:
+        return None
+    return tuple(changes(read, earlier_runs([fspath(one) for one in given], read)))
 
 
 def state_of(checks: "Sequence[Check]", *, allow_undecided: bool) -> "State":
