@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from vestige.audits.release.checks import VERDICT
 from vestige.reports.disclosure import printable
 from vestige.reports.report import MOST_EVIDENCE, Report
 from vestige.reports.tables import table
@@ -66,8 +67,9 @@ def _evidence(lines: list[str]) -> tuple[str, ...]:
 
 
 def _line(row: Mapping[str, Any]) -> str:
-    run = f"{row['run']}: " if row["run"] else ""
-    return printable(f"{run}{row['quantity']}: {row['sentence']}")
+    quantity = "" if row["quantity"] == VERDICT else row["quantity"]
+    parts = (row["run"], quantity, row["sentence"])
+    return printable(": ".join(filter(None, parts)))
 
 
 def _condition(row: Mapping[str, Any]) -> str:
