@@ -165,7 +165,7 @@ def test_no_module_waits_for_itself():
 def test_no_verdict_is_made_outside_the_claims():
     """`vestige.claims` computes verdicts; a gate has states of its own, one of the same name."""
     for path in ROOT.rglob("*.py"):
-        if path.relative_to(ROOT).parts[0] in ("claims", "release"):
+        if path.relative_to(ROOT).parts[0] == "claims" or "release" in path.parts:
             continue
         tree = ast.parse(path.read_text(encoding="utf-8"))
         words = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)}

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from vestige.claims import Claim
     from vestige.reports.notebook import Shown
+    from vestige.reports.report import Report
 
 FORMAT = 1
 _SEALED = ("summary.json", "rows.parquet")
@@ -116,6 +117,16 @@ class Result:
         from vestige.claims import LEAK, UNDECIDED  # pulls in SciPy
 
         return {LEAK: 1, UNDECIDED: 3}.get(self.verdict, 0) if self.claim else 0
+
+    def reports(self, *, show_secrets: bool) -> "Sequence[Report]":
+        """What a terminal shows."""
+        from vestige.reports.report import report_of
+
+        return [report_of(run_of(self), show_secrets=show_secrets)]
+
+    def next_step(self, out: object) -> str:
+        """A line for the terminal about the run folder."""
+        return f"Run folder: {out}. For a page: vestige report {out} --out page.html"
 
     def save(self, directory: "str | PathLike[str]") -> Path:
         """Write a run folder, which `vestige report` reads.
