@@ -31,6 +31,10 @@ VERBS: dict[str, dict[str, tuple[str, str]]] = {
             "vestige.audits.exposure.exposure:exposure",
             "Measure how well a model knows canaries or your secrets, in bits.",
         ),
+        "extract": (
+            "vestige.audits.extraction.extract:extract",
+            "Measure which canaries, secrets or passages a model generates verbatim.",
+        ),
     },
     "Report": {
         "report": (
