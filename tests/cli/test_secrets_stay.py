@@ -9,14 +9,13 @@ from typing import get_args
 import pytest
 
 from tests.cli import secret_cases
-from vestige.cli import main
-from vestige.cli.app import function_of, places, verb_app
+from vestige.cli import app, main
 from vestige.cli.main import VERBS
 from vestige.reports.disclosure import SECRET_OPTIONS
 
 
 def test_every_verb_has_its_cases():
-    assert set(secret_cases.CASES) == {*VERBS, *places()}
+    assert set(secret_cases.CASES) == set(VERBS) | set(app.places())
 
 
 @pytest.mark.parametrize(
@@ -68,10 +67,10 @@ def is_text(argument):
 
 def text_options(name):
     """The options of a verb whose value is any text."""
-    if name not in places():
+    if name not in app.places():
         options = main.verb(name).options
         return {each.flags[0] for each in options if each.flags and each.type is str}
-    options = verb_app(name, function_of(name)).assemble_argument_collection(parse_docstring=False)
+    options = app.verb_app(name, app.function_of(name)).assemble_argument_collection(parse_docstring=False)
     return {
         each.name
         for each in options
@@ -79,7 +78,7 @@ def text_options(name):
     }
 
 
-@pytest.mark.parametrize("verb", [*VERBS, *places()])
+@pytest.mark.parametrize("verb", [*VERBS, *app.places()])
 def test_every_option_of_text_is_said_to_be_secret_or_public(verb):
     assert text_options(verb) <= PUBLIC | SECRET_OPTIONS
     assert not PUBLIC & SECRET_OPTIONS

@@ -41,8 +41,6 @@ GROUPS = {
     },
     "Report": {
         "compare": "Trainings under several defences side by side, and which to take.",
-        "gate": "Pass or fail a release by what its runs measured.",
-        "report": "Write one self-contained HTML page from run directories.",
         "reproduce": "Repeat a paper's experiments and print its numbers beside ours.",
     },
 }
@@ -139,7 +137,7 @@ def _without_verb(name: str) -> int:
 
 def main() -> None:
     """Run the command line and leave with its exit code: 0 for fine, or a verb without a verdict;
-    1 for a leak, or above a limit of `vestige gate`; 2 for bad input or usage; 3 for undecided;
+    1 for a leak, or above a limit of `vestige report`; 2 for bad input or usage; 3 for undecided;
     70 for a bug; 130 and 143 after Ctrl-C and SIGTERM.
     """
     # Progress bars and advice of the libraries below would run into ours.

@@ -32,6 +32,7 @@ KINDS: dict[str, str] = {
     "Extraction": "vestige.audits.extraction.utterances_report:utterance_report",
     "IntentSlotTraining": "vestige.reports.training:learning_report",
     "PairTraining": "vestige.reports.training:learning_report",
+    "Release": "vestige.audits.release.report:release_report",
     "SecretAudit": "vestige.audits.extraction.utterances_report:planted_report",
     "SecretCompletion": "vestige.audits.extraction.completion_report:secrets_report",
     "SecretExposure": "vestige.audits.exposure.report:secrets_report",
@@ -56,7 +57,7 @@ MOST_EVIDENCE = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """One result, ready to be shown. The function of a kind gives the first seven attributes.
+    """One result, ready to be shown. The function of a kind gives the first seven.
 
     Attributes:
         kind: the article's class in the style sheet.
@@ -119,7 +120,7 @@ def report_of(run: Run, *, show_secrets: bool) -> Report:
         facts = pairs(run.summary, show_secrets=show_secrets) if made.facts is None else made.facts
         return replace(
             made,
-            verdict=verdict_of_run(run),
+            verdict=verdict_of_run(run) or made.verdict,
             facts=facts,
             settings=settings_of(run.run, show_secrets=show_secrets),
             command=command_of(run.run.get("command"), show_secrets=show_secrets),

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import torch
 
+from vestige.attacks.texts import statistics_cache
+from vestige.attacks.texts.statistics_cache import Nodes, StatisticsCache
 from vestige.attacks.texts.token_statistics import token_statistics
 from vestige.data.vocabulary import WordVocabulary
 from vestige.models.recurrent_network import LSTMConfig, LSTMLanguageModel
 from vestige.monitor import SILENT
-from vestige.workflows import kept_statistics
 from vestige.workflows.audit_texts import audit_texts
-from vestige.workflows.kept_statistics import KeptStatistics, Nodes
 
 CHANCE = np.random.default_rng(0)
 TEXTS = [CHANCE.integers(2, 60, n).tolist() for n in CHANCE.integers(3, 20, 40)]
@@ -28,7 +28,9 @@ def lstm():
 
 
 def kept(folder, address):
-    return KeptStatistics(folder, SILENT, nodes=address and Nodes(address, "cpu"))
+    return StatisticsCache(
+        folder and folder / "0.sqlite", SILENT, nodes=address and Nodes(address, "cpu")
+    )
 
 
 @pytest.mark.slow
@@ -36,7 +38,7 @@ def kept(folder, address):
 def test_a_node_that_dies_costs_its_batch_and_a_driver_that_is_killed_what_was_under_way(
     address, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(kept_statistics, "TOKENS", 40)
+    monkeypatch.setattr(statistics_cache, "TOKENS", 40)
     model, dies, asked = lstm(), str(tmp_path / "dies"), str(tmp_path / "asked")
 
     def watch(module, inputs):  # sent with the model
@@ -47,17 +49,17 @@ def test_a_node_that_dies_costs_its_batch_and_a_driver_that_is_killed_what_was_u
             os.kill(os.getpid(), signal.SIGKILL)
 
     model.embedding.register_forward_pre_hook(watch)
-    groups = kept_statistics._groups({str(n): ids for n, ids in enumerate(TEXTS)})
+    groups = statistics_cache._groups({str(n): ids for n, ids in enumerate(TEXTS)})
     assert len(groups) > 10
-    write, written = KeptStatistics._write, []
+    write, written = StatisticsCache._write, []
 
-    def killed(self, names, told):
-        write(self, names, told)
+    def killed(self, store, names, told):
+        write(self, store, names, told)
         written.append(tuple(names))
         if len(written) == 8:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(KeptStatistics, "_write", killed)
+    monkeypatch.setattr(StatisticsCache, "_write", killed)
     with pytest.raises(KeyboardInterrupt):
         kept(tmp_path / "kept", address).of(model, TEXTS, task="asking")
     assert Path(dies).exists()

@@ -1,9 +1,9 @@
-"""What changed since earlier runs, as a table and a chart of a page or a card."""
+"""What changed since earlier runs: a table and a chart for a page or a card."""
 
 from collections.abc import Sequence
 from functools import partial
 
-from vestige.release.since import Change
+from vestige.audits.release.since import Change
 from vestige.reports.charts import (
     ACCENT,
     INK,
@@ -18,25 +18,38 @@ from vestige.reports.charts import (
 )
 from vestige.reports.numbers import NOTHING
 from vestige.reports.quantities import Measured
+from vestige.reports.report import Report
 from vestige.reports.tables import Cell, Table
 
 TITLE = "What changed since the last release"
 COLUMNS = ("question", "change", "then", "now", "difference")
 KEY = (
-    "Runs are matched by the names of their directories and their kind. Less is better in every "
-    "row. Better and worse are said only where the whole 95 % interval of the difference lies on "
-    "one side of 0: no change shown is not unchanged. The two runs count as independent; a number "
-    "without an interval is exact of what was read, and says nothing of another training."
+    "Runs are matched by directory name and kind. Less is better in every row. Better and worse "
+    "mean that the whole 95% interval of the difference is on one side of 0; no change shown does "
+    "not mean unchanged. The two runs are treated as independent. A number without an interval is "
+    "exact for what was read and says nothing about another training."
 )
 CAPTION = (
-    "Rings are then, discs are now, lines their 95 % intervals. Each row has an axis of its own; "
-    "further left is better."
+    "Rings: then. Discs: now. Lines: 95% intervals. Each row has its own axis; further left is "
+    "better."
 )
 
 
 def blocks_of(changes: Sequence[Change]) -> tuple[Table | Figure, ...]:
     """A table with one row per change, and a chart of what was compared."""
     return (_table(changes), *_figures(changes))
+
+
+def report_of_changes(changes: Sequence[Change]) -> Report:
+    """The changes for a terminal."""
+    words = [one.verdict for one in changes]
+    counts = [f"{words.count(word)} {word}" for word in dict.fromkeys(words)]
+    return Report(
+        kind="changes",
+        title=TITLE,
+        evidence=(f"Of {len(words)} numbers: {', '.join(counts)}.",),
+        blocks=blocks_of(changes),
+    )
 
 
 def _table(changes: Sequence[Change]) -> Table:
@@ -65,7 +78,7 @@ def _row(one: Change) -> tuple[str | Cell, ...]:
 
 
 def _words(one: Change) -> str:
-    """The run's verdicts, where they are not the same."""
+    """The verdicts of the run, if they differ."""
     then, now = one.verdicts
     return f"{then or NOTHING} then, {now or NOTHING} now" if then != now else ""
 
@@ -82,7 +95,7 @@ def _difference(one: Change) -> str | Cell:
     if one.low == one.high == one.difference:
         ends = ""
     elif one.low is None and one.high is None:
-        ends = "interval not known"
+        ends = "interval unknown"
     elif one.low is None:
         ends = f"at most {one.high:+.4g}"
     else:

@@ -1,15 +1,15 @@
-"""What a gate says, for pipelines: JUnit XML, and Markdown for a pull request.
+"""The checks of a release for pipelines: JUnit XML, and Markdown for a pull request.
 
-Neither holds a phrase: names of runs and quantities, numbers, and why something is undecided.
+Neither contains text of a corpus or model.
 """
 
 from collections.abc import Sequence
 from xml.etree import ElementTree as Xml
 
-from vestige.release.judgement import Check, State
+from vestige.audits.release.checks import Check, State
 from vestige.reports.disclosure import markdown_text, without_controls
 
-SUITE = "vestige gate"
+SUITE = "vestige report"
 
 SIGNS: dict[State, str] = {
     "above": "❌ above", "undecided": "⚠️ undecided", "known": "➖ accepted before",
@@ -18,10 +18,9 @@ SIGNS: dict[State, str] = {
 
 
 def junit(checks: Sequence[Check], *, allow_undecided: bool) -> str:
-    """JUnit XML: above is a failure, undecided an error unless that is allowed.
+    """JUnit XML: above is a failure; undecided is an error, or skipped if that is allowed.
 
-    It is valid by the schema of Jenkins' xUnit plugin (junit-10.xsd), which is the strictest that
-    servers use.
+    It is valid by the schema of Jenkins' xUnit plugin (junit-10.xsd), the strictest in use.
     """
     failed = sum(check.state == "above" for check in checks)
     open_ = sum(check.state == "undecided" for check in checks)
@@ -36,33 +35,29 @@ def junit(checks: Sequence[Check], *, allow_undecided: bool) -> str:
     for check in checks:
         where = {
             "classname": without_controls(check.run or SUITE),
-            "name": without_controls(_name(check)),
+            "name": without_controls(check.name),
         }
         case = Xml.SubElement(suite, "testcase", where)
-        said = without_controls(check.sentence)
+        sentence = without_controls(check.sentence)
         if check.state == "above":
-            Xml.SubElement(case, "failure", {"message": said, "type": "above"})
+            Xml.SubElement(case, "failure", {"message": sentence, "type": "above"})
         elif check.state == "undecided":
             if allow_undecided:
-                Xml.SubElement(case, "skipped", {"message": said})
+                Xml.SubElement(case, "skipped", {"message": sentence})
             else:
-                Xml.SubElement(case, "error", {"message": said, "type": "undecided"})
+                Xml.SubElement(case, "error", {"message": sentence, "type": "undecided"})
         else:
-            Xml.SubElement(case, "system-out").text = said
+            Xml.SubElement(case, "system-out").text = sentence
     Xml.indent(root)
     head = '<?xml version="1.0" encoding="utf-8"?>'
     return f"{head}\n{Xml.tostring(root, encoding='unicode')}\n"
 
 
 def markdown(answer: str, checks: Sequence[Check]) -> str:
-    """The answer, and a table with a row a check."""
+    """The verdict, and a table with one row per check."""
     rows = []
     for check in checks:
-        cells = (check.run or "–", _name(check), SIGNS[check.state], check.sentence)
+        cells = (check.run or "–", check.name, SIGNS[check.state], check.sentence)
         rows.append(f"| {' | '.join(map(markdown_text, cells))} |")
     head = ["| run | check | state | found |", "| --- | --- | --- | --- |"]
     return "\n".join([f"**{markdown_text(answer)}**", "", *head, *rows]) + "\n"
-
-
-def _name(check: Check) -> str:
-    return check.quantity if check.limit is None else f"{check.quantity} <= {check.limit:g}"

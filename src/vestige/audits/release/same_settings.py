@@ -1,8 +1,8 @@
-"""Settings that decide what a run measures, without which two numbers are not of one thing.
+"""Settings that must be equal before two runs can be compared.
 
-A number with an interval is of the same thing however much was read for it. A count of what was
-tested one by one (phrases, secrets, people) has none, so that what gives a test more power counts
-as another setting. Neither a seed nor a path is one.
+A number with an interval is comparable however much was read for it. A count of tested phrases,
+secrets or users has no interval, so settings that give a test more power must be equal, too. Seeds
+and paths may differ.
 """
 
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ SUMMARY: Mapping[str, tuple[str, ...]] = {
     "UpdateDiff": ("search", "score", "null_searches", "places"),
     "UserAudit": ("users", "rate", "k", "references"),
 }
-"""In `summary.json`, by the result's class; None there is not known, and forbids nothing."""
+"""Keys of `summary.json` by kind of result. An unknown value (None) is equal to any."""
 
 CONFIGURATION: Mapping[str, tuple[str, ...]] = {
     "DefendedTraining": ("sequence_length",),
@@ -43,14 +43,14 @@ CONFIGURATION: Mapping[str, tuple[str, ...]] = {
     "UpdateDiff": ("search", "score", "removed", "top"),
     "UserAudit": ("how", "queries", "calls"),
 }
-"""In the configuration of `run.json`; None there is a setting, and a key that is not there none."""
+"""Keys of the configuration in `run.json`. None is a value; a missing key is equal to any."""
 
 
-def unlike(now: Run, then: Run) -> str:
-    """Which settings forbid a comparison, as a sentence; "" where none does."""
+def difference_in_settings(now: Run, then: Run) -> str:
+    """Which settings differ, as a sentence; "" where none does."""
     with guarded(now), guarded(then):
-        told = [*_summaries(now, then), *_configurations(now, then), *_others(now, then)]
-    return f"measured with other settings: {listed(list(dict.fromkeys(told)))}" if told else ""
+        names = [*_summaries(now, then), *_configurations(now, then), *_others(now, then)]
+    return f"measured with other settings: {listed(list(dict.fromkeys(names)))}" if names else ""
 
 
 def _summaries(now: Run, then: Run) -> list[str]:
@@ -72,14 +72,14 @@ def _configurations(now: Run, then: Run) -> list[str]:
 
 
 def _others(now: Run, then: Run) -> list[str]:
-    """What no single setting says."""
-    asked = {
+    """Settings that are more than one key."""
+    properties = {
         "copies of the canaries": _copies,
         "validation text": _validation,
         "vocabulary": _vocabulary,
-        "texts that were never seen": _with_reference,
+        "reference texts": _with_reference,
     }
-    found = {name: (of(now), of(then)) for name, of in asked.items()}
+    found = {name: (of(now), of(then)) for name, of in properties.items()}
     return [name for name, both in found.items() if None not in both and both[0] != both[1]]
 
 
@@ -88,7 +88,7 @@ def _keys(table: Mapping[str, tuple[str, ...]], run: Run) -> tuple[str, ...]:
 
 
 def _alike(ours: Any, before: Any) -> bool:
-    """Whether two settings are one; of nested ones, those that both sides know."""
+    """Whether two settings are equal; of nested ones, the keys that both sides have."""
     if isinstance(ours, Mapping) and isinstance(before, Mapping):
         shared = (ours.keys() & before.keys()) - {"seed"}
         return all(_alike(ours[key], before[key]) for key in shared)
@@ -102,7 +102,7 @@ def _differing(key: str, ours: Any, before: Any) -> str:
 
 
 def _copies(run: Run) -> Mapping[str, Any] | None:
-    """How many canaries were planted how often."""
+    """The number of canaries by copies."""
     if run.result == "CanaryExposure":
         return {
             key: value
@@ -116,15 +116,15 @@ def _copies(run: Run) -> Mapping[str, Any] | None:
 
 
 def _validation(run: Run) -> Any:
-    """The checksum of the text on which perplexity was measured; None where it is not known."""
-    told = (run.run.get("data") or {}).get("validation")
-    return told.get("sha256") if _has_perplexity(run) and isinstance(told, Mapping) else None
+    """The checksum of the validation text; None where it is unknown."""
+    text = (run.run.get("data") or {}).get("validation")
+    return text.get("sha256") if _has_perplexity(run) and isinstance(text, Mapping) else None
 
 
 def _vocabulary(run: Run) -> Any:
-    """The checksum of the words that perplexity counts; None where it is not known."""
-    told = (run.run.get("models") or {}).get("trained")
-    return told.get("vocabulary") if _has_perplexity(run) and isinstance(told, Mapping) else None
+    """The checksum of the vocabulary; None where it is unknown."""
+    model = (run.run.get("models") or {}).get("trained")
+    return model.get("vocabulary") if _has_perplexity(run) and isinstance(model, Mapping) else None
 
 
 def _has_perplexity(run: Run) -> bool:
@@ -132,7 +132,7 @@ def _has_perplexity(run: Run) -> bool:
 
 
 def _with_reference(run: Run) -> bool | None:
-    """Whether what is said of any text is taken off what is said of these."""
+    """Whether the result of reference texts is subtracted."""
     if run.result != "TextMemorization":
         return None
     return run.summary.get("sampled_difference") is not None

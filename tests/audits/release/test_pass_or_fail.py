@@ -1,4 +1,4 @@
-"""A release passes, fails or cannot be told: from run directories, by exit code and by file."""
+"""A release passes, fails or is undecided: from run directories, by exit code and by file."""
 
 import json
 import os
@@ -14,11 +14,12 @@ import yaml
 
 from tests.docs.documents import REPOSITORY
 from tests.reports.made_claims import made_claim, with_claim
+from tests.reports.made_runs import RESULTS
 from vestige import results
+from vestige.audits.release.release import report
 from vestige.claims import LEAK, NO_LEAK, UNDECIDED, VERDICTS, Estimate
 from vestige.cli.main import app
 from vestige.errors import RunError
-from vestige.release.gate import gate
 from vestige.reports.quantities import QUANTITIES
 from vestige.reports.summary_schema import summary_schema
 from vestige.reports.verdicts import VERBS
@@ -74,6 +75,7 @@ def flagged(out, verdict, called=0, **more):
 
 
 FINE, ABOVE, OPEN = 0, 1, 3
+ANSWERS = {FINE: "PASSED", ABOVE: "FAILED", OPEN: "UNDECIDED"}
 SITUATIONS = {
     "nothing found among null models": (FINE, lambda at: [diffed(at / "d")], ["found=0"]),
     "phrases found": (ABOVE, lambda at: [diffed(at / "d", *PHRASES)], ["found=0"]),
@@ -118,12 +120,12 @@ SITUATIONS = {
 }  # fmt: skip
 
 
-RESULTS = ("failure", "error", "skipped", "system-out")
+ENDS = ("failure", "error", "skipped", "system-out")
 SCHEMA = {
     "testsuites": ({"name"}, {"tests", "failures", "errors"}, ("testsuite",)),
     "testsuite": ({"name", "tests", "failures", "errors"}, {"skipped"}, ("testcase",)),
-    "testcase": ({"name"}, {"classname"}, RESULTS),
-    **dict.fromkeys(RESULTS[:3], (set(), {"type", "message"}, ())),
+    "testcase": ({"name"}, {"classname"}, ENDS),
+    **dict.fromkeys(ENDS[:3], (set(), {"type", "message"}, ())),
     "system-out": (set(), set(), ()),
 }
 """What Jenkins' junit-10.xsd asks of an element, of what a gate writes: attributes that it must
@@ -142,10 +144,10 @@ def assert_fits_the_schema(element):
 @pytest.mark.parametrize("situation", SITUATIONS)
 def test_exit_codes_and_what_a_pipeline_shows(tmp_path, capsys, situation):
     code, runs, limits = SITUATIONS[situation]
-    words = ["gate", *map(str, runs(tmp_path)), f"--junit={tmp_path / 'gate.xml'}"]
+    words = ["report", *map(str, runs(tmp_path)), f"--junit={tmp_path / 'gate.xml'}"]
     words += [f"--fail-above={limit}" for limit in limits] + [f"--markdown={tmp_path / 'gate.md'}"]
     assert app(words) == code
-    assert capsys.readouterr().out.startswith("Passed" if code == 0 else "Failed")
+    assert capsys.readouterr().out.startswith(ANSWERS[code])
     root = Xml.parse(tmp_path / "gate.xml").getroot()
     assert_fits_the_schema(root)
     suite = root[0]
@@ -159,6 +161,16 @@ def test_exit_codes_and_what_a_pipeline_shows(tmp_path, capsys, situation):
     assert json.loads(capsys.readouterr().out)["code"] == (code if code == 1 else 0)
 
 
+def test_without_options_that_judge_runs_of_any_kind_and_name_are_shown(tmp_path, capsys):
+    twice = [made(tmp_path / at / "r", "DifferentialRank", score=1.0) for at in "12"]
+    assert report(twice).exit_code == FINE
+    other = [exposed(tmp_path / at / "e", 4.0, 2.0, 6.0, run=models(at)) for at in "12"]
+    assert report(other).exit_code == OPEN, "of two models"
+    found = with_claim(RESULTS["UpdateDiff"](), made_claim("diff", LEAK))
+    assert app(["report", str(results.save(found, tmp_path / "d", run={}))]) == ABOVE
+    assert capsys.readouterr().out.startswith("LEAK")
+
+
 def test_what_was_accepted_passes_and_what_is_new_fails(tmp_path):
     file = tmp_path / "accepted.json"
 
@@ -167,17 +179,17 @@ def test_what_was_accepted_passes_and_what_is_new_fails(tmp_path):
 
     first = [diffed(tmp_path / "1" / "d", *PHRASES), exposure("1", 9.0)]
     limits = ["found=0", "exposure=8"]
-    assert gate(first, fail_above=limits, write_baseline=file).code == ABOVE
-    assert gate(first, fail_above=limits, baseline=file).code == FINE
+    assert report(first, fail_above=limits, write_baseline=file).exit_code == ABOVE
+    assert report(first, fail_above=limits, baseline=file).exit_code == FINE
     assert not any(phrase in file.read_text() for phrase in PHRASES)
     assert file.stat().st_mode & 0o077 == 0
     fewer = [diffed(tmp_path / "2" / "d", PHRASES[1]), exposure("2", 8.5)]
-    assert gate(fewer, fail_above=limits, baseline=file).code == FINE
+    assert report(fewer, fail_above=limits, baseline=file).exit_code == FINE
     other = [diffed(tmp_path / "3" / "d", "a new phrase"), first[1]]
-    found = gate(other, fail_above=limits, baseline=file)
+    found = report(other, fail_above=limits, baseline=file)
     assert states(found) == ["above", "above", "known", "known"]
     assert "1 not accepted before" in found.checks[0].sentence
-    more = gate([first[0], exposure("4", 9.5)], fail_above=limits, baseline=file)
+    more = report([first[0], exposure("4", 9.5)], fail_above=limits, baseline=file)
     assert states(more) == ["known", "known", "known", "above"]
 
 
@@ -188,20 +200,20 @@ def states(found):
 def test_fifteen_new_secrets_fail_where_one_was_accepted(tmp_path):
     file = tmp_path / "accepted.json"
     one = with_secrets(tmp_path / "1" / "s", LEAK, found=["the code is 4917"])
-    gate(one, write_baseline=file)
-    assert gate(one, baseline=file).code == FINE
+    report(one, write_baseline=file)
+    assert report(one, baseline=file).exit_code == FINE
     many = [f"the code is {number}" for number in range(15)]
-    found = gate(with_secrets(tmp_path / "2" / "s", LEAK, found=many), baseline=file)
-    assert found.code == ABOVE
+    found = report(with_secrets(tmp_path / "2" / "s", LEAK, found=many), baseline=file)
+    assert found.exit_code == ABOVE
     assert "15 not accepted before" in found.checks[0].sentence
 
 
 def test_another_secret_and_one_found_more_often_are_new(tmp_path):
     file = tmp_path / "accepted.json"
-    gate(with_secrets(tmp_path / "1" / "s", LEAK, found=["a", "b"]), write_baseline=file)
+    report(with_secrets(tmp_path / "1" / "s", LEAK, found=["a", "b"]), write_baseline=file)
     for place, found in ((2, ["a", "c"]), (3, ["a", "a"])):
         later = with_secrets(tmp_path / str(place) / "s", LEAK, found=found)
-        assert gate(later, baseline=file).code == ABOVE
+        assert report(later, baseline=file).exit_code == ABOVE
 
 
 def test_an_accepted_leak_passes_below_its_limit_and_not_above(tmp_path):
@@ -212,10 +224,10 @@ def test_an_accepted_leak_passes_below_its_limit_and_not_above(tmp_path):
         bounds = (value, value - 1, value + 1)
         return exposed(tmp_path / at / "e", *bounds, verdict=LEAK, claim=claim)
 
-    gate(run("1", 4.0), write_baseline=file)
-    assert gate(run("2", 5.0), baseline=file).code == ABOVE
-    assert gate(run("3", 5.0), baseline=file, fail_above=["exposure=8"]).code == FINE
-    assert gate(run("4", 9.0), baseline=file, fail_above=["exposure=8"]).code == ABOVE
+    report(run("1", 4.0), write_baseline=file)
+    assert report(run("2", 5.0), baseline=file).exit_code == ABOVE
+    assert report(run("3", 5.0), baseline=file, fail_above=["exposure=8"]).exit_code == FINE
+    assert report(run("4", 9.0), baseline=file, fail_above=["exposure=8"]).exit_code == ABOVE
 
 
 def models(weights, manifest="m"):
@@ -230,7 +242,7 @@ def models(weights, manifest="m"):
         (models("a"), FINE, "All runs measured the same model."),
         (models("b"), OPEN, "The runs measured 2 different models."),
         (models("a", "n"), OPEN, "2 different manifests"),
-        ({"models": {"model": {"path": None, "sha256": "a"}}}, OPEN, "Not all runs say"),
+        ({"models": {"model": {"path": None, "sha256": "a"}}}, OPEN, "Not all runs have a hash"),
         ({"models": {"after": {"path": "/m", "sha256": "a"}}}, FINE, "the same model"),
     ],
 )
@@ -239,8 +251,8 @@ def test_runs_of_other_weights_or_another_manifest_are_undecided(tmp_path, other
         exposed(tmp_path / "e", 4.0, 2.0, 6.0, run=models("a")),
         diffed(tmp_path / "d", run=other),
     ]
-    found = gate(runs)
-    assert (found.code, found.checks[0].quantity) == (code, "one model")
+    found = report(runs)
+    assert (found.exit_code, found.checks[0].quantity) == (code, "one model")
     assert sentence in found.checks[0].sentence
 
 
@@ -249,21 +261,21 @@ def test_an_edited_run_is_rejected(tmp_path, capsys):
     file = folder / "summary.json"
     summary = json.loads(file.read_text())
     file.write_text(json.dumps({**summary, "exposure_planted": 1.0}))
-    assert app(["gate", str(folder)]) == 2
+    assert app(["report", str(folder)]) == 2
     assert "was changed after the run" in capsys.readouterr().err
     run = json.loads((folder / "run.json").read_text())
     del run["files"]  # as of an older version
     (folder / "run.json").write_text(json.dumps(run))
-    assert app(["gate", str(folder)]) == OPEN
+    assert app(["report", str(folder), "--junit", str(tmp_path / "x.xml")]) == OPEN
     file.write_text(json.dumps({**summary, "verdict": NO_LEAK}))
-    assert app(["gate", str(folder)]) == 2
+    assert app(["report", str(folder)]) == 2
     assert "allow the verdict “leak” only" in capsys.readouterr().err
 
 
 def test_the_verdict_of_another_verb_is_rejected(tmp_path):
     claim = made_claim("report", NO_LEAK)
     with pytest.raises(RunError, match="the verdict of another verb"):
-        gate(diffed(tmp_path / "d", claim=claim))
+        report(diffed(tmp_path / "d", claim=claim))
 
 
 @pytest.mark.parametrize("option", ["junit", "markdown", "write_baseline"])
@@ -273,24 +285,24 @@ def test_an_output_in_a_run_directory_is_refused_and_changes_nothing(tmp_path, o
     (tmp_path / "link").symlink_to(folder / "summary.json")
     for path in (folder / "summary.json", folder / "deep" / "new.xml", tmp_path / "link"):
         with pytest.raises(RunError, match="lies in the run directory"):
-            gate(folder, **{option: path})
+            report(folder, **{option: path})
     assert {file: file.read_bytes() for file in folder.iterdir()} == before
 
 
 def test_two_outputs_must_be_different_files(tmp_path):
     with pytest.raises(ValueError, match="`markdown` and `junit` must be different files"):
-        gate(diffed(tmp_path / "d"), junit=tmp_path / "x", markdown=tmp_path / "x")
+        report(diffed(tmp_path / "d"), junit=tmp_path / "x", markdown=tmp_path / "x")
 
 
 def test_a_broken_weak_test_is_undecided_with_its_reason(tmp_path):
-    found = gate(diffed(tmp_path / "d", verdict=UNDECIDED))
+    found = report(diffed(tmp_path / "d", verdict=UNDECIDED))
     assert found.checks[0].sentence == "The check “powerful” of diff failed."
 
 
 def test_no_phrase_stands_in_what_is_written(tmp_path, capsys):
     run = diffed(tmp_path / "d", *PHRASES)
     out = {f"--{name}={tmp_path / name}" for name in ("junit", "markdown", "write-baseline")}
-    app(["gate", str(run), *sorted(out)])
+    app(["report", str(run), *sorted(out)])
     files = [tmp_path / name for name in ("junit", "markdown", "write-baseline")]
     written = capsys.readouterr().out + "".join(map(Path.read_text, files))
     assert not any(phrase in written for phrase in PHRASES)
@@ -298,7 +310,7 @@ def test_no_phrase_stands_in_what_is_written(tmp_path, capsys):
 
 def test_names_of_runs_are_no_markup(tmp_path):
     run = audited(tmp_path / "<b>|`x`\u202e")
-    gate(run, junit=tmp_path / "g.xml", markdown=tmp_path / "g.md")
+    report(run, junit=tmp_path / "g.xml", markdown=tmp_path / "g.md")
     [case] = Xml.parse(tmp_path / "g.xml").getroot().iter("testcase")
     assert case.attrib["classname"] == "<b>|`x`?"
     assert r"\<b\>\|\`x\`?" in (tmp_path / "g.md").read_text()
@@ -307,27 +319,27 @@ def test_names_of_runs_are_no_markup(tmp_path):
 @pytest.mark.parametrize(
     ("limits", "message"),
     [
-        (["leaks=1"], r"must begin with one of exposure.* got 'leaks=1'$"),
-        (["exposures=1"], "did you mean exposure"),
-        (["memorised=1"], "did you mean memorized"),
-        (["found"], "must end with =NUMBER"),
-        (["found=inf"], "must end with =NUMBER"),
-        (["found=1", "found=2"], "must name found once"),
+        (["leaks=1"], r"unknown quantity. Choose exposure, .*perplexity\.$"),
+        (["exposures=1"], "Did you mean exposure"),
+        (["memorised=1"], "Did you mean memorized"),
+        (["found"], "must be NAME=NUMBER"),
+        (["found=inf"], "must be NAME=NUMBER"),
+        (["found=1", "found=2"], "two limits for found"),
     ],
 )
 def test_limits_that_are_none_are_refused(tmp_path, limits, message):
     with pytest.raises(ValueError, match=message):
-        gate(diffed(tmp_path / "d"), fail_above=limits)
+        report(diffed(tmp_path / "d"), fail_above=limits)
 
 
 def test_runs_that_cannot_be_judged_are_refused(tmp_path):
-    with pytest.raises(RunError, match="two run directories are called d"):
-        gate([diffed(tmp_path / "1" / "d"), diffed(tmp_path / "2" / "d")])
+    with pytest.raises(RunError, match="two runs are named d"):
+        report([diffed(tmp_path / "1" / "d"), diffed(tmp_path / "2" / "d")], fail_above=["found=0"])
     with pytest.raises(RunError, match="none of these runs has a verdict"):
-        gate(made(tmp_path / "r", "DifferentialRank", score=1.0))
+        report(made(tmp_path / "r", "DifferentialRank", score=1.0), junit=tmp_path / "x")
     (tmp_path / "b.json").write_text('{"format": 1}')
     with pytest.raises(RunError, match=re.escape(str(tmp_path / "b.json"))):
-        gate(diffed(tmp_path / "d"), baseline=tmp_path / "b.json")
+        report(diffed(tmp_path / "d"), baseline=tmp_path / "b.json")
 
 
 DAMAGED = {
@@ -347,7 +359,7 @@ def test_a_run_that_cannot_be_read_does_not_pass(tmp_path, capsys, damage):
         file.mkdir()  # what root may not read, either
     else:
         file.write_text(content)
-    words = ["gate", str(tmp_path / "d"), "--fail-above=found=0", "--allow-undecided"]
+    words = ["report", str(tmp_path / "d"), "--fail-above=found=0", "--allow-undecided"]
     assert app([*words, f"--junit={tmp_path / 'gate.xml'}"]) == 2
     told = capsys.readouterr().err
     assert str(file if content else file.parent) in told
@@ -359,15 +371,16 @@ def test_a_run_that_cannot_be_read_does_not_pass(tmp_path, capsys, damage):
 def test_what_a_baseline_accepts_of_a_run_that_is_not_there_is_named_and_decides_nothing(tmp_path):
     file = tmp_path / "accepted.json"
     was = [diffed(tmp_path / "old-diff\u202e", *PHRASES), exposed(tmp_path / "e", 9.0, 7.0, 9.5)]
-    gate(was, fail_above=["found=0", "exposure=8"], write_baseline=file)
-    found = gate(was[1], fail_above=["exposure=8"], baseline=file, markdown=tmp_path / "gate.md")
+    report(was, fail_above=["found=0", "exposure=8"], write_baseline=file)
+    found = report(was[1], fail_above=["exposure=8"], baseline=file, markdown=tmp_path / "gate.md")
     absent = tuple(rf"old-diff\u202e/{name}" for name in ("found", "verdict"))
-    assert (found.code, found.absent) == (FINE, absent)
-    assert found.answer.endswith(f"also accepts {', '.join(absent)}: no such run is here.")
+    assert (found.exit_code, found.summary["absent"]) == (FINE, list(absent))
+    answer = found.report().verdict.sentence
+    assert answer.endswith(f"also accepts {', '.join(absent)}: no such run is here.")
     assert "no such run is here" in (tmp_path / "gate.md").read_text()
-    renamed = gate(diffed(tmp_path / "d", *PHRASES), fail_above=["found=0"], baseline=file)
-    assert (renamed.code, len(renamed.absent)) == (ABOVE, 3)
-    assert gate(was, fail_above=["found=0", "exposure=8"], baseline=file).absent == ()
+    renamed = report(diffed(tmp_path / "d", *PHRASES), fail_above=["found=0"], baseline=file)
+    assert (renamed.exit_code, len(renamed.summary["absent"])) == (ABOVE, 3)
+    assert report(was, fail_above=["found=0", "exposure=8"], baseline=file).summary["absent"] == []
 
 
 def test_the_schema_that_is_published_is_that_of_the_verdicts():
@@ -393,8 +406,6 @@ def test_summaries_with_claims_fit_their_schema(kind, verdict):
 
 
 def test_quantities_are_read_from_the_summaries_of_results():
-    from tests.reports.made_runs import RESULTS
-
     for name in set(RESULTS) & set(VERBS):
         run = results.run_of(RESULTS[name]())
         for quantity in QUANTITIES.values():
@@ -407,10 +418,10 @@ WORKFLOW = re.compile(r"```yaml\n(jobs:.*?)```", re.S)
 
 STAND_IN = """#!/bin/bash
 echo "$*" >> calls.txt
-if [ "$1" = gate ] || [ "$1" = report ]; then exec "{python}" -m vestige "$@"; fi
+if [ "$1" = report ]; then exec "{python}" -m vestige "$@"; fi
 test -d "${{@: -1}}"
 """
-"""What gates and reports is the program itself; what measures has run before."""
+"""Reports are the program itself; what measures has run before."""
 
 
 @pytest.fixture
@@ -453,11 +464,11 @@ def checked_out(folder: Path, phrases, bits: float) -> Path:
     exposure = CanaryExposure(canaries=canaries, words=50, fit_distance=0.01, seed=4)
     exposure = with_claim(exposure, made_claim("exposure"))
     results.save(exposure, folder / "exposure-run", run={})
-    gate(audited(folder / "t"), write_baseline=folder / "accepted.json")
+    report(audited(folder / "t"), write_baseline=folder / "accepted.json")
     return folder
 
 
-def test_the_workflow_of_the_guide_passes_compares_and_fails_as_its_gate_does(tmp_path, runner):
+def test_the_workflow_of_the_guide_passes_compares_and_fails_as_its_report_does(tmp_path, runner):
     first = checked_out(tmp_path / "first", [], 5.0)
     assert runner(first) == []
     assert "--since" not in (first / "calls.txt").read_text()
@@ -468,11 +479,11 @@ def test_the_workflow_of_the_guide_passes_compares_and_fails_as_its_gate_does(tm
         r"^\|.*\| (better|worse|no change shown) \|.*$", (second / "card.md").read_text(), re.M
     )
     assert rows == ["no change shown", "better"]
-    assert (second / "summary.md").read_text().startswith("**Passed")
+    assert (second / "summary.md").read_text().startswith("**PASSED")
     kept = (tmp_path / "last-release" / "exposure-run" / "summary.json").read_text()
     assert json.loads(kept)["exposure_planted"] == 2.4
     third = checked_out(tmp_path / "third", [["the", " code"]], 3.0)
     assert runner(third) == [1]
-    assert (third / "summary.md").read_text().startswith("**Failed")
+    assert (third / "summary.md").read_text().startswith("**FAILED")
     assert (tmp_path / "last-release" / "exposure-run" / "summary.json").read_text() == kept
-    assert_fits_the_schema(Xml.parse(third / "gate.xml").getroot())
+    assert_fits_the_schema(Xml.parse(third / "report.xml").getroot())

@@ -1,10 +1,10 @@
-"""What was accepted before, so that a gate fails only for what is new.
+"""What was accepted before: a release then fails only for what is new.
 
 {"format": 2, "salt": "…", "accepted": {"RUN/QUANTITY": {"value": 2.0, "secrets": {"HASH": 1}}}}
 
-Secrets, phrases and users that were found are salted scrypt hashes with counts (30 ms a guess).
-Long ones cannot be recovered; short ones, such as a PIN, can within an hour by anyone who has the
-file. It is private to its owner, as a run directory is.
+Secrets, phrases and users are stored as salted scrypt hashes with counts (30 ms per guess). Long
+ones cannot be recovered. Anyone who has the file can recover short ones, such as a PIN, within an
+hour. The file is private to its owner, as a run directory is.
 """
 
 from collections import Counter
@@ -25,13 +25,13 @@ from vestige.results import Run, to_json
 
 FORMAT = 2
 _COST = 2**14
-"""Of scrypt: 16 MiB and some 30 ms a guess."""
+"""Of scrypt: 16 MiB and about 30 ms per guess."""
 
 Hash = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 
 
 class _Accepted(Schema):
-    """Schema of what was accepted of a check."""
+    """Schema of one accepted check."""
 
     value: float | None
     secrets: dict[Hash, int] | None
@@ -47,13 +47,13 @@ class _Baseline(Schema):
 
 @dataclass(frozen=True)
 class Accepted:
-    """What was accepted of a check.
+    """One accepted check.
 
     Attributes:
         value: of the quantity, or of the claim's estimate; None where there is none.
-        secrets: how often each was found, in clear text in memory and hashed in a file; None where
-            a run does not say by their text what it found.
-        salt: of the hashes; "" in clear text.
+        secrets: how often each was found, as text in memory and hashed in a file; None where the
+            rows of a run do not contain them.
+        salt: of the hashes; "" for text.
     """
 
     value: float | None
@@ -70,14 +70,14 @@ _FOUND: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], Any]]] = {
     "UserAudit": ("user", lambda row: row.get("called")),
     "TextAudit": ("text", lambda row: row.get("named")),
 }
-"""The column of the text, and whether a row was found, by the name of the result's class."""
+"""By kind of result: the column of the text, and whether a row was found."""
 
 
 def read_baseline(path: Path) -> dict[str, Accepted]:
-    """What a file accepts, by the keys of checks.
+    """What a file accepts, by `checks.key_of`.
 
     Raises:
-        RunError: it cannot be read, or is no baseline.
+        RunError: it cannot be read, or is not a baseline.
     """
     found = read_json(
         path, _Baseline, error=RunError, remedy="Write it again with `write_baseline`."
@@ -88,7 +88,7 @@ def read_baseline(path: Path) -> dict[str, Accepted]:
 
 
 def write_baseline(path: Path, accepted: Mapping[str, Accepted]) -> None:
-    """Write what is accepted from now on: private to its owner, whole or not at all."""
+    """Write what is accepted from now on; the file is private to its owner."""
     salt = token_hex(16)
     hashed = {
         key: {
@@ -103,14 +103,14 @@ def write_baseline(path: Path, accepted: Mapping[str, Accepted]) -> None:
 
 
 def accepted_of(run: Run, value: float | None) -> Accepted:
-    """What would be accepted of a run that is above."""
+    """What a baseline would hold of a run."""
     return Accepted(value, _found(run))
 
 
 def new_found(run: Run, before: Accepted) -> int | None:
-    """How many of the secrets that were found are not accepted; None where it depends on the value.
+    """How many secrets are found that were not accepted; None where only the value can tell.
 
-    A secret that is found more often than was accepted is new as often as it exceeds that.
+    If a secret is found more often than was accepted, the excess is new.
     """
     found = _found(run)
     if before.secrets is None or found is None:
@@ -122,7 +122,7 @@ def new_found(run: Run, before: Accepted) -> int | None:
 
 
 def _found(run: Run) -> Counter[str] | None:
-    """The secrets that a run found, with their counts; None where its rows do not name them."""
+    """The secrets that a run found, with counts; None where its rows do not contain them."""
     if run.result not in _FOUND:
         return None
     column, holds = _FOUND[run.result]

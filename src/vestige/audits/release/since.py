@@ -1,6 +1,6 @@
 """What changed since earlier runs: each number then and now, and the difference with its interval.
 
-A run is matched by the name of its directory, as in a gate's baseline, and by its kind of result.
+Runs are matched by the name of their directory and by kind.
 """
 
 import math
@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Literal
 
 from vestige import results
+from vestige.audits.release.same_settings import difference_in_settings
 from vestige.errors import RunError
 from vestige.metrics.differences import difference_by_margins
 from vestige.metrics.intervals import Interval
-from vestige.release.settings import unlike
 from vestige.reports.disclosure import printable
 from vestige.reports.quantities import QUANTITIES, Measured, measured
 from vestige.reports.report import guarded, report_of
@@ -23,7 +23,7 @@ from vestige.results import Run
 Verdict = Literal["better", "worse", "no change shown", "not comparable", "new", "gone"]
 
 WITHOUT_INTERVAL = ("completed", "perplexity")
-"""Numbers of one training that no test stands behind: another training may differ as much."""
+"""Numbers of one training without an interval: another training may differ as much."""
 
 
 @dataclass(frozen=True)
@@ -32,17 +32,17 @@ class Change:
 
     Attributes:
         run: the name of its directory.
-        question: what the run asks.
-        quantity: a name of `QUANTITIES`; "" for a run that has none.
-        verdict: better or worse only where the whole interval of the difference lies on that side
-            of 0; gone where it is no longer measured. Less is better of every quantity.
-        then: None where it is new.
-        now: None where it is gone.
-        difference: now less then; None where they are not compared.
-        low: end of the 95 % interval of the difference; None where it is not known.
+        question: of the run.
+        quantity: a name of `QUANTITIES`; "" for a run without one.
+        verdict: better or worse if the whole interval of the difference is on one side of 0; less
+            is better. Gone if it is no longer measured.
+        then: None if it is new.
+        now: None if it is gone.
+        difference: now minus then; None if they are not compared.
+        low: end of the 95% interval of the difference; None if it is unknown.
         high: likewise.
-        why: why the verdict is open, as a sentence; "" where it needs none.
-        verdicts: of the run, then and now; "" where it has none.
+        why: why there is no clearer verdict; "" where none is needed.
+        verdicts: of the run, then and now; "" without one.
     """
 
     run: str
@@ -64,27 +64,27 @@ class Change:
 
     def summary(self) -> dict[str, object]:
         """Scalars by name."""
-        told: dict[str, object] = {
+        found: dict[str, object] = {
             "run": self.run, "quantity": self.quantity or None, "verdict": self.verdict,
         }  # fmt: skip
         for name, one in (("then", self.then), ("now", self.now)):
-            told[name] = None if one is None else one.value
-            told[f"{name}_low"] = None if one is None else one.low
-            told[f"{name}_high"] = None if one is None else one.high
+            found[name] = None if one is None else one.value
+            found[f"{name}_low"] = None if one is None else one.low
+            found[f"{name}_high"] = None if one is None else one.high
         ends = {"difference": self.difference, "low": self.low, "high": self.high}
         words = dict(zip(("verdict_then", "verdict_now"), self.verdicts, strict=True))
-        return {**told, **ends, "why": self.why, **words}
+        return {**found, **ends, "why": self.why, **words}
 
 
 def changes(now: Sequence[Run], then: Sequence[Run]) -> list[Change]:
-    """A row for each number of each run: those of now in their order, then those that are gone.
+    """One change per number of each run: first of the runs of now, then those that are gone.
 
     Args:
         now: runs of this release.
         then: runs of an earlier one.
 
     Raises:
-        RunError: two runs of one side have one name and kind, or one is damaged.
+        RunError: two runs of one side have the same name and kind, or one is damaged.
     """
     ours, before = _by_key(now), _by_key(then)
     found = []
@@ -101,15 +101,15 @@ def changes(now: Sequence[Run], then: Sequence[Run]) -> list[Change]:
 
 
 def earlier_runs(paths: Sequence[str | Path], now: Sequence[Run] = ()) -> list[Run]:
-    """Run directories, and those that lie in folders that are none, or in folders there.
+    """The runs of an earlier release.
 
     Args:
-        paths: of an earlier release.
-        now: runs of this one. A folder that has the name of one is that one's folder before, such
-            as of an audit, and not a folder of several.
+        paths: run directories, or folders that contain them.
+        now: runs of this release. A folder with the name of one of them is taken as that run's
+            folder, not as a folder of several.
 
     Raises:
-        RunError: a folder is no run directory and holds none, or one in it holds several.
+        RunError: a folder contains no run, or a folder in it contains several.
     """
     names = {run.name for run in now}
     found = []
@@ -120,19 +120,19 @@ def earlier_runs(paths: Sequence[str | Path], now: Sequence[Run] = ()) -> list[R
 
 
 def _lying_in(folder: Path) -> list[Run]:
-    """One of each directory in a folder that is a run, or holds one."""
+    """The run of each directory in a folder that is a run or contains one."""
     files = [file for depth in ("*", "*/*") for file in folder.glob(f"{depth}/run.json")]
     if not files:
         raise RunError(
             f"{folder} is not a run directory and holds none",
-            remedy="Give --since run directories, or a folder in which they lie.",
+            remedy="Give --since run directories, or a folder that contains them.",
         )
     inside = sorted({file.relative_to(folder).parts[0] for file in files})
     return [results.find(folder / name) for name in inside]
 
 
 def difference_of(now: Measured, then: Measured) -> tuple[float, float, float]:
-    """Now less then with its interval; infinite where an end of either is not known."""
+    """Now minus then, with its interval; an end is infinite where one of the two is unknown."""
     value, before = now.value, then.value
     if value is None or before is None:
         raise ValueError("both must have a value")
@@ -153,7 +153,7 @@ def _by_key(runs: Sequence[Run]) -> dict[tuple[str, str], Run]:
         key = (run.name, run.result)
         if key in found:
             raise RunError(
-                f"two run directories of one kind are called {printable(key[0])}",
+                f"two runs of one kind are named {printable(key[0])}",
                 remedy="Rename one: --since matches runs by the names of their directories.",
             )
         found[key] = run
@@ -181,12 +181,12 @@ def _alone(run: Run, verdict: Literal["new", "gone"]) -> list[Change]:
 
 def _matched(now: Run, then: Run) -> list[Change]:
     name, question = _named(now)
-    _named(then)  # an earlier run that is damaged is told of here
+    _named(then)  # raises if the earlier run is damaged
     ours, before = _quantities(now), _quantities(then)
     if not ours:
         why = "runs of this kind have no number that can be compared"
         return [Change(name, question, "", "not comparable", None, None, why=why)]
-    why = unlike(now, then)
+    why = difference_in_settings(now, then)
     return [_compared((name, question, key), ours[key], before[key], why) for key in ours]
 
 
@@ -202,9 +202,9 @@ def _compared(names: tuple[str, str, str], now: Measured, then: Measured, why: s
         why = "without an interval: another training may differ as much" if value else ""
         return Change(*names, "no change shown", then, now, value, why=why)
     if verdict == "no change shown":
-        told = [f"{side}, {one.unknown}" for side, one in (("now", now), ("then", then))
+        open_ = [f"{side}, {one.unknown}" for side, one in (("now", now), ("then", then))
                 if one.unknown]  # fmt: skip
-        why = "; ".join(told)
+        why = "; ".join(open_)
     return Change(*names, verdict, then, now, value, _finite(low), _finite(high), why)
 
 

@@ -4,9 +4,9 @@ import pytest
 
 from tests.reports.made_claims import made_checks, made_claim, with_claim
 from vestige import results
+from vestige.audits.release.release import report
 from vestige.claims import UNDECIDED
 from vestige.errors import RunError
-from vestige.release.report import report
 
 
 class Found:
@@ -26,24 +26,27 @@ def run(tmp_path):
 
 
 def test_one_run_or_several_become_a_page(run, tmp_path):
-    page = report(run, tmp_path / "one.html")
+    page = report(run, out=tmp_path / "one.html")
     assert (tmp_path / "one.html").read_text("utf-8").count("<article") == 1
-    assert page.summary() == {
-        "page": str(tmp_path / "one.html"),
+    assert page.summary == {
+        "verdict": "fine",
+        "code": 0,
         "runs": 1,
+        "absent": [],
+        "checks": [],
+        "page": str(tmp_path / "one.html"),
         "show_secrets": False,
     }
-    several = report([run, str(run)], str(tmp_path / "two.html"), show_secrets=True)
-    assert (several.runs, several.show_secrets) == (2, True)
-    with open(several, encoding="utf-8") as file:
-        assert file.read().count("<article") == 2
+    several = report([run, str(run)], out=str(tmp_path / "two.html"), show_secrets=True)
+    assert (len(several.runs), several.summary["show_secrets"]) == (2, True)
+    assert several.page.read_text("utf-8").count("<article") == 2
 
 
 def test_no_run_is_no_page(tmp_path):
     with pytest.raises(ValueError, match="at least one run"):
-        report([], tmp_path / "page.html")
+        report([], out=tmp_path / "page.html")
     with pytest.raises(RunError, match="not a run directory"):
-        report(tmp_path, tmp_path / "page.html")
+        report(tmp_path, out=tmp_path / "page.html")
     assert not (tmp_path / "page.html").exists()
 
 
@@ -52,7 +55,7 @@ def test_a_page_in_a_run_directory_is_refused(tmp_path, diff, name):
     folder = results.save(diff([["a"]]), tmp_path / "run", run={})
     before = sorted(folder.iterdir())
     with pytest.raises(RunError, match="lies in the run directory"):
-        report(folder, folder / name)
+        report(folder, out=folder / name)
     assert sorted(folder.iterdir()) == before
 
 
@@ -67,7 +70,7 @@ def test_a_card_has_what_a_page_says_and_no_phrase(tmp_path):
         made_claim("exposure", UNDECIDED, checks=made_checks("exposure", failing=("alive",))),
     )
     folders = [results.save(one, tmp_path / kind, run={}) for kind, one in made_of.items()]
-    report(folders, tmp_path / "card.md")
+    report(folders, out=tmp_path / "card.md")
     text = (tmp_path / "card.md").read_text("utf-8")
     assert text.startswith("## Privacy\n")
     assert "| How exposed are the canaries? | undecided | not known" in text
@@ -82,7 +85,7 @@ def test_a_card_has_what_a_page_says_and_no_phrase(tmp_path):
     rows = [line for line in text.splitlines() if line.startswith("|")]
     assert {line.replace("\\|", "").count("|") for line in rows} == {5}
     with pytest.raises(ValueError, match="`show_secrets` must be left out with a card"):
-        report(folders, tmp_path / "other.md", show_secrets=True)
+        report(folders, out=tmp_path / "other.md", show_secrets=True)
     with pytest.raises(ValueError, match="at least one run"):
-        report([], tmp_path / "other.md")
+        report([], out=tmp_path / "other.md")
     assert not (tmp_path / "other.md").exists()
