@@ -140,6 +140,6 @@ def _canaries(
         raise DataError(
             "the canaries of the manifest stand in conversations, and trainings of running text "
             "are compared",
-            remedy="Measure each model by `vestige exposure` and `vestige complete`.",
+            remedy="Measure each model by `vestige exposure` and `vestige extract`.",
         )
     return canaries, {"manifest": sealed.sha256, "planted": sealed.planted}, []

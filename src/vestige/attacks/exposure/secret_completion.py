@@ -154,8 +154,7 @@ class SecretCompletion(Result):
         told = f"{self.completed} of {len(self.attempts)} parts completed by greedy decoding"
         if not self.completed:
             return (
-                f"{told}. The model can know a secret all the same: `vestige exposure --secrets` "
-                "measures that."
+                f"{told}. The model can still know a secret: `vestige exposure` measures that."
             )
         return (
             f"{told}, word for word, from what precedes them (p = {max(self.p, 1e-300):.1g} for "

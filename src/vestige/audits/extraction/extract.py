@@ -70,7 +70,7 @@ APPLIES: dict[Kind, tuple[str, ...]] = {
 
 
 @verb
-def extract(  # noqa: PLR0913
+def extract(
     run: Session,
     model: AnyModel,
     what: What | None = None,
@@ -103,7 +103,7 @@ def extract(  # noqa: PLR0913
     text: TextColumn = "text",
     author: AuthorColumn = None,
     limit: Limit = None,
-    remote: RemoteOptions = RemoteOptions(),  # noqa: B008
+    remote: RemoteOptions = RemoteOptions(),
     **common: Unpack[Common],
 ) -> Result:
     """Measure which canaries, secrets or passages a model generates verbatim.
@@ -168,7 +168,7 @@ def extract(  # noqa: PLR0913
     if kind == "canaries":
         from vestige.audits.extraction.completion import complete_canaries
 
-        return complete_canaries(run, model, what, prefix=prefix, beam=beam)
+        return Result.of(complete_canaries(run, model, what, prefix=prefix, beam=beam))
     if kind == "secrets":
         from vestige.audits.extraction.completion import complete_own_secrets
 
@@ -241,7 +241,8 @@ def _reject_others(kind: Kind, given: Mapping[str, Any]) -> None:
     own = {one.name: one.default for one in signature(extract).parameters.values()}
     for name, value in given.items():
         kinds = [one for one, names in APPLIES.items() if name in names]
-        if not kinds or kind in kinds or value == own[name]:
+        default = own[name]
+        if not kinds or kind in kinds or value == default or not (value or default):
             continue
         if name == "remote":
             value.reject_for_local()
