@@ -86,21 +86,17 @@ def of_callbacks(seen: Watched) -> Iterator[Row]:
     }
 
 
-def of_exposure(found: vg.CanaryExposure) -> Row:
+def of_exposure(found: Any) -> Row:
     """Vestige's verdict of planted canaries, and how many stand alone at memaudit's rate."""
-    told = found.summary()
-    alone = {
-        planted: [
-            one.rank / (one.references + 1) <= RATE
-            for one in found.canaries
-            if one.planted is planted
-        ]
-        for planted in (True, False)
-    }
+    told = found.summary() if callable(found.summary) else found.summary
+    rows = found.rows() if callable(found.rows) else found.rows
+    alone: dict[bool, list[bool]] = {True: [], False: []}
+    for row in rows:
+        alone[row["copies"] > 0].append(row["rank"] / (row["references"] + 1) <= RATE)
     return {
         "verdict": told["verdict"],
         "alarm": told["verdict"] == LEAK,
-        "p": found.test.p,
+        "p": found.claim.test.p,
         "exposure": told["exposure_planted"],
         "low": told.get("exposure_planted_low"),
         "high": told.get("exposure_planted_high"),

@@ -45,8 +45,8 @@ def test_no_secret_is_shown(shell, marked, tmp_path, monkeypatch, verb, line):
 
 
 PUBLIC = {
-    "--accountant", "--also", "--author", "--base", "--before", "--baseline", "--cluster", "--column", "--deleted",
-    "--device", "--fail-above", "--format",
+    "--accountant", "--also", "--author", "--base", "--baseline", "--before", "--cluster",
+    "--column", "--deleted", "--device", "--fail-above", "--format",
     "--frequencies", "--from", "--intent", "--intent-column", "--key-env", "--null", "--optimizer",
     "--pattern", "--precision", "--prefix", "--preset", "--reference", "--reference-model",
     "--repetitions",
