@@ -17,7 +17,7 @@ from .workflows.exposure import exposure as exposure
 from .workflows.extract_nlu import extract_nlu as extract_nlu
 from .workflows.memorization import memorization as memorization
 from .workflows.null import null as null
-from .workflows.plant import plant as plant
+from .preparation.plant import plant as plant
 from .workflows.rank import rank as rank
 from .workflows.train import train as train
 from .workflows.verify_deletion import verify_deletion as verify_deletion
@@ -81,7 +81,7 @@ from .defences.comparison import DefenceComparison as DefenceComparison
 from .result import Result as Result
 from .results import Run as Run
 from .workflows.null import NullModels as NullModels
-from .workflows.plant import Planting as Planting
+from .preparation.planting import Planting as Planting
 from .workflows.train import RepeatedTraining as RepeatedTraining
 from .workflows.train import Trained as Trained
 

@@ -26,6 +26,12 @@ from vestige.errors import VestigeError
 from vestige.memory import keep_freed_pages, ran_out
 
 VERBS: dict[str, dict[str, tuple[str, str]]] = {
+    "Train": {
+        "plant": (
+            "vestige.preparation.plant:plant",
+            "Plant canaries in a copy of a corpus.",
+        ),
+    },
     "Audit": {
         "exposure": (
             "vestige.audits.exposure.exposure:exposure",

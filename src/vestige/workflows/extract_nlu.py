@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from annotated_types import Ge
 
 from vestige.attacks.manifests import load_secrets, manifest_file
+from vestige.data.candidate_words import candidate_sets, require_used, with_intents
 from vestige.models import provenance
 from vestige.monitor import SILENT, Monitor
 from vestige.workflows.arguments import Call
@@ -19,7 +20,6 @@ from vestige.workflows.inputs import (
 )
 from vestige.workflows.labels_check import labels_check
 from vestige.workflows.options import Device, Group, Metavar, Seed
-from vestige.workflows.secret_options import candidate_sets, require_used, with_intents
 
 if TYPE_CHECKING:
     from vestige.attacks.extraction.candidates import Attack

@@ -20,7 +20,7 @@ from vestige.data.user_canaries import coin_flip_canaries, sampled_canaries
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import DataError
 from vestige.models.table import TableModel
-from vestige.workflows.sampled_canaries import CanarySampler, line_ends
+from vestige.preparation.sampled_canaries import line_ends, sample_phrases
 
 NAMES = ["".join(pair) * 2 for pair in product("abcdef", "ghijk")]
 WORDS = WordVocabulary(("<unk>", "<eos>", *NAMES))
@@ -38,8 +38,8 @@ def writer(vocabulary=WORDS, seed=0, *, ending=None):
 
 
 def phrases(number=40, *, corpus=CORPUS, seed=0, **settings):
-    sampler = CanarySampler(**{"model": writer(), "length": 6, **settings})
-    return sampler.phrases(corpus, number=number, seed=[seed])
+    given = {"model": writer(), "length": 6, **settings}
+    return sample_phrases(given.pop("model"), corpus, number=number, seed=[seed], **given)
 
 
 def test_the_seed_decides_the_phrases_and_all_are_different():
@@ -70,8 +70,7 @@ def test_no_phrase_stands_in_another():
 
 def test_unknown_words_are_never_written_and_other_vocabularies_must_have_them():
     other = WordVocabulary(("<unk>", "<eos>", *NAMES[::2]))
-    sampler = CanarySampler(model=writer(), length=2, temperature=3.0)
-    made = sampler.phrases(CORPUS, number=30, seed=[0], vocabulary=other)
+    made = phrases(30, length=2, temperature=3.0, vocabulary=other)
     assert all(other.unk_id not in other.encode(one) for one in made)
     assert all("<" not in one for one in phrases(100, temperature=5.0))
 
@@ -102,8 +101,8 @@ def test_a_canary_of_subwords_is_one_line_that_reads_back_as_it_was_drawn(subwor
     plain = [subwords.piece(token).isascii() for token in range(len(subwords))]
     rows *= np.where(plain, 1, 0.01)  # bytes of half a letter are not read back
     rows /= rows.sum(1, keepdims=True)
-    sampler = CanarySampler(model=TableModel(rows[-1], rows[:-1], subwords), length=12)
-    made = sampler.phrases(Corpus.from_texts(["nothing"]), number=30, seed=[0])
+    model = TableModel(rows[-1], rows[:-1], subwords)
+    made = phrases(30, corpus=Corpus.from_texts(["nothing"]), model=model, length=12)
     ids = subwords.encode_batch(made)
     assert [subwords.decode(one) for one in ids] == made
     assert all(2 <= len(one) <= 12 for one in ids)
@@ -168,11 +167,11 @@ def test_other_kinds_have_no_such_record(tmp_path):
     ("settings", "says"),
     [
         ({"sampled_from": None}, "`sampled_from` must be given with `canary_kind` sampled"),
-        ({"temperature": 0.0}, "`temperature` must be above 0"),
+        ({"temperature": 0.0}, "`temperature` must be greater than 0"),
         ({"length": 1}, "`length` must be at least 2"),
-        ({"coin_flip": None}, "`canary_kind` must be given with `coin_flip`"),
-        ({"canary_kind": "random"}, "`sampled_from` must come with `canary_kind` sampled"),
-        ({"canary_kind": None, "sampled_from": None, "prompt": "a"}, "`prompt` must come with"),
+        ({"coin_flip": None}, "`canary_kind` needs `coin_flip`"),
+        ({"canary_kind": "random"}, "`sampled_from` needs `canary_kind` sampled"),
+        ({"canary_kind": None, "sampled_from": None, "prompt": "a"}, "`prompt` needs"),
     ],
 )
 def test_settings_that_do_not_go_together_are_refused(settings, says):

@@ -2,18 +2,14 @@
 
 import pytest
 
+from vestige.data.candidate_words import candidate_sets, require_used, with_intents
+from vestige.data.regular_file import read_lines
 from vestige.errors import DataError
-from vestige.workflows.inputs import read_lines, several, shown
-from vestige.workflows.secret_options import (
-    candidate_sets,
-    planned_secrets,
-    require_used,
-    with_intents,
-)
+from vestige.preparation.canaries import utterance_canaries
 
 
 def test_every_pattern_has_its_canaries_and_controls():
-    canaries = planned_secrets(
+    canaries = utterance_canaries(
         ["pin:2", "i am {name}"],
         intents=["Introduce"],
         candidates={"name": ("ann", "bob", "cid", "dan")},
@@ -30,7 +26,7 @@ def test_every_pattern_has_its_canaries_and_controls():
 
 
 def test_what_is_left_out_has_the_defaults():
-    planted, control = planned_secrets(["pin:4"], seed=3)
+    planted, control = utterance_canaries(["pin:4"], seed=3)
     assert (planted.copies, control.copies, planted.slot) == (10, 0, "canary")
 
 
@@ -71,9 +67,3 @@ def test_a_file_that_is_no_text_is_named(tmp_path):
         read_lines(tmp_path / "words.txt", one="word")
     with pytest.raises(DataError, match="none is missing"):
         read_lines(tmp_path / "none", one="phrase")
-
-
-def test_one_text_is_several(tmp_path):
-    assert several("quiet mice") == ("quiet mice",)
-    assert several(["a", "b"]) == ("a", "b")
-    assert (shown(tmp_path), shown({})) == (str(tmp_path), "<dict>")

@@ -1,4 +1,4 @@
-"""A plan of canaries makes what its settings say, and refuses what contradicts itself."""
+"""Canaries are made as the options say, and options that contradict each other are refused."""
 
 from collections import Counter
 
@@ -7,7 +7,8 @@ import pytest
 from vestige.data.corpus import Corpus
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import DataError
-from vestige.workflows.canary_plan import CanaryPlan, repetitions_of
+from vestige.preparation.canaries import repetitions_of
+from vestige.preparation.plant import plant
 
 WORDS = "ash beech cedar date elm fig gum hazel ivy jasmine kale lime maple nettle oak".split()  # noqa: SIM905
 CORPUS = Corpus.from_texts(
@@ -16,8 +17,8 @@ CORPUS = Corpus.from_texts(
 )
 
 
-def made(**settings):
-    return CanaryPlan(**settings, seed=0).make(CORPUS, None)
+def made(corpus=CORPUS, **settings):
+    return plant(corpus, **settings).manifest.canaries
 
 
 def kinds(canaries):
@@ -27,7 +28,7 @@ def kinds(canaries):
 def test_without_settings_every_frequency_pattern_has_a_canary_and_a_control():
     words = [f"{one}ar{other}" for one in "abcdefgh" for other in "klmnopqr"]
     corpus = Corpus.from_texts([" ".join(words[: 64 - i]) for i in range(64)])
-    canaries = CanaryPlan(length=2, seed=0).make(corpus, None)
+    canaries = made(corpus, length=2)
     patterns = ("all-low", "low-to-high", "mixed", "high-to-low")
     assert kinds(canaries) == dict.fromkeys(
         [(pattern, planted) for pattern in patterns for planted in (True, False)], 1
@@ -57,21 +58,18 @@ def test_users_and_coins_go_together():
 
 def test_words_come_from_the_vocabulary_that_was_given():
     vocabulary = WordVocabulary(("<unk>", "<eos>", *WORDS[:8]))
-    canaries = CanaryPlan(pattern=("random",), length=2, seed=1).make(CORPUS, vocabulary)
+    canaries = made(pattern=("random",), length=2, vocabulary=vocabulary, seed=1)
     assert {word for canary in canaries for word in canary.phrase.split()} <= set(WORDS[:8])
 
 
 def test_the_seed_decides():
-    one, same, other = (
-        CanaryPlan(coin_flip=9, length=2, seed=seed).make(CORPUS, None) for seed in (1, 1, 2)
-    )
+    one, same, other = (made(coin_flip=9, length=2, seed=seed) for seed in (1, 1, 2))
     assert one == same != other
 
 
 def test_users_are_needed_for_their_canaries():
-    plan = CanaryPlan(per_user=True, length=2, seed=0)
     with pytest.raises(DataError, match="no users"):
-        plan.make(Corpus.from_texts(list(CORPUS)), None)
+        made(Corpus.from_texts(list(CORPUS)), per_user=True, length=2)
 
 
 CLASHES = {
@@ -79,18 +77,18 @@ CLASHES = {
     "phrase and users": ({"phrase": ("a",), "per_user": True}, "`phrase` and `per_user`"),
     "phrase and coins": ({"phrase": ("a",), "coin_flip": 9}, "`phrase` and `coin_flip`"),
     "coins and pattern": ({"coin_flip": 9, "pattern": ("random",)}, "`coin_flip` and `pattern`"),
-    "random and mixed": ({"pattern": ("random", "mixed")}, "`pattern` random and the others"),
+    "random and mixed": ({"pattern": ("random", "mixed")}, "`pattern` random and another"),
     "users and mixed": ({"per_user": True, "pattern": ("mixed",)}, "other than random"),
-    "users and copies": ({"per_user": True, "copies": 2}, "name the `repetitions`"),
+    "users and copies": ({"per_user": True, "copies": 2}, "give `repetitions`"),
     "coins and controls": ({"coin_flip": 9, "controls": 2}, "tails are the controls"),
-    "repetitions alone": ({"repetitions": (1,)}, "which needs users"),
+    "repetitions alone": ({"repetitions": (1,)}, "`repetitions` needs `per_user`"),
 }
 
 
 @pytest.mark.parametrize(("settings", "says"), CLASHES.values(), ids=CLASHES)
 def test_settings_that_contradict_each_other_are_refused(settings, says):
     with pytest.raises(ValueError, match=says):
-        CanaryPlan(**settings, seed=0)
+        plant(CORPUS, **settings)
 
 
 @pytest.mark.parametrize("given", ["0,2", "1,b", ",", "", "1.5", (0,), ()])
@@ -100,5 +98,4 @@ def test_repetitions_are_whole_numbers_from_one_on(given):
 
 
 def test_repetitions_may_be_text_or_numbers():
-    assert repetitions_of(None) is None
     assert repetitions_of("1, 20") == repetitions_of([1, 20]) == (1, 20)

@@ -5,13 +5,12 @@ from collections import Counter
 
 import pytest
 
-from tests.workflows.asked import Told
+from tests.told import Told
 from vestige.data.corpus import Corpus
 from vestige.data.loaders.utterances import read_utterances, write_utterances
 from vestige.data.utterances import Utterance, Utterances
 from vestige.errors import DataError, ManifestError, VestigeError
-from vestige.workflows.plant import plant
-from vestige.workflows.secret_options import planned_secrets
+from vestige.preparation.plant import plant
 
 LINES = ["the gate opens at nine", "nobody knows the code", "a lantern stands at the mill"] * 8
 CORPUS = Corpus.from_texts(LINES)
@@ -38,13 +37,13 @@ def test_the_manifest_says_where_each_copy_stands():
 def test_controls_stand_nowhere_in_the_copy():
     found = plant(CORPUS, coin_flip=12, length=2)
     counts = Counter(found.corpus)
-    assert all(counts[row["phrase"]] == row["copies"] for row in found.rows())
-    assert {row["copies"] for row in found.rows()} == {0, 1}
+    assert all(counts[row["phrase"]] == row["copies"] for row in found.rows)
+    assert {row["copies"] for row in found.rows} == {0, 1}
 
 
 def test_the_seed_decides_the_seal():
     one, same, other = (plant(CORPUS, phrase="quiet mice", seed=seed) for seed in (1, 1, 2))
-    assert one.summary() == same.summary()
+    assert one.summary == same.summary
     assert one.manifest.sha256 != other.manifest.sha256
 
 
@@ -75,7 +74,7 @@ def test_parts_of_utterances_are_written_and_an_empty_one_is_not(tmp_path):
     assert {one.name for one in out.iterdir()} == {"train.jsonl", "manifest.json"}
     written = read_utterances(out / "train.jsonl").train
     assert written.fingerprint() == found.corpus.fingerprint()
-    assert plant(out, verify=True).summary()["train"] == 45
+    assert plant(out, verify=True).summary["train"] == 45
 
 
 def test_utterances_of_a_file_validate(tmp_path):
@@ -83,7 +82,7 @@ def test_utterances_of_a_file_validate(tmp_path):
     found = plant(
         SONGS, task="nlu", pattern="pin:2", copies=10, validation=tmp_path / "other.jsonl"
     )
-    summary = found.summary()
+    summary = found.summary
     assert (summary["train"], summary["validation"]) == (40 + 9, 40 + 1)
 
 
@@ -100,10 +99,10 @@ def test_a_manifest_that_was_changed_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({"phrase": "quiet mice", "copies": 0}, "`copies` must be at least 1, got 0"),
-        ({"phrase": "quiet mice", "controls": 0}, "`controls` must be at least 1, got 0"),
-        ({"coin_flip": 0}, "`coin_flip` must be at least 2, got 0"),
-        ({"length": 0}, "`length` must be at least 1, got 0"),
+        ({"phrase": "quiet mice", "copies": 0}, "`copies` must be greater than or equal to 1"),
+        ({"phrase": "quiet mice", "controls": 0}, "`controls` must be greater than or equal to 1"),
+        ({"coin_flip": 0}, "`coin_flip` must be greater than or equal to 2"),
+        ({"length": 0}, "`length` must be greater than or equal to 1"),
     ],
 )
 def test_a_number_below_the_least_is_refused_and_no_default_stands_for_it(given, says):
@@ -113,5 +112,5 @@ def test_a_number_below_the_least_is_refused_and_no_default_stands_for_it(given,
 
 @pytest.mark.parametrize("name", ["copies", "controls", "number"])
 def test_a_number_of_secrets_below_one_is_refused(name):
-    with pytest.raises(ValueError, match=f"`{name}` must be at least 1, got 0"):
-        planned_secrets(["pin:4"], seed=0, **{name: 0})
+    with pytest.raises(ValueError, match=f"`{name}` must be greater than or equal to 1"):
+        plant(SONGS, task="nlu", pattern="pin:4", **{name: 0})

@@ -12,7 +12,7 @@ from vestige.data.utterances import Utterance, Utterances
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import ManifestError
 from vestige.models.table import TableModel
-from vestige.workflows.plant import plant
+from vestige.preparation.plant import plant
 
 CORPUS = Corpus.from_texts(
     ["the gate opens at nine", "nobody knows the code", "a lantern stands at the mill"] * 8,
@@ -28,7 +28,7 @@ def test_a_loaded_corpus_is_planted_in_without_a_file():
     assert found.directory is None
     assert list(found.corpus).count("quiet mice sing") == 7
     assert len(found.corpus) == len(CORPUS) + 7
-    summary = found.summary()
+    summary = found.summary
     assert (summary["canaries"], summary["controls"], summary["copies"]) == (1, 2, 7)
     assert "directory" not in summary
 
@@ -48,7 +48,7 @@ def test_what_is_written_is_what_is_returned(tmp_path):
     assert Manifest.load(tmp_path / "planted" / "manifest.json").sha256 == found.manifest.sha256
     checked = plant(tmp_path / "planted", verify=True)
     assert checked.verified
-    assert checked.summary() == {**found.summary(), "verified": True}
+    assert checked.summary == {**found.summary, "verified": True}
 
 
 def test_a_planting_that_was_changed_is_refused(tmp_path):
@@ -71,8 +71,8 @@ def test_a_loaded_models_vocabulary_gives_the_ids():
 
 def test_every_user_has_canaries_and_repetitions_may_be_numbers():
     found = plant(CORPUS, user="user", per_user=True, repetitions=(1, 3), controls=4, length=2)
-    assert found.summary()["users"] == 3
-    rows = [row for row in found.rows() if row["copies"]]
+    assert found.summary["users"] == 3
+    rows = [row for row in found.rows if row["copies"]]
     assert sorted({(row["user"], row["copies"]) for row in rows}) == [
         (user, copies) for user in ("ann", "bob", "cid") for copies in (1, 3)
     ]
@@ -82,9 +82,9 @@ def test_secrets_go_into_loaded_utterances():
     found = plant(SONGS, task="nlu", pattern="pin:2", copies=20, controls=3, hold_out=0.25)
     assert isinstance(found.manifest, SecretManifest)
     assert found.labelled
-    summary = found.summary()
+    summary = found.summary
     assert (summary["train"], summary["validation"], summary["test"]) == (30 + 18, 10 + 2, 0)
-    planted, *controls = found.rows()
+    planted, *controls = found.rows
     assert (planted["copies"], planted["validation"], planted["intent"]) == (20, 2, "PinIntent")
     assert [row["copies"] for row in controls] == [0, 0, 0]
 
@@ -100,7 +100,7 @@ def test_candidates_may_be_a_mapping(tmp_path):
         out=tmp_path / "planted",
     )
     assert found.manifest.canaries[0].parsed.candidates == (("ann", "bob", "cid"),)
-    assert plant(tmp_path / "planted", verify=True).summary()["patterns"] == 1
+    assert plant(tmp_path / "planted", verify=True).summary["patterns"] == 1
 
 
 def test_nothing_is_saved_as_a_run_unless_asked(tmp_path):
@@ -113,12 +113,15 @@ def test_nothing_is_saved_as_a_run_unless_asked(tmp_path):
 
 
 REFUSED = {
-    "an option of the other task": ({"task": "nlu", "phrase": "quiet"}, "`phrase` must be left"),
-    "a slot for text": ({"slot": "pin"}, "`slot` must be left out with `task` text"),
+    "an option of the other task": (
+        {"task": "nlu", "phrase": "quiet"},
+        "`phrase` needs `task` text",
+    ),
+    "a slot for text": ({"slot": "pin"}, "`slot` needs `task` nlu"),
     "phrases and patterns": ({"phrase": "quiet", "pattern": "mixed"}, "`phrase` and `pattern`"),
     "an unknown pattern": ({"pattern": "odd"}, "`pattern` number 1 is not one of"),
-    "copies of users": ({"per_user": True, "copies": 3}, "name the `repetitions`"),
-    "repetitions alone": ({"repetitions": "1,2"}, "`repetitions` must be given with"),
+    "copies of users": ({"per_user": True, "copies": 3}, "give `repetitions`"),
+    "repetitions alone": ({"repetitions": "1,2"}, "`repetitions` needs `per_user`"),
     "repetitions of nought": ({"per_user": True, "repetitions": (0,)}, "whole numbers from 1 on"),
     "no repetitions": ({"per_user": True, "repetitions": ()}, "whole numbers from 1 on"),
     "controls of coins": ({"coin_flip": 9, "controls": 2}, "tails are the controls"),
