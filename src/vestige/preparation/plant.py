@@ -32,6 +32,7 @@ from vestige.arguments import (
     UserColumn,
     VocabularyLike,
     Whole,
+    group,
 )
 from vestige.preparation.planting import Planting, verify_planting, write_planting
 from vestige.session import COMMAND, Session, verb
@@ -47,9 +48,9 @@ if TYPE_CHECKING:
 else:
     Candidates, Repetitions = Sequence[str], str
 
-UTTERANCES = Parameter(group="Utterances (--task nlu)")
-SAMPLED = Parameter(group="Sampled canaries (--canary-kind sampled)")
-CANARIES = Parameter(group="Canaries")
+CANARIES = group("Canaries", place=1)
+SAMPLED = group("Sampled canaries (--canary-kind sampled)", place=2)
+UTTERANCES = group("Utterances (--task nlu)", place=3)
 
 TEXT_ONLY = (
     *("phrase", "per_user", "repetitions", "coin_flip", "canary_kind", "sampled_from"),
