@@ -5,7 +5,7 @@ import pytest
 from vestige.data.loaders import read_corpus
 from vestige.data.manifest import Manifest
 
-LISTED = 40
+LISTED = 20
 
 
 @pytest.fixture

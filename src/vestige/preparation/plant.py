@@ -54,7 +54,7 @@ UTTERANCES = group("Utterances (--task nlu)", place=3)
 
 TEXT_ONLY = (
     *("phrase", "per_user", "repetitions", "coin_flip", "canary_kind", "sampled_from"),
-    *("temperature", "prompt", "length", "vocabulary", "text", "user", "device"),
+    *("temperature", "prompt", "length", "vocabulary", "text", "user"),
 )
 NLU_ONLY = (
     *("intent", "slot", "candidates", "number", "validation", "hold_out"),
@@ -173,7 +173,7 @@ def _check_task(given: Mapping[str, Any], task: str) -> None:
     other, names = ("text", TEXT_ONLY) if task == "nlu" else ("nlu", NLU_ONLY)
     declared = inspect.signature(plant).parameters
     for name in names:
-        if name in given and given[name] != declared[name].default:
+        if given[name] != declared[name].default:
             raise ValueError(f"`{name}` needs `task` {other}")
 
 
@@ -258,7 +258,8 @@ def _sampled(
 
     source = given["sampled_from"]
     temperature = 1.0 if given["temperature"] is None else float(given["temperature"])
-    settings = {"temperature": temperature, "length": given["length"] or LENGTH}
+    length = given["length"] or LENGTH
+    prompts = list(given["prompt"])
     canaries = written_canaries(
         run.model("sampled_from", source),
         corpus,
@@ -266,13 +267,19 @@ def _sampled(
         copies=given["copies"],
         seed=run.seed,
         monitor=run.monitor,
-        prompts=given["prompt"],
+        temperature=temperature,
+        length=length,
+        prompts=prompts,
         vocabulary=known,
-        **settings,
     )
     name = fspath(source) if isinstance(source, str | PathLike) else ""
-    prompts = list(given["prompt"])
-    return canaries, Sampling(model=name, weights=sha256_of(source), prompts=prompts, **settings)
+    return canaries, Sampling(
+        model=name,
+        weights=sha256_of(source),
+        temperature=temperature,
+        length=length,
+        prompts=prompts,
+    )
 
 
 def _vocabulary(model: Any) -> "Vocabulary | None":

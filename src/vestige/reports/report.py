@@ -32,6 +32,7 @@ KINDS: dict[str, str] = {
     "Extraction": "vestige.reports.extraction.section:extraction_report",
     "IntentSlotTraining": "vestige.reports.training:learning_report",
     "PairTraining": "vestige.reports.training:learning_report",
+    "Planting": "vestige.preparation.report:planting_report",
     "SecretAudit": "vestige.reports.extraction.section:audit_report",
     "SecretCompletion": "vestige.reports.completed_secrets:completion_report",
     "SecretExposure": "vestige.reports.secrets:secrets_report",
