@@ -10,7 +10,7 @@ from .release.report import report as report
 from .workflows.anatomy import anatomy as anatomy
 from .workflows.audit_texts import audit_texts as audit_texts
 from .workflows.audit_users import audit_users as audit_users
-from .workflows.compare import compare as compare
+from .audits.comparison.compare import compare as compare
 from .workflows.complete import complete as complete
 from .workflows.diff import diff as diff
 from .workflows.exposure import exposure as exposure

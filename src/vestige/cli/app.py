@@ -38,6 +38,12 @@ VERBS: dict[str, dict[str, tuple[str, str]]] = {
             "Measure how well a model knows canaries or your secrets, in bits.",
         ),
     },
+    "Report": {
+        "compare": (
+            "vestige.audits.comparison.compare:compare",
+            "Compare trainings under several defences, and say which one to use.",
+        ),
+    },
 }
 """Verbs by group: the function, and the first sentence of its help, which a test compares."""
 

@@ -44,7 +44,6 @@ GROUPS = {
         "anatomy": "Memorization by word frequency, by rank and by hidden unit.",
     },
     "Report": {
-        "compare": "Trainings under several defences side by side, and which to take.",
         "gate": "Pass or fail a release by what its runs measured.",
         "report": "Write one self-contained HTML page from run directories.",
         "reproduce": "Repeat a paper's experiments and print its numbers beside ours.",

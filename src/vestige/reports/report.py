@@ -25,7 +25,7 @@ KINDS: dict[str, str] = {
     "Anatomy": "vestige.reports.anatomy.section:anatomy_report",
     "CanaryExposure": "vestige.reports.exposure:exposure_report",
     "Completion": "vestige.reports.completion:completion_report",
-    "DefenceComparison": "vestige.reports.comparison.section:comparison_report",
+    "DefenceComparison": "vestige.audits.comparison.report:comparison_report",
     "DefendedTraining": "vestige.reports.training:training_report",
     "Deletion": "vestige.reports.deletion:deletion_report",
     "DifferentialRank": "vestige.reports.rank:rank_report",

@@ -1,7 +1,7 @@
-"""Charts of a comparison: leakage against utility, and leakage against repetitions.
+"""Charts of a comparison: leakage against utility, and leakage against copies.
 
-Lines and points are labelled where they stand, and told apart by dash and shape, since a chart
-has three sentinel colours only; the accent belongs to the training that the answer names.
+Labels are next to their points. Lines differ in dashes; the accent colour marks the recommended
+training.
 """
 
 from collections.abc import Sequence
@@ -13,10 +13,10 @@ from vestige.reports.disclosure import printable
 from vestige.reports.numbers import Row
 
 LINE = 15
-"""Pixels that a label needs from one to the next."""
+"""Least pixels between two labels."""
 
 APART = 0.015
-"""Share of a place by which two lines are moved apart."""
+"""Relative distance between the points of two lines."""
 
 DASHES = ([1, 0], [7, 3], [2, 3], [9, 3, 2, 3], [4, 4], [12, 4])
 
@@ -52,7 +52,7 @@ def trade(rows: Sequence[Row], *, tolerance: float, width: int) -> Chart:
 
 
 def repetitions(rows: Sequence[Row], *, width: int) -> Chart:
-    """Mean exposure by copies planted, a line a training, with intervals; names stand beside."""
+    """Mean exposure by copies planted, one line per training, with intervals."""
     height = 300
     points = [
         _copies_points(row, (place - len(rows) / 2) * APART) for place, row in enumerate(rows)
@@ -97,7 +97,7 @@ def _trade_point(row: Row) -> dict[str, Any]:
 
 
 def _copies_points(row: Row, aside: float) -> list[dict[str, Any]]:
-    """The points of a line, moved a little so that its intervals do not cover another's."""
+    """The points of a line, moved a little so that intervals do not overlap."""
     found = []
     for point in row["by_copies"]:
         low, high = _ends(point)
@@ -142,7 +142,7 @@ def _labels(
     y_domain: list[float],
     height: int,
 ) -> list[Any]:
-    """Names beside their points, clear of their neighbours' intervals."""
+    """Names next to their points, clear of the intervals."""
     width = x_domain[1] - x_domain[0]
     edge, near = x_domain[0] + 0.7 * width, 0.06 * width
     layers = []
@@ -174,7 +174,7 @@ def _label(value: Row, row: Row, *, dx: int, align: Literal["left", "right"] = "
 
 
 def _apart(places: Sequence[float]) -> list[float]:
-    """Places in pixels, moved downwards where two would stand closer than a line."""
+    """Positions in pixels, moved downwards if two are closer than a label."""
     moved = list(places)
     order = sorted(range(len(places)), key=lambda i: places[i])
     for before, after in pairwise(order):

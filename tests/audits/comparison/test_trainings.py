@@ -4,6 +4,19 @@ import numpy as np
 import pytest
 
 from vestige import results
+from vestige.audits.comparison.measurements import measure_models
+from vestige.audits.comparison.shared_text import (
+    frequency_perplexity_of,
+    shared_text,
+    user_samples,
+)
+from vestige.audits.comparison.trainings import (
+    TrainedModel,
+    labelled,
+    load_trainings,
+    named,
+    undefended,
+)
 from vestige.data.canary import Canary
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import encode
@@ -11,17 +24,6 @@ from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import IncompatibleModels
 from vestige.models.checkpoints import save_model
 from vestige.models.table import TableModel
-from vestige.workflows.model_measurements import measure_models
-from vestige.workflows.trained_models import (
-    TrainedModel,
-    by_frequencies,
-    labelled,
-    load_trainings,
-    named,
-    shared_text,
-    undefended,
-    user_samples,
-)
 
 WORDS = ("red", "blue", "green", "gate", "mill", "code")
 
@@ -101,7 +103,7 @@ def test_users_are_counted_in_the_training_text(trained):
     counts = dict(zip(test.names, samples.tolist(), strict=True))
     assert (counts["ann"], counts["bob"], notes) == (6, 3, [])
     nobody = encode(text(users=False), trained[0].model.vocabulary)
-    assert "the test text names none" in user_samples(trained, "plain", nobody)[1][0]
+    assert "the test text has no users" in user_samples(trained, "plain", nobody)[1][0]
     assert user_samples(trained, "plain", None) == (None, [])
 
 
@@ -110,7 +112,7 @@ def test_a_loaded_model_has_no_run_and_no_text():
     assert (loaded.path, loaded.summary, loaded.held_out) == (None, {}, None)
     assert loaded.where == "<TableModel>"
     assert loaded.settings() == {"defence": "none"}
-    assert by_frequencies(loaded, encode(text(), model().vocabulary)) is None
+    assert frequency_perplexity_of(loaded, encode(text(), model().vocabulary)) is None
 
 
 def test_trainings_of_one_name_are_numbered():
@@ -149,7 +151,7 @@ def test_names_come_from_directories_or_before_the_equals_sign(tmp_path):
     }
     with pytest.raises(ValueError, match="`runs` must name at least two trainings"):
         named({"a": ["x", "y"]})
-    with pytest.raises(ValueError, match="`runs` must have names that differ, got 'plain' twice"):
+    with pytest.raises(ValueError, match="`runs` must have different names, got 'plain' twice"):
         named([str(tmp_path / "plain")] * 2)
 
 
@@ -180,7 +182,7 @@ def test_word_frequencies_of_the_training_text_have_their_closed_form(trained):
     kinds = len(set(data.tokens.tolist()))  # Witten-Bell: new words as often as new kinds came
     shares = (counts + kinds / len(counts)) / (len(data.tokens) + kinds)
     expected = np.exp(-np.log(shares[test.tokens]).mean())
-    assert by_frequencies(plain, test) == pytest.approx(expected, rel=1e-6)
+    assert frequency_perplexity_of(plain, test) == pytest.approx(expected, rel=1e-6)
 
 
 def test_users_whom_the_training_did_not_know_have_no_document(trained):
@@ -196,7 +198,7 @@ def test_trainings_that_recorded_no_users_tell_no_samples(tmp_path):
     test = encode(text(3), found[0].model.vocabulary)
     samples, [note] = user_samples(found, "a", test)
     assert samples is None
-    assert "no training recorded whose each document is" in note
+    assert "no training recorded users" in note
 
 
 def test_a_text_whose_file_is_gone_is_not_shared(trained, tmp_path):

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from vestige.attacks.exposure.canary_audit import canary_scores
+from vestige.audits.comparison.measurements import measure_models
+from vestige.audits.comparison.trainings import TrainedModel
 from vestige.data.canary import Canary
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import encode
 from vestige.data.vocabulary import WordVocabulary
 from vestige.models.table import TableModel
-from vestige.workflows.model_measurements import measure_models
-from vestige.workflows.trained_models import TrainedModel
 
 WORDS = ("red", "blue", "green", "gate", "mill", "code")
 TEXT = Corpus.from_texts(["red mill code", "blue", "green gate red mill"])
@@ -99,7 +99,7 @@ def test_only_coins_tell_of_epsilon():
 def test_epsilon_is_measured_of_the_first_training_of_each_name_and_it_is_told():
     found, notes = measure(trainings("a", "a", "b"), canaries=canaries("coin-flip"))
     assert [one.audit is not None for one in found] == [True, False, True]
-    assert "Measured ε speaks of the first training of each name." in notes
+    assert "Measured ε is of the first training of each name." in notes
     _, alone = measure(trainings("a", "b"), canaries=canaries("coin-flip"))
     assert not any("first training of each name" in note for note in alone)
 

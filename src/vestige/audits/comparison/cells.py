@@ -1,4 +1,4 @@
-"""Measures of each training as cells of tables: text, notes under it, and an interval beside it."""
+"""Measures of each training as cells of tables: a value, notes, and the bar of its interval."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,34 +13,9 @@ COLUMNS = ("leakage", "test perplexity", "fairness between users", "guarantee", 
 
 
 def measures(row: Row, rows: Sequence[Row], tolerance: float) -> tuple[Cell, ...]:
-    """Cells of a training, in the order of `COLUMNS`; `rows` set the axes of intervals."""
+    """Cells of a training, in the order of `COLUMNS`; all `rows` set the axes of the bars."""
     utility = _utility(row, rows, tolerance)
     return _leakage(row, rows), utility, _fairness(row, rows), _privacy(row), _cost(row)
-
-
-def terminal_table(rows: Sequence[Row]) -> tuple[list[str], list[tuple[str, ...]]]:
-    """Columns and cells of the table that a terminal shows: the page's, in plain words."""
-    columns = [
-        "training", "made", "exposure, bits", "completed", "test perplexity", "gap, points",
-        "claimed ε", "measured ε", "steps", "tokens", "verdict",
-    ]  # fmt: skip
-    cells: list[tuple[str, ...]] = [
-        (
-            row["name"],
-            f"{row['trainings']} ×",
-            _with_ends(row, "exposure", ".1f"),
-            _rate(row, "completion"),
-            _number(row["test_perplexity"], ".1f"),
-            _with_ends(row, "gap", "+.1f"),
-            _number(row["epsilon"], ".3g"),
-            _at_least(row["empirical_epsilon"]),
-            _number(row["steps"], ",d"),
-            _number(row["tokens"], ",d"),
-            row["verdict_short"],
-        )
-        for row in rows
-    ]
-    return columns, cells
 
 
 def _leakage(row: Row, rows: Sequence[Row]) -> Cell:
@@ -64,11 +39,11 @@ def _utility(row: Row, rows: Sequence[Row], tolerance: float) -> Cell:
     known, band = _known(rows, "perplexity_ratio"), (1 / (1 + tolerance), 1 + tolerance)
     low, high = min([band[0] - 0.02, *known]), max([band[1] + 0.02, *known])
     ratio = row["perplexity_ratio"]
-    note = f"{100 * row['test_accuracy']:.1f} % right"
+    note = f"{100 * row['test_accuracy']:.1f}% right"
     bar = interval_bar(row, "perplexity_ratio", (low, high), reference=1.0, band=band)
     return Cell(
         text=f"{row['test_perplexity']:.1f}",
-        notes=(note if row["undefended"] else f"{100 * (ratio - 1):+.1f} % · {note}",),
+        notes=(note if row["undefended"] else f"{100 * (ratio - 1):+.1f}% · {note}",),
         bar=None if row["undefended"] else bar,
     )
 
@@ -87,7 +62,7 @@ def _fairness(row: Row, rows: Sequence[Row]) -> Cell:
 def _privacy(row: Row) -> Cell:
     if row["epsilon"] is None:
         private = row["defence"] in ("dp-sgd", "dp-fedavg")
-        text, notes = "none", ["its training's own page says why"] if private else []
+        text, notes = "none", ["see the report of its training"] if private else []
     else:
         text, notes = f"ε = {row['epsilon']:.3g}", [f"δ = {_tiny(row['delta'])} per {row['unit']}"]
     if row["empirical_epsilon"] is not None:
@@ -97,24 +72,24 @@ def _privacy(row: Row) -> Cell:
 
 
 def _cost(row: Row) -> Cell:
-    """Steps and tokens; seconds beside them, which no two trainings are compared by."""
+    """Steps and tokens, and seconds; trainings are not compared by seconds."""
     if row["steps"] is None:
         return Cell(text=UNKNOWN)
     notes = [] if row["tokens"] is None else [f"{row['tokens']:,d} tokens read"]
-    notes += [] if row["seconds"] is None else [f"{row['seconds']:,.3g} s by the clock"]
+    notes += [] if row["seconds"] is None else [f"{row['seconds']:,.3g} s"]
     if not row["undefended"] and row["memory_ratio"] is not None:
         notes.append(f"memory × {row['memory_ratio']:.2f}")
     return Cell(text=f"{row['steps']:,d} steps", notes=tuple(notes))
 
 
 def all_numbers(rows: Sequence[Row]) -> list[tuple[str, ...]]:
-    """Every number with its interval, a training a column; an entry of one cell begins a group."""
+    """Every number with its interval, one column per training; a row of one cell begins a group."""
     table: list[tuple[str, ...]] = [("", *(printable(row["name"]) for row in rows))]
     for title, lines in _NUMBERS.items():
         found = [
             (name, [_shown(row, key, form) for row in rows])
             for name, key, form in lines
-            if key not in SINCE or any(key in row for row in rows)
+            if key not in ADDED or any(key in row for row in rows)
         ]
         if title.startswith("Leakage"):
             found += _by_copies(rows)
@@ -123,8 +98,8 @@ def all_numbers(rows: Sequence[Row]) -> list[tuple[str, ...]]:
     return table
 
 
-SINCE = {"empirical_assumes"}
-"""Of columns that comparisons from before do not have."""
+ADDED = {"empirical_assumes"}
+"""Columns that older runs do not have."""
 
 _NUMBERS = {
     "Leakage, in bits or as a share": (
@@ -141,10 +116,10 @@ _NUMBERS = {
         ("next word right", "test_accuracy", ".1%"),
     ),
     "Fairness, in points of perplexity": (
-        ("drop, users with most samples", "top_drop", "ends +.2f"),
-        ("drop, users with fewest", "low_drop", "ends +.2f"),
+        ("loss of users with most documents", "top_drop", "ends +.2f"),
+        ("loss of users with fewest", "low_drop", "ends +.2f"),
         ("gap", "gap", "ends +.2f"),
-        ("drop against samples (Spearman)", "correlation", "ends +.2f"),
+        ("loss against documents (Spearman)", "correlation", "ends +.2f"),
         ("p-value", "p_value", "p"),
     ),
     "Privacy": (
@@ -152,23 +127,23 @@ _NUMBERS = {
         ("δ", "delta", "tiny"),
         ("protects", "unit", "text"),
         ("measured ε, at least", "empirical_epsilon", ".2f"),
-        ("… most that could be shown", "empirical_ceiling", ".2f"),
+        ("… largest measurable", "empirical_ceiling", ".2f"),
         ("… assuming", "empirical_assumes", "text"),
-        ("… by a threshold", "threshold_epsilon", ".2f"),
+        ("… by a score threshold", "threshold_epsilon", ".2f"),
         ("… for", "audit_unit", "text"),
-        ("ε claimed for as many", "audit_claim", ".4g"),
+        ("ε claimed for the same unit", "audit_claim", ".4g"),
         ("the claim is", "audit_verdict", "text"),
     ),
     "Cost": (
         ("trainings", "trainings", "d"),
         ("steps", "steps", ",d"),
         ("tokens read", "tokens", ",d"),
-        ("times each copy was read", "presentations_per_copy", ".1f"),
+        ("epochs over each copy", "presentations_per_copy", ".1f"),
         ("peak memory, MiB", "peak_memory_mib", ",.0f"),
-        ("seconds by the clock, under whatever load", "seconds", ",.1f"),
+        ("seconds", "seconds", ",.1f"),
     ),
 }
-"""Groups of lines: name, key and form, a number's format where it is no word."""
+"""Groups of lines: name, key, and format."""
 
 
 def _shown(row: Row, key: str, form: str) -> str:
@@ -206,11 +181,11 @@ def _rate(row: Row, key: str) -> str:
     if not row[f"{key}_trials"]:
         return ""
     low, high = (_percent(row[f"{key}_{end}"]) for end in ("low", "high"))
-    return f"{row[f'{key}_completed']} of {row[f'{key}_trials']} ({low} to {high} %)"
+    return f"{row[f'{key}_completed']} of {row[f'{key}_trials']} ({low} to {high}%)"
 
 
 def _percent(share: float) -> str:
-    """Whole percents, or two digits below ten: an upper end of 0.4 % is not nothing."""
+    """Percent without its sign; two digits below ten."""
     return f"{100 * share:.0f}" if share >= 0.1 else f"{100 * share:.2g}"
 
 

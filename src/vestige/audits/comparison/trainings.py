@@ -1,7 +1,7 @@
-"""Trained models that are compared, by name, and the text and users that they share.
+"""Trainings by name, and their models.
 
-A name may have several trainings, made alike with different seeds: NAME=RUN given several times,
-or a directory of `vestige train --seeds`.
+A name may have several trainings that differ in their seed: NAME=RUN given several times, or a
+folder of `vestige train --seeds`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,35 +13,29 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from vestige.data.json_file import Measurements, conform
 from vestige.errors import DataError, IncompatibleModels, RunError
-from vestige.models.provenance import of_model
 from vestige.training_runs import DATA, RUN, repeats
-from vestige.workflows.inputs import open_model, shown
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from vestige.data.corpus import Corpus
     from vestige.data.encoded import EncodedCorpus
     from vestige.models.protocols import LanguageModel
     from vestige.results import Run
 
     Trained: TypeAlias = str | PathLike[str] | LanguageModel
     Paths: TypeAlias = Sequence[str | PathLike[str]]
-    TrainedModels: TypeAlias = Paths | Mapping[str, Trained | Sequence[Trained]]
+    Trainings: TypeAlias = Paths | Mapping[str, Trained | Sequence[Trained]]
 else:
-    TrainedModels = Sequence[str]
-    """NAME=PATH or paths; or, in Python, paths and loaded models by name."""
+    Trainings = Sequence[str]
 
 
 @dataclass(frozen=True)
 class TrainedModel:
-    """A model before it is measured.
+    """A model and its training.
 
     Attributes:
-        name: of the trainings that it is one of.
-        source: its path, or the loaded model as given.
-        run: of its training; None where the model was loaded or made elsewhere.
+        name: of the trainings that it belongs to.
+        source: its path, or the loaded model.
+        model: the model.
+        run: of its training; None for a model without one.
     """
 
     name: str
@@ -51,13 +45,13 @@ class TrainedModel:
 
     @property
     def path(self) -> Path | None:
-        """Its directory; None of a loaded model."""
+        """Its folder; None for a loaded model."""
         return Path(self.source) if isinstance(self.source, str | PathLike) else None
 
     @property
     def where(self) -> str:
-        """Its directory, or its class, for messages."""
-        return shown(self.source)
+        """Its folder, or its class, for messages."""
+        return place_of(self.source)
 
     @property
     def summary(self) -> dict[str, Any]:
@@ -70,26 +64,22 @@ class TrainedModel:
         return str(self.summary.get("defence") or "none")
 
     def settings(self) -> dict[str, Any]:
-        """The training's configuration but its seed; only the defence without a run.
-
-        Of the defence its name, and how its noise falls, where it does: trainings with and without
-        are not repeats of one.
-        """
+        """The training's configuration without its seed; only the defence without a run."""
         made = self.run.run.get("configuration") if self.run else None
         known = dict(made) if isinstance(made, dict) else {}
-        falls = {key: self.summary[key] for key in self.summary if key == "noise_decay"}
-        own = {key: known[key] for key in known if key != "seed"}
-        return {**own, "defence": self.defence, **falls}
+        decay = {key: self.summary[key] for key in self.summary if key == "noise_decay"}
+        own = {key: known[key] for key in known if key not in ("seed", "seconds", "out")}
+        return {**own, "defence": self.defence, **decay}
 
     @property
     def held_out(self) -> str | None:
-        """SHA-256 of the text that was held out."""
+        """SHA-256 of the validation text."""
         data = self.run.run.get("data") if self.run else None
         held = data.get("validation") if isinstance(data, dict) else None
         return held.get("sha256") if isinstance(held, dict) else None
 
     def encoded(self, part: str) -> "EncodedCorpus | None":
-        """The "training" or "validation" text of its training; None where it is not kept."""
+        """The "training" or "validation" text of its training; None if it was not kept."""
         from vestige.data.encoded import load_encoded
 
         if self.path is None:
@@ -99,14 +89,16 @@ class TrainedModel:
         return None
 
 
-def named(runs: "TrainedModels") -> "dict[str, tuple[Trained, ...]]":
-    """Trainings by name; `NAME=PATH` gives a name, else it is the directory's.
+def place_of(source: object) -> str:
+    """A path, or the class of a loaded model."""
+    return fspath(source) if isinstance(source, str | PathLike) else f"<{type(source).__name__}>"
 
-    A name that is given several times has several trainings, as has a directory of
-    `vestige train --seeds`.
+
+def named(runs: "Trainings") -> "dict[str, tuple[Trained, ...]]":
+    """Trainings by name: NAME of `NAME=PATH`, or the name of the folder.
 
     Raises:
-        ValueError: fewer than two names, one training twice, or two directories of one name.
+        ValueError: fewer than two names, one training twice, or two folders of one name.
 
     Example:
         >>> named(["runs/plain", "gold=runs/1", "gold=runs/2"])
@@ -125,10 +117,10 @@ def named(runs: "TrainedModels") -> "dict[str, tuple[Trained, ...]]":
     return found
 
 
-def listed(runs: "TrainedModels") -> "TrainedModels":
-    """Trainings by name as a command line gives them, `NAME=PATH`, so that a record repeats them.
+def listed(runs: "Trainings") -> "Trainings":
+    """Trainings as a command line gives them, `NAME=PATH`, so that the record repeats the call.
 
-    What has no such form, a loaded model or a name with "=" in it, leaves all as they were given.
+    Loaded models and names with "=" have no such form; then `runs` is returned as it is.
 
     Example:
         >>> listed({"plain": "runs/plain", "gold": ["runs/1", "runs/2"]})
@@ -148,13 +140,13 @@ def listed(runs: "TrainedModels") -> "TrainedModels":
 def _by_key(runs: "Mapping[str, Trained | Sequence[Trained]]") -> "dict[str, tuple[Trained, ...]]":
     found: dict[str, tuple[Trained, ...]] = {}
     for name, given in runs.items():
-        own: list[Any] = list(given) if isinstance(given, list | tuple) else [given]
-        found[name] = tuple(each for one in own for each in _each(one))
+        several: list[Any] = list(given) if isinstance(given, list | tuple) else [given]
+        found[name] = tuple(
+            each
+            for one in several
+            for each in (repeats(fspath(one)) if isinstance(one, str | PathLike) else (one,))
+        )
     return found
-
-
-def _each(one: "Trained") -> "tuple[Trained, ...]":
-    return repeats(fspath(one)) if isinstance(one, str | PathLike) else (one,)
 
 
 def _by_prefix(runs: "Paths") -> "dict[str, tuple[Trained, ...]]":
@@ -166,33 +158,35 @@ def _by_prefix(runs: "Paths") -> "dict[str, tuple[Trained, ...]]":
             name, path = Path(run).resolve().name, run
         if name in found and not given:
             raise ValueError(
-                f"`runs` must have names that differ, got {name!r} twice; "
-                "NAME=PATH gives a training a name of its own, or several trainings one name"
+                f"`runs` must have different names, got {name!r} twice. NAME=PATH gives a training "
+                "another name, or several trainings one name"
             )
         found[name] = found.get(name, ()) + repeats(path)
     return found
 
 
-def load_trainings(runs: "TrainedModels", *, device: str) -> list[TrainedModel]:
-    """Read every training's model, and make sure that all share a vocabulary.
+def load_trainings(runs: "Trainings", *, device: str) -> list[TrainedModel]:
+    """The model of every training.
 
     Raises:
-        ValueError: see `named`; or two of one name are one model, or of different defences.
-        ModelError: one has no model.
-        IncompatibleModels: their vocabularies differ.
+        ValueError: see `named`; or two trainings of one name have the same weights or different
+            settings.
+        ModelError: a folder has no model.
+        IncompatibleModels: the vocabularies differ.
         RunError: a summary is damaged.
     """
-    from vestige.models.checkpoints import check_compatible
+    from vestige.models.checkpoints import check_compatible, load_model
 
     found = list[TrainedModel]()
     for name, source in ((name, one) for name, several in named(runs).items() for one in several):
-        model = open_model(source, device=device)
+        is_path = isinstance(source, str | PathLike)
+        model = load_model(fspath(source), device=device) if is_path else source.eval()
         first = found[0] if found else TrainedModel(name, source, model)
         try:
             check_compatible(first.model, model)
         except IncompatibleModels as error:
             raise IncompatibleModels(
-                f"{first.where} and {shown(source)} cannot be compared: {error.problem}",
+                f"{first.where} and {place_of(source)} cannot be compared: {error.problem}",
                 remedy="Train them with one vocabulary: --vocabulary of the first.",
             ) from error
         found.append(TrainedModel(name, source, model, _run(source)))
@@ -201,10 +195,12 @@ def load_trainings(runs: "TrainedModels", *, device: str) -> list[TrainedModel]:
 
 
 def _check_repeats(trainings: Sequence[TrainedModel]) -> None:
-    """TrainedModels of one name differ in their seed alone, and do differ."""
+    """Raise ValueError unless trainings of one name differ in their seed, and only in it."""
+    from vestige.models.provenance import of_model
+
     weights: dict[str, TrainedModel] = {}
     firsts: dict[str, TrainedModel] = {}
-    repeated = [one.name for one in trainings]
+    names = [one.name for one in trainings]
     for one in trainings:
         first = firsts.setdefault(one.name, one)
         if (made := first.settings()) != (own := one.settings()):
@@ -213,17 +209,17 @@ def _check_repeats(trainings: Sequence[TrainedModel]) -> None:
                 f"trainings of the name {one.name!r} must differ in their seed alone, got {name} "
                 f"{made.get(name)!r} in {first.where} and {own.get(name)!r} in {one.where}"
             )
-        if repeated.count(one.name) > 1:
+        if names.count(one.name) > 1:
             same = weights.setdefault(str(of_model(one.source, one.model)["sha256"]), one)
             if same is not one and same.name == one.name:
                 raise ValueError(
-                    f"trainings of the name {one.name!r} must be made with different seeds, got "
-                    f"the same weights in {same.where} and {one.where}"
+                    f"trainings of the name {one.name!r} must have different seeds, got the same "
+                    f"weights in {same.where} and {one.where}"
                 )
 
 
 def labelled(trainings: Sequence[TrainedModel]) -> dict[str, TrainedModel]:
-    """Each training by its name, with its number where several share it: "plain", "gold 2"."""
+    """Trainings by name, with a number if several share it: "plain", "gold 1", "gold 2"."""
     names = [one.name for one in trainings]
     found = {}
     for place, one in enumerate(trainings):
@@ -232,85 +228,31 @@ def labelled(trainings: Sequence[TrainedModel]) -> dict[str, TrainedModel]:
     return found
 
 
-def undefended(trainings: Sequence[TrainedModel], wanted: str | None) -> str:
+def undefended(trainings: Sequence[TrainedModel], baseline: str | None) -> str:
     """The name of the trainings that the others are compared with.
 
     Raises:
-        ValueError: none has the name wanted, or not exactly one is without a defence.
+        ValueError: no training has this name, or not exactly one name is without a defence.
     """
     names = list(dict.fromkeys(one.name for one in trainings))
-    if wanted is not None:
-        if wanted not in names:
-            raise ValueError(f"`baseline` must be one of {', '.join(names)}, got {wanted!r}")
-        return wanted
+    if baseline is not None:
+        if baseline not in names:
+            raise ValueError(f"`baseline` must be one of {', '.join(names)}, got {baseline!r}")
+        return baseline
     plain = list(dict.fromkeys(one.name for one in trainings if one.defence == "none"))
     if len(plain) != 1:
         raise ValueError(
-            "`baseline` must name the undefended training where not exactly one has no defence, "
-            f"got {', '.join(plain) or 'none'} without one"
+            "`baseline` must name the undefended training, because not exactly one has no "
+            f"defence: {', '.join(plain) or 'none'}"
         )
     return plain[0]
 
 
-def shared_text(
-    trainings: Sequence[TrainedModel], test: "Corpus | None"
-) -> "tuple[EncodedCorpus | None, list[str]]":
-    """The text that measures utility: the one given, or what all trainings held out.
-
-    Returns:
-        (the text encoded, or None; notes).
-    """
-    from vestige.data.encoded import encode
-
-    if test is not None:
-        return encode(test, trainings[0].model.vocabulary), []
-    held = {one.held_out for one in trainings}
-    if len(held) == 1 and None not in held:
-        encoded = trainings[0].encoded("validation")
-        if encoded is not None:
-            return encoded, [
-                "Utility was measured on the text that the trainings held out, which also "
-                "decided which weights were kept; --test gives another."
-            ]
-    return None, ["Utility and fairness: the trainings did not hold out one text; give --test."]
-
-
-def by_frequencies(one: TrainedModel, test: "EncodedCorpus") -> float | None:
-    """Perplexity of the test text under word frequencies of the training text, if that is kept."""
-    from vestige.training.word_frequencies import frequency_perplexity
-
-    data = one.encoded("training")
-    if data is None:
-        return None
-    return frequency_perplexity(data, test, size=len(one.model.vocabulary))
-
-
-def user_samples(
-    trainings: Sequence[TrainedModel], baseline: str, test: "EncodedCorpus | None"
-) -> "tuple[NDArray[np.int64] | None, list[str]]":
-    """The number of training documents of each user of the test text; None and why, if unknown."""
-    import numpy as np
-
-    if test is None:
-        return None, []
-    if test.users is None:
-        return None, ["Fairness between users: the test text names none; give --test with --user."]
-    for one in sorted(trainings, key=lambda one: one.name != baseline):
-        data = one.encoded("training")
-        if data is not None and data.users is not None:
-            counts = np.bincount(data.users, minlength=len(data.names))
-            known = dict(zip(data.names, counts.tolist(), strict=True)) | {"": 0}
-            return np.array([known.get(name, 0) for name in test.names], np.int64), []
-    return None, [
-        "Fairness between users: no training recorded whose each document is; train with --user."
-    ]
-
-
 def _run(source: object) -> "Run | None":
-    """The run of a training's directory; None where it is none of `vestige train`.
+    """The run of a folder of `vestige train`; None for anything else.
 
     Raises:
-        RunError: it is none of a training, or holds no numbers where these belong.
+        RunError: it is damaged.
     """
     from vestige import results
 
@@ -319,12 +261,12 @@ def _run(source: object) -> "Run | None":
     found = results.load(Path(source) / RUN)
     remedy = "It was changed or is damaged; repeat the training."
     where = Path(source) / RUN / "summary.json"
-    conform(found.summary, _Trained, where, error=RunError, remedy=remedy)
+    conform(found.summary, _Summary, where, error=RunError, remedy=remedy)
     return found
 
 
-class _Trained(Measurements):
-    """Schema of what a training's summary says that it took."""
+class _Summary(Measurements):
+    """Schema of a training's summary."""
 
     steps: float | None = None
     tokens: float | None = None

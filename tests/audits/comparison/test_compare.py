@@ -6,15 +6,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from vestige.audits.comparison.compare import compare
+from vestige.audits.comparison.trainings import TrainedModel, listed, named, undefended
 from vestige.data.canary import Canary
 from vestige.data.corpus import Corpus
 from vestige.data.manifest import plant
 from vestige.data.vocabulary import WordVocabulary
 from vestige.models.checkpoints import save_model
 from vestige.models.table import TableModel
-from vestige.workflows.arguments import keywords
-from vestige.workflows.compare import compare
-from vestige.workflows.trained_models import TrainedModel, listed, named, undefended
 
 WORDS = ("red", "blue", "green", "gate", "mill", "code", "lamp", "door")
 PLANTED = {"red mill lamp": 5, "blue code door": 5, "green gate red": 1}
@@ -48,7 +47,7 @@ def test_models_in_memory_are_compared_by_name(manifest):
         "private": [model(0.10), model(0.11), model(0.12)],
     }
     found = compare(trained, manifest=manifest, test=TEST, baseline="plain")
-    rows = {row["name"]: row for row in found.rows()}
+    rows = {row["name"]: row for row in found.rows}
     assert rows["plain"]["exposure"] > rows["private"]["exposure"]
     assert rows["private"]["trainings"] == 3
     assert rows["private"]["verdict"] != "too few"
@@ -66,7 +65,7 @@ def test_files_and_objects_give_the_same_rows(manifest, tmp_path):
     paths = {name: tmp_path / name for name in leaks}
     listed = [str(tmp_path / name) for name in leaks]
     settings = {"manifest": manifest, "test": TEST, "baseline": "plain", "device": "cpu"}
-    one, two, three = (list(compare(g, **settings).rows()) for g in (objects, paths, listed))
+    one, two, three = (list(compare(g, **settings).rows) for g in (objects, paths, listed))
     assert one == two == three
 
 
@@ -83,13 +82,13 @@ def test_the_same_weights_of_one_name_are_refused(manifest):
 
 
 def test_without_canaries_and_text_there_is_nothing_to_measure():
-    with pytest.raises(ValueError, match="`manifest` or `test` must be given"):
+    with pytest.raises(ValueError, match="nothing to measure: give `manifest`, `test`"):
         compare({"a": model(0.5), "b": model(0.1)}, baseline="a")
 
 
 def test_the_undefended_is_named_where_no_run_says_it():
     trained = [TrainedModel(name, "somewhere", model(0.5)) for name in ("a", "b")]
-    with pytest.raises(ValueError, match=r"`baseline` must name .* got a, b without one"):
+    with pytest.raises(ValueError, match=r"`baseline` must name .*: a, b"):
         undefended(trained, None)
     assert undefended(trained[:1], None) == "a"
     with pytest.raises(ValueError, match="`baseline` must be one of a, b, got 'c'"):
@@ -111,8 +110,8 @@ def test_trainings_on_disk_by_name_are_recorded_so_that_the_run_can_be_repeated(
     assert first.record["arguments"]["runs"] == [
         f"plain={tmp_path}/x", f"plain={tmp_path}/y", f"private={tmp_path}/z"
     ]  # fmt: skip
-    again = compare(**{**keywords(compare, first.record["arguments"]), "test": TEST})
-    assert list(again.rows()) == list(first.rows())
+    again = compare(**{**first.record["arguments"], "test": TEST})
+    assert list(again.rows) == list(first.rows)
     assert again.record["arguments"] == first.record["arguments"]
 
 

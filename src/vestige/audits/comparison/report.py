@@ -1,15 +1,14 @@
-"""A comparison of defences: advice, a table with intervals, two charts.
+"""The report of a comparison: which defence, a table with intervals, two charts.
 
-One row a way of training: what it leaks, predicts, does to users with few samples, guarantees and
-costs. What a verdict says was decided when the run was made, not here.
+Verdicts were made when the run was made, and are shown here.
 """
 
 from collections.abc import Sequence
 
+from vestige.audits.comparison import charts
+from vestige.audits.comparison.cells import COLUMNS, all_numbers, measures
 from vestige.reports.blocks import Prose
 from vestige.reports.charts import Figure
-from vestige.reports.comparison import charts
-from vestige.reports.comparison.cells import COLUMNS, all_numbers, measures
 from vestige.reports.disclosure import printable
 from vestige.reports.numbers import Row
 from vestige.reports.report import Report, lines
@@ -18,33 +17,31 @@ from vestige.reports.words import pairs
 from vestige.results import Run
 
 _KEY = (
-    "A bar is the {confidence} interval over trainings that differ in their seed, and its tick the "
-    "measured value; one training has no bar. The intervals of differences hold for all defences "
-    "together. The thin upright line is the undefended training, for fairness no gap; the shaded "
-    "part is perplexity that counts as equal. Leakage is the mean exposure of the planted "
-    "canaries: each bit halves what an attacker has left to guess. Fairness is how many points of "
-    "perplexity more the users with the fewest training documents lose than those with the most."
+    "A bar is the {confidence} interval over trainings with different seeds; its tick is the "
+    "measured value. A single training has no bar. The thin line is the undefended training, or no "
+    "gap in fairness; the band is perplexity that counts as equal. Leakage is the mean exposure of "
+    "the planted canaries; each bit halves the number of guesses that an attacker needs. Fairness "
+    "is how many points of perplexity the users with fewest training documents lose more than "
+    "those with most."
 )
 LIMITS = (
-    "A verdict takes three trainings of each, with different seeds: intervals are over "
-    "trainings, and differences over canaries, documents or users as well. From one training "
-    "of each the numbers say what these models do, not what the defence does.",
-    "Exposure counts as far as ranks resolve it; canaries that are likelier than every "
-    "reference under all trainings tell nothing about a difference.",
-    "Seconds depend on what else the machine did; trainings are compared by steps and tokens.",
-    "The canaries are random words. A defence that hides them need not hide names, addresses "
-    "or sentences that many users write.",
-    "A measured ε is a lower bound: that it is small proves nothing. Only a claimed ε bounds "
-    "what an attacker that nobody has thought of can learn, and only for the unit that it "
-    "names.",
-    "Differences hold together for all defences (Bonferroni); single values hold one by one.",
+    "A verdict needs three trainings of each defence with different seeds. With one training each, "
+    "the numbers describe these models, not the defences.",
+    "Canaries that are more probable than every reference in all trainings show no difference.",
+    "Seconds depend on the load of the machine. Trainings are compared by steps and tokens.",
+    "The canaries are random words. A defence that hides them may still reveal names, addresses or "
+    "sentences that many users write.",
+    "A measured ε is a lower bound; a small one proves nothing. Only a claimed ε bounds unknown "
+    "attacks, and only for the unit that it names.",
+    "Intervals of differences hold for all defences together (Bonferroni); intervals of single "
+    "values hold one by one.",
 )
 
 
 def comparison_report(run: Run, *, show_secrets: bool) -> Report:
     """The report of a `DefenceComparison`."""
     rows, summary = run.rows, run.summary
-    confidence = f"{100 * summary['confidence']:g} %"
+    confidence = f"{100 * summary['confidence']:g}%"
     notes = tuple(map(printable, summary["notes"]))
     why = [(r["name"], r["sentence"]) for r in rows if not r["undefended"]]
     numbers = all_numbers(rows)
@@ -55,7 +52,7 @@ def comparison_report(run: Run, *, show_secrets: bool) -> Report:
         *((Prose(title="Notes", lines=notes, listed=True),) if notes else ()),
         Table(
             title="All numbers",
-            key=f"In brackets the {confidence} interval.",
+            key=f"In brackets: the {confidence} interval.",
             columns=numbers[0],
             texts=len(numbers[0]),
             rows=tuple(numbers[1:]),
@@ -63,7 +60,7 @@ def comparison_report(run: Run, *, show_secrets: bool) -> Report:
     )
     return Report(
         kind="comparison",
-        title="Which defence should I take?",
+        title="Which defence should I use?",
         evidence=lines(
             printable(summary["advice"]),
             printable(summary["answer"].removeprefix(summary["advice"]).strip()),
@@ -75,7 +72,7 @@ def comparison_report(run: Run, *, show_secrets: bool) -> Report:
 
 
 def _measures(rows: Sequence[Row], summary: Row, confidence: str) -> Table:
-    """A training a row; the one to take is marked."""
+    """One row per training; the recommended one is marked."""
     taken = [bool(row["recommended"]) and not row["undefended"] for row in rows]
     return Table(
         title="Leakage, utility and cost",
@@ -91,7 +88,7 @@ def _measures(rows: Sequence[Row], summary: Row, confidence: str) -> Table:
 
 
 def _name(row: Row, *, taken: bool) -> Cell:
-    notes = [f"take this: {row['verdict_short']}" if taken else row["verdict_short"]]
+    notes = [f"recommended: {row['verdict_short']}" if taken else row["verdict_short"]]
     if not row["undefended"] and row["defence"] != row["name"]:
         notes.insert(0, row["defence"])
     return Cell(text=printable(row["name"]), notes=tuple(map(printable, notes)), name=True)
@@ -103,9 +100,9 @@ def _figures(rows: Sequence[Row], summary: Row) -> list[Figure]:
     if len(whole) > 1:
         figure = Figure(
             draw=lambda width: charts.trade(whole, tolerance=tolerance, width=width),
-            caption="Leakage against utility, with intervals: lower is safer, further left "
-            f"predicts better. The band is test perplexity within {100 * tolerance:g} % of the "
-            "undefended training (ring); only within it is leakage compared at equal utility.",
+            caption="Leakage against utility, with intervals. Lower leaks less, further left "
+            f"predicts better. In the band, test perplexity is within {100 * tolerance:g}% of the "
+            "undefended training (ring), so leakage is compared at equal utility.",
         )
         figures.append(figure)
     counted = [row for row in rows if row["by_copies"]]
@@ -113,8 +110,8 @@ def _figures(rows: Sequence[Row], summary: Row) -> list[Figure]:
     if counted and len(copies) > 1:
         figure = Figure(
             draw=lambda width: charts.repetitions(counted, width=width - 100),
-            caption="Mean exposure of the canaries by how often each was planted, with intervals. "
-            "The dotted line is what canaries that were never planted reach.",
+            caption="Mean exposure of the canaries by number of copies, with intervals. The dotted "
+            "line is the exposure of canaries that were never planted.",
             points=len(counted) * len(copies),
         )
         figures.append(figure)
