@@ -24,7 +24,6 @@ CASES = {
     "audit-texts": ["EVIL --texts EVIL --reference EVIL --base EVIL --author EVIL --out x"],
     "memorization": ["EVIL --texts EVIL --reference EVIL --out x"],
     "verify-deletion": ["EVIL EVIL --deleted EVIL --reference EVIL --retrained EVIL --out x"],
-    "anatomy": ["EVIL --seen EVIL --unseen EVIL --out x"],
     "compare": ["EVIL=EVIL EVIL=EVIL --manifest EVIL --test EVIL --out x"],
     "gate": ["EVIL", "EVIL --fail-above EVIL --baseline EVIL"],
     "report": ["EVIL --out x", "EVIL EVIL --out EVIL"],

@@ -17,7 +17,6 @@ KINDS = (
         "audit-texts",
         "memorization",
         "verify-deletion",
-        "anatomy",
         "compare",
         "gate",
         "report",

@@ -41,7 +41,6 @@ GROUPS = {
         "memorization": "Measure how much of its training text can be extracted from a model.",
         "verify-deletion": "Test whether a model still knows texts that were deleted from its "
         "training data.",
-        "anatomy": "Memorization by word frequency, by rank and by hidden unit.",
     },
     "Report": {
         "gate": "Pass or fail a release by what its runs measured.",

@@ -22,7 +22,7 @@ from vestige.results import Run
 Block = Table | Figure | Findings | Prose | Listing | FileNote
 
 KINDS: dict[str, str] = {
-    "Anatomy": "vestige.reports.anatomy.section:anatomy_report",
+    "Anatomy": "vestige.audits.anatomy.report:anatomy_report",
     "CanaryExposure": "vestige.reports.exposure:exposure_report",
     "Completion": "vestige.reports.completion:completion_report",
     "DefenceComparison": "vestige.audits.comparison.report:comparison_report",
@@ -32,7 +32,7 @@ KINDS: dict[str, str] = {
     "Extraction": "vestige.reports.extraction.section:extraction_report",
     "IntentSlotTraining": "vestige.reports.training:learning_report",
     "PairTraining": "vestige.reports.training:learning_report",
-    "Planting": "vestige.preparation.report:planting_report",
+    "Planting": "vestige.preparation.planting_report:planting_report",
     "SecretAudit": "vestige.reports.extraction.section:audit_report",
     "SecretCompletion": "vestige.reports.completed_secrets:completion_report",
     "SecretExposure": "vestige.reports.secrets:secrets_report",

@@ -179,8 +179,10 @@ def load_trainings(runs: "Trainings", *, device: str) -> list[TrainedModel]:
 
     found = list[TrainedModel]()
     for name, source in ((name, one) for name, several in named(runs).items() for one in several):
-        is_path = isinstance(source, str | PathLike)
-        model = load_model(fspath(source), device=device) if is_path else source.eval()
+        if isinstance(source, str | PathLike):
+            model = load_model(fspath(source), device=device)
+        else:
+            model = source.eval()
         first = found[0] if found else TrainedModel(name, source, model)
         try:
             check_compatible(first.model, model)

@@ -3,13 +3,13 @@
 import pytest
 
 from vestige.attacks.anatomy import memorization
+from vestige.audits.anatomy.anatomy import anatomy
 from vestige.data.corpus import Corpus
 from vestige.data.loaders import read_corpus
 from vestige.data.vocabulary import WordVocabulary
 from vestige.models.checkpoints import save_model
 from vestige.models.recurrent_network import LSTMConfig, LSTMLanguageModel
 from vestige.models.seq2seq import Seq2SeqConfig, Seq2SeqModel
-from vestige.workflows.anatomy import anatomy
 
 SEEN = Corpus.from_texts(["the gate is new", "the code of the mill"] * 6)
 UNSEEN = Corpus.from_texts(["the mill is new", "of the gate code"] * 6)
@@ -25,7 +25,7 @@ def test_loaded_objects_give_what_the_attack_gives(model):
     plan = memorization.AnatomyPlan(orders=1, bins=3)
     expected = memorization.anatomy(model, SEEN, unseen=UNSEEN, plan=plan, seed=2)
     found = anatomy(model, SEEN, UNSEEN, orders=1, bins=3, seed=2)
-    assert found.summary() == expected.summary()
+    assert found.summary == expected.summary()
     assert found.record["data"]["seen"] == {
         "path": None,
         "documents": len(SEEN),
@@ -40,9 +40,9 @@ def test_files_are_read_and_named(model, tmp_path):
     seen, unseen = tmp_path / "seen.txt", tmp_path / "unseen.txt"
     found = anatomy(tmp_path / "model", seen, unseen, frequencies=seen, orders=0, device="cpu")
     objects = anatomy(model, read_corpus(seen), read_corpus(unseen), orders=0)
-    assert found.summary() == {**objects.summary(), "counted": "given text"}
+    assert found.summary == {**objects.summary, "counted": "given text"}
     assert set(found.record["data"]) == {"seen", "unseen", "frequencies"}
-    assert found.record["arguments"] == {
+    given = {
         "model": str(tmp_path / "model"),
         "seen": str(seen),
         "unseen": str(unseen),
@@ -50,6 +50,7 @@ def test_files_are_read_and_named(model, tmp_path):
         "orders": 0,
         "device": "cpu",
     }
+    assert given.items() <= found.record["arguments"].items()
 
 
 def test_an_encoder_decoder_is_read_as_such(tmp_path):
@@ -64,5 +65,5 @@ def test_an_encoder_decoder_is_read_as_such(tmp_path):
 
 
 def test_a_share_out_of_range_is_refused_before_the_model_is_read():
-    with pytest.raises(ValueError, match="frequent must lie in"):
+    with pytest.raises(ValueError, match="`frequent` must be less than 1"):
         anatomy("nowhere", SEEN, UNSEEN, frequent=1.5)

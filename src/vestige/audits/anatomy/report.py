@@ -1,4 +1,4 @@
-"""An analysis of memorization: where the memory of training text sits.
+"""The report of an anatomy: which words and hidden units hold the training text.
 
 Song and Shmatikov (2019), "Auditing Data Provenance in Text-Generation Models", KDD,
 arXiv:1811.00513, Figures 5, 6 and 7.
@@ -7,8 +7,8 @@ arXiv:1811.00513, Figures 5, 6 and 7.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from vestige.reports.anatomy import charts
-from vestige.reports.anatomy.words import describe_anatomy, listings, method
+from vestige.audits.anatomy import charts
+from vestige.audits.anatomy.tables import describe_anatomy, listings, method
 from vestige.reports.blocks import Prose
 from vestige.reports.charts import Chart, Figure
 from vestige.reports.report import Report, lines
@@ -24,32 +24,30 @@ _FIGURES = (
     ),
     (
         charts.ranks,
-        "Mean rank of the true word in the model’s predictions, by the word’s place in the "
-        f"table of frequencies; bands are intervals. {_LINES}",
+        "Mean rank of the true word in the model’s predictions, by the word’s position in the "
+        f"table of frequencies. Bands are intervals. {_LINES}",
     ),
     (
         charts.accuracy,
-        "Share of words that the model lists first, by the share of its hidden units that "
-        f"are silent; bands are intervals. {_LINES}",
+        "Share of words that the model lists first, by the share of silent hidden units. "
+        f"Bands are intervals. {_LINES}",
     ),
     (
         charts.fall,
-        "How many times further down the model lists the true words as units fall silent, "
-        f"by the mean of log ranks; bands are intervals. {_LINES}",
+        "Rank of the true words by the share of silent hidden units, as a multiple of their "
+        f"rank in the whole model (mean of log ranks). Bands are intervals. {_LINES}",
     ),
 )
 LIMITS = (
-    "Seen and unseen text must differ in training only. Another time, topic or kind of people "
-    "makes the same differences; the null, two halves of the unseen text, does not show that.",
-    "Where the seen text says how frequent words are, its rare words are not those of the "
-    "unseen text, for any model: only the same words in both texts compare fairly.",
-    "With few people, or few texts, intervals are too narrow: twenty of each at least.",
-    "A model that hardly ever lists a rare word first has no accuracy to lose there: then read "
-    "how far down words fall.",
-    "That a unit matters to rare words does not say that it holds them: units are silenced at "
-    "the head only, and many units together say what none says alone.",
-    "Intervals say nothing about another training of the same kind: repeat it with other "
-    "seeds for that.",
+    "Seen and unseen text must differ in training only. Another time, topic or group of people "
+    "makes the same differences, and the null does not show that.",
+    "If words are counted in the seen text, its rare words are not those of the unseen text, for "
+    "any model. Only the words that both texts have compare fairly.",
+    "With fewer than twenty users, or texts, intervals are too narrow.",
+    "A model that hardly ever lists a rare word first has no accuracy to lose. Read the ranks.",
+    "A unit that matters to rare words need not store them: units are silenced at the output layer "
+    "only, and together they show what none shows alone.",
+    "Intervals do not cover other trainings of the same kind; repeat with other seeds.",
 )
 
 
@@ -60,7 +58,7 @@ def anatomy_report(run: Run, *, show_secrets: bool) -> Report:
     drawn = _FIGURES if summary["silenced"] is not None else _FIGURES[:2]
     return Report(
         kind="anatomy",
-        title="Where does the memory sit?",
+        title="Which words does the model memorize?",
         evidence=lines(sentences[0], " ".join(sentences[1:])),
         blocks=(
             *(Figure(draw=_at(draw, rows), caption=caption, slim=True) for draw, caption in drawn),

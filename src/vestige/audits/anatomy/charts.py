@@ -1,7 +1,6 @@
-"""Seen and unseen text side by side: log-probabilities, ranks, and what silent units cost.
+"""Charts of seen and unseen text: log-probabilities, ranks, and the effect of silent units.
 
-From plain rows of an `Anatomy`, in the sentinel colours of the page. Seen text is filled
-or solid, unseen text dashed.
+Seen text is filled or solid, unseen text dashed.
 """
 
 from collections.abc import Sequence
@@ -14,8 +13,8 @@ from vestige.reports.numbers import Row
 _ENDS = ("value", "low", "high")
 _PANELS = {"frequent": "frequent words", "rest": "the rest"}
 _HEIGHT = 220
-_LEAST = 0.02  # where an axis of accuracies ends at least, however few words are right
-_NARROW = 400  # pixels, below which panels stand above each other
+_LEAST = 0.02  # least end of an axis of accuracies
+_NARROW = 400  # pixels; below it, panels are stacked
 _ASIDE = 130  # pixels of two panels' axes
 
 
@@ -37,10 +36,10 @@ def log_probabilities(rows: Sequence[Row], *, width: int = BROAD) -> Chart:
 
 
 def ranks(rows: Sequence[Row], *, width: int = BROAD) -> Chart:
-    """Mean predicted rank by place in the table of frequencies, as in Figure 6."""
+    """Mean predicted rank by position in the table of frequencies, as in Figure 6."""
     own = [row for row in rows if (row["figure"], row["measure"]) == ("ranks", "rank")]
     points = [{**row, "x": (row["start"] + row["stop"]) / 2} for row in own]
-    x = alt.X("x:Q", title="place of the word by frequency (1 is the commonest)")
+    x = alt.X("x:Q", title="position of the word by frequency (1 is the commonest)")
     layers = _curves(points, x, "mean rank in the predictions", scale=alt.Scale(type="log"))
     return alt.layer(*layers).properties(width=width - _ASIDE // 2, height=_HEIGHT + 40)
 
@@ -54,14 +53,14 @@ def accuracy(rows: Sequence[Row], *, width: int = BROAD) -> Chart:
 
 
 def fall(rows: Sequence[Row], *, width: int = BROAD) -> Chart:
-    """How many times further down words stand, by the share of silent units."""
+    """How much the ranks of words grow, by the share of silent units."""
     own = [
         {**row, **{end: None if row[end] is None else exp(row[end]) for end in _ENDS}}
         for row in rows
         if row["measure"] == "log_rank_lost"
     ]
     axes = {"axis": alt.Axis(tickCount=5), "scale": alt.Scale(type="log", nice=False)}
-    return _silenced(own, "log_rank_lost", "times as far down", width, **axes)
+    return _silenced(own, "log_rank_lost", "rank, times that of the whole model", width, **axes)
 
 
 def _silenced(rows: Sequence[Row], measure: str, y: str, width: int, **how: Any) -> Chart:
@@ -70,7 +69,7 @@ def _silenced(rows: Sequence[Row], measure: str, y: str, width: int, **how: Any)
         key = ("ablation", words, measure)
         own = [row for row in rows if (row["figure"], row["words"], row["measure"]) == key]
         axis = alt.Axis(format="~p", tickCount=5)
-        x = alt.X("x:Q", title="hidden units that are silent", axis=axis)
+        x = alt.X("x:Q", title="silent hidden units", axis=axis)
         points = [{**row, "x": row["start"]} for row in own]
         panels.append(_panel(_curves(points, x, y, **how), title, width))
     return _beside(panels, width)

@@ -1,7 +1,4 @@
-"""Sentences and tables of an analysis of memorization, for a terminal and a page.
-
-From the rows and the summary of an `Anatomy`, which hold no text.
-"""
+"""Sentences and tables of an anatomy, from its rows and summary, which hold no text."""
 
 from collections.abc import Iterable, Sequence
 from math import exp
@@ -11,26 +8,26 @@ from vestige.reports.numbers import NOTHING, Row, decimal, ends, listed, percent
 from vestige.reports.tables import Table
 
 WORDS = (
-    *("words", "of seen text", "seen", "unseen", "seen less unseen", "95 %"),
-    *("null", "95 %", "ranks, times", "95 %"),
+    *("words", "of seen text", "seen", "unseen", "seen less unseen", "95% CI"),
+    *("null", "95% CI", "ranks, times", "95% CI"),
 )
 RANKS = (
-    *("place by frequency", "words seen", "mean rank, seen", "95 %", "unseen", "95 %"),
-    *("ranks, times", "95 %", "null", "95 %"),
+    *("position by frequency", "words seen", "mean rank, seen", "95% CI", "unseen", "95% CI"),
+    *("ranks, times", "95% CI", "null", "95% CI"),
 )
 ACCURACY = (
-    *("silent", "frequent, seen", "95 %", "rest, seen", "95 %"),
+    *("silent", "frequent, seen", "95% CI", "rest, seen", "95% CI"),
     *("frequent, unseen", "rest, unseen"),
 )
 FALLS = (
-    *("silent", "frequent, seen", "95 %", "rest, seen", "95 %"),
-    *("frequent, unseen", "95 %", "rest, unseen", "95 %"),
+    *("silent", "frequent, seen", "95% CI", "rest, seen", "95% CI"),
+    *("frequent, unseen", "95% CI", "rest, unseen", "95% CI"),
 )
 _GROUPS = ("all", "frequent", "rest", "frequent, same words", "rest, same words")
 
 
 class Numbers:
-    """The rows of an `Anatomy` by what they are."""
+    """The rows of an `Anatomy` by figure, text, words and measure."""
 
     def __init__(self, rows: Iterable[Row]) -> None:
         self.rows = list(rows)
@@ -41,11 +38,11 @@ class Numbers:
             self._by.setdefault(key[:4], row)
 
     def __call__(self, *key: object) -> Row:
-        """The row of figure, text, words, measure and, where it matters, start; else of Nones."""
+        """The row of figure, text, words, measure and perhaps start; a row of Nones if missing."""
         return self._by.get(key, _EMPTY)
 
     def silent(self) -> list[float]:
-        """The shares of silent units, in their order, 0 first."""
+        """The shares of silent units in order, 0 first."""
         return list(dict.fromkeys(r["start"] for r in self.rows if r["figure"] == "ablation"))
 
 
@@ -63,32 +60,32 @@ def describe_anatomy(summary: Row) -> list[str]:
         )
     if summary["rank_ratio_rest_same_words"] is not None:
         sentences.append(
-            "The same words stand further up in seen text: frequent ones "
-            f"{_times(summary, 'rank_ratio_frequent_same_words')}, all others "
-            f"{_times(summary, 'rank_ratio_rest_same_words')}; with each text’s own words it is "
+            "The same words rank higher in seen text: frequent ones "
+            f"{_times(summary, 'rank_ratio_frequent_same_words')}, others "
+            f"{_times(summary, 'rank_ratio_rest_same_words')}. With each text’s own words it is "
             f"{_times(summary, 'rank_ratio_frequent')} and {_times(summary, 'rank_ratio_rest')}."
         )
     return [*sentences, *_silenced(summary), *_shared(summary)]
 
 
 def _verdict(summary: Row) -> str:
-    """By the same words: which words a text has is no matter of memory."""
+    """The answer, by the words that both texts have."""
     names = [f"rank_ratio_{one}_same_words" for one in ("frequent", "rest")]
     frequent, rest = (_excludes(summary, name) for name in names)
     if frequent is None or rest is None:
-        return "There is too little text to say where memory sits."
+        return "There is too little text for an answer."
     if not rest and not frequent:
-        return "No memory shows: the same words rank no higher in seen text."
+        return "No memorization shown: the same words rank no higher in seen text."
     if not rest:
-        return "Memory shows, in frequent words only."
+        return "The model memorized frequent words only."
     if not frequent:
-        return "Memory shows, and sits in the rarer words only."
+        return "The model memorized the rarer words only."
     more = summary[f"{names[1]}_low"] > summary[f"{names[0]}_high"]
-    return f"Memory shows in frequent and in rarer words{', and most in the rarer ones' * more}."
+    return f"The model memorized frequent and rarer words{', the rarer ones more' * more}."
 
 
 def _excludes(summary: Row, name: str) -> bool | None:
-    """Whether a ratio is surely above 1."""
+    """Whether the interval of a ratio lies above 1."""
     low = summary[f"{name}_low"]
     return None if low is None else bool(low > 1)
 
@@ -98,28 +95,28 @@ def _silenced(summary: Row) -> list[str]:
         return []
     silent = f"With {percent(summary['silenced'])} of the hidden units silent, "
     falls = [
-        f"{name} stand {_times(summary, f'rank_fall_{key}')} as far down"
+        f"{name} rank {_times(summary, f'rank_fall_{key}')} lower"
         for key, name in (
             ("frequent_seen", "the frequent words of seen text"),
-            ("rest_seen", "the rest of them"),
-            ("rest_unseen", "the rest of those of unseen text"),
+            ("rest_seen", "its other words"),
+            ("rest_unseen", "the other words of unseen text"),
         )
         if summary[f"rank_fall_{key}"] is not None
     ]
     kept = [
         f"{percent(summary[f'kept_{words}_seen'])} of the accuracy on {name}"
-        for words, name in (("frequent", "frequent words"), ("rest", "the rest"))
+        for words, name in (("frequent", "frequent words"), ("rest", "others"))
         if summary[f"kept_{words}_seen"] is not None
     ]
     found = [f"{silent}{listed(falls)}."] if falls else []
-    return found + ([f"Of seen text {listed(kept)} is left."] if kept else [])
+    return found + ([f"In seen text, {listed(kept)} remain."] if kept else [])
 
 
 def _shared(summary: Row) -> list[str]:
     both = int(summary["texts_in_both"])
     told = (
-        f"{both:,} of {int(summary['unseen_texts']):,} unseen texts stand in the seen text as "
-        "well, and hide memory."
+        f"{both:,} of {int(summary['unseen_texts']):,} unseen texts are also in the seen text, "
+        "which hides memorization."
     )
     return [told] if both else []
 
@@ -141,23 +138,23 @@ def method(summary: Row) -> str:
         f"{percent(summary['frequent'])} of the {whole(summary['table_words'])} words that occur "
         "are called frequent. Words that the model’s vocabulary lacks and the ends of texts are "
         "left out.",
-        f"Intervals ({percent(summary['confidence'])}) draw whole {unit} anew. The null is the "
-        "same difference between two random halves of the unseen text; it should hold 0, or 1 as "
-        "a ratio.",
-        "Log-probabilities are natural logs; “ranks, times” is how many times further down the "
-        "model lists the words of unseen text, by the mean of log ranks.",
+        f"Intervals ({percent(summary['confidence'])}) resample whole {unit}. The null is the same "
+        "difference between two random halves of the unseen text; its interval should contain 0, "
+        "or 1 for a ratio.",
+        "Log-probabilities are natural logarithms. “Ranks, times” is the ratio of the ranks of "
+        "unseen words to those of seen words, by the mean of log ranks.",
     ]
     if summary["counted"] == "seen text":
         sentences.append(
-            "Words are rare here where the seen text has few of them; the unseen text’s rare words "
-            "are others, for any model. “Same words” are those that stand in both texts, each "
-            "counted as often in one as in the other: the answer goes by them."
+            "The words that are rare in the seen text are not those that are rare in the unseen "
+            "text, for any model. “Same words” are in both texts, each counted equally often: the "
+            "answer uses only these."
         )
     if summary["silenced"] is not None:
         sentences.append(
-            f"Silent units are zero where the head reads them, for every word, in "
-            f"{whole(summary['orders'])} random orders, which intervals draw anew as well; there "
-            f"the commonest {percent(summary['ablated_frequent'])} are the frequent ones."
+            f"Silent units are zero at the output layer, for every word, in "
+            f"{whole(summary['orders'])} random orders, which intervals resample too. In that "
+            f"figure the commonest {percent(summary['ablated_frequent'])} are frequent."
         )
     return " ".join(sentences)
 
@@ -224,12 +221,12 @@ def _cells(row: Row, digits: int = 2) -> tuple[str, str]:
 
 def _shares(row: Row) -> tuple[str, str]:
     low, high = row["low"], row["high"]
-    known = NOTHING if low is None else f"{100 * low:.1f} to {100 * high:.1f} %"
+    known = NOTHING if low is None else f"{100 * low:.1f} to {100 * high:.1f}%"
     return percent(row["value"]), known
 
 
 def _ratio(row: Row, sign: int = -1) -> tuple[str, str]:
-    """A difference of log ranks as a ratio: how many times further down unseen words stand."""
+    """A difference of log ranks as the ratio of unseen ranks to seen ones."""
     if row["value"] is None:
         return NOTHING, NOTHING
     low, high = (None if row[end] is None else exp(sign * row[end]) for end in ("low", "high"))
