@@ -26,6 +26,12 @@ from vestige.errors import VestigeError
 from vestige.memory import keep_freed_pages, ran_out
 
 VERBS: dict[str, dict[str, tuple[str, str]]] = {
+    "Start": {
+        "demo": (
+            "vestige.demo:demo",
+            "See it work: plant a secret, train two models, find the secret.",
+        ),
+    },
     "Train": {
         "plant": (
             "vestige.preparation.plant:plant",

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from vestige.cli.verbs import Verb
 
 GROUPS = {
-    "Start": {"demo": "See it work: plant a secret, train two models, read it back."},
     "Train": {
         "train": "Train a model on DATA, or continue one with `--from`: a language model, one that "
         "translates or answers, or one that reads intents and slots.",

@@ -27,6 +27,7 @@ KINDS: dict[str, str] = {
     "Completion": "vestige.reports.completion:completion_report",
     "DefenceComparison": "vestige.audits.comparison.report:comparison_report",
     "DefendedTraining": "vestige.reports.training:training_report",
+    "Demo": "vestige.demo:demo_report",
     "Deletion": "vestige.reports.deletion:deletion_report",
     "DifferentialRank": "vestige.reports.rank:rank_report",
     "Extraction": "vestige.reports.extraction.section:extraction_report",

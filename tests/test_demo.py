@@ -4,15 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from tests.workflows.asked import Told
+from tests.told import Told
 from vestige import results
 from vestige.data.corpus import Corpus
 from vestige.data.loaders import federalist, read_corpus
 from vestige.data.manifest import Manifest
+from vestige.demo import COPIES, SECRET, demo
 from vestige.errors import DataError, RunError
 from vestige.models.checkpoints import load_model
 from vestige.training import presets
-from vestige.workflows.demo import COPIES, SECRET, demo
 
 
 @pytest.fixture
@@ -49,7 +49,9 @@ def test_the_whole_way_is_written_and_told(short, tmp_path):
     assert (run.run["verb"], run.run["seed"]) == ("demo", 3)
     assert set(run.run["models"]) == {"before", "after"}
     assert run.run["configuration"]["secret"] == SECRET
-    assert run.summary == results.plain(found.summary())
+    assert run.summary.items() <= results.plain(found.summary).items()
+    assert run.result == "UpdateDiff"
+    assert (out / "report.html").is_file()
     assert [line[:3] for line in told.lines] == ["1/4", "2/4", "3/4", "4/4"]
     assert told.tasks == ["training", "training", "searching"]
 
