@@ -23,6 +23,9 @@ PAGE = "report.html"
 SHOWN = 10
 """Phrases on a terminal."""
 
+_CLAIM = ("claim", "verdict")
+"""Undecided without null models, as the page says."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Demonstration(Result):
@@ -78,8 +81,9 @@ def demo(
         found = _search(run, before, after, folder)
         found.save(folder / "run")
         write_page([folder / "run"], folder / PAGE, show_secrets=True)
-    shown = {"page": str(folder / PAGE), "seconds": run.seconds}
-    return Demonstration(kind="Demo", summary={**found.summary, **shown}, rows=found.rows)
+    summary = {name: found.summary[name] for name in found.summary if name not in _CLAIM}
+    summary |= {"page": str(folder / PAGE), "seconds": run.seconds}
+    return Demonstration(kind="Demo", summary=summary, rows=found.rows)
 
 
 def _texts(folder: Path, seed: int) -> "tuple[Corpus, Corpus]":
@@ -147,8 +151,9 @@ def demo_report(run: Run, *, show_secrets: bool) -> "Report":
         kind="diff",
         title="Does the search find the planted secret?",
         evidence=lines(
-            _verdict(rows), f"The secret: {SECRET}", f"The page ({seconds:.0f} s in all): {page}"
+            _finding(rows), f"The secret: {SECRET}", f"The page ({seconds:.0f} s in all): {page}"
         ),
+        notices=("Without null models there is no verdict; see `vestige diff --help`.",),
         blocks=(
             table(
                 "What the update reveals",
@@ -161,15 +166,18 @@ def demo_report(run: Run, *, show_secrets: bool) -> "Report":
     )
 
 
-def _verdict(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Which row has the secret, and the score of the first row without it."""
-    place, own = next(
-        ((n, row) for n, row in enumerate(rows, 1) if SECRET in row["phrase"]), (0, None)
+def _finding(rows: Sequence[Mapping[str, Any]]) -> str:
+    """The first row that is a part of the secret, and the score of the first that is not."""
+    inside = [row["phrase"] in SECRET or SECRET in row["phrase"] for row in rows]
+    if True not in inside:
+        return "No row is a part of the secret. Another --seed may find it."
+    place = inside.index(True)
+    words = min(len(rows[place]["phrase"].split()), len(SECRET.split()))
+    others = [row["score"] for row, own in zip(rows, inside, strict=True) if not own]
+    score = f"score {rows[place]['score']:.1f}" + (
+        f", other text {max(others):.1f}" if others else ""
     )
-    if own is None:
-        return "No row contains the whole secret. Another --seed may find it."
-    others = [row["score"] for row in rows if row["group"] != own["group"]]
-    following = f", next {max(others):.1f}" if others else ""
     return (
-        f"Row {place} contains the planted secret verbatim (score {own['score']:.1f}{following})."
+        f"Row {place + 1} has {words} of the {len(SECRET.split())} words of the planted secret, "
+        f"verbatim ({score})."
     )

@@ -53,6 +53,9 @@ VERBS: dict[str, dict[str, tuple[str, str]]] = {
 }
 """Verbs by group: the function, and the first sentence of its help, which a test compares."""
 
+HIDDEN = {"reproduce": "vestige.experiments.reproduce:reproduce"}
+"""Commands that the help does not list."""
+
 ABOUT = """Measure how much a language model reveals about its training text.
 
 Start with `vestige demo`. Each command has its own help: vestige COMMAND --help."""
@@ -67,7 +70,8 @@ TRACEBACK = "VESTIGE_TRACEBACK"
 
 def places() -> dict[str, str]:
     """The function of each verb, as "module:function"."""
-    return {name: place for group in VERBS.values() for name, (place, _) in group.items()}
+    listed = {name: place for group in VERBS.values() for name, (place, _) in group.items()}
+    return listed | HIDDEN
 
 
 def function_of(name: str) -> Callable[..., Any]:

@@ -44,7 +44,6 @@ GROUPS = {
     "Report": {
         "gate": "Pass or fail a release by what its runs measured.",
         "report": "Write one self-contained HTML page from run directories.",
-        "reproduce": "Repeat a paper's experiments and print its numbers beside ours.",
     },
 }
 """Each panel of the help, with its verbs and the first sentence of each.

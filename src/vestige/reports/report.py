@@ -34,6 +34,7 @@ KINDS: dict[str, str] = {
     "IntentSlotTraining": "vestige.reports.training:learning_report",
     "PairTraining": "vestige.reports.training:learning_report",
     "Planting": "vestige.preparation.planting_report:planting_report",
+    "Reproduction": "vestige.experiments.reproduce:reproduction_report",
     "SecretAudit": "vestige.reports.extraction.section:audit_report",
     "SecretCompletion": "vestige.reports.completed_secrets:completion_report",
     "SecretExposure": "vestige.reports.secrets:secrets_report",
