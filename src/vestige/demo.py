@@ -36,6 +36,10 @@ class Demonstration(Result):
         """Always 0."""
         return 0
 
+    def next_step(self, out: object) -> str:
+        """A line for the terminal about the folder."""
+        return f"Open {out}/{PAGE}. For your own models: vestige diff --help"
+
 
 @verb
 def demo(

@@ -43,11 +43,19 @@ VERBS: dict[str, dict[str, tuple[str, str]]] = {
             "vestige.audits.exposure.exposure:exposure",
             "Measure how well a model knows canaries or your secrets, in bits.",
         ),
+        "extract": (
+            "vestige.audits.extraction.extract:extract",
+            "Measure which canaries, secrets or passages a model generates verbatim.",
+        ),
     },
     "Report": {
         "compare": (
             "vestige.audits.comparison.compare:compare",
             "Compare trainings under several defences, and say which one to use.",
+        ),
+        "report": (
+            "vestige.audits.release.release:report",
+            "Show runs on one page or in the terminal, and pass or fail them.",
         ),
     },
 }
@@ -69,14 +77,13 @@ TRACEBACK = "VESTIGE_TRACEBACK"
 
 
 def places() -> dict[str, str]:
-    """The function of each verb, as "module:function"."""
-    listed = {name: place for group in VERBS.values() for name, (place, _) in group.items()}
-    return listed | HIDDEN
+    """The function of each verb in the help, as "module:function"."""
+    return {name: place for group in VERBS.values() for name, (place, _) in group.items()}
 
 
 def function_of(name: str) -> Callable[..., Any]:
     """The function of a verb."""
-    module, _, function = places()[name].partition(":")
+    module, _, function = {**places(), **HIDDEN}[name].partition(":")
     found: Callable[..., Any] = getattr(import_module(module), function)
     return found
 
@@ -94,7 +101,7 @@ def run(words: Sequence[str]) -> int:
     name, *rest = words or [""]
     flags: dict[str, str] = {}
     try:
-        if name in places():
+        if name in (*places(), *HIDDEN):
             function = function_of(name)
             flags = flags_of(function)
             code = call(name, function, rest)
@@ -102,7 +109,7 @@ def run(words: Sequence[str]) -> int:
             code = without_verb(name)
         sys.stdout.flush()  # a full disk fails here, not at the end of the process
     except UsageError as error:
-        more = f"vestige {name} --help" if name in places() else "vestige --help"
+        more = f"vestige {name} --help" if name in (*places(), *HIDDEN) else "vestige --help"
         return refuse(f"{error} See {more}.")
     except Exception as error:
         if os.environ.get(TRACEBACK) or not is_of_input(error):
@@ -121,8 +128,10 @@ def call(name: str, function: Callable[..., Any], words: Sequence[str]) -> int:
         app.help_print(console=plain_console())
         return 0
     given = parsed(app, words)
-    as_json, show_secrets = given.pop("json", False), given.pop("show_secrets", False)
+    as_json, show_secrets = given.pop("json", False), given.get("show_secrets", False)
     given.pop("config", None)
+    if "show_secrets" not in inspect.signature(function).parameters:
+        given.pop("show_secrets", None)
     from vestige.cli.terminal import Terminal, show_json
     from vestige.session import COMMAND
 
@@ -180,6 +189,8 @@ def command_line(function: Callable[..., Any]) -> inspect.Signature:
         if one.name == "out" and "out" not in own:
             parameters[place] = one.replace(default=inspect.Parameter.empty)
     for name, hint, default in _ADDED:
+        if name in public.parameters:
+            continue
         kind = inspect.Parameter.KEYWORD_ONLY
         parameters.append(inspect.Parameter(name, kind, default=default, annotation=hint))
     return inspect.Signature(parameters)

@@ -37,6 +37,10 @@ class Reproduction(Result):
     tables: "Sequence[Table]" = ()
     directory: Path = field(default=Path(), compare=False)
 
+    def next_step(self, out: object) -> str:
+        """A line for the terminal about the folder."""
+        return f"Tables: {out}/tables.md. For a page: vestige report {out}/results/NAME --out page.html"
+
 
 @verb
 def reproduce(
@@ -143,6 +147,6 @@ def reproduction_report(run: Run, *, show_secrets: bool) -> "Report":
     return Report(
         kind="table",
         title="The numbers of a paper next to ours",
-        evidence=("A page of one table: vestige report OUT/results/NAME --out page.html",),
+        evidence=(f"{len(run.summary)} tables.",),
         blocks=tuple(blocks),
     )

@@ -57,6 +57,11 @@ class Planting(Result):
             verified=verified,
         )
 
+    def next_step(self, out: object) -> str:
+        """A line for the terminal about the folder."""
+        task = " --task nlu" if self.labelled else ""
+        return f"Train on it: vestige train {out}{task} --out trained"
+
     @property
     def labelled(self) -> bool:
         """Whether secrets were planted in labelled utterances."""
