@@ -5,9 +5,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from tests.reports.test_completion import attempt
-from tests.reports.test_exposure import canary
-from tests.reports.test_extraction import audit, counted, extraction
 
 from tests.attacks.exposure.passed import PASSED
 from tests.attacks.texts.made_checks import passed
