@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import assert_type
 
 import vestige as vg
+from vestige.results import Result
 
 
 def text(path: str) -> None:
@@ -61,8 +62,8 @@ def measuring(model: vg.LanguageModel, manifest: vg.Manifest, corpus: vg.Corpus)
     assert_type(vg.exposure(model, secrets=["the code is 4917"]), vg.SecretExposure)
     assert_type(vg.complete(model, manifest), vg.Completion)
     assert_type(vg.complete(model, secrets=["the code is 4917"]), vg.SecretCompletion)
-    assert_type(vg.anatomy(model, corpus, corpus), vg.Anatomy)
-    assert_type(vg.compare({"plain": ["plain"]}, manifest=manifest), vg.DefenceComparison)
+    assert_type(vg.anatomy(model, corpus, corpus), Result)
+    assert_type(vg.compare({"plain": ["plain"]}, manifest=manifest), Result)
     target = vg.ExtractionTarget(pattern="pin:4")
     assert_type(vg.extract_nlu("nlu", target), vg.Extraction | vg.SecretAudit)
 
