@@ -60,13 +60,11 @@ from .defences.methods.triplet import Triplet as Triplet
 from .monitor import Monitor as Monitor
 
 # What verbs return.
-from .attacks.anatomy.memorization_result import Anatomy as Anatomy
 from .attacks.update.differential_rank import DifferentialRank as DifferentialRank
 from .attacks.membership.user_audit import UserAudit as UserAudit
 from .attacks.texts.deletion import Deletion as Deletion
 from .attacks.texts.text_audit import TextAudit as TextAudit
 from .attacks.update.diff_result import UpdateDiff as UpdateDiff
-from .defences.comparison import DefenceComparison as DefenceComparison
 from .result import Result as Result
 from .results import Run as Run
 from .workflows.null import NullModels as NullModels
