@@ -1,7 +1,7 @@
 """Calls that resume where an earlier one stopped.
 
-The finished work of a call is in `OUT.partial/work.sqlite` until its run directory OUT is complete. A
-call that stops early may write a partial run there, whose summary says `complete: false`.
+The finished work of a call is in `OUT.partial/work.sqlite` until its run directory OUT is complete.
+A call that stops early may write a partial run there, whose summary says `complete: false`.
 """
 
 import os
