@@ -11,7 +11,6 @@ learning. A function of 27 numbers cannot memorize the gains of a few members.
 """
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,14 +22,15 @@ from vestige.attacks.membership.query_policy import QueryPolicy
 from vestige.attacks.membership.user_audit import UserAudit
 from vestige.attacks.membership.user_checks import powerful
 from vestige.attacks.membership.user_membership import judge_users
+from vestige.attacks.texts.cached_outputs import CachedOutputs
 from vestige.attacks.texts.calibrated_gain import CalibratedGain
 from vestige.attacks.texts.shown_tokens import shown_only
 from vestige.attacks.texts.statistics_of_parts import first_tokens
+from vestige.attacks.texts.text_models import TextModels
 from vestige.audits.membership.user_checks import require_finite, text_checks
 from vestige.audits.membership.user_inputs import UserInputs
 from vestige.claims import Check
 from vestige.data.encoded import EncodedCorpus
-from vestige.workflows.text_models import TextModels
 
 if TYPE_CHECKING:
     from vestige.attacks.texts.token_statistics import TokenStatistics
@@ -50,7 +50,7 @@ class BasedUsers:
         models: target and base.
         policy: which texts are queried.
         alpha: false-discovery rate, and level of the test.
-        statistics: folder of token statistics; None keeps none.
+        outputs: token statistics, cached.
     """
 
     run: "Session"
@@ -58,7 +58,7 @@ class BasedUsers:
     models: TextModels
     policy: QueryPolicy
     alpha: float
-    statistics: Path | None
+    outputs: CachedOutputs
 
     def audit(self) -> UserAudit:
         """Read the texts with both models, calibrate the gains, and compare the users."""
@@ -128,9 +128,8 @@ class BasedUsers:
         everything = self.policy.k >= self.inputs.target.vocab_size
         found = self.models.statistics(
             rows,
-            self.statistics,
+            self.outputs,
             of="the texts",
-            monitor=self.run.monitor,
             likeliest=LIKELIEST if everything else max(LIKELIEST, self.policy.k),
         )
         return found["target"], found["base"]

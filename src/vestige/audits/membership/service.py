@@ -6,14 +6,13 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, field
-from hashlib import sha256
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vestige.attacks.membership.query_policy import QueryPolicy
+from vestige.attacks.texts.cached_outputs import CachedOutputs
 from vestige.audits.membership.answers import StoredAnswers
 from vestige.audits.membership.target import Ask
 from vestige.audits.membership.user_inputs import UserInputs
@@ -48,14 +47,14 @@ class Service:
         inputs: of the audit.
         policy: which words are queried; its k is the length of the lists.
         options: budgets and speed.
-        folder: of the answers of servers.
+        outputs: a server's answers, cached.
     """
 
     run: "Session"
     inputs: UserInputs
     policy: QueryPolicy
     options: RemoteOptions
-    folder: Path
+    outputs: CachedOutputs
     _counted: QueryStatistics | None = field(default=None, init=False)
     _error: BaseException | None = field(default=None, init=False)
     _of_server: dict[str, Any] = field(default_factory=dict, init=False)
@@ -64,6 +63,17 @@ class Service:
     def statistics(self) -> dict[str, Any]:
         """Statistics of the queries of all sessions."""
         return {} if self._counted is None else self._counted.summary() | self._of_server
+
+    def check_budget(self) -> None:
+        """Refuse a budget that cannot be enough, before anything is trained or queried.
+
+        Raises:
+            DataError: it is too small.
+        """
+        if self.policy.how == "informative":
+            self.afford_most(self.inputs.queries)
+        else:
+            self.afford(self.inputs.queries.take(self.inputs.chosen(self.policy)))
 
     def afford(self, queries: TokenQueries) -> None:
         """Refuse a budget that is too small for these words.
@@ -164,7 +174,7 @@ class Service:
 
     @contextmanager
     def _server(self, address: EndpointAddress) -> Iterator[ServiceModel]:
-        path = self.folder / f"{sha256(str(address).encode()).hexdigest()[:16]}.sqlite"
+        path = self.outputs.answers(address)
         known, k = self.inputs.known_words, self.policy.k
         with opened(address, path, self.options, self.run.monitor) as (endpoint, access):
             if k > access.shown:

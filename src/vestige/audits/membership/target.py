@@ -45,6 +45,11 @@ class Target:
     remote: Remote | None = None
     record: dict[str, Any]
 
+    @property
+    def is_server(self) -> bool:
+        """Whether it is behind a server that speaks OpenAI's protocol."""
+        return isinstance(self.remote, EndpointAddress)
+
 
 def remote_of(model: Any) -> Remote | None:
     """The function or the server that MODEL names; None for a local model.
@@ -72,6 +77,10 @@ def remote_of(model: Any) -> Remote | None:
 
 def local_target(run: "Session", model: Any) -> Target:
     """A model of next words, translations or dialogue."""
+    from vestige.training_runs import useless_model
+
+    if warning := useless_model(model):
+        run.log(warning)
     loaded = _generator(run, model)
     source = getattr(loaded, "source_vocabulary", None)
     task: Task = "next-word"
