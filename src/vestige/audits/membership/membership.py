@@ -36,7 +36,7 @@ else:
     Target = str
 
 TEXTS, TEST = group("Texts", place=1), group("Test", place=2)
-SHADOWS, RUN = group("Shadow models"), group("Run", place=9)
+SHADOWS, RUN = group("Shadow models", place=3), group("Run", place=9)
 
 
 @verb
@@ -67,35 +67,28 @@ def membership(
     cluster: Annotated[str | None, RUN, Parameter(metavar="HOST:PORT")] = None,
     **common: Unpack[Resumable],
 ) -> Result:
-    """Test whether texts or users were in the training data.
+    r"""Test whether texts or users were in the training data.
 
-    A p-value is how often non-members score as high, not the probability of use. Every text gets
-    a score, high if the model knows it well, and is compared with reference texts over as many
-    tokens. The reference must be of the same kind and time: Vestige compares words, case, script
-    and length, and the verdict is "undecided" if they differ. A p-value of 0.05 needs 19 reference
-    texts; hundreds are better. Users need 37 reference users, or 19 with --base.
+    A p-value is how often non-members score as high, not the probability of use. The reference
+    must be of the same kind and time as the tested texts: Vestige compares words, case, script and
+    length, and the verdict is "undecided" if they differ. A p-value of 0.05 needs 19 reference
+    texts, hundreds are better; users need 37 reference users, or 19 with --base.
 
-    With --base the scores are much stronger, and the base, which saw none of the texts, is a
-    second check of the comparison. --used gives an upper bound on the number of used texts;
-    without it there is none.
+    With --base the scores are much stronger. Without --used there is no upper bound on the number
+    of used texts. With --author, texts of one author count as one unit. Near-duplicates count once.
 
-    Scores of texts: error-zone (gains over losses to the base where the model errs; default with a
-    base), loss (default without), log-ratio, min-k, min-k-plus, rmia, lower-case, zlib, recall,
-    calibrated (learns from a third of the reference) and learned (from shadow models; needs
-    --shadow-texts and is the strongest).
+    --unit user tests whole users: the model ranks the next word along their texts.
 
-    With --author, texts of one author count as one unit. Near-duplicates count once.
-
-    --unit user tests whole users: the model ranks the next word along their texts. MODEL may then
-    be a function from contexts to ranked words. For one person, pass their texts as --texts.
-
-    "No leak shown" for texts excludes a list that outranks the reference in 65 of 100 pairs; for
-    users, an AUC of 0.75. It needs eight units per side.
+    "No leak shown" excludes a list whose texts outrank the reference in 65 of 100 pairs; for
+    users, 75 of 100. It needs eight units per side.
 
     Examples:
-        vestige membership tuned --base base --texts mine.jsonl --reference unused.jsonl --out run
-        vestige membership my-adapter --texts mine.jsonl --reference unused.jsonl --used known.jsonl --out run
-        vestige membership service:ask --unit user --texts mine.jsonl --reference others.jsonl --user author --top-k 5 --out run
+        vestige membership tuned --base base --texts mine.jsonl \
+          --reference unused.jsonl --out run
+        vestige membership adapter --texts mine.jsonl \
+          --reference unused.jsonl --used known.jsonl --out run
+        vestige membership service:ask --unit user --texts mine.jsonl \
+          --reference others.jsonl --user author --top-k 5 --out run
 
     Args:
         model: Folder, hub name, adapter, openai:URL#MODEL or module:function.
@@ -106,7 +99,9 @@ def membership(
         person: Author of all of --texts. Default: me, if the data has no user column.
         random_users: Split --reference at random into this many users.
         base: Model before fine-tuning. Default: the base of an adapter.
-        score: How to score a text; see above. For texts only.
+        score: Score of texts: error-zone (gains over losses where MODEL errs; default with a base),
+            log-ratio, rmia or calibrated (all need a base); loss (default without), min-k,
+            min-k-plus, lower-case, zlib or recall; learned (the strongest; from shadow models).
         alpha: False discovery rate of flags; error rate of the verdict and of each bound.
         shadow_texts: Texts of the same kind, neither tested nor used, to train shadow models on.
             For texts only.
@@ -116,7 +111,7 @@ def membership(
     Raises:
         ValueError: options contradict each other.
         VestigeError: something cannot be read, the reference is too small, or a server fails.
-    """  # noqa: E501
+    """
     columns = {"format": format, "text": text, "limit": limit}
     if unit == "user":
         _reject("text", used=used, score=score, shadow_texts=shadow_texts, author=author)
