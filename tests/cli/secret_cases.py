@@ -183,7 +183,7 @@ CASES = {
         f"no W/after {AUDITED} --texts W/cut.jsonl --out OUT",
         f"no W/after {AUDITED} --reference W/mine.jsonl --person xqztree0 --out OUT",
     ],
-    "audit-texts": [
+    "membership": [
         "ok W/after --base W/before --texts W/unknown.txt --reference W/corpus.jsonl --out OUT",
         "ok W/after --texts W/unknown.txt --reference W/corpus.jsonl --out OUT --json",
         "no W/after --texts W/mine.jsonl --reference W/corpus.jsonl --out OUT",
@@ -199,7 +199,7 @@ CASES = {
         "no W/after --texts W/corpus.jsonl --reference W/corpus.jsonl --out OUT",
         "no W/after --texts W/cut.jsonl --out OUT",
     ],
-    "verify-deletion": [
+    "unlearning": [
         "ok W/before W/after --deleted W/deleted.txt --reference W/corpus.jsonl --out OUT",
         "ok W/before W/after --deleted W/deleted.txt --reference W/corpus.jsonl "
         "--retrained W/before --out OUT --json",

@@ -63,10 +63,10 @@ LINES = (
     "audit-users W/next-word --texts W/mine.jsonl --reference W/corpus.jsonl --user user "
     f"--shadows 2 {SMALL} --out C/audit-cut",
     f"{MADE['asked']} --json --out C/asked-cut",
-    "audit-texts W/after --base W/before --texts W/mine.jsonl --reference W/corpus.jsonl "
+    "membership W/after --base W/before --texts W/mine.jsonl --reference W/corpus.jsonl "
     "--device cpu",
     "memorization W/before --texts W/corpus.jsonl --prefix 2 --suffix 2 --continued 2 --device cpu",
-    "verify-deletion W/before W/after --deleted W/corpus.jsonl --reference W/clean.jsonl "
+    "unlearning W/before W/after --deleted W/corpus.jsonl --reference W/clean.jsonl "
     "--device cpu --json",
     "compare a=W/before b=W/after --test W/mine.jsonl --user user --group 2 --baseline a "
     "--device cpu --json",

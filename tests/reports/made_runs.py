@@ -134,7 +134,7 @@ RESULTS: dict[str, Callable[[], Any]] = {
     "TextMemorization": text_memorization,
     "Deletion": lambda: verify(
         *drawn(np.random.default_rng(1), gains=(1.0, 0.2)),
-        checks=passed("verify-deletion"),
+        checks=passed("unlearning"),
         seed=0,
     ),
 }
