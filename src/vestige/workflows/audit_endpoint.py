@@ -16,11 +16,11 @@ from vestige.models.endpoint_probe import CALLS, EndpointAccess, probe
 from vestige.models.endpoint_store import EndpointStore
 from vestige.models.endpoint_wire import Question
 from vestige.models.endpoint_words import GOES_ON, LONGEST_PIECES, EndpointWords
+from vestige.models.remote_options import RemoteOptions
 from vestige.models.service import RetryPolicy
 from vestige.models.top_k import Context
 from vestige.monitor import Monitor
 from vestige.workflows.audit_options import ServiceSettings
-from vestige.workflows.endpoint_settings import EndpointSettings
 
 TOGETHER = 16
 """Prompts in one call, where a server takes several."""
@@ -77,7 +77,7 @@ def tell_cost(
 def opened(
     address: EndpointAddress,
     path: Path,
-    settings: ServiceSettings | EndpointSettings,
+    settings: ServiceSettings | RemoteOptions,
     monitor: Monitor,
 ) -> Iterator[tuple[Endpoint, EndpointAccess]]:
     """An endpoint that was probed, and what it can do; `confirm` it before its answers count."""

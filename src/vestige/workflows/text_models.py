@@ -6,11 +6,11 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from vestige.attacks.texts.lists import require_tokens
 from vestige.models.provenance import of_model, of_object
 from vestige.models.snapshots import load_snapshots
 from vestige.monitor import Monitor
 from vestige.workflows.options import ModelLike
-from vestige.workflows.text_lists import require_tokens
 
 if TYPE_CHECKING:
     from vestige.attacks.texts.statistics_cache import Nodes
