@@ -80,7 +80,14 @@ def auditing(model: vg.LanguageModel, corpus: vg.Corpus) -> None:
         shadow_models=vg.ShadowSettings(shadows=0),
     )
     assert_type(audit, vg.UserAudit)
-    assert_type(vg.membership(model, texts=corpus, reference=corpus, base=model), vg.Result)
+    remote, queries = vg.RemoteOptions(budget=100), vg.QueryOptions(top_k=5)
+    shadows = vg.ShadowOptions(shadows=0)
+    assert_type(
+        vg.membership(
+            model, texts=corpus, reference=corpus, shadows=shadows, queries=queries, remote=remote
+        ),
+        vg.Result,
+    )
     assert_type(vg.unlearning(model, model, deleted=corpus, reference=corpus), vg.Result)
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from os import fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -84,8 +83,9 @@ def extract_passages(
         {role: run.corpus(role, data, **own_columns) for role, data in given.items()},
         author=columns["author"],
     )
-    beside = None if run.out is None else f"{fspath(run.out)}.statistics"
-    folder = Path(statistics or beside) if statistics or beside else None
+    folder = None if statistics is None else Path(statistics)
+    if folder is None and run.out is not None:
+        folder = run.out.with_name(f"{run.out.name}.statistics")
     with cached_outputs(folder, run.monitor) as outputs:
         if is_endpoint(model):
             measured = served_passages(
