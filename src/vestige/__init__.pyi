@@ -9,7 +9,7 @@ from .release.gate import gate as gate
 from .release.report import report as report
 from .workflows.anatomy import anatomy as anatomy
 from .workflows.audit_texts import audit_texts as audit_texts
-from .workflows.audit_users import audit_users as audit_users
+from .audits.membership.membership import membership as membership
 from .workflows.compare import compare as compare
 from .workflows.complete import complete as complete
 from .workflows.diff import diff as diff
@@ -23,8 +23,9 @@ from .workflows.train import train as train
 from .workflows.verify_deletion import verify_deletion as verify_deletion
 
 # What verbs take: settings that travel together.
-from .workflows.audit_options import ServiceSettings as ServiceSettings
-from .workflows.audit_options import ShadowSettings as ShadowSettings
+from .audits.membership.query_options import QueryOptions as QueryOptions
+from .audits.membership.shadow_options import ShadowOptions as ShadowOptions
+from .models.remote_options import RemoteOptions as RemoteOptions
 from .workflows.extract_nlu import ExtractionTarget as ExtractionTarget
 from .workflows.training_settings import ModelSettings as ModelSettings
 from .workflows.training_settings import NluSettings as NluSettings

@@ -38,6 +38,8 @@ REQUIRED: Mapping[str, tuple[str, ...]] = {
     "complete": ("alive", "read", "powerful"),
     "complete --secrets": _SECRETS,
     "extract-nlu": ("alive", "independent", "powerful"),
+    "membership": _TEXTS,
+    "membership --base": (*_TEXTS, "different"),
     "audit-users": _TEXTS,
     "audit-users --base": (*_TEXTS, "different"),
     "audit-texts": _TEXTS,

@@ -31,6 +31,10 @@ VERBS: dict[str, dict[str, tuple[str, str]]] = {
             "vestige.audits.exposure.exposure:exposure",
             "Measure how well a model knows canaries or your secrets, in bits.",
         ),
+        "membership": (
+            "vestige.audits.membership.membership:membership",
+            "Test whether texts or users were in the training data.",
+        ),
     },
 }
 """Verbs by group: the function, and the first sentence of its help, which a test compares."""

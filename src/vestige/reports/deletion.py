@@ -6,14 +6,13 @@ The terminal shows the same words.
 from collections.abc import Sequence
 
 from vestige.claims import NO_LEAK, UNDECIDED
-from vestige.reports.audit.charts import two_groups
-from vestige.reports.audit.words import p_value
 from vestige.reports.blocks import Prose
 from vestige.reports.charts import Figure
 from vestige.reports.disclosure import disclose
 from vestige.reports.file_note import file_note
-from vestige.reports.numbers import NOTHING, Row, decimal, percent
+from vestige.reports.numbers import NOTHING, Row, decimal, p_value, percent
 from vestige.reports.report import Report, lines
+from vestige.reports.score_charts import two_groups
 from vestige.reports.tables import Table
 from vestige.results import Run
 

@@ -6,14 +6,13 @@ The terminal shows the same words.
 from collections.abc import Sequence
 
 from vestige.claims import UNDECIDED
-from vestige.reports.audit.charts import sorted_p_values
-from vestige.reports.audit.words import p_value
 from vestige.reports.blocks import Prose
 from vestige.reports.charts import Figure
 from vestige.reports.disclosure import disclose
 from vestige.reports.file_note import file_note
-from vestige.reports.numbers import NOTHING, Row, decimal, percent, whole
+from vestige.reports.numbers import NOTHING, Row, decimal, p_value, percent, whole
 from vestige.reports.report import Report, lines
+from vestige.reports.score_charts import sorted_p_values
 from vestige.reports.tables import Table
 from vestige.results import Run
 

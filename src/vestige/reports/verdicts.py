@@ -18,7 +18,7 @@ VERBS: Mapping[str, tuple[str, ...]] = {
     "Completion": ("complete", "callback"),
     "SecretCompletion": ("complete --secrets",),
     "SecretAudit": ("extract-nlu",),
-    "UserAudit": ("audit-users",),
+    "UserAudit": ("membership", "audit-users"),
     "TextAudit": ("audit-texts",),
     "TextMemorization": ("memorization",),
     "Deletion": ("verify-deletion",),

@@ -226,7 +226,7 @@ class ServedTexts:
             folder: with the answers that are kept.
             monitor: told of what it can do.
         """
-        from vestige.workflows.audit_endpoint import opened
+        from vestige.models.endpoint_session import opened
 
         address = self.addresses[role]
         name = sha256(str(address).encode()).hexdigest()[:16]
@@ -296,7 +296,7 @@ class ServedTexts:
                 f"{self.addresses[role]} shows no log-probabilities of a prompt's tokens, and "
                 "without a `base` that is read nobody knows where its tokens end",
                 remedy="Audit the model's files, or give `vestige audit-texts` a folder with the "
-                "same tokenizer as `base`; `vestige audit-users` asks about words.",
+                "same tokenizer as `base`; `vestige membership --unit user` queries words.",
             )
         needed = len({text[:end] for text in texts for end in ends(text, self._vocabulary)})
         if self.settings.budget is None or self.settings.budget < needed:

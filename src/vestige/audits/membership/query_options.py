@@ -4,7 +4,7 @@ from dataclasses import dataclass, fields
 from typing import Annotated, Literal
 
 from annotated_types import Ge
-from cyclopts import Parameter
+from cyclopts import Group, Parameter
 
 from vestige.arguments import Count, Whole
 
@@ -13,7 +13,7 @@ ServiceTask = Literal["next-word", "translation", "dialogue"]
 OF_SERVICE = ("task", "vocabulary_size", "tokenizer")
 
 
-@Parameter(name="*", group="Queries")
+@Parameter(name="*", group=Group("Queries", sort_key=5))
 @dataclass(frozen=True, kw_only=True)
 class QueryOptions:
     """Queries about users' words.

@@ -4,7 +4,7 @@ from dataclasses import dataclass, fields
 from typing import Annotated, Any, Literal
 
 from annotated_types import Le
-from cyclopts import Parameter
+from cyclopts import Group, Parameter
 
 from vestige.arguments import Count, Natural, Number, PathTo, Positive, Width
 
@@ -14,7 +14,7 @@ OF_USERS = ("other_shapes", "architecture", *SIZES, "optimizer", "momentum", "pr
 """Options that only `unit` user has."""
 
 
-@Parameter(name="*", group="Shadow models")
+@Parameter(name="*", group=Group("Shadow models", sort_key=5))
 @dataclass(frozen=True, kw_only=True)
 class ShadowOptions:
     """Shadow models.

@@ -187,7 +187,7 @@ def _with_ranks(
 def _remote(
     run: "Session", model: Any, service: Remote, texts: UserTexts, queries: QueryOptions
 ) -> tuple[Target, UserTexts]:
-    """A remote target, whose words are those of some non-members; and the texts as it needs them."""
+    """A remote target with the words of some non-members, and the texts with its columns."""
     texts = texts.with_sources(queries.task not in (None, "next-word"))
     counted, _, _ = texts.groups(seed=run.seed)
     return remote_target(run, model, service, texts.reference_of(counted), queries), texts

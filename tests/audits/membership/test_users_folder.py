@@ -3,8 +3,6 @@
 import json
 
 import pytest
-
-from vestige.errors import RunError
 from vestige.workflows.audit_directory import (
     ANSWERS,
     IDENTITY,
@@ -14,6 +12,8 @@ from vestige.workflows.audit_directory import (
     claimed,
     finished_audit,
 )
+
+from vestige.errors import RunError
 
 AUDIT = {"format": 2, "texts": "a", "reference": "b"}
 

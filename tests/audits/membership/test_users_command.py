@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tenacity import wait_none
+from vestige.workflows.audit_users import audit_users
 
 from vestige import results
 from vestige.attacks.membership.non_members import draw_groups, users_needed
 from vestige.models import service as asked_model
 from vestige.workflows import audit_service
-from vestige.workflows.audit_users import audit_users
 
 DOCS = Path(__file__).parents[2] / "docs"
 WORDS, LIKED, EACH, LENGTH = 120, 12, 7, 12

@@ -4,15 +4,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from vestige.reports.audit import charts as audit_charts
+from vestige.reports.audit.section import LISTED
+from vestige.reports.audit.words import AuditedRows
 
 from tests.attacks.made_users import answers_of, asked_of, counts_of
 from tests.reports.made_audits import KNOWN, audit_of, checks_of, uniform
 from vestige.attacks.membership.non_members import NonMembers
 from vestige.attacks.membership.user_membership import membership_audit
 from vestige.errors import RunError
-from vestige.reports.audit import charts as audit_charts
-from vestige.reports.audit.section import LISTED
-from vestige.reports.audit.words import AuditedRows
 from vestige.reports.charts import svg_of
 from vestige.reports.page import render
 from vestige.reports.report import report_of
