@@ -149,7 +149,7 @@ def _of_person(found: AuditedRows) -> tuple[str, ...]:
 
 def _of_owner(found: AuditedRows, summary: Row) -> tuple[str, ...]:
     users, flagged, alpha = int(summary["users"]), int(summary["called"]), float(summary["rate"])
-    if summary["p_value"] is None:
+    if not found.scored:
         return ("No word of any user could be queried.",)
     if flagged:
         return (
