@@ -5,11 +5,11 @@ comes from the module that stands here, when it is first used.
 """
 
 # Verbs: each is a command of the same name.
+from .audits.membership.membership import membership as membership
+from .audits.unlearning.unlearning import unlearning as unlearning
 from .release.gate import gate as gate
 from .release.report import report as report
 from .workflows.anatomy import anatomy as anatomy
-from .workflows.audit_texts import audit_texts as audit_texts
-from .audits.membership.membership import membership as membership
 from .workflows.compare import compare as compare
 from .workflows.complete import complete as complete
 from .workflows.diff import diff as diff
@@ -20,7 +20,6 @@ from .workflows.null import null as null
 from .workflows.plant import plant as plant
 from .workflows.rank import rank as rank
 from .workflows.train import train as train
-from .workflows.verify_deletion import verify_deletion as verify_deletion
 
 # What verbs take: settings that travel together.
 from .audits.membership.query_options import QueryOptions as QueryOptions
@@ -74,8 +73,6 @@ from .attacks.extraction.extraction_result import Extraction as Extraction
 from .attacks.extraction.secret_audit import SecretAudit as SecretAudit
 from .attacks.update.differential_rank import DifferentialRank as DifferentialRank
 from .attacks.membership.user_audit import UserAudit as UserAudit
-from .attacks.texts.deletion import Deletion as Deletion
-from .attacks.texts.text_audit import TextAudit as TextAudit
 from .attacks.texts.text_memorization import TextMemorization as TextMemorization
 from .attacks.update.diff_result import UpdateDiff as UpdateDiff
 from .defences.comparison import DefenceComparison as DefenceComparison

@@ -40,6 +40,7 @@ REQUIRED: Mapping[str, tuple[str, ...]] = {
     "extract-nlu": ("alive", "independent", "powerful"),
     "membership": _TEXTS,
     "membership --base": (*_TEXTS, "different"),
+    "unlearning": (*_TEXTS, "different"),
     "audit-users": _TEXTS,
     "audit-users --base": (*_TEXTS, "different"),
     "audit-texts": _TEXTS,

@@ -35,6 +35,10 @@ VERBS: dict[str, dict[str, tuple[str, str]]] = {
             "vestige.audits.membership.membership:membership",
             "Test whether texts or users were in the training data.",
         ),
+        "unlearning": (
+            "vestige.audits.unlearning.unlearning:unlearning",
+            "Test whether a model still knows texts that were deleted from its training data.",
+        ),
     },
 }
 """Verbs by group: the function, and the first sentence of its help, which a test compares."""

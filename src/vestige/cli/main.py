@@ -37,10 +37,7 @@ GROUPS = {
         "extract-nlu": "Extraction of an utterance's unknown words from an intent-and-slot model.",
         "complete": "Completion of canaries, or of secrets that one has, by a model given their "
         "beginnings.",
-        "audit-texts": "Say which texts a model was trained on, and how many at least and at most.",
         "memorization": "Measure how much of its training text can be extracted from a model.",
-        "verify-deletion": "Test whether a model still knows texts that were deleted from its "
-        "training data.",
         "anatomy": "Memorization by word frequency, by rank and by hidden unit.",
     },
     "Report": {

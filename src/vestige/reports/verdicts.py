@@ -19,12 +19,12 @@ VERBS: Mapping[str, tuple[str, ...]] = {
     "SecretCompletion": ("complete --secrets",),
     "SecretAudit": ("extract-nlu",),
     "UserAudit": ("membership", "audit-users"),
-    "TextAudit": ("audit-texts",),
+    "TextAudit": ("membership", "audit-texts"),
     "TextMemorization": ("memorization",),
-    "Deletion": ("verify-deletion",),
+    "Deletion": ("unlearning", "verify-deletion"),
     "DefenceComparison": ("compare",),
 }
-"""Verbs whose claim a kind of result may hold. "audit-texts --base" counts as "audit-texts"."""
+"""Verbs whose claim a kind of result may hold. "membership --base" counts as "membership"."""
 
 NOT_CHECKED = "not checked"
 """In place of a verdict that nothing supports."""

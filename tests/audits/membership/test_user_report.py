@@ -9,9 +9,10 @@ from tests.attacks.made_users import answers_of, asked_of, counts_of
 from tests.reports.made_audits import KNOWN, audit_of, checks_of, uniform
 from vestige.attacks.membership.non_members import NonMembers
 from vestige.attacks.membership.user_membership import membership_audit
+from vestige.audits.membership.user_charts import one_among
+from vestige.reports.group_charts import score_edges, sorted_p_values
 from vestige.audits.membership.user_report import LISTED, AuditedRows
 from vestige.errors import RunError
-from vestige.reports import score_charts
 from vestige.reports.charts import svg_of
 from vestige.reports.page import render
 from vestige.reports.report import report_of
@@ -118,7 +119,7 @@ def test_questions_without_an_answer_are_counted_and_many_are_a_warning(saved):
 
 
 def test_the_persons_chart_has_a_dot_for_each_known_person_and_one_line():
-    svg = svg_of(score_charts.one_among(KNOWN, 0.05, label="this text"))
+    svg = svg_of(one_among(KNOWN, 0.05, label="this text"))
     assert svg.count('aria-roledescription="point"') == len(KNOWN)
     assert svg.count('aria-roledescription="rule mark"') >= 1
     assert "this text" in svg
@@ -127,7 +128,7 @@ def test_the_persons_chart_has_a_dot_for_each_known_person_and_one_line():
 @pytest.mark.parametrize("known", [[0.1], [0.0] * 5, KNOWN, KNOWN * 4])
 @pytest.mark.parametrize("own", [-1.0, 0.1, 3.0])
 def test_dots_right_of_the_line_are_those_who_score_as_high(known, own):
-    edges = score_charts.score_edges([*known, own], 30, through=own)
+    edges = score_edges([*known, own], 30, through=own)
     counts = np.histogram(known, edges)[0]
     assert counts.sum() == len(known)
     right = (edges[:-1] + edges[1:]) / 2 > own
@@ -135,9 +136,9 @@ def test_dots_right_of_the_line_are_those_who_score_as_high(known, own):
 
 
 def test_many_people_are_bars_and_many_users_a_line():
-    wide = score_charts.one_among(KNOWN * 4, 0.05, label="this text")
+    wide = one_among(KNOWN * 4, 0.05, label="this text")
     assert len(svg_of(wide)) < 60_000
-    users = score_charts.sorted_p_values(uniform(5000), [False] * 5000, uniform(20000))
+    users = sorted_p_values(uniform(5000), [False] * 5000, uniform(20000))
     assert len(svg_of(users)) < 60_000
 
 

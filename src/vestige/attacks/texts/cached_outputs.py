@@ -26,7 +26,7 @@ from vestige.attacks.texts.token_statistics import TokenStatistics
 from vestige.errors import RunError
 from vestige.models.protocols import LanguageModel, choose_device
 from vestige.monitor import Monitor
-from vestige.store import Store
+from vestige.store import KEPT, Store
 
 TOKENS = 2**15
 """Tokens of texts that are read and cached together: what a kill can lose."""
@@ -160,7 +160,12 @@ def cached_outputs(
             remedy="Pass a new or empty folder as `statistics`, or none.",
         )
     with Store(folder / FILE, monitor=monitor, shared=True) as store:
-        yield CachedOutputs(folder, store, monitor, nodes)
+        try:
+            yield CachedOutputs(folder, store, monitor, nodes)
+        except (KeyboardInterrupt, OSError) as error:
+            if len(store) or any(file.name != FILE for file in folder.glob("*.sqlite")):
+                error.add_note(KEPT)
+            raise
 
 
 def hash_of(ids: Sequence[int]) -> str:

@@ -13,7 +13,7 @@ ServiceTask = Literal["next-word", "translation", "dialogue"]
 OF_SERVICE = ("task", "vocabulary_size", "tokenizer")
 
 
-@Parameter(name="*", group=Group("Queries", sort_key=5))
+@Parameter(name="*", group=Group("Queries", sort_key=4))
 @dataclass(frozen=True, kw_only=True)
 class QueryOptions:
     """Queries about users' words.

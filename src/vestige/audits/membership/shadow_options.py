@@ -14,7 +14,7 @@ OF_USERS = ("other_shapes", "architecture", *SIZES, "optimizer", "momentum", "pr
 """Options that only `unit` user has."""
 
 
-@Parameter(name="*", group=Group("Shadow models", sort_key=5))
+@Parameter(name="*", group=Group("Shadow models", sort_key=3))
 @dataclass(frozen=True, kw_only=True)
 class ShadowOptions:
     """Shadow models.

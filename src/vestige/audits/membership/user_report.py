@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from statistics import fmean
 
+from vestige.audits.membership.user_charts import DOTS, one_among
 from vestige.metrics.extraction import share_interval
 from vestige.metrics.intervals import Interval
 from vestige.reports.blocks import Prose
@@ -12,7 +13,7 @@ from vestige.reports.charts import Figure
 from vestige.reports.disclosure import disclose_names
 from vestige.reports.numbers import NOTHING, Row, decimal, p_value, percent, whole
 from vestige.reports.report import Report, lines
-from vestige.reports.score_charts import DOTS, one_among, sorted_p_values, two_groups
+from vestige.reports.group_charts import sorted_p_values, two_groups
 from vestige.reports.tables import Table, table
 from vestige.results import Run
 

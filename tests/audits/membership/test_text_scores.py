@@ -4,20 +4,21 @@ import numpy as np
 import pytest
 
 import vestige
+from tests.audits.told import sentences
 from vestige.attacks.texts import token_statistics as statistics_module
+from vestige.attacks.texts.cached_outputs import cached_outputs
 from vestige.attacks.texts.other_texts import lower_case, zlib_score
+from vestige.attacks.texts.text_models import TextModels
 from vestige.attacks.texts.token_statistics import token_statistics
+from vestige.audits.membership.audited_texts import AuditedTexts
+from vestige.audits.membership.membership import membership
+from vestige.audits.membership.shadow_options import ShadowOptions
+from vestige.audits.membership.text_scores import hold_out, score_texts
+from vestige.audits.membership.text_shadows import shadow_models
 from vestige.claims import LEAK
 from vestige.data.corpus import Corpus
 from vestige.monitor import SILENT
-from vestige.workflows.asked_texts import AskedTexts
-from vestige.workflows.audit_texts import audit_texts
-from vestige.workflows.text_models import TextModels
-from vestige.workflows.text_scores import scored, set_apart
-from vestige.workflows.text_shadows import ShadowFineTunes
 from vestige.workflows.training_settings import ModelSettings, TrainingSettings
-
-from .asked import sentences
 
 TEXTS = sentences(520, seed=0)
 BASED, USED, NEVER, REFERENCE, OTHERS = (
@@ -25,6 +26,13 @@ BASED, USED, NEVER, REFERENCE, OTHERS = (
     for a, b in ((0, 200), (200, 220), (220, 240), (240, 400), (400, 480))
 )
 LISTS = {"texts": Corpus.from_texts([*USED, *NEVER]), "reference": REFERENCE}
+
+
+def audited(found):
+    """(n,) p-values of the audited texts."""
+    return np.array([row["p_value"] for row in found.rows if row["kind"] == "audited"])
+
+
 FAST = TrainingSettings(epochs=12, batch_size=4, sequence_length=16, learning_rate=0.01)
 
 
@@ -41,11 +49,11 @@ def trained(tmp_path_factory):
 
 @pytest.mark.parametrize("score", ["calibrated", "lower-case", "recall", "zlib"])
 def test_scores_beside_one_pass_find_used_texts(trained, score):
-    found = audit_texts(trained / "tuned", base=trained / "base", score=score, **LISTS)
-    assert found.summary()["score"] == score
-    assert found.texts.p_values[:20].mean() < found.texts.p_values[20:].mean() - 0.1
+    found = membership(trained / "tuned", base=trained / "base", score=score, **LISTS)
+    assert found.summary["score"] == score
+    assert audited(found)[:20].mean() < audited(found)[20:].mean() - 0.1
     apart = {"calibrated": 160 // 3, "recall": 7}.get(score, 0)
-    assert len(found.reference.p_values) == 160 - apart
+    assert found.summary["reference"] == 160 - apart
 
 
 def test_shadows_are_trained_once_and_tell_used_texts_from_others(trained, tmp_path, monkeypatch):
@@ -55,11 +63,11 @@ def test_shadows_are_trained_once_and_tell_used_texts_from_others(trained, tmp_p
         "statistics": tmp_path / "kept",
         **LISTS,
     }
-    shadows = ShadowFineTunes(shadows=2, shadow_dir=tmp_path / "shadows")
-    found = audit_texts(trained / "tuned", fine_tunes=shadows, **given)
-    told = found.summary()
-    assert (told["score"], told["verdict"]) == ("learnt", LEAK)
-    assert found.texts.p_values[:20].mean() < 0.1 < 0.3 < found.texts.p_values[20:].mean()
+    shadows = ShadowOptions(shadows=2, shadow_dir=tmp_path / "shadows")
+    found = membership(trained / "tuned", shadows=shadows, **given)
+    told = found.summary
+    assert (told["score"], told["verdict"]) == ("learned", LEAK)
+    assert audited(found)[:20].mean() < 0.1 < 0.3 < audited(found)[20:].mean()
     written = {
         file: file.stat().st_mtime_ns for file in (tmp_path / "shadows").rglob("*.safetensors")
     }
@@ -69,19 +77,17 @@ def test_shadows_are_trained_once_and_tell_used_texts_from_others(trained, tmp_p
         raise AssertionError("asked again")
 
     monkeypatch.setattr(statistics_module, "token_statistics", refuse)
-    again = audit_texts(trained / "tuned", fine_tunes=shadows, **given)
-    assert again.summary() == told
+    again = membership(trained / "tuned", shadows=shadows, **given)
+    assert again.summary == told
     assert written == {file: file.stat().st_mtime_ns for file in written}
 
 
 def test_shadows_in_pairs_learn_every_text_once_as_the_target_was_taught(trained, tmp_path):
-    from vestige.workflows.text_shadows import shadow_fine_tunes
-
-    one, two = shadow_fine_tunes(
-        trained / "tuned", trained / "base", OTHERS, ShadowFineTunes(shadows=2, epochs=1),
+    one, two = shadow_models(
+        trained / "tuned", trained / "base", OTHERS, ShadowOptions(shadows=2, epochs=1),
         folder=tmp_path, seed=0, device="cpu", monitor=SILENT,
     )  # fmt: skip
-    assert sorted(one.seen + two.seen) == list(range(len(OTHERS)))
+    assert sorted(one.members + two.members) == list(range(len(OTHERS)))
     from vestige.training.null_models import Recipe
 
     config = Recipe.of(one.directory).config
@@ -91,27 +97,26 @@ def test_shadows_in_pairs_learn_every_text_once_as_the_target_was_taught(trained
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"score": "learnt"}, "`score` learnt must come with `shadow_texts`"),
-        ({"score": "loss", "shadow_texts": OTHERS}, "`shadow_texts` must be left out"),
-        ({"score": "calibrated", "base": None}, "`score` calibrated must come with `base`"),
+        ({"score": "learned"}, "`score` learned needs `shadow_texts`"),
+        ({"score": "loss", "shadow_texts": OTHERS}, "`shadow_texts` does not go with `score` loss"),
+        ({"score": "calibrated", "base": None}, "`score` calibrated needs `base`"),
     ],
 )
 def test_scores_without_what_they_compare_with_are_refused(trained, given, message):
     with pytest.raises(ValueError, match=message):
-        audit_texts(trained / "tuned", **{"base": trained / "base", **given}, **LISTS)
+        membership(trained / "tuned", **{"base": trained / "base", **given}, **LISTS)
 
 
 def test_shadows_texts_are_neither_audited_nor_in_the_reference(trained):
     both = Corpus.from_texts([*OTHERS, *list(REFERENCE)[:1]])
     with pytest.raises(vestige.VestigeError, match="`reference` and `shadow_texts`"):
-        audit_texts(trained / "tuned", base=trained / "base", shadow_texts=both, **LISTS)
+        membership(trained / "tuned", base=trained / "base", shadow_texts=both, **LISTS)
 
 
 def test_second_passes_are_those_of_the_definitions(trained):
-    models = TextModels.read(trained / "tuned", None, device="cpu", monitor=SILENT)
-    compared, apart = set_apart("recall", models, REFERENCE, seed=0)
+    models = TextModels.with_base(trained / "tuned", None, device="cpu", monitor=SILENT)
+    compared, apart = hold_out("recall", REFERENCE, seed=0)
     lists = {"texts": Corpus.from_texts([*USED][:5]), "reference": compared}
-    asked = AskedTexts.of(models, lists, None, SILENT)
     texts = list(lists["texts"])
     model, encode = models.target, models.target.vocabulary.encode_batch
     own = token_statistics(model, encode(texts))
@@ -128,8 +133,11 @@ def test_second_passes_are_those_of_the_definitions(trained):
         "lower-case": lower_case(own, lower),
         "zlib": zlib_score(own, [model.vocabulary.decode(ids) for ids in encode(texts)]),
     }
+    with cached_outputs(None, SILENT) as outputs:
+        texts = AuditedTexts(lists, models.readings(lists, outputs), models, outputs)
+        scored = {name: score_texts(name, texts, held_out=apart) for name in wanted}
     for name, values in wanted.items():
-        found = scored(name, asked, apart=apart)["texts"].cut
+        found = scored[name]["texts"].cut
         assert found.scores[:, found.cut_at(len(found.rungs) - 1)[0]] == pytest.approx(
             values, rel=1e-4
         )

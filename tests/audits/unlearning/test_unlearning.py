@@ -8,6 +8,7 @@ import pytest
 
 from vestige import results
 from vestige.attacks.texts import token_statistics as statistics_module
+from vestige.audits.unlearning.unlearning import unlearning
 from vestige.claims import LEAK, NO_LEAK, UNDECIDED
 from vestige.cli.main import app
 from vestige.data.corpus import Corpus
@@ -15,7 +16,6 @@ from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import DataError
 from vestige.models.checkpoints import save_model
 from vestige.models.table import TableModel
-from vestige.workflows.verify_deletion import verify_deletion
 
 WORDS = tuple(f"w{n}" for n in range(60))
 VOCABULARY = WordVocabulary(("<unk>", "<eos>", *WORDS))
@@ -69,22 +69,22 @@ def failed(found):
     ],
 )
 def test_a_model_is_told_by_what_it_knows(after, verdict, finding):
-    found = verify_deletion(BEFORE, after, **lists())
-    assert (found.verdict, found.finding) == (verdict, finding)
+    found = unlearning(BEFORE, after, **lists())
+    assert (found.verdict, found.summary["finding"]) == (verdict, finding)
     if after is BEFORE:
-        assert found.left[0] == pytest.approx(1.0)
+        assert found.summary["left"] == pytest.approx(1.0)
         assert "different" in failed(found)
     if verdict == NO_LEAK:
-        assert found.left[1].low < 0 < found.left[1].high < 0.25
+        assert found.summary["left_low"] < 0 < found.summary["left_high"] < 0.25
 
 
 def test_a_retrained_model_narrows_what_is_left():
     after = counted((KEPT, 1), (GONE, 0.3))
-    alone = verify_deletion(BEFORE, after, **lists())
-    beside = verify_deletion(BEFORE, after, retrained=counted((KEPT, 1)), **lists())
-    widths = [one.left[1].high - one.left[1].low for one in (alone, beside)]
+    alone = unlearning(BEFORE, after, **lists())
+    beside = unlearning(BEFORE, after, retrained=counted((KEPT, 1)), **lists())
+    widths = [one.summary["left_high"] - one.summary["left_low"] for one in (alone, beside)]
     assert widths[1] < widths[0]
-    assert beside.summary()["retrained_knows_low"] < 0 < beside.summary()["retrained_knows_high"]
+    assert beside.summary["retrained_knows_low"] < 0 < beside.summary["retrained_knows_high"]
 
 
 @pytest.mark.parametrize("retrained", [None, counted((texts(60, 6), 1))])
@@ -92,7 +92,7 @@ def test_words_that_differ_leave_it_undecided_also_with_a_retrained_model(retrai
     chance = np.random.default_rng(5)
     other = [" ".join(WORDS[w] for w in chance.integers(30, 60, 25)) for _ in range(40)]
     given = {"deleted": Corpus.from_texts(GONE), "reference": Corpus.from_texts(other)}
-    found = verify_deletion(BEFORE, RETRAINED, retrained=retrained, **given)
+    found = unlearning(BEFORE, RETRAINED, retrained=retrained, **given)
     assert found.verdict == UNDECIDED
     assert "comparable" in failed(found)
 
@@ -104,7 +104,7 @@ def test_words_that_differ_leave_it_undecided_also_with_a_retrained_model(retrai
 def test_a_retrained_model_that_is_one_of_the_two_and_a_before_that_knew_nothing_decide_nothing(
     before, after, retrained
 ):
-    found = verify_deletion(before, after, retrained=retrained, **lists())
+    found = unlearning(before, after, retrained=retrained, **lists())
     assert found.verdict == UNDECIDED
     assert "different" in failed(found)
 
@@ -113,21 +113,22 @@ UNIFORM = TableModel(np.full(62, 1 / 62), np.full((62, 62), 1 / 62), VOCABULARY)
 
 
 def test_a_model_that_predicts_nothing_decides_nothing():
-    found = verify_deletion(BEFORE, UNIFORM, **lists())
+    found = unlearning(BEFORE, UNIFORM, **lists())
     assert found.verdict == UNDECIDED
     assert "alive" in failed(found)
 
 
 def test_copies_are_one_unit_and_those_in_the_reference_are_left_out():
-    once = verify_deletion(BEFORE, RETRAINED, **lists())
-    four = verify_deletion(
-        BEFORE, RETRAINED, Corpus.from_texts(GONE * 4),
+    once = unlearning(BEFORE, RETRAINED, **lists())
+    four = unlearning(
+        BEFORE, RETRAINED, deleted=Corpus.from_texts(GONE * 4),
         reference=Corpus.from_texts([*NEVER, *NEVER, GONE[0] + " " + WORDS[0]]),
     )  # fmt: skip
-    assert four.summary()["deleted_units"] == 40
-    assert four.summary()["reference_units"] == 80
-    assert four.p_value == pytest.approx(once.p_value, abs=0.02)
-    assert four.left[1] == pytest.approx(once.left[1], abs=0.02)
+    assert four.summary["deleted_units"] == 40
+    assert four.summary["reference_units"] == 80
+    assert four.summary["p_value"] == pytest.approx(once.summary["p_value"], abs=0.02)
+    for end in ("left_low", "left_high"):
+        assert four.summary[end] == pytest.approx(once.summary[end], abs=0.02)
 
 
 def test_texts_of_one_author_are_one_unit():
@@ -135,8 +136,8 @@ def test_texts_of_one_author_are_one_unit():
         return Corpus.from_texts(rows, users=[f"{authors} {n // 8}" for n in range(len(rows))])
 
     given = {"deleted": by(GONE, "a"), "reference": by(NEVER, "b")}
-    found = verify_deletion(BEFORE, BEFORE, author="author", **given)
-    assert found.summary()["deleted_units"] == 5
+    found = unlearning(BEFORE, BEFORE, author="author", **given)
+    assert found.summary["deleted_units"] == 5
     assert "independent" in failed(found)
     assert found.verdict == UNDECIDED
 
@@ -150,11 +151,11 @@ def test_a_second_command_asks_nothing_again(monkeypatch, tmp_path):
 
     monkeypatch.setattr(statistics_module, "token_statistics", counting)
     after = counted((KEPT, 1))
-    first = verify_deletion(BEFORE, after, statistics=tmp_path, **lists())
+    first = unlearning(BEFORE, after, statistics=tmp_path, **lists())
     assert sum(asked) == 2 * 120
-    again = verify_deletion(BEFORE, after, statistics=tmp_path, **lists())
+    again = unlearning(BEFORE, after, statistics=tmp_path, **lists())
     assert sum(asked) == 2 * 120
-    assert again.summary() == first.summary()
+    assert again.summary == first.summary
 
 
 def test_the_command_line_answers_first_and_withholds_the_texts(tmp_path, capsys):
@@ -164,12 +165,12 @@ def test_the_command_line_answers_first_and_withholds_the_texts(tmp_path, capsys
         lines = "".join(json.dumps({"text": one}) + "\n" for one in rows)
         (tmp_path / f"{name}.jsonl").write_text(lines)
     out, page = tmp_path / "run", tmp_path / "page.html"
-    command = ["verify-deletion", str(tmp_path / "before"), str(tmp_path / "after")]
+    command = ["unlearning", str(tmp_path / "before"), str(tmp_path / "after")]
     files = [f"--deleted={tmp_path / 'gone.jsonl'}", f"--reference={tmp_path / 'never.jsonl'}"]
     app([*command, *files, f"--out={out}"])
     said = capsys.readouterr().out
-    assert "% of what BEFORE knew is left" in said
-    assert "AFTER still knows the 40 deleted texts better than the reference of 80 texts" in said
+    assert "% of what BEFORE knew remains" in said
+    assert "AFTER still knows the 40 deleted texts better than the 80 reference texts" in said
     assert GONE[0][:12] not in said
     assert set(results.load(out).run["models"]) == {"before", "after"}
     assert app(["report", str(out), f"--out={page}"]) == 0
@@ -177,7 +178,7 @@ def test_the_command_line_answers_first_and_withholds_the_texts(tmp_path, capsys
     assert GONE[0][:12] not in page.read_text()
     app([*command, *files, f"--out={tmp_path / 'shown'}", "--show-secrets"])
     said = capsys.readouterr().out
-    assert sum(text[:20] in said for text in GONE) == 25
+    assert sum(text[:20] in said for text in GONE) == 20
 
 
 @pytest.mark.parametrize(
@@ -189,10 +190,10 @@ def test_the_command_line_answers_first_and_withholds_the_texts(tmp_path, capsys
             DataError,
             "every text of `reference` is a near-duplicate",
         ),
-        ({"reference": Corpus.from_texts([*NEVER, *GONE[:2]])}, DataError, "2 texts stand in both"),
-        ({"rate": 0.0}, ValueError, "`rate` must lie in"),
+        ({"reference": Corpus.from_texts([*NEVER, *GONE[:2]])}, DataError, "2 texts are in both"),
+        ({"alpha": 0.0}, ValueError, "`alpha` must be greater than 0"),
     ],
 )
 def test_what_cannot_be_compared_is_refused(change, error, message):
     with pytest.raises(error, match=message):
-        verify_deletion(BEFORE, BEFORE, **lists() | change)
+        unlearning(BEFORE, BEFORE, **lists() | change)

@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 import torch
 
+from vestige.attacks.texts.cached_outputs import cached_outputs
+from vestige.attacks.texts.text_models import TextModels
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
 from vestige.models.checkpoints import load_model, save_model
 from vestige.models.lora import add_lora
 from vestige.monitor import SILENT
-from vestige.workflows.text_models import TextModels
 
 TEXTS = ["the gate opens at nine", "nobody knows the code at night", "a lantern stands at the mill"]
 
@@ -37,16 +38,19 @@ def models(tmp_path_factory):
     return root
 
 
-def read(model, base=None):
-    return TextModels.read(model, base, device="cpu", monitor=SILENT)
+def read(model, base=None, device="cpu"):
+    return TextModels.with_base(model, base, device=device, monitor=SILENT)
+
+
+def statistics(models):
+    with cached_outputs(None, SILENT) as outputs:
+        return models.statistics(models.encoded(TEXTS), outputs, of="texts")
 
 
 def test_an_adapter_brings_its_base(models):
     found = read(models / "adapter")
     assert set(found.models) == {"target", "base"}
-    ids = found.encoded(TEXTS)
-    said = found.statistics(ids, None, of="texts", monitor=SILENT)
-    alone = read(models / "base").statistics(ids, None, of="texts", monitor=SILENT)
+    said, alone = statistics(found), statistics(read(models / "base"))
     np.testing.assert_allclose(said["base"].log_probs, alone["target"].log_probs, atol=1e-6)
     assert np.abs(said["target"].log_probs - said["base"].log_probs).max() > 0.01
     assert found.recorded["base"]["sha256"] == read(models / "base").recorded["target"]["sha256"]
@@ -71,7 +75,7 @@ def test_weights_of_half_precision_are_read_as_they_are_stored(models, tmp_path,
         monkeypatch.setattr(precision, "_in_hardware", lambda dtype, able=able: able)
         found = read(tmp_path / "half")
         assert found.target.head.weight.dtype == (torch.bfloat16 if able else torch.float32)
-        said[able] = found.statistics(found.encoded(TEXTS), None, of="texts", monitor=SILENT)
+        said[able] = statistics(found)
     np.testing.assert_allclose(
         said[True]["target"].log_probs, said[False]["target"].log_probs, atol=0.05
     )
@@ -84,15 +88,13 @@ def test_a_model_that_is_spread_over_devices_says_the_same(models):
     network = spread.target.network
     leaves = [name for name, module in network.named_modules() if not [*module.children()]]
     dispatch_model(network, dict.fromkeys(leaves, "cpu"), main_device="cpu", force_hooks=True)
-    ids = whole.encoded(TEXTS)
-    one, other = (m.statistics(ids, None, of="texts", monitor=SILENT) for m in (whole, spread))
+    one, other = statistics(whole), statistics(spread)
     np.testing.assert_array_equal(one["target"].ranks, other["target"].ranks)
     np.testing.assert_allclose(one["target"].log_probs, other["target"].log_probs, atol=1e-6)
 
 
 @pytest.mark.parametrize("model", ["base", "adapter"])
 def test_balanced_is_a_device(models, model):
-    found = TextModels.read(models / model, None, device="balanced", monitor=SILENT)
-    said = found.statistics(found.encoded(TEXTS), None, of="texts", monitor=SILENT)
-    alone = read(models / model).statistics(found.encoded(TEXTS), None, of="t", monitor=SILENT)
+    said = statistics(read(models / model, device="balanced"))
+    alone = statistics(read(models / model))
     np.testing.assert_allclose(said["target"].log_probs, alone["target"].log_probs, atol=1e-6)

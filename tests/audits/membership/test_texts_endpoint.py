@@ -1,4 +1,4 @@
-"""audit-texts asks an endpoint as it asks a folder: the same scores, nothing paid twice."""
+"""An audit of texts of a served model: the scores of its folder, and nothing is paid twice."""
 
 import re
 from dataclasses import replace
@@ -6,17 +6,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tests.audits.told import Told, sentences
 from tests.models.served import FAULTS, KEY, Served, Shifted, failing, network, serving
+from vestige.attacks.texts.cached_outputs import cached_outputs
+from vestige.attacks.texts.served_texts import ServedTexts
+from vestige.audits.membership.membership import membership
+from vestige.audits.membership.shadow_options import ShadowOptions
+from vestige.audits.membership.text_shadows import shadow_models
 from vestige.claims import NO_LEAK, UNDECIDED
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
 from vestige.errors import DataError
+from vestige.models.remote_options import RemoteOptions
 from vestige.monitor import SILENT
-from vestige.workflows.audit_texts import audit_texts
-from vestige.workflows.endpoint_settings import EndpointSettings
-from vestige.workflows.text_shadows import ShadowFineTunes, shadow_fine_tunes
-
-from .asked import Told, sentences
 
 pytest.importorskip("openai")
 
@@ -46,11 +48,11 @@ def key(monkeypatch):
 
 
 def audit(target, **given):
-    return audit_texts(target, MINE, reference=NEVER, **given)
+    return membership(target, texts=MINE, reference=NEVER, **given)
 
 
 def scores(found):
-    return [row["score"] for row in found.rows()][: len(MINE)]
+    return [row["score"] for row in found.rows][: len(MINE)]
 
 
 def test_log_ratios_to_a_folder_are_those_of_the_model_but_for_the_first_token(models, tmp_path):
@@ -58,11 +60,12 @@ def test_log_ratios_to_a_folder_are_those_of_the_model_but_for_the_first_token(m
     served, told = Served(target), Told()
     with serving(served) as url:
         at = f"openai:{url}#small"
-        found = audit(at, base=base, statistics=tmp_path, monitor=told)
-        both = audit(at, base=at, statistics=tmp_path)
-    first = audit(target, base=base)
+        given = {"score": "log-ratio", "statistics": tmp_path}
+        found = audit(at, base=base, monitor=told, **given)
+        both = audit(at, base=at, **given)
+    first = audit(target, base=base, score="log-ratio")
     # The server says nothing of a first token: all other tokens of the same model are compared.
-    said = found.summary()
+    said = found.summary
     assert said["score"] == "log-ratio"
     assert said["tokens_alike"] == 1
     assert len(scores(found)) == len(scores(first)) == len(MINE)
@@ -75,13 +78,13 @@ def test_log_ratios_to_a_folder_are_those_of_the_model_but_for_the_first_token(m
 def test_log_probabilities_are_those_that_the_model_gives(models, tmp_path):
     """Of texts as long as compared, the loss is the mean over all tokens behind the first."""
     from vestige.attacks.texts.token_statistics import token_statistics
-    from vestige.workflows.endpoint_texts import ServedTexts
 
     target, _ = models
     with serving(Served(target)) as url:
-        served = ServedTexts.open(f"openai:{url}#small", None, EndpointSettings(), device="cpu")
-        asked = served.asked({"texts": MINE, "reference": NEVER}, tmp_path, Told())
-    said = asked.said["texts"]["target"]
+        served = ServedTexts.open(f"openai:{url}#small", None, RemoteOptions(), device="cpu")
+        with cached_outputs(tmp_path, Told()) as outputs:
+            read = served.readings({"texts": MINE, "reference": NEVER}, outputs)
+    said = read.statistics["texts"]["target"]
     rows = target.vocabulary.encode_batch(list(MINE))
     true = token_statistics(target, rows)
     firsts = true.offsets[:-1]
@@ -102,18 +105,18 @@ def test_nothing_is_asked_twice(models, tmp_path):
     asked = [one for b in served.asked for one in np.atleast_1d(b["prompt"]).tolist()]
     texts = [one for one in asked if one and not CONTROL.fullmatch(one)]
     assert len(texts) == len(set(texts)) == len(set(MINE) | set(NEVER))
-    assert first.summary()["calls"] == calls
+    assert first.summary["calls"] == calls
 
 
 @pytest.mark.parametrize("kind", ["rate limit", "truncated JSON", "changed order", "an echoed key"])
 def test_no_fault_changes_a_result_and_the_key_is_nowhere(models, tmp_path, kind):
-    settings = EndpointSettings(attempts=8, timeout=2.0)
+    settings = RemoteOptions(attempts=8, timeout=2.0)
     with serving(Served(models[0])) as upstream:
-        plain = audit(f"openai:{upstream}#small", endpoint=settings)
+        plain = audit(f"openai:{upstream}#small", remote=settings)
         with failing(upstream, FAULTS[kind]) as (url, faults):
-            found = audit(f"openai:{url}#small", out=tmp_path / "out", endpoint=settings)
+            found = audit(f"openai:{url}#small", out=tmp_path / "out", remote=settings)
     assert faults
-    assert list(found.rows()) == list(plain.rows())
+    assert found.rows == plain.rows
     files = [file for file in tmp_path.rglob("*") if file.is_file()]
     assert any(file.suffix == ".sqlite" for file in files)
     assert not [file for file in files if KEY.encode() in file.read_bytes()]
@@ -127,22 +130,22 @@ def test_what_a_server_does_not_show_is_refused_by_name(models):
 def test_a_server_without_echo_is_asked_token_by_token_only_within_a_budget(models):
     served = Served(models[0], echo=False)
     with serving(served) as url:
-        with pytest.raises(DataError, match="without a `base`"):
+        with pytest.raises(DataError, match="without a local `base`"):
             audit(f"openai:{url}#small")
-        with pytest.raises(DataError, match="places takes a call"):
+        with pytest.raises(DataError, match="positions needs a call"):
             audit(f"openai:{url}#small", base=models[1])
 
 
 def test_a_budget_that_is_too_small_is_refused_before_the_first_call(models):
     served = Served(models[0])
     with serving(served) as url, pytest.raises(DataError, match="`budget` 3 is too small"):
-        audit(f"openai:{url}#small", endpoint=EndpointSettings(budget=3))
+        audit(f"openai:{url}#small", remote=RemoteOptions(budget=3))
     assert not served.asked
 
 
 def test_a_setting_of_an_endpoint_is_refused_for_a_folder(models):
-    with pytest.raises(ValueError, match="`budget` must be left out"):
-        audit(models[0], endpoint=EndpointSettings(budget=3))
+    with pytest.raises(ValueError, match="`budget` needs a remote model"):
+        audit(models[0], remote=RemoteOptions(budget=3))
 
 
 @pytest.fixture(scope="module")
@@ -151,19 +154,19 @@ def tuned(tmp_path_factory):
     texts = Corpus.from_texts(sentences(360, seed=0))
     subwords = SubwordVocabulary.train_bpe(texts, size=300)
     base = network(subwords)
-    settings = ShadowFineTunes(shadows=1, epochs=12, batch_size=4, learning_rate=0.01)
-    [one] = shadow_fine_tunes(
+    settings = ShadowOptions(shadows=1, epochs=12, batch_size=4, learning_rate=0.01)
+    [one] = shadow_models(
         None, base, texts.take(range(100)), settings,
         folder=tmp_path_factory.mktemp("tuned"), seed=0, device="cpu", monitor=SILENT,
     )  # fmt: skip
-    return base, one.model, texts, one.seen, settings
+    return base, one.model, texts, one.members, settings
 
 
 def test_a_served_model_without_a_base_can_show_no_leak(tuned):
     _, model, texts, *_ = tuned
     with serving(Served(model)) as url:
-        found = audit_texts(
-            f"openai:{url}#small", texts.take(range(100, 145)),
+        found = membership(
+            f"openai:{url}#small", texts=texts.take(range(100, 145)),
             reference=texts.take(range(200, 290)),
         )  # fmt: skip
     assert (found.verdict, found.claim.failed) == (NO_LEAK, ())
@@ -180,24 +183,32 @@ def test_shadows_teach_what_a_server_that_shows_five_tokens_gives_away(tuned, tm
     found = {}
     with serving(Shifted(model, most=5)) as url:
         at, told = f"openai:{url}#small", Told()
-        found["log-ratio"] = audit_texts(at, texts.take(audited), monitor=told, **given)
-        found["learnt"] = audit_texts(
-            at, texts.take(audited), shadow_texts=texts.take(range(260, 360)),
-            fine_tunes=replace(settings, shadows=4, shadow_dir=tmp_path / "shadows"), **given,
+        found["log-ratio"] = membership(
+            at, texts=texts.take(audited), score="log-ratio", monitor=told, **given
+        )
+        found["learned"] = membership(
+            at, texts=texts.take(audited), shadow_texts=texts.take(range(260, 360)),
+            shadows=replace(settings, shadows=4, shadow_dir=tmp_path / "shadows"), **given,
         )  # fmt: skip
-    said = found["learnt"].summary()
-    assert said["score"] == "learnt"
-    assert found["learnt"].test.significant
+    said = found["learned"].summary
+    assert said["score"] == "learned"
+    assert found["learned"].claim.test.significant
     # The base of this test is untrained.
     assert said["verdict"] == UNDECIDED
-    assert "The base predicts text" in found["learnt"].claim.reasons[0]
+    assert "The base predicts text" in found["learned"].claim.reasons[0]
     assert 0 < said["tokens_expected"] < 1
-    assert any("no log-probability: it is expected" in line for line in told.lines)
+    assert any("hides the log-probability of" in line for line in told.lines)
     # Of a text of w tokens all are compared but the first, shown or expected.
     tokens = base.vocabulary.encode_batch(list(texts.take(audited)))
-    assert list(found["learnt"].tokens) == [len(ids) - 1 for ids in tokens]
-    auc = {name: above(one.texts.p_values, len(seen)) for name, one in found.items()}
-    assert auc["learnt"] > max(0.7, auc["log-ratio"] + 0.05)
+    assert [row["length"] for row in found["learned"].rows][: len(audited)] == [
+        len(ids) - 1 for ids in tokens
+    ]
+    auc = {name: above(audited_p_values(one), len(seen)) for name, one in found.items()}
+    assert auc["learned"] > max(0.7, auc["log-ratio"] + 0.05)
+
+
+def audited_p_values(found):
+    return np.array([row["p_value"] for row in found.rows if row["kind"] == "audited"])
 
 
 def above(p_values, used):
@@ -212,4 +223,4 @@ def test_shadows_need_the_folder_of_the_base(tuned):
     with serving(Served(model)) as url:
         at = f"openai:{url}#small"
         with pytest.raises(DataError, match="served base"):
-            audit_texts(at, texts.take(range(5)), base=at, **given)
+            membership(at, texts=texts.take(range(5)), base=at, **given)

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import torch
 
+from vestige.attacks.texts import cached_outputs
+from vestige.attacks.texts.cached_outputs import Nodes
 from vestige.attacks.texts.token_statistics import token_statistics
+from vestige.audits.membership.membership import membership
 from vestige.data.vocabulary import WordVocabulary
 from vestige.models.recurrent_network import LSTMConfig, LSTMLanguageModel
 from vestige.monitor import SILENT
-from vestige.workflows import kept_statistics
-from vestige.workflows.audit_texts import audit_texts
-from vestige.workflows.kept_statistics import KeptStatistics, Nodes
 
 CHANCE = np.random.default_rng(0)
 TEXTS = [CHANCE.integers(2, 60, n).tolist() for n in CHANCE.integers(3, 20, 40)]
@@ -27,8 +27,9 @@ def lstm():
     return LSTMLanguageModel(words, config).eval()
 
 
-def kept(folder, address):
-    return KeptStatistics(folder, SILENT, nodes=address and Nodes(address, "cpu"))
+def statistics(folder, address, model):
+    with cached_outputs.cached_outputs(folder, SILENT, Nodes(address, "cpu")) as outputs:
+        return outputs.statistics(model, {"sha256": "0"}, TEXTS, task="reading")
 
 
 @pytest.mark.slow
@@ -36,7 +37,7 @@ def kept(folder, address):
 def test_a_node_that_dies_costs_its_batch_and_a_driver_that_is_killed_what_was_under_way(
     address, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(kept_statistics, "TOKENS", 40)
+    monkeypatch.setattr(cached_outputs, "TOKENS", 40)
     model, dies, asked = lstm(), str(tmp_path / "dies"), str(tmp_path / "asked")
 
     def watch(module, inputs):  # sent with the model
@@ -47,21 +48,21 @@ def test_a_node_that_dies_costs_its_batch_and_a_driver_that_is_killed_what_was_u
             os.kill(os.getpid(), signal.SIGKILL)
 
     model.embedding.register_forward_pre_hook(watch)
-    groups = kept_statistics._groups({str(n): ids for n, ids in enumerate(TEXTS)})
+    groups = cached_outputs._groups({str(n): ids for n, ids in enumerate(TEXTS)})
     assert len(groups) > 10
-    write, written = KeptStatistics._write, []
+    write, written = cached_outputs._write, []
 
-    def killed(self, names, told):
-        write(self, names, told)
-        written.append(tuple(names))
+    def killed(store, texts):
+        write(store, texts)
+        written.append(tuple(texts))
         if len(written) == 8:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(KeptStatistics, "_write", killed)
+    monkeypatch.setattr(cached_outputs, "_write", killed)
     with pytest.raises(KeyboardInterrupt):
-        kept(tmp_path / "kept", address).of(model, TEXTS, task="asking")
+        statistics(tmp_path / "kept", address, model)
     assert Path(dies).exists()
-    found = kept(tmp_path / "kept", address).of(model, TEXTS, task="asking")
+    found = statistics(tmp_path / "kept", address, model)
     assert len(set(written)) == len(written) == len(groups)
     here = token_statistics(lstm(), TEXTS)
     for name in vars(here):
@@ -71,17 +72,17 @@ def test_a_node_that_dies_costs_its_batch_and_a_driver_that_is_killed_what_was_u
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # whatever Ray says of itself
 def test_an_audit_on_a_cluster_is_the_audit_of_this_machine(address, tmp_path):
-    from tests.workflows.test_audit_texts import BASE, NEVER, REFERENCE, TUNED, USED, corpus
+    from tests.audits.membership.test_texts import BASE, NEVER, REFERENCE, TUNED, USED, corpus
 
     lists = {"texts": corpus(USED, NEVER), "reference": corpus(REFERENCE)}
-    here = audit_texts(TUNED, base=BASE, **lists)
-    away = audit_texts(TUNED, base=BASE, cluster=address, **lists)
-    assert away.summary() == here.summary()
+    here = membership(TUNED, base=BASE, **lists)
+    away = membership(TUNED, base=BASE, cluster=address, **lists)
+    assert away.summary == here.summary
 
 
 def test_a_model_over_several_gpus_is_refused_on_nodes():
-    with pytest.raises(ValueError, match="`device` balanced must be left out with `cluster`"):
-        audit_texts("model", "texts", reference="never", cluster="auto", device="balanced")
+    with pytest.raises(ValueError, match="`device` balanced does not go with `cluster`"):
+        membership("model", texts="texts", reference="never", cluster="auto", device="balanced")
 
 
 def test_a_call_on_a_gpu_has_it_for_itself():

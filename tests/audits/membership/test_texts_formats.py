@@ -7,12 +7,12 @@ import pytest
 import torch
 
 from tests.workflows.test_diff_models import write_gguf
+from vestige.audits.membership.membership import membership
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
 from vestige.errors import ModelError
 from vestige.models import pretrained
 from vestige.models.checkpoints import load_model
-from vestige.workflows.audit_texts import audit_texts
 
 WORDS = [f"{one}{other}" for one in ("gate", "mill", "key", "stone") for other in "abcdefgh"]
 TEXTS = [" ".join(row) for row in np.random.default_rng(0).choice(WORDS, (60, 8))]
@@ -37,9 +37,13 @@ def folder(tmp_path_factory):
     return place
 
 
+def scores(found):
+    return [row["score"] for row in found.rows if row["kind"] == "audited"]
+
+
 @pytest.fixture(scope="module")
 def plain(folder):
-    return audit_texts(folder, **LISTS)
+    return membership(folder, **LISTS)
 
 
 def test_shards_are_read_as_one_file(folder, plain, tmp_path):
@@ -47,16 +51,16 @@ def test_shards_are_read_as_one_file(folder, plain, tmp_path):
     model.network.save_pretrained(tmp_path, max_shard_size="50KB")
     model.vocabulary.save(tmp_path)
     assert len(list(tmp_path.glob("*.safetensors"))) > 1
-    found = audit_texts(tmp_path, base=folder, score="loss", **LISTS)
-    assert found.texts.scores.tolist() == plain.texts.scores.tolist()
+    found = membership(tmp_path, base=folder, score="loss", **LISTS)
+    assert scores(found) == scores(plain)
 
 
 def test_a_gguf_file_is_audited(folder, plain, tmp_path):
     pytest.importorskip("gguf", reason="the package gguf is not installed: vestige[gguf]")
     file = tmp_path / "model.gguf"
     write_gguf(load_model(folder), file)
-    found = audit_texts(file, base=folder, score="loss", **LISTS)
-    assert found.texts.scores == pytest.approx(plain.texts.scores, rel=0.01)
+    found = membership(file, base=folder, score="loss", **LISTS)
+    assert scores(found) == pytest.approx(scores(plain), rel=0.01)
     assert found.record["models"]["target"]["path"] == str(file)
 
 
@@ -72,9 +76,9 @@ def test_a_folder_that_bitsandbytes_packed_is_audited(folder, plain, tmp_path, b
     )
     network.save_pretrained(tmp_path)
     load_model(folder).vocabulary.save(tmp_path)
-    found = audit_texts(tmp_path, base=folder, score="loss", **LISTS)
-    assert found.texts.scores == pytest.approx(plain.texts.scores, rel=0.05)
-    assert found.texts.scores.tolist() != plain.texts.scores.tolist()
+    found = membership(tmp_path, base=folder, score="loss", **LISTS)
+    assert scores(found) == pytest.approx(scores(plain), rel=0.05)
+    assert scores(found) != scores(plain)
 
 
 def test_without_bitsandbytes_the_remedy_is_an_installation(folder, tmp_path, monkeypatch):
@@ -89,7 +93,7 @@ def test_without_bitsandbytes_the_remedy_is_an_installation(folder, tmp_path, mo
     with pytest.raises(
         ModelError, match=r"needs the package bitsandbytes.*vestige\[bitsandbytes\]"
     ):
-        audit_texts(packed, **LISTS)
+        membership(packed, **LISTS)
 
 
 def test_a_pickled_folder_is_refused_naming_the_file(folder, tmp_path):
@@ -98,4 +102,4 @@ def test_a_pickled_folder_is_refused_naming_the_file(folder, tmp_path):
     (pickled / "model.safetensors").unlink()
     torch.save({}, pickled / "pytorch_model.bin")
     with pytest.raises(ModelError, match=r"pytorch_model\.bin is a pickle file"):
-        audit_texts(pickled, **LISTS)
+        membership(pickled, **LISTS)

@@ -3,13 +3,13 @@
 from dataclasses import replace
 
 import numpy as np
+from vestige.reports.texts import LIMITS, NOTHING_SAID, answer, notices
 
 from tests.attacks.texts.made_texts import PASSED, cut_scores
 from vestige.attacks.texts.text_audit import Scored, audit_scores
 from vestige.claims import Check
 from vestige.metrics.share_used import ShareUsed
 from vestige.reports.page import render
-from vestige.reports.texts import LIMITS, NOTHING_SAID, answer, notices
 
 TOLD = {"score": "log-ratio", "texts_tokens": 60.0, "reference_tokens": 55.0}
 
