@@ -10,9 +10,9 @@ from vestige.reports.blocks import Prose
 from vestige.reports.charts import Figure
 from vestige.reports.disclosure import disclose
 from vestige.reports.file_note import file_note
+from vestige.reports.group_charts import two_groups
 from vestige.reports.numbers import NOTHING, Row, decimal, interval, p_value, percent
 from vestige.reports.report import Report, lines
-from vestige.reports.score_charts import two_groups
 from vestige.reports.tables import Table
 from vestige.results import Run
 

@@ -10,10 +10,10 @@ from tests.reports.made_audits import KNOWN, audit_of, checks_of, uniform
 from vestige.attacks.membership.non_members import NonMembers
 from vestige.attacks.membership.user_membership import membership_audit
 from vestige.audits.membership.user_charts import one_among
-from vestige.reports.group_charts import score_edges, sorted_p_values
 from vestige.audits.membership.user_report import LISTED, AuditedRows
 from vestige.errors import RunError
 from vestige.reports.charts import svg_of
+from vestige.reports.group_charts import score_edges, sorted_p_values
 from vestige.reports.page import render
 from vestige.reports.report import report_of
 

@@ -11,9 +11,9 @@ from vestige.metrics.intervals import Interval
 from vestige.reports.blocks import Prose
 from vestige.reports.charts import Figure
 from vestige.reports.disclosure import disclose_names
+from vestige.reports.group_charts import sorted_p_values, two_groups
 from vestige.reports.numbers import NOTHING, Row, decimal, p_value, percent, whole
 from vestige.reports.report import Report, lines
-from vestige.reports.group_charts import sorted_p_values, two_groups
 from vestige.reports.tables import Table, table
 from vestige.results import Run
 
