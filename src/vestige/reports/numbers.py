@@ -46,16 +46,6 @@ def chance(probability: float) -> str:
     return shown if "e" not in shown else f"{probability:.6f}".rstrip("0")
 
 
-def p_value(value: float) -> str:
-    """A p-value with two significant digits; of the smallest only a bound.
-
-    Example:
-        >>> p_value(1 / 68), p_value(0.5), p_value(0.00002)
-        ('0.015', '0.5', '0.00002')
-    """
-    return f"{value:.2g}" if value >= 1e-4 else chance(value)
-
-
 def decimal(value: float | None, digits: int = 2) -> str:
     """A number with `digits` digits after the point; a dash for None."""
     return NOTHING if value is None else f"{value:.{digits}f}"

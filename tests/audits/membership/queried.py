@@ -1,6 +1,5 @@
-"""A monitor that remembers what it showed, and the verb with options by name."""
+"""The verb for users, with the options of a group by their names."""
 
-from contextlib import nullcontext
 from dataclasses import fields
 
 from vestige.audits.membership.membership import membership
@@ -9,20 +8,6 @@ from vestige.audits.membership.shadow_options import ShadowOptions
 from vestige.models.remote_options import RemoteOptions
 
 OPTIONS = {"queries": QueryOptions, "shadows": ShadowOptions, "remote": RemoteOptions}
-
-
-class Log:
-    """A monitor that remembers its lines and the names of its tasks."""
-
-    def __init__(self):
-        self.lines, self.tasks = [], []
-
-    def log(self, text):
-        self.lines.append(text)
-
-    def progress(self, task):
-        self.tasks.append(task)
-        return nullcontext(lambda *_: None)
 
 
 def users(model, texts, **named):

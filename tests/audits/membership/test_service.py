@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from tests.audits.told import Told
 from vestige.attacks.membership.query_policy import QueryPolicy
 from vestige.attacks.texts.cached_outputs import cached_outputs
 from vestige.audits.membership.query_options import QueryOptions
@@ -16,8 +17,6 @@ from vestige.errors import DataError, ModelError
 from vestige.models.remote_options import RemoteOptions
 from vestige.session import Session
 from vestige.store import Store
-
-from .queried import Log
 
 LISTED = ("red", "blue")
 MINE = Corpus.from_texts(["red blue red", "red blue green"], users=["ann", "ann"])
@@ -42,7 +41,7 @@ class Asked:
 
 
 def service(ask, folder, *, texts=MINE, policy=None, **options):
-    run = Session("membership", {}, store=Store(folder / "work.sqlite"), monitor=Log())
+    run = Session("membership", {}, store=Store(folder / "work.sqlite"), monitor=Told())
     target = remote_target(run, "m:ask", ask, OTHERS, QueryOptions())
     independent = Check("independent", "passed", "Texts differ.")
     read = UserTexts(texts=texts, reference=OTHERS, independent=independent)

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tests.audits.told import Told
 from vestige.attacks.membership.query_policy import QueryPolicy
 from vestige.audits.membership.query_options import QueryOptions
 from vestige.audits.membership.target import local_target, remote_target
@@ -18,8 +19,6 @@ from vestige.errors import DataError
 from vestige.models.table import TableModel
 from vestige.models.top_k import Context
 from vestige.session import Session
-
-from .queried import Log
 
 WORDS = tuple(f"w{n}" for n in range(30))
 """Enough that no two texts of five random ones are near-duplicates."""
@@ -61,7 +60,7 @@ def inputs_of(parts):
 
 def read(texts, reference, *, monitor=None, seed=0, person=None, random_users=None, **columns):
     return read_user_texts(
-        session(monitor=monitor or Log(), seed=seed), texts, reference, person=person,
+        session(monitor=monitor or Told(), seed=seed), texts, reference, person=person,
         random_users=random_users, columns={**COLUMNS, **columns},
     )  # fmt: skip
 
@@ -82,7 +81,7 @@ def test_a_person_owns_every_audited_text_whoever_stands_there():
 
 
 def test_texts_of_nobody_are_one_persons_and_it_is_told():
-    log = Log()
+    log = Told()
     found = read(Corpus.from_texts(["a", "b"]), OTHERS, monitor=log)
     assert found.texts.users == ["me", "me"]
     assert any("count as one person's, 'me'" in line for line in log.lines)
@@ -118,7 +117,7 @@ def test_random_users_are_made_even_where_the_reference_has_its_own():
 
 
 def test_texts_without_a_user_are_left_out_and_counted():
-    log = Log()
+    log = Told()
     mixed = Corpus.from_texts(["red", "green", "blue"], users=["ann", "", "ann"])
     found = read(mixed, OTHERS, monitor=log)
     assert (list(found.texts), found.texts.users) == (["red", "blue"], ["ann", "ann"])
@@ -141,7 +140,7 @@ def test_somebody_in_both_parts_is_counted_and_not_named():
 
 
 def test_texts_in_both_parts_count_once_for_the_audited_and_it_is_told():
-    log = Log()
+    log = Told()
     reference = OTHERS + Corpus.from_texts(list(MINE)[:2], users=["p00"] * 2)
     found = read(MINE, reference, monitor=log)
     assert list(found.texts) == list(MINE)

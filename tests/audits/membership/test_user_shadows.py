@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from tests.audits.told import Told
 from vestige import results
 from vestige.audits.membership.costs import server_cost
 from vestige.audits.membership.query_options import QueryOptions
@@ -21,7 +22,7 @@ from vestige.models.transformer import TransformerConfig
 from vestige.session import Session
 from vestige.training.presets import PRESETS, pair_preset
 
-from .queried import Log, users
+from .queried import users
 
 VOCABULARY = WordVocabulary(("<unk>", "<eos>", "red", "blue"))
 OWN = LSTMConfig(layers=1, embedding_size=5, hidden_size=5)
@@ -48,7 +49,7 @@ def target(config=OWN, path="nowhere", task="next-word"):
 
 def plan(one, log=None, seed=0, **settings):
     count = settings.pop("shadows", 4)
-    run = Session("membership", {}, seed=seed, device="cpu", monitor=log or Log())
+    run = Session("membership", {}, seed=seed, device="cpu", monitor=log or Told())
     return plan_shadows(run, ShadowOptions(**settings), one, count=count)
 
 
@@ -76,14 +77,14 @@ def test_shadows_have_the_targets_shape_and_the_presets_training_where_none_is_k
 
 
 def test_shadows_learn_as_the_target_did_up_to_the_epoch_that_it_kept(trained):
-    log = Log()
+    log = Told()
     found = plan(trained(), log).training
     assert (found.epochs, found.batch_size, found.learning_rate) == (3, 3, 0.5)
     assert log.lines == ["Shadow models are trained as it was, for 3 epochs."]
 
 
 def test_what_is_asked_for_goes_before_what_was_recorded(trained):
-    log = Log()
+    log = Told()
     found = plan(trained(), log, epochs=8, batch_size=2).training
     assert (found.epochs, found.batch_size, found.learning_rate) == (8, 2, 0.5)
     assert log.lines[0].endswith("but with --epochs 8, --batch-size 2, for 8 epochs.")

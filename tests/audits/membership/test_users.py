@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from tests.audits.told import Told
 from vestige.claims import UNDECIDED
 from vestige.data.corpus import Corpus
 from vestige.data.vocabulary import WordVocabulary
@@ -15,7 +16,7 @@ from vestige.models.recurrent_network import LSTMConfig, LSTMLanguageModel
 from vestige.models.top_k import narrow
 from vestige.monitor import SILENT
 
-from .queried import Log, users
+from .queried import users
 
 WORDS = tuple(f"w{n}" for n in range(20))
 
@@ -102,7 +103,7 @@ def test_a_finished_audit_is_never_overwritten(model, tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"out"}
 
 
-class Interrupting(Log):
+class Interrupting(Told):
     """A monitor that interrupts the audit when the users are compared, as Ctrl-C does."""
 
     def log(self, text):
@@ -124,7 +125,7 @@ def test_ranks_are_computed_once(model, tmp_path):
     with pytest.raises(KeyboardInterrupt) as caught:
         audit(model, out=tmp_path / "out", monitor=Interrupting())
     assert caught.value.__notes__ == ["Finished work is kept: the same command resumes it"]
-    log = Log()
+    log = Told()
     found = audit(model, out=tmp_path / "out", monitor=log)
     assert "reading the texts" not in log.tasks
     assert found.rows == audit(model, monitor=SILENT).rows

@@ -11,6 +11,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from tests.audits.told import Told
 from tests.cli.shell import invoke
 from tests.models.served import FAULTS, KEY, Served, failing, serving
 from vestige.audits.membership.costs import ENDINGS, server_cost
@@ -22,7 +23,7 @@ from vestige.models.remote_options import RemoteOptions
 from vestige.models.top_k import Context, narrow
 from vestige.workflows.diff import diff
 
-from .queried import Log, users
+from .queried import users
 
 pytest.importorskip("openai")
 
@@ -68,7 +69,7 @@ def audit(target, **given):
 
 
 def test_an_endpoint_gives_the_audit_that_its_model_gives(model, tmp_path):
-    served, told = OfWords(model), Log()
+    served, told = OfWords(model), Told()
     with serving(served) as url:
         found = audit(f"openai:{url}#small", out=tmp_path / "out", monitor=told)
     assert found.rows == audit(narrow(model, k=3)).rows

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from tests.audits.told import Told
 from vestige.audits.membership import ranked_users
 from vestige.data.corpus import Corpus
 from vestige.data.vocabulary import WordVocabulary
@@ -11,7 +12,7 @@ from vestige.models.recurrent_network import LSTMConfig, LSTMLanguageModel
 from vestige.models.top_k import narrow
 from vestige.store import KEPT
 
-from .queried import Log, users
+from .queried import users
 
 WORDS = tuple(f"w{n}" for n in range(20))
 TINY = {"shadows": 2, "epochs": 1, "hidden_size": 4}
@@ -33,7 +34,7 @@ def model():
     return LSTMLanguageModel(WordVocabulary(("<unk>", "<eos>", *WORDS)), config).eval()
 
 
-class Stop(Log):
+class Stop(Told):
     """A monitor that interrupts at the first line that contains some text, as Ctrl-C does."""
 
     def __init__(self, at):
@@ -82,7 +83,7 @@ def test_shadow_models_are_kept_and_the_interruption_says_so(model, tmp_path):
     options = {**TINY, "select": "informative", "calls": 24}  # shadow models come first
     assert interrupted(model, tmp_path / "out", monitor=stop, **options) == [KEPT]
     assert {path.name for path in tmp_path.iterdir()} == {"out.partial", "out.shadows"}
-    log = Log()
+    log = Told()
     users(model, MINE, reference=OTHERS, out=tmp_path / "out", monitor=log, **options)
     assert sum("trained shadow" in line for line in log.lines) == 1
     assert {path.name for path in tmp_path.iterdir()} == {"out", "out.shadows"}

@@ -62,8 +62,8 @@ def users_membership(
         model: MODEL, local or remote.
         texts: of the users to test.
         reference: of non-members.
-        base: the model before it was fine-tuned; by default that of an adapter, unless shadow models
-            are asked for. Without one, ranks are compared with those of shadow models.
+        base: the model before it was fine-tuned. Default: that of an adapter, unless options of
+            shadow models are given. Without one, Vestige compares ranks with shadow models.
         person: whose all of `texts` are.
         random_users: split `reference` at random into this many users.
         alpha: false-discovery rate of flags, and level of the test.
