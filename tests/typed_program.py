@@ -82,9 +82,9 @@ def auditing(model: vg.LanguageModel, corpus: vg.Corpus) -> None:
         shadow_models=vg.ShadowSettings(shadows=0),
     )
     assert_type(audit, vg.UserAudit)
-    assert_type(vg.audit_texts(model, corpus, reference=corpus, base=model), vg.TextAudit)
+    assert_type(vg.membership(model, texts=corpus, reference=corpus, base=model), vg.Result)
     assert_type(vg.memorization(model, corpus, reference=corpus), vg.TextMemorization)
-    assert_type(vg.verify_deletion(model, model, corpus, reference=corpus), vg.Deletion)
+    assert_type(vg.unlearning(model, model, deleted=corpus, reference=corpus), vg.Result)
 
 
 def defences() -> None:

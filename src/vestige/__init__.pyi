@@ -5,17 +5,14 @@ comes from the module that stands here, when it is first used.
 """
 
 # Verbs: each is a command of the same name.
+from .audits.exposure.exposure import exposure as exposure
+from .audits.extraction.extract import extract as extract
 from .audits.membership.membership import membership as membership
+from .audits.release.release import report as report
 from .audits.unlearning.unlearning import unlearning as unlearning
-from .release.gate import gate as gate
-from .release.report import report as report
 from .workflows.anatomy import anatomy as anatomy
 from .workflows.compare import compare as compare
-from .workflows.complete import complete as complete
 from .workflows.diff import diff as diff
-from .workflows.exposure import exposure as exposure
-from .workflows.extract_nlu import extract_nlu as extract_nlu
-from .workflows.memorization import memorization as memorization
 from .workflows.null import null as null
 from .workflows.plant import plant as plant
 from .workflows.rank import rank as rank
@@ -25,7 +22,6 @@ from .workflows.train import train as train
 from .audits.membership.query_options import QueryOptions as QueryOptions
 from .audits.membership.shadow_options import ShadowOptions as ShadowOptions
 from .models.remote_options import RemoteOptions as RemoteOptions
-from .workflows.extract_nlu import ExtractionTarget as ExtractionTarget
 from .workflows.training_settings import ModelSettings as ModelSettings
 from .workflows.training_settings import NluSettings as NluSettings
 from .workflows.training_settings import TrainingSettings as TrainingSettings
@@ -64,16 +60,8 @@ from .monitor import Monitor as Monitor
 
 # What verbs return.
 from .attacks.anatomy.memorization_result import Anatomy as Anatomy
-from .attacks.exposure.completion import Completion as Completion
-from .attacks.exposure.exposure_result import CanaryExposure as CanaryExposure
-from .attacks.exposure.secret_completion import SecretCompletion as SecretCompletion
-from .attacks.exposure.secret_rank import SecretRank as SecretRank
-from .attacks.exposure.secret_result import SecretExposure as SecretExposure
-from .attacks.extraction.extraction_result import Extraction as Extraction
-from .attacks.extraction.secret_audit import SecretAudit as SecretAudit
 from .attacks.update.differential_rank import DifferentialRank as DifferentialRank
 from .attacks.membership.user_audit import UserAudit as UserAudit
-from .attacks.texts.text_memorization import TextMemorization as TextMemorization
 from .attacks.update.diff_result import UpdateDiff as UpdateDiff
 from .defences.comparison import DefenceComparison as DefenceComparison
 from .result import Result as Result

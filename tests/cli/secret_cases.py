@@ -183,7 +183,7 @@ CASES = {
         f"no W/after {AUDITED} --texts W/cut.jsonl --out OUT",
         f"no W/after {AUDITED} --reference W/mine.jsonl --person xqztree0 --out OUT",
     ],
-    "audit-texts": [
+    "membership": [
         "ok W/after --base W/before --texts W/unknown.txt --reference W/corpus.jsonl --out OUT",
         "ok W/after --texts W/unknown.txt --reference W/corpus.jsonl --out OUT --json",
         "no W/after --texts W/mine.jsonl --reference W/corpus.jsonl --out OUT",
@@ -199,7 +199,7 @@ CASES = {
         "no W/after --texts W/corpus.jsonl --reference W/corpus.jsonl --out OUT",
         "no W/after --texts W/cut.jsonl --out OUT",
     ],
-    "verify-deletion": [
+    "unlearning": [
         "ok W/before W/after --deleted W/deleted.txt --reference W/corpus.jsonl --out OUT",
         "ok W/before W/after --deleted W/deleted.txt --reference W/corpus.jsonl "
         "--retrained W/before --out OUT --json",
@@ -223,14 +223,13 @@ CASES = {
         f"no {PAIR} --baseline plain --manifest W/planted-changed --test W/mine.jsonl --out OUT",
         f"no {PAIR} --baseline plain --test W/cut.jsonl --out OUT",
     ],
-    "gate": [
-        "no W/run",
-        "no W/run --json --allow-undecided",
-        "no W/run-word",
-    ],
     "report": [
+        "ok W/run",
         "ok W/run --out OUT",
         "ok W/run --out OUT --json",
+        "no W/run --junit OUT",
+        "no W/run --json --allow-undecided --markdown OUT",
+        "no W/run-word",
         "ok W/run --since W/run --out OUT --json",
         "no W/run-word --out OUT",
         "no W/run-keys --out OUT",

@@ -4,14 +4,14 @@ import pytest
 
 from tests.cli.secret_cases import AUDITED, PIN, TINY, TWO, filled
 from vestige import results
-from vestige.release.settings import CONFIGURATION, SUMMARY
+from vestige.audits.release.same_settings import CONFIGURATION, SUMMARY
 from vestige.reports.quantities import QUANTITIES
 
 LINES = {
     "CanaryExposure": "exposure W/after --manifest W/planted-known --references 100",
     "Completion": "complete W/after --manifest W/planted-known --prefix 1",
     "DefendedTraining": f"train W/corpus.jsonl {TINY}",
-    "Deletion": "verify-deletion W/before W/after --deleted W/deleted.txt --reference "
+    "Deletion": "unlearning W/before W/after --deleted W/deleted.txt --reference "
     "W/corpus.jsonl",
     "Extraction": f"extract-nlu {TWO} {PIN} --candidates n=SET --truth TRUTH",
     "PairTraining": f"train W/corpus.jsonl --task translation --source who {TINY}",
@@ -19,7 +19,7 @@ LINES = {
     "SecretCompletion": "complete W/after --secrets W/choices.txt",
     "SecretExposure": "exposure W/after --secrets W/choices.txt --references 200",
     "SecretRank": "rank W/before W/after --secrets W/choices.txt --samples 200",
-    "TextAudit": "audit-texts W/after --base W/before --texts W/unknown.txt --reference "
+    "TextAudit": "membership W/after --base W/before --texts W/unknown.txt --reference "
     "W/corpus.jsonl",
     "TextMemorization": "memorization W/after --texts W/unknown.txt --reference W/corpus.jsonl "
     "--prefix 1 --suffix 2",

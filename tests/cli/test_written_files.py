@@ -14,9 +14,9 @@ KINDS = (
     *("diff", "null", "rank", "rank secrets", "exposure", "exposure secrets", "extract-nlu"),
     *("complete", "complete secrets", "audit-users"),
     *(
-        "audit-texts",
+        "membership",
         "memorization",
-        "verify-deletion",
+        "unlearning",
         "anatomy",
         "compare",
         "gate",

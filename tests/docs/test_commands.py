@@ -86,7 +86,7 @@ TAKEN = {
     "docs/configuration.md": {"before": "model", "after": "update"},
     "docs/verbs/anatomy.md": {"trained": "target", "gpt2-tuned": "gpt"},
     "docs/verbs/audit-users.md": {"trained": "target", "base": "gpt", "fine-tuned": "gpt"},
-    "docs/verbs/audit-texts.md": {
+    "docs/verbs/membership.md": {
         "base": "gpt",
         "fine-tuned": "gpt",
         "my-lora-adapter": "adapter",
@@ -96,7 +96,7 @@ TAKEN = {
     "docs/secrets-you-have.md": {"fine-tuned": "gpt", "base": "gpt"},
     "docs/are-they-gone.md": {"before": "model", "after": "update", "anew": "null"},
     "docs/verbs/memorization.md": {"fine-tuned": "gpt"},
-    "docs/verbs/verify-deletion.md": {"before": "model", "after": "update", "anew": "null"},
+    "docs/verbs/unlearning.md": {"before": "model", "after": "update", "anew": "null"},
     "docs/verbs/compare.md": {
         "public": "model",
         "planted": "planted",
@@ -135,7 +135,6 @@ TAKEN = {
     "docs/in-your-training.md": {"my-model": "gpt"},
     "docs/reproduction/private-utility.md": {"DIR/comparison": "diffed"},
     "docs/gate-a-release.md": {"diff-run": "diffed", "last-release": "diffed"},
-    "docs/verbs/gate.md": {"diff-run": "diffed", "rank-run": "diffed"},
     "docs/verbs/report.md": {
         "run": "diffed",
         "diff-run": "diffed",

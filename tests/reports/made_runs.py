@@ -17,7 +17,7 @@ from tests.reports.test_anatomy import anatomy
 from tests.reports.test_completion import attempt
 from tests.reports.test_exposure import canary
 from tests.reports.test_extraction import audit, counted, extraction
-from tests.reports.test_texts import made as texts_audited
+from tests.audits.membership.test_text_report import made as texts_audited
 from tests.reports.test_training import DefendedTraining, IntentSlotTraining, PairTraining
 from vestige.attacks.exposure.completion import Completion
 from vestige.attacks.exposure.exposure_result import CanaryExposure
@@ -134,7 +134,7 @@ RESULTS: dict[str, Callable[[], Any]] = {
     "TextMemorization": text_memorization,
     "Deletion": lambda: verify(
         *drawn(np.random.default_rng(1), gains=(1.0, 0.2)),
-        checks=passed("verify-deletion"),
+        checks=passed("unlearning"),
         seed=0,
     ),
 }

@@ -5,7 +5,7 @@ import pytest
 
 import vestige
 from tests.audits.told import sentences
-from vestige.attacks.texts import token_statistics as statistics_module
+from vestige.attacks.texts import statistics_cache as statistics_module
 from vestige.attacks.texts.cached_outputs import cached_outputs
 from vestige.attacks.texts.other_texts import lower_case, zlib_score
 from vestige.attacks.texts.text_models import TextModels

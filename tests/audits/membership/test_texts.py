@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from tests.audits.told import Told
+from tests.damage import damage_store
 from vestige import results
-from vestige.attacks.texts import cached_outputs
-from vestige.attacks.texts import token_statistics as statistics_module
+from vestige.attacks.texts import statistics_cache as statistics_module
 from vestige.attacks.texts.scores import SCORES
 from vestige.audits.membership.membership import membership
 from vestige.claims import LEAK, NO_LEAK, UNDECIDED
@@ -125,7 +125,7 @@ def test_a_second_command_asks_nothing_again_and_more_texts_only_about_themselve
 
 
 def test_a_killed_run_goes_on(lists, monkeypatch, tmp_path):
-    monkeypatch.setattr(cached_outputs, "TOKENS", 500)
+    monkeypatch.setattr(statistics_module, "TOKENS", 500)
     ask, calls = statistics_module.token_statistics, []
 
     def killed(model, some, **more):
@@ -147,11 +147,8 @@ def test_a_killed_run_goes_on(lists, monkeypatch, tmp_path):
 def test_damaged_statistics_are_told_of_and_asked_again(lists, asked, tmp_path):
     keep = {"statistics": tmp_path / "kept"}
     first = membership(TUNED, **lists, **keep)
-    file = tmp_path / "kept" / cached_outputs.FILE
-    content = bytearray(file.read_bytes())
-    for place in range(2**12, len(content), 2**12):
-        content[place] ^= 0xFF
-    file.write_bytes(content)
+    [file] = (tmp_path / "kept").rglob("*.sqlite")
+    assert damage_store(file) == 190
     asked.clear()
     told = Told()
     again = membership(TUNED, **lists, **keep, monitor=told)

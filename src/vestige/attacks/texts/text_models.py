@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from vestige.attacks.texts.cached_outputs import CachedOutputs, Texts
+from vestige.attacks.texts.cached_outputs import CachedOutputs
 from vestige.attacks.texts.lists import require_tokens
 from vestige.attacks.texts.readings import Readings
+from vestige.attacks.texts.statistics_cache import Texts
 from vestige.attacks.texts.token_statistics import TokenStatistics
 from vestige.data.corpus import Corpus
 from vestige.models.checkpoints import load_model

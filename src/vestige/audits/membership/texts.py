@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from vestige.arguments import CorpusLike, ModelLike, PathTo
-from vestige.attacks.texts.cached_outputs import CachedOutputs, Nodes, cached_outputs
+from vestige.attacks.texts.cached_outputs import CachedOutputs, cached_outputs
 from vestige.attacks.texts.list_checks import (
     comparable_texts,
     independent_texts,
@@ -19,6 +19,7 @@ from vestige.attacks.texts.lists import require_lists
 from vestige.attacks.texts.readings import Readings
 from vestige.attacks.texts.scores import SCORES
 from vestige.attacks.texts.served_texts import ServedTexts
+from vestige.attacks.texts.statistics_cache import Nodes
 from vestige.attacks.texts.text_audit import audit_scores, ranked
 from vestige.attacks.texts.text_models import TextModels
 from vestige.audits.membership.audited_texts import AuditedTexts
