@@ -55,7 +55,7 @@ COMMANDS: dict[str, list[str]] = {
     "complete": ["complete", "after", "--manifest", "planted", "--device", "cpu", "--out", OUT],
     "complete secrets": ["complete", "after", "--secrets", "codes.txt", "--device", "cpu",
                          "--out", OUT],
-    "audit-users": ["audit-users", "target", *_AUDIT, "--out", OUT],
+    "membership users": ["membership", "target", "--unit", "user", *_AUDIT, "--out", OUT],
     "membership": ["membership", "after", "--base", "before", "--texts", "mine.jsonl",
                     "--reference", "others.jsonl", "--device", "cpu", "--out", OUT],
     "memorization": ["memorization", "after", "--texts", "mine.jsonl", "--reference",
@@ -77,7 +77,7 @@ COMMANDS: dict[str, list[str]] = {
 RESUMES = {
     kind: [*words, "--resume"] if words[0] == "train" else words
     for kind, words in COMMANDS.items()
-    if words[0] in ("train", "null", "audit-users", "reproduce")
+    if words[0] in ("train", "null", "membership", "reproduce")
 }
 """Those that go on where they were interrupted, and the words that make them."""
 

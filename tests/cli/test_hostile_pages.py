@@ -33,7 +33,7 @@ KINDS = {
     "SecretCompletion": ("complete", 5),
     "SecretAudit": ("extract-nlu", 0),
     "Extraction": ("extract-nlu", 2),
-    "UserAudit": ("audit-users", 0),
+    "UserAudit": ("membership", 6),
     "TextAudit": ("membership", 0),
     "TextMemorization": ("memorization", 0),
     "Deletion": ("unlearning", 0),

@@ -21,8 +21,10 @@ CASES = {
     "exposure": ["EVIL --manifest EVIL --out x", "EVIL --secrets EVIL --question EVIL"],
     "extract-nlu": ["EVIL --pattern EVIL --intent EVIL", "EVIL --slots {EVIL:2} --intent EVIL"],
     "complete": ["EVIL --manifest EVIL --out x", "EVIL --secrets EVIL --question EVIL"],
-    "audit-users": ["EVIL:f --texts EVIL --reference EVIL --out x"],
-    "membership": ["EVIL --texts EVIL --reference EVIL --base EVIL --author EVIL --out x"],
+    "membership": [
+        "EVIL --texts EVIL --reference EVIL --base EVIL --author EVIL --out x",
+        "EVIL:f --unit user --texts EVIL --reference EVIL --out x",
+    ],
     "memorization": ["EVIL --texts EVIL --reference EVIL --out x"],
     "unlearning": ["EVIL EVIL --deleted EVIL --reference EVIL --retrained EVIL --out x"],
     "anatomy": ["EVIL --seen EVIL --unseen EVIL --out x"],
