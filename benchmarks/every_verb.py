@@ -56,7 +56,7 @@ COMMANDS: dict[str, list[str]] = {
                       "--prefix", "2", "--suffix", "3", "--device", "cpu", "--out", OUT],
     "extract utterances": ["extract", "nlu", "secrets", "--controls", "9",
                            "--device", "cpu", "--out", OUT],
-    "audit-users": ["audit-users", "target", *_AUDIT, "--out", OUT],
+    "membership users": ["membership", "target", "--unit", "user", *_AUDIT, "--out", OUT],
     "membership": ["membership", "after", "--base", "before", "--texts", "mine.jsonl",
                     "--reference", "others.jsonl", "--device", "cpu", "--out", OUT],
     "unlearning": ["unlearning", "before", "after", "--deleted", "mine.jsonl",
@@ -75,7 +75,7 @@ COMMANDS: dict[str, list[str]] = {
 RESUMES = {
     kind: [*words, "--resume"] if words[0] == "train" else words
     for kind, words in COMMANDS.items()
-    if words[0] in ("train", "null", "audit-users", "reproduce")
+    if words[0] in ("train", "null", "membership", "reproduce")
 }
 """Those that go on where they were interrupted, and the words that make them."""
 

@@ -71,23 +71,17 @@ def auditing(model: vg.LanguageModel, corpus: vg.Corpus) -> None:
     vg.report(found.save("run"), "page.html")
     vg.report("run", "card.md", since=["last-release"])
     assert_type(vg.gate("run", fail_above=["found=0"], junit="gate.xml").code, int)
-    audit = vg.audit_users(
+    audit = vg.membership(
         model,
-        corpus,
+        texts=corpus,
         reference=corpus,
-        top_k=5,
-        service=vg.ServiceSettings(budget=100),
-        shadow_models=vg.ShadowSettings(shadows=0),
+        unit="user",
+        queries=vg.QueryOptions(top_k=5),
+        remote=vg.RemoteOptions(budget=100),
+        shadows=vg.ShadowOptions(shadows=0),
     )
-    assert_type(audit, vg.UserAudit)
-    remote, queries = vg.RemoteOptions(budget=100), vg.QueryOptions(top_k=5)
-    shadows = vg.ShadowOptions(shadows=0)
-    assert_type(
-        vg.membership(
-            model, texts=corpus, reference=corpus, shadows=shadows, queries=queries, remote=remote
-        ),
-        vg.Result,
-    )
+    assert_type(audit, vg.Result)
+    assert_type(vg.membership(model, texts=corpus, reference=corpus, base=model), vg.Result)
     assert_type(vg.unlearning(model, model, deleted=corpus, reference=corpus), vg.Result)
 
 

@@ -11,7 +11,6 @@ from .audits.membership.membership import membership as membership
 from .audits.release.release import report as report
 from .audits.unlearning.unlearning import unlearning as unlearning
 from .workflows.anatomy import anatomy as anatomy
-from .workflows.audit_users import audit_users as audit_users
 from .workflows.compare import compare as compare
 from .workflows.diff import diff as diff
 from .workflows.null import null as null
@@ -23,8 +22,6 @@ from .workflows.train import train as train
 from .audits.membership.query_options import QueryOptions as QueryOptions
 from .audits.membership.shadow_options import ShadowOptions as ShadowOptions
 from .models.remote_options import RemoteOptions as RemoteOptions
-from .workflows.audit_options import ServiceSettings as ServiceSettings
-from .workflows.audit_options import ShadowSettings as ShadowSettings
 from .workflows.training_settings import ModelSettings as ModelSettings
 from .workflows.training_settings import NluSettings as NluSettings
 from .workflows.training_settings import TrainingSettings as TrainingSettings

@@ -24,7 +24,7 @@ LINES = {
     "TextMemorization": "extract W/after W/unknown.txt --as texts --reference W/corpus.jsonl "
     "--prefix 1 --suffix 2",
     "UpdateDiff": "diff W/before W/after --length 3 --size 0.2",
-    "UserAudit": f"audit-users W/after {AUDITED}",
+    "UserAudit": f"membership W/after --unit user {AUDITED}",
 }  # fmt: skip
 
 

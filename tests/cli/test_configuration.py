@@ -25,7 +25,7 @@ REPEATED = {
     "train": "run/run.json",
     "train nlu": "run/run.json",
     "train pairs": "run/run.json",
-    "audit-users": "run/run.json",
+    "membership users": "run.json",
 }
 """Kinds of quick commands, and where each says how it was made."""
 

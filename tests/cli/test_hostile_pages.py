@@ -33,7 +33,7 @@ KINDS = {
     "SecretCompletion": ("extract", 5),
     "SecretAudit": ("extract", 14),
     "Extraction": ("extract", 16),
-    "UserAudit": ("audit-users", 0),
+    "UserAudit": ("membership", 6),
     "TextAudit": ("membership", 0),
     "TextMemorization": ("extract", 9),
     "Deletion": ("unlearning", 0),

@@ -42,7 +42,7 @@ def verbs(world: World) -> dict[str, Cases]:
         "extract secrets": _secrets(asked, asked.extract_secrets),
         "extract texts": _texts(asked, asked.extract_texts),
         "extract utterances": _utterances(asked),
-        "audit-users": _texts(asked, asked.users, base=True),
+        "membership users": _texts(asked, asked.users, base=True),
         "membership --base": _texts(asked, asked.texts_with_base, base=True),
         "membership": _texts(asked, asked.texts),
         "unlearning": _deletion(asked, None),
@@ -178,12 +178,12 @@ class Asked:
         return self.keep(f"extract texts {model} {texts}", found)
 
     def users(self, model: str, texts: str, never: str, *, base: str = "base") -> str:
-        found = vestige.audit_users(
-            self.path(model), self.file(texts, each=5), reference=self.file(never, each=5),
-            base=self.path(base), user="author", device="cpu",
+        found = vestige.membership(
+            self.path(model), texts=self.file(texts, each=5), reference=self.file(never, each=5),
+            unit="user", base=self.path(base), user="author", device="cpu",
             out=self.world.folder / "users" / str(len(self.results)),
         )  # fmt: skip
-        return self.keep(f"audit-users {model} {texts}", found)
+        return self.keep(f"membership users {model} {texts}", found)
 
     def deletion(
         self, before: str, after: str, texts: str, never: str, retrained: str | None
@@ -473,7 +473,7 @@ GATED: Mapping[str, tuple[tuple[str, ...], frozenset[str]]] = {
     "diff base": (("found=0",), OPEN),
     "diff zero": (("found=0",), OPEN),
     "diff --secrets tuned": ((), NOT_CLEARED),
-    "audit-users zero members": (("members=0",), OPEN),
+    "membership users zero members": (("members=0",), OPEN),
 }
 """Results of the verbs above, a limit for each, and what `report` may say, with and without it."""
 

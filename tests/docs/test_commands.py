@@ -58,7 +58,6 @@ MINUTES = {
     "docs/audit-before-release.md",
     "docs/before-you-publish.md",
     "docs/train-with-privacy.md",
-    "docs/verbs/audit-users.md",
     "docs/verbs/compare.md",
     "docs/verbs/exposure.md",
     "docs/verbs/null.md",
@@ -85,7 +84,6 @@ TAKEN = {
     "docs/before-you-publish.md": {"base-model": "chat", "my-lora-adapter": "foreign adapter"},
     "docs/configuration.md": {"before": "model", "after": "update"},
     "docs/verbs/anatomy.md": {"trained": "target", "gpt2-tuned": "gpt"},
-    "docs/verbs/audit-users.md": {"trained": "target", "base": "gpt", "fine-tuned": "gpt"},
     "docs/verbs/membership.md": {
         "base": "gpt",
         "fine-tuned": "gpt",

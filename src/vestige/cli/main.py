@@ -33,7 +33,6 @@ GROUPS = {
     "Audit": {
         "diff": "Find the phrases that an update promoted most.",
         "rank": "Say how exposed a phrase, or secrets that one has, are by an update.",
-        "audit-users": "Say whose text a model was trained on, with a p-value for everybody.",
         "anatomy": "Memorization by word frequency, by rank and by hidden unit.",
     },
     "Report": {

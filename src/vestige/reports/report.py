@@ -42,7 +42,7 @@ KINDS: dict[str, str] = {
     "TextMemorization": "vestige.audits.extraction.passages_report:passages_report",
     "TrainingLeakage": "vestige.reports.training_leakage:training_leakage_report",
     "UpdateDiff": "vestige.reports.diff:diff_report",
-    "UserAudit": "vestige.reports.audit.section:audit_report",
+    "UserAudit": "vestige.audits.membership.user_report:user_report",
 }
 """By the name of the result's class: "module:function" of (run, *, show_secrets)."""
 

@@ -18,7 +18,7 @@ VERBS: Mapping[str, tuple[str, ...]] = {
     "Completion": ("extract canaries", "complete", "callback"),
     "SecretCompletion": ("extract secrets", "complete --secrets"),
     "SecretAudit": ("extract utterances", "extract-nlu"),
-    "UserAudit": ("audit-users",),
+    "UserAudit": ("membership", "audit-users"),
     "TextAudit": ("membership", "audit-texts"),
     "TextMemorization": ("extract texts", "memorization"),
     "Deletion": ("unlearning", "verify-deletion"),

@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from vestige.attacks.membership.query_policy import QueryPolicy
+from vestige.attacks.texts.text_models import base_of_adapter
 from vestige.audits.membership.query_options import QueryOptions
 from vestige.audits.membership.shadow_options import ShadowOptions
 from vestige.audits.membership.target import (
@@ -61,7 +62,8 @@ def users_membership(
         model: MODEL, local or remote.
         texts: of the users to test.
         reference: of non-members.
-        base: the model before it was fine-tuned; None audits ranks beside shadow models.
+        base: the model before it was fine-tuned. Default: that of an adapter, unless options of
+            shadow models are given. Without one, Vestige compares ranks with shadow models.
         person: whose all of `texts` are.
         random_users: split `reference` at random into this many users.
         alpha: false-discovery rate of flags, and level of the test.
@@ -77,6 +79,8 @@ def users_membership(
         VestigeError: something cannot be read, users or words are too few, or a service fails.
     """
     service = remote_of(model)
+    if base is None and service is None and not shadows.changed() and queries.calls is None:
+        base = base_of_adapter(model)
     check_model_options(service, queries, remote, has_base=base is not None)
     if base is None:
         count = shadow_count(shadows, cluster)
@@ -187,7 +191,7 @@ def _with_ranks(
 def _remote(
     run: "Session", model: Any, service: Remote, texts: UserTexts, queries: QueryOptions
 ) -> tuple[Target, UserTexts]:
-    """A remote target, whose words are those of some non-members; and the texts as it needs them."""
+    """A remote target with the words of some non-members, and the texts with its columns."""
     texts = texts.with_sources(queries.task not in (None, "next-word"))
     counted, _, _ = texts.groups(seed=run.seed)
     return remote_target(run, model, service, texts.reference_of(counted), queries), texts

@@ -6,34 +6,27 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tests.audits.told import Told
 from vestige.attacks.membership.query_policy import QueryPolicy
+from vestige.audits.membership.query_options import QueryOptions
+from vestige.audits.membership.target import local_target, remote_target
+from vestige.audits.membership.user_inputs import UserInputs
+from vestige.audits.membership.user_texts import UserTexts, read_user_texts
 from vestige.claims import Check
 from vestige.data.corpus import Corpus
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import DataError
 from vestige.models.table import TableModel
 from vestige.models.top_k import Context
-from vestige.monitor import SILENT
-from vestige.workflows.audit_inputs import AuditInputs, AuditTexts, read_texts
-from vestige.workflows.audit_options import ServiceSettings, TextSettings
-from vestige.workflows.audit_target import open_target, service_target
+from vestige.session import Session
 
 WORDS = tuple(f"w{n}" for n in range(30))
 """Enough that no two texts of five random ones are near-duplicates."""
-SETTINGS = TextSettings(
-    format="auto", text="text", user=None, source=None, limit=None, person=None, artificial=None,
-    seed=0,
-)  # fmt: skip
+COLUMNS = {"format": "auto", "text": "text", "user": None, "source": None, "limit": None}
 
 
-class Log:
-    """A monitor that keeps its lines."""
-
-    def __init__(self):
-        self.lines = []
-
-    def log(self, text):
-        self.lines.append(text)
+def session(**given):
+    return Session("membership", {}, device="cpu", **given)
 
 
 def corpus_of(users, each=3, seed=0, sources=False):
@@ -58,19 +51,23 @@ def model():
 def parts_of(texts=MINE, reference=OTHERS):
     """Both corpora as they are, without the search for near-duplicates."""
     independent = Check("independent", "passed", "Texts differ.")
-    return AuditTexts(texts=texts, reference=reference, independent=independent)
+    return UserTexts(texts=texts, reference=reference, independent=independent)
 
 
-def read(texts, reference, *, monitor=SILENT, show_secrets=False, **settings):
-    return read_texts(
-        texts, reference, replace(SETTINGS, **settings), show_secrets=show_secrets, monitor=monitor
-    )
+def inputs_of(parts):
+    return UserInputs.of(local_target(session(), model()), parts, seed=0)
+
+
+def read(texts, reference, *, monitor=None, seed=0, person=None, random_users=None, **columns):
+    return read_user_texts(
+        session(monitor=monitor or Told(), seed=seed), texts, reference, person=person,
+        random_users=random_users, columns={**COLUMNS, **columns},
+    )  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def inputs():
-    parts = parts_of()
-    return AuditInputs.of(open_target(model(), device="cpu"), parts, seed=0)
+    return inputs_of(parts_of())
 
 
 # whose each text is
@@ -84,10 +81,10 @@ def test_a_person_owns_every_audited_text_whoever_stands_there():
 
 
 def test_texts_of_nobody_are_one_persons_and_it_is_told():
-    log = Log()
+    log = Told()
     found = read(Corpus.from_texts(["a", "b"]), OTHERS, monitor=log)
     assert found.texts.users == ["me", "me"]
-    assert any("taken for one person's, 'me'" in line for line in log.lines)
+    assert any("count as one person's, 'me'" in line for line in log.lines)
 
 
 def test_a_file_without_the_column_of_users_is_one_persons(tmp_path):
@@ -98,33 +95,33 @@ def test_a_file_without_the_column_of_users_is_one_persons(tmp_path):
 
 def test_a_reference_without_users_names_both_ways_out(tmp_path):
     (tmp_path / "others.jsonl").write_text('{"text": "a b"}\n')
-    with pytest.raises(DataError, match=r"others\.jsonl does not say whose each text is") as caught:
+    with pytest.raises(DataError, match=r"others\.jsonl has no user column") as caught:
         read(MINE, tmp_path / "others.jsonl")
     assert "(`user`)" in caught.value.remedy
-    assert "(`artificial` 100)" in caught.value.remedy
+    assert "(`random_users` 100)" in caught.value.remedy
 
 
-def test_artificial_users_share_the_reference_evenly_and_keep_its_order():
+def test_random_users_share_the_reference_evenly_and_keep_its_order():
     chance = np.random.default_rng(0)
     nobody = Corpus.from_texts(["".join(chance.choice(list("abcdefgh"), 12)) for _ in range(23)])
-    found = read(MINE, nobody, artificial=5).reference
+    found = read(MINE, nobody, random_users=5).reference
     assert list(found) == list(nobody)
     assert sorted(Counter(found.users).values()) == [4, 4, 5, 5, 5]
-    assert read(MINE, nobody, artificial=5).reference.users == found.users
-    assert read(MINE, nobody, artificial=5, seed=1).reference.users != found.users
+    assert read(MINE, nobody, random_users=5).reference.users == found.users
+    assert read(MINE, nobody, random_users=5, seed=1).reference.users != found.users
 
 
-def test_artificial_users_are_asked_for_even_where_the_reference_has_its_own():
-    found = read(MINE, OTHERS, artificial=3).reference
+def test_random_users_are_made_even_where_the_reference_has_its_own():
+    found = read(MINE, OTHERS, random_users=3).reference
     assert set(found.users) == {"artificial 0", "artificial 1", "artificial 2"}
 
 
 def test_texts_without_a_user_are_left_out_and_counted():
-    log = Log()
+    log = Told()
     mixed = Corpus.from_texts(["red", "green", "blue"], users=["ann", "", "ann"])
     found = read(mixed, OTHERS, monitor=log)
     assert (list(found.texts), found.texts.users) == (["red", "blue"], ["ann", "ann"])
-    assert log.lines == ["--texts: 1 texts without a user are left out"]
+    assert log.lines == ["--texts: 1 texts without a user are left out."]
 
 
 @pytest.mark.parametrize("place", ["texts", "reference"])
@@ -135,23 +132,21 @@ def test_texts_that_all_lack_a_user_are_refused_by_parameter(place):
         read(**given)
 
 
-def test_somebody_in_both_parts_is_counted_and_named_only_on_request():
+def test_somebody_in_both_parts_is_counted_and_not_named():
     both = MINE + corpus_of(["p03"], seed=9)
-    with pytest.raises(DataError, match="1 users stand in `texts` and in `reference`") as hidden:
+    with pytest.raises(DataError, match="1 user is in both `texts` and `reference`") as hidden:
         read(both, OTHERS)
     assert "p03" not in str(hidden.value)
-    with pytest.raises(DataError, match="'p03' among them"):
-        read(both, OTHERS, show_secrets=True)
 
 
 def test_texts_in_both_parts_count_once_for_the_audited_and_it_is_told():
-    log = Log()
+    log = Told()
     reference = OTHERS + Corpus.from_texts(list(MINE)[:2], users=["p00"] * 2)
     found = read(MINE, reference, monitor=log)
     assert list(found.texts) == list(MINE)
     assert list(found.reference) == list(OTHERS)
     assert log.lines == [
-        f"2 of {len(MINE) + len(reference)} texts are near-duplicates and are left out"
+        f"2 of {len(MINE) + len(reference)} texts are near-duplicates and are left out."
     ]
 
 
@@ -188,47 +183,47 @@ def test_a_task_that_needs_sources_keeps_them_and_another_drops_them():
     parts = parts_of(
         texts=corpus_of(["ann"], sources=True), reference=corpus_of(["p"], sources=True)
     )
-    assert parts.sourced(True).texts.sources == parts.texts.sources
-    assert parts.sourced(False).texts.sources is None
-    with pytest.raises(DataError, match="`reference` does not say what each text answers"):
-        replace(parts, reference=OTHERS).sourced(True)
+    assert parts.with_sources(True).texts.sources == parts.texts.sources
+    assert parts.with_sources(False).texts.sources is None
+    with pytest.raises(DataError, match="`reference` has no column with what each text answers"):
+        replace(parts, reference=OTHERS).with_sources(True)
 
 
 # words
 
 
 def test_known_words_of_everybody_but_the_counted_are_queried(inputs):
-    counted, _, _ = inputs.parts.groups(seed=0)
-    together = inputs.parts.together()
+    counted, _, _ = inputs.texts.groups(seed=0)
+    together = inputs.texts.together()
     expected = [
         (place, at, word)
         for place, (text, user) in enumerate(zip(together, together.users, strict=True))
         for at, word in enumerate(text.split())
         if word in WORDS and user not in counted
     ]
-    asked, vocabulary = inputs.asked, inputs.target.vocabulary
+    asked, vocabulary = inputs.queries, inputs.target.vocabulary
     words = map(vocabulary.piece, asked.tokens.tolist())
     found = zip(asked.texts.tolist(), asked.positions.tolist(), words, strict=True)
     assert list(found) == expected
 
 
 def test_words_are_counted_in_the_texts_of_the_counted_alone(inputs):
-    counted, _, _ = inputs.parts.groups(seed=0)
-    expected = Counter(" ".join(inputs.parts.reference_of(counted)).split())
+    counted, _, _ = inputs.texts.groups(seed=0)
+    expected = Counter(" ".join(inputs.texts.reference_of(counted)).split())
     found = {word: int(inputs.counts.words[2 + n]) for n, word in enumerate(WORDS)}
     assert found == {word: expected[word] for word in WORDS}
 
 
 def test_audited_and_non_members_have_their_places_among_the_names(inputs):
-    names = inputs.asked.names
+    names = inputs.queries.names
     assert {names[place] for place in inputs.audited} == {"ann", "bob"}
     groups = (inputs.known.counted, inputs.known.fitted, inputs.known.compared)
     named = tuple(tuple(names[place] for place in group) for group in groups)
-    assert named == inputs.parts.groups(seed=0)
+    assert named == inputs.texts.groups(seed=0)
 
 
 def test_a_context_is_the_words_before_in_the_words_of_the_text(inputs):
-    first = inputs.asked.take(inputs.asked.texts == 1)
+    first = inputs.queries.take(inputs.queries.texts == 1)
     contexts, words = inputs.contexts(first)
     said = list(MINE)[1].split()
     assert words == said[:5]
@@ -240,13 +235,13 @@ def test_a_context_of_pairs_carries_the_whole_source():
         texts=corpus_of(["ann"], sources=True),
         reference=corpus_of([f"p{n}" for n in range(6)], sources=True),
     )
-    target = service_target(
-        lambda contexts: [], parts.reference, ServiceSettings(task="dialogue"), name="ask"
+    target = remote_target(
+        session(), "ask", lambda contexts: [], parts.reference, QueryOptions(task="dialogue")
     )
-    inputs = AuditInputs.of(target, parts, seed=0)
-    contexts, _ = inputs.contexts(inputs.asked)
+    inputs = UserInputs.of(target, parts, seed=0)
+    contexts, _ = inputs.contexts(inputs.queries)
     sources = parts.together().sources
-    assert [one.source for one in contexts] == [sources[n] for n in inputs.asked.texts]
+    assert [one.source for one in contexts] == [sources[n] for n in inputs.queries.texts]
 
 
 # what cannot succeed
@@ -254,22 +249,20 @@ def test_a_context_of_pairs_carries_the_whole_source():
 
 def test_non_members_that_cannot_reach_the_rate_are_refused():
     # 20 are compared: the smallest p-value is 1 / 21.
-    policy, parts = QueryPolicy(k=3), parts_of(reference=MANY)
-    inputs = AuditInputs.of(open_target(model(), device="cpu"), parts, seed=0)
+    policy, inputs = QueryPolicy(k=3), inputs_of(parts_of(reference=MANY))
     inputs.check(policy, 1 / 21 + 1e-9)
-    with pytest.raises(DataError, match=r"leave 20 with words to ask about .* it takes 21"):
+    with pytest.raises(DataError, match=r"leaves 20 to compare with; .* needs 21"):
         inputs.check(policy, 1 / 22)
 
 
 def test_too_few_words_to_learn_from_are_refused(inputs):
     # 10 fitted users with 3 texts of 5 known words each: 150 words of the 200 that it takes.
-    with pytest.raises(DataError, match="150 words of the 10 users"):
+    with pytest.raises(DataError, match="150 words of 10 non-members"):
         inputs.check(QueryPolicy(k=3), 0.1)
 
 
 def test_texts_without_a_known_word_are_refused():
     stranger = Corpus.from_texts(["nothing known here"], users=["ann"])
-    parts = parts_of(texts=stranger)
-    found = AuditInputs.of(open_target(model(), device="cpu"), parts, seed=0)
-    with pytest.raises(DataError, match="`texts` hold no word that can be asked about"):
+    found = inputs_of(parts_of(texts=stranger))
+    with pytest.raises(DataError, match="`texts` has no word that the model knows"):
         found.check(QueryPolicy(k=3), 0.1)

@@ -1,4 +1,4 @@
-"""An audit of users beside the base that the target was fine-tuned from."""
+"""An audit of users with the base that the target was fine-tuned from."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -13,8 +13,8 @@ from vestige.data.corpus import Corpus
 from vestige.data.vocabulary import WordVocabulary
 from vestige.models.checkpoints import save_model
 from vestige.models.table import TableModel
-from vestige.workflows.audit_options import ShadowSettings
-from vestige.workflows.audit_users import audit_users
+
+from .queried import users
 
 SIZE, EACH = 80, 5
 WORDS = tuple(f"w{n}" for n in range(SIZE))
@@ -53,22 +53,30 @@ TUNED = counted((PUBLIC, 1), (MEMBERS, 5))
 AUDITED = Corpus.from_texts([*MEMBERS, *OTHERS], users=[*MEMBERS.users, *OTHERS.users])
 
 
+def audited(found):
+    return [row for row in found.rows if row["kind"] == "audited"]
+
+
+def p_values_of(found):
+    return [row["p_value"] for row in audited(found)]
+
+
 @pytest.mark.parametrize("top_k", [None, 20])
 def test_members_are_found_beside_the_base_from_all_or_from_a_few_tokens(top_k):
-    found = audit_users(TUNED, AUDITED, reference=REFERENCE, base=BASE, top_k=top_k)
-    p_values = {user.name: user.p_value for user in found.users}
+    found = users(TUNED, AUDITED, reference=REFERENCE, base=BASE, top_k=top_k)
+    p_values = {row["user"]: row["p_value"] for row in audited(found)}
     inside = [p for name, p in p_values.items() if name.startswith("in")]
     outside = [p for name, p in p_values.items() if name.startswith("out")]
     assert np.mean(inside) < 0.15 < 0.3 < np.mean(outside)
-    assert found.summary()["k"] == (top_k or SIZE + 2)
+    assert found.summary["k"] == (top_k or SIZE + 2)
 
 
 def test_a_target_that_never_saw_anybody_gives_even_p_values():
     values = []
     for seed in range(6):
         tuned = counted((PUBLIC, 1), (of_users(10, 50 + seed, "x"), 1))
-        found = audit_users(tuned, AUDITED, reference=REFERENCE, base=BASE, seed=seed)
-        values += [user.p_value for user in found.users]
+        found = users(tuned, AUDITED, reference=REFERENCE, base=BASE, seed=seed)
+        values += p_values_of(found)
     assert np.mean(np.array(values) <= 0.05) <= 0.1
     assert np.mean(values) == pytest.approx(0.5, abs=0.1)
 
@@ -77,17 +85,17 @@ CLEAN = of_users(20, 5, "clean")
 
 
 def failed(found):
-    return {check.name for check in found.checks if check.state == "failed"}
+    return {check.name for check in found.claim.checks if check.state == "failed"}
 
 
 def test_a_leak_and_an_honest_list_are_told_apart_by_the_list_test():
-    leak = audit_users(TUNED, AUDITED, reference=REFERENCE, base=BASE)
+    leak = users(TUNED, AUDITED, reference=REFERENCE, base=BASE)
     assert leak.verdict == LEAK
-    assert leak.list_p_value < 0.001
-    clean = audit_users(TUNED, CLEAN, reference=REFERENCE, base=BASE)
+    assert leak.summary["list_p_value"] < 0.001
+    clean = users(TUNED, CLEAN, reference=REFERENCE, base=BASE)
     assert clean.verdict == NO_LEAK
-    assert clean.summary()["claim"]["verb"] == "audit-users --base"
-    assert not any(user.called for user in clean.users)
+    assert clean.summary["claim"]["verb"] == "membership --base"
+    assert not any(row["called"] for row in audited(clean))
 
 
 @pytest.mark.parametrize(
@@ -99,7 +107,7 @@ def test_a_leak_and_an_honest_list_are_told_apart_by_the_list_test():
     ],
 )  # fmt: skip
 def test_a_model_that_learnt_nothing_is_undecided(model, reason):
-    found = audit_users(model, CLEAN, reference=REFERENCE, base=BASE)
+    found = users(model, CLEAN, reference=REFERENCE, base=BASE)
     assert (found.verdict, failed(found)) == (UNDECIDED, {reason})
 
 
@@ -109,8 +117,8 @@ def test_users_whose_texts_are_near_duplicates_of_three_are_undecided():
     for words in copies:
         words[-1] = WORDS[int(chance.integers(SIZE))]
     texts = Corpus.from_texts([" ".join(words) for words in copies], users=owners)
-    found = audit_users(TUNED, texts, reference=REFERENCE, base=BASE)
-    assert (found.verdict, len(found.users)) == (UNDECIDED, 3)
+    found = users(TUNED, texts, reference=REFERENCE, base=BASE)
+    assert (found.verdict, len(audited(found))) == (UNDECIDED, 3)
     assert "independent" in failed(found)
 
 
@@ -121,8 +129,9 @@ def test_a_greeting_that_all_users_share_joins_nobody():
         for side in (CLEAN, REFERENCE)
         for names in [sorted(set(side.users))]
     )
-    found = audit_users(TUNED, texts, reference=reference, base=BASE)
-    assert (found.verdict, len(found.users), found.calibrated_on) == (NO_LEAK, 20, 60)
+    found = users(TUNED, texts, reference=reference, base=BASE)
+    assert (found.verdict, len(audited(found))) == (NO_LEAK, 20)
+    assert found.summary["calibrated_on"] == 60
 
 
 def test_words_that_the_model_does_not_know_and_another_kind_of_text_are_undecided():
@@ -130,9 +139,9 @@ def test_words_that_the_model_does_not_know_and_another_kind_of_text_are_undecid
         [f"{text} " + " ".join(f"new{n}{place}" for place in range(5)) for n, text in
          enumerate(CLEAN)], users=CLEAN.users,
     )  # fmt: skip
-    assert "read" in failed(audit_users(TUNED, unknown, reference=REFERENCE, base=BASE))
+    assert "read" in failed(users(TUNED, unknown, reference=REFERENCE, base=BASE))
     halves = [" ".join(word for word in text.split() if int(word[1:]) < 40) for text in CLEAN]
-    other = audit_users(
+    other = users(
         TUNED, Corpus.from_texts(halves, users=CLEAN.users), reference=REFERENCE, base=BASE
     )
     assert other.verdict == UNDECIDED
@@ -140,7 +149,7 @@ def test_words_that_the_model_does_not_know_and_another_kind_of_text_are_undecid
 
 
 def test_rounding_of_log_probabilities_moves_no_p_value(monkeypatch):
-    plain = audit_users(TUNED, AUDITED, reference=REFERENCE, base=BASE)
+    plain = users(TUNED, AUDITED, reference=REFERENCE, base=BASE)
     ask, chance = statistics_module.token_statistics, np.random.default_rng(0)
 
     def disturbed(*given, **more):
@@ -153,12 +162,12 @@ def test_rounding_of_log_probabilities_moves_no_p_value(monkeypatch):
         })  # fmt: skip
 
     monkeypatch.setattr(statistics_module, "token_statistics", disturbed)
-    again = audit_users(TUNED, AUDITED, reference=REFERENCE, base=BASE)
-    assert [one.p_value for one in again.users] == [one.p_value for one in plain.users]
-    assert again.list_p_value == pytest.approx(plain.list_p_value, abs=0.001)
+    again = users(TUNED, AUDITED, reference=REFERENCE, base=BASE)
+    assert p_values_of(again) == p_values_of(plain)
+    assert again.summary["list_p_value"] == pytest.approx(plain.summary["list_p_value"], abs=0.001)
 
 
-def test_it_goes_on_and_asks_nothing_twice(tmp_path, monkeypatch):
+def test_it_resumes_and_reads_nothing_twice(tmp_path, monkeypatch):
     for name, model in (("tuned", TUNED), ("base", BASE)):
         save_model(model, tmp_path / name)
     given = {"reference": REFERENCE, "base": tmp_path / "base", "out": tmp_path / "out"}
@@ -172,29 +181,28 @@ def test_it_goes_on_and_asks_nothing_twice(tmp_path, monkeypatch):
 
     monkeypatch.setattr(statistics_module, "token_statistics", killed)
     with pytest.raises(KeyboardInterrupt):
-        audit_users(tmp_path / "tuned", AUDITED, **given)
-    found = audit_users(tmp_path / "tuned", AUDITED, **given)
-    asked = len(calls)
-    assert audit_users(tmp_path / "tuned", AUDITED, **given).summary() == found.summary()
-    assert len(calls) == asked == 3
-    run = results.load(tmp_path / "out" / "run")
+        users(tmp_path / "tuned", AUDITED, **given)
+    found = users(tmp_path / "tuned", AUDITED, **given)
+    assert found.summary == users(TUNED, AUDITED, **{**given, "base": BASE, "out": None}).summary
+    assert len(calls) == 3 + 2  # two without the cache
+    run = results.load(tmp_path / "out")
     assert set(run.run["models"]) == {"target", "base"}
 
 
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"calls": 5}, "`calls` must be left out with `base`"),
-        ({"shadow_models": ShadowSettings(epochs=3)}, "`epochs` must be left out with `base`"),
+        ({"calls": 5}, "`calls` does not go with `base`"),
+        ({"epochs": 3}, "`epochs` does not go with `base`"),
         ({"top_k": 1000}, r"`top_k` must lie in \[1, 82\]"),
         ({"select": "informative", "queries": 3}, "`select` informative"),
     ],
 )
 def test_settings_that_a_base_has_no_use_for_are_refused(given, message):
     with pytest.raises(ValueError, match=message):
-        audit_users(TUNED, AUDITED, reference=REFERENCE, base=BASE, **given)
+        users(TUNED, AUDITED, reference=REFERENCE, base=BASE, **given)
 
 
-def test_a_service_is_asked_without_a_base():
-    with pytest.raises(ValueError, match="`base` must be left out for a service"):
-        audit_users(lambda asked: [], AUDITED, reference=REFERENCE, base=BASE, top_k=3)
+def test_a_remote_model_has_no_base():
+    with pytest.raises(ValueError, match="`base` needs a local model"):
+        users(lambda asked: [], AUDITED, reference=REFERENCE, base=BASE, top_k=3)

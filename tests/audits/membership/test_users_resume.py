@@ -28,26 +28,29 @@ def ask(contexts):
 FORKS = """
 import json, os, random, signal, sys, time
 from pathlib import Path
+import pyarrow.parquet as parquet
 import torch._dynamo  # every optimizer imports it, for seconds: once here, not in each child
 import sklearn.ensemble
 from vestige import results
 from vestige.cli.main import app
 from vestige.data import atomic_write
+from vestige.audits.membership.answers import StoredAnswers
+from vestige.audits.membership.user_inputs import UserInputs
 from vestige.store import Store
-from vestige.workflows import audit_run
 from vestige.training import checkpoint, loop, shadows
 
 words, lots = json.loads(sys.argv[1]), random.Random(0)
 places = {
-    "answer": (Store, "__setitem__"),
+    "answer": (StoredAnswers, "sending"),
+    "stored": (Store, "__setitem__"),
     "checkpoint": (checkpoint, "save"),
     "model": (loop, "save_model"),
     "record": (shadows, "write_text"),
     "recorded": (shadows, "_there"),
-    "ranks": (audit_run, "rank_key"),
+    "ranks": (UserInputs, "key"),
     "file": (atomic_write.os, "replace"),
     "save": (results, "save"),
-    "rows": (results.pq, "write_table"),
+    "rows": (parquet, "write_table"),
 }
 
 def dying(call, count):
@@ -84,25 +87,27 @@ def child(out, moment):
 killed = 0
 for each in sys.argv[2:]:
     out, _, moment = each.partition("/")
+    finished = Path(out, "run.json").exists()
     pid = child(out, moment)
     if moment.startswith("after:"):
         time.sleep(lots.uniform(0, float(moment[6:])))
         os.kill(pid, signal.SIGKILL)
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    if code not in (0, 1, 3, -signal.SIGKILL):  # the three verdicts, or killed
+    # The three verdicts, or killed, or a finished audit, which is never overwritten.
+    if code not in (0, 1, 3, -signal.SIGKILL, *([2] if finished else [])):
         sys.exit(f"{each}: exit code {code}")
     killed += code == -signal.SIGKILL
     if moment == "end":
-        files = {str(path): path.stat().st_mtime_ns for path in Path(out).rglob("*")}
+        files = {str(path): path.stat().st_mtime_ns for path in Path().glob(f"{out}*/**/*")}
         print(json.dumps([killed, files]))
         killed = 0
 """
 
 # Named places first: a fast machine may end within the seconds of the others.
 MOMENTS = [
-    *("file:1", "answer:2", "answer:3", "checkpoint:2", "record:1", "file:3", "recorded:2"),
-    *("model:1", "ranks:2", "answer:20", "answer:200", "ranks:5", "save:1", "rows:1"),
-    *("after:1", "after:2", "after:3"),
+    *("answer:1", "stored:2", "file:1", "checkpoint:2", "record:1", "file:3", "recorded:2"),
+    *("model:1", "ranks:2", "answer:2", "answer:3", "stored:9", "stored:60", "answer:12"),
+    *("ranks:4", "save:1", "rows:1", "after:1", "after:2", "after:3"),
 ]
 
 
@@ -124,9 +129,9 @@ def folder(tmp_path):
 def audits(folder, *moments):
     """Run them, each "OUT/moment" when it is killed; for every end: kills before, and files."""
     words = [
-        "audit-users", "service_that_logs:ask", "--texts", "mine.jsonl", "--reference",
-        "others.jsonl", "--user", "who", "--top-k", "5", "--calls", "24", "--budget", "3000",
-        "--shadows", "4", "--epochs", "3", "--hidden-size", "8", "--batch-size", "20",
+        "membership", "service_that_logs:ask", "--unit", "user", "--texts", "mine.jsonl",
+        "--reference", "others.jsonl", "--user", "who", "--top-k", "5", "--calls", "24",
+        "--budget", "3000", "--shadows", "4", "--epochs", "3", "--hidden-size", "8", "--batch-size", "20",
         "--vocabulary-size", "22", "--device", "cpu", "--out",
     ]  # fmt: skip
     done = subprocess.run(
@@ -141,8 +146,9 @@ def test_killed_at_any_moment_it_ends_in_the_same_result_and_trains_nothing_twic
     killed = [f"killed/{moment}" for moment in MOMENTS]
     _, (kills, first), (_, again) = audits(folder, "whole/end", *killed, "killed/end", "killed/end")
     assert kills >= 10
-    assert again == first, "a finished audit is shown again, and nothing is done"
-    expected, found = (results.load(folder / name / "run") for name in ("whole", "killed"))
+    assert again == first, "a finished audit is left alone"
+    assert not (folder / "killed.partial").exists()
+    expected, found = (results.load(folder / name) for name in ("whole", "killed"))
     assert found.rows == expected.rows
     apart = ("queries", "calls", "cached", "seconds", "contexts")
     assert {k: v for k, v in found.summary.items() if k not in apart} == {

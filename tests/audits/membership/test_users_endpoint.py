@@ -1,4 +1,4 @@
-"""An audit of users asks an endpoint as it asks a model: the same result, nothing paid twice."""
+"""An audit of users queries a server as it reads a model: the same result, nothing paid twice."""
 
 import json
 import os
@@ -11,18 +11,19 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from tests.audits.told import Told
 from tests.cli.shell import invoke
 from tests.models.served import FAULTS, KEY, Served, failing, serving
+from vestige.audits.membership.costs import ENDINGS, server_cost
 from vestige.data.corpus import Corpus
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import DataError, ModelError
 from vestige.models.recurrent_network import LSTMConfig, LSTMLanguageModel
-from vestige.models.top_k import narrow
-from vestige.workflows.audit_options import ServiceSettings, ShadowSettings
-from vestige.workflows.audit_users import audit_users
+from vestige.models.remote_options import RemoteOptions
+from vestige.models.top_k import Context, narrow
 from vestige.workflows.diff import diff
 
-from .asked import Told
+from .queried import users
 
 pytest.importorskip("openai")
 
@@ -63,21 +64,20 @@ def key(monkeypatch):
 
 
 def audit(target, **given):
-    usual = {"reference": OTHERS, "shadow_models": ShadowSettings(shadows=0), "top_k": 3,
-             "queries": 5}  # fmt: skip
-    return audit_users(target, MINE, **{**usual, **given})
+    usual = {"reference": OTHERS, "shadows": 0, "top_k": 3, "queries": 5}
+    return users(target, MINE, **{**usual, **given})
 
 
 def test_an_endpoint_gives_the_audit_that_its_model_gives(model, tmp_path):
     served, told = OfWords(model), Told()
     with serving(served) as url:
         found = audit(f"openai:{url}#small", out=tmp_path / "out", monitor=told)
-    assert list(found.rows()) == list(audit(narrow(model, k=3)).rows())
-    counted = found.summary()
+    assert found.rows == audit(narrow(model, k=3)).rows
+    counted = found.summary
     assert counted["calls"] == len(served.asked)
     assert counted["tokens"] > 0
     assert counted["listed_pieces"] == 0
-    cost = next(line for line in told.lines if "calls and about" in line)
+    cost = next(line for line in told.lines if line.startswith("Plan: "))
     assert told.lines.index(cost) < next(
         n for n, line in enumerate(told.lines) if "The server calls its model" in line
     )
@@ -87,13 +87,12 @@ def test_an_endpoint_gives_the_audit_that_its_model_gives(model, tmp_path):
 
 
 def test_an_audit_behind_a_failing_proxy_is_the_same(model, tmp_path):
-    service = ServiceSettings(timeout=0.5, attempts=8)
     with serving(OfWords(model)) as upstream:
         plain = audit(f"openai:{upstream}#small")
         with failing(upstream, FAULTS["rate limit"], every=9) as (url, faults):
-            found = audit(f"openai:{url}#small", out=tmp_path / "out", service=service)
+            found = audit(f"openai:{url}#small", out=tmp_path / "out", timeout=0.5, attempts=8)
     assert faults
-    assert list(found.rows()) == list(plain.rows())
+    assert found.rows == plain.rows
 
 
 @pytest.mark.slow
@@ -104,7 +103,7 @@ def test_a_killed_audit_goes_on_and_asks_nothing_twice(model, tmp_path):
         (tmp_path / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)))
     with serving(served) as url:
         words = [
-            *("audit-users", f"openai:{url}#small"),
+            *("membership", f"openai:{url}#small", "--unit", "user"),
             *("--texts", tmp_path / "mine.jsonl", "--reference", tmp_path / "others.jsonl"),
             *("--user", "who", "--top-k", "3", "--queries", "5", "--shadows", "0"),
             *("--concurrency", "1", "--out", tmp_path / "out"),
@@ -132,7 +131,7 @@ def test_a_budget_that_is_too_small_is_refused_before_the_first_call(model):
     for name in ("budget", "token_budget"):
         served = OfWords(model)
         with serving(served) as url, pytest.raises(DataError, match=f"`{name}` 9 is too small"):
-            audit(f"openai:{url}#small", service=ServiceSettings(**{name: 9}))
+            audit(f"openai:{url}#small", **{name: 9})
         assert served.asked == []
 
 
@@ -144,26 +143,22 @@ def test_more_words_than_a_server_shows_are_refused(model):
 
 @pytest.mark.parametrize("name", ["sk-1234", "", "a b"])
 def test_a_key_is_never_an_option(name):
-    with pytest.raises(ValueError, match="`key_env` must name an environment variable"):
-        ServiceSettings(key_env=name)
+    with pytest.raises(ValueError, match="`key_env` must be the name of an environment variable"):
+        RemoteOptions(key_env=name)
 
 
-def test_a_callable_has_no_settings_of_an_endpoint(model):
-    with pytest.raises(ValueError, match="`token_budget` must be left out unless MODEL is an end"):
-        audit(narrow(model, k=3), service=ServiceSettings(token_budget=9))
+def test_a_function_has_no_options_of_a_server(model):
+    with pytest.raises(ValueError, match="`token_budget` needs a server"):
+        audit(narrow(model, k=3), token_budget=9)
 
 
 def test_an_endpoint_is_no_model_whose_weights_can_be_asked():
     with pytest.raises(ModelError, match="is an endpoint") as caught:
         diff("openai:http://localhost:9/v1#small", "other")
-    assert "audit-users" in str(caught.value)
+    assert "membership --unit user" in str(caught.value)
 
 
 def test_an_upper_bound_of_calls_counts_the_pieces_of_words():
-    from vestige.models.top_k import Context
-    from vestige.workflows.audit_endpoint import ENDINGS, tell_cost
-
     for k in (1, 3):
-        told = Told()
-        tell_cost([Context(("w0",)), Context(())], ServiceSettings(), k=k, monitor=told)
-        assert f"at most {16 + 2 * k * ENDINGS:,} calls" in told.lines[0]
+        line = server_cost([Context(("w0",)), Context(())], RemoteOptions(), k=k)
+        assert f"at most {16 + 2 * k * ENDINGS:,} calls" in line

@@ -1,4 +1,4 @@
-"""Bad input of `vestige audit-users`: one clear message, exit code 2, nothing written."""
+"""Bad input of `vestige membership --unit user`: a clear message, code 2, nothing written."""
 
 import json
 
@@ -19,7 +19,7 @@ REFERENCE = "W/model --texts W/mine.jsonl --user who --shadows 0 --reference"
 TINY = "--epochs 1 --hidden-size 4"
 SERVICE = f"{PLAIN} --top-k 3"
 
-# The words after `vestige audit-users` (W/ the folder), and what the message must say.
+# The words after `vestige membership --unit user` (W/ the folder), and what the message must say.
 CASES = {
     "no texts there": (f"{TEXTS} W/none.jsonl", "none.jsonl does not exist"),
     "no reference there": (f"{REFERENCE} W/none.jsonl", "none.jsonl does not exist"),
@@ -37,32 +37,32 @@ CASES = {
     "an unknown format": (f"{TEXTS} W/mine.jsonl --format tablet", "format must be one of"),
     "a reference of nobody": (
         "W/model --texts W/mine.jsonl --reference W/others.jsonl --shadows 0",
-        "does not say whose each text is. Name the column that does (--user)",
+        "has no user column. Name the column (--user)",
     ),
     "a user column nowhere": (
         "W/model --texts W/mine.jsonl --reference W/others.jsonl --user writer --shadows 0",
         'others.jsonl has no column "writer"',
     ),
     "an empty person": (f"{TEXTS} W/mine.jsonl --person=", "--person must be a name, got blanks"),
-    "somebody in both": (f"{TEXTS} W/others.jsonl", "40 users stand in --texts and in --reference"),
-    "an artificial name": (
+    "somebody in both": (f"{TEXTS} W/others.jsonl", "40 users are in both --texts and --reference"),
+    "the name of a random user": (
         "W/model --texts W/mine.jsonl --person artificial_07 --reference W/others.jsonl "
-        "--artificial 40 --shadows 0",
-        "1 users stand in --texts and in --reference",
+        "--random-users 40 --shadows 0",
+        "1 user is in both --texts and --reference",
     ),
-    "more artificial users than texts": (
-        "W/model --texts W/mine.jsonl --reference W/others.jsonl --artificial 999 --shadows 0",
+    "more random users than texts": (
+        "W/model --texts W/mine.jsonl --reference W/others.jsonl --random-users 999 --shadows 0",
         "cannot be split into 999 users",
     ),
-    "one artificial user": (f"W/model {PLAIN} --artificial 1", "--artificial"),
+    "one random user": (f"W/model {PLAIN} --random-users 1", "--random-users"),
     "two people to compare with": (f"{REFERENCE} W/two.jsonl", "it takes 4 at least"),
     "nine people to compare with": (
         f"{REFERENCE} W/nine.jsonl",
-        "it takes 19 before a p-value can be 0.05. Give texts of 37 people or more",
+        "a p-value of 0.05 needs 19. Give texts of 37 people or more",
     ),
-    "too few words to learn from": (f"{REFERENCE} W/short.jsonl", "are too few, it takes 200"),
-    "too few calls to learn from": (f"W/model {PLAIN} --calls 2 --select random", "it takes 200"),
-    "texts of unknown words": (f"{TEXTS} W/foreign.jsonl", "hold no word that can be asked about"),
+    "too few words to learn from": (f"{REFERENCE} W/short.jsonl", "are too few; 200 are needed"),
+    "too few calls to learn from": (f"W/model {PLAIN} --calls 2 --select random", "200 are needed"),
+    "texts of unknown words": (f"{TEXTS} W/foreign.jsonl", "has no word that the model knows"),
     "only unknown words": (
         "W/model --texts W/foreign.jsonl --reference W/foreign-others.jsonl --user who --shadows 0",
         "no word of the texts is one that the vocabulary knows",
@@ -74,34 +74,33 @@ CASES = {
     "texts and calls": (f"W/model {PLAIN} --queries 1 --calls 2", "left out with --queries"),
     "a choice of nothing": (f"W/model {PLAIN} --select rare", "come with --queries or --calls"),
     "a choice of all": (f"W/model {PLAIN} --select all --calls 2", "with another --select"),
-    "a sum of one word": (f"W/model {PLAIN} --select rare-sum --calls 2", "a word has no sum"),
     "an unknown choice": (
         f"W/model {PLAIN} --select best --calls 2",
-        "--select must be one of all",
+        "--select",
     ),
     "informative without shadows": (
         f"W/model {PLAIN} --select informative --calls 2",
-        "come with shadow models",
+        "needs shadow models",
     ),
-    "a rate that is no number": (f"W/model {PLAIN} --rate nan", "--rate must be a finite number"),
-    "a rate of one": (f"W/model {PLAIN} --rate 1", "--rate must lie in (0, 1), got 1"),
-    "a rate below zero": (f"W/model {PLAIN} --rate -0.1", "--rate must lie in (0, 1), got -0.1"),
+    "an alpha that is no number": (f"W/model {PLAIN} --alpha nan", "--alpha must be"),
+    "an alpha of one": (f"W/model {PLAIN} --alpha 1", "--alpha must be above 0 and below 1"),
+    "an alpha below zero": (f"W/model {PLAIN} --alpha -0.1", "--alpha must be above 0 and below 1"),
     "a negative seed": (f"W/model {PLAIN} --seed -1", "--seed"),
     "one shadow": (f"W/model {PLAIN} --shadows 1", "must be 0, 2 or more, got 1"),
     "fewer shadows than none": (f"W/model {PLAIN} --shadows -2", "--shadows"),
     "no epochs": (f"W/model {PLAIN} --shadows 2 --epochs 0", "--epochs"),
     "a learning rate of nothing": (
         f"W/model {PLAIN} --shadows 2 --learning-rate 0",
-        "learning_rate must be positive",
+        "--learning-rate must be above 0",
     ),
     "momentum of adam": (f"W/model {PLAIN} --shadows 2 --momentum 0.9", "momentum must come with"),
     "a size for other shapes": (
         f"W/model {PLAIN} --shadows 2 --other-shapes --hidden-size 4",
-        "--hidden-size must be left out with --other-shapes",
+        "--hidden-size does not go with --other-shapes",
     ),
     "processes of a cluster": (
         f"W/model {PLAIN} --processes 2 --cluster auto",
-        "--processes must be left out with --cluster",
+        "--processes does not go with --cluster",
     ),
     "a cluster that does not answer": (
         f"W/model {PLAIN} --shadows 2 {TINY} --cluster 127.0.0.1:1",
@@ -111,11 +110,9 @@ CASES = {
         f"W/model {PLAIN} --shadows 2 {TINY} --shadow-dir W/letter",
         "letter",
     ),
-    "another audit there": (f"W/model {PLAIN} --rate 0.2 --out W/audit", "holds another audit"),
-    "another text there": (f"{TEXTS} W/yours.jsonl --out W/audit", "audit: texts differs"),
-    "something else there": (f"W/model {PLAIN} --out W/model", "no audit to go on with"),
-    "a damaged audit": (f"W/model {PLAIN} --out W/damaged", "audit.json is not JSON"),
-    "a file there": (f"W/model {PLAIN} --out W/letter", "letter is a file"),
+    "another audit there": (f"W/model {PLAIN} --alpha 0.2 --out W/audit", "exists already"),
+    "something else there": (f"W/model {PLAIN} --out W/model", "exists already"),
+    "a file there": (f"W/model {PLAIN} --out W/letter", "exists already"),
     "a place below a file": (f"W/model {PLAIN} --out W/letter/out", "letter"),
     "no model": (f"W/none {PLAIN}", "none does not exist"),
     "a folder without a model": (f"W/folder {PLAIN}", "folder"),
@@ -124,20 +121,20 @@ CASES = {
     "an unknown device": (f"W/model {PLAIN} --device abacus", "abacus"),
     "a translator without sources": (
         f"W/translator {PLAIN}",
-        "--texts does not say what each text answers or translates",
+        "--texts has no column with what each text answers or translates",
     ),
     "sources that are not there": (f"W/translator {PLAIN} --source said", 'no column "said"'),
-    "a budget for our own model": (f"W/model {PLAIN} --budget 9", "unless MODEL is a callable"),
-    "a task for our own model": (f"W/model {PLAIN} --task dialogue", "--task must be left out"),
+    "a budget for our own model": (f"W/model {PLAIN} --budget 9", "--budget needs a remote model"),
+    "a task for our own model": (f"W/model {PLAIN} --task dialogue", "--task needs a remote model"),
     "a service of unknown k": (f"services_of_tests:well {PLAIN}", "--top-k must be given"),
     "a budget of nothing": (f"services_of_tests:well {SERVICE} --budget 0", "--budget"),
     "a budget too small": (
         f"services_of_tests:well {SERVICE} --budget 70",
-        "--budget 70 is too small: this audit takes 571 queries",
+        "--budget 70 is too small: this audit needs 571 queries",
     ),
     "a budget too small for calls": (
         f"services_of_tests:well {SERVICE} --shadows 2 --calls 20 --budget 70",
-        "takes up to 621 queries",
+        "needs up to 621 queries",
     ),
     "a timeout of no time": (f"services_of_tests:well {SERVICE} --timeout 0", "--timeout must"),
     "a timeout that is no number": (f"services_of_tests:well {SERVICE} --timeout nan", "--timeout"),
@@ -190,11 +187,11 @@ def folder(tmp_path_factory):
     (root / "failing_service_of_tests.py").write_text("raise KeyError('token')\n")
     (root / "leaving_service_of_tests.py").write_text("import sys\nsys.exit(3)\n")
     (root / "letter").write_text("mine")
-    words = f"audit-users W/model {PLAIN} --out W/audit".replace("W/", f"{root}/").split()
+    words = f"membership W/model --unit user {PLAIN} --out W/audit".replace(
+        "W/", f"{root}/"
+    ).split()
     done = invoke(words)
     assert done.finished, done.stderr
-    (root / "damaged").mkdir()
-    (root / "damaged" / "audit.json").write_text("{")
     return root
 
 
@@ -253,7 +250,7 @@ def test_bad_input_is_refused_in_one_line(shell, folder, tmp_path, monkeypatch, 
     if "--out" not in asked:
         asked += ["--out", str(tmp_path / "out")]
     before = listing(folder)
-    done = shell("audit-users", *asked)
+    done = shell("membership", *asked, "--unit", "user")
     assert done.exit_code == 2, done.stderr
     said = " ".join(done.stderr.replace("│", " ").split())
     assert says in said
@@ -261,14 +258,3 @@ def test_bad_input_is_refused_in_one_line(shell, folder, tmp_path, monkeypatch, 
     assert done.stdout == ""
     assert listing(folder) == before
     assert not (tmp_path / "out").exists()
-
-
-def test_rows_of_a_finished_audit_that_are_damaged_are_named(folder, tmp_path, monkeypatch):
-    def odd(*_, **__):
-        return int(float("nan"))
-
-    monkeypatch.setattr("vestige.cli.audit_users.show_audit", odd)
-    words = f"audit-users W/model {PLAIN} --out W/audit".replace("W/", f"{folder}/").split()
-    done = invoke(words)
-    assert done.exit_code == 2
-    assert "audit/run holds rows that no audit has" in done.stderr

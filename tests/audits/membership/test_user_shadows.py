@@ -4,16 +4,25 @@ from types import SimpleNamespace
 
 import pytest
 
+from tests.audits.told import Told
 from vestige import results
+from vestige.audits.membership.costs import server_cost
+from vestige.audits.membership.query_options import QueryOptions
+from vestige.audits.membership.shadow_options import ShadowOptions
+from vestige.audits.membership.target import local_target, remote_of, remote_target
+from vestige.audits.membership.user_options import check_model_options
+from vestige.audits.membership.user_shadows import described, plan_shadows
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import DataError
 from vestige.models.recurrent_network import GRUConfig, LSTMConfig, LSTMLanguageModel
+from vestige.models.remote_options import RemoteOptions
 from vestige.models.seq2seq import Seq2SeqConfig, Seq2SeqModel
+from vestige.models.top_k import Context
 from vestige.models.transformer import TransformerConfig
+from vestige.session import Session
 from vestige.training.presets import PRESETS, pair_preset
-from vestige.workflows.audit_options import ServiceSettings, ShadowSettings
-from vestige.workflows.audit_shadows import described, plan_shadows
-from vestige.workflows.audit_target import find_service, open_target, service_target
+
+from .queried import users
 
 VOCABULARY = WordVocabulary(("<unk>", "<eos>", "red", "blue"))
 OWN = LSTMConfig(layers=1, embedding_size=5, hidden_size=5)
@@ -29,24 +38,19 @@ class History:
         return [{"epoch": 3.0}]
 
 
-class Log:
-    """A monitor that keeps its lines."""
-
-    def __init__(self):
-        self.lines = []
-
-    def log(self, text):
-        self.lines.append(text)
+def session():
+    return Session("membership", {}, device="cpu")
 
 
 def target(config=OWN, path="nowhere", task="next-word"):
     model = None if config is None else SimpleNamespace(config=config)
-    return SimpleNamespace(model=model, task=task, name="it", recorded={"path": path})
+    return SimpleNamespace(model=model, task=task, name="it", record={"path": path})
 
 
 def plan(one, log=None, seed=0, **settings):
-    settings = ShadowSettings(**{"shadows": 4, **settings})
-    return plan_shadows(settings, one, seed=seed, device="cpu", monitor=log or Log())
+    count = settings.pop("shadows", 4)
+    run = Session("membership", {}, seed=seed, device="cpu", monitor=log or Told())
+    return plan_shadows(run, ShadowOptions(**settings), one, count=count)
 
 
 @pytest.fixture
@@ -73,17 +77,17 @@ def test_shadows_have_the_targets_shape_and_the_presets_training_where_none_is_k
 
 
 def test_shadows_learn_as_the_target_did_up_to_the_epoch_that_it_kept(trained):
-    log = Log()
+    log = Told()
     found = plan(trained(), log).training
     assert (found.epochs, found.batch_size, found.learning_rate) == (3, 3, 0.5)
-    assert log.lines == ["Shadow models learn as it did, for 3 epochs"]
+    assert log.lines == ["Shadow models are trained as it was, for 3 epochs."]
 
 
 def test_what_is_asked_for_goes_before_what_was_recorded(trained):
-    log = Log()
+    log = Told()
     found = plan(trained(), log, epochs=8, batch_size=2).training
     assert (found.epochs, found.batch_size, found.learning_rate) == (8, 2, 0.5)
-    assert log.lines[0].endswith("but with --epochs 8, --batch-size 2, for 8 epochs")
+    assert log.lines[0].endswith("but with --epochs 8, --batch-size 2, for 8 epochs.")
 
 
 @pytest.mark.parametrize("batching", ["poisson", "poisson-users"])
@@ -117,7 +121,7 @@ def test_another_architecture_keeps_the_sizes():
 
 
 def test_a_transformer_has_no_embedding_size_to_set():
-    with pytest.raises(ValueError, match="`embedding_size` must be left out"):
+    with pytest.raises(ValueError, match="`embedding_size` does not go with"):
         plan(target(TransformerConfig()), embedding_size=4)
     [found] = plan(target(TransformerConfig()), architecture="lstm", embedding_size=4).models
     assert isinstance(found, LSTMConfig)
@@ -143,7 +147,7 @@ def test_a_plan_is_described_with_the_names_of_its_shapes():
 @pytest.mark.parametrize("timeout", [0.0, -1.0, float("inf"), float("nan")])
 def test_a_timeout_is_a_positive_number_of_seconds(timeout):
     with pytest.raises(ValueError, match="`timeout`"):
-        ServiceSettings(timeout=timeout)
+        users("m:f", [], reference=[], timeout=timeout)
 
 
 @pytest.mark.parametrize(
@@ -151,38 +155,36 @@ def test_a_timeout_is_a_positive_number_of_seconds(timeout):
 )
 def test_no_setting_of_a_service_suits_a_model(name):
     value = {"task": "dialogue", "tokenizer": "words"}.get(name, 7)
-    with pytest.raises(ValueError, match=f"`{name}` must be left out unless MODEL is a callable"):
-        ServiceSettings(**{name: value}).refuse_for_model()
-    ServiceSettings().refuse_for_model()
+    with pytest.raises(ValueError, match=f"`{name}` needs a remote model"):
+        users(LSTMLanguageModel(VOCABULARY, OWN), [], reference=[], **{name: value})
+    check_model_options(None, QueryOptions(), RemoteOptions(), has_base=False)
 
 
 def test_a_budget_may_be_just_enough():
-    ServiceSettings(budget=9).afford(9, exact=True)
-    ServiceSettings().afford(10**9, exact=True)
-    with pytest.raises(DataError, match="`budget` 9 is too small: this audit takes 10 queries"):
-        ServiceSettings(budget=9).afford(10, exact=True)
-    with pytest.raises(DataError, match="takes up to 10 queries"):
-        ServiceSettings(budget=9).afford(10, exact=False)
+    contexts = [Context((word,)) for word in ("red", "blue")]
+    server_cost(contexts, RemoteOptions(budget=16), k=1)
+    with pytest.raises(DataError, match="`budget` 15 is too small: this audit needs 16 if"):
+        server_cost(contexts, RemoteOptions(budget=15), k=1)
 
 
 def test_settings_that_were_set_are_those_that_are_not_none():
-    chosen = ShadowSettings(epochs=2, momentum=0.0)
+    chosen = ShadowOptions(epochs=2, momentum=0.0)
     assert chosen.set_of(("epochs", "momentum", "optimizer")) == {"epochs": 2, "momentum": 0.0}
 
 
 # target
 
 
-def test_a_model_is_no_callable_and_a_function_is_one():
-    assert find_service("some/path") is None
-    assert find_service(LSTMLanguageModel(VOCABULARY, OWN)) is None
-    assert find_service(len) is len
+def test_a_model_is_local_and_a_function_is_remote():
+    assert remote_of("some/path") is None
+    assert remote_of(LSTMLanguageModel(VOCABULARY, OWN)) is None
+    assert remote_of(len) is len
 
 
 @pytest.mark.parametrize(("attention", "task"), [(True, "translation"), (False, "dialogue")])
 def test_attention_tells_translation_from_dialogue(attention, task):
     config = Seq2SeqConfig(embedding_size=3, hidden_size=3, attention=attention)
-    found = open_target(Seq2SeqModel(VOCABULARY, VOCABULARY, config), device="cpu")
+    found = local_target(session(), Seq2SeqModel(VOCABULARY, VOCABULARY, config))
     assert (found.task, found.source_vocabulary, found.vocab_size) == (task, VOCABULARY, 4)
 
 
@@ -190,10 +192,10 @@ def test_the_words_of_a_callable_are_the_commonest_of_the_reference():
     from vestige.data.corpus import Corpus
 
     text = Corpus.from_texts(["red red red blue blue lamp"])
-    found = service_target(len, text, ServiceSettings(vocabulary_size=4), name="m:f")
+    found = remote_target(session(), "m:f", len, text, QueryOptions(vocabulary_size=4))
     words = {found.vocabulary.piece(n) for n in range(found.vocab_size)}
     assert words == {"<unk>", "<eos>", "red", "blue"}
-    assert (found.source_vocabulary, found.recorded["path"], found.task) == (
+    assert (found.source_vocabulary, found.record["path"], found.task) == (
         None,
         "m:f",
         "next-word",
