@@ -61,7 +61,6 @@ from .monitor import Monitor as Monitor
 # What verbs return.
 from .attacks.anatomy.memorization_result import Anatomy as Anatomy
 from .attacks.update.differential_rank import DifferentialRank as DifferentialRank
-from .attacks.membership.user_audit import UserAudit as UserAudit
 from .attacks.update.diff_result import UpdateDiff as UpdateDiff
 from .defences.comparison import DefenceComparison as DefenceComparison
 from .result import Result as Result

@@ -49,7 +49,7 @@ PUBLIC = {
     "--device", "--fail-above", "--format",
     "--frequencies", "--from", "--intent", "--intent-column", "--key-env", "--null", "--optimizer",
     "--pattern", "--precision", "--prefix", "--preset", "--reference", "--repetitions",
-    "--retrained", "--sampled-from", "--seen", "--shadow-texts",
+    "--retrained", "--sampled-from", "--score", "--seen", "--shadow-texts",
     "--slot", "--slots", "--source", "--suffix", "--table", "--tags-column", "--test", "--text",
     "--texts", "--tokens-column", "--unseen", "--used", "--user", "--validation", "--vectors",
     "--vocabulary",
