@@ -88,6 +88,16 @@ class Common(TypedDict, total=False):
     monitor: Annotated[Monitor, Parameter(parse=False)]
 
 
+class Seeded(TypedDict, total=False):
+    """Keyword arguments of a verb that runs a model and declares `out` itself."""
+
+    seed: Annotated[Seed, RUN, Parameter(help="Random seed.")]
+    device: Annotated[
+        str, RUN, Parameter(help="auto, cpu, cuda, or balanced (layers over all GPUs).")
+    ]
+    monitor: Annotated[Monitor, Parameter(parse=False)]
+
+
 class Watched(TypedDict, total=False):
     """Keyword arguments of a verb that runs no model."""
 

@@ -60,6 +60,7 @@ class Session:
     Attributes:
         verb: the verb's name as it is typed.
         arguments: of the call, by parameter; a verb may replace one by the value that it chose.
+        defaults: of its parameters.
         out: the run folder; None where nothing is saved.
         configuration: settings that the record holds besides the arguments.
         models: provenance of models by role.
@@ -73,6 +74,7 @@ class Session:
     device: str = "auto"
     monitor: Monitor = SILENT
     configuration: dict[str, Any] = field(default_factory=dict)
+    defaults: Mapping[str, Any] = field(default_factory=dict)
     models: dict[str, object] = field(default_factory=dict)
     data: dict[str, object] = field(default_factory=dict)
     started: float = field(default_factory=time.monotonic)
@@ -185,12 +187,16 @@ class Session:
 
     def record(self) -> dict[str, Any]:
         """The contents of `run.json`: everything that the result depends on."""
-        given = dict(_flat(self.arguments))
+        given = dict(flat(self.arguments))
+        common = {"seed": self.seed, "device": self.device}
+        changed = {name: value for name, value in common.items() if value != _DEFAULTS[name]}
         return {
             "command": list(COMMAND.get()),
             "verb": self.verb,
             "arguments": {
-                name: _plain(value) for name, value in given.items() if value is not None
+                name: _plain(value)
+                for name, value in {**given, **changed}.items()
+                if value is not None
             },
             "configuration": {**{n: _plain(v) for n, v in given.items()}, **self.configuration},
             "seed": self.seed,
@@ -199,11 +205,11 @@ class Session:
         }
 
 
-def _flat(arguments: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def flat(arguments: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Arguments by option: the fields of an options dataclass are options of their own."""
     for name, value in arguments.items():
         if is_options(value):
-            yield from _flat({one.name: getattr(value, one.name) for one in fields(value)})
+            yield from flat({one.name: getattr(value, one.name) for one in fields(value)})
         else:
             yield name, value
 
@@ -232,6 +238,7 @@ def verb(work: Callable[Concatenate[Session, P], R]) -> Callable[P, R]:
     own = signature(work)
     public = _public(own)
     name = work.__name__.replace("_", "-")
+    defaults = {one.name: one.default for one in public.parameters.values()}
 
     @wraps(work)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -241,9 +248,9 @@ def verb(work: Callable[Concatenate[Session, P], R]) -> Callable[P, R]:
         common = {key: arguments.pop(key) for key in _DEFAULTS if key in common_names}
         if "out" in common:
             common["out"] = _new(common["out"])
-        run = Session(name, dict(arguments), **common)
+        run = Session(name, dict(arguments), defaults=defaults, **common)
         result = work(run, **arguments)  # type: ignore[call-arg]
-        result = replace(result, record=run.record())
+        result = replace(result, record=result.record or run.record())
         if run.out is not None and not run.out.exists():
             result.save(run.out)
         return result
@@ -290,7 +297,7 @@ def checked(function: Callable[..., object], arguments: Mapping[str, Any]) -> di
     for value in arguments.values():
         if is_options(value):
             hints |= get_type_hints(type(value), include_extras=True)
-    for name, value in _flat(arguments):
+    for name, value in flat(arguments):
         _check(name, value, hints[name])
     return dict(arguments)
 
