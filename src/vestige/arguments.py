@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypedDict
 
 from annotated_types import Ge, Gt, Le, Lt
-from cyclopts import Parameter
+from cyclopts import Group, Parameter
 
 from vestige.monitor import Monitor
 
@@ -64,8 +64,13 @@ Positive = Annotated[Number, Gt(0)]
 Probability = Annotated[Number, Gt(0), Lt(1)]
 Seed = Annotated[int, Ge(0), Le(2**63 - 1), Parameter(converter=_whole, n_tokens=1)]
 
-DATA = Parameter(group="Columns")
-RUN = Parameter(group="Run")
+
+def group(title: str, *, place: int = 5) -> Parameter:
+    """The group of an option in the help; groups of one place are sorted by title."""
+    return Parameter(group=Group(title, sort_key=place))
+
+
+DATA, RUN = group("Columns", place=8), group("Run", place=9)
 
 Format = Annotated[str, DATA, Parameter(help="Format of the data; auto detects it.")]
 TextColumn = Annotated[str, DATA, Parameter(help="Column with the text.")]
@@ -80,12 +85,18 @@ Limit = Annotated[Count | None, DATA, Parameter(help="Read at most this many tex
 class Common(TypedDict, total=False):
     """Keyword arguments of every verb that runs a model; `vestige.session` reads them."""
 
-    out: Annotated[PathTo | None, RUN, Parameter(help="Run folder (required). Rerun to resume.")]
+    out: Annotated[PathTo | None, RUN, Parameter(help="Run folder to make (required).")]
     seed: Annotated[Seed, RUN, Parameter(help="Random seed.")]
     device: Annotated[
         str, RUN, Parameter(help="auto, cpu, cuda, or balanced (layers over all GPUs).")
     ]
     monitor: Annotated[Monitor, Parameter(parse=False)]
+
+
+class Resumable(Common, total=False):
+    """Keyword arguments of a verb that resumes: `Session.store` is kept beside `out`."""
+
+    out: Annotated[PathTo | None, RUN, Parameter(help="Run folder (required). Rerun to resume.")]
 
 
 class Seeded(TypedDict, total=False):

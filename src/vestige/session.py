@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, fields, is_dataclass, replace
-from functools import wraps
+from functools import partial, wraps
 from inspect import Parameter, Signature, signature
 from os import PathLike, fspath
 from pathlib import Path
@@ -34,6 +34,7 @@ from typing import (
     get_type_hints,
 )
 
+from vestige.arguments import Resumable
 from vestige.errors import DataError
 from vestige.monitor import SILENT, Monitor, Step
 from vestige.results import Result
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from vestige.models.protocols import LanguageModel
     from vestige.models.snapshots import Snapshots
     from vestige.models.white_box import IntentSlotNetwork
+    from vestige.store import Store
 
 P = ParamSpec("P")
 R = TypeVar("R", bound=Result)
@@ -53,6 +55,12 @@ COMMAND: ContextVar[tuple[str, ...]] = ContextVar("COMMAND", default=())
 _DEFAULTS: Mapping[str, Any] = {"out": None, "seed": 0, "device": "auto", "monitor": SILENT}
 
 
+def _memory() -> "Store":
+    from vestige.store import Store
+
+    return Store()
+
+
 @dataclass
 class Session:
     """Inputs, progress and provenance of one call.
@@ -60,8 +68,9 @@ class Session:
     Attributes:
         verb: the verb's name as it is typed.
         arguments: of the call, by parameter; a verb may replace one by the value that it chose.
-        defaults: of its parameters.
         out: the run folder; None where nothing is saved.
+        defaults: of its parameters.
+        store: finished work of this call and, if the verb resumes, of those before it.
         configuration: settings that the record holds besides the arguments.
         models: provenance of models by role.
         data: provenance of corpora by role.
@@ -70,11 +79,12 @@ class Session:
     verb: str
     arguments: dict[str, Any]
     out: Path | None = None
+    store: "Store" = field(default_factory=_memory)
     seed: int = 0
     device: str = "auto"
     monitor: Monitor = SILENT
-    configuration: dict[str, Any] = field(default_factory=dict)
     defaults: Mapping[str, Any] = field(default_factory=dict)
+    configuration: dict[str, Any] = field(default_factory=dict)
     models: dict[str, object] = field(default_factory=dict)
     data: dict[str, object] = field(default_factory=dict)
     started: float = field(default_factory=time.monotonic)
@@ -187,18 +197,14 @@ class Session:
 
     def record(self) -> dict[str, Any]:
         """The contents of `run.json`: everything that the result depends on."""
-        given = dict(flat(self.arguments))
-        common = {"seed": self.seed, "device": self.device}
-        changed = {name: value for name, value in common.items() if value != _DEFAULTS[name]}
+        given = {name: _plain(value) for name, value in flat(self.arguments)}
+        common = {name: getattr(self, name) for name in ("seed", "device")}
+        chosen = {name: value for name, value in common.items() if value != _DEFAULTS[name]}
         return {
             "command": list(COMMAND.get()),
             "verb": self.verb,
-            "arguments": {
-                name: _plain(value)
-                for name, value in {**given, **changed}.items()
-                if value is not None
-            },
-            "configuration": {**{n: _plain(v) for n, v in given.items()}, **self.configuration},
+            "arguments": {n: value for n, value in given.items() if value is not None} | chosen,
+            "configuration": {**given, **self.configuration, "seconds": self.seconds},
             "seed": self.seed,
             "models": self.models,
             "data": self.data,
@@ -211,7 +217,7 @@ def flat(arguments: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         if is_options(value):
             yield from flat({one.name: getattr(value, one.name) for one in fields(value)})
         else:
-            yield name, value
+            yield name.rstrip("_"), value
 
 
 def is_options(value: object) -> bool:
@@ -238,62 +244,89 @@ def verb(work: Callable[Concatenate[Session, P], R]) -> Callable[P, R]:
     own = signature(work)
     public = _public(own)
     name = work.__name__.replace("_", "-")
+    shared = _shared(own)
     defaults = {one.name: one.default for one in public.parameters.values()}
 
     @wraps(work)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         bound = public.bind(*args, **kwargs)
         bound.apply_defaults()
-        arguments = checked(call, bound.arguments)
-        common = {key: arguments.pop(key) for key in _DEFAULTS if key in common_names}
-        if "out" in common:
-            common["out"] = _new(common["out"])
-        run = Session(name, dict(arguments), defaults=defaults, **common)
-        result = work(run, **arguments)  # type: ignore[call-arg]
-        result = replace(result, record=result.record or run.record())
-        if run.out is not None and not run.out.exists():
-            result.save(run.out)
+        arguments = checked(public, bound.arguments)
+        common = {key: arguments.pop(key) for key in _hints(shared)}
+        out = _folder(common.pop("out", None))
+        with _opened(out, common["monitor"], resumes=shared is Resumable) as work_:
+            run = Session(
+                name, dict(arguments), out=out, store=work_.store, defaults=defaults, **common
+            )
+            result = work(run, **arguments)  # type: ignore[call-arg]
+            result = replace(result, record=result.record or run.record())
+            complete = result.summary.get("complete") is not False
+            work_.save(partial(_save, result, out), complete=complete)
         return result
 
-    common_names = set(public.parameters) - set(own.parameters)
     call.__signature__ = public  # type: ignore[attr-defined]
     call.__annotations__ = {one.name: one.annotation for one in public.parameters.values()}
     return call
 
 
+def _save(result: Result, out: Path | None) -> None:
+    """Save a result, unless the verb has written its folder itself."""
+    if out is not None and not out.exists():
+        result.save(out)
+
+
+@contextmanager
+def _opened(out: Path | None, monitor: Monitor, *, resumes: bool) -> Iterator[Any]:
+    """The finished work of a call, kept beside `out` if the verb resumes."""
+    from vestige.results import require_new
+    from vestige.resumable import Resumable as Work
+    from vestige.resumable import resumable
+    from vestige.store import Store
+
+    if resumes:
+        with resumable(out, monitor) as work:
+            yield work
+    else:
+        if out is not None:
+            require_new(out)
+        yield Work(Store(), out)
+
+
+def _shared(own: Signature) -> Any:
+    """The class of the common keywords; None if the verb has none."""
+    for one in own.parameters.values():
+        if one.kind is Parameter.VAR_KEYWORD:
+            return get_args(one.annotation)[0]
+    return None
+
+
+def _hints(shared: Any) -> dict[str, Any]:
+    return {} if shared is None else get_type_hints(shared, include_extras=True)
+
+
 def _public(own: Signature) -> Signature:
     """The signature that callers see: without the session, with the common keywords by name."""
-    parameters = list(own.parameters.values())[1:]
-    shared = next((one for one in parameters if one.kind is Parameter.VAR_KEYWORD), None)
-    if shared is None:
-        return own.replace(parameters=parameters, return_annotation=Signature.empty)
-    (typed,) = get_args(shared.annotation)
+    named = [one for one in own.parameters.values() if one.kind is not Parameter.VAR_KEYWORD]
     common = [
         Parameter(name, Parameter.KEYWORD_ONLY, default=_DEFAULTS[name], annotation=hint)
-        for name, hint in get_type_hints(typed, include_extras=True).items()
+        for name, hint in _hints(_shared(own)).items()
     ]
-    kept = [one for one in parameters if one is not shared]
-    return own.replace(parameters=[*kept, *common], return_annotation=Signature.empty)
+    return own.replace(parameters=[*named[1:], *common], return_annotation=Signature.empty)
 
 
-def _new(out: "str | PathLike[str] | None") -> Path | None:
-    """The run folder, which must not exist yet."""
-    from vestige.results import require_new
-
-    if out is None:
-        return None
-    if fspath(out).strip() in ("", "."):
+def _folder(out: "str | PathLike[str] | None") -> Path | None:
+    if out is not None and fspath(out).strip() in ("", "."):
         raise ValueError("`out` must name a new folder, got an empty name")
-    return require_new(fspath(out))
+    return None if out is None else Path(out)
 
 
-def checked(function: Callable[..., object], arguments: Mapping[str, Any]) -> dict[str, Any]:
+def checked(public: Signature, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Arguments that keep the bounds in their annotations.
 
     Raises:
         ValueError: one does not; the message quotes no value.
     """
-    hints = {name: one.annotation for name, one in signature(function).parameters.items()}
+    hints = {name.rstrip("_"): one.annotation for name, one in public.parameters.items()}
     for value in arguments.values():
         if is_options(value):
             hints |= get_type_hints(type(value), include_extras=True)

@@ -138,7 +138,11 @@ def verb_app(name: str, function: Callable[..., Any]) -> App:
         version_flags=(),
         help_epilogue=examples(function),
         default_parameter=Parameter(
-            negative=(), allow_repeating=True, json_list=False, json_dict=False
+            negative=(),
+            allow_repeating=True,
+            allow_leading_hyphen=True,
+            json_list=False,
+            json_dict=False,
         ),
     )
     app.default(nothing)

@@ -23,7 +23,7 @@ from vestige.cli.error_lines import UsageError, in_one_line
 
 CONFIG = "--config"
 _NAME = re.compile(r"-{1,3}[A-Za-z0-9_.-]{0,40}")
-_WANTED = {int: "a whole number", float: "a number", bool: "given without a value"}
+_WANTED = {int: "a whole number", float: "a number"}
 
 
 def parsed(app: App, words: Sequence[str]) -> dict[str, Any]:
@@ -35,6 +35,7 @@ def parsed(app: App, words: Sequence[str]) -> dict[str, Any]:
     """
     from vestige.cli.config import loaded
 
+    require_values(app, words)
     if (file := _config(words)) is not None:
         app.config = (loaded(file, app),)
     try:
@@ -42,6 +43,20 @@ def parsed(app: App, words: Sequence[str]) -> dict[str, Any]:
     except CycloptsError as error:
         raise UsageError(in_one_line(usage(error, app))) from None
     return dict(bound.arguments)
+
+
+def require_values(app: App, words: Sequence[str]) -> None:
+    """Raise UsageError where an option is in the place of another one's value."""
+    arguments = app.assemble_argument_collection(parse_docstring=False)
+    named = {name: one for one in arguments for name in one.names}
+    rest = iter(words)
+    for word in rest:
+        if word == "--":
+            return
+        if word in named and number_type(named[word]) is not bool:
+            value = next(rest, "").partition("=")[0]
+            if value in named:
+                raise UsageError(f"{word} needs a value, got the option {value}.")
 
 
 def _config(words: Sequence[str]) -> Path | None:
@@ -58,9 +73,7 @@ def usage(error: CycloptsError, app: App) -> str:
     own = error.argument
     name = "" if own is None else shown(own)
     if isinstance(error, UnusedCliTokensError):
-        return (
-            f"{len(error.unused_tokens or ())} unexpected arguments. Quote texts of several words."
-        )
+        return unexpected(len(error.unused_tokens or ()))
     if isinstance(error, UnknownOptionError):
         return _unknown((error.token.keyword or error.token.value).partition("=")[0], app)
     if isinstance(error, MissingArgumentError):
@@ -71,6 +84,8 @@ def usage(error: CycloptsError, app: App) -> str:
         choices = own.get_choices() if own is not None else None
         if choices:
             return f"{name} must be one of {', '.join(choices)}."
+        if number_type(own) is bool:
+            return f"{name} takes no value but true or false."
         return f"{name} must be {_WANTED.get(number_type(own), 'another value')}."
     if isinstance(error, ValidationError) and own is not None:
         return f"{name} must be {bounds(own)}."
@@ -106,9 +121,14 @@ def number_type(argument: Any) -> Any:
     """int, float or bool, if the argument is one."""
     hint = argument.hint if argument is not None else None
     for one in (hint, *get_args(hint)):
-        if one in _WANTED:
+        if one in (bool, int, float):
             return one
     return None
+
+
+def unexpected(number: int) -> str:
+    """One line about words that belong to no option."""
+    return f"{number} unexpected argument{'s' * (number != 1)}. Quote texts of several words."
 
 
 _BOUNDS = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}
@@ -116,13 +136,20 @@ _BOUNDS = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}
 
 def bounds(argument: Any) -> str:
     """The bounds of a number in words."""
-    found = {}
-    for hint in (argument.field_info.annotation, *get_args(argument.field_info.annotation)):
-        for marker in getattr(hint, "__metadata__", ()):
-            for sign, word in _BOUNDS.items():
-                if (limit := getattr(marker, sign, None)) is not None:
-                    found[sign] = f"{word} {limit:,}"
-    return " and ".join(found.values()) or "another value"
+    found = _bounds_of(argument.field_info.annotation)
+    return " and ".join(
+        f"{word} {found[sign]:,}" for sign, word in _BOUNDS.items() if sign in found
+    )
+
+
+def _bounds_of(hint: Any) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for inner in get_args(hint):
+        found |= _bounds_of(inner)
+        for sign in _BOUNDS:
+            if isinstance(limit := getattr(inner, sign, None), int | float):
+                found[sign] = limit
+    return found
 
 
 def is_list(argument: Any) -> bool:
@@ -135,6 +162,8 @@ def _unknown(name: str, app: App) -> str:
     known = [
         n for one in app.assemble_argument_collection(parse_docstring=False) for n in one.names
     ]
+    if name in known:  # after --
+        return unexpected(1)
     if not _NAME.fullmatch(name):
         return "A word that begins with a dash is no option of this command."
     near = get_close_matches(name, known, n=1)

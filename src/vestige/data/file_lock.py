@@ -39,23 +39,30 @@ def alone(directory: Path) -> Iterator[None]:
     Raises:
         RunError: another process holds it, or it cannot be written or locked.
     """
-    try:
-        make_directory(directory)
-        lock = _lock(directory / LOCK)
-        lock.acquire(blocking=False)
-    except Timeout:
-        raise RunError(
-            f"{directory} is being written by {_holder(directory / LOCK)}",
-            remedy="Wait until that has ended, or end it; or choose another directory.",
-        ) from None
-    except OSError as error:
-        raise _refused(directory, error) from error
-    try:
-        if lock.lock_counter == 1:
-            _sign(directory / LOCK)
+    with _held(directory / LOCK, directory):
         yield
+
+
+@contextmanager
+def exclusive(file: Path) -> Iterator[None]:
+    """Hold the lock of a file, and remove directories that were made for it if they stay empty.
+
+    A process that holds it may ask again.
+
+    Args:
+        file: which; the lock is `.NAME.lock` beside it.
+
+    Raises:
+        RunError: another process holds it, or it cannot be locked.
+    """
+    made = [place for place in file.parents if not place.exists()]
+    try:
+        with _held(file.with_name(f".{file.name}{LOCK}"), file):
+            yield
     finally:
-        _release(lock)
+        with suppress(OSError):  # what is not empty stays
+            for place in made:
+                place.rmdir()
 
 
 @contextmanager
@@ -119,6 +126,28 @@ def locked(path: Path) -> Iterator[None]:
     except OSError as error:
         raise _refused(path.parent, error) from error
     try:
+        yield
+    finally:
+        _release(lock)
+
+
+@contextmanager
+def _held(path: Path, what: Path) -> Iterator[None]:
+    """Hold a lock file, which says for others who holds it."""
+    try:
+        make_directory(path.parent)
+        lock = _lock(path)
+        lock.acquire(blocking=False)
+    except Timeout:
+        raise RunError(
+            f"{what} is being written by {_holder(path)}",
+            remedy="Wait until that has ended, or end it; or choose another directory.",
+        ) from None
+    except OSError as error:
+        raise _refused(what, error) from error
+    try:
+        if lock.lock_counter == 1:
+            _sign(path)
         yield
     finally:
         _release(lock)
