@@ -19,16 +19,16 @@ from .workflows.memorization import memorization as memorization
 from .workflows.null import null as null
 from .workflows.plant import plant as plant
 from .workflows.rank import rank as rank
-from .workflows.train import train as train
+from .preparation.train import train as train
 from .workflows.verify_deletion import verify_deletion as verify_deletion
 
 # What verbs take: settings that travel together.
 from .workflows.audit_options import ServiceSettings as ServiceSettings
 from .workflows.audit_options import ShadowSettings as ShadowSettings
 from .workflows.extract_nlu import ExtractionTarget as ExtractionTarget
-from .workflows.training_settings import ModelSettings as ModelSettings
-from .workflows.training_settings import NluSettings as NluSettings
-from .workflows.training_settings import TrainingSettings as TrainingSettings
+from .preparation.options import ModelOptions as ModelOptions
+from .preparation.options import NluOptions as NluOptions
+from .training_options import TrainingOptions as TrainingOptions
 
 # What verbs take: text, with its canaries.
 from .data.canary import Canary as Canary
@@ -82,8 +82,8 @@ from .result import Result as Result
 from .results import Run as Run
 from .workflows.null import NullModels as NullModels
 from .workflows.plant import Planting as Planting
-from .workflows.train import RepeatedTraining as RepeatedTraining
-from .workflows.train import Trained as Trained
+from .preparation.trained import RepeatedTraining as RepeatedTraining
+from .preparation.trained import Trained as Trained
 
 # What goes wrong.
 from .errors import AccessDenied as AccessDenied

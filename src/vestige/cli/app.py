@@ -26,6 +26,12 @@ from vestige.errors import VestigeError
 from vestige.memory import keep_freed_pages, ran_out
 
 VERBS: dict[str, dict[str, tuple[str, str]]] = {
+    "Train": {
+        "train": (
+            "vestige.preparation.train:train",
+            "Train a model on DATA, or continue one with --from.",
+        ),
+    },
     "Audit": {
         "exposure": (
             "vestige.audits.exposure.exposure:exposure",

@@ -25,8 +25,6 @@ GROUPS = {
     "Start": {"demo": "See it work: plant a secret, train two models, read it back."},
     "Train": {
         "plant": "Canaries planted in a copy of DATA.",
-        "train": "Train a model on DATA, or continue one with `--from`: a language model, one that "
-        "translates or answers, or one that reads intents and slots.",
         "null": "Train null models: `BEFORE` continued as the update was, on other text and with "
         "other seeds.",
     },

@@ -51,7 +51,7 @@ def demo(
     from vestige.attacks.update.seed_and_extend import Effort
     from vestige.attacks.update.update_diff import update_diff
     from vestige.models.provenance import of_model
-    from vestige.workflows.training_directory import claimed_for_several
+    from vestige.training.directory import claimed_for_several
 
     call = Call.of(demo, locals())
     out = results.require_new(Path(out))

@@ -150,7 +150,7 @@ def _recipe(
     from vestige.training.config import TrainingConfig
     from vestige.training.foreign_recipe import ForeignTraining
     from vestige.training.null_models import Recipe, adapter_in
-    from vestige.workflows.training_plan import gentle
+    from vestige.training.presets import gentle
 
     known: dict[str, Any] = {}
     adapter = None
