@@ -68,7 +68,7 @@ def _made() -> Any:
         made.append((setting, option, field(default=None)))
     named = {"__module__": __name__}
     cls = make_dataclass("DefenceOptions", made, frozen=True, kw_only=True, namespace=named)
-    return Parameter(name="*", group="Defence")(cls)
+    return Parameter(name="*")(cls)
 
 
 def _optional(hint: Any) -> Any:
@@ -88,7 +88,8 @@ DefenceOptions = _made()
 if TYPE_CHECKING:
     DefenceLike: TypeAlias = Defence | None
 else:
-    DefenceLike = DefenceOptions
+    DefenceLike = DefenceOptions | None
+    """What a command line gives."""
 
 
 def as_defence(given: Any) -> Defence:

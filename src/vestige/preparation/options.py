@@ -13,7 +13,7 @@ SIZES = ("layers", "hidden_size", "embedding_size")
 Words = Annotated[Whole, Ge(3)]
 
 
-@Parameter(name="*", group="Model")
+@Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class ModelOptions:
     """The shape and vocabulary of a new model, or an adapter.
@@ -60,7 +60,7 @@ class ModelOptions:
                 raise ValueError(f"`{name}` does not go with `vocabulary`. Leave out one of them")
 
 
-@Parameter(name="*", group="With --task nlu")
+@Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class NluOptions:
     """What only a model of intents and slots has.

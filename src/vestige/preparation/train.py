@@ -12,12 +12,14 @@ from vestige.arguments import (
     Format,
     Limit,
     ModelLike,
+    Number,
     PathTo,
     Seeded,
     SourceColumn,
     TextColumn,
     TextLike,
     UserColumn,
+    group,
 )
 from vestige.defences.registry import Defence
 from vestige.preparation.defence_options import DefenceLike, as_defence, as_options
@@ -27,6 +29,7 @@ from vestige.preparation.trained import RepeatedTraining, Trained
 from vestige.session import Session, verb
 from vestige.training_options import TrainingOptions
 
+MODEL, TRAINING = group("Model", place=2), group("Training", place=3)
 Task = Literal["text", "next-word", "translation", "dialogue", "nlu"]
 PAIRS = ("translation", "dialogue")
 TEXT = ("text", "next-word")
@@ -59,12 +62,12 @@ def train(
     resume: Annotated[bool, RUN] = False,
     seeds: Annotated[Count, RUN] = 1,
     preset: str | None = None,
-    model: ModelOptions = ModelOptions(),
-    training: TrainingOptions = TrainingOptions(),
-    defence: DefenceLike = None,
-    nlu: NluOptions = NluOptions(),
-    validation: Annotated[TextLike | None, Parameter(metavar="DATA")] = None,
-    hold_out: float | None = None,
+    model: Annotated[ModelOptions, MODEL] = ModelOptions(),
+    training: Annotated[TrainingOptions, TRAINING] = TrainingOptions(),
+    validation: Annotated[TextLike | None, TRAINING, Parameter(metavar="DATA")] = None,
+    hold_out: Annotated[Number | None, TRAINING] = None,
+    defence: Annotated[DefenceLike, group("Defence", place=4)] = None,
+    nlu: Annotated[NluOptions, group("With --task nlu", place=5)] = NluOptions(),
     format: Format = "auto",
     text: TextColumn = "text",
     user: UserColumn = None,
@@ -132,10 +135,10 @@ def train(
         ValueError: options exclude each other, or belong to another task.
         VestigeError: something cannot be read, trained or written.
     """
+    reject_others(run, task, ONLY)
     chosen = as_defence(defence)
     if defence is not None:
         run.chosen(defence=as_options(chosen))
-    reject_others(run, task, ONLY)
     if seeds > 1:
         return _repeated(run, Path(out), seeds, resume)
     _check(task, model, nlu, from_)
