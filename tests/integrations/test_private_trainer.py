@@ -29,7 +29,7 @@ from transformers import (
 
 import vestige
 from tests.docs.documents import REPOSITORY
-from tests.workflows.asked import sentences
+from tests.integrations.stories import sentences
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
 from vestige.defences.accounting import epsilon_spent, privacy_spent

@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
 from typing import Any
 
 from vestige.reports.disclosure import disclose_facts, printable
@@ -43,7 +44,7 @@ def show_result(result: Any, out: Any, *, show_secrets: bool) -> None:
     from vestige.results import run_of
 
     show(report_of(run_of(result), show_secrets=show_secrets))
-    if out is not None:
+    if out is not None and any((Path(out) / one / "run.json").is_file() for one in ("", "run")):
         say(f"Run folder: {out}. For a page: vestige report {out} --out page.html")
 
 

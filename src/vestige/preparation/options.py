@@ -54,7 +54,7 @@ class ModelOptions:
         names = ("architecture", *SIZES, "tokenizer", "vocabulary", "vocab_size")
         reject_with_start(start, {name: getattr(self, name) for name in names})
         if start is None and self.lora_rank is not None:
-            raise ValueError("`lora_rank` needs `start`, a Hugging Face model to adapt")
+            raise ValueError("`lora_rank` needs `from_`, a Hugging Face model to adapt")
         for name in ("tokenizer", "vocab_size"):
             if self.vocabulary is not None and getattr(self, name) is not None:
                 raise ValueError(f"`{name}` does not go with `vocabulary`. Leave out one of them")
@@ -106,4 +106,4 @@ def reject_with_start(start: object | None, options: Mapping[str, object]) -> No
     """Raise ValueError for options of a new model next to a model to continue."""
     given = [name for name, value in options.items() if value not in (None, False)]
     if start is not None and given:
-        raise ValueError(f"`{given[0]}` does not go with `start`. Leave out one of them")
+        raise ValueError(f"`{given[0]}` does not go with `from_`. Leave out one of them")

@@ -145,10 +145,7 @@ def log_kept(
     else:
         shown = f"{value:.1f}" if value < 1e6 else f"{value:.3g}"
         monitor.log(f"Epoch {summary['epoch']:.3g} kept, {kind} {shown}")
-    warning = useless_training(summary)
-    if warning is not None:
-        monitor.log(warning)
-    elif value is None or value > tokens:
+    if useless_training(summary) is None and (value is None or value > tokens):
         monitor.log(
             f"That is worse than a random guess among {tokens:,} tokens. Lower --learning-rate, "
             "or use more epochs or text; with dp-sgd, larger batches or a larger --epsilon"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from tests.workflows.asked import request
+from tests.preparation.jobs import request
 from vestige import results
 from vestige.data.encoded import EncodedCorpus
 from vestige.result import Result
@@ -64,7 +64,7 @@ def test_a_run_records_the_call_its_settings_and_what_else_it_is_told(tmp_path):
 def test_a_finished_training_is_what_its_directory_says(tmp_path):
     asked, history = saved(tmp_path), TrainingHistory(epochs=(), best_epoch=0, stopped=False)
     found = finished(asked, history)
-    assert found.summary() == {"model": str(tmp_path / "model"), "number": 3}
+    assert found.summary == {"model": str(tmp_path / "model"), "number": 3}
     assert found.record["configuration"] == {"epochs": 2}
     assert found.history is history
 

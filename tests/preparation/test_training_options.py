@@ -8,12 +8,13 @@ import pytest
 
 from vestige.training.config import TrainingConfig
 from vestige.workflows.parameters import options_of
-from vestige.workflows.train import train
-from vestige.workflows.training_settings import ModelSettings, TrainingSettings
+from vestige.preparation.train import train
+from vestige.preparation.options import ModelOptions
+from vestige.training_options import TrainingOptions
 
 
 def test_only_what_was_asked_for_is_chosen():
-    asked = TrainingSettings(epochs=3, momentum=0.0, stop_at_perplexity=9.0)
+    asked = TrainingOptions(epochs=3, momentum=0.0, stop_at_perplexity=9.0)
     assert asked.chosen == {"epochs": 3, "momentum": 0.0}
     assert asked.given["batch_size"] is None
     assert "stop_at_perplexity" not in asked.given
@@ -21,12 +22,12 @@ def test_only_what_was_asked_for_is_chosen():
 
 def test_every_setting_is_one_of_the_configuration():
     names = {field.name for field in fields(TrainingConfig)}
-    assert set(TrainingSettings().given) <= names
+    assert set(TrainingOptions().given) <= names
 
 
 def test_a_shape_has_the_sizes_that_were_asked_for():
-    assert ModelSettings(layers=2, hidden_size=8).shape == {"layers": 2, "hidden_size": 8}
-    assert ModelSettings().shape == {}
+    assert ModelOptions(layers=2, hidden_size=8).shape == {"layers": 2, "hidden_size": 8}
+    assert ModelOptions().shape == {}
 
 
 def test_every_option_has_help_and_one_place():
@@ -39,7 +40,7 @@ def test_every_option_has_help_and_one_place():
 def test_options_are_known_without_torch(module):
     code = (
         f"import sys, {module}; from vestige.workflows.parameters import options_of; "
-        "from vestige.workflows.train import train; options_of(train); "
+        "from vestige.preparation.train import train; options_of(train); "
         "print(sorted({'torch', 'numpy', 'pyarrow', 'opacus'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

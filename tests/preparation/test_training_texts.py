@@ -4,13 +4,13 @@ from collections import Counter
 
 import pytest
 
-from tests.workflows.asked import LINES, request
+from tests.preparation.jobs import LINES, Told
 from vestige.data.corpus import Corpus
 from vestige.data.division import divide
 from vestige.errors import DataError
 from vestige.workflows.plant import plant
-from vestige.workflows.training_data import HOLD_OUT, read_texts, stop_of
-from vestige.workflows.training_settings import TrainingSettings
+from vestige.preparation.training_texts import HOLD_OUT, read_texts
+from vestige.training_options import TrainingOptions
 
 MANY = Corpus.from_texts([f"line {number} of many" for number in range(400)])
 USERS = Corpus.from_texts(LINES, users=[f"user {number % 4}" for number in range(40)])
@@ -101,7 +101,7 @@ def test_so_many_documents_are_read(tmp_path):
     ],
 )
 def test_a_perplexity_to_end_at_needs_text_to_validate_on(tmp_path, given, validated):
-    asked = request(tmp_path, training=TrainingSettings(stop_at_perplexity=3.0), **given)
+    asked = request(tmp_path, training=TrainingOptions(stop_at_perplexity=3.0), **given)
     if validated:
         assert stop_of(asked).perplexity == 3.0
     else:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.workflows.asked import Told, request
+from tests.preparation.jobs import Told, request
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import EncodedCorpus
 from vestige.data.read_records import ReadRecords
@@ -29,7 +29,7 @@ from vestige.workflows.privacy_plan import (
 )
 from vestige.workflows.training_data import read_texts
 from vestige.workflows.training_directory import IDENTITY
-from vestige.workflows.training_settings import ModelSettings
+from vestige.preparation.options import ModelOptions
 
 CONFIG = TrainingConfig(seed=0, epochs=2, batch_size=4, sequence_length=6, batching="poisson")
 PRIVATE = DPSGD(noise_multiplier=2.0, delta=1e-5, accountant="rdp")
@@ -43,7 +43,7 @@ def records(*texts):
 def trained(out, *texts, start=None, vocabulary=None, defence=None):
     """The directory of a training that was begun and ended, as far as its ledger goes."""
     given = {} if defence is None else {"defence": defence}
-    asked = request(out, start=start, model=ModelSettings(vocabulary=vocabulary), **given)
+    asked = request(out, start=start, model=ModelOptions(vocabulary=vocabulary), **given)
     lineages = Lineages.of(asked, records(*texts))
     plan = None if defence is None else defence.planned(DATA, CONFIG)
     entry = entry_of(asked, plan, CONFIG, lineages)
@@ -79,8 +79,8 @@ def test_the_directory_keeps_what_every_ancestor_read(tmp_path):
     old, new = (entry.id for entry in ledger(second))
     read = privacy_files.begun(second).read
     assert set(read) == {old, new}
-    assert np.array_equal(read[old].rows(), records("a", "b").rows())
-    assert np.array_equal(read[new].rows(), records("c").rows())
+    assert np.array_equal(read[old].rows, records("a", "b").rows)
+    assert np.array_equal(read[new].rows, records("c").rows)
 
 
 def test_a_vocabulary_is_of_the_training_whose_text_it_was_made_of(tmp_path):
@@ -173,7 +173,7 @@ def test_a_vocabulary_of_the_same_documents_is_refused_with_their_number(tmp_pat
     of_start = request(tmp_path / "out", start=first, defence=PRIVATE)
     with pytest.raises(ValueError, match=r"`start` must name .* a text with 2 of the 4 documents"):
         check_vocabulary(of_start, Lineages.of(of_start, own))
-    borrowed = request(tmp_path / "out", model=ModelSettings(vocabulary=first), defence=PRIVATE)
+    borrowed = request(tmp_path / "out", model=ModelOptions(vocabulary=first), defence=PRIVATE)
     with pytest.raises(ValueError, match=r"`vocabulary` must name .* 2 of the 4 documents"):
         check_vocabulary(borrowed, Lineages.of(borrowed, own))
     check_vocabulary(borrowed, Lineages.of(borrowed, records("d", "e")))

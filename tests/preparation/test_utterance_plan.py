@@ -5,14 +5,15 @@ from dataclasses import replace
 import pytest
 import torch
 
-from tests.workflows.asked import request
+from tests.preparation.jobs import request
 from vestige.data.loaders.utterances import write_utterances
 from vestige.data.utterances import Utterance, Utterances
 from vestige.models.checkpoints import save_model
 from vestige.training.config import TrainingConfig
 from vestige.training.history import EarlyStopping
 from vestige.workflows.plant import plant
-from vestige.workflows.training_settings import ModelSettings, NluSettings, TrainingSettings
+from vestige.preparation.options import ModelOptions, NluOptions
+from vestige.training_options import TrainingOptions
 from vestige.workflows.utterance_plan import DROPPED, FILTERS, Parts, prepare, read_parts, stop_of
 from vestige.workflows.utterance_sources import Sources, secrets_of
 from vestige.workflows.utterance_sources import read_parts as read_sources
@@ -23,7 +24,7 @@ SONGS = Utterances.of(
 OTHERS = Utterances.of([Utterance(("stop", "now"), ("O", "O"), "Stop")] * 3)
 NOTHING = Utterances.of([])
 PARTS = Parts(SONGS, OTHERS, NOTHING)
-SMALL = ModelSettings(layers=1, hidden_size=4, embedding_size=6)
+SMALL = ModelOptions(layers=1, hidden_size=4, embedding_size=6)
 
 
 def asked(tmp_path, **given):
@@ -121,7 +122,7 @@ def test_labels_are_of_what_is_learnt_and_of_what_was_planted(tmp_path, planted)
 
 
 def test_patience_is_the_papers_unless_another_is_asked_for(tmp_path):
-    patient = NluSettings(early_stopping=True)
+    patient = NluOptions(early_stopping=True)
     assert stop_of(asked(tmp_path), validated=True) is None
     assert stop_of(asked(tmp_path, nlu=patient), validated=True) == EarlyStopping(20)
     hasty = replace(patient, patience=3)
@@ -139,7 +140,7 @@ def test_a_fresh_model_has_the_sizes_and_defences_that_were_asked_for(tmp_path):
     shape = plain.config
     assert (shape.layers, shape.hidden_size, shape.embedding_size) == (1, 4, 6)
     assert (shape.input_dropout, shape.hidden_dropout, shape.char_filters) == (0, 0, 0)
-    nlu = NluSettings(dropout=True, char_embeddings=True, early_stopping=True)
+    nlu = NluOptions(dropout=True, char_embeddings=True, early_stopping=True)
     defended, config = prepared(tmp_path, nlu=nlu)
     assert config.keep == "best"
     found = defended.config
@@ -152,7 +153,7 @@ def test_words_of_what_validates_are_known_and_of_a_test_are_not(tmp_path):
     words = set(prepared(tmp_path, Parts(SONGS, OTHERS, test))[0].vocabulary.words)
     assert {"play", "stop", "Song7"} <= words
     assert "never" not in words
-    lower = prepared(tmp_path, nlu=NluSettings(lowercase=True))[0].vocabulary.words
+    lower = prepared(tmp_path, nlu=NluOptions(lowercase=True))[0].vocabulary.words
     assert "song7" in lower
     assert "Song7" not in lower
 
@@ -166,8 +167,8 @@ def test_vectors_decide_the_width_and_bring_words_of_the_test(tmp_path):
     file = tmp_path / "vectors.txt"
     file.write_text("".join(f"{word} 1 2 3\n" for word in ("play", "stop", "never", "nowhere")))
     test = Utterances.of([Utterance(("never", "ever"), ("O", "O"), "Play")])
-    parts, nlu = Parts(SONGS, OTHERS, test), NluSettings(vectors=str(file), vectors_frozen=True)
-    model, _ = prepared(tmp_path, parts, nlu=nlu, model=ModelSettings(hidden_size=4))
+    parts, nlu = Parts(SONGS, OTHERS, test), NluOptions(vectors=str(file), vectors_frozen=True)
+    model, _ = prepared(tmp_path, parts, nlu=nlu, model=ModelOptions(hidden_size=4))
     words = set(model.vocabulary.words)
     assert model.config.embedding_size == 3
     assert "never" in words
@@ -182,7 +183,7 @@ def test_a_model_is_continued_as_a_copy_of_it_or_of_its_folder(tmp_path):
     start, _ = prepared(tmp_path)
     save_model(start, tmp_path / "saved")
     for given in (start, tmp_path / "saved"):
-        model, config = prepared(tmp_path, start=given, training=TrainingSettings(batch_size=5))
+        model, config = prepared(tmp_path, start=given, training=TrainingOptions(batch_size=5))
         assert config == TrainingConfig(seed=0, keep="last", epochs=10, batch_size=5)
         assert model is not start
         new, old = model.state_dict(), start.state_dict()

@@ -22,7 +22,8 @@ from vestige.workflows.train import TrainingRequest, train
 from vestige.workflows.training_data import read_texts, stop_of
 from vestige.workflows.training_directory import IDENTITY, check_repeats, claimed
 from vestige.workflows.training_run import log_kept
-from vestige.workflows.training_settings import ModelSettings, NluSettings, TrainingSettings
+from vestige.preparation.options import ModelOptions, NluOptions
+from vestige.training_options import TrainingOptions
 
 LINES = [f"line {number} of the text" for number in range(40)]
 
@@ -42,8 +43,8 @@ def request(tmp_path, **given):
     usual = {
         "call": Call(train, {}), "monitor": Listener(), "data": Corpus.from_texts(LINES),
         "out": tmp_path / "out", "task": "text", "start": None, "resume": False, "preset": None,
-        "model": ModelSettings(), "training": TrainingSettings(), "defence": NoDefence(),
-        "nlu": NluSettings(), "validation": None, "hold_out": None, "seed": 0, "device": "cpu",
+        "model": ModelOptions(), "training": TrainingOptions(), "defence": NoDefence(),
+        "nlu": NluOptions(), "validation": None, "hold_out": None, "seed": 0, "device": "cpu",
         "format": "auto", "text": "text", "user": None, "max_documents_per_user": None,
         "source": None, "tokens_column": "tokens", "tags_column": "tags",
         "intent_column": "intent", "limit": None,
@@ -85,7 +86,7 @@ def test_users_are_held_out_whole(tmp_path):
 
 
 def test_a_training_that_ends_by_text_needs_some(tmp_path):
-    stop = TrainingSettings(stop_at_perplexity=5.0)
+    stop = TrainingOptions(stop_at_perplexity=5.0)
     assert stop_of(request(tmp_path, training=stop)) == StopAtPerplexity(5.0)
     few = request(tmp_path, data=Corpus.from_texts(["one"]), training=stop, hold_out=0.01)
     with pytest.raises(ValueError, match="none was held out: give `validation`, or a larger"):
@@ -147,7 +148,7 @@ def test_a_ledger_is_written_once_and_ended_beside_the_weights(tmp_path):
         (out / IDENTITY).write_text("{}")
     begun = privacy_files.begun(out)
     assert begun.ledger == (entry,)
-    assert np.array_equal(begun.read[entry.id].rows(), own.rows())
+    assert np.array_equal(begun.read[entry.id].rows, own.rows)
     other = replace(entry, id="0" * 32)
     with privacy_files.registered(out, other, lineages.model, lineages.kept):
         pass
