@@ -47,8 +47,8 @@ from every_verb import COMMANDS, OUT, RESUMES, prepare
 
 from vestige.cli import interrupts
 from vestige.cli.main import app
-from vestige.training.secret import Secret
 from vestige.preparation import lineage
+from vestige.training.secret import Secret
 
 KILLED = (
     *("train", "train private", "train nlu", "train pairs", "null", "audit-users"),

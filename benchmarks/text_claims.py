@@ -24,12 +24,12 @@ from collections import defaultdict
 from pathlib import Path
 
 import numpy as np
+from vestige.workflows.training_settings import TrainingSettings
 
 import vestige
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
 from vestige.experiments.updates.subwords import gpt2
-from vestige.workflows.training_settings import TrainingSettings
 
 TUNED, LISTED, REFERENCE, KNOWN = 300, 40, 300, 40
 WORDS = (15, 200)

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from vestige.workflows.training_settings import TrainingSettings
 
 import vestige
 from vestige.data.vocabulary import WordVocabulary
@@ -10,7 +11,6 @@ from vestige.models.checkpoints import load_model, save_model
 from vestige.models.recurrent_network import GRUConfig, LSTMConfig
 from vestige.models.transformer import TransformerConfig
 from vestige.training.presets import new_model
-from vestige.workflows.training_settings import TrainingSettings
 
 CLIP, RATE, LENGTH = 0.05, 20.0, 24
 WORDS = WordVocabulary(("<unk>", "<eos>", *(f"w{place}" for place in range(40))))

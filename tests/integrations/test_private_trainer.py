@@ -26,6 +26,7 @@ from transformers import (
     TrainingArguments,
     default_data_collator,
 )
+from vestige.workflows.privacy_files import lineage_of
 
 import vestige
 from tests.docs.documents import REPOSITORY
@@ -38,7 +39,6 @@ from vestige.errors import DataError, TrainingError
 from vestige.integrations.loaded_weights import Compared, beside_folder
 from vestige.integrations.private_settings import refuse_settings
 from vestige.integrations.transformers import PrivateTrainer
-from vestige.workflows.privacy_files import lineage_of
 
 TEXTS = sentences(60, seed=0)
 USERS = [f"user {place % 11}" for place in range(60)]

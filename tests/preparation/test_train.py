@@ -14,8 +14,8 @@ from vestige.defences.methods.dp_sgd import DPSGD
 from vestige.defences.methods.goldfish import Goldfish
 from vestige.errors import RunError
 from vestige.models.checkpoints import fingerprint, load_model
-from vestige.preparation.train import train
 from vestige.preparation.options import ModelOptions, NluOptions
+from vestige.preparation.train import train
 from vestige.training_options import TrainingOptions
 
 LINES = ["the gate opens at nine", "the code of the gate is new", "nobody knows the code"] * 8
@@ -128,18 +128,21 @@ def test_the_arguments_of_a_run_repeat_it(letters, tmp_path):
         str(file), out=tmp_path / "one", model=SMALL, training=SHORT, defence=Goldfish(k=3), seed=2
     )
     arguments = first.record["arguments"]
-    assert arguments.items() >= {
-        "data": str(file),
-        "out": str(tmp_path / "one"),
-        "layers": 1,
-        "hidden_size": 8,
-        "epochs": 1,
-        "batch_size": 2,
-        "sequence_length": 5,
-        "defence": "goldfish",
-        "k": 3,
-        "seed": 2,
-    }.items()
+    assert (
+        arguments.items()
+        >= {
+            "data": str(file),
+            "out": str(tmp_path / "one"),
+            "layers": 1,
+            "hidden_size": 8,
+            "epochs": 1,
+            "batch_size": 2,
+            "sequence_length": 5,
+            "defence": "goldfish",
+            "k": 3,
+            "seed": 2,
+        }.items()
+    )
     done = invoke(["train", "--config", tmp_path / "one", "--out", tmp_path / "two"])
     assert done.exit_code == 0, done.stderr
     assert fingerprint(tmp_path / "two") == fingerprint(first.directory)

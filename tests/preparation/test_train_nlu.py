@@ -6,11 +6,11 @@ from tests.preparation.jobs import Told
 from vestige import results
 from vestige.data.utterances import Utterance, Utterances
 from vestige.models.checkpoints import load_intent_slot
-from vestige.workflows.plant import plant
+from vestige.preparation.options import ModelOptions, NluOptions
 from vestige.preparation.train import train
 from vestige.preparation.utterances import UNUSED
-from vestige.preparation.options import ModelOptions, NluOptions
 from vestige.training_options import TrainingOptions
+from vestige.workflows.plant import plant
 
 SONGS = Utterances.of(
     Utterance(("play", f"song{number}"), ("O", "B-song"), "Play") for number in range(40)

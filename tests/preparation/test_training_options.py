@@ -1,4 +1,4 @@
-"""Configuration classes of `train`: what they give to a training, and where each option belongs."""
+"""Options of `train`: what they give to a training, and how the command line has them."""
 
 import subprocess
 import sys
@@ -6,11 +6,11 @@ from dataclasses import fields
 
 import pytest
 
-from vestige.training.config import TrainingConfig
-from vestige.workflows.parameters import options_of
-from vestige.preparation.train import train
+from vestige.cli.app import verb_app
 from vestige.preparation.options import ModelOptions
-from vestige.training_options import TrainingOptions
+from vestige.preparation.train import train
+from vestige.training.config import TrainingConfig
+from vestige.training_options import LearningOptions, TrainingOptions
 
 
 def test_only_what_was_asked_for_is_chosen():
@@ -18,6 +18,7 @@ def test_only_what_was_asked_for_is_chosen():
     assert asked.chosen == {"epochs": 3, "momentum": 0.0}
     assert asked.given["batch_size"] is None
     assert "stop_at_perplexity" not in asked.given
+    assert LearningOptions(epochs=3).chosen == {"epochs": 3}
 
 
 def test_every_setting_is_one_of_the_configuration():
@@ -31,16 +32,18 @@ def test_a_shape_has_the_sizes_that_were_asked_for():
 
 
 def test_every_option_has_help_and_one_place():
-    options = options_of(train)
-    assert all(option.help for option in options), [o.name for o in options if not o.help]
-    assert len({option.shown for option in options}) == len(options)
+    arguments = verb_app("train", train).assemble_argument_collection()
+    shown = [one for one in arguments if one.names and one.names != ("*",)]
+    assert all(one.parameter.help for one in shown), [o.name for o in shown if not o.parameter.help]
+    names = [name for one in shown for name in one.names]
+    assert len(set(names)) == len(names)
 
 
-@pytest.mark.parametrize("module", ["vestige.workflows.train", "vestige.defences.registry"])
+@pytest.mark.parametrize("module", ["vestige.preparation.train", "vestige.defences.registry"])
 def test_options_are_known_without_torch(module):
     code = (
-        f"import sys, {module}; from vestige.workflows.parameters import options_of; "
-        "from vestige.preparation.train import train; options_of(train); "
+        f"import sys, {module}; from vestige.cli.app import flags_of; "
+        "from vestige.preparation.train import train; flags_of(train); "
         "print(sorted({'torch', 'numpy', 'pyarrow', 'opacus'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

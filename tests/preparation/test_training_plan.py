@@ -15,20 +15,22 @@ from vestige.defences.registry import NoDefence
 from vestige.models.checkpoints import fingerprint, save_model
 from vestige.models.recurrent_network import GRUConfig, LSTMConfig
 from vestige.models.transformer import TransformerConfig
-from vestige.training.config import TrainingConfig
-from vestige.training.presets import PRESETS
-from vestige.workflows.plant import plant
 from vestige.preparation.options import ModelOptions
 from vestige.preparation.text import beginning, configured, vocabulary_of
 from vestige.preparation.training_texts import read_texts
+from vestige.training.config import TrainingConfig
+from vestige.training.presets import PRESETS
 from vestige.training_options import TrainingOptions
+from vestige.workflows.plant import plant
 
 SMALL = ModelOptions(layers=1, hidden_size=6)
+ANY = ModelOptions()
+NONE = NoDefence()
 
 
 def prepared(
-    tmp_path, *, task="text", preset=None, model=ModelOptions(), texts=None, training=None,
-    defence=NoDefence(), **given,
+    tmp_path, *, task="text", preset=None, model=ANY, texts=None, training=None,
+    defence=NONE, **given,
 ):  # fmt: skip
     model.check(given.get("start"))
     texts = texts or read_texts(CORPUS, hold_out=0.0)
@@ -72,9 +74,7 @@ def test_a_gru_takes_the_lstms_sizes(tmp_path):
 def test_sizes_do_not_pass_between_recurrent_and_attending_models(
     tmp_path, preset, architecture, kind
 ):
-    model, config = prepared(
-        tmp_path, preset=preset, model=ModelOptions(architecture=architecture)
-    )
+    model, config = prepared(tmp_path, preset=preset, model=ModelOptions(architecture=architecture))
     assert model.config == kind()
     assert config == PRESETS[preset].training
 
@@ -115,11 +115,11 @@ def test_the_seed_decides_the_first_weights(tmp_path):
 def test_words_of_canaries_are_known_however_rare(tmp_path):
     asked = replace(SMALL, vocab_size=7)
     words = prepared(tmp_path, model=asked)[0].vocabulary.words
-    plant(CORPUS, phrase="line 33", out=tmp_path / "planted")
+    plant(CORPUS, phrase="quiet 33", out=tmp_path / "planted")
     texts = read_texts(tmp_path / "planted", hold_out=0.0)
     kept = prepared(tmp_path, texts=texts, model=asked)[0].vocabulary.words
     assert "33" not in words
-    assert "33" in kept
+    assert {"quiet", "33"} <= set(kept)
 
 
 def test_a_vocabulary_that_was_given_is_taken_as_it_is(tmp_path, small):

@@ -5,18 +5,24 @@ from dataclasses import replace
 import pytest
 import torch
 
-from tests.preparation.jobs import request
+from tests.preparation.jobs import job
 from vestige.data.loaders.utterances import write_utterances
+from vestige.data.utterance_parts import planted_secrets, utterance_parts
 from vestige.data.utterances import Utterance, Utterances
 from vestige.models.checkpoints import save_model
+from vestige.preparation.options import ModelOptions, NluOptions
+from vestige.preparation.utterances import (
+    DROPPED,
+    FILTERS,
+    Parts,
+    beginning,
+    early_stop,
+    read_parts,
+)
 from vestige.training.config import TrainingConfig
 from vestige.training.history import EarlyStopping
-from vestige.workflows.plant import plant
-from vestige.preparation.options import ModelOptions, NluOptions
 from vestige.training_options import TrainingOptions
-from vestige.workflows.utterance_plan import DROPPED, FILTERS, Parts, prepare, read_parts, stop_of
-from vestige.workflows.utterance_sources import Sources, secrets_of
-from vestige.workflows.utterance_sources import read_parts as read_sources
+from vestige.workflows.plant import plant
 
 SONGS = Utterances.of(
     Utterance(("play", f"Song{number}"), ("O", "B-song"), "Play") for number in range(40)
@@ -27,12 +33,13 @@ PARTS = Parts(SONGS, OTHERS, NOTHING)
 SMALL = ModelOptions(layers=1, hidden_size=4, embedding_size=6)
 
 
-def asked(tmp_path, **given):
-    return request(tmp_path / "out", **{"data": SONGS, "task": "nlu", "model": SMALL, **given})
+def parts_of(data=SONGS, *, seed=0, **given):
+    return read_parts(data, seed=seed, **given)
 
 
-def prepared(tmp_path, parts=PARTS, **given):
-    return prepare(asked(tmp_path, **given), parts)
+def prepared(tmp_path, parts=PARTS, *, start=None, **given):
+    usual = {"model": SMALL, "training": TrainingOptions(), "nlu": NluOptions()}
+    return beginning(job(tmp_path / "out", start=start), parts, **{**usual, **given})
 
 
 def texts(utterances):
@@ -50,35 +57,33 @@ def planted(tmp_path):
 
 
 def test_one_utterance_in_ten_validates_unless_another_share_is_asked_for(tmp_path):
-    parts = read_parts(asked(tmp_path))
+    parts = parts_of()
     assert (len(parts.training), len(parts.validation), len(parts.test)) == (36, 4, 0)
     assert sorted(texts(parts.training + parts.validation)) == sorted(texts(SONGS))
-    assert len(read_parts(asked(tmp_path, hold_out=0.5)).validation) == 20
+    assert len(parts_of(hold_out=0.5).validation) == 20
 
 
 def test_the_seed_decides_which_utterances_validate(tmp_path):
-    one, same, other = (
-        texts(read_parts(asked(tmp_path, seed=seed)).validation) for seed in (1, 1, 2)
-    )
+    one, same, other = (texts(parts_of(seed=seed).validation) for seed in (1, 1, 2))
     assert one == same != other
 
 
 def test_other_utterances_validate_and_all_of_data_is_learnt(tmp_path):
-    parts = read_parts(asked(tmp_path, validation=OTHERS))
+    parts = parts_of(validation=OTHERS)
     assert texts(parts.training) == texts(SONGS)
     assert texts(parts.validation) == texts(OTHERS)
 
 
 def test_a_planting_brings_its_own_validation_and_its_manifest(tmp_path, planted):
-    parts = read_parts(asked(tmp_path, data=planted))
+    parts = parts_of(planted)
     assert (len(parts.training), len(parts.validation)) == (30 + 18, 10 + 2)
-    assert parts.planted.sha256 == secrets_of(str(planted)).sha256
+    assert parts.planted.sha256 == planted_secrets(str(planted)).sha256
 
 
 def test_canaries_in_the_training_part_are_never_held_out(planted):
     (planted / "validation.jsonl").unlink()
-    manifest = secrets_of(planted)
-    learnt, held, _ = read_sources(Sources(data=planted, hold_out=0.6), 0, planted=manifest)
+    manifest = planted_secrets(planted)
+    learnt, held, _ = utterance_parts(planted, hold_out=0.6, seed=0, planted=manifest)
     said = texts([manifest.canaries[0].utterance])[0]
     assert texts(learnt).count(said) == 18
     assert len(held) > 0
@@ -86,32 +91,31 @@ def test_canaries_in_the_training_part_are_never_held_out(planted):
 
 def test_only_so_many_utterances_are_read(tmp_path):
     write_utterances(SONGS, tmp_path / "songs.jsonl")
-    parts = read_parts(asked(tmp_path, data=tmp_path / "songs.jsonl", limit=7, hold_out=0.0))
+    parts = parts_of(tmp_path / "songs.jsonl", limit=7, hold_out=0.0)
     assert texts(parts.training) == texts(SONGS)[:7]
 
 
 def test_what_validates_is_said_once(tmp_path, planted):
-    both = asked(tmp_path, validation=OTHERS, hold_out=0.2)
     with pytest.raises(ValueError, match="`validation` and `hold_out` must not be given together"):
-        read_parts(both)
+        parts_of(validation=OTHERS, hold_out=0.2)
     for given in ({"validation": OTHERS}, {"hold_out": 0.2}):
         [name] = given
         with pytest.raises(ValueError, match=f"`{name}` must be left out: DATA has a validation"):
-            read_parts(asked(tmp_path, data=planted, **given))
+            parts_of(planted, **given)
 
 
 def test_a_planting_in_running_text_is_refused(tmp_path):
     from vestige.data.corpus import Corpus
 
     plant(Corpus.from_texts(["the gate opens"] * 9), phrase="quiet mice", out=tmp_path / "text")
-    with pytest.raises(ValueError, match="planted with --task nlu too"):
-        secrets_of(tmp_path / "text")
-    assert secrets_of(tmp_path) is None
-    assert secrets_of(SONGS) is None
+    with pytest.raises(ValueError, match="Plant in utterances with --task nlu"):
+        planted_secrets(tmp_path / "text")
+    assert planted_secrets(tmp_path) is None
+    assert planted_secrets(SONGS) is None
 
 
 def test_labels_are_of_what_is_learnt_and_of_what_was_planted(tmp_path, planted):
-    labels = read_parts(asked(tmp_path, data=planted)).labels
+    labels = parts_of(planted).labels
     assert set(labels.intents) == {"Play", "PinIntent"}
     assert {"O", "B-song", "B-canary", "I-canary"} <= set(labels.tags)
     unseen = Parts(SONGS, NOTHING, OTHERS).labels
@@ -121,14 +125,13 @@ def test_labels_are_of_what_is_learnt_and_of_what_was_planted(tmp_path, planted)
 # the end
 
 
-def test_patience_is_the_papers_unless_another_is_asked_for(tmp_path):
+def test_patience_is_the_papers_unless_another_is_asked_for():
     patient = NluOptions(early_stopping=True)
-    assert stop_of(asked(tmp_path), validated=True) is None
-    assert stop_of(asked(tmp_path, nlu=patient), validated=True) == EarlyStopping(20)
-    hasty = replace(patient, patience=3)
-    assert stop_of(asked(tmp_path, nlu=hasty), validated=True) == EarlyStopping(3)
-    with pytest.raises(ValueError, match="`early_stopping` must come with utterances"):
-        stop_of(asked(tmp_path, nlu=patient), validated=False)
+    assert early_stop(NluOptions(), validated=True) is None
+    assert early_stop(patient, validated=True) == EarlyStopping(20)
+    assert early_stop(replace(patient, patience=3), validated=True) == EarlyStopping(3)
+    with pytest.raises(ValueError, match="`early_stopping` needs validation utterances"):
+        early_stop(patient, validated=False)
 
 
 # model and configuration
@@ -159,8 +162,8 @@ def test_words_of_what_validates_are_known_and_of_a_test_are_not(tmp_path):
 
 
 def test_words_that_a_secret_could_have_had_are_known(tmp_path, planted):
-    words = prepared(tmp_path, read_parts(asked(tmp_path, data=planted)))[0].vocabulary.words
-    assert set(secrets_of(planted).words) <= set(words)
+    words = prepared(tmp_path, parts_of(planted))[0].vocabulary.words
+    assert set(planted_secrets(planted).words) <= set(words)
 
 
 def test_vectors_decide_the_width_and_bring_words_of_the_test(tmp_path):
@@ -175,7 +178,7 @@ def test_vectors_decide_the_width_and_bring_words_of_the_test(tmp_path):
     assert not {"ever", "nowhere"} & words
     play = model.vocabulary.words.index("play")
     assert model.embedding.weight[play].tolist() == [1, 2, 3]
-    with pytest.raises(ValueError, match=r"`embedding_size` must be 3, as .* has it, got 6"):
+    with pytest.raises(ValueError, match=r"`embedding_size` must be 3, the width of .*, got 6"):
         prepared(tmp_path, parts, nlu=nlu)
 
 

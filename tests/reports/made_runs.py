@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from tests.reports.test_training import DefendedTraining, IntentSlotTraining, PairTraining
 
 from tests.attacks.exposure.passed import PASSED
 from tests.attacks.texts.made_checks import passed
@@ -18,7 +19,6 @@ from tests.reports.test_completion import attempt
 from tests.reports.test_exposure import canary
 from tests.reports.test_extraction import audit, counted, extraction
 from tests.reports.test_texts import made as texts_audited
-from tests.reports.test_training import DefendedTraining, IntentSlotTraining, PairTraining
 from vestige.attacks.exposure.completion import Completion
 from vestige.attacks.exposure.exposure_result import CanaryExposure
 from vestige.attacks.exposure.secret_completion import CompletedSecret, SecretCompletion

@@ -8,6 +8,8 @@ from dataclasses import replace
 import pytest
 import torch
 from safetensors.torch import load_file
+from vestige.workflows.train import train
+from vestige.workflows.training_settings import ModelSettings, TrainingSettings
 
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
@@ -16,8 +18,6 @@ from vestige.models.checkpoints import load_model
 from vestige.workflows.diff import diff
 from vestige.workflows.null import null
 from vestige.workflows.null_recipe import ElsewhereSettings
-from vestige.workflows.train import train
-from vestige.workflows.training_settings import ModelSettings, TrainingSettings
 
 LINES = [f"the code of the gate is {word}" for word in ("one", "two", "three", "four")] * 4
 

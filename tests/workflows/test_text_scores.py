@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from vestige.workflows.training_settings import ModelSettings, TrainingSettings
 
 import vestige
 from vestige.attacks.texts import token_statistics as statistics_module
@@ -15,7 +16,6 @@ from vestige.workflows.audit_texts import audit_texts
 from vestige.workflows.text_models import TextModels
 from vestige.workflows.text_scores import scored, set_apart
 from vestige.workflows.text_shadows import ShadowFineTunes
-from vestige.workflows.training_settings import ModelSettings, TrainingSettings
 
 from .asked import sentences
 

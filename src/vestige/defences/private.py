@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from vestige.training.sequences import SequenceBatches
     from vestige.training.steps import StepFn
 
+
 @dataclass(frozen=True, kw_only=True)
 class PrivateDefence(ABC):
     """A defence with a guarantee: `epsilon` sets the noise, or `noise_multiplier` gives it.

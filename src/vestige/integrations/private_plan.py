@@ -18,9 +18,9 @@ from vestige.defences.privacy_ledger import LedgerEntry, from_json, to_json
 from vestige.defences.privacy_statement import PrivacyStatement
 from vestige.errors import DataError, TrainingError
 from vestige.integrations.model_history import ModelHistory, history_of, remember
+from vestige.preparation import lineage
 from vestige.training.secret import Secret
 from vestige.training.sequences import in_turn, poisson_sample
-from vestige.preparation import lineage
 
 LEDGER, STATEMENT = "privacy.json", "privacy.md"
 _LARGEST = 1 << 20

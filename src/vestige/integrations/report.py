@@ -62,7 +62,9 @@ def training_leakage_report(run: Run, *, show_secrets: bool) -> Report:
 def describe_training_leakage(summary: Row) -> str:
     """The measurements at the end, in a sentence."""
     if summary.get("diverged") is not None:
-        return f"The training diverged at step {summary['diverged']:,}. Nothing was measured after it."
+        return (
+            f"The training diverged at step {summary['diverged']:,}. Nothing was measured after it."
+        )
     found = [
         f"{NAMES[name]} {_amount(summary, name)}" for name in NAMES if summary.get(name) is not None
     ]

@@ -26,17 +26,16 @@ from vestige.preparation.options import ModelOptions
 from vestige.preparation.trained import Trained
 from vestige.preparation.training_run import TrainingRun, log_kept, used
 from vestige.preparation.training_texts import Texts
+from vestige.training import presets
 from vestige.training.checkpoint import LOG
 from vestige.training.config import TrainingConfig
 from vestige.training.history import StopAtPerplexity
-from vestige.training import presets
 from vestige.training.presets import Preset, Shape, gentle, new_model
 from vestige.training.training_task import TextTask
 from vestige.training.vocabularies import borrow, learn_vocabulary
 from vestige.training.word_frequencies import FREQUENCIES, frequency_perplexity
 from vestige.training_options import TrainingOptions
 from vestige.training_runs import DATA, JUDGED_BY, RUN
-
 
 KINDS: dict[str | None, Any] = {
     "lstm": LSTMConfig,

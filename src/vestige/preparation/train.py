@@ -1,4 +1,4 @@
-"""`vestige train`: a language model, one that translates or answers, or one of intents and slots."""
+"""`vestige train`: language models, models of pairs of texts, models of intents and slots."""
 
 from pathlib import Path
 from typing import Annotated, Any, Literal, Unpack

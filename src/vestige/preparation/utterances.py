@@ -153,9 +153,7 @@ def beginning(
     return network.to(device), TrainingConfig(seed=job.run.seed, keep=keep, **settings)
 
 
-def _new(
-    job: TrainingRun, parts: Parts, model: ModelOptions, nlu: NluOptions
-) -> IntentSlotNetwork:
+def _new(job: TrainingRun, parts: Parts, model: ModelOptions, nlu: NluOptions) -> IntentSlotNetwork:
     """A new model; it knows words of the test part only by their vectors."""
     planted = parts.planted
     learned = parts.training + parts.validation

@@ -94,6 +94,6 @@ def useless_words(perplexity: float | None, by_frequencies: float, *, who: str =
     own = "not finite" if perplexity is None or not perplexity < math.inf else f"{perplexity:,.1f}"
     return (
         f"{who} predicts no better than word frequencies: perplexity {own}, word frequencies "
-        f"{by_frequencies:,.1f}. It is too weak to audit. Train it longer, on more text, or --from a "
-        "public model; with dp-sgd, also with larger batches or a larger --epsilon."
+        f"{by_frequencies:,.1f}. It is too weak to audit. Train it longer, on more text, or --from "
+        "a public model; with dp-sgd, also with larger batches or a larger --epsilon."
     )

@@ -33,9 +33,9 @@ class DPSGD(PrivateDefence):
             with a large --epsilon or few epochs, and --optimizer sgd. 1 turns it off.
         clip_quantile: Adapt the clipping norm to this quantile of the norms, with a noisy count;
             --clip is then the first norm. 0.5 is usual. Default: a constant norm.
-        noise_decay: Lower the noise in eight stages, to this share of the first stage's, at the same
-            --epsilon. --noise-multiplier is that of the first stage. Not with --bands. 1 keeps it
-            constant.
+        noise_decay: Lower the noise in eight stages, to this share of the first stage's, at the
+            same --epsilon. --noise-multiplier is that of the first stage. Not with --bands. 1 keeps
+            it constant.
 
     Example:
         >>> DPSGD(epsilon=8, max_grad_norm=0.5).unit is None
