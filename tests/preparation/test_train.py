@@ -54,7 +54,7 @@ def test_a_corpus_is_trained_on_and_the_result_says_where_the_model_is(small, le
     assert load_model(small.model).vocabulary == load_model(tmp_path / "small").vocabulary
     saved = results.load(tmp_path / "small" / "run")
     assert small.summary == {"model": str(small.model), **saved.summary}
-    assert small.rows == [one.row() for one in small.history.epochs]
+    assert small.rows == tuple(one.row() for one in small.history.epochs)
     assert saved.run["result"] == "DefendedTraining"
     assert saved.run["verb"] == "train"
     data = saved.run["data"]

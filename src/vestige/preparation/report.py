@@ -20,7 +20,12 @@ LIMITS = (
     "page, or the folder of the training; release its folder model/ alone.",
     "A guarantee for one person does not cover what many people wrote: the model may learn it.",
 )
-SCORES = (("intent accuracy", "intent_accuracy"), ("slot F1", "slot_f1"), ("BLEU", "bleu"))
+SCORES = (
+    ("intent accuracy", "intent_accuracy"),
+    ("slot F1", "slot_f1"),
+    ("intent and all tags", "exact_match"),
+    ("BLEU", "bleu"),
+)
 SCORED: Mapping[str, str] = {
     "intent_accuracy": "intent accuracy",
     "slot_f1": "slot F1",
@@ -146,15 +151,17 @@ def _scores(summary: Row) -> tuple[Table, ...]:
         table(
             title,
             found,
-            score=lambda key: SCORED[key],
-            value=lambda key: _score(key, summary[f"{part}_{key}"]),
-            interval=lambda key: _interval(key, summary, f"{part}_{key}"),
+            {
+                "score": lambda key: SCORED[key],
+                "value": lambda key: _score(key, summary[f"{part}_{key}"]),
+                "95% CI": lambda key: _interval(key, summary, f"{part}_{key}"),
+            },
         ),
     )
 
 
 def _interval(key: str, summary: Row, name: str) -> str:
-    low, high = summary[f"{name}_low"], summary[f"{name}_high"]
+    low, high = summary.get(f"{name}_low"), summary.get(f"{name}_high")
     return NOTHING if low is None else f"{_score(key, low)} to {_score(key, high)}"
 
 
