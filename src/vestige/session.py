@@ -182,6 +182,12 @@ class Session:
         self.arguments[name] = value
         return value
 
+    def withhold(self, **given: Any) -> None:
+        """Record texts that were given as a list by their type only; a path is no text."""
+        for name, value in given.items():
+            if not isinstance(value, str | PathLike):
+                self.arguments[name] = f"<{type(value).__name__}>"
+
     def log(self, line: str) -> None:
         """Show one line to the user."""
         self.monitor.log(line)

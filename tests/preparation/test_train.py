@@ -1,4 +1,4 @@
-"""`vestige.workflows.train`: what it takes, what it gives back, and what it refuses."""
+"""`vestige.train`: what it takes, what it gives back, and what it refuses."""
 
 import dataclasses
 import json

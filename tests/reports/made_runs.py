@@ -5,6 +5,9 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from tests.reports.test_completion import attempt
+from tests.reports.test_exposure import canary
+from tests.reports.test_extraction import audit, counted, extraction
 from tests.reports.test_training import DefendedTraining, IntentSlotTraining, PairTraining
 
 from tests.attacks.exposure.passed import PASSED
@@ -15,9 +18,6 @@ from tests.reports.conftest import DefenceComparison, DifferentialRank, UpdateDi
 from tests.reports.made_audits import audit_of, uniform
 from tests.reports.made_claims import made_claim, with_claim
 from tests.reports.test_anatomy import anatomy
-from tests.reports.test_completion import attempt
-from tests.reports.test_exposure import canary
-from tests.reports.test_extraction import audit, counted, extraction
 from tests.reports.test_texts import made as texts_audited
 from vestige.attacks.exposure.completion import Completion
 from vestige.attacks.exposure.exposure_result import CanaryExposure

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from vestige.workflows.training_settings import ModelSettings, TrainingSettings
 
 import vestige
 from vestige.attacks.texts import token_statistics as statistics_module
@@ -11,6 +10,8 @@ from vestige.attacks.texts.token_statistics import token_statistics
 from vestige.claims import LEAK
 from vestige.data.corpus import Corpus
 from vestige.monitor import SILENT
+from vestige.preparation.options import ModelOptions
+from vestige.training_options import TrainingOptions
 from vestige.workflows.asked_texts import AskedTexts
 from vestige.workflows.audit_texts import audit_texts
 from vestige.workflows.text_models import TextModels
@@ -25,17 +26,17 @@ BASED, USED, NEVER, REFERENCE, OTHERS = (
     for a, b in ((0, 200), (200, 220), (220, 240), (240, 400), (400, 480))
 )
 LISTS = {"texts": Corpus.from_texts([*USED, *NEVER]), "reference": REFERENCE}
-FAST = TrainingSettings(epochs=12, batch_size=4, sequence_length=16, learning_rate=0.01)
+FAST = TrainingOptions(epochs=12, batch_size=4, sequence_length=16, learning_rate=0.01)
 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     """A base, and a fine-tune of it on the used texts, by `vestige train`."""
     root = tmp_path_factory.mktemp("trained")
-    shape = ModelSettings(layers=1, hidden_size=24)
-    short = TrainingSettings(epochs=2, batch_size=8, sequence_length=16)
+    shape = ModelOptions(layers=1, hidden_size=24)
+    short = TrainingOptions(epochs=2, batch_size=8, sequence_length=16)
     vestige.train(BASED, out=root / "base", model=shape, training=short, hold_out=0)
-    vestige.train(USED, out=root / "tuned", start=root / "base", training=FAST, hold_out=0)
+    vestige.train(USED, out=root / "tuned", from_=root / "base", training=FAST, hold_out=0)
     return root
 
 

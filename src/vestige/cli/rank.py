@@ -1,4 +1,4 @@
-"""`vestige rank`: a phrase's tokens and its rank in a sentence, or the ranks of own secrets."""
+"""`vestige rank`: a phrase's tokens and its rank in a sentence."""
 
 from typing import TYPE_CHECKING
 
@@ -6,22 +6,14 @@ from vestige.cli.verbs import Output, Verb
 from vestige.workflows.rank import rank
 
 if TYPE_CHECKING:
-    from vestige.attacks.exposure.secret_rank import SecretRank
     from vestige.attacks.update.differential_rank import DifferentialRank
 
 
-def _show(ranked: "DifferentialRank | SecretRank", output: Output) -> None:
-    from vestige.attacks.exposure.secret_rank import SecretRank
+def _show(ranked: "DifferentialRank", output: Output) -> None:
     from vestige.cli.terminal import show_table
-    from vestige.reports import secrets
     from vestige.reports.disclosure import disclose
     from vestige.reports.rank import describe_rank
 
-    if isinstance(ranked, SecretRank):
-        ranks = secrets.secrets_table(list(ranked.rows()), show_secrets=output.show_secrets)
-        show_table("Secrets", list(secrets.COLUMNS), ranks)
-        print(ranked.sentence)
-        return
     pieces = disclose([p.piece for p in ranked.positions], show_secrets=output.show_secrets)
     columns = ["token", "before", "after", "gain", "sum"]
     cells = [

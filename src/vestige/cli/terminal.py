@@ -5,7 +5,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from pathlib import Path
 from typing import Any
 
 from vestige.reports.disclosure import disclose_facts, printable
@@ -39,13 +38,15 @@ def _escaped(line: str) -> str:
 
 def show_result(result: Any, out: Any, *, show_secrets: bool) -> None:
     """The report of a result on stdout, notices on stderr."""
-    from vestige.reports.report import report_of
     from vestige.reports.terminal import show
-    from vestige.results import run_of
 
-    show(report_of(run_of(result), show_secrets=show_secrets))
-    if out is not None and any((Path(out) / one / "run.json").is_file() for one in ("", "run")):
-        say(f"Run folder: {out}. For a page: vestige report {out} --out page.html")
+    reports = result.reports(show_secrets=show_secrets)
+    for place, one in enumerate(reports):
+        if place:
+            print()
+        show(one, titled=len(reports) > 1)
+    if out is not None:
+        say(result.next_step(out))
 
 
 @contextmanager

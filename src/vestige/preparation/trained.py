@@ -44,6 +44,10 @@ class RepeatedTraining(Result):
     directory: Path
     trainings: tuple[Trained, ...]
 
+    def next_step(self, out: object) -> str:
+        """A line for the terminal about the trainings."""
+        return f"Trainings: {out}/seed-*. Compare defences: vestige compare plain={out} NAME=DIR"
+
     @classmethod
     def of_trainings(cls, directory: Path, trainings: Sequence[Trained]) -> "RepeatedTraining":
         """The trainings in a directory."""
