@@ -35,7 +35,7 @@ def moved(place, shape: str, defence, rows: int) -> torch.Tensor:
     data.write_text("text,user\n" + "".join(f"{text},u{n:02}\n" for n, text in enumerate(texts)))
     out = place / f"out {rows}"
     vestige.train(
-        data, out=out, start=start, hold_out=0, defence=defence, user="user",
+        data, out=out, from_=start, hold_out=0, defence=defence, user="user",
         training=TrainingOptions(
             batch_size=rows, sequence_length=LENGTH, epochs=1, optimizer="sgd", learning_rate=RATE
         ),

@@ -33,7 +33,7 @@ def update(tmp_path_factory):
     shape = ModelOptions(layers=1, hidden_size=8)
     longer = {**small, "training": replace(training, epochs=30)}  # no null search without it
     train(texts, out=root / "before", model=shape, **longer)
-    train(later, out=root / "after", start=root / "before", **small)
+    train(later, out=root / "after", from_=root / "before", **small)
     return root
 
 
@@ -91,7 +91,7 @@ def chat(tmp_path_factory):
     for name, model in (("adapter", ModelOptions(lora_rank=2)), ("full", ModelOptions())):
         made = root / f"{name}-trained"
         texts = Corpus.from_texts(LINES[:8])
-        train(texts, out=made, start=root / "base", model=model, training=training, hold_out=0)
+        train(texts, out=made, from_=root / "base", model=model, training=training, hold_out=0)
         shutil.copytree(made / "model", root / name)
     file = root / "adapter" / "adapter_config.json"
     told = json.loads(file.read_text())

@@ -60,15 +60,18 @@ def _made() -> Any:
         for setting, hint, text in _settings(kind):
             hints.setdefault(setting, hint)
             helps.setdefault(setting, {}).setdefault(text, []).append(name)
-    names = Literal[(NONE, *defences())]  # type: ignore[valid-type]
+    names: Any = Literal[(NONE, *defences())]
     made: list[Any] = [("defence", Annotated[names, Parameter(help=_HELP)], field(default=NONE))]
     for setting, hint in hints.items():
         text = " ".join(f"{', '.join(who)}: {what}" for what, who in helps[setting].items())
-        option = Annotated[_optional(hint), Parameter(help=text)]
-        made.append((setting, option, field(default=None)))
+        made.append((setting, _with(_optional(hint), Parameter(help=text)), field(default=None)))
     named = {"__module__": __name__}
     cls = make_dataclass("DefenceOptions", made, frozen=True, kw_only=True, namespace=named)
     return Parameter(name="*")(cls)
+
+
+def _with(hint: Any, marker: Parameter) -> Any:
+    return Annotated[hint, marker]
 
 
 def _optional(hint: Any) -> Any:

@@ -165,7 +165,9 @@ def _interval(key: str, summary: Row, name: str) -> str:
     return NOTHING if low is None else f"{_score(key, low)} to {_score(key, high)}"
 
 
-def _score(key: str, value: float) -> str:
+def _score(key: str, value: float | None) -> str:
+    if value is None:
+        return NOTHING
     return f"{value:.3g}" if key in ("perplexity", "bleu", "accuracy") else percent(value)
 
 
