@@ -2,6 +2,8 @@
 
 from contextlib import nullcontext
 
+from tests.integrations.stories import sentences as sentences
+
 
 class Told:
     """What a monitor was told: its lines, and the names of its tasks."""

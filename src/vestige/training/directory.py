@@ -6,7 +6,9 @@ from pathlib import Path
 
 from vestige.data import file_lock
 from vestige.errors import RunError
-from vestige.training_runs import DATA
+
+DATA = "data"
+"""Where the directory keeps what the training reads."""
 
 IDENTITY, CHECKPOINT = "training.json", "checkpoint.safetensors"
 LEDGER, RECORDS = "privacy.json", "records"
