@@ -52,7 +52,7 @@ from vestige.training.secret import Secret
 
 KILLED = (
     *("train", "train private", "train nlu", "train pairs", "null", "audit-users"),
-    *("plant", "plant nlu", "report", "diff", "extract-nlu"),
+    *("plant", "plant nlu", "report", "diff", "extract utterances"),
 )
 RACED = ("train", "train private", "train nlu", "null", "audit-users", "plant", "report", "diff")
 AGAIN = ("train", "train private", "train nlu")

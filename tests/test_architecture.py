@@ -11,7 +11,7 @@ LAYERS = [
     "errors", "monitor", "memory", "_validate", "registry", "arguments", "measured", "data",
     "store", "resumable", "parallel", "models", "metrics", "claims", "attacks", "training",
     "training_options", "defences", "results", "training_runs", "session", "reports", "preparation",
-    "audits", "experiments", "integrations", "cli", "__main__",
+    "audits", "demo", "experiments", "integrations", "cli", "__main__",
 ]  # fmt: skip
 SIBLINGS = [{"models", "metrics"}, {"attacks", "training"}]
 LAZY = {"results": {"reports"}}

@@ -24,7 +24,7 @@ from transformers import (
 
 import vestige
 from tests.docs.documents import REPOSITORY
-from tests.integrations.stories import sentences
+from tests.workflows.asked import sentences
 from vestige.attacks.exposure.canary_audit import audit_canaries
 from vestige.claims import LEAK, NO_LEAK, UNDECIDED, Claim
 from vestige.data.corpus import Corpus
@@ -34,7 +34,6 @@ from vestige.errors import DataError, VestigeError
 from vestige.integrations.training_texts import TextGap
 from vestige.integrations.transformers import Leakage, LeakageCallback, plant
 from vestige.models.hugging_face import HuggingFaceLanguageModel
-from vestige.results import Result
 
 TEXTS = sentences(60, seed=0)
 DATA = Dataset.from_dict({"text": TEXTS, "number": list(range(60))})
@@ -113,9 +112,10 @@ def test_it_measures_what_the_verb_measures_and_tells_the_trackers(planted, tmp_
     assert [moment.step for moment in callback.moments] == [0, 60, 120, 180, 240]
     model = HuggingFaceLanguageModel(trainer.model, SubwordVocabulary(trainer.processing_class))
     final = vestige.exposure(model, planted[1], references=2**8)
-    assert Result.of(callback.moments[-1].found).rows == final.rows
+    last = callback.moments[-1]
+    assert vestige.results.plain(last.found.rows()) == list(final.rows)
     completed = vestige.extract(model, planted[1], beam=1)
-    assert Result.of(callback.moments[-1].completion).rows == completed.rows
+    assert vestige.results.plain(last.completion.rows()) == list(completed.rows)
     assert [one.whole for one in callback.moments] == [False] * 4 + [True]
     for one in callback.moments:  # only the end asks for other orders of the words
         assert any(canary.orders > 1 for canary in one.found.canaries) is one.whole
@@ -125,7 +125,7 @@ def test_it_measures_what_the_verb_measures_and_tells_the_trackers(planted, tmp_
     assert [row["step"] for row in history] == [0, 60, 120, 180, 240]
     saved = vestige.results.load(tmp_path / "run" / "exposure")
     assert saved.summary["exposure_planted"] == told[-1]
-    assert told[-1] > max(told[0], final.summary["exposure_controls"]) + 1
+    assert told[-1] > max(told[0], final.controls.exposure.value) + 1
 
 
 def test_a_training_in_half_precision_is_measured_in_it(planted, tmp_path):
@@ -137,14 +137,13 @@ def test_a_training_in_half_precision_is_measured_in_it(planted, tmp_path):
     with torch.autocast("cpu", dtype=torch.bfloat16):
         model = HuggingFaceLanguageModel(trainer.model.eval(), words)
         same = vestige.exposure(model, planted[1], references=2**8)
-    own = Result.of(last).rows
-    assert own == same.rows
+    assert vestige.results.plain(last.rows()) == list(same.rows)
     network = trainer.accelerator.unwrap_model(trainer.model, keep_fp32_wrapper=False)
     model = HuggingFaceLanguageModel(network, words)
     precise = vestige.exposure(model, planted[1], references=2**8)
-    assert own != precise.rows
-    for one, other in zip(own, precise.rows, strict=True):
-        assert one["log_perplexity"] == pytest.approx(other["log_perplexity"], rel=0.01)
+    assert vestige.results.plain(last.rows()) != list(precise.rows)
+    for one, other in zip(last.canaries, precise.rows, strict=True):
+        assert one.log_perplexity == pytest.approx(other["log_perplexity"], rel=0.01)
     assert last.figures()["exposure_planted"] == pytest.approx(
         precise.summary["exposure_planted"], abs=0.25
     )

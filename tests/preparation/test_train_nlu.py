@@ -10,7 +10,7 @@ from vestige.preparation.options import ModelOptions, NluOptions
 from vestige.preparation.train import train
 from vestige.preparation.utterances import UNUSED
 from vestige.training_options import TrainingOptions
-from vestige.workflows.plant import plant
+from vestige.preparation.plant import plant
 
 SONGS = Utterances.of(
     Utterance(("play", f"song{number}"), ("O", "B-song"), "Play") for number in range(40)

@@ -21,7 +21,7 @@ from vestige.preparation.training_texts import read_texts
 from vestige.training.config import TrainingConfig
 from vestige.training.presets import PRESETS
 from vestige.training_options import TrainingOptions
-from vestige.workflows.plant import plant
+from vestige.preparation.plant import plant
 
 SMALL = ModelOptions(layers=1, hidden_size=6)
 ANY = ModelOptions()

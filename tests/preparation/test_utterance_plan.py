@@ -22,7 +22,7 @@ from vestige.preparation.utterances import (
 from vestige.training.config import TrainingConfig
 from vestige.training.history import EarlyStopping
 from vestige.training_options import TrainingOptions
-from vestige.workflows.plant import plant
+from vestige.preparation.plant import plant
 
 SONGS = Utterances.of(
     Utterance(("play", f"Song{number}"), ("O", "B-song"), "Play") for number in range(40)

@@ -1,8 +1,8 @@
-"""Measurement of a model during its training.
+"""What is asked of a model at a moment of its training.
 
-Canaries, references and texts are read once for a training. At its beginning and end everything is
-measured that `vestige exposure` and `vestige extract` measure. Between them, other orders of the
-canaries' words are left out, which no tracker receives and which take as long as all else.
+Canaries, references and texts are read once for a training. Between its end and its beginning the
+verbs' own attacks are asked without other orders of the canaries' words, which no tracker is told
+and which take as long as all else; at the end the verbs themselves are, for a run directory.
 """
 
 import math
@@ -27,7 +27,6 @@ from vestige.integrations.moment import Moment
 
 if TYPE_CHECKING:
     from vestige.attacks.exposure.canary_audit import CanaryAudit
-    from vestige.attacks.exposure.completion import Completion
     from vestige.attacks.exposure.exposure_result import CanaryExposure
     from vestige.data.canary import Canary
     from vestige.data.manifest import Manifest
@@ -93,7 +92,7 @@ class Measurement:
         Args:
             before: None: it has not begun, so that it is what the model knows now.
             step: of the optimizer.
-            whole: with other orders of the canaries' words, checks and a record, as the verbs have.
+            whole: as the verbs find it, with other orders of the canaries' words and with a record.
 
         Raises:
             NotFinite: scores are no numbers, or infinite: the training diverged.
@@ -101,7 +100,7 @@ class Measurement:
         began = time.perf_counter()
         with undisturbed(self.network):
             self._asked.eval()
-            found, completion = self._measured(whole)
+            found, completion = self._by_verbs() if whole else self._by_attacks()
             scores = self._scores(found)
             losses = None if self.sample is None else self.sample.losses(self.network)
         answers = [canary.log_perplexity for canary in found.canaries]
@@ -130,39 +129,29 @@ class Measurement:
         )
         return moment, before
 
-    def _measured(self, whole: bool) -> tuple["CanaryExposure", "Completion"]:
-        """Exposure and completion of the canaries, as `vestige exposure` and `extract` measure."""
-        from vestige.attacks.exposure.canary_checks import canary_checks
+    def _by_verbs(self) -> tuple["CanaryExposure", Any]:
+        from vestige.audits.exposure.exposure import of_canaries
+        from vestige.audits.extraction.completion import complete_canaries
+        from vestige.session import Session
+
+        asked, given = self._asked, self._given
+        named = {"model": asked, "secrets": given}
+        run = Session("exposure", named, seed=self.seed)
+        found = of_canaries(run, asked, given, self.references)
+        other = Session("extract", {"model": asked, "what": given, "beam": 1})
+        completion = complete_canaries(other, asked, given, prefix=None, beam=1)
+        return replace(found, record=run.record()), replace(completion, record=other.record())
+
+    def _by_attacks(self) -> tuple["CanaryExposure", Any]:
         from vestige.attacks.exposure.canary_exposure import canary_exposure
         from vestige.attacks.exposure.completion import complete
         from vestige.attacks.manifests import asked_as_learnt
 
-        model = asked_as_learnt(self._asked, self.sealed)
-        asked: dict[str, Any] = {"seed": self.seed, "references": self.references}
-        asked |= {} if whole else {"orders": 0}
-        found = canary_exposure(model, self.canaries, **asked)
-        completion = complete(model, self.canaries, beam=1)
-        if not whole:
-            return found, completion
-        checks = canary_checks(
-            self._asked, self._given, self.sealed, readable=len(self.canaries), seed=self.seed
+        behind = asked_as_learnt(self._asked, self.sealed)
+        found = canary_exposure(
+            behind, self.canaries, seed=self.seed, references=self.references, orders=0
         )
-        record = self._record()
-        return (
-            replace(found, checks=checks, record={"verb": "exposure", **record}),
-            replace(completion, checks=checks, record={"verb": "extract", **record}),
-        )
-
-    def _record(self) -> dict[str, object]:
-        """What the run directories record of the measured model and its canaries."""
-        from vestige.models.provenance import of_model
-
-        return {
-            "configuration": {"references": self.references},
-            "seed": self.seed,
-            "models": {"model": of_model(self._asked, self._asked)},
-            "data": {"manifest": self.sealed.sha256, "planted": self.sealed.planted},
-        }
+        return found, complete(behind, self.canaries, beam=1)
 
     def _scores(self, found: "CanaryExposure") -> list[float] | None:
         """`canary_scores` of the canaries whose coins were flipped, which exposure has asked."""

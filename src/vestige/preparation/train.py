@@ -10,14 +10,17 @@ from vestige.arguments import (
     RUN,
     Count,
     Format,
+    IntentColumn,
     Limit,
     ModelLike,
     Number,
     PathTo,
     Seeded,
     SourceColumn,
+    TagsColumn,
     TextColumn,
     TextLike,
+    TokensColumn,
     UserColumn,
     group,
 )
@@ -73,9 +76,9 @@ def train(
     user: UserColumn = None,
     max_documents_per_user: Annotated[Count | None, DATA] = None,
     source: SourceColumn = None,
-    tokens_column: Annotated[str, DATA] = "tokens",
-    tags_column: Annotated[str, DATA] = "tags",
-    intent_column: Annotated[str, DATA] = "intent",
+    tokens_column: TokensColumn = "tokens",
+    tags_column: TagsColumn = "tags",
+    intent_column: IntentColumn = "intent",
     limit: Limit = None,
     **common: Unpack[Seeded],
 ) -> Trained | RepeatedTraining:
@@ -124,9 +127,6 @@ def train(
             of utterances.
         max_documents_per_user: Leave out further documents of a user, chosen by hash. Needs
             --user.
-        tokens_column: Column with the words of an utterance.
-        tags_column: Column with their tags.
-        intent_column: Column with the intent.
 
     Returns:
         The finished training, or the trainings of several seeds.
