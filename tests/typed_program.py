@@ -54,7 +54,6 @@ def training(corpus: vg.Corpus) -> None:
 
 
 def measuring(model: vg.LanguageModel, manifest: vg.Manifest, corpus: vg.Corpus) -> None:
-    from vestige.results import Result
 
     assert_type(vg.exposure(model, manifest), Result)
     assert_type(vg.exposure(model, ["the code is 4917"], before=model), Result)

@@ -16,12 +16,12 @@ from vestige.models.checkpoints import fingerprint, save_model
 from vestige.models.recurrent_network import GRUConfig, LSTMConfig
 from vestige.models.transformer import TransformerConfig
 from vestige.preparation.options import ModelOptions
+from vestige.preparation.plant import plant
 from vestige.preparation.text import beginning, configured, vocabulary_of
 from vestige.preparation.training_texts import read_texts
 from vestige.training.config import TrainingConfig
 from vestige.training.presets import PRESETS
 from vestige.training_options import TrainingOptions
-from vestige.preparation.plant import plant
 
 SMALL = ModelOptions(layers=1, hidden_size=6)
 ANY = ModelOptions()

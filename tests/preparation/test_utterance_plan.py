@@ -11,6 +11,7 @@ from vestige.data.utterance_parts import planted_secrets, utterance_parts
 from vestige.data.utterances import Utterance, Utterances
 from vestige.models.checkpoints import save_model
 from vestige.preparation.options import ModelOptions, NluOptions
+from vestige.preparation.plant import plant
 from vestige.preparation.utterances import (
     DROPPED,
     FILTERS,
@@ -22,7 +23,6 @@ from vestige.preparation.utterances import (
 from vestige.training.config import TrainingConfig
 from vestige.training.history import EarlyStopping
 from vestige.training_options import TrainingOptions
-from vestige.preparation.plant import plant
 
 SONGS = Utterances.of(
     Utterance(("play", f"Song{number}"), ("O", "B-song"), "Play") for number in range(40)
