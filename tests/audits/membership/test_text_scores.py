@@ -18,7 +18,17 @@ from vestige.audits.membership.text_shadows import shadow_models
 from vestige.claims import LEAK
 from vestige.data.corpus import Corpus
 from vestige.monitor import SILENT
-from vestige.workflows.training_settings import ModelSettings, TrainingSettings
+<<<<<<< HEAD:tests/audits/membership/test_text_scores.py
+from vestige.workflows.training_settings import ModelOptions, TrainingOptions
+=======
+from vestige.preparation.options import ModelOptions
+from vestige.training_options import TrainingOptions
+from vestige.workflows.asked_texts import AskedTexts
+from vestige.workflows.audit_texts import audit_texts
+from vestige.workflows.text_models import TextModels
+from vestige.workflows.text_scores import scored, set_apart
+from vestige.workflows.text_shadows import ShadowFineTunes
+>>>>>>> train:tests/workflows/test_text_scores.py
 
 TEXTS = sentences(520, seed=0)
 BASED, USED, NEVER, REFERENCE, OTHERS = (
@@ -26,6 +36,7 @@ BASED, USED, NEVER, REFERENCE, OTHERS = (
     for a, b in ((0, 200), (200, 220), (220, 240), (240, 400), (400, 480))
 )
 LISTS = {"texts": Corpus.from_texts([*USED, *NEVER]), "reference": REFERENCE}
+<<<<<<< HEAD:tests/audits/membership/test_text_scores.py
 
 
 def audited(found):
@@ -33,17 +44,20 @@ def audited(found):
     return np.array([row["p_value"] for row in found.rows if row["kind"] == "audited"])
 
 
-FAST = TrainingSettings(epochs=12, batch_size=4, sequence_length=16, learning_rate=0.01)
+FAST = TrainingOptions(epochs=12, batch_size=4, sequence_length=16, learning_rate=0.01)
+=======
+FAST = TrainingOptions(epochs=12, batch_size=4, sequence_length=16, learning_rate=0.01)
+>>>>>>> train:tests/workflows/test_text_scores.py
 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     """A base, and a fine-tune of it on the used texts, by `vestige train`."""
     root = tmp_path_factory.mktemp("trained")
-    shape = ModelSettings(layers=1, hidden_size=24)
-    short = TrainingSettings(epochs=2, batch_size=8, sequence_length=16)
+    shape = ModelOptions(layers=1, hidden_size=24)
+    short = TrainingOptions(epochs=2, batch_size=8, sequence_length=16)
     vestige.train(BASED, out=root / "base", model=shape, training=short, hold_out=0)
-    vestige.train(USED, out=root / "tuned", start=root / "base", training=FAST, hold_out=0)
+    vestige.train(USED, out=root / "tuned", from_=root / "base", training=FAST, hold_out=0)
     return root
 
 
