@@ -18,17 +18,8 @@ from vestige.audits.membership.text_shadows import shadow_models
 from vestige.claims import LEAK
 from vestige.data.corpus import Corpus
 from vestige.monitor import SILENT
-<<<<<<< HEAD:tests/audits/membership/test_text_scores.py
-from vestige.workflows.training_settings import ModelOptions, TrainingOptions
-=======
 from vestige.preparation.options import ModelOptions
 from vestige.training_options import TrainingOptions
-from vestige.workflows.asked_texts import AskedTexts
-from vestige.workflows.audit_texts import audit_texts
-from vestige.workflows.text_models import TextModels
-from vestige.workflows.text_scores import scored, set_apart
-from vestige.workflows.text_shadows import ShadowFineTunes
->>>>>>> train:tests/workflows/test_text_scores.py
 
 TEXTS = sentences(520, seed=0)
 BASED, USED, NEVER, REFERENCE, OTHERS = (
@@ -36,7 +27,6 @@ BASED, USED, NEVER, REFERENCE, OTHERS = (
     for a, b in ((0, 200), (200, 220), (220, 240), (240, 400), (400, 480))
 )
 LISTS = {"texts": Corpus.from_texts([*USED, *NEVER]), "reference": REFERENCE}
-<<<<<<< HEAD:tests/audits/membership/test_text_scores.py
 
 
 def audited(found):
@@ -45,9 +35,6 @@ def audited(found):
 
 
 FAST = TrainingOptions(epochs=12, batch_size=4, sequence_length=16, learning_rate=0.01)
-=======
-FAST = TrainingOptions(epochs=12, batch_size=4, sequence_length=16, learning_rate=0.01)
->>>>>>> train:tests/workflows/test_text_scores.py
 
 
 @pytest.fixture(scope="module")
