@@ -18,7 +18,7 @@ from vestige.models.protocols import LanguageModel, choose_device
 from vestige.models.recurrent_network import GRUConfig, LSTMConfig, RecurrentConfig
 from vestige.models.transformer import TransformerConfig
 from vestige.training.config import TrainingConfig
-from vestige.training.presets import Preset, Shape, new_model, preset
+from vestige.training.presets import gentle, Preset, Shape, new_model, preset
 from vestige.training.vocabularies import borrow, learn_vocabulary
 from vestige.workflows.train import TrainingRequest
 
@@ -126,21 +126,6 @@ def _continued(request: TrainingRequest, start: Any) -> LanguageModel:
     with torch.random.fork_rng():
         torch.manual_seed(request.seed)
         return add_lora(model, rank=rank, alpha=request.model.lora_alpha)
-
-
-def gentle(model: LanguageModel) -> TrainingConfig:
-    """A training that adds to what a model knows more than it overwrites."""
-    if not isinstance(model, HuggingFaceLanguageModel):
-        return TrainingConfig(seed=0, epochs=3)
-    return TrainingConfig(
-        seed=0,
-        epochs=3,
-        batch_size=8,
-        sequence_length=min(128, model.longest or 128),
-        learning_rate=1e-3 if model.adapted else 5e-5,
-        schedule="cosine",
-        max_grad_norm=1.0,
-    )
 
 
 def read_by(
