@@ -6,7 +6,7 @@ comes from the module that stands here, when it is first used.
 
 # Verbs: each is a command of the same name.
 from .release.gate import gate as gate
-from .reports.report import report as report
+from .release.report import report as report
 from .workflows.anatomy import anatomy as anatomy
 from .workflows.audit_texts import audit_texts as audit_texts
 from .workflows.audit_users import audit_users as audit_users

@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
 from vestige.data import atomic_write
 from vestige.data.json_file import Excerpt, Name, conform, read_object
-from vestige.data.rows_file import read_rows
 from vestige.errors import RunError
 
 if TYPE_CHECKING:
@@ -261,6 +260,8 @@ def load(directory: str | Path) -> Run:
         RunError: it is not a run directory, a file in it is missing, changed, cut off or malformed,
             its checks forbid its verdict, or a later version of Vestige wrote it.
     """
+    from vestige.data.rows_file import read_rows
+
     directory = Path(directory)
     missing = [name for name in _FILES if not (directory / name).is_file()]
     if missing:

@@ -4,8 +4,8 @@ import pytest
 
 from tests.cli.secret_cases import AUDITED, PIN, TINY, TWO, filled
 from vestige import results
+from vestige.release.settings import CONFIGURATION, SUMMARY
 from vestige.reports.quantities import QUANTITIES
-from vestige.reports.settings import CONFIGURATION, SUMMARY
 
 LINES = {
     "CanaryExposure": "exposure W/after --manifest W/planted-known --references 100",

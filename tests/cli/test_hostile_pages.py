@@ -19,7 +19,7 @@ from tests.cli import secret_cases
 from vestige import results
 from vestige.errors import RunError
 from vestige.reports.page import render
-from vestige.reports.section import KINDS as SECTIONS
+from vestige.reports.report import KINDS as SECTIONS
 
 EVIL = "\x1b[31m\u202e<b>evil</b>\u2066\x07"
 # The verb and the first of its cases that makes a run of this kind.
@@ -45,7 +45,7 @@ KINDS = {
 
 
 def test_every_kind_of_result_is_there():
-    known = set(SECTIONS.names())
+    known = set(SECTIONS)
     # Tables of `reproduce` have rows of our own; a training on pairs is shown as one on utterances;
     # what a callback measured is numbers alone.
     assert set(KINDS) == known - {"Table", "PairTraining", "TrainingLeakage"}
@@ -66,8 +66,8 @@ def run(request, tmp_path_factory, marked, shell):
 
 def test_an_attack_in_any_field_is_text(run, tmp_path, monkeypatch):
     for name, module in sys.modules.items():
-        if name.startswith("vestige.reports.") and hasattr(module, "in_our_manner"):
-            monkeypatch.setattr(module, "in_our_manner", lambda chart: "<svg></svg>")  # it is slow
+        if name.startswith("vestige.reports.") and hasattr(module, "svg_of"):
+            monkeypatch.setattr(module, "svg_of", lambda chart: "<svg></svg>")  # it is slow
     pages = 0
     for number, (name, harm) in enumerate(harmed(run)):
         copy = tmp_path / str(number)

@@ -9,7 +9,7 @@ import pytest
 from tests.cli import secret_cases
 from vestige.cli import main
 from vestige.cli.main import VERBS
-from vestige.reports.components.disclosure import SECRET_OPTIONS
+from vestige.reports.disclosure import SECRET_OPTIONS
 
 
 def test_every_verb_has_its_cases():

@@ -20,7 +20,8 @@ from vestige.cli.main import app
 from vestige.errors import RunError
 from vestige.release.gate import gate
 from vestige.reports.quantities import QUANTITIES
-from vestige.reports.verdicts import VERBS, summary_schema
+from vestige.reports.summary_schema import summary_schema
+from vestige.reports.verdicts import VERBS
 
 PHRASES = ("the gate opens at nine", "the code is red")
 VERBS_OF = {"UpdateDiff": "diff", "CanaryExposure": "exposure", "TextAudit": "audit-texts"}

@@ -5,20 +5,20 @@ import pytest
 from vestige.errors import RunError
 from vestige.reports.comparison.cells import UNKNOWN, terminal_table
 from vestige.reports.page import render
-from vestige.reports.section import section
+from vestige.reports.report import report_of
 
 NAMES = ["plain", "gold", "triplet"]
 
 
 @pytest.fixture
 def shown(saved, comparison):
-    return section(saved(comparison(NAMES, notes=["no users"])), show_secrets=False)
+    return report_of(saved(comparison(NAMES, notes=["no users"])), show_secrets=False)
 
 
 def test_the_advice_stands_first_and_its_reasons_after_it(shown):
     assert shown.title == "Which defence should I take?"
-    assert shown.lede == "Take gold."
-    assert shown.because == "It helps."
+    assert shown.evidence[0] == "Take gold."
+    assert shown.evidence[1] == "It helps."
 
 
 def test_every_training_has_a_line_and_one_is_to_be_taken(shown):
@@ -71,14 +71,14 @@ def test_notes_and_both_charts_are_on_the_page(shown):
 def test_what_was_not_measured_is_a_dash_and_no_bar(saved, comparison):
     keys = ("exposure", "test_perplexity", "test_accuracy", "gap", "epsilon", "steps")
     none = dict.fromkeys([*keys, "empirical_epsilon"], None) | {"by_copies": []}
-    shown = section(saved(comparison(NAMES, changes=none)), show_secrets=False)
+    shown = report_of(saved(comparison(NAMES, changes=none)), show_secrets=False)
     assert [cell.text for cell in shown.tables[0].rows[1][1:]] == [UNKNOWN] * 3 + ["none", UNKNOWN]
     assert shown.figures == []
 
 
 def test_a_value_without_an_interval_has_no_bar(saved, comparison):
     ends = {"exposure_low": None, "exposure_high": None}
-    shown = section(saved(comparison(NAMES, changes=ends)), show_secrets=False)
+    shown = report_of(saved(comparison(NAMES, changes=ends)), show_secrets=False)
     assert shown.tables[0].rows[1][1].text == "7.0 bits"
     assert shown.tables[0].rows[1][1].bar is None
 
@@ -109,5 +109,5 @@ def test_a_comparison_without_its_columns_is_refused(saved):
         def rows(self):
             return [{"name": "plain"}]
 
-    with pytest.raises(RunError, match=r"no whole DefenceComparison run.*repeat"):
-        section(saved(DefenceComparison()), show_secrets=False)
+    with pytest.raises(RunError, match=r"not a complete DefenceComparison run.*Repeat"):
+        report_of(saved(DefenceComparison()), show_secrets=False)

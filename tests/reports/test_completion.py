@@ -9,7 +9,7 @@ from vestige.attacks.exposure.completion import Attempt, Completion
 from vestige.errors import RunError
 from vestige.metrics.intervals import clopper_pearson
 from vestige.reports.completion import COLUMNS, describe_completion
-from vestige.reports.section import section
+from vestige.reports.report import report_of
 
 PHRASE = "Rosalind hides 4917 tulips"
 
@@ -47,7 +47,7 @@ def completion():
 
 
 def test_each_number_of_copies_has_a_row_and_the_controls_stand_below(saved, completion):
-    shown = section(saved(completion), show_secrets=False)
+    shown = report_of(saved(completion), show_secrets=False)
     [table] = shown.tables
     rows = table.rows
     assert table.columns == COLUMNS
@@ -81,7 +81,7 @@ def test_controls_alone_are_said_to_be_alone():
 
 
 def test_the_chart_has_a_place_for_each_row_of_the_table(saved, completion):
-    shown = section(saved(completion), show_secrets=False)
+    shown = report_of(saved(completion), show_secrets=False)
     [figure] = shown.figures
     for label in ("3", "20", "never planted", "in another order"):
         assert re.search(rf">{label}</text>", figure.svg)
@@ -91,7 +91,7 @@ def test_the_chart_has_a_place_for_each_row_of_the_table(saved, completion):
 def test_no_phrase_is_shown_whatever_is_asked(saved, completion):
     run = saved(completion, command=["vestige", "complete", "m", "--prefix", "2"])
     for show_secrets in (False, True):
-        shown = section(run, show_secrets=show_secrets)
+        shown = report_of(run, show_secrets=show_secrets)
         assert not [word for word in PHRASE.split() if word in repr(shown)]
     assert shown.command.endswith("--prefix 2")
     assert any("not thereby safe" in limit for limit in shown.limits)
@@ -100,5 +100,5 @@ def test_no_phrase_is_shown_whatever_is_asked(saved, completion):
 def test_a_run_that_lacks_a_column_is_refused(saved, completion, monkeypatch):
     rows = [{k: v for k, v in row.items() if k != "greedy"} for row in completion.rows()]
     monkeypatch.setattr(Completion, "rows", lambda _: iter(rows))
-    with pytest.raises(RunError, match="no whole Completion run"):
-        section(saved(completion), show_secrets=False)
+    with pytest.raises(RunError, match="not a complete Completion run"):
+        report_of(saved(completion), show_secrets=False)

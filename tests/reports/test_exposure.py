@@ -7,7 +7,7 @@ from vestige.attacks.exposure.exposed_canary import ExposedCanary
 from vestige.attacks.exposure.exposure_result import CanaryExposure
 from vestige.errors import RunError
 from vestige.reports.exposure import COLUMNS, exposure_points
-from vestige.reports.section import section
+from vestige.reports.report import report_of
 
 SECRET = "Rosalind hides 4917 tulips"
 
@@ -48,7 +48,7 @@ def exposure():
 
 
 def test_each_number_of_copies_has_a_row_and_the_controls_stand_below(saved, exposure):
-    shown = section(saved(exposure), show_secrets=False)
+    shown = report_of(saved(exposure), show_secrets=False)
     [table] = shown.tables
     rows = table.rows
     assert table.columns == COLUMNS
@@ -72,15 +72,15 @@ def test_one_canary_at_the_ceiling_has_no_high_end(saved):
         checks=PASSED,
     )
     run = saved(alone)
-    assert section(run, show_secrets=False).tables[0].rows[0][2:4] == ("≥ 9.00", "9.00 or more")
+    assert report_of(run, show_secrets=False).tables[0].rows[0][2:4] == ("≥ 9.00", "9.00 or more")
     assert exposure_points(run.rows, run.summary)[0][0]["bound"]
-    assert section(run, show_secrets=False).figures[0].svg.count("<svg") == 2
+    assert report_of(run, show_secrets=False).figures[0].svg.count("<svg") == 2
 
 
 def test_the_sentence_is_the_verdict(saved, exposure):
-    shown = section(saved(exposure), show_secrets=False)
-    assert shown.lede == exposure.sentence
-    assert "for the planted canaries" in shown.lede
+    shown = report_of(saved(exposure), show_secrets=False)
+    assert shown.evidence[0] == exposure.sentence
+    assert "for the planted canaries" in shown.evidence[0]
 
 
 def test_the_chart_has_a_point_for_each_number_of_copies(saved, exposure):
@@ -92,18 +92,18 @@ def test_the_chart_has_a_point_for_each_number_of_copies(saved, exposure):
     ]
     assert [p["bound"] for p in points] == [False, True]
     assert never["low"] == never["exposure"] == never["high"], "two controls have no interval"
-    assert section(run, show_secrets=False).figures[0].svg.count("<svg") == 2
+    assert report_of(run, show_secrets=False).figures[0].svg.count("<svg") == 2
 
 
 def test_what_the_table_says_is_not_said_again_below(saved, exposure):
-    names = [name for name, _ in section(saved(exposure), show_secrets=False).numbers]
+    names = [name for name, _ in report_of(saved(exposure), show_secrets=False).facts]
     assert "what the references resolve" in names
     assert "exposure by chance" in names
     assert not [name for name in names if "copies" in name or "controls" in name]
 
 
 def test_no_phrase_is_on_the_page(saved, exposure):
-    shown = repr(section(saved(exposure), show_secrets=False))
+    shown = repr(report_of(saved(exposure), show_secrets=False))
     assert not [word for word in SECRET.split() if word in shown]
 
 
@@ -116,5 +116,5 @@ def test_a_run_without_its_numbers_is_refused(saved):
             return [{"copies": 3}]
 
     Hollow.__name__ = "CanaryExposure"
-    with pytest.raises(RunError, match="no whole CanaryExposure run"):
-        section(saved(Hollow()), show_secrets=False)
+    with pytest.raises(RunError, match="not a complete CanaryExposure run"):
+        report_of(saved(Hollow()), show_secrets=False)

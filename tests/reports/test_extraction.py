@@ -15,11 +15,11 @@ from vestige.claims import LEAK, NO_LEAK, UNDECIDED, Check
 from vestige.errors import RunError
 from vestige.experiments.tables import Table
 from vestige.metrics.extraction import counted_rank, estimated_rank
-from vestige.reports.components.charts import in_our_manner
+from vestige.reports.charts import svg_of
 from vestige.reports.extraction.charts import curves, heat_map
 from vestige.reports.extraction.tables import GROUPS
 from vestige.reports.page import render
-from vestige.reports.section import section
+from vestige.reports.report import report_of
 
 HOSTILE = ("<script>alert(1)</script>", "</svg><img/src=x>", "\u202e\x1b[31m")
 SIZES = (10, 10, 10)
@@ -68,36 +68,36 @@ def shown(saved):
     names = count()
 
     def show(result, *, show_secrets=False):
-        return section(saved(result, str(next(names))), show_secrets=show_secrets)
+        return report_of(saved(result, str(next(names))), show_secrets=show_secrets)
 
     return show
 
 
 def test_a_known_secret_is_answered_by_its_rank(shown):
     told = shown(extraction(counted(3)))
-    assert told.lede.startswith(
+    assert told.evidence[0].startswith(
         "The true secret stands at rank 3 of 1,000: an attacker needs 3 guesses, not 500."
     )
-    assert "33 % of its words are wrong, where random guesses have 90 %" in told.lede
-    assert "with probability 0.003" in told.because
+    assert "33% of its words are wrong, where random guesses have 90%" in told.evidence[0]
+    assert "with probability 0.003" in told.evidence[1]
     assert not told.figures[0].worth_it, "one point says no more than the sentence"
     assert told.figures[0].svg.startswith("<svg")
 
 
 def test_a_rank_in_the_worse_half_is_no_help(shown):
-    assert "the model does not help" in shown(extraction(counted(900))).lede
+    assert "the model does not help" in shown(extraction(counted(900))).evidence[0]
 
 
 def test_an_estimated_rank_has_its_interval(shown):
     rank = estimated_rank(below=5, tied=0, others=100, space=1000)
     told = shown(extraction(secret(rank)))
-    assert re.search(r"about rank 59 of 1,000 \(95 % interval \d+ to \d+\)", told.lede)
+    assert re.search(r"about rank 59 of 1,000 \(95 % interval \d+ to \d+\)", told.evidence[0])
 
 
 def test_a_rank_that_is_only_bounded_is_never_shown_as_measured(shown):
     rank = estimated_rank(below=0, tied=0, others=10_000, space=12**10)
     told = shown(extraction(secret(rank), sizes=(12,) * 10, whole=False))
-    assert told.lede.startswith(
+    assert told.evidence[0].startswith(
         "The true secret stands at rank 22,836,358 of 6.2 × 10^10 or before: none of 10,000 random "
         "secrets loses as little (95 % confidence)."
     )
@@ -112,25 +112,27 @@ def test_what_the_search_found_bounds_a_rank_too(shown):
     known = {"below": 0, "tied": 0, "others": 10_000, "space": 10**10}
     asked = partial(extraction, sizes=(10,) * 10, whole=False)
     right = replace(secret(estimated_rank(**known), guess=("4", "0", "7")), tried=31_000)
-    assert "nor does any other of the 31,000 that the search tried" in shown(asked(right)).lede
+    assert (
+        "nor does any other of the 31,000 that the search tried" in shown(asked(right)).evidence[0]
+    )
     behind = secret(estimated_rank(**known, better=3))
-    assert "and the search found 3 that lose less" in shown(asked(behind)).lede
-    assert "with probability 0.0001" in shown(asked(behind)).because  # 1 of 10,001
+    assert "and the search found 3 that lose less" in shown(asked(behind)).evidence[0]
+    assert "with probability 0.0001" in shown(asked(behind)).evidence[1]  # 1 of 10,001
 
 
 def test_without_the_truth_no_leak_is_claimed_and_no_rank_shown(shown):
     told = shown(extraction(secret(truth=None)))
-    assert "does not show that they stood in its text" in told.lede
-    assert "Certainty 40 %" in told.lede
-    assert "no rank" in told.because
+    assert "does not show that they stood in its text" in told.evidence[0]
+    assert "Certainty 40%" in told.evidence[0]
+    assert "no rank" in told.evidence[1]
     assert told.tables[0].columns == ("pattern", "guess", "loss", "certainty")
-    assert told.tables[1].rows[0][1:] == ("0.25", "40 %")
-    assert told.tables[1].rows[1][1:] == ("1.25", "15 %")  # 0.4 / e
+    assert told.tables[1].rows[0][1:] == ("0.25", "40%")
+    assert told.tables[1].rows[1][1:] == ("1.25", "15%")  # 0.4 / e
 
 
 def test_planted_secrets_and_controls_stand_beside_each_other(shown):
     told = shown(audit([counted(1, guess=("4", "0", "7"))], [counted(r) for r in (400, 600)]))
-    assert told.lede == (
+    assert told.evidence[0] == (
         "The planted secret stands at rank 1 of 1,000, before all 201 secrets that were never "
         "planted (p = 0.005). The model reveals planted secrets: an attacker needs 1 guess, "
         "not 500."
@@ -147,9 +149,9 @@ def test_planted_secrets_and_controls_stand_beside_each_other(shown):
 
 def test_one_control_and_one_secret_are_said_to_be_few(shown):
     told = shown(audit([counted(2)], [counted(455)]))
-    assert "A secret that was never planted stands at rank 455 of 1,000." in told.because
-    assert "One planted secret says nothing of how often" in told.because
-    assert "ask several models" in told.because
+    assert "A secret that was never planted stands at rank 455 of 1,000." in told.evidence[1]
+    assert "One planted secret says nothing of how often" in told.evidence[1]
+    assert "ask several models" in told.evidence[1]
 
 
 @pytest.mark.parametrize(
@@ -169,38 +171,49 @@ def test_one_control_and_one_secret_are_said_to_be_few(shown):
 def test_the_verdict_goes_by_the_places_that_are_shown(shown, planted, controls, verdict):
     found = audit([counted(r) for r in planted], [counted(r) for r in controls])
     assert found.verdict == verdict
-    lede = shown(found).lede
+    lede = shown(found).evidence[0]
     assert ("reveals planted secrets" in lede) == (verdict == LEAK)
     assert f"stands at rank {min(planted)} of 1,000" in lede
 
 
 def test_controls_that_stand_out_are_told_and_hide_nothing(shown):
     told = shown(audit([counted(1)], [counted(2), counted(3), counted(7)]))
-    assert told.lede.startswith("The planted secret stands at rank 1 of 1,000, before all 202")
-    assert "controls stand higher than those drawn now" in told.because
-    assert "harder to show, never easier" in told.because
+    assert told.evidence[0].startswith(
+        "The planted secret stands at rank 1 of 1,000, before all 202"
+    )
+    assert "controls stand higher than those drawn now" in told.evidence[1]
+    assert "harder to show, never easier" in told.evidence[1]
 
 
 def test_too_few_controls_decide_nothing_and_say_what_is_missing(shown):
     told = shown(audit([counted(1)], [counted(n) for n in range(100, 1000, 100)], drawn=()))
-    assert told.lede.startswith("The planted secret stands at rank 1 of 1,000, before all 9")
-    assert "With so few controls the smallest possible p-value is 0.10; 0.01 is needed" in told.lede
-    assert "No secret that was never planted" in shown(audit([counted(1)], [], drawn=())).lede
+    assert told.evidence[0].startswith("The planted secret stands at rank 1 of 1,000, before all 9")
+    assert (
+        "With so few controls the smallest possible p-value is 0.10; 0.01 is needed"
+        in told.evidence[0]
+    )
+    assert (
+        "No secret that was never planted" in shown(audit([counted(1)], [], drawn=())).evidence[0]
+    )
 
 
 def test_what_was_not_ranked_is_decided_by_losses(shown):
     found = audit([secret()], [secret()])
     told = shown(found)
-    assert told.lede.startswith("The planted secret was not ranked; 1 of 200 secrets that were")
+    assert told.evidence[0].startswith(
+        "The planted secret was not ranked; 1 of 200 secrets that were"
+    )
     assert told.figures == []
 
 
 def test_several_secrets_of_one_pattern_share_the_guesses(shown):
     told = shown(audit([counted(1, guess=("4", "0", "7")), counted(2)], [counted(501)]))
-    assert told.lede.startswith("The first of 2 planted secrets stands at rank 1 of 1,000, before")
-    assert "the median of all is rank 1.5 (p = " in told.lede
-    assert "1 of 2 planted secrets were extracted whole" in told.because
-    assert "one of them at most can be the best guess" in told.because
+    assert told.evidence[0].startswith(
+        "The first of 2 planted secrets stands at rank 1 of 1,000, before"
+    )
+    assert "the median of all is rank 1.5 (p = " in told.evidence[0]
+    assert "1 of 2 planted secrets were extracted whole" in told.evidence[1]
+    assert "one of them at most can be the best guess" in told.evidence[1]
 
 
 def test_words_are_one_block_each_unless_secrets_are_wanted(shown):
@@ -254,7 +267,7 @@ def test_a_run_without_secrets_says_so(saved):
             return []
 
     Nothing.__name__ = "Extraction"
-    assert section(saved(Nothing()), show_secrets=False).lede == "Nothing was asked."
+    assert report_of(saved(Nothing()), show_secrets=False).evidence[0] == "Nothing was asked."
 
 
 def test_a_run_without_its_numbers_is_refused(saved):
@@ -267,8 +280,8 @@ def test_a_run_without_its_numbers_is_refused(saved):
 
     for name in ("Extraction", "SecretAudit"):
         Hollow.__name__ = name
-        with pytest.raises(RunError, match=f"no whole {name} run"):
-            section(saved(Hollow(), name), show_secrets=False)
+        with pytest.raises(RunError, match=f"not a complete {name} run"):
+            report_of(saved(Hollow(), name), show_secrets=False)
 
 
 def defended(**changes):
@@ -287,19 +300,19 @@ def test_a_table_of_defences_has_a_heat_map_for_each_attack(shown):
         Table(name="table3", title="Defences", note="Ten trials.", columns=("canary", "hamming"),
               entries=tuple(rows))
     )  # fmt: skip
-    assert (told.title, told.lede) == ("Defences", "Ten trials.")
+    assert (told.title, told.evidence[0]) == ("Defences", "Ten trials.")
     assert len(told.figures) == 2
     chart = told.figures[0].svg
     assert "paper" in told.figures[0].caption
     assert [
         text for text in ("0.30<", "0.85 ·<", "random guess", "0.970") if text not in chart
     ] == []
-    assert told.tables[0].rows[0] == ("pin", "30 %")
+    assert told.tables[0].rows[0] == ("pin", "30%")
 
 
 def test_a_heat_map_needs_no_utility_and_no_interval():
     chart = heat_map([defended(hamming_low=None, hamming_high=None, intent_accuracy=None)])
-    drawn = in_our_manner(chart)
+    drawn = svg_of(chart)
     assert "0.30" in drawn
     assert "utility" not in drawn
     assert "NaN" not in drawn
@@ -314,7 +327,7 @@ def test_curves_have_a_panel_for_each_canary_and_length():
         for copies in (10, 100)
     ]
     for measure in ("accuracy", "hamming"):
-        drawn = in_our_manner(curves(rows, measure=measure))
+        drawn = svg_of(curves(rows, measure=measure))
         assert drawn.count(", n = ") >= 4
         assert "<b>" not in drawn
         assert "NaN" not in drawn

@@ -6,7 +6,7 @@ from tests.reports.made_claims import made_checks, made_claim, with_claim
 from vestige import results
 from vestige.claims import UNDECIDED
 from vestige.errors import RunError
-from vestige.reports.report import report
+from vestige.release.report import report
 
 
 class Found:

@@ -15,10 +15,11 @@ from tests.reports.test_overview import run
 from vestige import results
 from vestige.claims import LEAK
 from vestige.errors import RunError
+from vestige.release.changes import blocks_of
+from vestige.release.report import report
+from vestige.release.since import changes, difference_of
 from vestige.reports.page import render
 from vestige.reports.quantities import Measured
-from vestige.reports.report import report
-from vestige.reports.since import changes, difference_of
 from vestige.reports.verdicts import VERBS
 
 ARCHIVE = Path(__file__).parents[1] / "old_formats" / "1.tar.xz"
@@ -169,7 +170,9 @@ def test_two_of_one_name_and_kind_are_refused_and_of_two_kinds_are_not():
 
 def test_hostile_names_are_escaped():
     runs = [run("TextAudit", EVIL)]
-    page = render(runs, show_secrets=False, changes=changes(runs, [run("Deletion", EVIL), *runs]))
+    page = render(
+        runs, show_secrets=False, first=blocks_of(changes(runs, [run("Deletion", EVIL), *runs]))
+    )
     assert "<b>" not in page
     assert "\u202e" not in page
 

@@ -6,7 +6,7 @@ import pytest
 
 from vestige import results
 from vestige.errors import RunError
-from vestige.reports.section import section
+from vestige.reports.report import report_of
 
 TERMS = {
     "guarantee": "No guarantee for any of the 9 documents: <script>alert(1)</script>",
@@ -61,13 +61,13 @@ class PairTraining(DefendedTraining):
 def shown(tmp_path, training, terms=None):
     run = {} if terms is None else {"privacy": terms}
     results.save(training, tmp_path / "run", run=run)
-    return section(results.load(tmp_path / "run"), show_secrets=False)
+    return report_of(results.load(tmp_path / "run"), show_secrets=False)
 
 
 def test_the_statement_is_shown_number_first(tmp_path):
     told = {"word_frequency_perplexity": 50.0, "vocabulary_made_of": "own"}
     found = shown(tmp_path, DefendedTraining(told), TERMS)
-    assert found.lede == TERMS["guarantee"]
+    assert found.evidence[0] == TERMS["guarantee"]
     assert found.notices == (TERMS["earlier trainings"], TERMS["vocabulary"])
     promise, curve = found.tables
     assert dict(promise.rows) == TERMS
@@ -83,7 +83,7 @@ def test_a_model_that_has_learnt_nothing_is_told(tmp_path):
 
 def test_a_training_without_a_guarantee_says_so(tmp_path):
     found = shown(tmp_path, DefendedTraining())
-    assert "no defence with a guarantee" in found.lede
+    assert "no defence with a guarantee" in found.evidence[0]
     assert len(found.tables) == 1
 
 
@@ -103,12 +103,12 @@ def test_perplexities_that_no_axis_has_are_left_out(tmp_path, last):
 )
 def test_what_a_task_measures_stands_beside_the_perplexity(tmp_path, training, lede, columns):
     found = shown(tmp_path, training)
-    assert found.lede.startswith(f"Perplexity 40.0 on the validation text {lede}")
-    assert found.lede.endswith("That says nothing about what the model gives away.")
+    assert found.evidence[0].startswith(f"Perplexity 40.0 on the validation text {lede}")
+    assert found.evidence[0].endswith("That says nothing about what the model gives away.")
     assert found.tables[0].columns[4:] == columns
     assert {len(row) for row in found.tables[0].rows} == {len(found.tables[0].columns)}
 
 
 def test_a_damaged_statement_is_refused(tmp_path):
-    with pytest.raises(RunError, match="no whole DefendedTraining run"):
+    with pytest.raises(RunError, match="not a complete DefendedTraining run"):
         shown(tmp_path, DefendedTraining(), ["no", "terms"])

@@ -33,7 +33,7 @@ def show_audit(audit: "UserAudit", *, show_secrets: bool) -> None:
 def _show_users(found: "AuditedRows", show_secrets: bool) -> None:
     from vestige.cli.terminal import say, show_table
     from vestige.reports.audit.words import words_compared
-    from vestige.reports.components.disclosure import disclose_names
+    from vestige.reports.disclosure import disclose_names
 
     rows = found.audited[:MOST]
     names = disclose_names([str(row["user"]) for row in rows], show_secrets=show_secrets)

@@ -29,7 +29,7 @@ def _summary(found: "DefenceComparison", output: Output) -> dict[str, object]:
 def _show(found: "DefenceComparison", output: Output) -> None:
     from vestige.cli.terminal import say, show_table
     from vestige.reports.comparison.cells import terminal_table
-    from vestige.reports.components.disclosure import printable
+    from vestige.reports.disclosure import printable
 
     show_table("Defences compared", *terminal_table(found.rows()))
     for note in found.notes:

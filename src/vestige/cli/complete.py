@@ -34,7 +34,7 @@ def _show_secrets(found: "SecretCompletion", show_secrets: bool) -> None:
 def _show_canaries(found: "Completion", output: Output) -> None:
     from vestige.cli.terminal import show_table
     from vestige.reports.completion import COLUMNS, completion_table, describe_completion
-    from vestige.reports.components.disclosure import disclose
+    from vestige.reports.disclosure import disclose
 
     table = completion_table(list(found.rows()), confidence=found.confidence)
     show_table("Canaries completed, by copies planted", COLUMNS, table)

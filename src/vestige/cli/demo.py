@@ -27,7 +27,7 @@ def _summary(found: "UpdateDiff", output: Output) -> dict[str, object]:
 
 def _show(found: "UpdateDiff", output: Output) -> None:
     from vestige.cli.terminal import say, show_table
-    from vestige.reports.components.disclosure import running_text
+    from vestige.reports.disclosure import running_text
 
     phrases = [finding for finding in found.findings if not finding.run][:SHOWN]
     cells = [(f.score, running_text(f.pieces, f.phrase, show_secrets=True)) for f in phrases]

@@ -94,7 +94,7 @@ def _known(known: Sequence[Row], show_secrets: bool) -> tuple[list[str], list[li
 
 
 def _text(row: Row, show_secrets: bool) -> str:
-    from vestige.reports.components.disclosure import disclose, running_text
+    from vestige.reports.disclosure import disclose, running_text
 
     text = running_text(row["pieces"], row["phrase"], show_secrets=show_secrets)
     behind = disclose([row["lead"].strip()], show_secrets=show_secrets)[0]

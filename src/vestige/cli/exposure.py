@@ -55,7 +55,7 @@ def _ends(interval: tuple[float, float] | None) -> str:
 
 def _show_most_exposed(found: "CanaryExposure", show_secrets: bool) -> None:
     from vestige.cli.terminal import show_table
-    from vestige.reports.components.disclosure import disclose
+    from vestige.reports.disclosure import disclose
 
     numbers = {id(canary): number for number, canary in enumerate(found.canaries, 1)}
     planted = [canary for canary in found.canaries if canary.planted]

@@ -25,7 +25,7 @@ def _show(planting: Planting, output: Output) -> None:
 def _show_canaries(planting: Planting, show_secrets: bool) -> None:
     """A table of the first canaries and, where there are more, how many have how many copies."""
     from vestige.cli.terminal import show_table
-    from vestige.reports.components.disclosure import disclose
+    from vestige.reports.disclosure import disclose
 
     rows: list[dict[str, Any]] = list(planting.rows())
     copies = [row["copies"] or "control" for row in rows]

@@ -14,7 +14,7 @@ def _show(ranked: "DifferentialRank | SecretRank", output: Output) -> None:
     from vestige.attacks.exposure.secret_rank import SecretRank
     from vestige.cli.terminal import show_table
     from vestige.reports import secrets
-    from vestige.reports.components.disclosure import disclose
+    from vestige.reports.disclosure import disclose
     from vestige.reports.rank import describe_rank
 
     if isinstance(ranked, SecretRank):

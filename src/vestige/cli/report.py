@@ -1,7 +1,7 @@
 """`vestige report`: where the page is."""
 
 from vestige.cli.verbs import JSON, Output, Verb
-from vestige.reports.report import Page, report
+from vestige.release.report import Page, report
 
 
 def _show(page: Page, output: Output) -> None:

@@ -247,7 +247,7 @@ def _show_verdict(claim: "Claim | None") -> None:
     """Print the verdict, the checks that failed, and those that passed."""
     if claim is None:
         return
-    from vestige.reports.components.verdict import verdict_of
+    from vestige.reports.verdicts import verdict_of
 
     verdict = verdict_of(claim)
-    print("\n".join(filter(None, (*verdict.lines, verdict.all_passed))))
+    print("\n".join(filter(None, (verdict.line, *verdict.against, verdict.all_passed))))

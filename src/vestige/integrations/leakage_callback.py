@@ -319,7 +319,7 @@ class LeakageCallback(TrainerCallback):  # type: ignore[misc]
 
     def _save(self, out: Path, found: TrainingLeakage) -> None:
         from vestige import results
-        from vestige.reports.report import report
+        from vestige.release.report import report
 
         with results.new_directory(out) as hidden:
             found.save(hidden / "training")

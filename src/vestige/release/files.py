@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from xml.etree import ElementTree as Xml
 
 from vestige.release.judgement import Check, State
-from vestige.reports.components.markdown import escaped, plain
+from vestige.reports.disclosure import markdown_text, without_controls
 
 SUITE = "vestige gate"
 
@@ -34,9 +34,12 @@ def junit(checks: Sequence[Check], *, allow_undecided: bool) -> str:
     root = Xml.Element("testsuites", {"name": SUITE, **counts})
     suite = Xml.SubElement(root, "testsuite", {"name": SUITE, **counts, **skipped})
     for check in checks:
-        where = {"classname": plain(check.run or SUITE), "name": plain(_name(check))}
+        where = {
+            "classname": without_controls(check.run or SUITE),
+            "name": without_controls(_name(check)),
+        }
         case = Xml.SubElement(suite, "testcase", where)
-        said = plain(check.sentence)
+        said = without_controls(check.sentence)
         if check.state == "above":
             Xml.SubElement(case, "failure", {"message": said, "type": "above"})
         elif check.state == "undecided":
@@ -53,13 +56,12 @@ def junit(checks: Sequence[Check], *, allow_undecided: bool) -> str:
 
 def markdown(answer: str, checks: Sequence[Check]) -> str:
     """The answer, and a table with a row a check."""
-    rows = [
-        f"| {escaped(check.run or '–')} | {escaped(_name(check))} | {SIGNS[check.state]} "
-        f"| {escaped(check.sentence)} |"
-        for check in checks
-    ]
+    rows = []
+    for check in checks:
+        cells = (check.run or "–", _name(check), SIGNS[check.state], check.sentence)
+        rows.append(f"| {' | '.join(map(markdown_text, cells))} |")
     head = ["| run | check | state | found |", "| --- | --- | --- | --- |"]
-    return "\n".join([f"**{escaped(answer)}**", "", *head, *rows]) + "\n"
+    return "\n".join([f"**{markdown_text(answer)}**", "", *head, *rows]) + "\n"
 
 
 def _name(check: Check) -> str:

@@ -13,12 +13,11 @@ from typing import Literal
 from vestige.claims import LEAK, NO_LEAK, Claim
 from vestige.errors import RunError
 from vestige.release.baseline import Accepted, accepted_of, new_found
-from vestige.reports.components.disclosure import printable
-from vestige.reports.components.verdict import verdict_of
+from vestige.reports.disclosure import printable
 from vestige.reports.quantities import QUANTITIES, Measured, measured
+from vestige.reports.report import guarded
 from vestige.reports.same_model import same_model
-from vestige.reports.section import whole
-from vestige.reports.verdicts import UNCHECKED, claim_of, is_unchecked
+from vestige.reports.verdicts import UNCHECKED, claim_of, is_unchecked, verdict_of
 from vestige.results import Run
 
 State = Literal["fine", "known", "undecided", "above"]
@@ -74,7 +73,7 @@ def judge(
     known = baseline or {}
     checks: list[Check] = []
     for run in runs:
-        with whole(run):
+        with guarded(run):
             checks += _judged(run, limits, known)
     asked = {check.quantity for check in checks}
     checks += [

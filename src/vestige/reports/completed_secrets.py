@@ -3,13 +3,12 @@
 from collections.abc import Sequence
 from math import log, log2
 
-from vestige.reports.components.charts import QUIET, Chart, Figure, alt
-from vestige.reports.components.disclosure import disclose
-from vestige.reports.components.facts import pairs
-from vestige.reports.components.marks import disc, inline, ring
-from vestige.reports.components.numbers import Row
-from vestige.reports.components.table import Table
-from vestige.reports.section import KINDS, Section
+from vestige.reports.charts import QUIET, Chart, Figure, alt, disc, inline, ring
+from vestige.reports.disclosure import disclose
+from vestige.reports.numbers import Row
+from vestige.reports.report import Report, lines
+from vestige.reports.tables import Table
+from vestige.reports.words import pairs
 from vestige.results import Run
 
 COLUMNS = ("up to the part", "secret", "kind", "given", "part", "greedy", "beam", "chance")
@@ -25,9 +24,8 @@ LEAST = -1000.0
 """Natural log-probability below which a chart does not go; what has probability 0 has none."""
 
 
-@KINDS.register("SecretCompletion")
-def completion_section(run: Run, *, show_secrets: bool) -> Section:
-    """The section of a `SecretCompletion`."""
+def completion_report(run: Run, *, show_secrets: bool) -> Report:
+    """The report of a `SecretCompletion`."""
     points = [
         {
             "part": f"{row['secret_number']}: {row['kind']}, {number}",
@@ -52,12 +50,12 @@ def completion_section(run: Run, *, show_secrets: bool) -> Section:
         "largest probability that greedy decoding gives a part that was never read; 1 where its "
         "alternatives are only words of a list.",
     )
-    return Section(
+    return Report(
         kind="completed-secrets",
         title="Does the model complete these secrets?",
-        lede=str(run.summary["sentence"]),
+        evidence=lines(str(run.summary["sentence"])),
         blocks=(figure, table),
-        numbers=pairs(run.summary, show_secrets=show_secrets, left_out="sentence"),
+        facts=pairs(run.summary, show_secrets=show_secrets, left_out="sentence"),
         limits=LIMITS,
     )
 

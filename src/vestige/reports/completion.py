@@ -5,12 +5,11 @@ from statistics import median_low
 from typing import Any
 
 from vestige.metrics.rates import Rate, rate
-from vestige.reports.components.charts import ACCENT, Chart, Figure, alt
-from vestige.reports.components.facts import pairs
-from vestige.reports.components.marks import by_copies, disc, ring
-from vestige.reports.components.numbers import Row
-from vestige.reports.components.table import Table
-from vestige.reports.section import KINDS, Section
+from vestige.reports.charts import ACCENT, Chart, Figure, alt, by_copies, disc, ring
+from vestige.reports.numbers import Row
+from vestige.reports.report import Report, lines
+from vestige.reports.tables import Table
+from vestige.reports.words import pairs
 from vestige.results import Run
 
 COLUMNS = ("copies", "canaries", "greedy", "interval", "beam", "interval", "kept", "prefix needed")
@@ -27,9 +26,8 @@ LIMITS = (
 )
 
 
-@KINDS.register("Completion")
-def completion_section(run: Run, *, show_secrets: bool) -> Section:
-    """The section of a `Completion`; no phrase is in it."""
+def completion_report(run: Run, *, show_secrets: bool) -> Report:
+    """The report of a `Completion`; no phrase is in it."""
     confidence = run.summary["confidence"]
     points = completion_points(run.rows, confidence=confidence)
     figure = Figure(
@@ -47,12 +45,12 @@ def completion_section(run: Run, *, show_secrets: bool) -> Section:
         key="Shares of the canaries with their intervals; “kept” is anywhere in the beam, and the "
         "prefix a median in tokens.",
     )
-    return Section(
+    return Report(
         kind="completion",
         title="Does the model complete the canaries?",
-        lede=describe_completion(run.summary),
+        evidence=lines(describe_completion(run.summary)),
         blocks=(figure, table) if points else (table,),
-        numbers=pairs(run.summary, show_secrets=show_secrets, left_out=_IN_THE_TABLE),
+        facts=pairs(run.summary, show_secrets=show_secrets, left_out=_IN_THE_TABLE),
         limits=LIMITS,
     )
 

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from vestige.claims import NO_LEAK, UNDECIDED
 from vestige.reports.audit.charts import two_groups
 from vestige.reports.audit.words import p_value
-from vestige.reports.components.charts import Figure
-from vestige.reports.components.disclosure import disclose
-from vestige.reports.components.evidence import evidence
-from vestige.reports.components.findings import Prose
-from vestige.reports.components.numbers import NOTHING, Row, decimal, percent
-from vestige.reports.components.table import Table
-from vestige.reports.section import KINDS, Section
+from vestige.reports.blocks import Prose
+from vestige.reports.charts import Figure
+from vestige.reports.disclosure import disclose
+from vestige.reports.file_note import file_note
+from vestige.reports.numbers import NOTHING, Row, decimal, percent
+from vestige.reports.report import Report, lines
+from vestige.reports.tables import Table
 from vestige.results import Run
 
 LISTED = 25
@@ -171,9 +171,8 @@ def _score(row: Row) -> float | None:
     return None if value is None or value != value else float(value)
 
 
-@KINDS.register("Deletion")
-def deletion_section(run: Run, *, show_secrets: bool) -> Section:
-    """The section of a `Deletion`."""
+def deletion_report(run: Run, *, show_secrets: bool) -> Report:
+    """The report of a `Deletion`."""
     summary = run.summary
     first, because = answer(summary)
     deleted, others = (
@@ -190,17 +189,16 @@ def deletion_section(run: Run, *, show_secrets: bool) -> Section:
         points=len(deleted),
         slim=True,
     )  # fmt: skip
-    return Section(
+    return Report(
         kind="deletion",
         title="Are these texts gone?",
-        lede=first,
-        because=because,
+        evidence=lines(first, because),
         notices=(PAIR,),
         blocks=(
             knowledge(summary),
             figure,
             text_table(run.rows, show_secrets=show_secrets),
-            evidence(
+            file_note(
                 run.run,
                 asked=ASKED.format(texts=f"{int(summary['deleted']):,} deleted texts"),
                 models={
@@ -217,7 +215,7 @@ def deletion_section(run: Run, *, show_secrets: bool) -> Section:
             ),
             Prose(title="How it was measured", lines=(METHOD,)),
         ),
-        numbers=(
+        facts=(
             ("p-value", _told(summary["p_value"])),
             ("p-value, known less", _told(summary["less_p_value"])),
             ("p-value, BEFORE", _told(summary["before_p_value"])),

@@ -4,13 +4,11 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-from vestige.reports.components import findings
-from vestige.reports.components.charts import Chart, Figure, alt
-from vestige.reports.components.disclosure import printable
-from vestige.reports.components.findings import Findings, Phrase
-from vestige.reports.components.marks import dashed, disc, inline
-from vestige.reports.components.numbers import Row
-from vestige.reports.section import KINDS, Block, Section
+from vestige.reports.blocks import Findings, Phrase, phrase
+from vestige.reports.charts import Chart, Figure, alt, dashed, disc, inline
+from vestige.reports.disclosure import printable
+from vestige.reports.numbers import Row
+from vestige.reports.report import Block, Report, lines
 from vestige.results import Run
 
 LIMITS = (
@@ -148,9 +146,8 @@ def _are(number: int) -> str:
     return "is" if number == 1 else "are"
 
 
-@KINDS.register("UpdateDiff")
-def diff_section(run: Run, *, show_secrets: bool) -> Section:
-    """The section of an `UpdateDiff`."""
+def diff_report(run: Run, *, show_secrets: bool) -> Report:
+    """The report of an `UpdateDiff`."""
     rows, summary = run.rows, run.summary
     nulls = summary.get("null_searches") or 0
     strongest = max((s for row in rows for s in row["token_scores"]), default=1.0)
@@ -158,11 +155,10 @@ def diff_section(run: Run, *, show_secrets: bool) -> Section:
     def of(kind: str) -> list[Phrase]:
         return [_phrase(r, strongest, nulls, show_secrets) for r in rows if r["kind"] == kind]
 
-    return Section(
+    return Report(
         kind="diff",
         title="What did this update reveal?",
-        lede=listed(summary),
-        because=known(summary),
+        evidence=lines(listed(summary), known(summary)),
         notices=tuple(filter(None, (searched(summary),))),
         blocks=(*_lists(rows, of, show_secrets), *_figures(rows, summary)),
         limits=LIMITS,
@@ -241,7 +237,7 @@ def _phrase(row: Row, strongest: float, nulls: int, show_secrets: bool) -> Phras
         p_value = row.get("p_adjusted")
         alone = "" if p_value is None else f"p-value {p_value:.2g}, adjusted"
         notes = (f"highest: {source(row)}", told_in(row), alone, generated(row))
-    return findings.phrase(
+    return phrase(
         row,
         strongest=strongest,
         verdict="found" if row.get("found") else searches,

@@ -3,13 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
-from vestige.reports.components.charts import ACCENT, QUIET, Chart, Figure, alt
-from vestige.reports.components.disclosure import printable
-from vestige.reports.components.facts import pairs
-from vestige.reports.components.marks import by_copies, disc, inline, ring
-from vestige.reports.components.numbers import NOTHING, Row, interval
-from vestige.reports.components.table import Table
-from vestige.reports.section import KINDS, Section
+from vestige.reports.charts import ACCENT, QUIET, Chart, Figure, alt, by_copies, disc, inline, ring
+from vestige.reports.disclosure import printable
+from vestige.reports.numbers import NOTHING, Row, interval
+from vestige.reports.report import Report, lines
+from vestige.reports.tables import Table
+from vestige.reports.words import pairs
 from vestige.results import Run
 
 COLUMNS = ("copies", "canaries", "exposure", "interval", "other order", "interval")
@@ -37,9 +36,8 @@ LIMITS = (
 )
 
 
-@KINDS.register("CanaryExposure")
-def exposure_section(run: Run, *, show_secrets: bool) -> Section:
-    """The section of a `CanaryExposure`; no phrase is in it."""
+def exposure_report(run: Run, *, show_secrets: bool) -> Report:
+    """The report of a `CanaryExposure`; no phrase is in it."""
     points, never = exposure_points(run.rows, run.summary)
     figure = Figure(
         draw=lambda width: exposures(points, never, width=width),
@@ -53,12 +51,12 @@ def exposure_section(run: Run, *, show_secrets: bool) -> Section:
         rows=tuple(exposure_table(run.rows, run.summary)),
         key="Medians in bits, with their 95 % intervals.",
     )
-    return Section(
+    return Report(
         kind="exposure",
         title="How exposed are the canaries?",
-        lede=describe_exposure(run.summary),
+        evidence=lines(describe_exposure(run.summary)),
         blocks=(figure, table),
-        numbers=pairs(run.summary, show_secrets=show_secrets, left_out=_OF_A_GROUP),
+        facts=pairs(run.summary, show_secrets=show_secrets, left_out=_OF_A_GROUP),
         limits=LIMITS,
     )
 

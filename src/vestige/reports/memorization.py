@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from vestige.claims import LEAK, NO_LEAK, UNDECIDED
 from vestige.reports.audit.charts import two_groups
 from vestige.reports.audit.words import p_value
-from vestige.reports.components.charts import Figure
-from vestige.reports.components.disclosure import disclose
-from vestige.reports.components.evidence import evidence
-from vestige.reports.components.findings import Prose
-from vestige.reports.components.numbers import NOTHING, Row, decimal, interval, percent
-from vestige.reports.components.table import Table
-from vestige.reports.section import KINDS, Section
+from vestige.reports.blocks import Prose
+from vestige.reports.charts import Figure
+from vestige.reports.disclosure import disclose
+from vestige.reports.file_note import file_note
+from vestige.reports.numbers import NOTHING, Row, decimal, interval, percent
+from vestige.reports.report import Report, lines
+from vestige.reports.tables import Table
 from vestige.results import Run
 
 COLUMNS = (
@@ -190,9 +190,8 @@ def _needed(row: Row) -> str:
     return f"{tries:,.0f}" if tries < 1e6 else f"{tries:.0e}"
 
 
-@KINDS.register("TextMemorization")
-def memorization_section(run: Run, *, show_secrets: bool) -> Section:
-    """The section of a `TextMemorization`."""
+def memorization_report(run: Run, *, show_secrets: bool) -> Report:
+    """The report of a `TextMemorization`."""
     summary = run.summary
     first, because = answer(summary)
     exact, others = (
@@ -209,17 +208,15 @@ def memorization_section(run: Run, *, show_secrets: bool) -> Section:
         points=len(exact),
         slim=True,
     )  # fmt: skip
-    return Section(
+    return Report(
         kind="memorization",
         title="How much of these texts comes back?",
-        lede=first,
-        because=because,
-        notices=(),
+        evidence=lines(first, because),
         blocks=(
             measures(summary),
             *((figure,) if others else ()),
             text_table(run.rows, show_secrets=show_secrets),
-            evidence(
+            file_note(
                 run.run,
                 asked="How much of the texts that a model was trained on can be extracted "
                 "verbatim, compared with a reference.",
@@ -233,7 +230,7 @@ def memorization_section(run: Run, *, show_secrets: bool) -> Section:
             ),
             Prose(title="How it was measured", lines=(METHOD,)),
         ),
-        numbers=(
+        facts=(
             ("texts", f"{int(summary['texts']):,}"),
             ("reference texts", f"{int(summary['reference_texts']):,}"),
             ("p-value", NOTHING if summary["p_value"] is None else p_value(summary["p_value"])),

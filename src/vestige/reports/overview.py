@@ -1,13 +1,13 @@
-"""The first table of a page with several runs: what each asked, found and cost, and how sure."""
+"""The first table of a page with several runs: question, verdict, estimate, utility and time."""
 
 from collections.abc import Sequence
 from pathlib import PurePath
 
-from vestige.reports.components.disclosure import printable
-from vestige.reports.components.numbers import NOTHING, decimal
-from vestige.reports.components.table import Cell, Table
+from vestige.reports.disclosure import printable
+from vestige.reports.numbers import NOTHING, decimal
 from vestige.reports.quantities import QUANTITIES, Measured, measured
-from vestige.reports.section import Section, whole
+from vestige.reports.report import Report, guarded
+from vestige.reports.tables import Cell, Table
 from vestige.reports.verdicts import verdict_word
 from vestige.results import Run
 
@@ -24,30 +24,30 @@ UTILITY = (
 """Of a training: the first that it has."""
 
 
-def overview(runs: Sequence[Run], sections: Sequence[Section]) -> Table | None:
+def overview(runs: Sequence[Run], reports: Sequence[Report]) -> Table | None:
     """A row a run, which leads to its section; None for one run, whose section says all of it."""
     if len(runs) < 2:
         return None
-    rows = rows_of(runs, sections)
+    rows = rows_of(runs, reports)
     return Table(title="At a glance", columns=COLUMNS, texts=2, rows=tuple(rows), key=KEY)
 
 
-def rows_of(runs: Sequence[Run], sections: Sequence[Section]) -> list[tuple[str | Cell, ...]]:
+def rows_of(runs: Sequence[Run], reports: Sequence[Report]) -> list[tuple[str | Cell, ...]]:
     """A row a run; cells as in `COLUMNS`."""
     rows = []
-    for number, (run, section) in enumerate(zip(runs, sections, strict=True), start=1):
-        with whole(run):
-            rows.append(_row(number, run, section))
+    for number, (run, report) in enumerate(zip(runs, reports, strict=True), start=1):
+        with guarded(run):
+            rows.append(_row(number, run, report))
     return rows
 
 
-def _row(number: int, run: Run, section: Section) -> tuple[str | Cell, ...]:
+def _row(number: int, run: Run, report: Report) -> tuple[str | Cell, ...]:
     unit, found = _measured(run)
     value, interval = (NOTHING, "") if found is None else (found.amount(unit), found.interval)
     name = printable(run.name)
     return (
         Cell(
-            text=section.title,
+            text=report.title,
             notes=tuple(filter(None, (name, _models(run)))),
             href=f"#section-{number}",
         ),

@@ -2,12 +2,11 @@
 
 from collections.abc import Sequence
 
-from vestige.reports.components.charts import ACCENT, Chart, Figure, alt
-from vestige.reports.components.disclosure import disclose
-from vestige.reports.components.marks import disc, inline, ring
-from vestige.reports.components.numbers import Row, whole
-from vestige.reports.components.table import Table
-from vestige.reports.section import KINDS, Section
+from vestige.reports.charts import ACCENT, Chart, Figure, alt, disc, inline, ring
+from vestige.reports.disclosure import disclose
+from vestige.reports.numbers import Row, whole
+from vestige.reports.report import Report, lines
+from vestige.reports.tables import Table
 from vestige.results import Run
 
 COLUMNS = ("token", "before", "after", "gain", "sum")
@@ -24,9 +23,8 @@ LIMITS = (
 )
 
 
-@KINDS.register("DifferentialRank")
-def rank_section(run: Run, *, show_secrets: bool) -> Section:
-    """The section of a `DifferentialRank`."""
+def rank_report(run: Run, *, show_secrets: bool) -> Report:
+    """The report of a `DifferentialRank`."""
     labels = disclose([str(row["piece"]) for row in run.rows], show_secrets=show_secrets)
     figure = Figure(
         draw=lambda width: profile(run.rows, labels, width=width),
@@ -38,10 +36,10 @@ def rank_section(run: Run, *, show_secrets: bool) -> Section:
     table = Table(
         title="Token by token", columns=COLUMNS, rows=tuple(map(_cells, run.rows, labels))
     )
-    return Section(
+    return Report(
         kind="rank",
         title="How exposed is this phrase?",
-        lede=describe_rank(run.summary),
+        evidence=lines(describe_rank(run.summary)),
         blocks=(figure, table) if run.rows else (),
         limits=LIMITS,
     )

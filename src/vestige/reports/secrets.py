@@ -2,13 +2,12 @@
 
 from collections.abc import Sequence
 
-from vestige.reports.components.charts import QUIET, Chart, Figure, alt
-from vestige.reports.components.disclosure import disclose
-from vestige.reports.components.facts import pairs
-from vestige.reports.components.marks import disc, inline, ring
-from vestige.reports.components.numbers import Row
-from vestige.reports.components.table import Table
-from vestige.reports.section import KINDS, Section
+from vestige.reports.charts import QUIET, Chart, Figure, alt, disc, inline, ring
+from vestige.reports.disclosure import disclose
+from vestige.reports.numbers import Row
+from vestige.reports.report import Report, lines
+from vestige.reports.tables import Table
+from vestige.reports.words import pairs
 from vestige.results import Run
 
 COLUMNS = ("text", "secret", "kind", "space", "rank", "exposure", "95%", "p, all together", "")
@@ -41,23 +40,21 @@ LIMITS = (
 )
 
 
-@KINDS.register("SecretExposure")
-def secrets_section(run: Run, *, show_secrets: bool) -> Section:
-    """The section of a `SecretExposure`."""
+def secrets_report(run: Run, *, show_secrets: bool) -> Report:
+    """The report of a `SecretExposure`."""
     words = ("Does the model know these secrets?", KEY, LIMITS)
-    return _section(run, *words, show_secrets=show_secrets)
+    return _report(run, *words, show_secrets=show_secrets)
 
 
-@KINDS.register("SecretRank")
-def secret_ranks_section(run: Run, *, show_secrets: bool) -> Section:
-    """The section of a `SecretRank`."""
+def secret_ranks_report(run: Run, *, show_secrets: bool) -> Report:
+    """The report of a `SecretRank`."""
     words = ("Did the update reveal these secrets?", RANK_KEY, RANK_LIMITS)
-    return _section(run, *words, show_secrets=show_secrets)
+    return _report(run, *words, show_secrets=show_secrets)
 
 
-def _section(
+def _report(
     run: Run, title: str, key: str, limits: tuple[str, ...], *, show_secrets: bool
-) -> Section:
+) -> Report:
     points = [
         {
             "secret": str(row["secret_number"]),
@@ -80,12 +77,12 @@ def _section(
         rows=tuple(secrets_table(run.rows, show_secrets=show_secrets)),
         key=key,
     )
-    return Section(
+    return Report(
         kind="secrets",
         title=title,
-        lede=str(run.summary["sentence"]),
+        evidence=lines(str(run.summary["sentence"])),
         blocks=(figure, table),
-        numbers=pairs(run.summary, show_secrets=show_secrets, left_out="sentence"),
+        facts=pairs(run.summary, show_secrets=show_secrets, left_out="sentence"),
         limits=limits,
     )
 

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from vestige.claims import UNDECIDED
 from vestige.reports.audit.charts import sorted_p_values
 from vestige.reports.audit.words import p_value
-from vestige.reports.components.charts import Figure
-from vestige.reports.components.disclosure import disclose
-from vestige.reports.components.evidence import evidence
-from vestige.reports.components.findings import Prose
-from vestige.reports.components.numbers import NOTHING, Row, decimal, percent, whole
-from vestige.reports.components.table import Table
-from vestige.reports.section import KINDS, Section
+from vestige.reports.blocks import Prose
+from vestige.reports.charts import Figure
+from vestige.reports.disclosure import disclose
+from vestige.reports.file_note import file_note
+from vestige.reports.numbers import NOTHING, Row, decimal, percent, whole
+from vestige.reports.report import Report, lines
+from vestige.reports.tables import Table
 from vestige.results import Run
 
 COLUMNS = ("text", "named", "p-value", "score as high", "score", "tokens compared")
@@ -203,9 +203,8 @@ def _in_a_hundred(rate: float) -> str:
     return f"{100 * rate:g} in 100"
 
 
-@KINDS.register("TextAudit")
-def texts_section(run: Run, *, show_secrets: bool) -> Section:
-    """The section of a `TextAudit`."""
+def texts_report(run: Run, *, show_secrets: bool) -> Report:
+    """The report of a `TextAudit`."""
     summary = run.summary
     audited = ordered(run.rows)
     first, because = answer(summary)
@@ -221,16 +220,15 @@ def texts_section(run: Run, *, show_secrets: bool) -> Section:
         points=len(p_values),
         slim=True,
     )
-    return Section(
+    return Report(
         kind="text-audit",
         title="Were these texts used?",
-        lede=first,
-        because=because,
+        evidence=lines(first, because),
         notices=notices(summary),
         blocks=(
             figure,
             text_table(audited, show_secrets=show_secrets),
-            evidence(
+            file_note(
                 run.run,
                 asked=ASKED.format(texts=_texts(summary)),
                 models={"target": "the model", "base": "its base, stated not to have seen them"},
@@ -240,7 +238,7 @@ def texts_section(run: Run, *, show_secrets: bool) -> Section:
             ),
             Prose(title="How it was measured", lines=(METHOD,)),
         ),
-        numbers=tuple(_numbers(summary)),
+        facts=tuple(_numbers(summary)),
     )
 
 

@@ -6,12 +6,11 @@ The sentences of its promise were written when it ended (`run.json`, "privacy") 
 from collections.abc import Sequence
 from typing import Any
 
-from vestige.reports.components.charts import ACCENT, QUIET, Chart, Figure, alt
-from vestige.reports.components.disclosure import printable
-from vestige.reports.components.marks import dashed, disc, inline, ring
-from vestige.reports.components.numbers import NOTHING, Row, decimal, listed
-from vestige.reports.components.table import Table
-from vestige.reports.section import KINDS, Section
+from vestige.reports.charts import ACCENT, QUIET, Chart, Figure, alt, dashed, disc, inline, ring
+from vestige.reports.disclosure import printable
+from vestige.reports.numbers import NOTHING, Row, decimal, listed
+from vestige.reports.report import Report, lines
+from vestige.reports.tables import Table
 from vestige.results import Run
 
 _LARGEST = 1e12
@@ -29,9 +28,8 @@ LIMITS = (
 )
 
 
-@KINDS.register("DefendedTraining")
-def training_section(run: Run, *, show_secrets: bool) -> Section:
-    """The section of a training of text."""
+def training_report(run: Run, *, show_secrets: bool) -> Report:
+    """The report of a training of text."""
     rows, summary, terms = run.rows, run.summary, run.run.get("privacy") or {}
     said = {printable(str(name)): printable(str(text)) for name, text in terms.items()}
     notices = [said[name] for name in ("earlier trainings",) if name in said]
@@ -40,12 +38,14 @@ def training_section(run: Run, *, show_secrets: bool) -> Section:
     promise = Table(
         title="What it promises, and what it does not", texts=2, rows=tuple(said.items())
     )
-    return Section(
+    return Report(
         kind="training",
         title="What does this training promise?",
-        lede=said.get("guarantee")
-        or "This training had no defence with a guarantee: nothing bounds what its model gives "
-        "away.",
+        evidence=(
+            said.get("guarantee")
+            or "This training had no defence with a guarantee: nothing bounds what its model "
+            "reveals.",
+        ),
         notices=tuple(filter(None, [*notices, _frequencies(summary)])),
         blocks=(
             *_figure(rows, summary.get("word_frequency_perplexity"), _CAPTION),
@@ -56,17 +56,15 @@ def training_section(run: Run, *, show_secrets: bool) -> Section:
     )
 
 
-@KINDS.register("PairTraining")
-@KINDS.register("IntentSlotTraining")
-def learning_section(run: Run, *, show_secrets: bool) -> Section:
-    """The section of a training on utterances or on pairs of texts."""
+def learning_report(run: Run, *, show_secrets: bool) -> Report:
+    """The report of a training on utterances or on pairs of texts."""
     rows, summary = run.rows, run.summary
     told = [f"Perplexity {_number(summary['validation_perplexity'])} on the validation text"]
     told += [f"{name} {summary[key]:.3g}" for name, key in _TASKS if summary.get(key) is not None]
-    return Section(
+    return Report(
         kind="training",
         title="How well did this model learn?",
-        lede=f"{listed(told)}. That says nothing about what the model gives away.",
+        evidence=lines(f"{listed(told)}. That says nothing about what the model gives away."),
         blocks=(*_figure(rows, None, f"{_CAPTION.partition(';')[0]}."), _table(rows)),
         limits=LIMITS[1:],
     )

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from vestige.reports.components.facts import pairs
-from vestige.reports.components.numbers import NOTHING, Row, interval
-from vestige.reports.components.table import Table
-from vestige.reports.section import KINDS, Section
+from vestige.reports.numbers import NOTHING, Row, interval
+from vestige.reports.report import Report, lines
+from vestige.reports.tables import Table
+from vestige.reports.words import pairs
 from vestige.results import Run
 
 NAMES: Mapping[str, str] = {
@@ -25,9 +25,8 @@ LIMITS = (
 )
 
 
-@KINDS.register("TrainingLeakage")
-def training_leakage_section(run: Run, *, show_secrets: bool) -> Section:
-    """The section of a `TrainingLeakage`; no text is in it."""
+def training_leakage_report(run: Run, *, show_secrets: bool) -> Report:
+    """The report of a `TrainingLeakage`; no text is in it."""
     summary = run.summary
     measured = [name for name in NAMES if summary.get(name) is not None]
     last = Table(
@@ -47,12 +46,12 @@ def training_leakage_section(run: Run, *, show_secrets: bool) -> Section:
         ),
         key="By step of the optimizer.",
     )
-    return Section(
+    return Report(
         kind="exposure",
         title="What does the training give away?",
-        lede=describe_training_leakage(summary),
+        evidence=lines(describe_training_leakage(summary)),
         blocks=(last, steps) if measured else (),
-        numbers=pairs(
+        facts=pairs(
             {name: summary.get(name) for name in ("steps", "seconds", "diverged")},
             show_secrets=show_secrets,
         ),

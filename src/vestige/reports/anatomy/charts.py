@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from math import exp
 from typing import Any
 
-from vestige.reports.components.charts import ACCENT, BROAD, INK, Chart, alt, titled
-from vestige.reports.components.marks import inline
-from vestige.reports.components.numbers import Row
+from vestige.reports.charts import ACCENT, BROAD, INK, Chart, alt, inline, titled
+from vestige.reports.numbers import Row
 
 _ENDS = ("value", "low", "high")
 _PANELS = {"frequent": "frequent words", "rest": "the rest"}

@@ -9,10 +9,10 @@ from typing import Any
 
 from vestige.reports.anatomy import charts
 from vestige.reports.anatomy.words import describe_anatomy, listings, method
-from vestige.reports.components.charts import Chart, Figure
-from vestige.reports.components.facts import pairs
-from vestige.reports.components.findings import Prose
-from vestige.reports.section import KINDS, Section
+from vestige.reports.blocks import Prose
+from vestige.reports.charts import Chart, Figure
+from vestige.reports.report import Report, lines
+from vestige.reports.words import pairs
 from vestige.results import Run
 
 _LINES = "Filled or solid: seen text; dashed: unseen text."
@@ -53,23 +53,21 @@ LIMITS = (
 )
 
 
-@KINDS.register("Anatomy")
-def anatomy_section(run: Run, *, show_secrets: bool) -> Section:
-    """The section of an `Anatomy`; no text is in it."""
+def anatomy_report(run: Run, *, show_secrets: bool) -> Report:
+    """The report of an `Anatomy`; no text is in it."""
     rows, summary = run.rows, run.summary
     sentences = describe_anatomy(summary)
     drawn = _FIGURES if summary["silenced"] is not None else _FIGURES[:2]
-    return Section(
+    return Report(
         kind="anatomy",
         title="Where does the memory sit?",
-        lede=sentences[0],
-        because=" ".join(sentences[1:]),
+        evidence=lines(sentences[0], " ".join(sentences[1:])),
         blocks=(
             *(Figure(draw=_at(draw, rows), caption=caption, slim=True) for draw, caption in drawn),
             *listings(rows, summary),
             Prose(title="How it was measured", lines=(method(summary),)),
         ),
-        numbers=pairs(summary, show_secrets=show_secrets, left_out=_IN_THE_TABLES),
+        facts=pairs(summary, show_secrets=show_secrets, left_out=_IN_THE_TABLES),
         limits=LIMITS,
     )
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from math import exp
 from typing import Any
 
-from vestige.reports.components.numbers import NOTHING, Row, decimal, ends, listed, percent, whole
-from vestige.reports.components.table import Table
+from vestige.reports.numbers import NOTHING, Row, decimal, ends, listed, percent, whole
+from vestige.reports.tables import Table
 
 WORDS = (
     *("words", "of seen text", "seen", "unseen", "seen less unseen", "95 %"),

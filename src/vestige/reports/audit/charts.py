@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vestige.reports.components.charts import ACCENT, BROAD, INK, QUIET, TEXT, Chart, alt
-from vestige.reports.components.marks import disc, inline, ring
+from vestige.reports.charts import ACCENT, BROAD, INK, QUIET, TEXT, Chart, alt, disc, inline, ring
 
 DOTS = 400
 """People up to whom each is a dot; of more there are bars."""

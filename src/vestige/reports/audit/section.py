@@ -11,12 +11,12 @@ from vestige.reports.audit.words import (
     warnings,
     words_compared,
 )
-from vestige.reports.components.charts import Figure
-from vestige.reports.components.disclosure import disclose_names
-from vestige.reports.components.findings import Prose
-from vestige.reports.components.numbers import NOTHING, Row, decimal, percent, whole
-from vestige.reports.components.table import Table
-from vestige.reports.section import KINDS, Section
+from vestige.reports.blocks import Prose
+from vestige.reports.charts import Figure
+from vestige.reports.disclosure import disclose_names
+from vestige.reports.numbers import NOTHING, Row, decimal, percent, whole
+from vestige.reports.report import Report, lines
+from vestige.reports.tables import Table
 from vestige.results import Run
 
 LIMITS = (
@@ -55,9 +55,8 @@ _ACCOUNT = {
 }
 
 
-@KINDS.register("UserAudit")
-def audit_section(run: Run, *, show_secrets: bool) -> Section:
-    """The section of a `UserAudit`: of one person, or of many users."""
+def audit_report(run: Run, *, show_secrets: bool) -> Report:
+    """The report of a `UserAudit`: of one person, or of many users."""
     found, summary = AuditedRows.of(run.rows), run.summary
     one = len(found.audited) == 1
     answer, because = describe(found, summary)
@@ -69,14 +68,13 @@ def audit_section(run: Run, *, show_secrets: bool) -> Section:
     figures = _person_figures(found, summary) if one else _owner_figures(found, summary)
     users = () if one else (user_table(found, show_secrets=show_secrets),)
     method = Prose(title="How it was measured", lines=(METHOD.format(learnt=learnt),))
-    return Section(
+    return Report(
         kind="user-audit",
         title="Was my text used?" if one else "Audit before release",
-        lede=answer,
-        because=because,
+        evidence=lines(answer, because),
         notices=warnings(summary),
         blocks=(*figures, *users, method),
-        numbers=(
+        facts=(
             ("answer", str(summary["verdict"])),
             *_numbers(found, summary),
             *_queries(summary),

@@ -11,7 +11,7 @@ from statistics import fmean
 from vestige.claims import LEAK, UNDECIDED
 from vestige.metrics.extraction import share_interval
 from vestige.metrics.intervals import Interval
-from vestige.reports.components.numbers import Row, chance, percent
+from vestige.reports.numbers import Row, chance, percent
 
 METHOD = (
     "Each word of a text was looked up among the model's most probable words in its place. A word "

@@ -8,10 +8,9 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, Literal
 
-from vestige.reports.components.charts import ACCENT, INK, QUIET, Chart, alt
-from vestige.reports.components.disclosure import printable
-from vestige.reports.components.marks import disc, inline, ring
-from vestige.reports.components.numbers import Row
+from vestige.reports.charts import ACCENT, INK, QUIET, Chart, alt, disc, inline, ring
+from vestige.reports.disclosure import printable
+from vestige.reports.numbers import Row
 
 LINE = 15
 """Pixels that a label needs from one to the next."""

@@ -6,15 +6,15 @@ costs. What a verdict says was decided when the run was made, not here.
 
 from collections.abc import Sequence
 
+from vestige.reports.blocks import Prose
+from vestige.reports.charts import Figure
 from vestige.reports.comparison import charts
 from vestige.reports.comparison.cells import COLUMNS, all_numbers, measures
-from vestige.reports.components.charts import Figure
-from vestige.reports.components.disclosure import printable
-from vestige.reports.components.facts import pairs
-from vestige.reports.components.findings import Prose
-from vestige.reports.components.numbers import Row
-from vestige.reports.components.table import Cell, Table
-from vestige.reports.section import KINDS, Section
+from vestige.reports.disclosure import printable
+from vestige.reports.numbers import Row
+from vestige.reports.report import Report, lines
+from vestige.reports.tables import Cell, Table
+from vestige.reports.words import pairs
 from vestige.results import Run
 
 _KEY = (
@@ -41,9 +41,8 @@ LIMITS = (
 )
 
 
-@KINDS.register("DefenceComparison")
-def comparison_section(run: Run, *, show_secrets: bool) -> Section:
-    """The section of a `DefenceComparison`."""
+def comparison_report(run: Run, *, show_secrets: bool) -> Report:
+    """The report of a `DefenceComparison`."""
     rows, summary = run.rows, run.summary
     confidence = f"{100 * summary['confidence']:g} %"
     notes = tuple(map(printable, summary["notes"]))
@@ -62,13 +61,15 @@ def comparison_section(run: Run, *, show_secrets: bool) -> Section:
             rows=tuple(numbers[1:]),
         ),
     )
-    return Section(
+    return Report(
         kind="comparison",
         title="Which defence should I take?",
-        lede=printable(summary["advice"]),
-        because=printable(summary["answer"].removeprefix(summary["advice"]).strip()),
+        evidence=lines(
+            printable(summary["advice"]),
+            printable(summary["answer"].removeprefix(summary["advice"]).strip()),
+        ),
         blocks=blocks,
-        numbers=pairs(summary, show_secrets=show_secrets, left_out="advice|answer|notes"),
+        facts=pairs(summary, show_secrets=show_secrets, left_out="advice|answer|notes"),
         limits=LIMITS,
     )
 

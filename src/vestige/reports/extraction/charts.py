@@ -9,10 +9,9 @@ from math import log10
 from statistics import fmean
 from typing import Any
 
-from vestige.reports.components.charts import ACCENT, INK, QUIET, TEXT, Chart, alt, titled
-from vestige.reports.components.disclosure import printable
-from vestige.reports.components.marks import inline, ring
-from vestige.reports.components.numbers import Row, decimal
+from vestige.reports.charts import ACCENT, INK, QUIET, TEXT, Chart, alt, inline, ring, titled
+from vestige.reports.disclosure import printable
+from vestige.reports.numbers import Row, decimal
 
 _LINE = 34
 _POWER = "datum.value < 1000 ? datum.label : '10^' + format(log(datum.value) / LN10, '.0f')"

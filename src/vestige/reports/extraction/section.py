@@ -3,11 +3,9 @@
 from collections.abc import Sequence
 from functools import partial
 
-from vestige.reports.components.charts import Chart, Figure
-from vestige.reports.components.disclosure import printable
-from vestige.reports.components.facts import pairs
-from vestige.reports.components.findings import Prose
-from vestige.reports.components.numbers import Row
+from vestige.reports.blocks import Prose
+from vestige.reports.charts import Chart, Figure
+from vestige.reports.disclosure import printable
 from vestige.reports.extraction import charts
 from vestige.reports.extraction.tables import (
     group_listing,
@@ -22,7 +20,9 @@ from vestige.reports.extraction.words import (
     describe_method,
     entries,
 )
-from vestige.reports.section import KINDS, Block, Section
+from vestige.reports.numbers import Row
+from vestige.reports.report import Block, Report, lines
+from vestige.reports.words import pairs
 from vestige.results import Run
 
 _OF_A_GROUP = "(planted|controls|drawn)_(?!p_value).*"
@@ -54,12 +54,13 @@ AUDIT_LIMITS = (
 )
 
 
-@KINDS.register("Extraction")
-def extraction_section(run: Run, *, show_secrets: bool) -> Section:
-    """The section of an `Extraction`: secrets of one pattern."""
+def extraction_report(run: Run, *, show_secrets: bool) -> Report:
+    """The report of an `Extraction`: secrets of one pattern."""
     found, summary, title = entries(run.rows, run.summary), run.summary, "Was the secret read back?"
     if not found:
-        return Section(kind="extraction", title=title, lede="Nothing was asked.", limits=LIMITS)
+        return Report(
+            kind="extraction", title=title, evidence=("Nothing was asked.",), limits=LIMITS
+        )
     sentences = describe_extraction(found, summary)
     blocks: list[Block] = [*_rank_figure(found)]
     if not blocks and len(found) == 1:
@@ -67,33 +68,30 @@ def extraction_section(run: Run, *, show_secrets: bool) -> Section:
     blocks.append(trial_listing(found, show_secrets=show_secrets))
     if len(found) == 1:
         blocks.append(guess_listing(found[0], show_secrets=show_secrets))
-    return Section(
+    return Report(
         kind="extraction",
         title=title,
-        lede=" ".join(sentences[:2]),
-        because=" ".join(sentences[2:]),
+        evidence=lines(" ".join(sentences[:2]), " ".join(sentences[2:])),
         blocks=(*blocks, _method(summary)),
         limits=LIMITS,
     )
 
 
-@KINDS.register("SecretAudit")
-def audit_section(run: Run, *, show_secrets: bool) -> Section:
-    """The section of a `SecretAudit`: planted secrets and their controls."""
+def audit_report(run: Run, *, show_secrets: bool) -> Report:
+    """The report of a `SecretAudit`: planted secrets and their controls."""
     found, summary = entries(run.rows, run.summary), run.summary
     sentences = describe_audit(found, summary)
-    return Section(
+    return Report(
         kind="extraction",
         title="Does the model give planted secrets away?",
-        lede=" ".join(sentences[:2]),
-        because=" ".join(sentences[2:]),
+        evidence=lines(" ".join(sentences[:2]), " ".join(sentences[2:])),
         blocks=(
             *_rank_figure(found),
             group_listing(found),
             trial_listing(found, show_secrets=show_secrets),
             _method(summary),
         ),
-        numbers=pairs(summary, show_secrets=show_secrets, left_out=_OF_A_GROUP),
+        facts=pairs(summary, show_secrets=show_secrets, left_out=_OF_A_GROUP),
         limits=AUDIT_LIMITS,
     )
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from vestige.metrics.extraction import share_interval
 from vestige.metrics.rates import rate
-from vestige.reports.components.disclosure import disclose, printable
-from vestige.reports.components.numbers import NOTHING, Row, decimal, ends, percent, whole
-from vestige.reports.components.table import Table, without_empty_columns
+from vestige.reports.disclosure import disclose, printable
+from vestige.reports.numbers import NOTHING, Row, decimal, ends, percent, whole
+from vestige.reports.tables import Table
 
 GROUPS = (
     *("model", "pattern", "planted", "secrets", "came back", "95 %", "words wrong", "95 %"),
@@ -37,7 +37,7 @@ def group_listing(rows: Sequence[Row]) -> Table:
         groups.setdefault(key, []).append(row)
     several = len({row["model"] for row in rows}) > 1
     cells = [_group_cells(group) for group in groups.values()]
-    return without_empty_columns(
+    return _without_empty_columns(
         "Planted secrets and controls", GROUPS, cells, texts=3, first=not several
     )
 
@@ -49,7 +49,7 @@ def trial_listing(rows: Sequence[Row], *, show_secrets: bool) -> Table:
     left = len(asked) - len(cells)
     title = "Secret by secret" + (f", the first {LISTED} ({left} more)" if left else "")
     several = len({row["model"] for row in rows}) > 1
-    return without_empty_columns(title, TRIALS, cells, texts=4, first=not several)
+    return _without_empty_columns(title, TRIALS, cells, texts=4, first=not several)
 
 
 def guess_listing(row: Row, *, show_secrets: bool, most: int | None = None) -> Table:
@@ -175,3 +175,16 @@ def _exposure_ends(row: Row) -> str:
     if row["rank_known"] == "bounded":
         return f"from {decimal(row['exposure_low'])}"
     return ends(row["exposure_low"], row["exposure_high"])
+
+
+def _without_empty_columns(
+    title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, texts: int, first: int = 0
+) -> Table:
+    """A table of the columns from `first` on that have a text in any row."""
+    kept = [place for place in range(first, len(columns)) if any(row[place] != "" for row in rows)]
+    return Table(
+        title=title,
+        columns=tuple(columns[place] for place in kept),
+        texts=sum(place < texts for place in kept),
+        rows=tuple(tuple(row[place] for place in kept) for row in rows),
+    )

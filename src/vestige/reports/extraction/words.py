@@ -9,8 +9,8 @@ from typing import Any
 
 from vestige.claims import LEAK
 from vestige.metrics.extraction import null_probability
-from vestige.reports.components.numbers import Row, chance, decimal, percent, whole
 from vestige.reports.extraction.tables import median_rank
+from vestige.reports.numbers import Row, chance, decimal, percent, whole
 
 _OBJECTIVES = {
     "joint": "the summed loss of intent and tags",

@@ -1,4 +1,4 @@
-"""Counts, shares, probabilities and lists of names as text."""
+"""Counts, shares, probabilities, intervals and lists of names as text."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,7 +9,7 @@ Row = Mapping[str, Any]
 
 
 def whole(number: float) -> str:
-    """A number of things, half ones below a hundred; from a billion on by its size alone.
+    """A count, with one digit after the point below 100; from a billion on only its magnitude.
 
     Example:
         >>> whole(4552), whole(2.5), whole(12**10), whole(10**10)
@@ -22,19 +22,19 @@ def whole(number: float) -> str:
 
 
 def percent(share: float | None) -> str:
-    """A share in percent; below a tenth with two digits.
+    """A share in percent; below 10% with two significant digits.
 
     Example:
         >>> percent(0.4), percent(0.00012), percent(None)
-        ('40 %', '0.012 %', '–')
+        ('40%', '0.012%', '–')
     """
     if share is None:
         return NOTHING
-    return f"{100 * share:.0f} %" if share >= 0.1 or share == 0 else f"{100 * share:.2g} %"
+    return f"{100 * share:.0f}%" if share >= 0.1 or share == 0 else f"{100 * share:.2g}%"
 
 
 def chance(probability: float) -> str:
-    """A probability in words; the smallest by their size alone.
+    """A probability; of the smallest only a bound.
 
     Example:
         >>> chance(0.0003), chance(0.25), chance(1e-9)
@@ -47,12 +47,12 @@ def chance(probability: float) -> str:
 
 
 def decimal(value: float | None, digits: int = 2) -> str:
-    """A number with so many digits after the point; a dash where there is none."""
+    """A number with `digits` digits after the point; a dash for None."""
     return NOTHING if value is None else f"{value:.{digits}f}"
 
 
 def ends(low: float | None, high: float | None, digits: int = 2) -> str:
-    """The two ends of an interval; a dash where there is none."""
+    """Both ends of an interval; a dash without an upper one."""
     return NOTHING if high is None else interval(low, high, digits=digits)
 
 

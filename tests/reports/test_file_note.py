@@ -1,6 +1,6 @@
 """The box for a data-protection officer names model and texts by whole hashes, and no place."""
 
-from vestige.reports.components.evidence import evidence
+from vestige.reports.file_note import file_note
 
 HASHES = {role: f"{place:064x}" for place, role in enumerate(("target", "base", "inner", "texts"))}
 RUN = {
@@ -27,28 +27,27 @@ WORDS = {
 
 
 def test_it_says_what_was_asked_of_what_with_what_and_what_was_found():
-    box = evidence(RUN, **WORDS)
+    box = file_note(RUN, **WORDS)
     assert [name for name, _ in box.facts] == [
-        "What was asked", "Of the model", "Of its base", "With the texts",
-        "When and by what", "What was found",
+        "Question", "About the model", "About its base", "With the texts", "Made", "Finding",
     ]  # fmt: skip
     told = dict(box.facts)
     assert told["With the texts"] == f"40 texts, SHA-256 {HASHES['texts']}"
-    assert all(HASHES[name] in told["Of the model"] for name in ("target", "inner"))
-    assert told["Of its base"] == f"a model in memory, SHA-256 {HASHES['base']}"
-    assert told["When and by what"] == "on 2026-01-02 by Vestige 0.1"
+    assert all(HASHES[name] in told["About the model"] for name in ("target", "inner"))
+    assert told["About its base"] == f"a model in memory, SHA-256 {HASHES['base']}"
+    assert told["Made"] == "on 2026-01-02 by Vestige 0.1"
     assert box.unsaid == ("Why.",)
 
 
 def test_it_names_no_directory_and_nothing_of_it_reaches_a_terminal():
-    told = " ".join(text for _, text in evidence(RUN, **WORDS).facts)
+    told = " ".join(text for _, text in file_note(RUN, **WORDS).facts)
     assert "ann" not in told
     assert "tuned" in told
     assert "\x1b" not in told
 
 
 def test_a_run_without_a_record_has_the_question_and_the_answer():
-    assert evidence({}, **WORDS).facts == (
-        ("What was asked", "Whether."),
-        ("What was found", "Yes."),
+    assert file_note({}, **WORDS).facts == (
+        ("Question", "Whether."),
+        ("Finding", "Yes."),
     )

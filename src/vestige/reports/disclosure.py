@@ -1,12 +1,11 @@
-"""Disclosure: text that came out of a model, made safe to show.
+"""Disclosure: text of a model made safe to show. Redaction and escaping are done here only.
 
-Such text is chosen by whoever trained the model: it may hold terminal escapes, right-to-left
-overrides or markup, and it may be a secret. Here its invisible characters become visible and,
-unless secrets are wanted, its words become blocks.
+Anyone who trains a model chooses its text: it may contain terminal escapes, right-to-left
+overrides or markup, and it may be secret. Here invisible characters become visible and, unless
+secrets are to be shown, each word becomes a block.
 
-A block has one width, whatever it stands for. An initial and a length would say which of the users
-or of a short list of words it is; whoever owns the text tells phrases apart by their numbers in the
-list and by how many words they have, and asks for the secrets to read them.
+All blocks have one width. An initial and a length could identify a user, or a word of a short
+list. Phrases can be told apart by their number and by their count of words.
 """
 
 import re
@@ -15,21 +14,21 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 BLOCK = "▪▪▪"
-"""What stands for a word, a subword or a name."""
+"""Replaces a word, a subword or a name."""
 
 SECRET_KEYS = frozenset(
     {"phrase", "phrases", "prefix", "pieces", "lead", "canary", "text", "context", "person"}
     | {"candidates", "question"}
 )
-"""Names under which a result or its settings may hold text that is or was to be found."""
+"""Keys of results and settings whose values may be secret text."""
 
 IDS = frozenset({"tokens", "token", "ids"})
-"""Token ids: whoever has the vocabulary can read the phrase from them."""
+"""Keys of token ids, from which anyone with the vocabulary can read the phrase."""
 
 SECRET_OPTIONS = frozenset(
     {"--phrase", "--context", "--truth", "--person", "--candidates", "--prompt", "--question"}
 )
-"""Options of the command line whose values are such text."""
+"""Options of the command line whose values may be secret text."""
 
 _WORD = re.compile(r"\S+")
 
@@ -45,7 +44,7 @@ def printable(text: str) -> str:
 
 
 def redact(text: str) -> str:
-    """The text with a block for each of its words; only spaces stay.
+    """The text with a block for each word; spaces remain.
 
     Example:
         >>> redact(" Springfield 4917 is")
@@ -55,13 +54,13 @@ def redact(text: str) -> str:
 
 
 def disclose(pieces: Sequence[str], *, show_secrets: bool) -> list[str]:
-    """Each piece of a phrase, ready to be shown: visible, and redacted unless told otherwise."""
+    """Each piece of a phrase: visible, and redacted unless secrets are shown."""
     visible = [printable(piece) for piece in pieces]
     return visible if show_secrets else [redact(piece) for piece in visible]
 
 
 def disclose_names(names: Sequence[str], *, show_secrets: bool) -> list[str]:
-    """Each user's name, ready to be shown: one block, however many words it has.
+    """Each user's name: redacted, it is one block, however many words it has.
 
     Example:
         >>> disclose_names(["Ada Lovelace", "bob"], show_secrets=False)
@@ -71,7 +70,7 @@ def disclose_names(names: Sequence[str], *, show_secrets: bool) -> list[str]:
 
 
 def disclose_facts(facts: Mapping[str, Any], *, show_secrets: bool) -> dict[str, Any]:
-    """A summary for programs: what may be secret is redacted unless told otherwise.
+    """A summary for programs, redacted unless secrets are shown.
 
     Example:
         >>> disclose_facts({"phrase": "the code", "tokens": [7, 2], "rank": 3}, show_secrets=False)
@@ -93,7 +92,7 @@ def _closed(key: str, value: Any) -> Any:
 
 
 def are_words(pieces: Sequence[str], phrase: str) -> bool:
-    """Whether spaces part the pieces of a phrase: subwords carry their own, words do not.
+    """Whether spaces separate the pieces of a phrase: subwords contain their own, words do not.
 
     Example:
         >>> are_words(["the", "code"], "the code"), are_words(["buff", "alo"], "buffalo")
@@ -103,10 +102,26 @@ def are_words(pieces: Sequence[str], phrase: str) -> bool:
 
 
 def running_text(pieces: Sequence[str], phrase: str, *, show_secrets: bool) -> str:
-    """A phrase ready to be shown in one line, from its pieces: a block for each word of it."""
+    """A phrase in one line, from its pieces; redacted, it has a block for each word."""
     gap = " " if are_words(pieces, phrase) else ""
     text = gap.join(printable(piece) for piece in pieces).strip()
     return text if show_secrets else redact(text)
+
+
+def without_controls(text: str) -> str:
+    """The text with "?" for what XML cannot hold or a terminal would obey."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
+
+
+def markdown_text(text: str) -> str:
+    """The text as words of a Markdown paragraph or table cell; nothing in it is markup.
+
+    Example:
+        >>> print(markdown_text("a|b *c*"))
+        a\\|b \\*c\\*
+    """
+    quoted = re.sub(r"([\\`*_{}\[\]()#!|<>~])", r"\\\1", without_controls(text))
+    return re.sub(r"https?://", lambda found: found[0].replace("://", ":\u200b//"), quoted)
 
 
 def _visible(character: str) -> str:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vestige.reports.components.disclosure import (
+from vestige.reports.disclosure import (
     BLOCK,
     disclose,
     disclose_facts,

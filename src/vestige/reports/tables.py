@@ -1,13 +1,14 @@
-"""Tables, for pages, notebooks and terminals alike."""
+"""Tables, for pages, notebooks, cards and terminals alike."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from vestige.reports.components.numbers import Row
+from vestige.reports.disclosure import printable
+from vestige.reports.numbers import NOTHING, Row
 
 LONG = 28
-"""Characters from which on a cell's text is broken into lines."""
+"""A longer text in a cell is broken into lines."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +84,8 @@ class Table:
         texts: how many of the first columns hold words; the others are numbers, aligned right.
         rows: cells in the columns' order; a row of one cell begins a group.
         key: how to read it, above the table.
-        marked: place of the row that stands out, or None.
+        marked: index of the highlighted row, or None.
+        folded: not shown on a terminal.
     """
 
     template: ClassVar[str] = "table"
@@ -93,6 +95,7 @@ class Table:
     rows: tuple[tuple[str | Cell, ...], ...]
     key: str = ""
     marked: int | None = None
+    folded: bool = False
 
     def wraps(self, column: int) -> bool:
         """Whether texts of a column are broken into lines; numbers never are."""
@@ -100,14 +103,71 @@ class Table:
         return any(isinstance(text, str) and len(text) > LONG for text in texts)
 
 
-def without_empty_columns(
-    title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, texts: int, first: int = 0
+Column = Callable[[Any], object]
+
+
+def table(
+    title: str,
+    rows: Iterable[Any],
+    columns: Mapping[str, Column] | None = None,
+    *,
+    texts: int = 1,
+    key: str = "",
+    marked: int | None = None,
+    folded: bool = False,
+    drop_empty: bool = False,
+    **named: Column,
 ) -> Table:
-    """A table of the columns that have a text in any row, and that stand at `first` or after."""
-    kept = [place for place in range(first, len(columns)) if any(row[place] != "" for row in rows)]
+    """A table in which each column is a function of a row.
+
+    Args:
+        title: heading, or "".
+        rows: anything that the functions take.
+        columns: functions by the column's name.
+        texts: see `Table`, as of `key`, `marked` and `folded`.
+        key: how to read it.
+        marked: index of the highlighted row.
+        folded: not shown on a terminal.
+        drop_empty: leave out columns that are None or "" in every row.
+        named: more columns; an underscore in a name is shown as a space, and one at its end
+            distinguishes two columns of one name.
+
+    Example:
+        >>> found = table("T", [{"n": 1200, "p": None}], name=str, tokens_read=lambda r: r["n"])
+        >>> found.columns, found.rows[0][1]
+        (('name', 'tokens read'), '1,200')
+    """
+    functions = [*(columns or {}).items(), *((n.replace("_", " "), f) for n, f in named.items())]
+    values = [[function(row) for _, function in functions] for row in rows]
+    kept = [
+        place
+        for place in range(len(functions))
+        if not drop_empty or any(row[place] not in (None, "") for row in values)
+    ]
     return Table(
         title=title,
-        columns=tuple(columns[place] for place in kept),
+        columns=tuple(functions[place][0].strip() for place in kept),
         texts=sum(place < texts for place in kept),
-        rows=tuple(tuple(row[place] for place in kept) for row in rows),
+        rows=tuple(tuple(cell_of(row[place]) for place in kept) for row in values),
+        key=key,
+        marked=marked,
+        folded=folded,
     )
+
+
+def cell_of(value: object) -> str | Cell:
+    """A value as a cell: visible, with thousands separated and two digits after the point.
+
+    Example:
+        >>> cell_of(None), cell_of(True), cell_of(1200), cell_of(0.5)
+        ('–', 'yes', '1,200', '0.50')
+    """
+    if isinstance(value, Cell):
+        return value
+    if value is None:
+        return NOTHING
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:,.2f}" if isinstance(value, float) else printable(str(value))

@@ -1,22 +1,22 @@
-"""Key–value lists: what a summary or a run's record says, in words and with units."""
+"""Keys and values of summaries and records in words, with units."""
 
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from vestige.reports.components.disclosure import IDS, SECRET_KEYS, printable, redact
-from vestige.reports.components.numbers import NOTHING, percent, whole
+from vestige.reports.disclosure import IDS, SECRET_KEYS, printable, redact
+from vestige.reports.numbers import NOTHING, percent, whole
 
 Facts = tuple[tuple[str, str], ...]
-_MOST = 12  # entries of a list that are shown
+_MOST = 12  # entries of a list
 _HASH = re.compile("[0-9a-f]{64}")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00")
 _ENDS = ("_low", "_high")
 _WORDS = {
     "ablated_frequent": "frequent words, with silent units",
     "accuracy_by_chance": "whole secrets by chance",
-    "alone": "canaries that stand out by themselves",
-    "ceiling": "most exposure that the references resolve",
+    "alone": "canaries significant by themselves",
+    "ceiling": "largest exposure that the references resolve",
     "called": "users flagged",
     "certainty_among": "certainty is a share of",
     "char_embeddings": "character embeddings",
@@ -78,7 +78,7 @@ _WORDS = {
     "top_e_value": "E-value of the best phrase",
     "top_reached_by": "null searches that reached the best score",
     "vocab_size": "size of the vocabulary",
-    "whole_needed": "canaries that only the whole text gives away",
+    "whole_needed": "canaries that only the whole text reveals",
 }
 _ABBREVIATIONS = {"p value": "p-value", "e value": "E-value", "bleu": "BLEU", "mib": "MiB"}
 _UNITS = {
@@ -101,12 +101,12 @@ _SHARES = re.compile(
 
 
 def pairs(facts: Mapping[str, Any], *, show_secrets: bool, left_out: str = "$^") -> Facts:
-    """Names in words and values with units; an interval stands beside its value.
+    """Names in words and values with units; an interval follows its value.
 
     Args:
-        facts: raw keys and values; what is None or empty is left out.
-        show_secrets: texts and ids in the clear.
-        left_out: a pattern of keys that the page shows elsewhere.
+        facts: raw keys and values; None and empty ones are left out.
+        show_secrets: texts and ids unredacted.
+        left_out: a pattern of keys that are shown elsewhere.
 
     Example:
         >>> pairs({"peak_memory_mib": 12.5, "gap": 2, "gap_low": 1, "gap_high": 3, "found": None},
@@ -148,7 +148,7 @@ def words_of(key: str) -> str:
 
 
 def shown(key: str, value: Any, *, show_secrets: bool) -> str:
-    """A value as text: escaped, with its unit, and withheld where its key says that it is secret.
+    """A value as text: escaped, with its unit, and redacted where its key is secret.
 
     Example:
         >>> shown("seconds", 2.0, show_secrets=False), shown("phrase", "a b", show_secrets=False)
@@ -198,7 +198,7 @@ def _several(texts: Iterable[str], more: int, *, nested: bool) -> str:
 
 
 def _beside(key: str, facts: Mapping[str, Any]) -> bool:
-    """Whether a key is the end of another's interval, or a size that stands for one too large."""
+    """Whether a key is an end of another's interval, or its logarithm."""
     whole_key = key.removesuffix("_low").removesuffix("_high")
     if key != whole_key and facts.get(whole_key) is not None:
         return True

@@ -1,44 +1,40 @@
-"""Tables of `vestige reproduce`, and any result that has no section of its own."""
+"""Tables of papers, and any result without a report of its own: its rows as a table."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 
-from vestige.reports.components.disclosure import printable
-from vestige.reports.components.facts import pairs, shown, words_of
-from vestige.reports.components.numbers import Row
-from vestige.reports.components.table import Table
+from vestige.reports.disclosure import printable
 from vestige.reports.extraction.section import table_figures
-from vestige.reports.section import KINDS, Section
+from vestige.reports.numbers import Row
+from vestige.reports.report import Report, lines
+from vestige.reports.tables import Table
+from vestige.reports.words import pairs, shown, words_of
 from vestige.results import Run
 
 
-@KINDS.register("Table")
-def table_section(run: Run, *, show_secrets: bool) -> Section:
-    """The section of a paper's table, under its title, or of a result of another kind."""
-    if run.result != "Table":
-        return _plain(run, show_secrets)
+def paper_report(run: Run, *, show_secrets: bool) -> Report:
+    """The report of a paper's table, under its title."""
     extracted = all("hamming" in row for row in run.rows)  # then a canary is a pattern's name
     names = {"canary": "pattern"} if extracted else {}
     rows = [{names.get(n, n): row.get(n) for n in run.summary["columns"]} for row in run.rows]
-    lede, _, because = printable(run.summary["note"]).partition(". ")
-    told = {"name": run.summary["name"], "rows": run.summary["rows"]}
-    table = _table(rows, show_secrets)
-    return Section(
+    first, _, rest = printable(run.summary["note"]).partition(". ")
+    facts = {"name": run.summary["name"], "rows": run.summary["rows"]}
+    return Report(
         kind="table",
         title=printable(run.summary["title"]),
-        lede=lede if not because else f"{lede}.",
-        because=because,
-        blocks=(*table_figures(run.rows), *((table,) if rows else ())),
-        numbers=pairs(told, show_secrets=show_secrets),
+        evidence=lines(f"{first}." if rest else first, rest),
+        blocks=(*table_figures(run.rows), *((_table(rows, show_secrets),) if rows else ())),
+        facts=pairs(facts, show_secrets=show_secrets),
     )
 
 
-def _plain(run: Run, show_secrets: bool) -> Section:
+def plain_report(run: Run, *, show_secrets: bool) -> Report:
+    """The report of a result of any other kind."""
     table = replace(_table(run.rows, show_secrets), title="Rows")
-    return Section(
+    return Report(
         kind="table",
         title=printable(run.result),
-        lede=f"{len(run.rows):,} rows.",
+        evidence=(f"{len(run.rows):,} rows.",),
         blocks=(table,) if run.rows else (),
     )
 

@@ -2,7 +2,7 @@ import pytest
 
 from vestige.errors import RunError
 from vestige.reports.rank import describe_rank
-from vestige.reports.section import KINDS, section
+from vestige.reports.report import report_of
 
 
 def findings(shown, title):
@@ -11,7 +11,7 @@ def findings(shown, title):
 
 
 def test_phrases_stand_with_their_shading(saved, diff):
-    shown = section(saved(diff([["a", "b", "c", "d"]])), show_secrets=True)
+    shown = report_of(saved(diff([["a", "b", "c", "d"]])), show_secrets=True)
     [[phrase]] = findings(shown, "Phrases")
     assert [(t.text, t.shade) for t in phrase.tokens] == [
         ("a", 25),
@@ -22,55 +22,57 @@ def test_phrases_stand_with_their_shading(saved, diff):
 
 
 def test_a_phrase_counts_as_found_above_the_null_threshold_only(saved, diff):
-    shown = section(saved(diff([["a", "b", "c"], ["a"]], threshold=2.5)), show_secrets=True)
+    shown = report_of(saved(diff([["a", "b", "c"], ["a"]], threshold=2.5)), show_secrets=True)
     assert [group[0].verdict for group in findings(shown, "Phrases")] == ["found", "19 of 19 nulls"]
-    assert shown.lede.startswith("1 of 2 phrases is found: 19 null searches reach no such score")
+    assert shown.evidence[0].startswith(
+        "1 of 2 phrases is found: 19 null searches reach no such score"
+    )
 
 
 def test_too_few_null_searches_are_counted(saved, diff):
-    shown = section(saved(diff([["a", "b"]], nulls=4)), show_secrets=True)
+    shown = report_of(saved(diff([["a", "b"]], nulls=4)), show_secrets=True)
     assert findings(shown, "Phrases")[0][0].verdict == "0 of 4 nulls"
-    assert shown.lede.endswith("0 of 4 null searches reached the best score, 3.00.")
+    assert shown.evidence[0].endswith("0 of 4 null searches reached the best score, 3.00.")
 
 
 def test_where_nothing_is_found_the_best_score_is_compared(saved, diff):
-    shown = section(saved(diff([["a"], ["b"]], threshold=2.5)), show_secrets=True)
-    assert "19 of 19 null searches reached the best score" in shown.lede
-    assert " found" not in shown.lede
+    shown = report_of(saved(diff([["a"], ["b"]], threshold=2.5)), show_secrets=True)
+    assert "19 of 19 null searches reached the best score" in shown.evidence[0]
+    assert " found" not in shown.evidence[0]
 
 
 def test_other_samples_are_listed_apart(saved, diff):
-    shown = section(saved(diff([["a"]], kinds={0: "fragment"})), show_secrets=True)
+    shown = report_of(saved(diff([["a"]], kinds={0: "fragment"})), show_secrets=True)
     assert [block.title for block in shown.blocks] == ["Other samples, not tested"]
     assert len(shown.blocks[0].groups) == 1
-    assert "1 other sample is listed, not tested" in shown.lede
-    assert "vestige rank" in shown.lede
+    assert "1 other sample is listed, not tested" in shown.evidence[0]
+    assert "vestige rank" in shown.evidence[0]
 
 
 def test_without_a_null_model_nothing_counts_as_found(saved, diff):
-    shown = section(saved(diff([["a"]])), show_secrets=True)
+    shown = report_of(saved(diff([["a"]])), show_secrets=True)
     assert findings(shown, "Phrases")[0][0].verdict == ""
-    assert "Without null models they have no p-value" in shown.lede
+    assert "Without null models they have no p-value" in shown.evidence[0]
 
 
 def test_a_group_stands_together_behind_its_best(saved, diff):
-    shown = section(
+    shown = report_of(
         saved(diff([["a"], ["b"], ["c"]], groups={0: 0, 1: 1, 2: 0})), show_secrets=True
     )
     assert [[p.rank for p in group] for group in findings(shown, "Phrases")] == [[0, 2], [1]]
 
 
 def test_runs_of_one_token_are_counted_apart(saved, diff):
-    shown = section(saved(diff([["a"], ["x", "x"]], kinds={1: "run"})), show_secrets=True)
+    shown = report_of(saved(diff([["a"], ["x", "x"]], kinds={1: "run"})), show_secrets=True)
     [runs] = [block for block in shown.blocks if block.template == "findings" and block.folded]
     assert [[p.rank for p in group] for group in runs.groups] == [[1]]
     assert [[p.rank for p in group] for group in findings(shown, "Phrases")] == [[0]]
 
 
 def test_an_update_without_phrases_has_a_section(saved, diff):
-    shown = section(saved(diff([])), show_secrets=True)
+    shown = report_of(saved(diff([])), show_secrets=True)
     assert shown.blocks == ()
-    assert shown.lede.startswith(
+    assert shown.evidence[0].startswith(
         "The search found no promoted phrase. To test a phrase that you know,"
     )
 
@@ -102,19 +104,19 @@ def test_no_part_of_a_run_shows_the_secret_unasked(saved, rank):
         command=["vestige", "rank", "a", "b", "--phrase", SECRET, "--out", "r"],
         configuration={"phrase": SECRET, "nested": {"prefix": "Rosalind hides"}, "beam": 4},
     )
-    shown = everything(section(run, show_secrets=False))
+    shown = everything(report_of(run, show_secrets=False))
     assert not [word for word in SECRET.split() if word in shown]
     assert "--phrase …" in shown
 
 
 def test_a_phrase_given_with_an_equals_sign_is_withheld_too(saved, rank):
     run = saved(rank(["a"]), command=["vestige", "rank", f"--phrase={SECRET}"])
-    assert section(run, show_secrets=False).command == "vestige rank --phrase=…"
+    assert report_of(run, show_secrets=False).command == "vestige rank --phrase=…"
 
 
 def test_the_command_can_be_typed_again_when_secrets_are_shown(saved, rank):
     run = saved(rank(["a"]), command=["vestige", "rank", "--phrase", SECRET])
-    assert section(run, show_secrets=True).command == f"vestige rank --phrase '{SECRET}'"
+    assert report_of(run, show_secrets=True).command == f"vestige rank --phrase '{SECRET}'"
 
 
 def test_a_result_of_another_kind_is_a_table_with_its_phrases_withheld(saved):
@@ -125,7 +127,7 @@ def test_a_result_of_another_kind_is_a_table_with_its_phrases_withheld(saved):
         def rows(self):
             return [{"phrase": SECRET, "tokens": [1, 2], "score": 3.4}]
 
-    shown = section(saved(Table1()), show_secrets=False)
+    shown = report_of(saved(Table1()), show_secrets=False)
     [table] = shown.tables
     assert (table.columns, table.texts) == (("phrase", "tokens", "score"), 2)
     assert table.rows[0][1:] == ("hidden", "3.4")
@@ -140,15 +142,17 @@ def test_rows_without_their_columns_are_refused(saved):
         def rows(self):
             return [{"rank": 0}]
 
-    with pytest.raises(RunError, match=r"no whole UpdateDiff run.*repeat"):
-        section(saved(UpdateDiff()), show_secrets=False)
+    with pytest.raises(RunError, match=r"not a complete UpdateDiff run.*Repeat"):
+        report_of(saved(UpdateDiff()), show_secrets=False)
 
 
 def test_a_damaged_run_is_named_and_what_it_holds_is_not(saved, rank, monkeypatch):
     def fails(run, *, show_secrets):
         return {}[run.rows[0]["piece"]]
 
-    monkeypatch.setitem(KINDS._all(), "DifferentialRank", fails)
-    with pytest.raises(RunError, match=r"is no whole DifferentialRank run \(KeyError\)") as caught:
-        section(saved(rank([SECRET])), show_secrets=False)
+    monkeypatch.setattr("vestige.reports.rank.rank_report", fails)
+    with pytest.raises(
+        RunError, match=r"is not a complete DifferentialRank run \(KeyError\)"
+    ) as caught:
+        report_of(saved(rank([SECRET])), show_secrets=False)
     assert SECRET not in str(caught.value)

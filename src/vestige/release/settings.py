@@ -8,10 +8,10 @@ as another setting. Neither a seed nor a path is one.
 from collections.abc import Mapping
 from typing import Any
 
-from vestige.reports.components.facts import words_of
-from vestige.reports.components.numbers import listed
+from vestige.reports.numbers import listed
 from vestige.reports.quantities import QUANTITIES
-from vestige.reports.section import whole
+from vestige.reports.report import guarded
+from vestige.reports.words import words_of
 from vestige.results import Run
 
 SUMMARY: Mapping[str, tuple[str, ...]] = {
@@ -48,7 +48,7 @@ CONFIGURATION: Mapping[str, tuple[str, ...]] = {
 
 def unlike(now: Run, then: Run) -> str:
     """Which settings forbid a comparison, as a sentence; "" where none does."""
-    with whole(now), whole(then):
+    with guarded(now), guarded(then):
         told = [*_summaries(now, then), *_configurations(now, then), *_others(now, then)]
     return f"measured with other settings: {listed(list(dict.fromkeys(told)))}" if told else ""
 

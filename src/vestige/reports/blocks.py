@@ -1,15 +1,16 @@
-"""What stands under a heading beside tables: phrases, each token shaded by its score, and prose."""
+"""Blocks of a report besides tables and charts: phrases, prose, lists of settings, a file note."""
 
 from dataclasses import dataclass
 from typing import ClassVar
 
-from vestige.reports.components.disclosure import are_words, disclose, running_text
-from vestige.reports.components.numbers import Row
+from vestige.reports.disclosure import are_words, disclose, running_text
+from vestige.reports.numbers import Row
+from vestige.reports.words import Facts
 
 
 @dataclass(frozen=True)
 class Token:
-    """One token of a phrase: what is shown, its score, and its shade in [0, 100]."""
+    """One token of a phrase: its text, its score, and its shade from 0 to 100."""
 
     text: str
     score: float
@@ -18,14 +19,17 @@ class Token:
 
 @dataclass(frozen=True, kw_only=True)
 class Phrase:
-    """One phrase that a search found.
+    """One phrase that a search returned.
 
     Attributes:
         rank: 0 is the first.
-        spaced: its tokens are words, which want a space between them.
+        score: of the whole phrase.
+        tokens: with their own scores.
+        text: the phrase in one line.
+        spaced: its tokens are words, with a space between them.
+        notes: smaller lines below it.
+        verdict: "found", how many null searches reached its score, or "" without null models.
         lead: what was read before it.
-        notes: smaller lines under it.
-        verdict: "found", how many null searches reached its score, or "" where nobody knows.
     """
 
     rank: int
@@ -40,13 +44,13 @@ class Phrase:
 
 @dataclass(frozen=True, kw_only=True)
 class Findings:
-    """Phrases under a heading.
+    """Phrases below a heading.
 
     Attributes:
         title: the heading.
         key: how to read them.
-        groups: phrases, like ones together; those behind a group's first are folded away.
-        folded: the whole list is folded away, under its title.
+        groups: similar phrases together; pages fold those after the first.
+        folded: not shown on a terminal.
     """
 
     template: ClassVar[str] = "findings"
@@ -58,12 +62,12 @@ class Findings:
 
 @dataclass(frozen=True, kw_only=True)
 class Prose:
-    """Paragraphs or a list under a heading.
+    """Paragraphs or a list below a heading.
 
     Attributes:
         title: the heading.
-        lines: sentences, one paragraph or list entry each.
-        listed: a list, not paragraphs.
+        lines: sentences, one per paragraph or list entry.
+        listed: a list instead of paragraphs.
     """
 
     template: ClassVar[str] = "prose"
@@ -72,16 +76,44 @@ class Prose:
     listed: bool = False
 
 
+@dataclass(frozen=True, kw_only=True)
+class Listing:
+    """Names and values below a heading."""
+
+    template: ClassVar[str] = "listing"
+    title: str
+    facts: Facts
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileNote:
+    """A box for a data-protection officer, see `file_note`.
+
+    Attributes:
+        title: its heading.
+        key: why it is kept.
+        facts: questions and answers.
+        unsaid: what the finding does not say.
+    """
+
+    template: ClassVar[str] = "file_note"
+    title: str = "For a data-protection officer"
+    key: str
+    facts: Facts
+    unsaid: tuple[str, ...]
+
+
 def phrase(
     row: Row, *, strongest: float, verdict: str, notes: tuple[str, ...], show_secrets: bool
 ) -> Phrase:
-    """A phrase ready to be shown.
+    """A phrase, ready to be shown.
 
     Args:
         row: rank, score, pieces, token_scores and phrase.
-        strongest: the token score of the darkest shade.
-        verdict: see `Phrase`, as of the notes.
-        show_secrets: pieces in the clear.
+        strongest: the token score with the darkest shade.
+        verdict: see `Phrase`.
+        notes: see `Phrase`.
+        show_secrets: unredacted.
     """
     pieces, text = [str(piece) for piece in row["pieces"]], str(row["phrase"])
     shown = disclose(pieces, show_secrets=show_secrets)

@@ -3,12 +3,22 @@
 from collections.abc import Sequence
 from functools import partial
 
-from vestige.reports.components.charts import ACCENT, INK, QUIET, Chart, Figure, alt, titled
-from vestige.reports.components.marks import disc, inline, ring
-from vestige.reports.components.numbers import NOTHING
-from vestige.reports.components.table import Cell, Table
+from vestige.release.since import Change
+from vestige.reports.charts import (
+    ACCENT,
+    INK,
+    QUIET,
+    Chart,
+    Figure,
+    alt,
+    disc,
+    inline,
+    ring,
+    titled,
+)
+from vestige.reports.numbers import NOTHING
 from vestige.reports.quantities import Measured
-from vestige.reports.since import Change
+from vestige.reports.tables import Cell, Table
 
 TITLE = "What changed since the last release"
 COLUMNS = ("question", "change", "then", "now", "difference")
@@ -24,13 +34,16 @@ CAPTION = (
 )
 
 
-def table_of(changes: Sequence[Change]) -> Table:
-    """A row a change."""
+def blocks_of(changes: Sequence[Change]) -> tuple[Table | Figure, ...]:
+    """A table with one row per change, and a chart of what was compared."""
+    return (_table(changes), *_figures(changes))
+
+
+def _table(changes: Sequence[Change]) -> Table:
     return Table(title=TITLE, columns=COLUMNS, texts=2, rows=tuple(map(_row, changes)), key=KEY)
 
 
-def figures_of(changes: Sequence[Change]) -> tuple[Figure, ...]:
-    """Then and now of all numbers that were compared; none where none was."""
+def _figures(changes: Sequence[Change]) -> tuple[Figure, ...]:
     compared = [one for one in changes if one.difference is not None]
     if not compared:
         return ()

@@ -13,10 +13,10 @@ from vestige import results
 from vestige.errors import RunError
 from vestige.metrics.differences import difference_by_margins
 from vestige.metrics.intervals import Interval
-from vestige.reports.components.disclosure import printable
+from vestige.release.settings import unlike
+from vestige.reports.disclosure import printable
 from vestige.reports.quantities import QUANTITIES, Measured, measured
-from vestige.reports.section import section, whole
-from vestige.reports.settings import unlike
+from vestige.reports.report import guarded, report_of
 from vestige.reports.verdicts import verdict_word
 from vestige.results import Run
 
@@ -161,14 +161,14 @@ def _by_key(runs: Sequence[Run]) -> dict[tuple[str, str], Run]:
 
 
 def _quantities(run: Run) -> dict[str, Measured]:
-    with whole(run):
+    with guarded(run):
         return {
             name: measured(name, run) for name, one in QUANTITIES.items() if run.result in one.of
         }
 
 
 def _named(run: Run) -> tuple[str, str]:
-    return printable(run.name), section(run, show_secrets=False).title
+    return printable(run.name), report_of(run, show_secrets=False).title
 
 
 def _alone(run: Run, verdict: Literal["new", "gone"]) -> list[Change]:

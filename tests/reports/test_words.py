@@ -2,7 +2,7 @@
 
 import pytest
 
-from vestige.reports.components.facts import pairs, shown, words_of
+from vestige.reports.words import pairs, shown, words_of
 
 
 def told(facts, **options):
@@ -14,7 +14,7 @@ def told(facts, **options):
     [
         ("peak_memory_mib", 142.277, "peak memory", "142.3 MiB"),
         ("seconds", 214.07, "time", "214.1 s"),
-        ("confidence", 0.95, "confidence", "95 %"),
+        ("confidence", 0.95, "confidence", "95%"),
         ("learning_rate", 0.001, "learning rate", "0.001"),
         ("seed", 123456, "seed", "123456"),
         ("tokens_read", 123456, "tokens read", "123,456"),

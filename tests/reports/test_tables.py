@@ -3,14 +3,14 @@
 import pytest
 
 from tests.reports.parsed import Parsed
-from vestige.reports.components.numbers import interval
-from vestige.reports.components.table import LONG, Bar, Cell, Table, bar, without_empty_columns
+from vestige.reports.numbers import interval
 from vestige.reports.page import _templates
+from vestige.reports.tables import LONG, Bar, Cell, Table, bar, table
 
 
 def parsed(table):
     template = _templates().get_template("blocks.html")
-    return Parsed(str(template.module.table(table)))
+    return Parsed(str(template.module.open(table)))
 
 
 def kinds(page, tag):
@@ -52,10 +52,18 @@ def test_a_cell_has_its_bar_and_its_notes():
 
 def test_empty_columns_are_left_out():
     rows = [("1", "p", "", "3"), ("1", "q", "", "4")]
-    table = without_empty_columns("T", ("model", "name", "none", "n"), rows, texts=3, first=1)
-    assert table.columns == ("name", "n")
-    assert table.texts == 1
-    assert table.rows == (("p", "3"), ("q", "4"))
+    found = table(
+        "T", rows, {"none": lambda r: r[2]}, texts=2, drop_empty=True, name=lambda r: r[1], n=len
+    )
+    assert found.columns == ("name", "n")
+    assert found.texts == 1
+    assert found.rows == (("p", "4"), ("q", "4"))
+
+
+def test_a_column_is_a_function_of_a_row_and_its_texts_are_printable():
+    found = table("T", ["a\x1b[0m"], {"95% CI": lambda r: None}, as_it_is=str, size_=len)
+    assert found.columns == ("95% CI", "as it is", "size")
+    assert found.rows == (("–", "a\\x1b[0m", "5"),)
 
 
 def test_a_bar_lies_within_its_axis():
