@@ -12,19 +12,18 @@ from .workflows.audit_texts import audit_texts as audit_texts
 from .workflows.audit_users import audit_users as audit_users
 from .workflows.compare import compare as compare
 from .workflows.complete import complete as complete
-from .workflows.diff import diff as diff
+from .audits.update.diff import diff as diff
 from .workflows.exposure import exposure as exposure
 from .workflows.extract_nlu import extract_nlu as extract_nlu
 from .workflows.memorization import memorization as memorization
-from .workflows.null import null as null
 from .workflows.plant import plant as plant
-from .workflows.rank import rank as rank
 from .workflows.train import train as train
 from .workflows.verify_deletion import verify_deletion as verify_deletion
 
 # What verbs take: settings that travel together.
 from .workflows.audit_options import ServiceSettings as ServiceSettings
 from .workflows.audit_options import ShadowSettings as ShadowSettings
+from .audits.update.null_recipe import NullOptions as NullOptions
 from .workflows.extract_nlu import ExtractionTarget as ExtractionTarget
 from .workflows.training_settings import ModelSettings as ModelSettings
 from .workflows.training_settings import NluSettings as NluSettings
@@ -71,16 +70,13 @@ from .attacks.exposure.secret_rank import SecretRank as SecretRank
 from .attacks.exposure.secret_result import SecretExposure as SecretExposure
 from .attacks.extraction.extraction_result import Extraction as Extraction
 from .attacks.extraction.secret_audit import SecretAudit as SecretAudit
-from .attacks.update.differential_rank import DifferentialRank as DifferentialRank
 from .attacks.membership.user_audit import UserAudit as UserAudit
 from .attacks.texts.deletion import Deletion as Deletion
 from .attacks.texts.text_audit import TextAudit as TextAudit
 from .attacks.texts.text_memorization import TextMemorization as TextMemorization
-from .attacks.update.diff_result import UpdateDiff as UpdateDiff
 from .defences.comparison import DefenceComparison as DefenceComparison
 from .result import Result as Result
 from .results import Run as Run
-from .workflows.null import NullModels as NullModels
 from .workflows.plant import Planting as Planting
 from .workflows.train import RepeatedTraining as RepeatedTraining
 from .workflows.train import Trained as Trained

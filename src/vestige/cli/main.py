@@ -27,12 +27,8 @@ GROUPS = {
         "plant": "Canaries planted in a copy of DATA.",
         "train": "Train a model on DATA, or continue one with `--from`: a language model, one that "
         "translates or answers, or one that reads intents and slots.",
-        "null": "Train null models: `BEFORE` continued as the update was, on other text and with "
-        "other seeds.",
     },
     "Audit": {
-        "diff": "Find the phrases that an update promoted most.",
-        "rank": "Say how exposed a phrase, or secrets that one has, are by an update.",
         "exposure": "Exposure of canaries, or of secrets that one has, under a model.",
         "extract-nlu": "Extraction of an utterance's unknown words from an intent-and-slot model.",
         "complete": "Completion of canaries, or of secrets that one has, by a model given their "

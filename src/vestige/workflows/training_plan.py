@@ -18,7 +18,7 @@ from vestige.models.protocols import LanguageModel, choose_device
 from vestige.models.recurrent_network import GRUConfig, LSTMConfig, RecurrentConfig
 from vestige.models.transformer import TransformerConfig
 from vestige.training.config import TrainingConfig
-from vestige.training.presets import gentle, Preset, Shape, new_model, preset
+from vestige.training.presets import Preset, Shape, gentle, new_model, preset
 from vestige.training.vocabularies import borrow, learn_vocabulary
 from vestige.workflows.train import TrainingRequest
 

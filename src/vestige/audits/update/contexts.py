@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from vestige.attacks.manifests import template_of
-from vestige.attacks.update.proposals.protocol import Turn
 from vestige.errors import DataError
 from vestige.monitor import Monitor
 from vestige.session import Session
 
 if TYPE_CHECKING:
+    from vestige.attacks.update.proposals.protocol import Turn
     from vestige.models.protocols import LanguageModel
 
 Chat = Literal["auto", "on", "off"]
@@ -37,7 +37,7 @@ class Contexts:
     """
 
     names: Mapping[Tokens, str] = field(default_factory=dict)
-    turns: Mapping[Tokens, Turn] = field(default_factory=dict)
+    turns: "Mapping[Tokens, Turn]" = field(default_factory=dict)
     told: tuple[Tokens, ...] = ()
 
     @property
@@ -140,9 +140,7 @@ def _template(models: "Sequence[LanguageModel]", chat: Chat) -> tuple[str, dict[
     """The chat template of the first model that has one, with its special tokens."""
     found = next((one for model in models if (one := template_of(model)) is not None), None)
     if found is None and chat == "on":
-        raise ValueError(
-            "`chat` must be auto or off if the tokenizer has no chat template, got on"
-        )
+        raise ValueError("`chat` must be auto or off if the tokenizer has no chat template, got on")
     return found
 
 
@@ -157,11 +155,13 @@ def _in_template(
     return rendered, users_turn(*template)
 
 
-def _users_turn(model: "LanguageModel", before: str, between: str) -> dict[Tokens, Turn]:
+def _users_turn(model: "LanguageModel", before: str, between: str) -> "dict[Tokens, Turn]":
     """The context in which a user writes, and how the answer follows.
 
     The turn ends at the end of a document, or at the template's mark if that is one token.
     """
+    from vestige.attacks.update.proposals.protocol import Turn
+
     vocabulary = model.vocabulary
     start, then = (tuple(vocabulary.encode(text)) for text in (before, between))
     marks = getattr(vocabulary, "tokenizer").added_tokens_decoder  # noqa: B009

@@ -66,8 +66,8 @@ def null_models(
     before: ModelLike,
     after: ModelLike,
     clean: Any,
-    *,
     number: int,
+    *,
     options: NullOptions,
     columns: dict[str, Any],
 ) -> Iterator[list[Path]]:

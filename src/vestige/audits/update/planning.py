@@ -70,7 +70,9 @@ class Plan:
     def lines(self, minutes: float | None) -> list[str]:
         """For the user, before work begins."""
         nulls, done, total = self.searches - 1, self.searches - self.left, self.left * self.seconds
-        searches = f"{self.searches} searches (the update and {nulls} null)" if nulls else "1 search"
+        searches = (
+            f"{self.searches} searches (the update and {nulls} null)" if nulls else "1 search"
+        )
         finished = f", {done} finished earlier" if done else ""
         each = f" ({duration(self.seconds)} each)" if self.left > 1 else ""
         used, available = self.memory
@@ -158,9 +160,7 @@ class Planner:
         per_token = self._state.nbytes / self._state_tokens
         scored = min(rows, max(part.stop - part.start for part in self.pair.slices(10**6)))
         # States exist twice while rows are selected, and some are longer than average.
-        more = math.ceil(
-            2.5 * states * per_token + scored * self.pair.vocab_size * BYTES_PER_LOGIT
-        )
+        more = math.ceil(2.5 * states * per_token + scored * self.pair.vocab_size * BYTES_PER_LOGIT)
         used, free = _memory(self.pair.device)
         return used + more, used + free
 

@@ -21,7 +21,6 @@ from vestige.audits.update.planning import Planner, scaled
 from vestige.models.protocols import LanguageModel
 from vestige.monitor import Step
 from vestige.session import Session
-from vestige.store import Store
 
 ACTIVITIES = {"samples": "sampling", "grown": "extending", "repair": "repairing"}
 """What a unit of work does, by a part of its key."""
