@@ -22,6 +22,7 @@ import torch
 
 from vestige import _validate
 from vestige.data.vocabulary import Vocabulary
+from vestige.models.hugging_face import HuggingFaceLanguageModel
 from vestige.models.protocols import LanguageModel, Network
 from vestige.models.recurrent_network import (
     GRUConfig,
@@ -187,7 +188,7 @@ def _language_model(vocabulary: Vocabulary, config: Shape) -> LanguageModel:
 
 
 def gentle(model: LanguageModel) -> TrainingConfig:
-    """A training that adds to what a model knows more than it overwrites."""
+    """The training that continues a model unless a preset is given: few epochs, a low rate."""
     if not isinstance(model, HuggingFaceLanguageModel):
         return TrainingConfig(seed=0, epochs=3)
     return TrainingConfig(

@@ -36,6 +36,7 @@ VERDICT, CONTEXT = group("Verdict", place=1), group("Context", place=2)
 SEARCH, TRAINING = group("Search", place=3), group("Null models", place=4)
 
 NULLS, BUDGET = 19, 20_000
+_ROLES, _SWAPPED = ("before", "after"), ("after", "before")
 Tokens = Annotated[Whole, Ge(2)]
 
 
@@ -95,7 +96,7 @@ def diff(
         removed: Find removed text: BEFORE and AFTER swap roles.
         prompt: Also search after this text. Repeatable.
         prompts: File with one prompt per line, or a table with a column "text".
-        chat: Use the tokenizer's chat template: auto, on, off.
+        chat: Search in the turns of the chat template; auto: if there is one.
         minutes: Time limit of the searches; sets their size.
         size: Multiple of the usual number of samples.
         top: Phrases to report.
@@ -167,7 +168,7 @@ def _search(
     snapshots = run.snapshots(before=before, after=after)
     nulls = NullModels.of(null, unlike=(before, after), snapshots=snapshots)
     run.models |= nulls.recorded
-    roles = ("after", "before") if removed else ("before", "after")
+    roles = _SWAPPED if removed else _ROLES
     start, end = (snapshots.models[role] for role in roles)
     contexts = find_contexts(
         (end, start), prompts=texts, chat=chat, room=room(search), monitor=run.monitor
@@ -188,8 +189,7 @@ def _search(
         run.chosen(size=size)
     run.configuration |= {"search": {"name": "seed-and-extend", **recorded(searches.settings)}}
     weights = {
-        role: _weights(snapshots.recorded[given])
-        for role, given in zip(("before", "after"), roles, strict=True)
+        role: _weights(snapshots.recorded[given]) for role, given in zip(_ROLES, roles, strict=True)
     }
     return searches.result(weights, size=size, top=top)
 
@@ -208,9 +208,9 @@ def _rank(
     from vestige.audits.update.rank import phrase_rank
 
     models = run.snapshots(before=before, after=after).models
-    roles = ("after", "before") if removed else ("before", "after")
+    start, end = (models[role] for role in (_SWAPPED if removed else _ROLES))
     number = run.chosen(budget=budget or BUDGET)
-    return phrase_rank(run, *(models[role] for role in roles), phrase, budget=number, delta=delta)
+    return phrase_rank(run, start, end, phrase, budget=number, delta=delta)
 
 
 def _reject(reason: str, **options: object) -> None:

@@ -26,7 +26,7 @@ class NullOptions(LearningOptions):
 
     Attributes:
         tokens: Tokens of the update's text, read once per epoch.
-        precision: auto, float32 or bfloat16.
+        precision: Precision of the training.
     """
 
     tokens: Count | None = None

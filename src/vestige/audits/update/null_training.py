@@ -15,6 +15,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from vestige.arguments import ModelLike
 from vestige.attacks.update.null_searches import LIKE
 from vestige.audits.update.null_recipe import NullOptions, recipe_of
@@ -24,13 +27,15 @@ from vestige.errors import DataError, TrainingError
 from vestige.models.snapshots import shown
 from vestige.session import Session
 from vestige.store import KEPT
+from vestige.training.checkpoint import CHECKPOINT, MODEL
 from vestige.training.null_models import null_texts, text_lengths
 
 if TYPE_CHECKING:
     from vestige.data.corpus import Corpus
     from vestige.models.protocols import LanguageModel
-    from vestige.training.config import TrainingConfig
     from vestige.training.null_models import Recipe
+
+Lengths = NDArray[np.int64]
 
 TIMED_STEPS = 3
 """Training steps that are timed for the estimate."""
@@ -90,11 +95,12 @@ def null_models(
     corpus = run.corpus("clean", clean, **columns)
     with _folder(run.out) as folder:
         update = _update(run, before, Path(after), corpus, options)
-        held, *parts = _texts(update, corpus, number, seed=run.seed, name=clean)
-        places = [folder / f"null-{n:02}" for n in range(len(parts))]
-        _log_plan(run, update, places, parts[0], of=corpus)
+        lengths = text_lengths(corpus, update.before.vocabulary)
+        held, *parts = _texts(update, corpus, lengths, number, seed=run.seed, name=clean)
+        places = [folder / f"null-{n:02}" for n in range(number)]
+        _log_plan(run, update, places, parts[0], tokens=int(lengths.sum()))
         changes = [
-            _trained(run, update, place, part, held, number=n, of=len(parts))
+            _trained(run, update, place, part, held, number=n, of=number)
             for n, (place, part) in enumerate(zip(places, parts, strict=True))
         ]
         _log_changes(run, changes)
@@ -110,7 +116,7 @@ def _folder(out: Path | None) -> Iterator[Path]:
             yield Path(temporary)
         return
     folder = out.with_name(f"{out.name}.nulls")
-    with claimed(folder, worth=lambda place: any(place.rglob("checkpoint.safetensors"))):
+    with claimed(folder, worth=lambda place: any(place.rglob(CHECKPOINT))):
         try:
             yield folder
         except (OSError, KeyboardInterrupt) as error:
@@ -129,8 +135,10 @@ def _update(
     from vestige.models.weight_change import weight_change
     from vestige.training.null_models import adapter_in
 
-    is_path = isinstance(before, str | PathLike)
-    model = load_model(fspath(before), device=run.device) if is_path else before.eval()
+    if isinstance(before, str | PathLike):
+        model = load_model(fspath(before), device=run.device)
+    else:
+        model = before.eval()
     base = model if adapter_in(model_folder(after)) else None
     later = load_model(after, device=run.device, base=base)
     SharedVocabulary.of(model, later)  # refuses ids that stand for different texts
@@ -147,16 +155,22 @@ def _update(
 
 
 def _texts(
-    update: _Update, corpus: "Corpus", number: int, *, seed: int, name: Any
+    update: _Update, corpus: "Corpus", lengths: Lengths, number: int, *, seed: int, name: Any
 ) -> "list[Corpus]":
     """Validation text, and the text of each null model.
+
+    Args:
+        corpus: clean text.
+        lengths: tokens of each of its texts.
+        number: of null models.
+        seed: decides which texts.
+        name: of the corpus, for messages.
 
     Raises:
         DataError: the corpus is too short.
     """
-    recipe, vocabulary = update.recipe, update.before.vocabulary
-    sizes = [recipe.validation, *[recipe.tokens] * number]
-    lengths = text_lengths(corpus, vocabulary)
+    vocabulary = update.before.vocabulary
+    sizes = [update.recipe.validation, *[update.recipe.tokens] * number]
     needed = sum(sizes)
     if lengths.sum() >= needed:
         try:
@@ -170,23 +184,29 @@ def _texts(
 
 
 def _log_plan(
-    run: Session, update: _Update, places: Sequence[Path], part: "Corpus", *, of: "Corpus"
+    run: Session, update: _Update, places: Sequence[Path], part: "Corpus", *, tokens: int
 ) -> None:
-    """Say how much text and time the trainings need, before the first."""
+    """Say how much text and time the trainings need, before the first.
+
+    Args:
+        places: of the null models.
+        part: the text of one.
+        tokens: of all clean text.
+    """
     recipe = update.recipe
     needed = recipe.validation + recipe.tokens * len(places)
     epochs = f"{recipe.config.epochs} epoch{'s' * (recipe.config.epochs != 1)}"
     line = (
         f"Null models: {len(places)} trainings of {recipe.tokens:,} tokens and {epochs} each need "
-        f"{needed:,} tokens; the clean text has {text_lengths(of, update.before.vocabulary).sum():,}"
+        f"{needed:,} tokens; the clean text has {tokens:,}."
     )
-    if left := [place for place in places if not (place / "model").exists()]:
-        seconds = len(left) * _seconds(update, part)
-        finished = len(places) - len(left)
-        done = f"{finished} finished earlier, the others take " if finished else ""
-        run.log(f"{line}. Time: {done}about {duration(seconds)}.")
-    else:
-        run.log(f"{line}. All are trained.")
+    left = [place for place in places if not (place / MODEL).exists()]
+    if not left:
+        run.log(f"{line} All were trained earlier.")
+        return
+    finished = len(places) - len(left)
+    earlier = f"{finished} were trained earlier; the others take " if finished else ""
+    run.log(f"{line} Time: {earlier}about {duration(len(left) * _seconds(update, part))}.")
 
 
 def _seconds(update: _Update, part: "Corpus") -> float:
@@ -201,7 +221,7 @@ def _seconds(update: _Update, part: "Corpus") -> float:
     lengths = text_lengths(part, update.before.vocabulary).cumsum()
     texts = part.take(range(min(len(part), int(lengths.searchsorted(wanted)) + 1)))
     start = update.start(config.seed)
-    model = start() if callable(start) and update.base is not None else deepcopy(start)
+    model = deepcopy(start) if update.base is None else start()
     data = encode(texts, update.before.vocabulary)
     began = time.monotonic()
     train(model, data, config=replace(config, epochs=1, evaluate_every=None))
@@ -232,15 +252,11 @@ def _trained(
             start=update.start(seed),
             base=update.base,
             vocabulary=update.before.vocabulary,
-            config=_seeded(update.recipe, seed),
+            config=update.recipe.seeded(seed),
             validation=held if len(held) else None,
             progress=lambda done, total, *_: step(done, total),
         )
     return weight_change(update.before, model) / update.moved
-
-
-def _seeded(recipe: "Recipe", seed: int) -> "TrainingConfig":
-    return recipe.seeded(seed)
 
 
 def _log_changes(run: Session, changes: Sequence[float]) -> None:
