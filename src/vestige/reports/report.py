@@ -28,7 +28,7 @@ KINDS: dict[str, str] = {
     "DefenceComparison": "vestige.reports.comparison.section:comparison_report",
     "DefendedTraining": "vestige.reports.training:training_report",
     "Deletion": "vestige.reports.deletion:deletion_report",
-    "DifferentialRank": "vestige.reports.rank:rank_report",
+    "DifferentialRank": "vestige.audits.update.rank_report:rank_report",
     "Extraction": "vestige.reports.extraction.section:extraction_report",
     "IntentSlotTraining": "vestige.reports.training:learning_report",
     "PairTraining": "vestige.reports.training:learning_report",
@@ -40,7 +40,7 @@ KINDS: dict[str, str] = {
     "TextAudit": "vestige.reports.texts:texts_report",
     "TextMemorization": "vestige.reports.memorization:memorization_report",
     "TrainingLeakage": "vestige.reports.training_leakage:training_leakage_report",
-    "UpdateDiff": "vestige.reports.diff:diff_report",
+    "UpdateDiff": "vestige.audits.update.report:diff_report",
     "UserAudit": "vestige.reports.audit.section:audit_report",
 }
 """By the name of the result's class: "module:function" of (run, *, show_secrets)."""

@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from vestige.reports.diff import listed
 
 from tests.cli.conftest import table_model
 from vestige import results
@@ -16,7 +17,6 @@ from vestige.attacks.update.update_diff import update_diff
 from vestige.data.vocabulary import WordVocabulary
 from vestige.models.checkpoints import load_model, save_model
 from vestige.models.table import TableModel
-from vestige.reports.diff import listed
 
 
 def diff(shell, workspace, out, *words):

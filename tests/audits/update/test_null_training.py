@@ -8,14 +8,14 @@ from dataclasses import replace
 import pytest
 import torch
 from safetensors.torch import load_file
+from vestige.workflows.diff import diff
+from vestige.workflows.null import null
+from vestige.workflows.null_recipe import ElsewhereSettings
 
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
 from vestige.errors import TrainingError
 from vestige.models.checkpoints import load_model
-from vestige.workflows.diff import diff
-from vestige.workflows.null import null
-from vestige.workflows.null_recipe import ElsewhereSettings
 from vestige.workflows.train import train
 from vestige.workflows.training_settings import ModelSettings, TrainingSettings
 

@@ -1,8 +1,9 @@
 """What is estimated of a rank is called an estimate, and what is proven is called that."""
 
+from vestige.reports.rank import describe_rank
+
 from vestige.attacks.update.differential_rank import DifferentialRank
 from vestige.attacks.update.sampled_rank import RankEstimate
-from vestige.reports.rank import describe_rank
 
 
 def ranked(lower, upper, estimate=None):
