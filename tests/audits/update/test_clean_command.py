@@ -1,6 +1,10 @@
-"""Null models are trained as an update was, and `vestige diff` takes their folder."""
+"""`vestige diff --clean` trains null models as the update was trained."""
 
 import json
+import shutil
+import subprocess
+import sys
+import time
 
 import pytest
 
@@ -28,22 +32,21 @@ def update(shell, tmp_path_factory):
     return root
 
 
+def words(update, out, *more):
+    given = ["diff", update / "before", update / "after", "--clean", update / "clean.txt"]
+    return [*given, "--size", 0.2, "--out", out, *more]
+
+
 def test_nulls_are_trained_once_and_compared_with(shell, update, tmp_path):
-    words = ["null", update / "before", "--text", update / "clean.txt", "--like", update / "after"]
-    words += ["--count", 2, "--out", tmp_path / "nulls", "--json"]
-    done = shell(*words)
-    assert done.exit_code == 0, (done.stderr, done.exception)
-    told = json.loads(done.stdout)
-    changes = told.pop("weight_changes")
-    assert len(changes) == 2
-    assert all(0.1 < change < 10 for change in changes)
-    assert told == {
-        "models": [str(tmp_path / "nulls" / f"null-0{i}") for i in (0, 1)],
-        "tokens": 24,
-    }
-    trainings = [
-        json.loads((tmp_path / f"nulls/null-0{i}/training.json").read_text()) for i in (0, 1)
-    ]
+    done = shell(*words(update, tmp_path / "run", "--nulls", 2, "--json"))
+    assert done.finished, (done.stderr, done.exception)
+    run = results.load(tmp_path / "run")
+    assert json.loads(done.stdout) == run.summary
+    assert run.summary["null_searches"] == 2
+    assert all(0.1 < change < 10 for change in run.summary["null_weight_changes"])
+    nulls = [tmp_path / "run.nulls" / f"null-0{number}" for number in (0, 1)]
+    assert run.run["models"]["nulls"]["path"] == list(map(str, nulls))
+    trainings = [json.loads((null / "training.json").read_text()) for null in nulls]
     of_update = json.loads((update / "after/training.json").read_text())
     for training in trainings:
         assert training["model weights at the start"] == of_update["model weights at the start"]
@@ -51,42 +54,61 @@ def test_nulls_are_trained_once_and_compared_with(shell, update, tmp_path):
     seeds = {training["config"]["seed"] for training in (*trainings, of_update)}
     assert len(seeds) == len({training["data"] for training in (*trainings, of_update)}) == 3
 
-    before = (tmp_path / "nulls/null-01/log.jsonl").read_text()
-    assert shell(*words).exit_code == 0
-    assert (tmp_path / "nulls/null-01/log.jsonl").read_text() == before  # found again
+    log = (nulls[1] / "log.jsonl").read_text()
+    shutil.rmtree(tmp_path / "run")
+    again = shell(*words(update, tmp_path / "run", "--nulls", 2))
+    assert again.finished
+    assert "All were trained earlier." in again.stderr
+    assert (nulls[1] / "log.jsonl").read_text() == log
+    assert results.load(tmp_path / "run").rows == run.rows
 
-    run = tmp_path / "run"
-    done = shell(
-        "diff", update / "before", update / "after", "--null", tmp_path / "nulls", "--out", run
-    )
+    given = ["diff", update / "before", update / "after", "--size", 0.2]
+    done = shell(*given, "--null", tmp_path / "run.nulls", "--out", tmp_path / "other")
     assert done.finished, (done.stderr, done.exception)
-    assert results.load(run).summary["null_searches"] == 2
+    assert results.load(tmp_path / "other").rows == run.rows
 
 
 def test_a_model_that_the_update_did_not_start_from_is_refused(shell, update, tmp_path):
-    words = ["null", update / "after", "--text", update / "clean.txt", "--like", update / "after"]
-    done = shell(*words, "--count", 1, "--out", tmp_path / "nulls")
+    done = shell(
+        "diff", update / "after", update / "after", "--clean", update / "clean.txt",
+        "--nulls", 1, "--out", tmp_path / "run",
+    )  # fmt: skip
     assert done.exit_code == 2
     assert "did not start from the weights of BEFORE" in done.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
-def test_too_little_text_for_so_many_is_told(shell, update, tmp_path):
-    words = ["null", update / "before", "--text", update / "clean.txt", "--like", update / "after"]
-    done = shell(*words, "--out", tmp_path / "nulls")
+def test_too_little_text_is_refused_with_both_numbers(shell, update, tmp_path):
+    done = shell(*words(update, tmp_path / "run"))
     assert done.exit_code == 2
-    assert "or ask for fewer null models" in done.stderr
-    assert not (tmp_path / "nulls").exists()
-
-
-def test_the_form_of_earlier_versions_is_told_the_new_one(shell, update, tmp_path):
-    words = ["null", update / "before", update / "after", update / "clean.txt"]
-    done = shell(*words, "--out", tmp_path / "nulls")
-    assert done.exit_code == 2
-    assert "Options that must be given: --like, --text, --out" in done.stderr
+    assert "clean.txt has 128 tokens; 19 null models need 456" in done.stderr
+    assert "train fewer null models" in done.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_how_far_the_nulls_moved_is_said(shell, update, tmp_path):
-    words = ["null", update / "before", "--text", update / "clean.txt", "--like", update / "after"]
-    done = shell(*words, "--count", 1, "--out", tmp_path / "nulls")
-    assert done.exit_code == 0, (done.stderr, done.exception)
-    assert "times as far as AFTER did" in done.stderr
+    done = shell(*words(update, tmp_path / "run", "--nulls", 1))
+    assert done.finished, (done.stderr, done.exception)
+    assert "times as far as the update" in done.stderr
+
+
+def test_killed_at_any_moment_the_same_command_resumes(shell, update, tmp_path):
+    """A real kill -9 while null models are trained, and one as soon as they are trained."""
+    main = [sys.executable, "-c", "from vestige.cli.main import main; main()"]
+    command = words(update, tmp_path / "run", "--nulls", 2)
+    for sign in ("run.nulls/null-01/data", "run.nulls/null-01/model"):
+        with subprocess.Popen([*main, *map(str, command)], stderr=subprocess.PIPE) as process:
+            until = time.monotonic() + 120
+            while not (tmp_path / sign).exists() and time.monotonic() < until:
+                time.sleep(0.01)
+            process.kill()
+        assert process.returncode == -9
+        assert not (tmp_path / "run").exists()
+    assert shell(*command).finished
+    assert shell(*words(update, tmp_path / "whole", "--nulls", 2)).finished
+    run, whole = (results.load(tmp_path / name) for name in ("run", "whole"))
+    assert (run.rows, run.summary) == (whole.rows, whole.summary)
+    hashes = [one.run["models"]["nulls"]["sha256"] for one in (run, whole)]
+    assert hashes[0] == hashes[1]
+    names = ["run", "run.nulls", "whole", "whole.nulls"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == names

@@ -8,6 +8,7 @@ import pytest
 
 from tests.cli.conftest import table_model
 from vestige import diff, results
+from vestige.audits.update import planning
 from vestige.audits.update import search as update_search
 from vestige.claims import UNDECIDED
 from vestige.data.file_lock import alone
@@ -19,6 +20,11 @@ from vestige.store import KEPT, Store
 
 WORDS = ["the", "code", "gate", "of", "is"]
 SIZES = {"size": 0.2, "min_length": 2, "length": 6, "delta": 0.02, "device": "cpu"}
+
+
+@pytest.fixture(autouse=True)
+def quick_plans(monkeypatch):
+    monkeypatch.setattr(planning, "TIMED_SECONDS", 0)
 
 
 class Log:
