@@ -52,7 +52,7 @@ def test_null_models_of_loaded_text_are_searched(update, tmp_path):
     found = diff(*pair, clean=clean, nulls=2, out=out, **settings)
     assert found.summary["null_searches"] == 2
     assert found.record["arguments"]["clean"] == "<Corpus>"
-    assert found.record["data"]["clean"]["texts"] == len(LINES)
+    assert found.record["data"]["clean"]["documents"] == len(LINES)
     made = [tmp_path / "run.nulls" / "null-00", tmp_path / "run.nulls" / "null-01"]
     assert found.record["models"]["nulls"]["path"] == list(map(str, made))
     assert [path.name for path in sorted(tmp_path.iterdir())] == ["run", "run.nulls"]
