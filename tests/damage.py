@@ -1,7 +1,10 @@
 """What can be wrong with a value that somebody wrote into a file: every field, every way."""
 
 import copy
+import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 from vestige.errors import VestigeError
@@ -84,3 +87,15 @@ def refusal(what: str, use: Callable[[], object]) -> str | None:
     except Exception as error:
         raise AssertionError(f"{what}: {error!r}") from error
     return None
+
+
+def damage_store(path: Path, key: str = "") -> int:
+    """Change a byte of every value of a store whose key begins so; how many there were."""
+    with closing(sqlite3.connect(path)) as db, db:
+        rows = db.execute("SELECT name, value FROM work").fetchall()
+        rows = [(name, value) for name, value in rows if name.startswith(key.encode())]
+        for name, value in rows:
+            changed = bytearray(value)
+            changed[len(changed) // 2] ^= 0xFF
+            db.execute("UPDATE work SET value = ? WHERE name = ?", (bytes(changed), name))
+    return len(rows)

@@ -12,12 +12,12 @@ from tunes import LONGEST
 from vestige.attacks.texts.other_texts import zlib_score
 from vestige.attacks.texts.scores import SCORES
 from vestige.attacks.texts.shown_tokens import shown_only
+from vestige.attacks.texts.statistics_cache import StatisticsCache
 from vestige.attacks.texts.statistics_of_parts import first_tokens
 from vestige.attacks.texts.token_statistics import TokenStatistics
 from vestige.attacks.texts.weighted_gains import Shadow, WeightedGains, unread_means
 from vestige.models.checkpoints import load_model
 from vestige.monitor import SILENT
-from vestige.workflows.kept_statistics import KeptStatistics
 
 SHOWN = 20
 FALSE_POSITIVES = (0.01, 0.001)
@@ -28,8 +28,8 @@ def asked(folder: Path, texts: Sequence[str], kept: Path, likeliest: int = 20) -
     model = load_model(folder, device="cpu", dtype=torch.bfloat16).eval()
     ids = [row[:LONGEST] for row in model.vocabulary.encode_batch(list(texts))]
     name = {"model": str(folder), "longest": LONGEST}
-    keep = KeptStatistics.beside(kept, name, monitor=SILENT, likeliest=likeliest)
-    return keep.of(model, ids, task=folder.name)
+    cache = StatisticsCache.of_model(kept, name, monitor=SILENT, likeliest=likeliest)
+    return cache.of(model, ids, task=folder.name)
 
 
 @dataclass(frozen=True)

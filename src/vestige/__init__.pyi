@@ -5,17 +5,14 @@ comes from the module that stands here, when it is first used.
 """
 
 # Verbs: each is a command of the same name.
-from .release.gate import gate as gate
-from .release.report import report as report
+from .audits.exposure.exposure import exposure as exposure
+from .audits.extraction.extract import extract as extract
+from .audits.release.release import report as report
 from .workflows.anatomy import anatomy as anatomy
 from .workflows.audit_texts import audit_texts as audit_texts
 from .workflows.audit_users import audit_users as audit_users
 from .workflows.compare import compare as compare
-from .workflows.complete import complete as complete
 from .audits.update.diff import diff as diff
-from .workflows.exposure import exposure as exposure
-from .workflows.extract_nlu import extract_nlu as extract_nlu
-from .workflows.memorization import memorization as memorization
 from .workflows.plant import plant as plant
 from .workflows.train import train as train
 from .workflows.verify_deletion import verify_deletion as verify_deletion
@@ -24,7 +21,6 @@ from .workflows.verify_deletion import verify_deletion as verify_deletion
 from .workflows.audit_options import ServiceSettings as ServiceSettings
 from .workflows.audit_options import ShadowSettings as ShadowSettings
 from .audits.update.null_recipe import NullOptions as NullOptions
-from .workflows.extract_nlu import ExtractionTarget as ExtractionTarget
 from .workflows.training_settings import ModelSettings as ModelSettings
 from .workflows.training_settings import NluSettings as NluSettings
 from .workflows.training_settings import TrainingSettings as TrainingSettings
@@ -48,6 +44,7 @@ from .models.checkpoints import load_model as load_model
 from .models.hugging_face import HuggingFaceLanguageModel as HuggingFaceLanguageModel
 from .models.protocols import LanguageModel as LanguageModel
 from .models.protocols import NextToken as NextToken
+from .models.remote_options import RemoteOptions as RemoteOptions
 from .models.service import ServiceModel as ServiceModel
 from .models.table import TableModel as TableModel
 from .models.top_k import TopK as TopK
@@ -63,17 +60,9 @@ from .monitor import Monitor as Monitor
 
 # What verbs return.
 from .attacks.anatomy.memorization_result import Anatomy as Anatomy
-from .attacks.exposure.completion import Completion as Completion
-from .attacks.exposure.exposure_result import CanaryExposure as CanaryExposure
-from .attacks.exposure.secret_completion import SecretCompletion as SecretCompletion
-from .attacks.exposure.secret_rank import SecretRank as SecretRank
-from .attacks.exposure.secret_result import SecretExposure as SecretExposure
-from .attacks.extraction.extraction_result import Extraction as Extraction
-from .attacks.extraction.secret_audit import SecretAudit as SecretAudit
 from .attacks.membership.user_audit import UserAudit as UserAudit
 from .attacks.texts.deletion import Deletion as Deletion
 from .attacks.texts.text_audit import TextAudit as TextAudit
-from .attacks.texts.text_memorization import TextMemorization as TextMemorization
 from .defences.comparison import DefenceComparison as DefenceComparison
 from .result import Result as Result
 from .results import Run as Run

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from vestige.claims import Claim
     from vestige.reports.notebook import Shown
+    from vestige.reports.report import Report
 
 FORMAT = 1
 _SEALED = ("summary.json", "rows.parquet")
@@ -64,10 +65,6 @@ class Measured(Protocol):
     def summary(self) -> Mapping[str, object]: ...
 
     def rows(self) -> Iterable[Mapping[str, object]]: ...
-
-
-EXIT_CODES = {"leak": 1, "no leak shown": 0, "undecided": 3}
-"""Exit code of each verdict."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,13 +108,25 @@ class Result:
 
     @property
     def verdict(self) -> str:
-        """ "leak", "no leak shown" or "undecided"; "" for results without a verdict."""
+        """The verdict in words; "" for results without a verdict."""
         return "" if self.claim is None else self.claim.verdict
 
     @property
     def exit_code(self) -> int:
         """Of the command line: 0 for no leak shown or no verdict, 1 for a leak, 3 undecided."""
-        return EXIT_CODES.get(self.verdict, 0)
+        from vestige.claims import LEAK, UNDECIDED  # pulls in SciPy
+
+        return {LEAK: 1, UNDECIDED: 3}.get(self.verdict, 0) if self.claim else 0
+
+    def reports(self, *, show_secrets: bool) -> "Sequence[Report]":
+        """What a terminal shows."""
+        from vestige.reports.report import report_of
+
+        return [report_of(run_of(self), show_secrets=show_secrets)]
+
+    def next_step(self, out: object) -> str:
+        """A line for the terminal about the run folder."""
+        return f"Run folder: {out}. For a page: vestige report {out} --out page.html"
 
     def save(self, directory: "str | PathLike[str]") -> Path:
         """Write a run folder, which `vestige report` reads.

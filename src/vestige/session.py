@@ -180,6 +180,12 @@ class Session:
         self.arguments[name] = value
         return value
 
+    def withhold(self, **given: Any) -> None:
+        """Record texts that were given as a list by their type only; a path is no text."""
+        for name, value in given.items():
+            if not isinstance(value, str | PathLike):
+                self.arguments[name] = f"<{type(value).__name__}>"
+
     def log(self, line: str) -> None:
         """Show one line to the user."""
         self.monitor.log(line)
@@ -339,9 +345,14 @@ def _check(name: str, value: Any, hint: Any) -> None:
     try:
         TypeAdapter(hint, config=ConfigDict(allow_inf_nan=False)).validate_python(value)
     except ValidationError as error:
-        told = error.errors(include_input=False, include_url=False, include_context=False)
-        wanted = told[0]["msg"].removeprefix("Input should be ").removeprefix("a valid ")
-        raise ValueError(f"`{name}` must be {wanted}") from None
+        told = error.errors(include_input=False, include_url=False, include_context=False)[0]
+        wanted = _WANTED.get(told["type"].partition("_")[0])
+        raise ValueError(
+            f"`{name}` must be {wanted or told['msg'].removeprefix('Input should be ')}"
+        ) from None
+
+
+_WANTED = {"int": "a whole number", "float": "a number"}
 
 
 def is_bounded(hint: Any) -> bool:

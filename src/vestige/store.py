@@ -12,11 +12,8 @@ Example:
     [2, 3]
 """
 
-import hashlib
 import json
-import os
 import sqlite3
-import stat
 import threading
 from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import ExitStack, contextmanager, suppress
@@ -24,23 +21,18 @@ from copy import copy
 from pathlib import Path
 from typing import Any
 
-from vestige.data.atomic_write import FULL, PRIVATE_FILE, make_directory, replacing_name
+from vestige.data.atomic_write import FULL
+from vestige.data.checked_rows import PUT, ROWS, checksum, error_code, is_intact, open_rows
 from vestige.data.file_lock import exclusive
 from vestige.errors import RunError
 from vestige.monitor import SILENT, Monitor
 
-_Row = tuple[bytes, int, bytes, bytes]
-
 KEPT = "Finished work is kept: the same command resumes it"
 
-_TABLE = "work (name BLOB PRIMARY KEY, kind INTEGER, value BLOB, checksum BLOB)"
-_ROWS = "SELECT name, kind, value, checksum FROM work"
-_PUT = """INSERT INTO work VALUES (?, ?, ?, ?) ON CONFLICT (name) DO UPDATE
-    SET kind = excluded.kind, value = excluded.value, checksum = excluded.checksum"""
-_OWN = "WHERE substr(name, 1, ?) = ? AND substr(name, 1, 1) IS NOT x'00'"
-_JSON, _ARRAYS = 0, 1
+_OWN = "WHERE name BETWEEN ? AND ? AND name NOT BETWEEN x'00' AND x'00FF'"
 _IDENTITY = "\0identity"
 """Iteration shows no key that begins with a null character."""
+_JSON, _ARRAYS = 0, 1
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _UNWRITTEN = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
 _CLOSED = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM)
@@ -74,8 +66,14 @@ class Store(MutableMapping[str, Any]):
             if path is not None and not shared:
                 self._held.enter_context(exclusive(path))
             with self._errors():
-                self._db = self._opened(essential)
+                name = None if essential is None else _name(essential)
+                self._db, intact = open_rows(path, essential=name)
             undo.pop_all()
+        if intact is not None:
+            self._monitor.log(
+                f"{path} is damaged: {intact:,} of its values are intact, the others are computed "
+                "again"
+            )
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -128,7 +126,7 @@ class Store(MutableMapping[str, Any]):
     def close(self) -> None:
         """Close the file; an empty one is deleted."""
         with self._mutex, self._held, suppress(sqlite3.Error):
-            is_empty = not self._db.execute(f"{_ROWS} LIMIT 1").fetchall()
+            is_empty = not self._db.execute(f"{ROWS} LIMIT 1").fetchall()
             self._db.close()
             if self.path is not None and is_empty and not self._shared:
                 self.path.unlink(missing_ok=True)
@@ -140,14 +138,14 @@ class Store(MutableMapping[str, Any]):
         self.close()
 
     def __getitem__(self, key: str) -> Any:
-        rows = self._sql(f"{_ROWS} WHERE name = ?", self._prefix + _name(key))
-        if not rows or not _is_intact(rows[0]):
+        rows = self._sql(f"{ROWS} WHERE name = ?", self._prefix + _name(key))
+        if not rows or not is_intact(rows[0]):
             raise KeyError(key)
         return _decoded(*rows[0][1:3])
 
     def __setitem__(self, key: str, value: Any) -> None:
         row = (self._prefix + _name(key), *_encoded(value))
-        self._sql(_PUT, *row, _checksum(*row))
+        self._sql(PUT, *row, checksum(*row))
 
     def __delitem__(self, key: str) -> None:
         deleted = "DELETE FROM work WHERE name = ? RETURNING 1"
@@ -155,18 +153,21 @@ class Store(MutableMapping[str, Any]):
             raise KeyError(key)
 
     def __iter__(self) -> Iterator[str]:
+        rows = self._sql(f"SELECT name FROM work {_OWN} ORDER BY rowid", *self._range)
         start = len(self._prefix)
-        rows = self._sql(f"SELECT name FROM work {_OWN} ORDER BY rowid", start, self._prefix)
         return (row[0][start:].decode("utf-8", "surrogatepass") for row in rows)
 
     def __len__(self) -> int:
-        counted = f"SELECT count(*) FROM work {_OWN}"
-        return int(self._sql(counted, len(self._prefix), self._prefix)[0][0])
+        return int(self._sql(f"SELECT count(*) FROM work {_OWN}", *self._range)[0][0])
 
     def clear(self) -> None:
         """Delete the values; of a whole store, its identity too."""
-        where = _OWN if self._prefix else "WHERE substr(name, 1, ?) = ?"
-        self._sql(f"DELETE FROM work {where}", len(self._prefix), self._prefix)
+        self._sql("DELETE FROM work WHERE name BETWEEN ? AND ?", *self._range)
+
+    @property
+    def _range(self) -> tuple[bytes, bytes]:
+        """The first and the last name with the prefix; no UTF-8 has a byte FF."""
+        return self._prefix, self._prefix + b"\xff"
 
     def _sql(self, statement: str, *values: object) -> list[Any]:
         with self._mutex, self._errors():
@@ -176,84 +177,10 @@ class Store(MutableMapping[str, Any]):
     def _errors(self) -> Iterator[None]:
         try:
             yield
+        except sqlite3.ProgrammingError:  # such as a closed store
+            raise
         except (sqlite3.Error, OSError) as error:
             raise _refusal(self.path, error) from error
-
-    def _opened(self, essential: str | None) -> sqlite3.Connection:
-        db = _connected(self.path)
-        if self.path is None or _is_sound(db):
-            return db
-        with replacing_name(self.path) as place:
-            fresh = _connected(place)
-            fresh.execute("BEGIN")
-            fresh.executemany(_PUT, _intact_rows(db))
-            fresh.execute("COMMIT")
-            names = {name for (name,) in fresh.execute("SELECT name FROM work")}
-            fresh.close()
-            db.close()
-            if essential is not None and _name(essential) not in names:
-                raise RunError(
-                    f"{self.path} cannot be used: it is damaged or of another version",
-                    remedy="Delete it to begin again.",
-                )
-            # SQLite would apply a journal of the damaged file to the fresh one.
-            Path(f"{self.path}-journal").unlink(missing_ok=True)
-        self._monitor.log(
-            f"{self.path} is damaged: {len(names):,} of its entries are intact, the others are "
-            "computed again"
-        )
-        return _connected(self.path)
-
-
-def _connected(path: Path | None) -> sqlite3.Connection:
-    """A database that leaves no trace of deleted values; an empty one gets its table."""
-    if path is not None:
-        make_directory(path.parent)
-        try:
-            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE))
-        except FileExistsError:
-            if not stat.S_ISREG(os.lstat(path).st_mode):
-                raise RunError(f"{path} is not an ordinary file", remedy="Remove it.") from None
-    place = ":memory:" if path is None else path
-    db = sqlite3.connect(place, timeout=30, isolation_level=None, check_same_thread=False)
-    db.text_factory = bytes
-    db.execute("PRAGMA secure_delete = ON")
-    if path is None or path.stat().st_size == 0:
-        db.execute(f"CREATE TABLE IF NOT EXISTS {_TABLE}")
-    return db
-
-
-def _is_sound(db: sqlite3.Connection) -> bool:
-    """Whether a database is a store without damage."""
-    try:
-        tables = db.execute("SELECT sql FROM sqlite_schema WHERE type = 'table'").fetchall()
-        whole = db.execute("PRAGMA integrity_check(1)").fetchone() == (b"ok",)
-        ours = tables == [(f"CREATE TABLE {_TABLE}".encode(),)]
-        return whole and ours and all(map(_is_intact, db.execute(_ROWS)))
-    except sqlite3.DatabaseError as error:
-        if _code(error) in (*_BUSY, *_UNWRITTEN, *_CLOSED):
-            raise
-        return False
-
-
-def _intact_rows(db: sqlite3.Connection) -> Iterator[_Row]:
-    """What can be read of a damaged database, from its beginning and, if need be, from its end."""
-    for order in ("ASC", "DESC"):
-        with suppress(sqlite3.DatabaseError):
-            yield from filter(_is_intact, db.execute(f"{_ROWS} ORDER BY rowid {order}"))
-            return
-
-
-def _is_intact(row: tuple[Any, ...]) -> bool:
-    name, kind, content, checksum = row
-    typed = isinstance(name, bytes) and isinstance(kind, int) and isinstance(content, bytes)
-    return typed and bool(checksum == _checksum(name, kind, content))
-
-
-def _checksum(name: bytes, kind: int, content: bytes) -> bytes:
-    digest = hashlib.sha256(b"%d %d " % (kind, len(name)) + name)
-    digest.update(content)
-    return digest.digest()[:16]
 
 
 def _name(key: str) -> bytes:
@@ -277,14 +204,9 @@ def _decoded(kind: int, content: bytes) -> Any:
     return load(content)
 
 
-def _code(error: BaseException) -> int:
-    """SQLite's primary code of an error; 0 if it has none."""
-    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
-
-
 def _refusal(path: Path | None, error: sqlite3.Error | OSError) -> RunError:
     """An error about the store's file; a full disk says that finished work is kept."""
-    code, reason = _code(error), getattr(error, "strerror", None) or error
+    code, reason = error_code(error), getattr(error, "strerror", None) or error
     if code in _BUSY:
         return RunError(
             f"{path} is in use by another process",

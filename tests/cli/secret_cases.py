@@ -223,14 +223,13 @@ CASES = {
         f"no {PAIR} --baseline plain --manifest W/planted-changed --test W/mine.jsonl --out OUT",
         f"no {PAIR} --baseline plain --test W/cut.jsonl --out OUT",
     ],
-    "gate": [
-        "no W/run",
-        "no W/run --json --allow-undecided",
-        "no W/run-word",
-    ],
     "report": [
+        "ok W/run",
         "ok W/run --out OUT",
         "ok W/run --out OUT --json",
+        "no W/run --junit OUT",
+        "no W/run --json --allow-undecided --markdown OUT",
+        "no W/run-word",
         "ok W/run --since W/run --out OUT --json",
         "no W/run-word --out OUT",
         "no W/run-keys --out OUT",

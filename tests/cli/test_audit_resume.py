@@ -33,13 +33,13 @@ import sklearn.ensemble
 from vestige import results
 from vestige.cli.main import app
 from vestige.data import atomic_write
-from vestige.models import answer_cache
+from vestige.store import Store
 from vestige.workflows import audit_run
 from vestige.training import checkpoint, loop, shadows
 
 words, lots = json.loads(sys.argv[1]), random.Random(0)
 places = {
-    "answer": (answer_cache.AnswerCache, "_write"),
+    "answer": (Store, "__setitem__"),
     "checkpoint": (checkpoint, "save"),
     "model": (loop, "save_model"),
     "record": (shadows, "write_text"),

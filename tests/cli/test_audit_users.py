@@ -12,6 +12,7 @@ from tenacity import wait_none
 from vestige import results
 from vestige.attacks.membership.non_members import draw_groups, users_needed
 from vestige.models import service as asked_model
+from vestige.models.answer_cache import AnswerCache
 from vestige.workflows import audit_service
 from vestige.workflows.audit_users import audit_users
 
@@ -296,10 +297,8 @@ def test_a_service_finds_what_the_model_finds_and_is_asked_nothing_twice(audit, 
     assert run.summary["queries"] <= 6000
     assert run.summary["queries"] + run.summary["cached"] == run.summary["words_asked"]
     assert "queries of 6,000 allowed" in done.stdout
-    told = (tmp_path / "out" / "answers.jsonl").read_text().splitlines()
-    lines = [json.loads(line) for line in told]
-    asked = [tuple(line["words"]) for line in lines if "answer" in line]
-    assert len(asked) == len(set(asked)) == run.summary["queries"]
+    with AnswerCache(tmp_path / "out" / "answers.sqlite") as cache:
+        assert len(cache) == len(set(cache)) == run.summary["queries"]
 
 
 def test_a_service_that_fails_now_and_then_is_asked_again(audit):
@@ -320,8 +319,8 @@ def test_a_service_that_never_answers_is_left_alone_soon(audit, tmp_path):
     done, _ = audit("services:dead", "mine.jsonl", *SERVICE, "--attempts", 2, fails=True)
     assert "services:dead fails again and again, by query 96 (ConnectionError" in done.stderr
     assert "private" not in done.stderr
-    told = (tmp_path / "out" / "answers.jsonl").read_text().splitlines()
-    assert sum("sent" in json.loads(line) for line in told) == 2 * 3
+    with AnswerCache(tmp_path / "out" / "answers.sqlite") as cache:
+        assert cache.before.calls == 2 * 3
     assert not (tmp_path / "out" / "run").exists()
 
 
@@ -349,8 +348,9 @@ def test_words_too_long_fill_no_disk_and_the_audit_goes_on_once_they_are_mended(
     told, _ = audit("services:long", "mine.jsonl", *SERVICE, "--calls", 40, fails=True)
     assert "a word of 5,000,000 characters" in told.stderr
     assert "give the same command again" in told.stderr
-    answers = tmp_path / "out" / "answers.jsonl"
-    assert 0 < answers.read_bytes().count(b'"answer"') < 64
+    answers = tmp_path / "out" / "answers.sqlite"
+    with AnswerCache(answers) as cache:
+        assert 0 < len(cache) < 64
     assert answers.stat().st_size < 100_000
 
 

@@ -5,6 +5,7 @@ import unicodedata
 import pytest
 
 from tests.cli.shell import invoke
+from vestige.cli import app
 from vestige.cli.main import VERBS
 
 EVIL = "\x1b[31m\u202e\x07\u2066evil\x9b31m"
@@ -26,14 +27,18 @@ CASES = {
     "verify-deletion": ["EVIL EVIL --deleted EVIL --reference EVIL --retrained EVIL --out x"],
     "anatomy": ["EVIL --seen EVIL --unseen EVIL --out x"],
     "compare": ["EVIL=EVIL EVIL=EVIL --manifest EVIL --test EVIL --out x"],
-    "gate": ["EVIL", "EVIL --fail-above EVIL --baseline EVIL"],
-    "report": ["EVIL --out x", "EVIL EVIL --out EVIL"],
+    "report": [
+        "EVIL",
+        "EVIL --out x",
+        "EVIL EVIL --out EVIL",
+        "EVIL --fail-above EVIL --baseline EVIL",
+    ],
     "reproduce": ["EVIL --out x", "updates --table EVIL --out x"],
 }
 
 
 def test_every_verb_has_its_cases():
-    assert set(CASES) == set(VERBS)
+    assert set(CASES) == set(VERBS) | set(app.places())
 
 
 @pytest.mark.parametrize(

@@ -135,7 +135,7 @@ def test_too_little_memory_is_one_line(shell, monkeypatch, tmp_path, error):
     def fails(*_, **__):
         raise error
 
-    monkeypatch.setattr("vestige.reports.page.write_page", fails)
+    monkeypatch.setattr("vestige.results.find", fails)
     done = shell("report", tmp_path, "--out", tmp_path / "page.html")
     assert done.exit_code == 2
     assert done.stderr.startswith("vestige: there is not enough memory for what was asked. Ask")

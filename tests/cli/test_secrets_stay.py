@@ -7,13 +7,13 @@ the mark, whether the verb does its work or refuses it.
 import pytest
 
 from tests.cli import secret_cases
-from vestige.cli import main
+from vestige.cli import app, main
 from vestige.cli.main import VERBS
 from vestige.reports.disclosure import SECRET_OPTIONS
 
 
 def test_every_verb_has_its_cases():
-    assert set(secret_cases.CASES) == set(VERBS)
+    assert set(secret_cases.CASES) == set(VERBS) | set(app.places())
 
 
 @pytest.mark.parametrize(

@@ -49,12 +49,12 @@ def verbs(world: World) -> dict[str, Cases]:
         "compare": _defences(asked),
         "callback": _callback(asked),
         "PrivateTrainer": _private(asked),
-        "gate": _gate(asked),
+        "report": _report(asked),
     }
 
 
 class Asked:
-    """The public verbs, asked about the world's models; results are kept for the gate."""
+    """The public verbs, asked about the world's models; results are kept for `report`."""
 
     def __init__(self, world: World) -> None:
         self.world, self.results = world, {}
@@ -473,18 +473,18 @@ GATED: Mapping[str, tuple[tuple[str, ...], frozenset[str]]] = {
     "diff --secrets tuned": ((), NOT_CLEARED),
     "audit-users zero members": (("members=0",), OPEN),
 }
-"""Results of the verbs above, a limit for each, and what the gate may say, with and without it."""
+"""Results of the verbs above, a limit for each, and what `report` may say, with and without it."""
 
 
-def _gate(asked: Asked) -> Cases:
+def _report(asked: Asked) -> Cases:
     def ask(name: str, limits: tuple[str, ...]) -> Answer:
         def answer() -> str:
             if name not in asked.results:  # the verb refused it
                 return UNDECIDED
-            folder = asked.world.folder / "gate" / name.replace(" ", "-")
+            folder = asked.world.folder / "report" / name.replace(" ", "-")
             if not folder.exists():
                 asked.results[name].save(folder)
-            code = vestige.gate([folder], fail_above=list(limits)).code
+            code = vestige.report([folder], fail_above=list(limits)).exit_code
             return {0: NO_LEAK, 1: LEAK, 3: UNDECIDED}[code]
 
         return answer

@@ -135,7 +135,6 @@ TAKEN = {
     "docs/in-your-training.md": {"my-model": "gpt"},
     "docs/reproduction/private-utility.md": {"DIR/comparison": "diffed"},
     "docs/gate-a-release.md": {"diff-run": "diffed", "last-release": "diffed"},
-    "docs/verbs/gate.md": {"diff-run": "diffed", "rank-run": "diffed"},
     "docs/verbs/report.md": {
         "run": "diffed",
         "diff-run": "diffed",

@@ -23,7 +23,7 @@ FORMATS = {
     "rows": r"rows\.parquet$",
     "audit": r"(audit|shadow)\.json$",
     "ranks": r"\.npz$",
-    "answers": r"answers\.jsonl$",
+    "answers": r"answers\.sqlite$",
     "jsonl": r"\.jsonl$",
     "csv": r"\.csv$",
     "parquet": r"\.parquet$",

@@ -7,7 +7,7 @@ from email.utils import formatdate
 import pytest
 import torch
 
-from vestige.errors import DataError, ModelError
+from vestige.errors import ModelError, RunError
 from vestige.models.endpoint import Endpoint
 from vestige.models.endpoint_address import PREFIX, EndpointAddress
 from vestige.models.endpoint_client import describe
@@ -240,7 +240,7 @@ def test_answers_of_another_endpoint_are_refused(model, opened):
 
 def test_a_damaged_file_is_named(opened, tmp_path):
     (tmp_path / "answers.sqlite").write_bytes(b"no database" * 99)
-    with pytest.raises(DataError, match=r"answers\.sqlite cannot be used"):
+    with pytest.raises(RunError, match=r"answers\.sqlite cannot be used"):
         opened("http://127.0.0.1:9/v1")
 
 

@@ -215,9 +215,9 @@ def test_of_a_million_words_no_more_are_read_than_are_wanted() -> None:
 
 
 def test_half_a_character_is_a_word_as_another(tmp_path) -> None:
-    with AnswerCache(tmp_path / "answers.jsonl") as kept:
+    with AnswerCache(tmp_path / "answers.sqlite") as kept:
         ServiceModel(lambda asked: [["\ud800", "\x1b[31m"]], k=2, cache=kept).likeliest(contexts(1))
-    with AnswerCache(tmp_path / "answers.jsonl") as kept:
+    with AnswerCache(tmp_path / "answers.sqlite") as kept:
         assert list(kept.values()) == [("\ud800", "\x1b[31m")]
 
 

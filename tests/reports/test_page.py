@@ -15,9 +15,9 @@ import pytest
 
 from tests.reports.made_audits import audit_of
 from vestige import results
+from vestige.audits.release.changes import blocks_of
+from vestige.audits.release.since import changes
 from vestige.errors import RunError
-from vestige.release.changes import blocks_of
-from vestige.release.since import changes
 from vestige.reports.page import render, write_page
 
 MARK = "VESTIGE-WAS-HERE"

@@ -5,11 +5,13 @@ import json
 import pytest
 
 from vestige.errors import RunError
+from vestige.store import Store
 from vestige.workflows.audit_directory import (
     ANSWERS,
     IDENTITY,
     RUN,
     SHADOWS,
+    STATISTICS,
     check_out,
     claimed,
     finished_audit,
@@ -24,7 +26,11 @@ def interrupted(out, *, leaving=None):
         if leaving is not None:
             path, content = leaving
             (out / path).parent.mkdir(parents=True, exist_ok=True)
-            (out / path).write_text(content)
+            if isinstance(content, dict):
+                with Store(out / path, shared=True) as store:
+                    store.update(content)
+            else:
+                (out / path).write_text(content)
         raise KeyboardInterrupt
 
 
@@ -59,8 +65,10 @@ def test_a_directory_in_which_nothing_was_kept_is_gone_again(tmp_path):
     [
         (f"{SHADOWS}/one/model.json", "{}"),
         (f"{RUN}/summary.json", "{}"),
-        (ANSWERS, '{"words": ["a"], "answer": ["b"]}\n'),
-        (ANSWERS, '{"account": {}}\n'),
+        (ANSWERS, {'answer/[null, "a"]': ["b"]}),
+        (ANSWERS, {"statistics": {}}),
+        (ANSWERS, {"spent": {}, "about/model": "small", "new/{}": "[]"}),
+        (f"{STATISTICS}/0123456789abcdef.sqlite", {"a": 1}),
     ],
 )
 def test_what_cost_time_or_queries_is_kept_and_it_is_told(tmp_path, leaving):
@@ -72,7 +80,15 @@ def test_what_cost_time_or_queries_is_kept_and_it_is_told(tmp_path, leaving):
         pass
 
 
-@pytest.mark.parametrize("leaving", [("ranks/one.npz", "x"), (ANSWERS, '{"sent": 3}\n')])
+@pytest.mark.parametrize(
+    "leaving",
+    [
+        ("ranks/one.npz", "x"),
+        (ANSWERS, {"sent": [3, 1]}),
+        (ANSWERS, {"spent": {}, "about/model": "small"}),
+        (f"{STATISTICS}/0123456789abcdef.sqlite", {}),
+    ],
+)
 def test_what_cost_nothing_is_not_kept(tmp_path, leaving):
     with pytest.raises(KeyboardInterrupt):
         interrupted(tmp_path / "out", leaving=leaving)

@@ -48,7 +48,7 @@ def service(ask, folder, *, texts=MINE, show_secrets=False, policy=None, **setti
         inputs=inputs,
         policy=policy or QueryPolicy(k=2),
         settings=chosen,
-        answers=folder / "answers.jsonl",
+        answers=folder / "answers.sqlite",
         show_secrets=show_secrets,
         monitor=SILENT,
     )

@@ -148,9 +148,8 @@ def load_secrets(manifest: "str | PathLike[str] | SecretManifest") -> "SecretMan
     file = manifest_file(manifest)
     if file.is_file() and format_of(file) not in (FORMAT, None):
         raise ManifestError(
-            f"{file} tells of canaries in running text, not in labelled utterances",
-            remedy="Plant with `vestige plant --task nlu`, or measure a language model with "
-            "`vestige exposure`.",
+            f"{file} holds canaries in running text, not in labelled utterances",
+            remedy="Plant with `vestige plant --task nlu`, or give a language model.",
         )
     return SecretManifest.load(file)
 

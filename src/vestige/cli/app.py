@@ -35,6 +35,16 @@ VERBS: dict[str, dict[str, tuple[str, str]]] = {
             "vestige.audits.exposure.exposure:exposure",
             "Measure how well a model knows canaries or your secrets, in bits.",
         ),
+        "extract": (
+            "vestige.audits.extraction.extract:extract",
+            "Measure which canaries, secrets or passages a model generates verbatim.",
+        ),
+    },
+    "Report": {
+        "report": (
+            "vestige.audits.release.release:report",
+            "Show runs on one page or in the terminal, and pass or fail them.",
+        ),
     },
 }
 """Verbs by group: the function, and the first sentence of its help, which a test compares."""
@@ -103,8 +113,10 @@ def call(name: str, function: Callable[..., Any], words: Sequence[str]) -> int:
         app.help_print(console=plain_console())
         return 0
     given = parsed(app, words)
-    as_json, show_secrets = given.pop("json", False), given.pop("show_secrets", False)
+    as_json, show_secrets = given.pop("json", False), given.get("show_secrets", False)
     given.pop("config", None)
+    if "show_secrets" not in inspect.signature(function).parameters:
+        given.pop("show_secrets", None)
     from vestige.cli.terminal import Terminal, show_json
     from vestige.session import COMMAND
 
@@ -162,6 +174,8 @@ def command_line(function: Callable[..., Any]) -> inspect.Signature:
         if one.name == "out" and "out" not in own:
             parameters[place] = one.replace(default=inspect.Parameter.empty)
     for name, hint, default in _ADDED:
+        if name in public.parameters:
+            continue
         kind = inspect.Parameter.KEYWORD_ONLY
         parameters.append(inspect.Parameter(name, kind, default=default, annotation=hint))
     return inspect.Signature(parameters)

@@ -3,20 +3,28 @@
 A test compares the pages with what this module would write, so that they cannot go stale.
 """
 
+import inspect
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
+from vestige.cli import app
 from vestige.cli.main import VERBS, verb
 from vestige.cli.verbs import Verb
 from vestige.workflows.parameters import REQUIRED, Option
 
 NOTE = "<!-- Written by `make docs` from the verb's own help; edit the verb, not this page. -->"
 
+_ARGUMENT = re.compile(r"^    (\w+): (.*(?:\n {8}.*)*)$", re.MULTILINE)
+"""An argument in a docstring, with the lines that continue it."""
+
 
 def pages() -> dict[str, str]:
     """The text of each verb's page, by file name."""
-    return {f"{name}.md": _page(verb(name)) for name in VERBS}
+    old = {f"{name}.md": _page(verb(name)) for name in VERBS}
+    return {**old, **{f"{name}.md": page_of(name) for name in app.places()}}
 
 
 def write(folder: Path) -> None:
@@ -25,6 +33,39 @@ def write(folder: Path) -> None:
     verbs.mkdir(parents=True, exist_ok=True)
     for name, text in pages().items():
         (verbs / name).write_text(text, encoding="utf-8")
+
+
+def page_of(name: str) -> str:
+    """The page of a verb: its help, with its arguments and options in tables."""
+    function = app.function_of(name)
+    text = inspect.getdoc(function) or ""
+    about, _, rest = text.partition("\nExamples:\n")
+    described = dict(_ARGUMENT.findall(rest.partition("\nArgs:\n")[2]))
+    arguments, options = [], []
+    for one in app.verb_app(name, function).assemble_argument_collection(parse_docstring=False):
+        own = one.field_info
+        words = described.get(own.name) or one.parameter.help or ""
+        told = _cell(" ".join(words.split()))
+        if own.is_positional:
+            arguments.append(f"| `{own.name.upper()}` | {told} |")
+        else:
+            options.append(f"| `{one.names[0]}` | {told} | {_default_of(own)} |")
+    examples = [line.strip() for line in app.examples(function).split("\n")[1:]]
+    usage = " ".join(["vestige", name, *(row.split("`")[1] for row in arguments), "[OPTIONS]"])
+    parts = [f"# vestige {name}", NOTE, f"```\n{usage}\n```", about.split("\nArgs:\n")[0].strip()]
+    if examples:
+        parts += ["Examples:", *(f"    {line}" for line in examples)]
+    if arguments:
+        parts.append("\n".join(["| argument | |", "| --- | --- |", *arguments]))
+    parts.append("\n".join(["| option | | default |", "| --- | --- | --- |", *options]))
+    return "\n\n".join(parts) + "\n"
+
+
+def _default_of(field: Any) -> str:
+    if field.default is field.empty:
+        return "required"
+    nothing = field.default is None or field.default is False or field.default == ()
+    return "" if nothing else f"`{field.default}`"
 
 
 def _page(of: Verb) -> str:

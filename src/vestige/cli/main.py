@@ -29,21 +29,14 @@ GROUPS = {
         "translates or answers, or one that reads intents and slots.",
     },
     "Audit": {
-        "exposure": "Exposure of canaries, or of secrets that one has, under a model.",
-        "extract-nlu": "Extraction of an utterance's unknown words from an intent-and-slot model.",
-        "complete": "Completion of canaries, or of secrets that one has, by a model given their "
-        "beginnings.",
         "audit-users": "Say whose text a model was trained on, with a p-value for everybody.",
         "audit-texts": "Say which texts a model was trained on, and how many at least and at most.",
-        "memorization": "Measure how much of its training text can be extracted from a model.",
         "verify-deletion": "Test whether a model still knows texts that were deleted from its "
         "training data.",
         "anatomy": "Memorization by word frequency, by rank and by hidden unit.",
     },
     "Report": {
         "compare": "Trainings under several defences side by side, and which to take.",
-        "gate": "Pass or fail a release by what its runs measured.",
-        "report": "Write one self-contained HTML page from run directories.",
         "reproduce": "Repeat a paper's experiments and print its numbers beside ours.",
     },
 }
@@ -140,7 +133,7 @@ def _without_verb(name: str) -> int:
 
 def main() -> None:
     """Run the command line and leave with its exit code: 0 for fine, or a verb without a verdict;
-    1 for a leak, or above a limit of `vestige gate`; 2 for bad input or usage; 3 for undecided;
+    1 for a leak, or above a limit of `vestige report`; 2 for bad input or usage; 3 for undecided;
     70 for a bug; 130 and 143 after Ctrl-C and SIGTERM.
     """
     # Progress bars and advice of the libraries below would run into ours.

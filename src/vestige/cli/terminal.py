@@ -38,13 +38,15 @@ def _escaped(line: str) -> str:
 
 def show_result(result: Any, out: Any, *, show_secrets: bool) -> None:
     """The report of a result on stdout, notices on stderr."""
-    from vestige.reports.report import report_of
     from vestige.reports.terminal import show
-    from vestige.results import run_of
 
-    show(report_of(run_of(result), show_secrets=show_secrets))
+    reports = result.reports(show_secrets=show_secrets)
+    for place, one in enumerate(reports):
+        if place:
+            print()
+        show(one, titled=len(reports) > 1)
     if out is not None:
-        say(f"Run folder: {out}. For a page: vestige report {out} --out page.html")
+        say(result.next_step(out))
 
 
 @contextmanager

@@ -319,7 +319,7 @@ class LeakageCallback(TrainerCallback):  # type: ignore[misc]
 
     def _save(self, out: Path, found: TrainingLeakage) -> None:
         from vestige import results
-        from vestige.release.report import report
+        from vestige.reports.page import write_page
 
         with results.new_directory(out) as hidden:
             found.save(hidden / "training")
@@ -327,7 +327,7 @@ class LeakageCallback(TrainerCallback):  # type: ignore[misc]
             if self.diverged is None:
                 self.moments[-1].save(hidden)
                 parts += [hidden / "exposure", hidden / "completion"]
-            report(parts, hidden / "page.html")
+            write_page(parts, hidden / "page.html", show_secrets=False)
 
 
 def _references_for(*limits: Mapping[str, float]) -> int:

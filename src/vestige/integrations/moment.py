@@ -124,7 +124,7 @@ class Limit:
 
 
 def _quantity(name: str, kind: str, part: str) -> Limit:
-    """One on which `vestige gate` sets a limit, too."""
+    """A quantity that `vestige report` can limit, too."""
     quantity = QUANTITIES[name]
     return Limit(quantity.unit, lambda moment: quantity.of[kind](moment._summary(part)))
 

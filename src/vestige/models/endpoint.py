@@ -222,23 +222,24 @@ class Endpoint:
 
     def _call(self, group: tuple[Question, ...]) -> Answer:
         """One call, which is counted before it is made."""
-        call = self._afford(len(group), sum(map(at_most, group)))
+        most = sum(map(at_most, group))
+        self._afford(most)
         self._pace()
-        began, outcome, tokens = time.perf_counter(), "failed", sum(map(reckon, group))
+        began, answered, tokens = time.perf_counter(), False, sum(map(reckon, group))
         try:
             answer = read_answer(within(self.limits.retry.timeout, self._send, group), group)
             tokens = tokens if answer.tokens is None else answer.tokens
             self._require_name(answer.model)
-            outcome = "answered"
+            answered = True
             return answer
         except BaseException as error:
             self.last_error = error
             raise judged(error, self.address) from None
         finally:
             seconds = time.perf_counter() - began
-            self.store.ended(call, outcome, tokens=tokens, seconds=seconds)
+            self.store.ended(answered=answered, tokens=tokens - most, seconds=seconds)
 
-    def _afford(self, questions: int, tokens: int) -> int:
+    def _afford(self, tokens: int) -> None:
         with self._lock:
             calls, spent = self.store.spent()
             most_calls, most_tokens = self.limits.calls, self.limits.tokens
@@ -246,7 +247,7 @@ class Endpoint:
             if short or (most_tokens is not None and spent + tokens > most_tokens):
                 self.budget_spent = True
                 raise _Spent
-            return self.store.sending(questions, tokens)
+            self.store.sending(tokens)
 
     def _send(self, group: tuple[Question, ...]) -> bytes:
         body = body_of(group, self.address.model)

@@ -1,139 +1,94 @@
-"""What a server was asked and has answered, in SQLite: paid for once, whoever was killed.
+"""Replies and spending of one served model, so that no question is paid for twice.
 
-A call stands in the file before it is made, so that a killed one counts for the budget. Answers are
-on trial until a control question says that the model behind the name is still the same. The file
-holds the texts that were asked about and is its owner's alone; it never holds a key.
+A call is counted before it is sent, so that a killed one still counts against the budget. Replies
+stay provisional until a control question confirms that the model behind the address is the same.
+The file holds the queried texts and never a key.
 """
 
-import os
-import sqlite3
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
-from vestige.data.atomic_write import PRIVATE_FILE, make_directory, naming
-from vestige.data.regular_file import require_regular
-from vestige.errors import DataError
 from vestige.models.endpoint_wire import Question, Reply
+from vestige.monitor import SILENT, Monitor
+from vestige.store import Store
 
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS about (name TEXT PRIMARY KEY, value TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS answers (
-    question TEXT PRIMARY KEY, reply TEXT NOT NULL, on_trial INTEGER NOT NULL);
-CREATE TABLE IF NOT EXISTS calls (
-    id INTEGER PRIMARY KEY, questions INTEGER NOT NULL, tokens INTEGER NOT NULL, outcome TEXT,
-    seconds REAL NOT NULL DEFAULT 0);
-"""
+_SPENT = "spent"
 
 
 class EndpointStore:
-    """Answers of one server, for threads of one process.
+    """Replies of one server, for the threads of one process.
 
     Args:
-        path: the file; it is made where it is missing.
+        path: the file, made if it is missing.
+        monitor: gets a line if replies are damaged, which are then asked for again.
 
     Raises:
-        DataError: the file is damaged or cannot be written.
+        RunError: the file cannot be read or written, or its account is damaged.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._path, self._lock = Path(path), threading.Lock()
-        make_directory(self._path.parent)
-        if os.path.lexists(self._path):
-            require_regular(self._path, error=DataError, remedy="Remove it.")
-        with naming(self._path):
-            os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, PRIVATE_FILE))
-        self._file = sqlite3.connect(self._path, check_same_thread=False, isolation_level=None)
-        with self._alone() as file:
-            file.executescript(_SCHEMA)
+    def __init__(self, path: Path, monitor: Monitor = SILENT) -> None:
+        self._store = Store(path, monitor=monitor, essential=_SPENT)
+        self._about = self._store.part("about/")
+        self._replies, self._provisional = self._store.part("answer/"), self._store.part("new/")
+        self._store.setdefault(_SPENT, {"calls": 0, "tokens": 0, "failed_calls": 0, "seconds": 0.0})
 
     def close(self) -> None:
-        """Let go of the file."""
-        self._file.close()
+        """Close the file."""
+        self._store.close()
 
     def about(self, name: str) -> str | None:
         """What was noted under a name."""
-        with self._alone() as file:
-            row = file.execute("SELECT value FROM about WHERE name = ?", (name,)).fetchone()
-        return None if row is None else str(row[0])
+        return self._about.get(name)
 
     def note(self, name: str, value: str) -> None:
-        """Note something of the server itself."""
-        with self._alone() as file:
-            file.execute("INSERT OR REPLACE INTO about VALUES (?, ?)", (name, value))
+        """Note something about the server itself."""
+        self._about[name] = value
 
     def reply(self, question: Question) -> Reply | None:
-        """The answer to a question, if it was given before."""
-        with self._alone() as file:
-            found = file.execute("SELECT reply FROM answers WHERE question = ?", (question.key,))
-            row = found.fetchone()
-        return None if row is None else Reply.from_json(row[0])
+        """The reply to a question, if it was given before."""
+        reply = self._replies.get(question.key) or self._provisional.get(question.key)
+        return None if reply is None else Reply.from_json(reply)
 
-    def sending(self, questions: int, tokens: int) -> int:
-        """Record a call before it is made, with the tokens that it can take; its number."""
-        with self._alone() as file:
-            done = file.execute(
-                "INSERT INTO calls (questions, tokens) VALUES (?, ?)", (questions, tokens)
-            )
-        return int(done.lastrowid or 0)
+    def sending(self, tokens: int) -> None:
+        """Count a call before it is sent, as a failed one, with the tokens that it may take."""
+        self._spend(calls=1, failed_calls=1, tokens=tokens)
 
-    def ended(self, call: int, outcome: str, *, tokens: int, seconds: float) -> None:
-        """Record how a call ended, and the tokens that it took."""
-        with self._alone() as file:
-            file.execute(
-                "UPDATE calls SET outcome = ?, tokens = ?, seconds = ? WHERE id = ?",
-                (outcome, tokens, seconds, call),
-            )
+    def ended(self, *, answered: bool, tokens: int, seconds: float) -> None:
+        """Count how a call ended.
+
+        Args:
+            answered: whether it was answered.
+            tokens: that it took, less those that it was counted with.
+            seconds: that it took.
+        """
+        self._spend(failed_calls=-int(answered), tokens=tokens, seconds=seconds)
 
     def keep(self, questions: Sequence[Question], replies: Sequence[Reply]) -> None:
-        """Keep the answers of one call, on trial."""
-        rows = [(q.key, r.to_json()) for q, r in zip(questions, replies, strict=True)]
-        with self._alone() as file:
-            file.execute("BEGIN")
-            file.executemany("INSERT OR REPLACE INTO answers VALUES (?, ?, 1)", rows)
-            file.execute("COMMIT")
+        """Keep the replies of one call, provisionally."""
+        with self._store.transaction():
+            for question, reply in zip(questions, replies, strict=True):
+                self._provisional[question.key] = reply.to_json()
 
     def judge(self, same: bool) -> int:
-        """Confirm the answers on trial, or forget them; how many there were."""
-        with self._alone() as file:
-            done = file.execute(
-                "UPDATE answers SET on_trial = 0 WHERE on_trial = 1"
-                if same
-                else "DELETE FROM answers WHERE on_trial = 1"
-            )
-        return done.rowcount
+        """Confirm the provisional replies, or delete them; how many there were."""
+        with self._store.transaction():
+            count = len(self._provisional)
+            if same:
+                self._replies.update(self._provisional)
+            self._provisional.clear()
+        return count
 
     def spent(self) -> tuple[int, int]:
         """Calls and tokens of all sessions."""
-        with self._alone() as file:
-            row = file.execute("SELECT count(*), coalesce(sum(tokens), 0) FROM calls").fetchone()
-        return int(row[0]), int(row[1])
+        account = self._store[_SPENT]
+        return account["calls"], account["tokens"]
 
     def statistics(self) -> dict[str, float]:
         """Totals of all sessions: calls, tokens, failed calls and seconds that calls took."""
-        calls, tokens = self.spent()
-        with self._alone() as file:
-            failed, seconds, kept = file.execute(
-                "SELECT (SELECT count(*) FROM calls WHERE outcome IS NOT 'answered'), "
-                "(SELECT coalesce(sum(seconds), 0) FROM calls), (SELECT count(*) FROM answers)"
-            ).fetchone()
-        return {
-            "calls": calls,
-            "tokens": tokens,
-            "failed_calls": failed,
-            "kept_answers": kept,
-            "seconds": seconds,
-        }
+        kept = len(self._replies) + len(self._provisional)
+        return {**self._store[_SPENT], "kept_answers": kept}
 
-    @contextmanager
-    def _alone(self) -> Iterator[sqlite3.Connection]:
-        with self._lock:
-            try:
-                yield self._file
-            except sqlite3.Error as error:
-                raise DataError(
-                    f"{self._path} cannot be used: {error}",
-                    remedy="Make room or give back the right to write there; a damaged file must "
-                    "be removed, and is then paid for again.",
-                ) from error
+    def _spend(self, **numbers: float) -> None:
+        with self._store.transaction():
+            account = self._store[_SPENT]
+            self._store[_SPENT] = {**account, **{k: account[k] + n for k, n in numbers.items()}}

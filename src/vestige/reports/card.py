@@ -45,15 +45,16 @@ def card(runs: Sequence[Run], *, first: Sequence[Block] = ()) -> str:
 
 
 def write_card(
-    directories: Sequence[str | Path], path: str | Path, *, first: Sequence[Block] = ()
+    runs: Sequence[str | Path | Run], path: str | Path, *, first: Sequence[Block] = ()
 ) -> Path:
-    """Read run directories and write their section, which everyone may read.
+    """Write the section of run directories or read runs. Everyone may read it.
 
     Raises:
         RunError: a directory is not a run, or the file exists or cannot be written.
     """
     path = results.require_outside_runs(results.require_new(path))
-    text = card([results.find(directory) for directory in directories], first=first)
+    read = [one if isinstance(one, Run) else results.find(one) for one in runs]
+    text = card(read, first=first)
     with results.new_file(path, shared=True) as file:
         file.write(text.encode())
     return path

@@ -21,11 +21,11 @@ UTILITY = (
     ("intent_accuracy", "intents {:.1%}"),
     ("validation_perplexity", "perplexity {:.4g}"),
 )
-"""Of a training: the first that it has."""
+"""The first of these in a summary is shown."""
 
 
 def overview(runs: Sequence[Run], reports: Sequence[Report]) -> Table | None:
-    """A row a run, which leads to its section; None for one run, whose section says all of it."""
+    """One row per run, linked to its section; None for one run."""
     if len(runs) < 2:
         return None
     rows = rows_of(runs, reports)
@@ -33,7 +33,7 @@ def overview(runs: Sequence[Run], reports: Sequence[Report]) -> Table | None:
 
 
 def rows_of(runs: Sequence[Run], reports: Sequence[Report]) -> list[tuple[str | Cell, ...]]:
-    """A row a run; cells as in `COLUMNS`."""
+    """One row per run; cells as in `COLUMNS`."""
     rows = []
     for number, (run, report) in enumerate(zip(runs, reports, strict=True), start=1):
         with guarded(run):
@@ -66,7 +66,7 @@ def _measured(run: Run) -> tuple[str, Measured | None]:
 
 
 def _models(run: Run) -> str:
-    """The names of the folders of the models, the last one first: what was updated."""
+    """The folder names of the models."""
     models = run.run.get("models") or {}
     paths = [one.get("path") for one in models.values() if isinstance(one, dict)]
     each = [one for path in paths for one in (path if isinstance(path, list) else [path]) if one]
@@ -82,5 +82,5 @@ def _utility(run: Run) -> str:
 
 
 def _seconds(run: Run) -> float | None:
-    told = run.summary.get("seconds") or (run.run.get("configuration") or {}).get("seconds")
-    return float(told) if isinstance(told, int | float) else None
+    value = run.summary.get("seconds") or (run.run.get("configuration") or {}).get("seconds")
+    return float(value) if isinstance(value, int | float) else None

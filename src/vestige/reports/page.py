@@ -17,13 +17,20 @@ from vestige.reports.same_model import models_notice
 from vestige.results import Run
 
 
-def render(runs: Sequence[Run], *, show_secrets: bool, first: Sequence[Block] = ()) -> str:
+def render(
+    runs: Sequence[Run],
+    *,
+    show_secrets: bool,
+    first: Sequence[Block] = (),
+    above: Report | None = None,
+) -> str:
     """The page as HTML.
 
     Args:
         runs: in the order of the page.
         show_secrets: texts and names unredacted.
         first: blocks above all runs, such as the changes since earlier ones.
+        above: a report about all runs.
 
     Raises:
         ValueError: no runs.
@@ -38,6 +45,7 @@ def render(runs: Sequence[Run], *, show_secrets: bool, first: Sequence[Block] = 
         overview=overview(runs, reports),
         models=models_notice(runs),
         first=first,
+        above=above,
         show_secrets=show_secrets,
         style=style("components.css", "page.css"),
         version=__version__,
@@ -46,20 +54,28 @@ def render(runs: Sequence[Run], *, show_secrets: bool, first: Sequence[Block] = 
 
 
 def write_page(
-    directories: Sequence[str | Path],
+    runs: Sequence[str | Path | Run],
     path: str | Path,
     *,
     show_secrets: bool,
     first: Sequence[Block] = (),
+    above: Report | None = None,
 ) -> Path:
-    """Read run directories and write their page. One with secrets is private to its owner.
+    """Write the page of runs. One with secrets is private to its owner.
+
+    Args:
+        runs: run directories, or runs that were read.
+        path: of the page.
+        show_secrets: see `render`, as of `first` and `above`.
+        first: blocks above all runs.
+        above: a report about all runs.
 
     Raises:
         RunError: a directory is not a run, or the page exists or cannot be written.
     """
     path = results.require_outside_runs(results.require_new(path))
-    runs = [results.find(directory) for directory in directories]
-    page = render(runs, show_secrets=show_secrets, first=first)
+    read = [one if isinstance(one, Run) else results.find(one) for one in runs]
+    page = render(read, show_secrets=show_secrets, first=first, above=above)
     with results.new_file(path, shared=not show_secrets) as file:
         file.write(page.encode())
     return path

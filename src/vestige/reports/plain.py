@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from vestige.reports.disclosure import printable
-from vestige.reports.extraction.section import table_figures
 from vestige.reports.numbers import Row
+from vestige.reports.paper_charts import table_figures
 from vestige.reports.report import Report, lines
 from vestige.reports.tables import Table
 from vestige.reports.words import pairs, shown, words_of

@@ -23,22 +23,23 @@ Block = Table | Figure | Findings | Prose | Listing | FileNote
 
 KINDS: dict[str, str] = {
     "Anatomy": "vestige.reports.anatomy.section:anatomy_report",
-    "CanaryExposure": "vestige.reports.exposure:exposure_report",
-    "Completion": "vestige.reports.completion:completion_report",
+    "CanaryExposure": "vestige.audits.exposure.report:canary_report",
+    "Completion": "vestige.audits.extraction.completion_report:canary_report",
     "DefenceComparison": "vestige.reports.comparison.section:comparison_report",
     "DefendedTraining": "vestige.reports.training:training_report",
     "Deletion": "vestige.reports.deletion:deletion_report",
     "DifferentialRank": "vestige.audits.update.rank_report:rank_report",
-    "Extraction": "vestige.reports.extraction.section:extraction_report",
+    "Extraction": "vestige.audits.extraction.utterances_report:utterance_report",
     "IntentSlotTraining": "vestige.reports.training:learning_report",
     "PairTraining": "vestige.reports.training:learning_report",
-    "SecretAudit": "vestige.reports.extraction.section:audit_report",
-    "SecretCompletion": "vestige.reports.completed_secrets:completion_report",
-    "SecretExposure": "vestige.reports.secrets:secrets_report",
-    "SecretRank": "vestige.reports.secrets:secret_ranks_report",
+    "Release": "vestige.audits.release.report:release_report",
+    "SecretAudit": "vestige.audits.extraction.utterances_report:planted_report",
+    "SecretCompletion": "vestige.audits.extraction.completion_report:secrets_report",
+    "SecretExposure": "vestige.audits.exposure.report:secrets_report",
+    "SecretRank": "vestige.audits.exposure.report:update_report",
     "Table": "vestige.reports.plain:paper_report",
     "TextAudit": "vestige.reports.texts:texts_report",
-    "TextMemorization": "vestige.reports.memorization:memorization_report",
+    "TextMemorization": "vestige.audits.extraction.passages_report:passages_report",
     "TrainingLeakage": "vestige.reports.training_leakage:training_leakage_report",
     "UpdateDiff": "vestige.audits.update.report:diff_report",
     "UserAudit": "vestige.reports.audit.section:audit_report",
@@ -56,7 +57,7 @@ MOST_EVIDENCE = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """One result, ready to be shown. The function of a kind gives the first seven attributes.
+    """One result, ready to be shown. The function of a kind gives the first seven.
 
     Attributes:
         kind: the article's class in the style sheet.
@@ -119,7 +120,7 @@ def report_of(run: Run, *, show_secrets: bool) -> Report:
         facts = pairs(run.summary, show_secrets=show_secrets) if made.facts is None else made.facts
         return replace(
             made,
-            verdict=verdict_of_run(run),
+            verdict=verdict_of_run(run) or made.verdict,
             facts=facts,
             settings=settings_of(run.run, show_secrets=show_secrets),
             command=command_of(run.run.get("command"), show_secrets=show_secrets),

@@ -20,8 +20,15 @@ UNBOUNDED = 10_000
 """Columns of a table that is written to a pipe."""
 
 
-def show(report: Report) -> None:
-    """Print verdict, evidence, checks and unfolded tables on stdout, notices on stderr."""
+def show(report: Report, *, titled: bool = False) -> None:
+    """Print verdict, evidence, checks and unfolded tables on stdout, notices on stderr.
+
+    Args:
+        report: of one result.
+        titled: print its title first, as one of several.
+    """
+    if titled:
+        print(printable(report.title))
     passed = "" if report.verdict is None else report.verdict.all_passed
     for line in filter(None, (*report.headline, passed)):
         print(printable(line))

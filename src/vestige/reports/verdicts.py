@@ -11,16 +11,16 @@ from vestige.results import Run
 
 VERBS: Mapping[str, tuple[str, ...]] = {
     "UpdateDiff": ("diff",),
-    "SecretRank": ("rank",),
+    "SecretRank": ("exposure --before", "rank"),
     "CanaryExposure": ("exposure", "callback"),
     "TrainingLeakage": ("callback",),
-    "SecretExposure": ("exposure --secrets",),
-    "Completion": ("complete", "callback"),
-    "SecretCompletion": ("complete --secrets",),
-    "SecretAudit": ("extract-nlu",),
+    "SecretExposure": ("exposure secrets", "exposure --secrets"),
+    "Completion": ("extract canaries", "complete", "callback"),
+    "SecretCompletion": ("extract secrets", "complete --secrets"),
+    "SecretAudit": ("extract utterances", "extract-nlu"),
     "UserAudit": ("audit-users",),
     "TextAudit": ("audit-texts",),
-    "TextMemorization": ("memorization",),
+    "TextMemorization": ("extract texts", "memorization"),
     "Deletion": ("verify-deletion",),
     "DefenceComparison": ("compare",),
 }

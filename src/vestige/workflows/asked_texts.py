@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from vestige.attacks.texts.cut_scores import Floats, Whole
+    from vestige.attacks.texts.statistics_cache import Nodes
     from vestige.attacks.texts.text_audit import Scored
     from vestige.attacks.texts.token_statistics import TokenStatistics
     from vestige.data.corpus import Corpus
-    from vestige.workflows.kept_statistics import Nodes
     from vestige.workflows.text_models import TextModels
 
 Score = Callable[..., "Floats"]

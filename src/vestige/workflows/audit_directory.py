@@ -1,11 +1,11 @@
 """Directory of an audit of users: what it is the audit of, and what is kept in it.
 
-DIR/audit.json     what decides the audit
-DIR/shadows/       shadow models, unless --shadow-dir says where
-DIR/ranks/         ranks of the words under a model, by what they depend on
-DIR/answers.jsonl  what a service answered
-DIR/statistics/    what target and base say of the texts, with --base
-DIR/run/           the result, a run directory
+DIR/audit.json      what decides the audit
+DIR/shadows/        shadow models, unless --shadow-dir says where
+DIR/ranks/          ranks of the words under a model, by what they depend on
+DIR/answers.sqlite  what a service answered
+DIR/statistics/     what target and base say of the texts, with --base
+DIR/run/            the result, a run directory
 """
 
 import json
@@ -21,9 +21,10 @@ from vestige.data.file_lock import vacant
 from vestige.data.json_file import read_object
 from vestige.errors import RunError
 from vestige.results import load, to_json
+from vestige.store import Store
 
 IDENTITY, RANKS, SHADOWS, RUN = "audit.json", "ranks", "shadows", "run"
-ANSWERS, STATISTICS = "answers.jsonl", "statistics"
+ANSWERS, STATISTICS = "answers.sqlite", "statistics"
 
 
 def check_out(out: Path) -> None:
@@ -101,9 +102,16 @@ def _require_same(path: Path, wanted: dict[str, Any]) -> None:
 
 def _worth_keeping(out: Path) -> bool:
     """Whether something is there that cost time or queries."""
-    answers = out / ANSWERS
-    lines = answers.read_bytes() if answers.is_file() else b""
-    if b'"answer": ' in lines or b'"account": ' in lines:
+    if (out / RUN).exists() or any((out / SHADOWS).glob("*/*")):
         return True
-    kept = (out / place for place in (SHADOWS, STATISTICS))
-    return any(any(place.glob("*/*")) for place in kept) or (out / RUN).exists()
+    stores = [out / ANSWERS, *(out / STATISTICS).glob("*.sqlite")]
+    return any(_holds_work(store) for store in stores if store.is_file())
+
+
+def _holds_work(path: Path) -> bool:
+    """Whether a store holds more than an account of calls."""
+    try:
+        with Store(path, essential="", shared=True) as store:
+            return any(key != "sent" and not key.startswith(("spent", "about/")) for key in store)
+    except RunError:  # it is damaged, and left as it is
+        return True

@@ -89,7 +89,7 @@ def opened(
         concurrency=settings.concurrency,
         retry=retry,
     )
-    store = EndpointStore(path)
+    store = EndpointStore(path, monitor)
     with Endpoint(address, store, limits=limits, key_env=settings.key_env) as endpoint:
         is_new = store.about("access") is None
         access = probe(endpoint)

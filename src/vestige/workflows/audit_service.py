@@ -38,7 +38,7 @@ class Service:
     """A service behind `ServiceModel`, with answers that outlive the program.
 
     Attributes:
-        answers: file of a callable's answers; those of an endpoint stand beside it.
+        answers: the file that keeps the answers.
         show_secrets: whether an error of the callable, which may quote texts, is shown.
     """
 
@@ -137,8 +137,7 @@ class Service:
         if ask is None:
             raise TypeError("a service must have a callable or an address, got none")
         if isinstance(ask, EndpointAddress):
-            place = self.answers.with_suffix(".sqlite")
-            with opened(ask, place, self.settings, self.monitor) as (endpoint, access):
+            with opened(ask, self.answers, self.settings, self.monitor) as (endpoint, access):
                 words = EndpointWords(endpoint, access, k, known, self.inputs.split)
                 require_shown(access, k)
                 # It keeps its answers, tries again and counts for itself.
@@ -149,11 +148,7 @@ class Service:
                     endpoint.confirm()
                 self._spent = spent(endpoint, words)
             return
-        with AnswerCache(self.answers) as kept:
-            if kept.damaged:
-                self.monitor.log(
-                    f"{self.answers}: {kept.damaged} lines are damaged, their words are asked again"
-                )
+        with AnswerCache(self.answers, self.monitor) as kept:
             yield ServiceModel(
                 _reporting_silence(ask, self.monitor),
                 k=k,

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from vestige.models.provenance import of_model, of_object
 from vestige.models.snapshots import load_snapshots
 from vestige.monitor import Monitor
-from vestige.workflows.kept_statistics import KeptStatistics, Nodes
 from vestige.workflows.options import ModelLike
 from vestige.workflows.text_lists import require_tokens
 
 if TYPE_CHECKING:
+    from vestige.attacks.texts.statistics_cache import Nodes
     from vestige.attacks.texts.token_statistics import TokenStatistics
     from vestige.data.corpus import Corpus
     from vestige.models.protocols import LanguageModel
@@ -126,7 +126,7 @@ class TextModels:
         of: str,
         monitor: Monitor,
         likeliest: int = 20,
-        nodes: Nodes | None = None,
+        nodes: "Nodes | None" = None,
     ) -> "dict[str, TokenStatistics]":
         """What each of the models says of the texts, by role.
 
@@ -137,16 +137,18 @@ class TextModels:
             likeliest: how many of the likeliest tokens are asked of each place.
             nodes: that are asked in place of this machine.
         """
+        from vestige.attacks.texts.statistics_cache import StatisticsCache
+
         found = {}
         for role, model in self.models.items():
-            kept = KeptStatistics.beside(
+            cache = StatisticsCache.of_model(
                 folder,
                 _identity(self.recorded[role], model),
                 monitor=monitor,
                 likeliest=likeliest,
                 nodes=nodes,
             )
-            found[role] = kept.of(model, texts, task=f"asking the {role} about {of}")
+            found[role] = cache.of(model, texts, task=f"asking the {role} about {of}")
         return found
 
 

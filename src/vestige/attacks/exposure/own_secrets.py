@@ -13,11 +13,15 @@ MOST = 10_000
 
 
 def read_own_secrets(
-    secrets: "str | PathLike[str] | Sequence[str]", *, monitor: Monitor = SILENT
+    secrets: "str | PathLike[str] | Sequence[str]",
+    *,
+    name: str = "secrets",
+    monitor: Monitor = SILENT,
 ) -> SecretList:
     """Secrets of a file with one per line, or of texts.
 
     Args:
+        name: of the argument, for messages.
         monitor: gets one line about secrets that were left out.
 
     Raises:
@@ -27,7 +31,7 @@ def read_own_secrets(
     path = isinstance(secrets, str | PathLike)
     lines = read_lines(Path(secrets), one="secret") if path else list(secrets)
     if not 1 <= (number := sum(bool(line.strip()) for line in lines)) <= MOST:
-        raise ValueError(f"`secrets` must hold 1 to {MOST:,}, got {number:,}")
+        raise ValueError(f"`{name}` must hold 1 to {MOST:,}, got {number:,}")
     try:
         listed = read_secret_lines(lines)
     except DataError as error:

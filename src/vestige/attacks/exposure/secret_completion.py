@@ -123,7 +123,7 @@ class SecretCompletion(Result):
         low, high = clopper_pearson(self.completed, len(self.attempts), confidence=0.95)
         words = [one.secret for one in self.attempts if one.greedy and one.chance == 1]
         return Claim(
-            "complete --secrets",
+            "extract secrets",
             test,
             (
                 *self.checks,

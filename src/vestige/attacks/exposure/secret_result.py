@@ -73,7 +73,7 @@ class SecretExposure(Result):
         checks: of the models.
     """
 
-    verb: ClassVar[str] = "exposure --secrets"
+    verb: ClassVar[str] = "exposure secrets"
     known: ClassVar[str] = "more probable than its alternatives"
 
     secrets: tuple[ExposedSecret, ...]

@@ -7,9 +7,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, Unpack
 
-from cyclopts import Parameter
-
-from vestige.arguments import Common, Count, Lines, ModelLike
+from vestige.arguments import Common, Count, Lines, ModelLike, group
 from vestige.results import Result
 from vestige.session import Session, in_file, verb
 
@@ -22,6 +20,7 @@ if TYPE_CHECKING:
 else:
     Secrets = Path
 
+CANARIES = group("Canaries")
 CANARY_REFERENCES, SECRET_REFERENCES, RANK_REFERENCES = 2**14, 2**12, 2**14
 
 
@@ -34,8 +33,8 @@ def exposure(
     before: ModelLike | None = None,
     question: str | None = None,
     references: Count | None = None,
-    candidates: Annotated[Lines | None, Parameter(group="Canaries")] = None,
-    exact: Annotated[Count | None, Parameter(group="Canaries")] = None,
+    candidates: Annotated[Lines | None, CANARIES] = None,
+    exact: Annotated[Count | None, CANARIES] = None,
     **common: Unpack[Common],
 ) -> Result:
     """Measure how well a model knows canaries or your secrets, in bits.
@@ -89,7 +88,10 @@ def _of_canaries(
     from vestige.training_runs import useless_model
 
     warning = useless_model(model)
-    listed = None if candidates is None else run.lines(candidates, one="phrase")
+    listed = None
+    if candidates is not None:
+        listed = run.lines(candidates, one="phrase")
+        run.withhold(candidates=candidates)
     loaded = run.model("model", model)
     manifest, canaries = load_canaries(secrets, loaded, run.monitor)
     run.data |= {"manifest": manifest.sha256, "planted": manifest.planted}
@@ -123,6 +125,7 @@ def _of_secrets(
         opened: dict[str, Any] = {"model": run.model("model", model)}
     else:
         opened = dict(run.snapshots(before=before, after=model).models)
+    run.withhold(secrets=secrets)
     listed = read_own_secrets(secrets, monitor=run.monitor)
     if question is not None:
         opened = {role: in_turn(one, "assistant", question) for role, one in opened.items()}
@@ -148,16 +151,26 @@ def _of_secrets(
 
 
 def manifest_of(secrets: Any) -> Any:
-    """The manifest that SECRETS names, or None for a list of secrets."""
+    """The manifest that SECRETS names, or None for a list of secrets.
+
+    Raises:
+        ManifestError: the manifest, or that of a folder, is missing.
+    """
     from vestige.attacks.manifests import manifest_file
+    from vestige.data.checksum import REMEDY
     from vestige.data.manifest import Manifest
+    from vestige.data.regular_file import require_regular
+    from vestige.errors import ManifestError
 
     if isinstance(secrets, Manifest):
         return secrets
     if not isinstance(secrets, str | PathLike):
         return None
     file = manifest_file(secrets)
-    return file if file.suffix == ".json" else None
+    if file.suffix != ".json":
+        return None
+    require_regular(file, error=ManifestError, remedy=REMEDY)
+    return file
 
 
 def reject(needs: str, **options: object) -> None:

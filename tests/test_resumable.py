@@ -1,0 +1,194 @@
+"""A call that stops keeps what it finished, and the same call resumes it."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from vestige import resumable as module
+from vestige.data.file_lock import alone
+from vestige.errors import RunError
+from vestige.monitor import SILENT
+from vestige.resumable import NOT_KEPT, resumable
+from vestige.store import KEPT
+
+
+class Log:
+    def __init__(self):
+        self.lines = []
+
+    def log(self, text):
+        self.lines.append(text)
+
+    progress = staticmethod(SILENT.progress)
+
+
+def run_directory(out, *, complete):
+    """A run directory, as far as it matters here."""
+    out.mkdir()
+    (out / "summary.json").write_text(json.dumps({"complete": complete}))
+
+
+def call(out, *, units, stop=None, error=KeyboardInterrupt, complete=True, seed=0, monitor=SILENT):
+    """A call with some units of work, which stops before one of them; what it computed."""
+    computed = []
+    with resumable(out, monitor) as work:
+        work.store.identify({"seed": seed})
+        for unit in range(units):
+            if unit == stop:
+                raise error
+            if f"{unit}" not in work.store:
+                work.store[f"{unit}"] = unit
+                computed.append(unit)
+        work.save(lambda: run_directory(out, complete=complete), complete=complete)
+    return computed
+
+
+@pytest.fixture
+def out(tmp_path):
+    return tmp_path / "run"
+
+
+def names(out):
+    return sorted(path.name for path in out.parent.iterdir())
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError(28, "full"), RuntimeError])
+def test_a_call_that_stops_is_resumed_by_the_same_call(out, error):
+    for stop in range(1, 4):
+        with pytest.raises(BaseException) as stopped:  # noqa: PT011
+            call(out, units=4, stop=stop, error=error)
+        noted = [] if error is RuntimeError else [KEPT]
+        assert getattr(stopped.value, "__notes__", [])[-1:] == noted
+        assert names(out) == ["run.partial"]
+    log = Log()
+    assert call(out, units=4, monitor=log) == [3]
+    assert log.lines == [f"Resuming: 3 finished parts found in {out}.partial"]
+    assert names(out) == ["run"]
+
+
+def test_a_call_that_finished_nothing_leaves_nothing(out):
+    with pytest.raises(KeyboardInterrupt) as stopped:
+        call(out, units=4, stop=0)
+    assert not getattr(stopped.value, "__notes__", [])
+    assert names(out) == []
+
+
+@pytest.mark.parametrize("units", [0, 2])
+def test_a_partial_run_is_replaced_by_the_same_call_alone(out, units):
+    assert call(out, units=units, complete=False) == list(range(units))
+    assert names(out) == ["run", "run.partial"]
+    with pytest.raises(RunError, match="seed 0 and not 1"):
+        call(out, units=4, seed=1)
+    assert names(out) == ["run", "run.partial"]
+    with pytest.raises(KeyboardInterrupt):
+        call(out, units=4, stop=units)
+    assert call(out, units=4) == list(range(units, 4))
+    assert json.loads((out / "summary.json").read_text()) == {"complete": True}
+    assert names(out) == ["run"]
+    with pytest.raises(RunError, match="exists already, and a run is never overwritten"):
+        call(out, units=4)
+    assert names(out) == ["run"]
+
+
+@pytest.mark.parametrize("what", ["file", "folder", "run", "partial run of other work", "link"])
+def test_what_is_at_out_is_never_overwritten(out, what):
+    make = {
+        "file": lambda: out.write_text("mine"),
+        "folder": out.mkdir,
+        "run": lambda: run_directory(out, complete=True),
+        "partial run of other work": lambda: run_directory(out, complete=False),
+        "link": lambda: out.symlink_to("nothing"),
+    }
+    make[what]()
+    with pytest.raises(RunError, match="exists already"):
+        call(out, units=2)
+    assert names(out) == ["run"]
+
+
+def test_work_of_other_settings_that_was_never_begun_is_no_obstacle(out):
+    """A killed call may leave the settings of a search that finished nothing."""
+    with (
+        alone(out.with_name("run.partial")),
+        module.Store(out.with_name("run.partial") / module.FILE) as store,
+    ):
+        store.identify({"seed": 1})
+    assert call(out, units=1) == [0]
+
+
+def test_a_kill_between_the_run_and_the_end_of_its_store_leaves_a_run(out):
+    code = (
+        "import os, sys, json\nfrom pathlib import Path\n"
+        "from vestige.resumable import resumable\nout = Path(sys.argv[1])\n"
+        "def write():\n"
+        "    out.mkdir()\n"
+        "    (out / 'summary.json').write_text(json.dumps({'complete': True}))\n"
+        "    os.kill(os.getpid(), 9)\n"
+        "with resumable(out) as work:\n"
+        "    work.store.identify({'seed': 0})\n"
+        "    work.store['0'] = 0\n"
+        "    work.save(write, complete=True)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", code, out], check=False).returncode == -9
+    assert names(out) == ["run", "run.partial"]
+    with pytest.raises(RunError, match="exists already"):
+        call(out, units=1)
+    assert names(out) == ["run"]
+
+
+def test_unfinished_work_stays_where_another_run_has_come_to_be(out):
+    with pytest.raises(KeyboardInterrupt):
+        call(out, units=2, stop=1)
+    run_directory(out, complete=True)
+    with pytest.raises(RunError, match="exists already"):
+        call(out, units=2)
+    assert names(out) == ["run", "run.partial"]
+
+
+def test_one_process_at_a_time(out):
+    code = (
+        "import sys\nfrom pathlib import Path\nfrom vestige.resumable import resumable\n"
+        "with resumable(Path(sys.argv[1])) as work:\n"
+        "    print('', flush=True)\n"
+        "    sys.stdin.readline()\n"
+    )
+    streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, "-c", code, out], **streams) as process:
+        process.stdout.readline()
+        with pytest.raises(
+            RunError, match=f"run.partial is being written by process {process.pid}"
+        ):
+            call(out, units=1)
+        process.communicate("\n")
+    assert names(out) == []
+    assert call(out, units=1) == [0]
+
+
+def test_without_out_work_is_kept_in_memory(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(KeyboardInterrupt) as stopped:
+        call(None, units=3, stop=1)
+    assert stopped.value.__notes__ == [NOT_KEPT]
+    assert call(None, units=3) == [0, 1, 2]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_damaged_store_is_told_of_and_its_work_done_again(out):
+    with pytest.raises(KeyboardInterrupt):
+        call(out, units=4, stop=3)
+    file = out.with_name("run.partial") / module.FILE
+    file.write_bytes(file.read_bytes()[:5000] + bytes(4000))
+    log = Log()
+    assert set(call(out, units=4, monitor=log)) >= {3}
+    assert "is damaged" in log.lines[0]
+    assert names(out) == ["run"]
+
+
+def test_a_folder_of_an_older_version_is_ignored(out):
+    partial = out.with_name("run.partial")
+    partial.mkdir()
+    (partial / "units.jsonl").write_text("0 [")
+    (partial / "search.json").write_text("{")
+    assert call(out, units=2) == [0, 1]
+    assert sorted(path.name for path in partial.iterdir()) == ["search.json", "units.jsonl"]

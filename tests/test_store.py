@@ -1,0 +1,485 @@
+"""A store keeps what it reported as written, whole, through kills and damage, for one process."""
+
+import json
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, rule
+
+from vestige.data import checked_rows
+from vestige.errors import RunError
+from vestige.monitor import SILENT
+from vestige.store import KEPT, Store
+
+VALUES = {
+    **{f"unit/{n}": [n, 0.1 * n, None, "\ud800"] * 5 * n for n in range(30)},
+    "long": "x" * 9000,
+    "arrays": {"ranks": np.arange(3000, dtype=np.int32), "places": np.zeros((0, 2))},
+}
+
+
+class Log:
+    """A monitor that remembers its lines."""
+
+    def __init__(self):
+        self.lines = []
+
+    def log(self, text):
+        self.lines.append(text)
+
+    progress = staticmethod(SILENT.progress)
+
+
+def plain(values):
+    """Values as JSON, arrays with their type."""
+    return json.dumps(values, default=lambda one: [str(one.dtype), one.tolist()], sort_keys=True)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "folder" / "work.sqlite"
+
+
+@pytest.fixture
+def whole(path):
+    """The bytes of a store of `VALUES`."""
+    with Store(path) as store:
+        store.update(VALUES)
+        store["deleted"] = "y" * 20_000
+        del store["deleted"]
+    return path.read_bytes()
+
+
+def test_what_was_written_is_read_again_in_its_order(path, whole):
+    with Store(path) as store:
+        assert plain(dict(store)) == plain(VALUES)
+        assert list(store) == list(VALUES)
+        assert len(store) == len(VALUES)
+        assert b"yyyy" not in path.read_bytes(), "a deleted value leaves no trace"
+
+
+KEYS = st.text(st.characters(codec=None), max_size=3) | st.sampled_from(["a/", "a/b", "\ud800"])
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=2), inner),
+    max_leaves=5,
+)
+
+
+class LikeADict(RuleBasedStateMachine):
+    """A store, a part of it, and a dict do the same."""
+
+    def __init__(self):
+        super().__init__()
+        self.store, self.dict = Store(), {}
+
+    @rule(key=KEYS.filter(lambda key: not key.startswith("\0")), value=JSON)
+    def put(self, key, value):
+        self.store[key] = self.dict[key] = value
+        self.compare()
+
+    @rule(key=KEYS, value=JSON)
+    def put_in_a_part(self, key, value):
+        self.store.part("a/")[key] = self.dict["a/" + key] = value
+        self.compare()
+
+    @rule(data=st.data())
+    def delete(self, data):
+        key = data.draw(st.sampled_from([*self.dict, "missing"]))
+        assert (self.store.pop(key, 0), key in self.store) == (self.dict.pop(key, 0), False)
+        self.compare()
+
+    @rule(both=st.dictionaries(KEYS.filter(lambda key: not key.startswith("\0")), JSON))
+    def write_together_or_not_at_all(self, both):
+        with suppress(ZeroDivisionError), self.store.transaction():
+            self.store.update(both)
+            raise ZeroDivisionError
+        self.compare()
+        with self.store.transaction():
+            self.store.update(both)
+        self.dict.update(both)
+        self.compare()
+
+    def compare(self):
+        assert list(self.store.items()) == list(self.dict.items())
+        part = {key[2:]: value for key, value in self.dict.items() if key.startswith("a/")}
+        assert dict(self.store.part("a/")) == dict(self.store.part("a").part("/")) == part
+        assert len(self.store.part("a/")) == len(part)
+
+    def teardown(self):
+        self.store.close()
+
+
+LikeADict.TestCase.settings = settings(max_examples=30, stateful_step_count=10, deadline=None)
+test_a_store_is_like_a_dict = LikeADict.TestCase
+
+
+def test_clearing_a_part_leaves_the_rest(path):
+    with Store(path) as store:
+        store.update({"a/1": 1, "b": 2})
+        store.part("a/").clear()
+        assert dict(store) == {"b": 2}
+
+
+@given(st.binary(max_size=200))
+@settings(max_examples=50, deadline=None)
+def test_arrays_come_back_with_type_shape_and_bits(content):
+    with Store() as store:
+        for dtype in ("<f4", "<i8", "u1", "?", "<f2"):
+            size = np.dtype(dtype).itemsize
+            kept = content[: len(content) // size * size]
+            array = np.frombuffer(kept if dtype != "?" else bytes(len(kept)), dtype)
+            store["a"] = {"a": array, "b": array.reshape(1, -1, 1)}
+            found = store["a"]
+            assert found["a"].dtype == array.dtype
+            assert found["b"].shape == (1, array.size, 1)
+            assert found["a"].tobytes() == array.tobytes()
+
+
+def test_large_values_are_whole(path):
+    large = {"a": np.arange(5_000_000, dtype=np.float64)}
+    with Store(path) as store:
+        store["large"], store["text"] = large, "é" * 10_000_000
+    with Store(path) as store:
+        assert np.array_equal(store["large"]["a"], large["a"])
+        assert store["text"] == "é" * 10_000_000
+
+
+def test_what_no_json_has_is_refused_and_changes_nothing():
+    with Store() as store:
+        store["a"] = 1
+        with pytest.raises(TypeError):
+            store["a"] = {1, 2}
+        assert store["a"] == 1
+
+
+def test_an_empty_store_leaves_nothing(path):
+    with Store(path) as store:
+        assert list(store) == []
+        assert "a" not in store
+    assert not path.parent.exists()
+
+
+def test_the_file_is_its_owners_and_the_only_one(path, whole):
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert path.parent.stat().st_mode & 0o777 == 0o700
+    assert list(path.parent.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("what", ["link", "link to nothing", "folder", "pipe", "folder is a file"])
+def test_a_path_that_is_no_regular_file_is_refused_and_stays(path, what, tmp_path):
+    path.parent.mkdir()
+    target = tmp_path / "target"
+    if what == "link":
+        target.write_bytes(b"")
+    make = {
+        "link": lambda: path.symlink_to(target),
+        "link to nothing": lambda: path.symlink_to(target),
+        "folder": path.mkdir,
+        "pipe": lambda: os.mkfifo(path),
+        "folder is a file": lambda: path.parent.rmdir() or path.parent.write_text("mine"),
+    }
+    make[what]()
+    with pytest.raises(RunError, match=r"work\.sqlite|Not a directory"):
+        Store(path)
+    assert not target.exists() or target.read_bytes() == b""
+    if what == "folder is a file":
+        assert path.parent.read_text() == "mine"
+
+
+def test_no_journal_is_written_through_a_link(path, whole, tmp_path):
+    target = tmp_path / "target"
+    target.write_text("mine")
+    Path(f"{path}-journal").symlink_to(target)
+    with pytest.raises(RunError), Store(path) as store:
+        store["a"] = 1
+    assert target.read_text() == "mine"
+
+
+def changed(whole, step):
+    """Ways to damage a file: what was done, and what became of it."""
+    lots = random.Random(0)
+    for at in [*range(0, 100), *range(100, len(whole), step)]:
+        flipped = bytearray(whole)
+        flipped[at] ^= 1 << lots.randrange(8)
+        yield f"bit of byte {at}", bytes(flipped)
+    for at in range(0, len(whole), 3 * step):
+        yield f"cut at {at}", whole[:at]
+    for at in range(0, len(whole), 4096):
+        head, page, tail = whole[:at], whole[at : at + 4096], whole[at + 4096 :]
+        yield f"zeros at {at}", head + bytes(len(page)) + tail
+        yield f"noise at {at}", head + lots.randbytes(len(page)) + tail
+        yield f"nothing at {at}", head + tail
+        yield f"another page at {at}", head + whole[4096:8192] + tail
+
+
+def test_damage_anywhere_makes_no_wrong_value_and_no_crash(path, whole):
+    known = {key: plain(value) for key, value in VALUES.items()}
+    partly = 0
+    for what, content in changed(whole, 997):
+        path.write_bytes(content)
+        log = Log()
+        with Store(path, monitor=log) as store:
+            found = {key: plain(value) for key, value in store.items()}
+            assert found.items() <= known.items(), what
+            assert len(found) == len(known) or not content or len(log.lines) == 1, what
+            partly += 0 < len(found) < len(known)
+            store.update(VALUES)
+        with Store(path, monitor=(log := Log())) as store:
+            assert plain({key: store[key] for key in VALUES}) == plain(VALUES), what
+            assert not log.lines, what
+    assert partly > 50, "what is intact in a damaged file is read"
+
+
+def test_a_damaged_value_is_computed_again_and_said_so(path):
+    with Store(path) as store:
+        store.update({"a": "first " * 9, "b": "second " * 9})
+    path.write_bytes(path.read_bytes().replace(b"second second", b"second sacond", 1))
+    log = Log()
+    with Store(path, monitor=log) as store:
+        assert list(store) == ["a"]
+    assert log.lines == [
+        f"{path} is damaged: 1 of its values are intact, the others are computed again"
+    ]
+
+
+@pytest.mark.parametrize("content", [b"no database" * 99, b"\0" * 9000, None])
+def test_a_file_of_something_else_is_begun_anew_unless_its_account_is_lost(path, content):
+    path.parent.mkdir()
+    if content is None:
+        sqlite3.connect(path).execute("CREATE TABLE answers (question TEXT PRIMARY KEY)")
+    else:
+        path.write_bytes(content)
+    before = path.read_bytes()
+    with pytest.raises(RunError, match="cannot be used: it is damaged or of another version"):
+        Store(path, essential="spent")
+    assert path.read_bytes() == before
+    assert list(path.parent.iterdir()) == [path]
+    log = Log()
+    with Store(path, monitor=log) as store:
+        store["a"] = 1
+    assert len(log.lines) == 1
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_journal_of_a_damaged_file_does_not_outlive_it(path, whole):
+    """A hot journal would be applied to the file that replaces the damaged one."""
+    journal = Path(f"{path}-journal")
+    with Store(path) as store, suppress(KeyboardInterrupt), store.transaction():
+        store["long"] = "z" * 50_000
+        store._db.execute("PRAGMA cache_spill = 1")
+        journal_bytes = journal.read_bytes()
+        raise KeyboardInterrupt
+    assert journal_bytes
+    journal.write_bytes(journal_bytes)
+    path.write_bytes(b"no database" * 999)
+    with Store(path) as store:
+        store["new"] = 1
+    assert not journal.exists()
+    with Store(path) as store:
+        assert dict(store) == {"new": 1}
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from vestige.store import Store
+with Store(Path(sys.argv[1])) as store:
+    for n in range(store.get("count", -1) + 1, 10**6):
+        with store.transaction():
+            store[f"{n}"] = [n] * (n % 700)
+            store["count"] = n
+        print(n, flush=True)
+"""
+
+
+def run(code, *words, **streams):
+    return subprocess.Popen([sys.executable, "-c", code, *map(str, words)], text=True, **streams)
+
+
+def test_killed_at_any_moment_what_was_reported_is_there_and_nothing_is_half(path):
+    lots = random.Random(0)
+    for _ in range(8):
+        with run(WRITER, path, stdout=subprocess.PIPE) as process:
+            process.stdout.readline()
+            time.sleep(lots.uniform(0, 0.1))
+            process.send_signal(signal.SIGKILL)
+            reported = [int(line) for line in process.stdout.read().splitlines()]
+        log = Log()
+        with Store(path, monitor=log) as store:
+            last = store["count"]
+            assert last >= max(reported, default=0)
+            assert set(store) == {"count", *map(str, range(last + 1))}
+            assert all(store[f"{n}"] == [n] * (n % 700) for n in range(last + 1))
+        assert not log.lines
+
+
+HOLDER = """
+import sys
+from pathlib import Path
+from vestige.store import Store
+with Store(Path(sys.argv[1]), shared=len(sys.argv) > 2) as store:
+    store["held"] = 1
+    print("", flush=True)
+    sys.stdin.readline()
+    store["held"] = 2
+"""
+
+
+def test_one_process_at_a_time_which_may_open_it_twice(path):
+    with run(HOLDER, path, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        process.stdout.readline()
+        with pytest.raises(RunError, match=f"is being written by process {process.pid}") as refused:
+            Store(path)
+        assert "Wait until that has ended" in str(refused.value)
+        process.communicate("\n")
+    with Store(path) as store, Store(path) as again:
+        store["a"] = 1
+        assert again["a"] == 1
+        assert again["held"] == 2
+
+
+def test_a_shared_store_is_open_to_several_processes(path):
+    with run(HOLDER, path, "shared", stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        process.stdout.readline()
+        with Store(path, shared=True) as store:
+            store["own"] = 1
+            process.communicate("\n")
+            assert dict(store) == {"held": 2, "own": 1}
+
+
+def test_threads_share_a_store(path):
+    with Store(path) as store:
+        store["sum"] = 0
+
+        def add(number):
+            for n in range(20):
+                with store.transaction():
+                    store["sum"] += 1
+                store[f"{number}/{n}"] = n
+
+        threads = [threading.Thread(target=add, args=[number]) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert store["sum"] == 80
+        assert len(store) == 81
+
+
+class Failing:
+    """A database that answers writes with an error."""
+
+    def __init__(self, db, code, message):
+        self.db, self.error = db, sqlite3.OperationalError(message)
+        self.error.sqlite_errorcode = code
+
+    def execute(self, statement, *values):
+        if statement.startswith("INSERT"):
+            raise self.error
+        return self.db.execute(statement, *values)
+
+    def __getattr__(self, name):
+        return getattr(self.db, name)
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "told", "remedy"),
+    [
+        (sqlite3.SQLITE_FULL, "database or disk is full", "cannot be written", "Make room"),
+        (sqlite3.SQLITE_IOERR_WRITE, "disk I/O error", "cannot be written", "Make room"),
+        (sqlite3.SQLITE_READONLY, "readonly", "cannot be opened or written", "permissions"),
+        (sqlite3.SQLITE_BUSY, "database is locked", "in use by another process", "Wait until"),
+        (sqlite3.SQLITE_CORRUPT, "malformed", "cannot be used", "Delete it"),
+    ],
+)
+def test_a_full_disk_and_its_like_are_one_clear_error(path, code, message, told, remedy):
+    with Store(path) as store:
+        store["a"] = 1
+        store._db = Failing(store._db, code, message)
+        with pytest.raises(RunError, match=f"{path}.*{told}") as refused, store.transaction():
+            store["b"] = 2
+        assert remedy in refused.value.remedy
+        notes = getattr(refused.value, "__notes__", [])
+        assert notes == ([KEPT] if "Make room" in remedy else [])
+    with Store(path) as store:
+        assert dict(store) == {"a": 1}
+
+
+FULL = """
+import resource, sys
+from pathlib import Path
+from vestige.errors import RunError
+from vestige.store import Store
+with Store(Path(sys.argv[1])) as store:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, resource.RLIM_INFINITY))
+    import signal
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        for n in range(100):
+            store[f"{n}"] = "x" * 5000
+    except RunError as error:
+        print(n, error)
+"""
+
+
+def test_a_disk_that_fills_up_keeps_what_was_written(path):
+    with run(FULL, path, stdout=subprocess.PIPE) as process:
+        written, _, error = process.communicate()[0].partition(" ")
+    assert "Make room on that disk" in error
+    assert 10 < int(written) < 100
+    with Store(path) as store:
+        assert list(store) == [f"{n}" for n in range(int(written))]
+        store["more"] = 1
+
+
+def test_an_identity_is_compared_by_name_and_quotes_no_text(path):
+    first = {"seed": 0, "prompts": ["the gate code"], "models": {"after": "0f", "before": "1e"}}
+    with Store(path) as store:
+        store.identify(first)
+        store["a"] = 1
+    log = Log()
+    with Store(path, monitor=log) as store:
+        assert store.identity == first
+        store.identify(first)
+        assert "Resuming: 1 finished parts found in" in log.lines[0]
+        other = {**first, "seed": 4, "prompts": ["4917"], "models": {"after": "0", "before": "1e"}}
+        with pytest.raises(RunError) as refused:
+            store.identify(other)
+        assert "seed 0 and not 4, prompts, models: after" in str(refused.value)
+        assert "gate" not in str(refused.value)
+        assert "4917" not in str(refused.value)
+        assert (dict(store), store.identity) == ({"a": 1}, first)
+
+
+def test_work_whose_identity_was_lost_is_done_again(path):
+    with Store(path) as store:
+        store.identify({"seed": 0})
+        store["a"] = 1
+        del store["\0identity"]
+    log = Log()
+    with Store(path, monitor=log) as store:
+        store.identify({"seed": 1})
+        assert dict(store) == {}
+        assert store.identity == {"seed": 1}
+    assert len(log.lines) == 1
+
+
+def test_a_row_has_a_checksum_over_its_name_and_kind():
+    sums = {
+        checked_rows.checksum(*row) for row in ((b"a", 0, b"1"), (b"a", 1, b"1"), (b"b", 0, b"1"))
+    }
+    assert len(sums) == 3
+    assert checked_rows.checksum(b"a", 0, b"11") != checked_rows.checksum(b"a1", 0, b"1")
