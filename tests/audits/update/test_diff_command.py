@@ -208,12 +208,12 @@ def units(file):
     """Finished units of a process that is running."""
     if not file.exists():
         return 0
-    with closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True, timeout=9)) as store:
+    with closing(sqlite3.connect(f"file:{file}?immutable=1", uri=True)) as store:
         try:
-            return store.execute("SELECT count(*) FROM work WHERE name LIKE 'update/%'").fetchone()[
-                0
-            ]
-        except sqlite3.OperationalError:
+            where = "WHERE CAST(name AS TEXT) LIKE 'update/%'"
+            [row] = store.execute(f"SELECT count(*) FROM work {where}")
+            return row[0]
+        except sqlite3.DatabaseError:
             return 0
 
 
