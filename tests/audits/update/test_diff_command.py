@@ -221,7 +221,7 @@ SMALL = ["--length", 6, "--min-length", 2, "--delta", 0.02, "--device", "cpu"]
 
 
 def test_killed_at_any_moment_the_same_command_goes_on(shell, workspace, tmp_path):
-    """A real kill -9, as soon as the first unit of work is on the disk."""
+    """A real kill -9, as soon as two units of work are on the disk."""
     words = ["diff", workspace / "before", workspace / "after", *SMALL, "--out"]
     out = tmp_path / "run"
     main = [sys.executable, "-c", "from vestige.cli.main import main; main()"]
@@ -229,7 +229,7 @@ def test_killed_at_any_moment_the_same_command_goes_on(shell, workspace, tmp_pat
     kept = tmp_path / "run.partial" / FILE
     with subprocess.Popen(command, stderr=subprocess.PIPE) as process:
         until = time.monotonic() + 120
-        while not units(kept) and time.monotonic() < until and process.poll() is None:
+        while units(kept) < 2 and time.monotonic() < until and process.poll() is None:
             time.sleep(0.01)
         process.kill()
     assert process.returncode == -9
