@@ -52,7 +52,7 @@ from vestige.workflows import privacy_files
 
 KILLED = (
     *("train", "train private", "train nlu", "train pairs", "null", "audit-users"),
-    *("plant", "plant nlu", "report", "diff", "extract-nlu"),
+    *("plant", "plant nlu", "report", "diff", "extract utterances"),
 )
 RACED = ("train", "train private", "train nlu", "null", "audit-users", "plant", "report", "diff")
 AGAIN = ("train", "train private", "train nlu")

@@ -9,8 +9,8 @@ import vestige
 
 LAYERS = [
     "errors", "monitor", "memory", "_validate", "registry", "arguments", "training_options",
-    "measured", "data", "store", "resumable", "parallel", "models", "metrics", "claims", "attacks", "training",
-    "defences", "results", "training_runs", "session", "reports", "preparation",
+    "measured", "data", "store", "resumable", "parallel", "models", "metrics", "claims", "attacks",
+    "training",    "defences", "results", "training_runs", "session", "reports", "preparation",
     "audits", "experiments", "integrations", "cli", "__main__",
 ]  # fmt: skip
 SIBLINGS = [{"models", "metrics"}, {"attacks", "training"}]

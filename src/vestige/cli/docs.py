@@ -42,8 +42,10 @@ def page_of(name: str) -> str:
     about, _, rest = text.partition("\nExamples:\n")
     described = dict(_ARGUMENT.findall(rest.partition("\nArgs:\n")[2]))
     arguments, options = [], []
-    for one in app.verb_app(name, function).assemble_argument_collection(parse_docstring=False):
+    for one in app.verb_app(name, function).assemble_argument_collection(parse_docstring=True):
         own = one.field_info
+        if one.names[:1] == ("*",):  # options that several verbs share; each has its own row
+            continue
         words = described.get(own.name) or one.parameter.help or ""
         told = _cell(" ".join(words.split()))
         if own.is_positional:

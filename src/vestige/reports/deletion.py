@@ -41,7 +41,7 @@ LIMITS = (
     "texts, that no model here was trained on. The checks find differences in words, case, script "
     "and length; others can remain.",
     "The p-value is about the deleted texts as a whole. One of them may be memorized where the "
-    "mean shows nothing: vestige memorization tests each.",
+    "mean shows nothing: vestige extract tests each.",
     "A model that hides what it knows until it is trained on, or queried in another way, is not "
     "detected.",
 )
@@ -76,7 +76,7 @@ def answer(summary: Row) -> tuple[str, str]:
     return (
         f"{_left(summary)}AFTER still knows {texts} better {than} (p = {_p(summary['p_value'])}).",
         "They are not deleted. That does not say that one of them can be extracted: vestige "
-        "memorization tests that.",
+        "extract tests that.",
     )
 
 

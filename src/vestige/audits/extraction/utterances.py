@@ -17,7 +17,7 @@ _INTENTS = 40
 """Intents that a message lists."""
 
 
-def extract_pattern(  # noqa: PLR0913
+def extract_pattern(
     run: Session,
     model: Any,
     *,
