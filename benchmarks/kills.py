@@ -51,10 +51,13 @@ from vestige.training.secret import Secret
 from vestige.workflows import privacy_files
 
 KILLED = (
-    *("train", "train private", "train nlu", "train pairs", "null", "audit-users"),
+    *("train", "train private", "train nlu", "train pairs", "diff clean", "audit-users"),
     *("plant", "plant nlu", "report", "diff", "extract utterances"),
 )
-RACED = ("train", "train private", "train nlu", "null", "audit-users", "plant", "report", "diff")
+RACED = (
+    *("train", "train private", "train nlu", "audit-users", "plant", "report"),
+    *("diff", "diff clean"),
+)
 AGAIN = ("train", "train private", "train nlu")
 TIMES = {"created", "seconds", "tokens_per_second", "seconds_per_epoch", "peak_memory_mib"}
 TIMES |= {"command", "arguments", "plan"}

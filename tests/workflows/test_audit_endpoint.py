@@ -13,6 +13,7 @@ import pytest
 
 from tests.cli.shell import invoke
 from tests.models.served import FAULTS, KEY, Served, failing, serving
+from vestige import diff
 from vestige.data.corpus import Corpus
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import DataError, ModelError
@@ -20,7 +21,6 @@ from vestige.models.recurrent_network import LSTMConfig, LSTMLanguageModel
 from vestige.models.top_k import narrow
 from vestige.workflows.audit_options import ServiceSettings, ShadowSettings
 from vestige.workflows.audit_users import audit_users
-from vestige.workflows.diff import diff
 
 from .asked import Told
 
