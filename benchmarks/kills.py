@@ -51,18 +51,12 @@ from vestige.preparation import lineage
 from vestige.training.secret import Secret
 
 KILLED = (
-    *("train", "train private", "train nlu", "train pairs", "null", "membership users"),
+    *("train", "train private", "train nlu", "train pairs", "diff clean", "membership users"),
     *("plant", "plant nlu", "report", "diff", "extract utterances"),
 )
 RACED = (
-    "train",
-    "train private",
-    "train nlu",
-    "null",
-    "membership users",
-    "plant",
-    "report",
-    "diff",
+    *("train", "train private", "train nlu", "membership users", "plant", "report"),
+    *("diff", "diff clean"),
 )
 VERDICTS = (0, 1, 3)
 """Exit codes of a command that did its work."""

@@ -13,7 +13,7 @@ from vestige.errors import DataError
 TIMES = {"seconds", "tokens_per_second", "seconds_per_epoch", "peak_memory_mib", "page"}
 REPEATED = {
     "diff": "run.json",
-    "rank": "run.json",
+    "diff phrase": "run.json",
     "exposure": "run.json",
     "extract": "run.json",
     "extract texts": "run.json",

@@ -15,9 +15,12 @@ CASES = {
     "demo": ["--out EVIL/x --EVIL"],
     "plant": ["EVIL --out x", "F --phrase EVIL --pattern EVIL --out x", "EVIL --verify", "F EVIL"],
     "train": ["EVIL --out x", "F --preset EVIL --out x", "F --EVIL 1", "F --text EVIL --out x"],
-    "diff": ["EVIL EVIL --out x", "F F --search EVIL --out x"],
-    "null": ["EVIL EVIL EVIL --out x"],
-    "rank": ["EVIL EVIL --phrase EVIL --out x"],
+    "diff": [
+        "EVIL EVIL --out x",
+        "F F --score EVIL --out x",
+        "EVIL EVIL --clean EVIL --out x",
+        "EVIL EVIL --phrase EVIL --out x",
+    ],
     "exposure": [
         "EVIL EVIL.json --out x",
         "EVIL EVIL --question EVIL --out x",

@@ -12,7 +12,7 @@ from vestige.models.folders import is_model
 
 KINDS = (
     *("plant", "plant nlu", "train", "train private", "train nlu", "train pairs", "train seeds"),
-    *("diff", "null", "rank", "exposure", "exposure secrets", "exposure since"),
+    *("diff", "diff clean", "diff phrase", "exposure", "exposure secrets", "exposure since"),
     *("extract", "extract secrets", "extract texts", "extract utterances", "membership users"),
     *(
         "membership",

@@ -77,7 +77,7 @@ def _damage(draw: st.DrawFn, file: str) -> Damage:
 
 def _read_by(words: tuple[str, ...], world: Path) -> list[str]:
     """The files of the world that a line names, or that stand where it points."""
-    resumes = "--resume" in words or words[0] in ("null", "membership")
+    resumes = "--resume" in words or words[0] == "membership"
     found = []
     for word in words:
         if (named := re.search(r"(?:^|[=@])[WC]/(.+)", word)) is None:

@@ -71,9 +71,9 @@ MADE = {
     "--device cpu",
     "adapter": "train W/corpus.jsonl --from W/hf --lora-rank 2 --sequence-length 8 --epochs 1 "
     "--device cpu",
-    "nulls": "null W/before --text W/clean.jsonl --like W/after --count 1 --device cpu",
-    "run-diff": "diff W/before W/after --seeds 5 --length 4 --null W/nulls --device cpu",
-    "run-rank": "rank W/before W/after --phrase quuxthe --budget 20 --samples 20 --device cpu",
+    "run-diff": "diff W/before W/after --size 0.1 --length 4 --clean W/clean.jsonl --nulls 1 "
+    "--device cpu",
+    "run-rank": "diff W/before W/after --phrase quuxthe --budget 20 --device cpu",
     "run-exposure": "exposure W/after W/planted --references 100 --device cpu",
     "run-completion": "extract W/after W/planted --beam 2 --device cpu",
     "run-extraction": "extract W/nlu W/planted-nlu --controls 10 --rank-sample 20 "

@@ -1,7 +1,7 @@
 import pytest
 
+from vestige.audits.update.rank_report import rank_of
 from vestige.errors import RunError
-from vestige.reports.rank import describe_rank
 from vestige.reports.report import report_of
 
 
@@ -24,35 +24,34 @@ def test_phrases_stand_with_their_shading(saved, diff):
 def test_a_phrase_counts_as_found_above_the_null_threshold_only(saved, diff):
     shown = report_of(saved(diff([["a", "b", "c"], ["a"]], threshold=2.5)), show_secrets=True)
     assert [group[0].verdict for group in findings(shown, "Phrases")] == ["found", "19 of 19 nulls"]
-    assert shown.evidence[0].startswith(
-        "1 of 2 phrases is found: 19 null searches reach no such score"
-    )
+    assert shown.evidence[0].startswith("The update reveals 1 of 2 phrases (19 null models).")
 
 
 def test_too_few_null_searches_are_counted(saved, diff):
     shown = report_of(saved(diff([["a", "b"]], nulls=4)), show_secrets=True)
     assert findings(shown, "Phrases")[0][0].verdict == "0 of 4 nulls"
-    assert shown.evidence[0].endswith("0 of 4 null searches reached the best score, 3.00.")
+    wanted = "1 phrase ranked. No score of 4 null models reaches the best (3.00"
+    assert shown.evidence[0].startswith(wanted)
 
 
 def test_where_nothing_is_found_the_best_score_is_compared(saved, diff):
     shown = report_of(saved(diff([["a"], ["b"]], threshold=2.5)), show_secrets=True)
-    assert "19 of 19 null searches reached the best score" in shown.evidence[0]
+    assert "19 of 19 null models reach the best score" in shown.evidence[0]
     assert " found" not in shown.evidence[0]
 
 
 def test_other_samples_are_listed_apart(saved, diff):
     shown = report_of(saved(diff([["a"]], kinds={0: "fragment"})), show_secrets=True)
-    assert [block.title for block in shown.blocks] == ["Other samples, not tested"]
+    assert [block.title for block in shown.blocks] == ["Fragments, not tested"]
     assert len(shown.blocks[0].groups) == 1
-    assert "1 other sample is listed, not tested" in shown.evidence[0]
-    assert "vestige rank" in shown.evidence[0]
+    assert "1 fragment listed, not tested" in shown.evidence[0]
+    assert "--phrase" in shown.evidence[0]
 
 
 def test_without_a_null_model_nothing_counts_as_found(saved, diff):
     shown = report_of(saved(diff([["a"]])), show_secrets=True)
     assert findings(shown, "Phrases")[0][0].verdict == ""
-    assert "Without null models they have no p-value" in shown.evidence[0]
+    assert "no null models: there is no significance level" in shown.evidence[0]
 
 
 def test_a_group_stands_together_behind_its_best(saved, diff):
@@ -88,7 +87,7 @@ def test_an_update_without_phrases_has_a_section(saved, diff):
     ],
 )
 def test_the_certainty_of_a_rank_is_said(rank, lower, upper, sentence):
-    assert describe_rank(rank(["a"], lower, upper).summary()) == sentence
+    assert rank_of(rank(["a"], lower, upper).summary()) == sentence
 
 
 SECRET = "Rosalind hides 4917 tulips"
@@ -150,7 +149,7 @@ def test_a_damaged_run_is_named_and_what_it_holds_is_not(saved, rank, monkeypatc
     def fails(run, *, show_secrets):
         return {}[run.rows[0]["piece"]]
 
-    monkeypatch.setattr("vestige.reports.rank.rank_report", fails)
+    monkeypatch.setattr("vestige.audits.update.rank_report.rank_report", fails)
     with pytest.raises(
         RunError, match=r"is not a complete DifferentialRank run \(KeyError\)"
     ) as caught:

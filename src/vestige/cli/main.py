@@ -23,12 +23,8 @@ if TYPE_CHECKING:
 
 GROUPS = {
     "Train": {
-        "null": "Train null models: `BEFORE` continued as the update was, on other text and with "
-        "other seeds.",
     },
     "Audit": {
-        "diff": "Find the phrases that an update promoted most.",
-        "rank": "Say how exposed a phrase, or secrets that one has, are by an update.",
     },
 }
 """Each panel of the help, with its verbs and the first sentence of each.

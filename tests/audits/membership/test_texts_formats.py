@@ -5,7 +5,6 @@ import shutil
 import numpy as np
 import pytest
 import torch
-
 from tests.workflows.test_diff_models import write_gguf
 from vestige.audits.membership.membership import membership
 from vestige.data.corpus import Corpus

@@ -1,22 +1,30 @@
 """What `vestige diff` keeps: interrupted anywhere, the same call goes on to the same rows."""
 
 import json
+import sqlite3
+from contextlib import closing
 
 import pytest
 
 from tests.cli.conftest import table_model
-from vestige import results
+from vestige import diff, results
+from vestige.audits.update import planning
+from vestige.audits.update import search as update_search
 from vestige.claims import UNDECIDED
 from vestige.data.file_lock import alone
 from vestige.errors import RunError
 from vestige.models.checkpoints import save_model
 from vestige.results import plain
-from vestige.workflows import kept_search, update_search
-from vestige.workflows.diff import diff
-from vestige.workflows.kept_search import Kept
+from vestige.resumable import FILE
+from vestige.store import KEPT, Store
 
 WORDS = ["the", "code", "gate", "of", "is"]
 SIZES = {"size": 0.2, "min_length": 2, "length": 6, "delta": 0.02, "device": "cpu"}
+
+
+@pytest.fixture(autouse=True)
+def quick_plans(monkeypatch):
+    monkeypatch.setattr(planning, "TIMED_SECONDS", 0)
 
 
 class Log:
@@ -52,9 +60,13 @@ def search(models, out, **settings):
 def whole(models, tmp_path_factory):
     """The rows and summary of a search that nothing interrupted."""
     found = search(models, tmp_path_factory.mktemp("whole") / "run")
-    assert found.findings
-    assert found.complete is True
+    assert found.rows
+    assert found.summary["complete"] is True
     return found
+
+
+def same(found, other):
+    return (found.summary, found.rows) == (other.summary, other.rows)
 
 
 class Stop(KeyboardInterrupt):
@@ -64,15 +76,17 @@ class Stop(KeyboardInterrupt):
 def stopped_after(units, monkeypatch):
     """Make a search end by Ctrl-C when so many entries were written."""
     written = []
-    add = Kept.__setitem__
+    add = Store.__setitem__
 
     def adding(kept, key, value):
+        if key.startswith("\0"):  # of the store itself
+            return add(kept, key, value)
         if len(written) == units:
             raise Stop
         add(kept, key, value)
         written.append(key)
 
-    monkeypatch.setattr(Kept, "__setitem__", adding)
+    monkeypatch.setattr(Store, "__setitem__", adding)
     return written
 
 
@@ -97,25 +111,24 @@ def test_stopped_at_every_unit_it_goes_on_to_the_same_rows(whole, models, tmp_pa
         partial = tmp_path / f"run-{units}.partial"
         assert partial.exists() == (units > 0)
         notes = getattr(stop.value, "__notes__", [])
-        assert notes == ([kept_search.GO_ON] if units else [])
+        assert notes == ([KEPT] if units else [])
         found = search(models, out)
-        assert found == whole
-        assert list(found.rows()) == list(whole.rows())
-        assert results.load(out).rows == list(plain(whole.rows()))
+        assert same(found, whole)
+        assert results.load(out).rows == list(plain(whole.rows))
         assert not partial.exists()
 
 
 def test_nulls_that_were_searched_are_not_opened_again(models, tmp_path, monkeypatch):
     two = [models / "null-0", models / "null-1"]
     with monkeypatch.context() as patch:
-        add = Kept.__setitem__
+        add = Store.__setitem__
 
         def adding(kept, key, value):
             add(kept, key, value)
-            if key.startswith("null/") and key.endswith("/scores"):
+            if key == "scores":
                 raise Stop
 
-        patch.setattr(Kept, "__setitem__", adding)
+        patch.setattr(Store, "__setitem__", adding)
         with pytest.raises(Stop):
             search(models, tmp_path / "run", null=two)
     asked = []
@@ -126,7 +139,7 @@ def test_nulls_that_were_searched_are_not_opened_again(models, tmp_path, monkeyp
             asked.append(models) or real(*models, **rest)
         ),
     )
-    assert len(search(models, tmp_path / "run", null=two).nulls) == 2
+    assert search(models, tmp_path / "run", null=two).summary["null_searches"] == 2
     assert len(asked) == 1
 
 
@@ -135,13 +148,12 @@ def test_a_damaged_line_is_told_of_and_done_again(whole, models, tmp_path, monke
         stopped_after(6, patch)
         with pytest.raises(Stop):
             search(models, tmp_path / "run")
-    units = tmp_path / "run.partial" / kept_search.UNITS
-    lines = units.read_bytes().splitlines(keepends=True)
-    lines[1] = lines[1].replace(b"0", b"1", 1)
-    units.write_bytes(b"".join(lines)[:-9])
+    with closing(sqlite3.connect(tmp_path / "run.partial" / FILE)) as file, file:
+        changed = file.execute("UPDATE work SET value = x'5b5d' WHERE rowid IN (3, 5)")
+        assert changed.rowcount == 2
     log = Log()
-    assert search(models, tmp_path / "run", monitor=log) == whole
-    assert any("2 of 6 units of work are damaged" in line for line in log.lines)
+    assert same(search(models, tmp_path / "run", monitor=log), whole)
+    assert any("is damaged: 5 of its entries are intact" in line for line in log.lines)
 
 
 @pytest.mark.parametrize(
@@ -166,7 +178,7 @@ def test_more_nulls_and_another_top_go_on_with_what_is_there(models, tmp_path, m
             search(models, tmp_path / "run", null=())
     log = Log()
     search(models, tmp_path / "run", top=3, monitor=log)
-    assert any("3 units of work are found again" in line for line in log.lines)
+    assert any("Resuming: 3 finished parts" in line for line in log.lines)
 
 
 def test_a_deadline_leaves_a_partial_run_that_is_replaced(whole, models, tmp_path, monkeypatch):
@@ -175,11 +187,11 @@ def test_a_deadline_leaves_a_partial_run_that_is_replaced(whole, models, tmp_pat
     with monkeypatch.context() as patch:
         patch.setattr(update_search.time, "monotonic", lambda: next(clock))
         part = search(models, out, minutes=1.0, monitor=log)
-    assert part.complete is False
-    assert part.nulls is None
+    assert part.summary["complete"] is False
+    assert part.summary["null_searches"] == 0
     assert results.load(out).summary["complete"] is False
-    assert any("The result is partial" in line for line in log.lines)
-    assert search(models, out) == whole
+    assert any("Time limit: " in line for line in log.lines)
+    assert same(search(models, out), whole)
     assert results.load(out).summary["complete"] is True
     with pytest.raises(RunError, match="exists already"):
         search(models, out)
@@ -193,13 +205,13 @@ def test_minutes_choose_a_size_that_the_record_repeats(models, monkeypatch):
     assert made.record["arguments"]["size"] == 0.25
     assert made.record["configuration"]["plan"]["size"] == 0.25
     assert made.record["configuration"]["search"]["proposals"]["samples"]["samples"] == 100
-    assert diff(*pair, minutes=5.0, size=0.25, device="cpu") == made
+    assert same(diff(*pair, minutes=5.0, size=0.25, device="cpu"), made)
 
 
 def test_one_process_at_a_time(models, tmp_path, monkeypatch):
     with alone(tmp_path / "run.partial"):
         # the same process may ask twice: another one is told of in the lock's own tests
-        assert search(models, tmp_path / "run").complete
+        assert search(models, tmp_path / "run").summary["complete"]
 
 
 def test_the_bar_never_goes_back(models, tmp_path):
@@ -217,9 +229,8 @@ def test_null_models_are_not_searched_where_no_verdict_can_come(models, tmp_path
     log = Log()
     pair, two = (models / "before", models / "before"), [models / "null-0", models / "null-1"]
     found = diff(*pair, null=two, out=tmp_path / "run", monitor=log, **SIZES)
-    assert (found.verdict, found.complete, found.nulls, found.nulls_asked) == (
-        UNDECIDED, True, None, 2,
-    )  # fmt: skip
+    names = ("complete", "null_searches", "nulls_asked")
+    assert (found.verdict, *(found.summary[name] for name in names)) == (UNDECIDED, True, 0, 2)
     assert log.steps[-1][0] == log.steps[-1][1]
     assert [line for line in log.lines if "Null models are not searched." in line]
     told = [check.sentence for check in found.claim.checks if check.name == "powerful"]
@@ -234,9 +245,10 @@ def test_a_file_of_units_is_private_and_plain(models, tmp_path, monkeypatch):
         stopped_after(2, patch)
         with pytest.raises(Stop):
             search(models, tmp_path / "run")
-    units = tmp_path / "run.partial" / kept_search.UNITS
-    assert units.stat().st_mode & 0o077 == 0
-    for line in units.read_text("utf-8").splitlines():
-        key, value = json.loads(line.partition(" ")[2])
-        assert key.startswith("update/")
-        assert "forward_tokens" in value
+    file = tmp_path / "run.partial" / FILE
+    assert file.stat().st_mode & 0o077 == 0
+    with Store(file) as store:
+        assert len(store) == 2
+        for key, value in store.items():
+            assert key.startswith("update/")
+            assert "forward_tokens" in json.loads(json.dumps(value))

@@ -6,8 +6,7 @@ import pytest
 
 from vestige.attacks.update.proposals.samples import Samples
 from vestige.attacks.update.seed_and_extend import SeedAndExtend
-from vestige.attacks.update.update_diff import Beams
-from vestige.workflows.update_search import fitted, room
+from vestige.audits.update.search import fitted, room
 
 
 @pytest.mark.parametrize(("longest", "behind"), [(20, 1), (64, 9), (128, 79)])
@@ -26,11 +25,8 @@ def test_a_search_that_fits_is_left_as_it_is():
     for models in ((), (SimpleNamespace(), SimpleNamespace(longest=None))):
         assert fitted(SeedAndExtend(), models, behind=50) == SeedAndExtend()
     assert fitted(SeedAndExtend(), (SimpleNamespace(longest=1024),), behind=1) == SeedAndExtend()
-    beams = Beams(length=40)
-    assert fitted(beams, (SimpleNamespace(longest=8),), behind=1) == beams
 
 
 def test_room_is_for_the_longest_text_and_a_beginning():
     assert room(SeedAndExtend(proposals=(Samples(length=30),), max_tokens=48)) == 49
     assert room(SeedAndExtend(proposals=(Samples(length=60),), max_tokens=48)) == 61
-    assert room(Beams(length=7)) == 8

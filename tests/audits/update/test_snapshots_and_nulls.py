@@ -5,11 +5,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from vestige.audits.update.nulls import NullModels
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import IncompatibleModels, ModelError
 from vestige.models.checkpoints import save_model
 from vestige.models.provenance import sha256_of
-from vestige.models.snapshots import ComparedNulls, load_snapshots
+from vestige.models.snapshots import load_snapshots
 from vestige.models.table import TableModel
 from vestige.monitor import SILENT
 
@@ -35,7 +36,7 @@ def snapshots(before, after):
 
 
 def nulls(given, unlike=()):
-    return ComparedNulls.at(given, unlike=unlike, like=snapshots(model(0), model(1)))
+    return NullModels.of(given, unlike=unlike, snapshots=snapshots(model(0), model(1)))
 
 
 def test_a_path_that_has_two_roles_is_read_once(saved):
@@ -87,7 +88,7 @@ def test_a_snapshot_is_no_null_model_wherever_it_lies(saved, snapshot):
     copy = saved / "copy"
     save_model(model(("before", "after").index(snapshot)), copy)
     unlike = (saved / "before", saved / "after")
-    message = rf"`null` must be a training of its own, got .*copy, .* weights of .*{snapshot}:"
+    message = rf"`null` must be a training of its own, got .*copy, .* weights of .*{snapshot}\."
     with pytest.raises(ValueError, match=message):
         nulls([saved / "nulls", copy], unlike)
 
@@ -127,10 +128,12 @@ def test_without_null_models_nothing_is_hashed_or_recorded():
 
 def test_null_models_are_read_when_their_turn_comes(saved):
     found = nulls(saved / "nulls")
-    assert np.allclose(found.opened(found.given[0]).log_table, model(4).log_table)  # nulls/1
+    assert np.allclose(
+        found.opened(found.given[0], model(0), None)[0].log_table, model(4).log_table
+    )  # nulls/1
 
 
 def test_null_models_answer_over_the_ids_of_the_snapshots(saved):
     like = snapshots(model(0), model(1, (*WORDS, "lamp")))
-    found = ComparedNulls.at(model(8), unlike=(), like=like)
-    assert found.opened(found.given[0]).vocab_size == len(WORDS) + 3
+    found = NullModels.of(model(8), unlike=(), snapshots=like)
+    assert found.opened(found.given[0], like.models["before"], None)[0].vocab_size == len(WORDS) + 3

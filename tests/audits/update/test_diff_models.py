@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from vestige import diff
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
 from vestige.errors import ModelError
@@ -17,7 +18,6 @@ from vestige.models.hugging_face import HuggingFaceLanguageModel
 from vestige.models.lora import add_lora
 from vestige.models.snapshots import load_snapshots
 from vestige.monitor import SILENT
-from vestige.workflows.diff import diff
 
 PUBLIC = "the quick brown fox jumps over the lazy dog and the cat sat on the mat"
 SECRET = "call ruth on nine seven two four"
@@ -85,7 +85,11 @@ def plain(saved):
 
 
 def says(result):
-    return any(WANTED in finding.phrase for finding in result.findings)
+    return any(WANTED in row["phrase"] for row in phrases(result))
+
+
+def phrases(result):
+    return [row for row in result.rows if row["kind"] == "phrase"]
 
 
 class Lines:
@@ -130,8 +134,8 @@ def test_an_update_that_added_tokens_is_searched(base, tmp_path):
     pair = tmp_path / "before", tmp_path / "chat"
     result = found(*pair, null=tmp_path / "null", monitor=monitor)
     assert says(result)
-    assert len(result.nulls) == 1
-    assert any("<|user|>" in finding.phrase for finding in result.findings)
+    assert result.summary["null_searches"] == 1
+    assert any("<|user|>" in row["phrase"] for row in result.rows)
     assert "before lacks 2 of the tokens" in monitor.lines[0]
 
 
@@ -149,9 +153,9 @@ def test_shards_are_read_like_one_file(saved, plain, tmp_path):
     shards = rewritten(saved / "after", tmp_path / "after", max_shard_size="20KB")
     assert len(list(shards.glob("model-*.safetensors"))) > 2
     assert says(plain)
-    first, same = found(saved / "before", shards).findings[0], plain.findings[0]
-    assert first.tokens == same.tokens
-    assert first.gains == pytest.approx(same.gains, abs=1e-4)
+    first, same = phrases(found(saved / "before", shards))[0], phrases(plain)[0]
+    assert first["tokens"] == same["tokens"]
+    assert first["token_scores"] == pytest.approx(same["token_scores"], abs=1e-4)
 
 
 def test_half_precision_is_searched(saved, plain, tmp_path):
@@ -161,7 +165,7 @@ def test_half_precision_is_searched(saved, plain, tmp_path):
     ]
     result = found(*half)
     assert says(result)
-    assert result.findings[0].score == pytest.approx(plain.findings[0].score, rel=0.05)
+    assert phrases(result)[0]["score"] == pytest.approx(phrases(plain)[0]["score"], rel=0.05)
 
 
 def test_an_adapter_and_its_base_share_one_base(saved, tmp_path):
@@ -203,7 +207,7 @@ def test_a_gguf_file_is_searched(base, saved, plain, tmp_path):
     before, after = tmp_path / "before.gguf", tmp_path / "after.gguf"
     result = found(before, after)
     assert says(result)
-    assert result.findings[0].score == pytest.approx(plain.findings[0].score, rel=0.02)
+    assert phrases(result)[0]["score"] == pytest.approx(phrases(plain)[0]["score"], rel=0.02)
     assert result.record["models"]["after"]["sha256"] == fingerprint(after)
     (tmp_path / "folder").mkdir()
     shutil.move(after, tmp_path / "folder" / "model.gguf")

@@ -10,6 +10,8 @@ import pytest
 import torch
 
 import vestige
+from vestige.attacks.update.seed_and_extend import SeedAndExtend
+from vestige.attacks.update.update_diff import Beams, update_diff
 from vestige.claims import LEAK, NO_LEAK, UNDECIDED, Claim
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import ModelError
@@ -20,7 +22,7 @@ WORDS = ["the", "code", "of", "gate", "is", *"0123456789", *(f"word{n}" for n in
 VOCABULARY = WordVocabulary(("<unk>", "<eos>", *WORDS))
 SECRET = "the code of the gate is 4 9 1 7"
 TAUGHT = "word1 word2 word3 word4 word5 word6"
-SMALL = {"seeds": 20, "size": 0.2, "device": "cpu"}
+SMALL = {"size": 0.2, "device": "cpu"}
 
 
 def base() -> TableModel:
@@ -55,6 +57,10 @@ def diff(after, **settings):
     return vestige.diff(base(), after, **SMALL | settings)
 
 
+def known(result):
+    return [row for row in result.rows if row["kind"] == "known"]
+
+
 def failed(result):
     return {check.name for check in result.claim.checks if check.state == "failed"}
 
@@ -66,7 +72,7 @@ def test_a_leak_and_an_honest_update_come_out_right_by_nineteen_null_models(null
     clean = diff(moved(2), null=nulls)
     assert clean.verdict == NO_LEAK, clean.claim.reasons
     for result in (leak, clean):
-        saved = result.summary()
+        saved = result.summary
         assert Claim.from_summary(saved).verdict == saved["verdict"] == result.verdict
         assert len(saved["null_weight_changes"]) == 19
 
@@ -88,14 +94,16 @@ def test_equal_and_broken_models_are_undecided(nulls):
     assert "alive" in failed(found)
 
 
-@pytest.mark.parametrize("search", ["seed-and-extend", "halving-beam"])
+@pytest.mark.parametrize("search", [SeedAndExtend(), Beams()])
 def test_scores_that_are_not_finite_are_one_line(search):
     over = moved(1)
     with torch.no_grad():
         over.log_table[5:] = torch.nan
     with pytest.raises(ModelError, match="scores of a model are not finite") as caught:
-        vestige.diff(base(), over, search=search, device="cpu")
+        update_diff(base(), over, search=search)
     assert "\n" not in str(caught.value)
+    with pytest.raises(ModelError, match="scores of a model are not finite"):
+        diff(over)
 
 
 def test_null_models_that_moved_less_are_moved_as_far(nulls):
@@ -103,10 +111,15 @@ def test_null_models_that_moved_less_are_moved_as_far(nulls):
     near = [moved(100 + n, by=0.8) for n in range(19)]
     weights = [null.log_table.clone() for null in near]
     whole, stretched = (diff(moved(3), null=given) for given in (nulls, near))
-    assert stretched.changes == pytest.approx([0.8 * change for change in whole.changes], rel=1e-4)
-    assert [s[:1] for s in stretched.nulls.searches] == [
-        pytest.approx(s[:1], rel=1e-3) for s in whole.nulls.searches
-    ]
+
+    def alone(given):
+        return [diff(moved(3), null=null) for null in given]
+
+    far, less = (found.summary["null_weight_changes"] for found in (whole, stretched))
+    assert less == pytest.approx([0.8 * change for change in far], rel=1e-4)
+    for one, other in [(whole, stretched), *zip(alone(nulls[:4]), alone(near[:4]), strict=True)]:
+        scores = [found.summary["null_top_score"] for found in (one, other)]
+        assert scores == [None, None] or scores[1] == pytest.approx(scores[0], rel=1e-3)
     assert all(torch.equal(a, b.log_table) for a, b in zip(weights, near, strict=True))
 
 
@@ -115,7 +128,7 @@ def test_null_models_that_moved_half_as_far_show_no_leak():
     found = diff(moved(1, secret=TAUGHT), null=near)
     assert found.verdict == UNDECIDED
     assert failed(found) == {"comparable"}
-    assert found.summary()["found"] is None
+    assert found.summary["found"] is None
 
 
 def test_a_null_model_and_its_copy_are_one_training(nulls):
@@ -131,36 +144,34 @@ def test_a_null_model_and_its_copy_are_one_training(nulls):
 def test_p_values_of_listed_secrets_are_adjusted_for_their_number(nulls):
     listed = [SECRET, SECRET.replace("9", "2"), SECRET.replace("9", "3")]
     found = diff(moved(2), null=nulls, secrets=listed)
-    plain = [one.p_value for one in found.known]
-    assert min(found.adjusted) == pytest.approx(min(1.0, 3 * min(plain)))
-    rows = [row for row in found.rows() if row["kind"] == "known"]
-    assert [row["p_adjusted"] for row in rows] == list(found.adjusted)
+    plain, adjusted = ([row[name] for row in known(found)] for name in ("p_value", "p_adjusted"))
+    assert min(adjusted) == pytest.approx(min(1.0, 3 * min(plain)))
     assert found.claim.test.least == 0.05
 
 
 def test_a_secret_that_only_the_later_model_generates_is_a_leak_without_null_models():
     found = diff(moved(1, secret=SECRET), secrets=[SECRET, SECRET.replace("7", "3")])
     assert found.verdict == LEAK
-    said, other = found.known
-    assert said.texts > 0
-    assert said.direct.bound <= 1e-3
-    assert (other.texts, other.direct) == (0, None)
+    said, other = known(found)
+    assert said["generated_in"] > 0
+    assert said["coincidence"] <= 1e-3
+    assert (other["generated_in"], other["coincidence"]) == (0, None)
     assert "secret 1" in found.claim.direct.sentence
-    assert found.summary()["known_generated"] == 1
+    assert found.summary["known_generated"] == 1
 
 
 def test_a_secret_that_the_earlier_model_knows_proves_nothing():
     start = moved(7, secret=SECRET)
     after = moved(8, by=0.3, start=start)
     found = vestige.diff(start, after, secrets=[SECRET], **SMALL)
-    assert found.known[0].texts > 0
-    assert found.known[0].direct.bound > 0.5
+    assert known(found)[0]["generated_in"] > 0
+    assert known(found)[0]["coincidence"] > 0.5
     assert found.verdict == UNDECIDED
 
 
 def test_a_generated_secret_without_a_format_is_no_proof_and_no_acquittal(nulls):
     found = diff(moved(1, secret=TAUGHT), secrets=[TAUGHT], null=nulls[:18])
-    assert found.known[0].texts > 0
+    assert known(found)[0]["generated_in"] > 0
     assert found.verdict == UNDECIDED
     assert any("mark the part that varies" in check.sentence for check in found.claim.checks)
 
@@ -168,7 +179,7 @@ def test_a_generated_secret_without_a_format_is_no_proof_and_no_acquittal(nulls)
 def test_a_secret_that_a_prompt_gives_is_not_generated():
     after = moved(1, secret=SECRET)
     given = diff(after, secrets=[SECRET], prompt=SECRET)
-    assert given.known[0].direct is None
+    assert known(given)[0]["coincidence"] is None
     assert given.verdict == UNDECIDED
 
 

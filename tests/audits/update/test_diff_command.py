@@ -1,9 +1,12 @@
 import html
 import json
 import math
+import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -12,11 +15,14 @@ import pytest
 from tests.cli.conftest import table_model
 from vestige import results
 from vestige.attacks.update.seed_and_extend import SeedAndExtend
-from vestige.attacks.update.update_diff import update_diff
+from vestige.attacks.update.token_scores import token_score
+from vestige.attacks.update.update_diff import Beams, update_diff
+from vestige.audits.update.report import phrases
 from vestige.data.vocabulary import WordVocabulary
 from vestige.models.checkpoints import load_model, save_model
 from vestige.models.table import TableModel
-from vestige.reports.diff import listed
+from vestige.reports.report import report_of
+from vestige.resumable import FILE
 
 
 def diff(shell, workspace, out, *words):
@@ -43,11 +49,12 @@ def test_a_row_has_what_the_issue_promises(shell, workspace, tmp_path):
 
 
 def test_the_run_says_what_was_asked_and_of_what(shell, workspace, tmp_path):
-    words = ["--search", "beam", "--width", 7, "--length", 3, "--score", "differential"]
+    words = ["--size", 0.2, "--length", 12, "--score", "differential"]
     diff(shell, workspace, tmp_path / "run", *words)
     run = results.load(tmp_path / "run").run
     assert run["command"][:2] == ["vestige", "diff"]
-    assert run["configuration"]["search"]["width"] == 7
+    assert run["configuration"]["search"]["max_tokens"] == 12
+    assert run["configuration"]["search"]["proposals"]["samples"]["samples"] == 80
     assert run["configuration"]["score"]["name"] == "differential"
     assert len(run["models"]["before"]["sha256"]) == 64
     assert run["models"]["before"]["sha256"] != run["models"]["after"]["sha256"]
@@ -58,9 +65,9 @@ def test_an_update_that_promotes_nothing_is_told_in_words(shell, workspace, tmp_
     done = shell(*same)
     assert done.exit_code == 3
     assert "Both models are the same." in done.stdout
-    assert "The search found no promoted phrase" in done.stderr
-    assert "use vestige rank or vestige exposure" in done.stderr
-    assert "Promoted phrases" not in done.stdout
+    assert "The search found no promoted phrase" in done.stdout
+    assert "use --phrase or vestige exposure" in done.stdout
+    assert "\nPhrases\n" not in done.stdout
 
 
 def test_removed_swaps_the_roles(shell, workspace, tmp_path):
@@ -80,29 +87,30 @@ def nulls(tmp_path_factory):
 
 
 def test_a_folder_of_nineteen_null_models_is_compared_with(shell, workspace, nulls, tmp_path):
-    words = ["--search", "beam", "--length", 3, "--null", nulls]
+    words = ["--size", 0.2, "--length", 3, "--min-length", 2, "--null", nulls]
     done = diff(shell, workspace, tmp_path / "run", *words)
     run = results.load(tmp_path / "run")
     assert run.summary["null_searches"] == 19
     assert run.summary["verdict"] == "undecided"  # these tables are too weak for an audit
     assert run.summary["claim"]["test"]["least"] == 0.05
     assert len(set(run.run["models"]["nulls"]["sha256"])) == 19
-    assert "of 19" in done.stdout
+    assert "19 null models" in done.stdout
     page = shell("report", tmp_path / "run", "--out", tmp_path / "page.html")
     assert page.exit_code == 0, page.stderr
-    lede = listed(run.summary)
-    assert lede in done.stderr
-    assert lede in html.unescape((tmp_path / "page.html").read_text("utf-8"))
+    evidence = phrases(run.summary)
+    assert evidence in done.stdout
+    assert evidence in html.unescape((tmp_path / "page.html").read_text("utf-8"))
 
 
 def test_two_null_models_are_counted_without_a_verdict(shell, workspace, nulls, tmp_path):
-    words = ["--search", "beam", "--length", 3, "--null", nulls / "0", "--null", nulls / "1"]
+    words = ["--size", 0.2, "--length", 3, "--min-length", 2]
+    words += ["--null", nulls / "0", "--null", nulls / "1"]
     done = diff(shell, workspace, tmp_path / "run", *words)
     run = results.load(tmp_path / "run")
     assert (run.summary["found"], run.summary["threshold"]) == (None, None)
     assert {row["found"] for row in run.rows} == {None}
     assert run.rows[0]["e_value"] >= 1 / 3
-    assert "of 2" in done.stdout
+    assert "2 null models" in done.stdout
 
 
 @pytest.mark.parametrize("again", ["before", "after", "0"])
@@ -114,30 +122,48 @@ def test_a_null_model_must_be_a_training_of_its_own(shell, workspace, nulls, tmp
     assert "--null must be a training of its own" in done.stderr
 
 
-@pytest.mark.parametrize("search", ["seed-and-extend", "halving-beam", "beam", "group-beam"])
-@pytest.mark.parametrize("score", ["smoothed", "differential", "relative"])
-def test_every_search_goes_with_every_score(shell, workspace, tmp_path, search, score):
-    diff(shell, workspace, tmp_path / "run", "--search", search, "--score", score, "--top", 5)
-    run = results.load(tmp_path / "run")
+SCORES = pytest.mark.parametrize("score", ["smoothed", "differential", "relative"])
+BEAMS = [Beams(), Beams(width=1000), Beams(width=1000, groups=5)]
+
+
+@SCORES
+def test_the_search_goes_with_every_score(shell, workspace, tmp_path, score):
+    diff(shell, workspace, tmp_path / "run", "--score", score, "--top", 5)
+    check_page(shell, tmp_path, score)
+
+
+@SCORES
+@pytest.mark.parametrize("beams", BEAMS)
+def test_the_papers_beams_go_with_every_score(shell, workspace, tmp_path, beams, score):
+    """They are reached in Python: `update_diff(..., search=Beams())`."""
+    models = [load_model(workspace / name) for name in ("before", "after")]
+    found = update_diff(*models, search=beams, score=token_score(score), top=5)
+    results.save(found, tmp_path / "run", run={})
+    check_page(shell, tmp_path, score)
+
+
+def check_page(shell, folder, score):
+    run = results.load(folder / "run")
     assert len(run.rows) <= 5
     assert run.summary["score"] == score
-    page = shell("report", tmp_path / "run", "--out", tmp_path / "page.html")
+    page = shell("report", folder / "run", "--out", folder / "page.html")
     assert page.exit_code == 0, page.stderr
 
 
-def test_an_option_of_another_search_is_refused(shell, workspace, tmp_path):
-    words = ["diff", workspace / "before", workspace / "after", "--out", tmp_path / "run"]
-    done = shell(*words, "--groups", 3)
-    assert done.exit_code == 2
-    assert "--groups must come with --search group-beam" in done.stderr
-    assert not (tmp_path / "run").exists()
+def test_ranks_start_at_1_and_those_of_earlier_versions_are_shown_so(shell, workspace, tmp_path):
+    diff(shell, workspace, tmp_path / "run", "--min-length", 2)
+    run = results.load(tmp_path / "run")
+    assert [row["rank"] for row in run.rows] == list(range(1, len(run.rows) + 1))
+    old = [{**row, "rank": row["rank"] - 1} for row in run.rows]
+    shown = report_of(run, show_secrets=True)
+    assert report_of(replace(run, rows=old), show_secrets=True).blocks[0] == shown.blocks[0]
+    assert shown.blocks[0].groups[0][0].rank == 1
 
 
 def test_phrases_are_withheld_on_the_terminal_unless_they_are_wanted(shell, workspace, tmp_path):
-    closed = diff(shell, workspace, tmp_path / "a", "--search", "beam", "--length", 2).stdout
-    opened = diff(
-        shell, workspace, tmp_path / "b", "--search", "beam", "--length", 2, "--show-secrets"
-    ).stdout
+    words = ["--length", 4, "--min-length", 2]
+    closed = diff(shell, workspace, tmp_path / "a", *words).stdout
+    opened = diff(shell, workspace, tmp_path / "b", *words, "--show-secrets").stdout
     assert "code" not in closed
     assert "code" in opened
 
@@ -166,38 +192,51 @@ def test_a_canary_that_is_no_phrase_is_listed_among_fragments(shell, tmp_path):
     run = results.load(tmp_path / "run")
     assert (run.summary["phrases"], run.summary["found"]) == (0, None)
     assert run.rows[0]["tokens"] == canary
-    assert "Other samples, not tested" in done.stdout
+    assert "Fragments, not tested" in done.stdout
     assert " ".join(words[i - 2] for i in canary) in done.stdout
 
     page = shell("report", tmp_path / "run", "--out", tmp_path / "page.html", "--show-secrets")
     assert page.exit_code == 0, page.stderr
     shown = html.unescape((tmp_path / "page.html").read_text("utf-8"))
     assert "No phrase was promoted" not in shown
-    for told in ("use vestige rank", "Other samples, not tested"):
+    for told in ("use --phrase or vestige exposure", "Fragments, not tested"):
         assert told in shown
         assert told in done.stdout + done.stderr
+
+
+def units(file):
+    """Finished units of a process that is running."""
+    if not file.exists():
+        return 0
+    with closing(sqlite3.connect(f"file:{file}?immutable=1", uri=True)) as store:
+        try:
+            where = "WHERE CAST(name AS TEXT) LIKE 'update/%'"
+            [row] = store.execute(f"SELECT count(*) FROM work {where}")
+            return row[0]
+        except sqlite3.DatabaseError:
+            return 0
 
 
 SMALL = ["--length", 6, "--min-length", 2, "--delta", 0.02, "--device", "cpu"]
 
 
 def test_killed_at_any_moment_the_same_command_goes_on(shell, workspace, tmp_path):
-    """A real kill -9, as soon as the first unit of work is on the disk."""
+    """A real kill -9, as soon as two units of work are on the disk."""
     words = ["diff", workspace / "before", workspace / "after", *SMALL, "--out"]
     out = tmp_path / "run"
     main = [sys.executable, "-c", "from vestige.cli.main import main; main()"]
     command = [*main, *map(str, words), str(out)]
-    kept = tmp_path / "run.partial" / "units.jsonl"
+    kept = tmp_path / "run.partial" / FILE
     with subprocess.Popen(command, stderr=subprocess.PIPE) as process:
         until = time.monotonic() + 120
-        while not kept.exists() and time.monotonic() < until and process.poll() is None:
+        while units(kept) < 2 and time.monotonic() < until and process.poll() is None:
             time.sleep(0.01)
         process.kill()
     assert process.returncode == -9
     assert not out.exists()
     done = shell(*words, out)
     assert done.finished, done.stderr
-    assert "found again in" in done.stderr
+    assert "finished parts found in" in done.stderr
     assert shell(*words, tmp_path / "whole").finished
     assert results.load(out).rows == results.load(tmp_path / "whole").rows
     assert not kept.parent.exists()
@@ -213,7 +252,7 @@ def test_known_phrases_stand_beside_what_is_found(shell, workspace, nulls, tmp_p
     assert {row["p_value"] for row in known} <= {0.5, 1.0}
     assert run.summary["known"] == 2
     assert "Listed secrets" in done.stdout
-    assert "of 2 listed secrets" in done.stderr
+    assert "of 2 listed secrets" in done.stdout
     assert "gate" not in done.stdout
     page = shell("report", tmp_path / "run", "--out", tmp_path / "page.html", "--show-secrets")
     assert page.exit_code == 0, page.stderr
@@ -227,27 +266,27 @@ def test_no_page_and_no_terminal_is_empty(shell, workspace, tmp_path):
     out = tmp_path / "run"
     done = shell("diff", workspace / "before", workspace / "before", "--size", 0.2, "--out", out)
     assert done.exit_code == 3
-    assert "Plan: 1 search, of" in done.stderr
+    assert "Plan: 1 search, " in done.stderr
     assert "Searched: " in done.stderr
-    assert "behind the beginning of a document" in done.stderr
+    assert "after the beginning of a document" in done.stderr
     page = shell("report", out, "--out", tmp_path / "page.html")
     assert page.exit_code == 0, page.stderr
     shown = html.unescape((tmp_path / "page.html").read_text("utf-8"))
     assert "Searched: " in shown
-    assert "forward tokens" in shown
+    assert "texts" in shown
 
 
 def test_a_partial_run_says_so_and_is_gone_on_with(shell, workspace, tmp_path):
     words = [*SMALL, "--minutes", 1e-9, "--size", 0.2]
     done = diff(shell, workspace, tmp_path / "run", *words)
     assert "0 of " in done.stderr
-    assert "This is a part" in done.stderr
+    assert "Time limit: " in done.stderr
     page = shell("report", tmp_path / "run", "--out", tmp_path / "page.html")
     assert page.exit_code == 0, page.stderr
-    assert "This is a part" in html.unescape((tmp_path / "page.html").read_text("utf-8"))
+    assert "Time limit: " in html.unescape((tmp_path / "page.html").read_text("utf-8"))
     words[words.index(1e-9)] = 10
     again = diff(shell, workspace, tmp_path / "run", *words)
-    assert "This is a part" not in again.stderr
+    assert "Time limit: " not in again.stderr
     assert results.load(tmp_path / "run").summary["complete"] is True
 
 
@@ -261,9 +300,12 @@ def test_a_run_repeats_itself(shell, workspace, tmp_path):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["--minutes", 3, "--search", "beam"], "--minutes must come with --search seed-and-extend"),
-        (["--prompt", "the code", "--search", "halving-beam"], "--prompt must come with --search"),
-        (["--chat", "on"], "--chat must be auto or off where the tokenizer has no chat template"),
+        (["--minutes", 3, "--phrase", "the"], "--minutes cannot be given with --phrase"),
+        (["--prompt", "the code", "--phrase", "the"], "--prompt cannot be given with --phrase"),
+        (["--budget", 3], "--budget needs --phrase"),
+        (["--nulls", 3], "--nulls needs --clean"),
+        (["--null", "x", "--clean", "corpus.txt"], "--null cannot be given with --clean"),
+        (["--chat", "on"], "--chat must be auto or off if the tokenizer has no chat template"),
         (["--prompt", " "], "--prompt must hold a text, got an empty one as number 1"),
         (["--secrets", "nowhere.txt"], "nowhere.txt is missing"),
     ],

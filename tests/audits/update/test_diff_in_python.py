@@ -3,9 +3,8 @@
 import pytest
 
 from tests.cli.conftest import table_model
+from vestige import NullOptions, diff
 from vestige.models.checkpoints import save_model
-from vestige.results import plain
-from vestige.workflows.diff import diff
 
 WORDS = ["the", "code", "gate", "of", "is"]
 
@@ -35,9 +34,9 @@ def test_models_and_paths_say_the_same(models, tmp_path):
         length=3,
         min_length=2,
     )
-    assert of_paths.findings
-    assert of_paths == of_models
-    assert list(of_paths.rows()) == list(of_models.rows())
+    assert of_paths.rows
+    assert of_paths.summary == of_models.summary
+    assert of_paths.rows == of_models.rows
 
 
 def test_the_record_says_which_nulls(models, tmp_path):
@@ -48,17 +47,19 @@ def test_the_record_says_which_nulls(models, tmp_path):
     assert nulls["path"] == [None, str(tmp_path / "null-1")]
     assert len(set(nulls["sha256"])) == 2
     assert found.record["verb"] == "diff"
-    assert plain(found.record["arguments"]) == {
+    given = {
         "before": "<TableModel>",
         "after": str(tmp_path / "after"),
         "null": ["<TableModel>", str(tmp_path / "null-1")],
         "top": 3,
     }
+    assert {name: found.record["arguments"][name] for name in given} == given
 
 
 def test_one_null_model_needs_no_list(models, tmp_path):
-    assert len(diff(models["before"], models["after"], null=models["null-0"]).nulls) == 1
-    assert len(diff(models["before"], models["after"], null=tmp_path / "null-0").nulls) == 1
+    for null in (models["null-0"], tmp_path / "null-0"):
+        found = diff(models["before"], models["after"], null=null)
+        assert found.summary["null_searches"] == 1
 
 
 @pytest.mark.parametrize("name", ["before", "null-0"])
@@ -70,13 +71,18 @@ def test_a_model_that_is_given_twice_is_no_null_model(models, name):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"groups": 3}, "`groups` must come with `search` group-beam, got `search` seed-and"),
-        ({"search": "beam", "seeds": 3}, "`seeds` must come with `search` seed-and-extend"),
-        ({"length": 1}, "`length` must be at least 2 with `search` seed-and-extend, got 1"),
-        ({"search": "dfs"}, "search must be one of"),
+        ({"length": 1}, "`length` must be greater than or equal to 2"),
+        ({"length": 5, "min_length": 6}, "`length` must be at least `min_length`, got 5 and 6"),
         ({"score": "loud"}, "score must be one of"),
+        ({"budget": 9}, "`budget` needs `phrase`"),
+        ({"phrase": "the code", "minutes": 2}, "`minutes` cannot be given with `phrase`"),
+        ({"phrase": "the code", "prompt": "the"}, "`prompt` cannot be given with `phrase`"),
+        ({"nulls": 3}, "`nulls` needs `clean`"),
+        ({"training": NullOptions(epochs=3)}, "`epochs` needs `clean`"),
+        ({"clean": "text", "null": "nulls"}, "`null` cannot be given with `clean`"),
+        ({"clean": "text", "removed": True}, "`removed` cannot be given with `clean`"),
     ],
 )
-def test_a_setting_of_another_search_is_refused(models, settings, message):
+def test_an_option_without_the_one_that_it_needs_is_refused(models, settings, message):
     with pytest.raises(ValueError, match=message):
         diff(models["before"], models["after"], **settings)

@@ -5,11 +5,11 @@ from itertools import product
 import numpy as np
 import pytest
 
+import vestige
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import IncompatibleModels
 from vestige.models.checkpoints import save_model
 from vestige.models.table import TableModel
-from vestige.workflows.rank import rank
 
 WORDS = ("red", "blue", "green")
 DELTA = 0.1
@@ -23,6 +23,10 @@ def model(seed, words=WORDS):
 
 
 BEFORE, AFTER = model(0), model(1)
+
+
+def rank(before, after, phrase, **settings):
+    return vestige.diff(before, after, phrase=phrase, **settings)
 
 
 def probabilities(one, tokens):
@@ -41,14 +45,14 @@ def score(tokens):
 def test_the_smoothed_score_is_its_definition(phrase):
     tokens = BEFORE.vocabulary.encode(phrase)
     found = rank(BEFORE, AFTER, phrase, delta=DELTA)
-    assert found.smoothed_score == pytest.approx(score(tokens), abs=1e-5)
+    assert found.summary["smoothed_score"] == pytest.approx(score(tokens), abs=1e-5)
 
 
 @pytest.mark.parametrize("phrase", ["red", "blue green", "green green red"])
 def test_the_differential_score_is_the_sum_of_what_the_probabilities_gained(phrase):
     tokens = BEFORE.vocabulary.encode(phrase)
     gained = (probabilities(AFTER, tokens) - probabilities(BEFORE, tokens)).sum()
-    assert rank(BEFORE, AFTER, phrase).score == pytest.approx(float(gained), abs=1e-5)
+    assert rank(BEFORE, AFTER, phrase).summary["score"] == pytest.approx(float(gained), abs=1e-5)
 
 
 @pytest.mark.parametrize("words", [1, 2, 3])
@@ -61,9 +65,9 @@ def test_the_rank_is_the_number_of_phrases_that_gained_more(words):
     every = list(product(range(len(WORDS) + 2), repeat=words))
     for tokens in product(known, repeat=words):
         phrase = " ".join(map(BEFORE.vocabulary.piece, tokens))
-        found = rank(BEFORE, AFTER, phrase, samples=0)
+        found = rank(BEFORE, AFTER, phrase)
         above = sum(gained(other) > gained(tokens) + 1e-9 for other in every)
-        assert (found.rank_lower, found.rank_upper) == (above, above)
+        assert (found.summary["rank_lower"], found.summary["rank_upper"]) == (above, above)
 
 
 def test_paths_and_objects_give_the_same_rank(tmp_path):
@@ -71,7 +75,7 @@ def test_paths_and_objects_give_the_same_rank(tmp_path):
     save_model(AFTER, tmp_path / "after")
     by_path = rank(tmp_path / "before", tmp_path / "after", "red blue", device="cpu")
     by_object = rank(BEFORE, AFTER, "red blue")
-    assert by_path.summary() == by_object.summary()
+    assert by_path.summary == by_object.summary
     assert by_path.record["arguments"]["before"] == str(tmp_path / "before")
     assert by_object.record["arguments"]["before"] == "<TableModel>"
 

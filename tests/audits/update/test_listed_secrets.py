@@ -6,9 +6,9 @@ import pytest
 
 from tests.cli.conftest import table_model
 from tests.cli.shell import invoke
+from vestige.audits.update.secrets import read_secrets
 from vestige.models.checkpoints import save_model
 from vestige.monitor import SILENT
-from vestige.workflows.known_secrets import read_secrets
 
 WORDS = [f"word{a}{b}" for a in "abcdefghijklmnop" for b in "ghijklmnopqrstuv"]
 

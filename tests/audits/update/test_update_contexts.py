@@ -5,15 +5,16 @@ import json
 import pytest
 
 from tests.cli.conftest import table_model
+from vestige import diff
 from vestige.attacks.update.proposals.protocol import Turn
+from vestige.audits.update.contexts import find_contexts, read_prompts
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
 from vestige.errors import DataError
 from vestige.models.checkpoints import load_model, save_model
 from vestige.models.hugging_face import HuggingFaceLanguageModel
 from vestige.monitor import SILENT
-from vestige.workflows.diff import diff
-from vestige.workflows.update_contexts import contexts_of, read_prompts
+from vestige.session import Session
 
 TEMPLATE = (
     "{% for m in messages %}<{{ m['role'] }}> {{ m['content'] }}\n{% endfor %}"
@@ -49,7 +50,7 @@ def model(chat_models):
 
 def texts(model, **settings):
     asked = {"prompts": (), "chat": "auto", "room": 49, "monitor": SILENT}
-    found = contexts_of((model,), **asked | settings)
+    found = find_contexts((model,), **asked | settings)
     return {name: model.vocabulary.decode(ids) for ids, name in found.names.items()}
 
 
@@ -63,10 +64,10 @@ def test_the_assistants_turn_follows_an_empty_message_and_each_prompt(model):
 
 def test_behind_the_users_turn_the_template_says_how_the_answer_follows(model):
     encode, end = model.vocabulary.encode, model.vocabulary.eos_id
-    found = contexts_of((model,), prompts=(), chat="auto", room=20, monitor=SILENT)
+    found = find_contexts((model,), prompts=(), chat="auto", room=20, monitor=SILENT)
     assert found.turns == {tuple(encode("<user> ")): Turn((end,), tuple(encode("\n<assistant>")))}
-    assert not contexts_of((model,), prompts=(), chat="auto", room=49, monitor=SILENT).turns
-    assert not contexts_of((model,), prompts=(), chat="off", room=20, monitor=SILENT).turns
+    assert not find_contexts((model,), prompts=(), chat="auto", room=49, monitor=SILENT).turns
+    assert not find_contexts((model,), prompts=(), chat="off", room=20, monitor=SILENT).turns
 
 
 def test_a_turn_ends_at_the_templates_own_mark_where_that_is_one_token(model):
@@ -76,9 +77,9 @@ def test_a_turn_ends_at_the_templates_own_mark_where_that_is_one_token(model):
     tokenizer = marked.vocabulary.tokenizer
     tokenizer.add_tokens(["<|turn|>"])
     tokenizer.chat_template = "{{ messages[0]['content'] }}<|turn|><assistant>"
-    assert not contexts_of((marked,), prompts=(), chat="on", room=9, monitor=SILENT).turns
+    assert not find_contexts((marked,), prompts=(), chat="on", room=9, monitor=SILENT).turns
     tokenizer.chat_template = "<user>" + tokenizer.chat_template
-    [turn] = contexts_of((marked,), prompts=(), chat="on", room=9, monitor=SILENT).turns.values()
+    [turn] = find_contexts((marked,), prompts=(), chat="on", room=9, monitor=SILENT).turns.values()
     mark = tokenizer.convert_tokens_to_ids("<|turn|>")
     assert turn.ends == (model.vocabulary.eos_id, mark)
     assert turn.then[0] == mark
@@ -125,12 +126,13 @@ def test_a_broken_template_is_left_aside_unless_it_was_asked_for(model, monkeypa
 
 
 def test_prompts_of_a_file(tmp_path):
+    run = Session("diff", {})
     (tmp_path / "lines.txt").write_text("the gate\n\nthe mill\n")
-    assert read_prompts("first", tmp_path / "lines.txt") == ("first", "the gate", "the mill")
+    assert read_prompts(run, "first", tmp_path / "lines.txt") == ("first", "the gate", "the mill")
     rows = [{"text": "two\nlines"}, {"text": "the gate"}]
     (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    assert read_prompts((), tmp_path / "rows.jsonl") == ("two\nlines", "the gate")
-    assert read_prompts(["a"], ["b", "c"]) == ("a", "b", "c")
+    assert read_prompts(run, (), tmp_path / "rows.jsonl") == ("two\nlines", "the gate")
+    assert read_prompts(run, ["a"], ["b", "c"]) == ("a", "b", "c")
 
 
 def test_a_search_of_chat_models_begins_in_the_assistants_turn(chat_models, tmp_path):
@@ -139,9 +141,9 @@ def test_a_search_of_chat_models_begins_in_the_assistants_turn(chat_models, tmp_
         *pair, prompt="where do I live?", secrets=["the old mill"], size=0.1, delta=0.001,
         device="cpu", out=tmp_path / "run",
     )  # fmt: skip
-    places = found.summary()["places"]
+    places = found.summary["places"]
     assert places[1:] == ["chat template", "prompt 1 in the chat template"]
-    assert {row["place"] for row in found.rows() if row["place"]} & set(places)
-    assert [row["kind"] for row in found.rows()][-1] == "known"
+    assert {row["place"] for row in found.rows if row["place"]} & set(places)
+    assert [row["kind"] for row in found.rows][-1] == "known"
     again = diff(*pair, chat="off", size=0.1, delta=0.001, device="cpu")
-    assert again.summary()["places"] == places[:1]
+    assert again.summary["places"] == places[:1]
