@@ -114,7 +114,7 @@ CASES = {
     "diff over a run": ("diff W/before W/after --out W/run", "run", "another --out"),
     "option of the past": ("diff W/before W/after --search grep --out W/new", "--search", "--help"),
     "unknown score": ("diff W/before W/after --score loss --out W/new", "--score", "smoothed"),
-    "length zero": ("diff W/before W/after --length 0 --out W/new", "--length", "equal to 2"),
+    "length zero": ("diff W/before W/after --length 0 --out W/new", "--length", "at least 2"),
     "diff without out": ("diff W/before W/after", "--out", "--help"),
     "rank of nothing": ("diff W/before W/after --phrase  --out W/new", "--phrase", "at least"),
     "rank of unknown words": (

@@ -1,6 +1,5 @@
 import pytest
 
-from vestige.audits.update.rank_report import rank_of
 from vestige.errors import RunError
 from vestige.reports.report import report_of
 
@@ -58,14 +57,14 @@ def test_a_group_stands_together_behind_its_best(saved, diff):
     shown = report_of(
         saved(diff([["a"], ["b"], ["c"]], groups={0: 0, 1: 1, 2: 0})), show_secrets=True
     )
-    assert [[p.rank for p in group] for group in findings(shown, "Phrases")] == [[0, 2], [1]]
+    assert [[p.rank for p in group] for group in findings(shown, "Phrases")] == [[1, 3], [2]]
 
 
 def test_runs_of_one_token_are_counted_apart(saved, diff):
     shown = report_of(saved(diff([["a"], ["x", "x"]], kinds={1: "run"})), show_secrets=True)
     [runs] = [block for block in shown.blocks if block.template == "findings" and block.folded]
-    assert [[p.rank for p in group] for group in runs.groups] == [[1]]
-    assert [[p.rank for p in group] for group in findings(shown, "Phrases")] == [[0]]
+    assert [[p.rank for p in group] for group in runs.groups] == [[2]]
+    assert [[p.rank for p in group] for group in findings(shown, "Phrases")] == [[1]]
 
 
 def test_an_update_without_phrases_has_a_section(saved, diff):
@@ -74,20 +73,6 @@ def test_an_update_without_phrases_has_a_section(saved, diff):
     assert shown.evidence[0].startswith(
         "The search found no promoted phrase. To test a phrase that you know,"
     )
-
-
-@pytest.mark.parametrize(
-    ("lower", "upper", "sentence"),
-    [
-        (0, 0, "Rank 0, exactly: no sequence of the same length scores higher."),
-        (1, 1, "Rank 1, exactly: 1 sequence of the same length scores higher."),
-        (1234, 1234, "Rank 1,234, exactly: 1,234 sequences of the same length score higher."),
-        (3, 40, "Rank between 3 and 40, both proven."),
-        (3, 59 * 10**33, "Rank between 3 and 5.9 × 10^34, both proven."),
-    ],
-)
-def test_the_certainty_of_a_rank_is_said(rank, lower, upper, sentence):
-    assert rank_of(rank(["a"], lower, upper).summary()) == sentence
 
 
 SECRET = "Rosalind hides 4917 tulips"

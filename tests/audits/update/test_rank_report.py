@@ -79,3 +79,5 @@ def test_runs_of_before_there_were_estimates_are_read():
         rank_of(old) == "Between 3 and 40 phrases of the same length score higher (proven bounds)."
     )
     assert estimate_of(old) == ""
+    large = {**old, "rank_upper": 59 * 10**33}
+    assert rank_of(large).startswith("Between 3 and 5.9 × 10^34 phrases")

@@ -221,8 +221,10 @@ def _reject(reason: str, **options: object) -> None:
 
 
 def _score(name: str, delta: float) -> "TokenScore":
-    from vestige.attacks.update.token_scores import token_score
+    from vestige.attacks.update.token_scores import SCORES, token_score
 
+    if name not in SCORES.names():
+        raise ValueError(f"`score` must be one of {', '.join(SCORES.names())}")
     return token_score(name, delta=delta)
 
 
