@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from os import fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -80,8 +79,9 @@ def extract_passages(
 
     lists = listed_texts(given, **columns)
     run.data |= {role: of_corpus(given[role], corpus) for role, corpus in lists.read.items()}
-    beside = None if run.out is None else f"{fspath(run.out)}.statistics"
-    folder = Path(statistics or beside) if statistics or beside else None
+    folder = None if statistics is None else Path(statistics)
+    if folder is None and run.out is not None:
+        folder = run.out.with_name(f"{run.out.name}.statistics")
     if is_endpoint(model):
         measured = served_passages(
             run, model, lists, how, continued=continued, folder=folder, remote=remote
