@@ -8,13 +8,13 @@ comes from the module that stands here, when it is first used.
 from .audits.exposure.exposure import exposure as exposure
 from .audits.extraction.extract import extract as extract
 from .audits.release.release import report as report
-from .workflows.anatomy import anatomy as anatomy
+from .audits.anatomy.anatomy import anatomy as anatomy
 from .workflows.audit_texts import audit_texts as audit_texts
 from .workflows.audit_users import audit_users as audit_users
-from .workflows.compare import compare as compare
+from .audits.comparison.compare import compare as compare
 from .workflows.diff import diff as diff
 from .workflows.null import null as null
-from .workflows.plant import plant as plant
+from .preparation.plant import plant as plant
 from .workflows.rank import rank as rank
 from .workflows.train import train as train
 from .workflows.verify_deletion import verify_deletion as verify_deletion
@@ -60,17 +60,15 @@ from .defences.methods.triplet import Triplet as Triplet
 from .monitor import Monitor as Monitor
 
 # What verbs return.
-from .attacks.anatomy.memorization_result import Anatomy as Anatomy
 from .attacks.update.differential_rank import DifferentialRank as DifferentialRank
 from .attacks.membership.user_audit import UserAudit as UserAudit
 from .attacks.texts.deletion import Deletion as Deletion
 from .attacks.texts.text_audit import TextAudit as TextAudit
 from .attacks.update.diff_result import UpdateDiff as UpdateDiff
-from .defences.comparison import DefenceComparison as DefenceComparison
 from .result import Result as Result
 from .results import Run as Run
 from .workflows.null import NullModels as NullModels
-from .workflows.plant import Planting as Planting
+from .preparation.planting import Planting as Planting
 from .workflows.train import RepeatedTraining as RepeatedTraining
 from .workflows.train import Trained as Trained
 

@@ -203,15 +203,6 @@ CASES = {
         "no W/before W/other --deleted W/deleted.txt --reference W/corpus.jsonl --out OUT",
         "no W/before W/after --deleted W/cut.jsonl --reference W/corpus.jsonl --out OUT",
     ],
-    "anatomy": [
-        "ok W/trained --seen W/corpus.jsonl --unseen W/mine.jsonl --user who --out OUT --orders 1 "
-        "--bins 2",
-        "ok W/trained --seen W/corpus.jsonl --unseen W/mine.jsonl --user who --out OUT --json "
-        "--bins 2 --orders 0",
-        "no W/trained --seen W/corpus.jsonl --unseen W/cut.jsonl --out OUT",
-        "no W/trained --seen W/unknown.txt --unseen W/mine.jsonl --out OUT",
-        "no W/twice --seen W/corpus.jsonl --unseen W/mine.jsonl --out OUT",
-    ],
     "compare": [
         f"ok {PAIR} --baseline plain --manifest W/planted-known --test W/mine.jsonl --out OUT",
         f"ok {PAIR} --baseline plain --test W/mine.jsonl --user who --group 2 --out OUT --json",

@@ -33,7 +33,6 @@ CASES = {
     "audit-users": ["EVIL:f --texts EVIL --reference EVIL --out x"],
     "audit-texts": ["EVIL --texts EVIL --reference EVIL --base EVIL --author EVIL --out x"],
     "verify-deletion": ["EVIL EVIL --deleted EVIL --reference EVIL --retrained EVIL --out x"],
-    "anatomy": ["EVIL --seen EVIL --unseen EVIL --out x"],
     "compare": ["EVIL=EVIL EVIL=EVIL --manifest EVIL --test EVIL --out x"],
     "report": [
         "EVIL",

@@ -17,7 +17,6 @@ KINDS = (
     *(
         "audit-texts",
         "verify-deletion",
-        "anatomy",
         "compare",
         "gate",
         "report",

@@ -83,7 +83,6 @@ TAKEN = {
     "docs/train-with-privacy.md": {"my-model": "gpt", "public-model": "model"},
     "docs/before-you-publish.md": {"base-model": "chat", "my-lora-adapter": "foreign adapter"},
     "docs/configuration.md": {"before": "model", "after": "update"},
-    "docs/verbs/anatomy.md": {"trained": "target", "gpt2-tuned": "gpt"},
     "docs/verbs/audit-users.md": {"trained": "target", "base": "gpt", "fine-tuned": "gpt"},
     "docs/verbs/audit-texts.md": {
         "base": "gpt",
@@ -101,7 +100,6 @@ TAKEN = {
         "goldfish": "other seeds",
         "dp": "private seeds",
         **{f"runs/{seed}": f"single {seed}" for seed in (1, 2, 3)},
-        **{f"runs/{seed + 3}": f"single {seed}" for seed in (1, 2, 3)},
     },
     "docs/verbs/diff.md": {
         "before": "model",

@@ -139,10 +139,10 @@ def audit_texts(
     from vestige.attacks.texts.statistics_cache import Nodes
     from vestige.attacks.texts.text_audit import audit_scores
     from vestige.models.endpoint_address import is_endpoint
+    from vestige.models.provenance import of_corpus
     from vestige.parallel import connected
     from vestige.workflows.asked_texts import AskedTexts
     from vestige.workflows.endpoint_texts import ServedTexts
-    from vestige.models.provenance import of_corpus
     from vestige.workflows.text_models import TextModels
     from vestige.workflows.text_scores import require_what_it_compares, scored, set_apart
     from vestige.workflows.text_shadows import shadow_fine_tunes

@@ -183,8 +183,6 @@ def test_the_verb_takes_secrets_in_place_of_a_manifest(model, tmp_path):
     with pytest.raises(ValueError, match="`exact` needs a manifest of canaries as `secrets`"):
         vestige.exposure(model, ["7 7 7"], exact=9)
     with pytest.raises(ValueError, match="`question` needs a file of secrets as `secrets`"):
-        vestige.exposure(
-            model, MANIFEST, question="Well?"
-        )
+        vestige.exposure(model, MANIFEST, question="Well?")
     with pytest.raises(ValueError, match="`secrets` must hold 1 to"):
         vestige.exposure(model, [])
