@@ -130,7 +130,7 @@ def test_the_manifest_may_be_named_itself_and_have_no_vocabulary(shell, planting
 def test_its_page_shows_the_table_and_no_phrase(shell, planting, tmp_path):
     run_verb(shell, planting, tmp_path / "run")
     done = shell("report", tmp_path / "run", "--out", tmp_path / "page.html")
-    assert done.exit_code == 0, done.stderr
+    assert done.finished, done.stderr
     page = (tmp_path / "page.html").read_text()
     assert "How exposed are the canaries?" in page
     assert "never planted" in page
@@ -252,7 +252,7 @@ def test_a_model_from_before_is_compared_with(shell, planting, codes, tmp_path):
     assert set(run.run["models"]) == {"before", "after"}
     assert run.rows[0]["gain"] > 3
     page = tmp_path / "page.html"
-    assert shell("report", tmp_path / "run", "--out", page).stderr == ""
+    assert shell("report", tmp_path / "run", "--out", page).finished
     assert "Did the update reveal these secrets?" in page.read_text()
 
 
