@@ -9,7 +9,8 @@ import vestige
 
 LAYERS = [
     "errors", "monitor", "memory", "_validate", "registry", "arguments", "training_options",
-    "measured", "data", "store", "resumable", "parallel", "models", "metrics", "claims", "attacks", "training",
+    "measured", "data", "store", "resumable", "parallel", "models", "metrics", "claims",
+    "attacks", "training",
     "defences", "results", "training_runs", "session", "reports", "preparation",
     "audits", "experiments", "integrations", "cli", "__main__",
 ]  # fmt: skip

@@ -36,10 +36,6 @@ def verbs(monitor: vg.Monitor) -> None:
     assert_type(vg.rank("before", "after", "the gate", monitor=monitor), vg.DifferentialRank)
 
 
-def ranking(model: vg.LanguageModel) -> None:
-    assert_type(vg.rank(model, model, secrets=["the code is 4917"]), vg.SecretRank)
-
-
 def training(corpus: vg.Corpus) -> None:
     assert_type(vg.plant(corpus, coin_flip=20), vg.Planting)
     assert_type(vg.plant(corpus, coin_flip=20, canary_kind="random"), vg.Planting)
@@ -57,14 +53,16 @@ def training(corpus: vg.Corpus) -> None:
 
 
 def measuring(model: vg.LanguageModel, manifest: vg.Manifest, corpus: vg.Corpus) -> None:
-    assert_type(vg.exposure(model, manifest), vg.CanaryExposure)
-    assert_type(vg.exposure(model, secrets=["the code is 4917"]), vg.SecretExposure)
-    assert_type(vg.complete(model, manifest), vg.Completion)
-    assert_type(vg.complete(model, secrets=["the code is 4917"]), vg.SecretCompletion)
+    from vestige.results import Result
+
+    assert_type(vg.exposure(model, manifest), Result)
+    assert_type(vg.exposure(model, ["the code is 4917"], before=model), Result)
+    assert_type(vg.extract(model, manifest, beam=4), Result)
+    assert_type(vg.extract(model, ["the code is 4917"]), Result)
+    assert_type(vg.extract(model, corpus, reference=corpus, prefix=8), Result)
+    assert_type(vg.extract("nlu", pattern="pin:4"), Result)
     assert_type(vg.anatomy(model, corpus, corpus), vg.Anatomy)
     assert_type(vg.compare({"plain": ["plain"]}, manifest=manifest), vg.DefenceComparison)
-    target = vg.ExtractionTarget(pattern="pin:4")
-    assert_type(vg.extract_nlu("nlu", target), vg.Extraction | vg.SecretAudit)
 
 
 def auditing(model: vg.LanguageModel, corpus: vg.Corpus) -> None:
@@ -84,7 +82,6 @@ def auditing(model: vg.LanguageModel, corpus: vg.Corpus) -> None:
     )
     assert_type(audit, vg.Result)
     assert_type(vg.membership(model, texts=corpus, reference=corpus, base=model), vg.Result)
-    assert_type(vg.memorization(model, corpus, reference=corpus), vg.TextMemorization)
     assert_type(vg.unlearning(model, model, deleted=corpus, reference=corpus), vg.Result)
 
 

@@ -4,6 +4,8 @@ Every secret of the workspace is marked, and so is whatever a verb makes of it: 
 the mark, whether the verb does its work or refuses it.
 """
 
+from typing import get_args
+
 import pytest
 
 from tests.cli import secret_cases
@@ -57,18 +59,34 @@ secret, by which pages call it. Before an option is put here: may its value be w
 """
 
 
+def is_text(argument):
+    """Whether an option takes any text, once or several times."""
+    hint = argument.hint
+    return hint is str or str in get_args(hint)
+
+
 def text_options(name):
     """The options of a verb whose value is any text."""
-    return {each.flags[0] for each in main.verb(name).options if each.flags and each.type is str}
+    if name not in app.places():
+        options = main.verb(name).options
+        return {each.flags[0] for each in options if each.flags and each.type is str}
+    options = app.verb_app(name, app.function_of(name)).assemble_argument_collection(
+        parse_docstring=False
+    )
+    return {
+        each.name
+        for each in options
+        if each.names and not each.field_info.is_positional and is_text(each)
+    }
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("verb", [*VERBS, *app.places()])
 def test_every_option_of_text_is_said_to_be_secret_or_public(verb):
     assert text_options(verb) <= PUBLIC | SECRET_OPTIONS
     assert not PUBLIC & SECRET_OPTIONS
 
 
-@pytest.mark.parametrize("verb", ["plant", "rank", "exposure", "extract-nlu"])
+@pytest.mark.parametrize("verb", ["plant", "rank", "exposure", "extract"])
 def test_every_mark_is_found_where_secrets_are_asked_for(shell, marked, tmp_path, verb):
     """What the other tests look for is there to be found."""
     line = secret_cases.CASES[verb][0].partition(" ")[2]

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
+from vestige.cli.app import places
 from vestige.cli.main import VERBS
 from vestige.models.folders import is_model
 
 KINDS = (
     *("plant", "plant nlu", "train", "train private", "train nlu", "train pairs", "train seeds"),
-    *("diff", "null", "rank", "rank secrets", "exposure", "exposure secrets", "extract-nlu"),
-    *("complete", "complete secrets", "membership users"),
+    *("diff", "null", "rank", "exposure", "exposure secrets", "exposure since"),
+    *("extract", "extract secrets", "extract texts", "extract utterances", "membership users"),
     *(
         "membership",
-        "memorization",
         "unlearning",
         "anatomy",
         "compare",
@@ -42,7 +42,7 @@ def run(every_verb, inputs, shell, monkeypatch):
 
 def test_no_verb_is_forgotten(every_verb):
     assert tuple(every_verb.COMMANDS) == tuple(sorted(KINDS, key=[*every_verb.COMMANDS].index))
-    assert {words[0] for words in every_verb.COMMANDS.values()} == set(VERBS) - {"demo"}
+    assert {words[0] for words in every_verb.COMMANDS.values()} == {*VERBS, *places()} - {"demo"}
 
 
 def for_others(path: Path) -> bool:

@@ -51,13 +51,13 @@ LINES = (
     "rank W/hf W/hf-shards --phrase gate --budget 20 --samples 20 --device cpu",
     "rank W/hf W/adapter --phrase gate --budget 20 --samples 20 --device cpu --json",
     f"rank W/before W/after --phrase '{PHRASE}' --budget 20 --samples 20 --device cpu",
-    "exposure W/before --manifest W/planted --references 100 --exact 10 --device cpu --json",
-    "rank W/before W/after --secrets W/choices.txt --samples 100 --device cpu --json",
-    "exposure W/before --secrets W/choices.txt --references 100 --device cpu --json",
-    "complete W/before --secrets W/choices.txt --beam 3 --device cpu --json",
-    "complete W/before --manifest W/planted/manifest.json --prefix 2 --device cpu --json",
-    "extract-nlu W/nlu --slots {name} --intent Play --candidates name=@W/names.txt "
-    "--truth xyzzyred --sample 20",
+    "exposure W/before W/planted --references 100 --exact 10 --device cpu --json",
+    "exposure W/after W/choices.txt --before W/before --references 100 --device cpu --json",
+    "exposure W/before W/choices.txt --references 100 --device cpu --json",
+    "extract W/before W/choices.txt --beam 3 --device cpu --json",
+    "extract W/before W/planted/manifest.json --prefix 2 --device cpu --json",
+    "extract W/nlu --pattern {name} --intent Play --candidates name=@W/names.txt "
+    "--truth xyzzyred --rank-sample 20",
     "membership W/next-word --unit user --texts W/mine.jsonl --reference W/corpus.jsonl --user user "
     f"--shadows 2 {SMALL} --out C/audit",
     "membership W/next-word --unit user --texts W/mine.jsonl --reference W/corpus.jsonl --user user "
@@ -65,7 +65,7 @@ LINES = (
     f"{MADE['asked']} --json --out C/asked-cut",
     "membership W/after --base W/before --texts W/mine.jsonl --reference W/corpus.jsonl "
     "--device cpu",
-    "memorization W/before --texts W/corpus.jsonl --prefix 2 --suffix 2 --continued 2 --device cpu",
+    "extract W/before W/corpus.jsonl --prefix 2 --suffix 2 --continued 2 --device cpu",
     "unlearning W/before W/after --deleted W/corpus.jsonl --reference W/clean.jsonl "
     "--device cpu --json",
     "compare a=W/before b=W/after --test W/mine.jsonl --user user --group 2 --baseline a "

@@ -80,9 +80,9 @@ MADE = {
     "nulls": "null W/before --text W/clean.jsonl --like W/after --count 1 --device cpu",
     "run-diff": "diff W/before W/after --seeds 5 --length 4 --null W/nulls --device cpu",
     "run-rank": "rank W/before W/after --phrase quuxthe --budget 20 --samples 20 --device cpu",
-    "run-exposure": "exposure W/after --manifest W/planted --references 100 --device cpu",
-    "run-completion": "complete W/after --manifest W/planted --beam 2 --device cpu",
-    "run-extraction": "extract-nlu W/nlu --manifest W/planted-nlu --controls 10 --sample 20 "
+    "run-exposure": "exposure W/after W/planted --references 100 --device cpu",
+    "run-completion": "extract W/after W/planted --beam 2 --device cpu",
+    "run-extraction": "extract W/nlu W/planted-nlu --controls 10 --rank-sample 20 "
     "--device cpu",
     "run-anatomy": "anatomy W/next-word --seen W/corpus.jsonl --unseen W/mine.jsonl --orders 1 "
     "--bins 2 --user user --device cpu",

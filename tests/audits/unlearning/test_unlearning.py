@@ -173,7 +173,7 @@ def test_the_command_line_answers_first_and_withholds_the_texts(tmp_path, capsys
     assert "AFTER still knows the 40 deleted texts better than the 80 reference texts" in said
     assert GONE[0][:12] not in said
     assert set(results.load(out).run["models"]) == {"before", "after"}
-    assert app(["report", str(out), f"--out={page}"]) == 0
+    assert app(["report", str(out), f"--out={page}"]) == 1
     assert "Are these texts gone?" in page.read_text()
     assert GONE[0][:12] not in page.read_text()
     app([*command, *files, f"--out={tmp_path / 'shown'}", "--show-secrets"])

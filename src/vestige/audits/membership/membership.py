@@ -126,13 +126,12 @@ def membership(
     own = dict.fromkeys(queries.changed(), True)
     _reject("user", person=person, random_users=random_users, user=user, source=source, **own)
     shadows.reject_of_users()
-    _reject_function(model)
     from vestige.audits.membership.texts import texts_membership
 
     lists = {"texts": texts, "used": used, "reference": reference, "shadow_texts": shadow_texts}
     return texts_membership(
-        run, model, lists, base=base, score=score, alpha=alpha, shadows=shadows, remote=remote,
-        statistics=statistics, cluster=cluster, author=author, columns=columns,
+        run, _text_model(model), lists, base=base, score=score, alpha=alpha, shadows=shadows,
+        remote=remote, statistics=statistics, cluster=cluster, author=author, columns=columns,
     )  # fmt: skip
 
 
@@ -143,10 +142,16 @@ def _reject(unit: str, **options: object) -> None:
             raise ValueError(f"`{name}` needs `unit` {unit}")
 
 
-def _reject_function(model: Any) -> None:
-    """Raise ValueError for a function, which ranks words and shows no log-probabilities."""
+def _text_model(model: Any) -> ModelLike:
+    """The model, unless it is a function, which ranks words and shows no log-probabilities.
+
+    Raises:
+        ValueError: it is.
+    """
     from vestige.models.callables import is_callable_name
 
     is_name = isinstance(model, str) and is_callable_name(model)
     if is_name or (callable(model) and not hasattr(model, "vocabulary")):
         raise ValueError("`model` is a function, which needs `unit` user")
+    loaded: ModelLike = model
+    return loaded
