@@ -131,8 +131,8 @@ def audits(folder, *moments):
     words = [
         "membership", "service_that_logs:ask", "--unit", "user", "--texts", "mine.jsonl",
         "--reference", "others.jsonl", "--user", "who", "--top-k", "5", "--calls", "24",
-        "--budget", "3000", "--shadows", "4", "--epochs", "3", "--hidden-size", "8", "--batch-size", "20",
-        "--vocabulary-size", "22", "--device", "cpu", "--out",
+        "--budget", "3000", "--shadows", "4", "--epochs", "3", "--hidden-size", "8",
+        "--batch-size", "20", "--vocabulary-size", "22", "--device", "cpu", "--out",
     ]  # fmt: skip
     done = subprocess.run(
         [sys.executable, "-c", FORKS, json.dumps(words), *moments],
