@@ -58,10 +58,10 @@ LINES = (
     "extract W/before W/planted/manifest.json --prefix 2 --device cpu --json",
     "extract W/nlu --pattern {name} --intent Play --candidates name=@W/names.txt "
     "--truth xyzzyred --rank-sample 20",
-    "membership W/next-word --unit user --texts W/mine.jsonl --reference W/corpus.jsonl --user user "
-    f"--shadows 2 {SMALL} --out C/audit",
-    "membership W/next-word --unit user --texts W/mine.jsonl --reference W/corpus.jsonl --user user "
-    f"--shadows 2 {SMALL} --out C/audit-cut",
+    "membership W/next-word --unit user --texts W/mine.jsonl --reference W/corpus.jsonl "
+    f"--user user --shadows 2 {SMALL} --out C/audit",
+    "membership W/next-word --unit user --texts W/mine.jsonl --reference W/corpus.jsonl "
+    f"--user user --shadows 2 {SMALL} --out C/audit-cut",
     f"{MADE['asked']} --json --out C/asked-cut",
     "membership W/after --base W/before --texts W/mine.jsonl --reference W/corpus.jsonl "
     "--device cpu",

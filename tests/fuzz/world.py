@@ -88,10 +88,10 @@ MADE = {
     "--bins 2 --user user --device cpu",
     "run-comparison": "compare W/before W/after --manifest W/planted --baseline before "
     "--device cpu",
-    "audit": "membership W/next-word --unit user --texts W/mine.jsonl --reference W/corpus.jsonl --user user "
-    f"--shadows 2 {SMALL}",
-    "asked": "membership service:ask --unit user --texts W/mine.jsonl --reference W/corpus.jsonl --user user "
-    "--shadows 0 --top-k 3 --calls 40 --vocabulary-size 50 --device cpu",
+    "audit": "membership W/next-word --unit user --texts W/mine.jsonl --reference W/corpus.jsonl "
+    f"--user user --shadows 2 {SMALL}",
+    "asked": "membership service:ask --unit user --texts W/mine.jsonl --reference W/corpus.jsonl "
+    "--user user --shadows 0 --top-k 3 --calls 40 --vocabulary-size 50 --device cpu",
 }  # fmt: skip
 """How each directory is made; they build on those before them."""
 
