@@ -63,7 +63,7 @@ class Asked:
 
     def keep(self, name: str, result: Any) -> str:
         self.results.setdefault(name, result)
-        return verdict_of(result)
+        return str(result.verdict)
 
     def path(self, name: str | None) -> str | None:
         return None if name is None else self.world.path(name)
