@@ -61,8 +61,6 @@ COMMANDS: dict[str, list[str]] = {
                     "--reference", "others.jsonl", "--device", "cpu", "--out", OUT],
     "unlearning": ["unlearning", "before", "after", "--deleted", "mine.jsonl",
                         "--reference", "others.jsonl", "--device", "cpu", "--out", OUT],
-    "anatomy": ["anatomy", "target", "--seen", "mine.jsonl", "--unseen", "others.jsonl",
-                "--user", "who", "--device", "cpu", "--out", OUT],
     "compare": ["compare", "before", "after", "--baseline", "before", "--manifest", "planted",
                 "--device", "cpu", "--out", OUT],
     "gate": ["gate", "run", "--allow-undecided", "--write-baseline", OUT],

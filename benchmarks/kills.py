@@ -52,11 +52,17 @@ from vestige.workflows import privacy_files
 
 KILLED = (
     *("train", "train private", "train nlu", "train pairs", "null", "membership users"),
-    *("plant", "plant nlu", "report", "diff", "extract-nlu"),
+    *("plant", "plant nlu", "report", "diff", "extract utterances"),
 )
 RACED = (
-    *("train", "train private", "train nlu", "null", "membership users"),
-    *("plant", "report", "diff"),
+    "train",
+    "train private",
+    "train nlu",
+    "null",
+    "membership users",
+    "plant",
+    "report",
+    "diff",
 )
 VERDICTS = (0, 1, 3)
 """Exit codes of a command that did its work."""

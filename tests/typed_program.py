@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import assert_type
 
 import vestige as vg
+from vestige.results import Result
 
 
 def text(path: str) -> None:
@@ -53,7 +54,6 @@ def training(corpus: vg.Corpus) -> None:
 
 
 def measuring(model: vg.LanguageModel, manifest: vg.Manifest, corpus: vg.Corpus) -> None:
-    from vestige.results import Result
 
     assert_type(vg.exposure(model, manifest), Result)
     assert_type(vg.exposure(model, ["the code is 4917"], before=model), Result)
@@ -61,8 +61,8 @@ def measuring(model: vg.LanguageModel, manifest: vg.Manifest, corpus: vg.Corpus)
     assert_type(vg.extract(model, ["the code is 4917"]), Result)
     assert_type(vg.extract(model, corpus, reference=corpus, prefix=8), Result)
     assert_type(vg.extract("nlu", pattern="pin:4"), Result)
-    assert_type(vg.anatomy(model, corpus, corpus), vg.Anatomy)
-    assert_type(vg.compare({"plain": ["plain"]}, manifest=manifest), vg.DefenceComparison)
+    assert_type(vg.anatomy(model, corpus, corpus), Result)
+    assert_type(vg.compare({"plain": ["plain"]}, manifest=manifest), Result)
 
 
 def auditing(model: vg.LanguageModel, corpus: vg.Corpus) -> None:

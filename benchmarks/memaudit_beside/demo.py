@@ -16,7 +16,7 @@ from vestige.metrics.reconstruction import ngrams
 REFERENCES = 400
 """Of each secret; 16 secrets need 320 at an error of 5 % for all of them."""
 GIVEN = 12
-"""Words of a secret that `complete` is given, of 25: as memaudit's longer prefix."""
+"""Words of a secret that `extract` is given, of 25: as memaudit's longer prefix."""
 Row = dict[str, Any]
 
 
@@ -113,8 +113,8 @@ def _of_memaudit(made: Demo, seed: int) -> list[Row]:
 def _exposure(made: Demo, secrets: Sequence[str], seed: int) -> Row:
     words = made.model.vocabulary.texts()[4:]  # memaudit draws from all but four special ones
     marked = [_any_word(secret, [word.strip() for word in words]) for secret in secrets]
-    found = vg.exposure(made.model, secrets=marked, references=REFERENCES, seed=seed)
-    told = found.summary()
+    found = vg.exposure(made.model, marked, references=REFERENCES, seed=seed)
+    told = found.summary
     return {name: told[name] for name in ("verdict", "found", "secrets", "least_probability")}
 
 
@@ -127,12 +127,12 @@ def _any_word(secret: str, words: Sequence[str]) -> str:
 def _complete(made: Demo, secrets: Sequence[str]) -> Row:
     parted = [(one.split()[:GIVEN], one.split()[GIVEN:]) for one in secrets]
     marked = [f"{' '.join(given)} {{{{{' '.join(rest)}}}}}" for given, rest in parted]
-    found = vg.complete(made.model, secrets=[record(one) for one in marked], beam=1)
+    found = vg.extract(made.model, [record(one) for one in marked], beam=1)
     return {
         "verdict": found.verdict,
-        "word for word": found.completed,
+        "word for word": found.summary["greedy_completed"],
         "of": len(secrets),
-        "p": found.p,
+        "p": found.summary["p"],
     }
 
 

@@ -86,21 +86,17 @@ def of_callbacks(seen: Watched) -> Iterator[Row]:
     }
 
 
-def of_exposure(found: vg.CanaryExposure) -> Row:
+def of_exposure(found: Any) -> Row:
     """Vestige's verdict of planted canaries, and how many stand alone at memaudit's rate."""
-    told = found.summary()
-    alone = {
-        planted: [
-            one.rank / (one.references + 1) <= RATE
-            for one in found.canaries
-            if one.planted is planted
-        ]
-        for planted in (True, False)
-    }
+    told = found.summary() if callable(found.summary) else found.summary
+    rows = found.rows() if callable(found.rows) else found.rows
+    alone: dict[bool, list[bool]] = {True: [], False: []}
+    for row in rows:
+        alone[row["copies"] > 0].append(row["rank"] / (row["references"] + 1) <= RATE)
     return {
         "verdict": told["verdict"],
         "alarm": told["verdict"] == LEAK,
-        "p": found.test.p,
+        "p": found.claim.test.p,
         "exposure": told["exposure_planted"],
         "low": told.get("exposure_planted_low"),
         "high": told.get("exposure_planted_high"),
@@ -115,7 +111,7 @@ def of_exposure(found: vg.CanaryExposure) -> Row:
 def exposure(asked: Any, planted: Planted, seed: int) -> Row:
     """`vestige exposure` of Vestige's canaries, as the callback asks it."""
     found = vg.exposure(asked, planted.place, references=2**8, seed=seed)
-    completed = vg.complete(asked, planted.place, beam=1).summary()["greedy_completed"]
+    completed = vg.extract(asked, planted.place, beam=1).summary["greedy_completed"]
     return {
         "tool": "vestige",
         "question": "canaries",
@@ -170,9 +166,9 @@ def texts(
 
 
 def own_secrets(asked: Any, listed: Sequence[tuple[str, str, bool]], seed: int) -> Row:
-    """`vestige exposure --secrets` of lines with whether each was said."""
-    found = vg.exposure(asked, secrets=[line for _, line, _ in listed], references=LIST, seed=seed)
-    rows = list(found.rows())
+    """`vestige exposure` of lines with whether each was said."""
+    found = vg.exposure(asked, [line for _, line, _ in listed], references=LIST, seed=seed)
+    rows = list(found.rows)
     said = [row["found"] for row, (_, _, told) in zip(rows, listed, strict=True) if told]
     silent = [row["found"] for row, (_, _, told) in zip(rows, listed, strict=True) if not told]
     return {
@@ -188,11 +184,11 @@ def own_secrets(asked: Any, listed: Sequence[tuple[str, str, bool]], seed: int) 
 
 
 def said_aloud(asked: Any, listed: Sequence[tuple[str, str, bool]]) -> Row:
-    """`vestige complete --secrets`: parts that vary which greedy decoding says."""
+    """`vestige extract` of secrets: parts that vary which greedy decoding says."""
     sides = []
     for side in (True, False):
-        found = vg.complete(asked, secrets=[one for _, one, told in listed if told is side], beam=1)
-        sides.append((found.completed, len(found.attempts)))
+        found = vg.extract(asked, [one for _, one, told in listed if told is side], beam=1)
+        sides.append((found.summary["greedy_completed"], found.summary["parts"]))
     (said, parts), (unsaid, others) = sides
     return {
         "tool": "vestige",

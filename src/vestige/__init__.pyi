@@ -9,12 +9,12 @@ from .audits.exposure.exposure import exposure as exposure
 from .audits.extraction.extract import extract as extract
 from .audits.membership.membership import membership as membership
 from .audits.release.release import report as report
+from .audits.anatomy.anatomy import anatomy as anatomy
+from .audits.comparison.compare import compare as compare
 from .audits.unlearning.unlearning import unlearning as unlearning
-from .workflows.anatomy import anatomy as anatomy
-from .workflows.compare import compare as compare
 from .workflows.diff import diff as diff
 from .workflows.null import null as null
-from .workflows.plant import plant as plant
+from .preparation.plant import plant as plant
 from .workflows.rank import rank as rank
 from .workflows.train import train as train
 
@@ -59,15 +59,12 @@ from .defences.methods.triplet import Triplet as Triplet
 from .monitor import Monitor as Monitor
 
 # What verbs return.
-from .attacks.anatomy.memorization_result import Anatomy as Anatomy
 from .attacks.update.differential_rank import DifferentialRank as DifferentialRank
-from .attacks.membership.user_audit import UserAudit as UserAudit
 from .attacks.update.diff_result import UpdateDiff as UpdateDiff
-from .defences.comparison import DefenceComparison as DefenceComparison
 from .result import Result as Result
 from .results import Run as Run
 from .workflows.null import NullModels as NullModels
-from .workflows.plant import Planting as Planting
+from .preparation.planting import Planting as Planting
 from .workflows.train import RepeatedTraining as RepeatedTraining
 from .workflows.train import Trained as Trained
 

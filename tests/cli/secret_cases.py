@@ -146,15 +146,15 @@ CASES = {
         "no W/after W/choices.txt --before W/before --question SPOKEN --out OUT",
     ],
     "extract": [
+        "ok W/after W/choices.txt --out OUT",
+        "ok W/after W/choices.txt --json --out OUT",
+        "ok W/after W/known.txt --out OUT",
+        "no W/after W/choices.txt --question SPOKEN --out OUT",
         "ok W/after W/planted-known --out OUT --prefix 1",
         "ok W/after W/planted-known --out OUT --prefix 1 --json",
         "no W/after W/planted-known --out OUT --prefix 9",
         "no W/after W/planted --out OUT",
         "no W/after W/planted-changed --out OUT",
-        "ok W/after W/choices.txt --out OUT",
-        "ok W/after W/choices.txt --json --out OUT",
-        "ok W/after W/known.txt --out OUT",
-        "no W/after W/choices.txt --question SPOKEN --out OUT",
         "ok W/after W/unknown.txt --as texts --reference W/corpus.jsonl --prefix 1 --suffix 2 "
         "--out OUT",
         "ok W/after W/unknown.txt --as texts --prefix 1 --suffix 2 --out OUT --json",
@@ -200,15 +200,6 @@ CASES = {
         "no W/before W/after --deleted W/mine.jsonl --reference W/mine.jsonl --out OUT",
         "no W/before W/other --deleted W/deleted.txt --reference W/corpus.jsonl --out OUT",
         "no W/before W/after --deleted W/cut.jsonl --reference W/corpus.jsonl --out OUT",
-    ],
-    "anatomy": [
-        "ok W/trained --seen W/corpus.jsonl --unseen W/mine.jsonl --user who --out OUT --orders 1 "
-        "--bins 2",
-        "ok W/trained --seen W/corpus.jsonl --unseen W/mine.jsonl --user who --out OUT --json "
-        "--bins 2 --orders 0",
-        "no W/trained --seen W/corpus.jsonl --unseen W/cut.jsonl --out OUT",
-        "no W/trained --seen W/unknown.txt --unseen W/mine.jsonl --out OUT",
-        "no W/twice --seen W/corpus.jsonl --unseen W/mine.jsonl --out OUT",
     ],
     "compare": [
         f"ok {PAIR} --baseline plain --manifest W/planted-known --test W/mine.jsonl --out OUT",

@@ -35,7 +35,6 @@ CASES = {
         "EVIL:f --unit user --texts EVIL --reference EVIL --out x",
     ],
     "unlearning": ["EVIL EVIL --deleted EVIL --reference EVIL --retrained EVIL --out x"],
-    "anatomy": ["EVIL --seen EVIL --unseen EVIL --out x"],
     "compare": ["EVIL=EVIL EVIL=EVIL --manifest EVIL --test EVIL --out x"],
     "report": [
         "EVIL",

@@ -45,11 +45,11 @@ def test_no_secret_is_shown(shell, marked, tmp_path, monkeypatch, verb, line):
 
 
 PUBLIC = {
-    "--accountant", "--author", "--base", "--baseline", "--cluster", "--column", "--deleted",
-    "--device", "--fail-above", "--format",
+    "--accountant", "--also", "--author", "--base", "--baseline", "--before", "--cluster",
+    "--column", "--deleted", "--device", "--fail-above", "--format",
     "--frequencies", "--from", "--intent", "--intent-column", "--key-env", "--null", "--optimizer",
-    "--pattern", "--precision", "--prefix", "--preset", "--reference", "--repetitions",
-    "--retrained", "--sampled-from", "--seen", "--shadow-texts",
+    "--pattern", "--precision", "--prefix", "--preset", "--reference", "--reference-model",
+    "--repetitions", "--retrained", "--sampled-from", "--score", "--seen", "--shadow-texts",
     "--slot", "--slots", "--source", "--suffix", "--table", "--tags-column", "--test", "--text",
     "--texts", "--tokens-column", "--unseen", "--used", "--user", "--validation", "--vectors",
     "--vocabulary",
@@ -70,9 +70,8 @@ def text_options(name):
     if name not in app.places():
         options = main.verb(name).options
         return {each.flags[0] for each in options if each.flags and each.type is str}
-    options = app.verb_app(name, app.function_of(name)).assemble_argument_collection(
-        parse_docstring=False
-    )
+    verb = app.verb_app(name, app.function_of(name))
+    options = verb.assemble_argument_collection(parse_docstring=False)
     return {
         each.name
         for each in options

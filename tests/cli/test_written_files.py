@@ -17,7 +17,6 @@ KINDS = (
     *(
         "membership",
         "unlearning",
-        "anatomy",
         "compare",
         "gate",
         "report",

@@ -215,9 +215,15 @@ class Asked:
             model: Any = load_model(self.world.path("tuned"), device="cpu")
             with serving(Broken(model)) as url:
                 found = verb(f"openai:{url}#small", RemoteOptions(attempts=1))
-            return str(found.verdict)
+            return verdict_of(found)
 
         return answer
+
+
+def verdict_of(result: Any) -> str:
+    """The verdict of a result, old or new."""
+    summary = result.summary() if callable(result.summary) else result.summary
+    return str(summary["verdict"])
 
 
 def _pair(asked: Asked) -> Cases:

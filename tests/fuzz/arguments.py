@@ -74,7 +74,7 @@ LINES = (
         f"report W/{run}"
         for run in (
             "run-diff", "run-rank", "run-exposure", "run-completion", "run-extraction",
-            "run-anatomy", "run-comparison/run", "audit", "before/run", "private/run",
+            "run-anatomy", "run-comparison", "audit", "before/run", "private/run",
         )
     ),
     "report W/run-diff W/run-rank --show-secrets",

@@ -84,8 +84,6 @@ MADE = {
     "run-completion": "extract W/after W/planted --beam 2 --device cpu",
     "run-extraction": "extract W/nlu W/planted-nlu --controls 10 --rank-sample 20 "
     "--device cpu",
-    "run-anatomy": "anatomy W/next-word --seen W/corpus.jsonl --unseen W/mine.jsonl --orders 1 "
-    "--bins 2 --user user --device cpu",
     "run-comparison": "compare W/before W/after --manifest W/planted --baseline before "
     "--device cpu",
     "audit": "membership W/next-word --unit user --texts W/mine.jsonl --reference W/corpus.jsonl "
@@ -108,6 +106,7 @@ def make_world(sandbox: Sandbox) -> Path:
         shutil.copy(world / "service.py", folder / "cwd")
         done = sandbox.run(words, folder, seconds=120, learn=True)
         assert done.code in (0, 1, 3), f"vestige {line}: {done.stderr or done}"
+    _anatomy(world)
     _unfinished(sandbox, world)
     return world
 
@@ -122,6 +121,16 @@ def _unfinished(sandbox: Sandbox, world: Path) -> None:
     done = sandbox.run(words, folder, seconds=120, learn=True)
     assert done.code == 2, done
     assert (world / "asked-cut.partial" / "work.sqlite").is_file()
+
+
+def _anatomy(world: Path) -> None:
+    """A run of the analysis that has no command."""
+    import vestige
+
+    vestige.anatomy(
+        world / "next-word", world / "corpus.jsonl", world / "mine.jsonl", user="user", orders=1,
+        bins=2, device="cpu", out=world / "run-anatomy",
+    )  # fmt: skip
 
 
 def words_of(line: str | list[str], *, world: Path, own: Path) -> list[str]:

@@ -6,7 +6,7 @@ from tests.workflows.asked import Told
 from vestige import results
 from vestige.data.utterances import Utterance, Utterances
 from vestige.models.checkpoints import load_intent_slot
-from vestige.workflows.plant import plant
+from vestige.preparation.plant import plant
 from vestige.workflows.train import train
 from vestige.workflows.train_nlu import UNUSED
 from vestige.workflows.training_settings import ModelSettings, NluSettings, TrainingSettings

@@ -10,8 +10,8 @@ from vestige.data.corpus import Corpus
 from vestige.defences.methods.goldfish import Goldfish
 from vestige.errors import DataError
 from vestige.models.checkpoints import load_model
+from vestige.preparation.plant import plant
 from vestige.training.presets import PRESETS
-from vestige.workflows.plant import plant
 from vestige.workflows.train import train
 from vestige.workflows.training_settings import ModelSettings, TrainingSettings
 

@@ -8,7 +8,7 @@ from tests.workflows.asked import LINES, request
 from vestige.data.corpus import Corpus
 from vestige.data.division import divide
 from vestige.errors import DataError
-from vestige.workflows.plant import plant
+from vestige.preparation.plant import plant
 from vestige.workflows.training_data import HOLD_OUT, read_texts, stop_of
 from vestige.workflows.training_settings import TrainingSettings
 

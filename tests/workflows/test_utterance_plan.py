@@ -9,9 +9,9 @@ from tests.workflows.asked import request
 from vestige.data.loaders.utterances import write_utterances
 from vestige.data.utterances import Utterance, Utterances
 from vestige.models.checkpoints import save_model
+from vestige.preparation.plant import plant
 from vestige.training.config import TrainingConfig
 from vestige.training.history import EarlyStopping
-from vestige.workflows.plant import plant
 from vestige.workflows.training_settings import ModelSettings, NluSettings, TrainingSettings
 from vestige.workflows.utterance_plan import DROPPED, FILTERS, Parts, prepare, read_parts, stop_of
 from vestige.workflows.utterance_sources import Sources, secrets_of

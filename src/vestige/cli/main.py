@@ -22,9 +22,7 @@ if TYPE_CHECKING:
     from vestige.cli.verbs import Verb
 
 GROUPS = {
-    "Start": {"demo": "See it work: plant a secret, train two models, read it back."},
     "Train": {
-        "plant": "Canaries planted in a copy of DATA.",
         "train": "Train a model on DATA, or continue one with `--from`: a language model, one that "
         "translates or answers, or one that reads intents and slots.",
         "null": "Train null models: `BEFORE` continued as the update was, on other text and with "
@@ -33,11 +31,6 @@ GROUPS = {
     "Audit": {
         "diff": "Find the phrases that an update promoted most.",
         "rank": "Say how exposed a phrase, or secrets that one has, are by an update.",
-        "anatomy": "Memorization by word frequency, by rank and by hidden unit.",
-    },
-    "Report": {
-        "compare": "Trainings under several defences side by side, and which to take.",
-        "reproduce": "Repeat a paper's experiments and print its numbers beside ours.",
     },
 }
 """Each panel of the help, with its verbs and the first sentence of each.
@@ -79,7 +72,7 @@ def app(words: Sequence[str] | None = None) -> int:
     from vestige.cli import app as new
 
     name, *rest = (sys.argv[1:] if words is None else words) or [""]
-    if name in new.places():
+    if name in (*new.places(), *new.HIDDEN):
         return new.run([name, *rest])
     asked: Verb | None = None
     try:

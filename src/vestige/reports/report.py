@@ -22,17 +22,20 @@ from vestige.results import Run
 Block = Table | Figure | Findings | Prose | Listing | FileNote
 
 KINDS: dict[str, str] = {
-    "Anatomy": "vestige.reports.anatomy.section:anatomy_report",
+    "Anatomy": "vestige.audits.anatomy.report:anatomy_report",
     "CanaryExposure": "vestige.audits.exposure.report:canary_report",
     "Completion": "vestige.audits.extraction.completion_report:canary_report",
-    "DefenceComparison": "vestige.reports.comparison.section:comparison_report",
+    "DefenceComparison": "vestige.audits.comparison.report:comparison_report",
     "DefendedTraining": "vestige.reports.training:training_report",
+    "Demo": "vestige.demo:demo_report",
     "Deletion": "vestige.audits.unlearning.report:unlearning_report",
     "DifferentialRank": "vestige.reports.rank:rank_report",
     "Extraction": "vestige.audits.extraction.utterances_report:utterance_report",
     "IntentSlotTraining": "vestige.reports.training:learning_report",
     "PairTraining": "vestige.reports.training:learning_report",
+    "Planting": "vestige.preparation.planting_report:planting_report",
     "Release": "vestige.audits.release.report:release_report",
+    "Reproduction": "vestige.experiments.reproduce:reproduction_report",
     "SecretAudit": "vestige.audits.extraction.utterances_report:planted_report",
     "SecretCompletion": "vestige.audits.extraction.completion_report:secrets_report",
     "SecretExposure": "vestige.audits.exposure.report:secrets_report",
