@@ -58,11 +58,9 @@ LINES = (
     "extract W/nlu --pattern {name} --intent Play --candidates name=@W/names.txt "
     "--truth xyzzyred --rank-sample 20",
     "membership W/next-word --unit user --texts W/mine.jsonl --reference W/corpus.jsonl "
-    "--user user "
-    f"--shadows 2 {SMALL} --out C/audit",
+    f"--user user --shadows 2 {SMALL} --out C/audit",
     "membership W/next-word --unit user --texts W/mine.jsonl --reference W/corpus.jsonl "
-    "--user user "
-    f"--shadows 2 {SMALL} --out C/audit-cut",
+    f"--user user --shadows 2 {SMALL} --out C/audit-cut",
     f"{MADE['asked']} --json --out C/asked-cut",
     "membership W/after --base W/before --texts W/mine.jsonl --reference W/corpus.jsonl "
     "--device cpu",

@@ -132,8 +132,7 @@ def audits(folder, *moments):
         "membership", "service_that_logs:ask", "--unit", "user", "--texts", "mine.jsonl",
         "--reference", "others.jsonl", "--user", "who", "--top-k", "5", "--calls", "24",
         "--budget", "3000", "--shadows", "4", "--epochs", "3", "--hidden-size", "8",
-        "--batch-size", "20",
-        "--vocabulary-size", "22", "--device", "cpu", "--out",
+        "--batch-size", "20", "--vocabulary-size", "22", "--device", "cpu", "--out",
     ]  # fmt: skip
     done = subprocess.run(
         [sys.executable, "-c", FORKS, json.dumps(words), *moments],
