@@ -71,17 +71,18 @@ def auditing(model: vg.LanguageModel, corpus: vg.Corpus) -> None:
     vg.report(found.save("run"), "page.html")
     vg.report("run", "card.md", since=["last-release"])
     assert_type(vg.gate("run", fail_above=["found=0"], junit="gate.xml").code, int)
-    audit = vg.audit_users(
+    audit = vg.membership(
         model,
-        corpus,
+        texts=corpus,
         reference=corpus,
-        top_k=5,
-        service=vg.ServiceSettings(budget=100),
-        shadow_models=vg.ShadowSettings(shadows=0),
+        unit="user",
+        queries=vg.QueryOptions(top_k=5),
+        remote=vg.RemoteOptions(budget=100),
+        shadows=vg.ShadowOptions(shadows=0),
     )
-    assert_type(audit, vg.UserAudit)
-    assert_type(vg.audit_texts(model, corpus, reference=corpus, base=model), vg.TextAudit)
-    assert_type(vg.verify_deletion(model, model, corpus, reference=corpus), vg.Deletion)
+    assert_type(audit, vg.Result)
+    assert_type(vg.membership(model, texts=corpus, reference=corpus, base=model), vg.Result)
+    assert_type(vg.unlearning(model, model, deleted=corpus, reference=corpus), vg.Result)
 
 
 def defences() -> None:

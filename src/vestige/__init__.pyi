@@ -7,21 +7,21 @@ comes from the module that stands here, when it is first used.
 # Verbs: each is a command of the same name.
 from .audits.exposure.exposure import exposure as exposure
 from .audits.extraction.extract import extract as extract
+from .audits.membership.membership import membership as membership
 from .audits.release.release import report as report
 from .audits.anatomy.anatomy import anatomy as anatomy
-from .workflows.audit_texts import audit_texts as audit_texts
-from .workflows.audit_users import audit_users as audit_users
 from .audits.comparison.compare import compare as compare
+from .audits.unlearning.unlearning import unlearning as unlearning
 from .workflows.diff import diff as diff
 from .workflows.null import null as null
 from .preparation.plant import plant as plant
 from .workflows.rank import rank as rank
 from .preparation.train import train as train
-from .workflows.verify_deletion import verify_deletion as verify_deletion
 
 # What verbs take: settings that travel together.
-from .workflows.audit_options import ServiceSettings as ServiceSettings
-from .workflows.audit_options import ShadowSettings as ShadowSettings
+from .audits.membership.query_options import QueryOptions as QueryOptions
+from .audits.membership.shadow_options import ShadowOptions as ShadowOptions
+from .models.remote_options import RemoteOptions as RemoteOptions
 from .preparation.options import ModelOptions as ModelOptions
 from .preparation.options import NluOptions as NluOptions
 from .training_options import TrainingOptions as TrainingOptions
@@ -45,7 +45,6 @@ from .models.checkpoints import load_model as load_model
 from .models.hugging_face import HuggingFaceLanguageModel as HuggingFaceLanguageModel
 from .models.protocols import LanguageModel as LanguageModel
 from .models.protocols import NextToken as NextToken
-from .models.remote_options import RemoteOptions as RemoteOptions
 from .models.service import ServiceModel as ServiceModel
 from .models.table import TableModel as TableModel
 from .models.top_k import TopK as TopK
@@ -61,9 +60,6 @@ from .monitor import Monitor as Monitor
 
 # What verbs return.
 from .attacks.update.differential_rank import DifferentialRank as DifferentialRank
-from .attacks.membership.user_audit import UserAudit as UserAudit
-from .attacks.texts.deletion import Deletion as Deletion
-from .attacks.texts.text_audit import TextAudit as TextAudit
 from .attacks.update.diff_result import UpdateDiff as UpdateDiff
 from .result import Result as Result
 from .results import Run as Run

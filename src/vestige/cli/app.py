@@ -51,6 +51,14 @@ VERBS: dict[str, dict[str, tuple[str, str]]] = {
             "vestige.audits.extraction.extract:extract",
             "Measure which canaries, secrets or passages a model generates verbatim.",
         ),
+        "membership": (
+            "vestige.audits.membership.membership:membership",
+            "Test whether texts or users were in the training data.",
+        ),
+        "unlearning": (
+            "vestige.audits.unlearning.unlearning:unlearning",
+            "Test whether a model still knows texts that were deleted from its training data.",
+        ),
     },
     "Report": {
         "compare": (

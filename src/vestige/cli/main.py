@@ -29,10 +29,6 @@ GROUPS = {
     "Audit": {
         "diff": "Find the phrases that an update promoted most.",
         "rank": "Say how exposed a phrase, or secrets that one has, are by an update.",
-        "audit-users": "Say whose text a model was trained on, with a p-value for everybody.",
-        "audit-texts": "Say which texts a model was trained on, and how many at least and at most.",
-        "verify-deletion": "Test whether a model still knows texts that were deleted from its "
-        "training data.",
     },
 }
 """Each panel of the help, with its verbs and the first sentence of each.

@@ -28,7 +28,7 @@ KINDS: dict[str, str] = {
     "DefenceComparison": "vestige.audits.comparison.report:comparison_report",
     "DefendedTraining": "vestige.preparation.report:training_report",
     "Demo": "vestige.demo:demo_report",
-    "Deletion": "vestige.reports.deletion:deletion_report",
+    "Deletion": "vestige.audits.unlearning.report:unlearning_report",
     "DifferentialRank": "vestige.reports.rank:rank_report",
     "Extraction": "vestige.audits.extraction.utterances_report:utterance_report",
     "IntentSlotTraining": "vestige.preparation.report:learning_report",
@@ -42,11 +42,11 @@ KINDS: dict[str, str] = {
     "SecretExposure": "vestige.audits.exposure.report:secrets_report",
     "SecretRank": "vestige.audits.exposure.report:update_report",
     "Table": "vestige.reports.plain:paper_report",
-    "TextAudit": "vestige.reports.texts:texts_report",
+    "TextAudit": "vestige.audits.membership.text_report:texts_report",
     "TextMemorization": "vestige.audits.extraction.passages_report:passages_report",
     "TrainingLeakage": "vestige.integrations.report:training_leakage_report",
     "UpdateDiff": "vestige.reports.diff:diff_report",
-    "UserAudit": "vestige.reports.audit.section:audit_report",
+    "UserAudit": "vestige.audits.membership.user_report:user_report",
 }
 """By the name of the result's class: "module:function" of (run, *, show_secrets)."""
 
