@@ -47,7 +47,7 @@ def training(corpus: vg.Corpus) -> None:
         out="out",
         model=vg.ModelOptions(layers=1),
         training=vg.TrainingOptions(epochs=2),
-        nlu=vg.NluSettings(),
+        nlu=vg.NluOptions(),
         defence=vg.DPSGD(epsilon=8),
     )
     assert_type(trained, vg.Trained | vg.RepeatedTraining)
