@@ -47,35 +47,22 @@ def users_membership(
     *,
     texts: Any,
     reference: Any,
-    base: Any = None,
-    person: str | None = None,
-    random_users: int | None = None,
-    alpha: float = 0.05,
-    shadows: ShadowOptions = ShadowOptions(),
-    queries: QueryOptions = QueryOptions(),
-    remote: RemoteOptions = RemoteOptions(),
-    statistics: Any = None,
-    cluster: str | None = None,
+    base: Any,
+    person: str | None,
+    random_users: int | None,
+    alpha: float,
+    shadows: ShadowOptions,
+    queries: QueryOptions,
+    remote: RemoteOptions,
+    statistics: Any,
+    cluster: str | None,
     columns: Mapping[str, Any],
 ) -> Result:
     """Test whose texts were in the training data, with a p-value for each user and for all.
 
-    Args:
-        run: the session.
-        model: MODEL, local or remote.
-        texts: of the users to test.
-        reference: of non-members.
-        base: the model before it was fine-tuned. Default: that of an adapter, unless options of
-            shadow models are given. Without one, Vestige compares ranks with shadow models.
-        person: whose all of `texts` are.
-        random_users: split `reference` at random into this many users.
-        alpha: false-discovery rate of flags, and level of the test.
-        shadows: options of shadow models.
-        queries: which words are queried.
-        remote: budgets of a remote model.
-        statistics: folder of token statistics and of a server's answers. Default: beside `out`.
-        cluster: address of a Ray cluster to train shadow models on.
-        columns: format, text, user, source and limit of the data.
+    Options are those of `membership`; `columns` are format, text, user, source and limit. Without
+    a base, Vestige compares ranks with shadow models; so it does for an adapter with options of
+    shadow models.
 
     Raises:
         ValueError: options do not go together.
