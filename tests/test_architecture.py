@@ -14,8 +14,8 @@ LAYERS = [
     "audits", "demo", "experiments", "integrations", "cli", "__main__",
 ]  # fmt: skip
 SIBLINGS = [{"models", "metrics"}, {"attacks", "training"}]
-LAZY = {"results": {"reports"}}
-"""What is imported by a method and not by the module: a result draws itself."""
+LAZY = {"results": {"reports"}, "measured": {"results"}, "arguments": {"data", "models"}}
+"""Imported by a method or for types alone: a result draws itself, an option may be an object."""
 ROOT = Path(vestige.__file__).parent
 FORBIDDEN = {"utils", "common", "helpers", "base", "manager", "engine"}
 

@@ -5,24 +5,23 @@ A run directory holds `run.json` (what was asked, of what, when, by which versio
 position or user). Reports are built from run directories alone, never from live models.
 """
 
-import errno
 import hashlib
 import json
 import math
-import os
 import platform
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from importlib import metadata
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
+from typing import TYPE_CHECKING, Any
 
 from vestige.data import atomic_write
 from vestige.data.json_file import Excerpt, Name, conform, read_object
+from vestige.data.new_files import new_directory, require_new
 from vestige.errors import RunError
+from vestige.measured import Measurement
 
 if TYPE_CHECKING:
     import altair
@@ -59,14 +58,6 @@ class _Asked(Excerpt):
     files: dict[str, str] | None = None
 
 
-class Measured(Protocol):
-    """An attack's own result: a frozen dataclass with these two views."""
-
-    def summary(self) -> Mapping[str, object]: ...
-
-    def rows(self) -> Iterable[Mapping[str, object]]: ...
-
-
 @dataclass(frozen=True, kw_only=True)
 class Result:
     """What a verb returns: a summary, one table, and the claim.
@@ -97,6 +88,7 @@ class Result:
             summary=measured.summary(),
             rows=tuple(plain(row) for row in measured.rows()),
             claim=getattr(measured, "claim", None),
+            record=getattr(measured, "record", {}),
         )
 
     @property
@@ -114,9 +106,11 @@ class Result:
     @property
     def exit_code(self) -> int:
         """Of the command line: 0 for no leak shown or no verdict, 1 for a leak, 3 undecided."""
-        from vestige.claims import LEAK, UNDECIDED  # pulls in SciPy
+        from vestige.claims.claim import LEAK, UNDECIDED
 
-        return {LEAK: 1, UNDECIDED: 3}.get(self.verdict, 0) if self.claim else 0
+        if self.verdict == LEAK:
+            return 1
+        return 3 if self.verdict == UNDECIDED else 0
 
     def reports(self, *, show_secrets: bool) -> "Sequence[Report]":
         """What a terminal shows."""
@@ -199,7 +193,9 @@ class Run:
         return str(self.run["result"])
 
 
-def save(result: "Result | Measured", directory: str | Path, *, run: Mapping[str, object]) -> Path:
+def save(
+    result: "Result | Measurement", directory: str | Path, *, run: Mapping[str, object]
+) -> Path:
     """Write a run directory, whole or not at all.
 
     Args:
@@ -242,7 +238,7 @@ def run_of(result: Any) -> Run:
     )
 
 
-def _viewed(result: "Result | Measured") -> Result:
+def _viewed(result: "Result | Measurement") -> Result:
     return result if isinstance(result, Result) else Result.of(result)
 
 
@@ -353,87 +349,6 @@ def inside_of(folder: Path) -> list[Path]:
         if found := sorted(file.parent for file in folder.glob(f"{depth}/run.json")):
             return found
     return []
-
-
-def require_new(directory: str | Path) -> Path:
-    """Directory as a Path; an error if anything is there.
-
-    Call it before long work, so that the refusal comes first.
-
-    Raises:
-        RunError: something exists at this path.
-    """
-    directory = Path(directory)
-    if os.path.lexists(directory):
-        raise _exists(directory)
-    return directory
-
-
-def require_outside_runs(path: str | Path) -> Path:
-    """Path of a file to write as a Path; an error if it lies in a run directory.
-
-    Raises:
-        RunError: a run directory holds it.
-    """
-    for folder in Path(path).resolve().parents:
-        if (folder / "run.json").exists():
-            raise RunError(
-                f"{path} lies in the run directory {folder}, which nothing may change",
-                remedy="Choose another file.",
-            )
-    return Path(path)
-
-
-def _exists(path: Path) -> RunError:
-    return RunError(
-        f"{path} exists already, and a run is never overwritten",
-        remedy="Choose another --out, or remove it first.",
-    )
-
-
-@contextmanager
-def new_directory(directory: Path) -> Iterator[Path]:
-    """Hidden directory beside `directory`, which takes its name on success.
-
-    What is written there is private to its owner, see `data.atomic_write`.
-
-    Raises:
-        RunError: the directory exists by then, or cannot be written.
-    """
-    with _written(directory), atomic_write.new_directory(directory) as partial:
-        yield partial
-
-
-@contextmanager
-def new_file(path: Path, *, shared: bool) -> Iterator[BinaryIO]:
-    """File to write, which appears at `path` once it is whole.
-
-    Args:
-        path: where nothing is yet.
-        shared: whether others may read it, as far as the umask lets them.
-
-    Raises:
-        RunError: something exists there by then, or it cannot be written.
-    """
-    with _written(path), atomic_write.replacing(path, shared=shared, new=True) as file:
-        yield file
-
-
-@contextmanager
-def _written(path: Path) -> Iterator[None]:
-    """Turn errors of the operating system into a RunError about `path`."""
-    try:
-        yield
-    except OSError as error:
-        if isinstance(error, FileExistsError) or error.errno == errno.ENOTEMPTY:
-            raise _exists(path) from error
-        full = error.errno in atomic_write.FULL
-        raise RunError(
-            f"{path} cannot be written: {error.strerror or error}",
-            remedy="Make room on that disk, or choose an --out on another."
-            if full
-            else "Choose an --out whose parent is a directory that you may write to.",
-        ) from error
 
 
 def versions() -> dict[str, str]:

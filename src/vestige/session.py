@@ -284,7 +284,7 @@ def _save(result: Result, out: Path | None) -> None:
 @contextmanager
 def _opened(out: Path | None, monitor: Monitor, *, resumes: bool) -> Iterator[Any]:
     """The finished work of a call, kept beside `out` if the verb resumes."""
-    from vestige.results import require_new
+    from vestige.data.new_files import require_new
     from vestige.resumable import Resumable as Work
     from vestige.resumable import resumable
     from vestige.store import Store

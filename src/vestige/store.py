@@ -111,7 +111,7 @@ class Store(MutableMapping[str, Any]):
     def transaction(self) -> Iterator[None]:
         """Write all values of the block together, or none of them if it raises."""
         with self._mutex:
-            if self._db.in_transaction:
+            if self._is_writing():
                 yield
                 return
             self._sql("BEGIN IMMEDIATE")
@@ -119,9 +119,12 @@ class Store(MutableMapping[str, Any]):
                 yield
                 self._sql("COMMIT")
             except BaseException:
-                if self._db.in_transaction:
+                if self._is_writing():
                     self._sql("ROLLBACK")
                 raise
+
+    def _is_writing(self) -> bool:
+        return self._db.in_transaction
 
     def close(self) -> None:
         """Close the file; an empty one is deleted."""

@@ -25,6 +25,7 @@ from transformers import TrainerCallback
 
 from vestige import _validate, claims
 from vestige.attacks.exposure.phrase_exposure import FEWEST
+from vestige.data import new_files
 from vestige.data.manifest import Manifest
 from vestige.errors import NotFinite, VestigeError
 from vestige.integrations.arrival import require_arrival
@@ -122,7 +123,7 @@ class LeakageCallback(TrainerCallback):  # type: ignore[misc]
         self._asking: Measurement | None = None
         self._before: Before | None = None
         if self.out is not None:
-            from vestige.results import require_new
+            from vestige.data.new_files import require_new
 
             require_new(self.out)
 
@@ -318,10 +319,9 @@ class LeakageCallback(TrainerCallback):  # type: ignore[misc]
         return TextSample.of(trainer, number=self.texts, search=search, seed=self.seed)
 
     def _save(self, out: Path, found: TrainingLeakage) -> None:
-        from vestige import results
         from vestige.reports.page import write_page
 
-        with results.new_directory(out) as hidden:
+        with new_files.new_directory(out) as hidden:
             found.save(hidden / "training")
             parts = [hidden / "training"]
             if self.diverged is None:

@@ -159,7 +159,7 @@ def plant(
         return verify_planting(Path(str(data)))
     _check_task(run.arguments, task)
     if out is not None:
-        from vestige.results import require_new
+        from vestige.data.new_files import require_new
 
         out = require_new(fspath(out))
     elif COMMAND.get():
