@@ -47,8 +47,8 @@ from every_verb import COMMANDS, OUT, RESUMES, prepare
 
 from vestige.cli import interrupts
 from vestige.cli.main import app
+from vestige.preparation import lineage
 from vestige.training.secret import Secret
-from vestige.workflows import privacy_files
 
 KILLED = (
     *("train", "train private", "train nlu", "train pairs", "null", "membership users"),
@@ -100,7 +100,7 @@ def child(words: Sequence[str], where: Path, said: str = "said", *, most: int | 
     interrupts.raise_when_asked_to_end()
     # Else no two would have the same bits.
     Secret.fresh = classmethod(lambda cls: cls.of_seed(0))
-    privacy_files.new_id = lambda: "0" * 32
+    lineage.new_id = lambda: "0" * 32
     try:
         code = app([str(word) for word in words])
     except SystemExit as end:

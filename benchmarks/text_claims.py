@@ -31,7 +31,7 @@ from vestige.claims import UNDECIDED
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
 from vestige.experiments.updates.subwords import gpt2
-from vestige.workflows.training_settings import TrainingSettings
+from vestige.training_options import TrainingOptions
 
 TUNED, LISTED, REFERENCE, KNOWN = 300, 40, 300, 40
 WORDS = (15, 200)
@@ -57,7 +57,7 @@ def base_model(texts, work):
         vocabulary = SubwordVocabulary.train_bpe(corpus, size=2048)
         gpt2(vocabulary, 96, 0).network.save_pretrained(start)
         vocabulary.save(start)
-        how = TrainingSettings(epochs=4, learning_rate=1.5e-3, **READ)
+        how = TrainingOptions(epochs=4, learning_rate=1.5e-3, **READ)
         vestige.train(corpus, out=out, start=start, training=how)
     return out / "model"
 
@@ -97,9 +97,9 @@ def redraw(seed, texts, base, work, epochs):
     tuned, rest = texts[order[:TUNED]], np.sort(order[TUNED:])  # by time
     model = work / f"tuned-{epochs}-{seed}"
     if not model.exists():
-        how = TrainingSettings(epochs=epochs, learning_rate=1e-3, **READ)
+        how = TrainingOptions(epochs=epochs, learning_rate=1e-3, **READ)
         corpus = Corpus.from_texts(tuned)
-        vestige.train(corpus, out=model, start=base, training=how, hold_out=0, seed=seed)
+        vestige.train(corpus, out=model, from_=base, training=how, hold_out=0, seed=seed)
     words = np.array([len(text.split()) for text in texts[rest]])
     fifth = rest.size // 5
     pools = {

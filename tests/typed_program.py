@@ -45,8 +45,8 @@ def training(corpus: vg.Corpus) -> None:
     trained = vg.train(
         corpus,
         out="out",
-        model=vg.ModelSettings(layers=1),
-        training=vg.TrainingSettings(epochs=2),
+        model=vg.ModelOptions(layers=1),
+        training=vg.TrainingOptions(epochs=2),
         nlu=vg.NluSettings(),
         defence=vg.DPSGD(epsilon=8),
     )

@@ -16,15 +16,15 @@ from .workflows.diff import diff as diff
 from .workflows.null import null as null
 from .preparation.plant import plant as plant
 from .workflows.rank import rank as rank
-from .workflows.train import train as train
+from .preparation.train import train as train
 
 # What verbs take: settings that travel together.
 from .audits.membership.query_options import QueryOptions as QueryOptions
 from .audits.membership.shadow_options import ShadowOptions as ShadowOptions
 from .models.remote_options import RemoteOptions as RemoteOptions
-from .workflows.training_settings import ModelSettings as ModelSettings
-from .workflows.training_settings import NluSettings as NluSettings
-from .workflows.training_settings import TrainingSettings as TrainingSettings
+from .preparation.options import ModelOptions as ModelOptions
+from .preparation.options import NluOptions as NluOptions
+from .training_options import TrainingOptions as TrainingOptions
 
 # What verbs take: text, with its canaries.
 from .data.canary import Canary as Canary
@@ -65,8 +65,8 @@ from .result import Result as Result
 from .results import Run as Run
 from .workflows.null import NullModels as NullModels
 from .preparation.planting import Planting as Planting
-from .workflows.train import RepeatedTraining as RepeatedTraining
-from .workflows.train import Trained as Trained
+from .preparation.trained import RepeatedTraining as RepeatedTraining
+from .preparation.trained import Trained as Trained
 
 # What goes wrong.
 from .errors import AccessDenied as AccessDenied

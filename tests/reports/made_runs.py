@@ -14,11 +14,11 @@ from tests.audits.exposure.test_exposure_report import canary
 from tests.audits.extraction.test_completion_report import attempt
 from tests.audits.extraction.test_utterances_report import audit, counted, extraction
 from tests.audits.membership.test_text_report import made as texts_audited
+from tests.preparation.test_report import DefendedTraining, IntentSlotTraining, PairTraining
 from tests.reports.conftest import DefenceComparison, DifferentialRank, UpdateDiff
 from tests.reports.made_audits import audit_of, uniform
 from tests.reports.made_claims import made_claim, with_claim
 from tests.reports.test_anatomy import anatomy
-from tests.reports.test_training import DefendedTraining, IntentSlotTraining, PairTraining
 from vestige.attacks.exposure.completion import Completion
 from vestige.attacks.exposure.exposure_result import CanaryExposure
 from vestige.attacks.exposure.secret_completion import CompletedSecret, SecretCompletion

@@ -37,6 +37,10 @@ VERBS: dict[str, dict[str, tuple[str, str]]] = {
             "vestige.preparation.plant:plant",
             "Plant canaries in a copy of a corpus.",
         ),
+        "train": (
+            "vestige.preparation.train:train",
+            "Train a model on DATA, or continue one with --from.",
+        ),
     },
     "Audit": {
         "exposure": (

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 GROUPS = {
     "Train": {
-        "train": "Train a model on DATA, or continue one with `--from`: a language model, one that "
-        "translates or answers, or one that reads intents and slots.",
         "null": "Train null models: `BEFORE` continued as the update was, on other text and with "
         "other seeds.",
     },

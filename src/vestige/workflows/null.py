@@ -135,9 +135,9 @@ def null(
     from vestige.models.folders import model_folder
     from vestige.models.shared_vocabulary import SharedVocabulary
     from vestige.models.weight_change import weight_change
+    from vestige.training.directory import claimed_for_several
     from vestige.training.null_models import adapter_in, null_texts
     from vestige.training.snapshot import snapshot
-    from vestige.workflows.training_directory import claimed_for_several
 
     call = Call.of(null, locals())
     after, out = Path(like), Path(out)

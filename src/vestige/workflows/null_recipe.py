@@ -89,7 +89,7 @@ def told_recipe(
     from vestige.training.config import TrainingConfig
     from vestige.training.foreign_recipe import STATE, ForeignTraining
     from vestige.training.null_models import Recipe, adapter_in, text_length
-    from vestige.workflows.training_plan import gentle
+    from vestige.training.presets import gentle
 
     told, usual = ForeignTraining.of(after), asdict(gentle(update))
     usual["sequence_length"] = min(LONGEST, getattr(update, "longest", None) or LONGEST)

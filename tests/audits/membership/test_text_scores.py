@@ -18,7 +18,8 @@ from vestige.audits.membership.text_shadows import shadow_models
 from vestige.claims import LEAK
 from vestige.data.corpus import Corpus
 from vestige.monitor import SILENT
-from vestige.workflows.training_settings import ModelSettings, TrainingSettings
+from vestige.preparation.options import ModelOptions
+from vestige.training_options import TrainingOptions
 
 TEXTS = sentences(520, seed=0)
 BASED, USED, NEVER, REFERENCE, OTHERS = (
@@ -33,17 +34,17 @@ def audited(found):
     return np.array([row["p_value"] for row in found.rows if row["kind"] == "audited"])
 
 
-FAST = TrainingSettings(epochs=12, batch_size=4, sequence_length=16, learning_rate=0.01)
+FAST = TrainingOptions(epochs=12, batch_size=4, sequence_length=16, learning_rate=0.01)
 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     """A base, and a fine-tune of it on the used texts, by `vestige train`."""
     root = tmp_path_factory.mktemp("trained")
-    shape = ModelSettings(layers=1, hidden_size=24)
-    short = TrainingSettings(epochs=2, batch_size=8, sequence_length=16)
+    shape = ModelOptions(layers=1, hidden_size=24)
+    short = TrainingOptions(epochs=2, batch_size=8, sequence_length=16)
     vestige.train(BASED, out=root / "base", model=shape, training=short, hold_out=0)
-    vestige.train(USED, out=root / "tuned", start=root / "base", training=FAST, hold_out=0)
+    vestige.train(USED, out=root / "tuned", from_=root / "base", training=FAST, hold_out=0)
     return root
 
 

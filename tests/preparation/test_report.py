@@ -78,12 +78,12 @@ def test_the_statement_is_shown_number_first(tmp_path):
 def test_a_model_that_has_learnt_nothing_is_told(tmp_path):
     told = {"word_frequency_perplexity": 30.0, "vocabulary_made_of": "other"}
     [warning] = shown(tmp_path, DefendedTraining(told), {"guarantee": "ε = 1."}).notices
-    assert "no better than word frequencies: perplexity 40.0, where they alone reach 30" in warning
+    assert "no better than word frequencies: perplexity 40.0, word frequencies 30.0" in warning
 
 
 def test_a_training_without_a_guarantee_says_so(tmp_path):
     found = shown(tmp_path, DefendedTraining())
-    assert "no defence with a guarantee" in found.evidence[0]
+    assert "No defence with a guarantee" in found.evidence[0]
     assert len(found.tables) == 1
 
 
@@ -104,7 +104,7 @@ def test_perplexities_that_no_axis_has_are_left_out(tmp_path, last):
 def test_what_a_task_measures_stands_beside_the_perplexity(tmp_path, training, lede, columns):
     found = shown(tmp_path, training)
     assert found.evidence[0].startswith(f"Perplexity 40.0 on the validation text {lede}")
-    assert found.evidence[0].endswith("That says nothing about what the model gives away.")
+    assert found.evidence[0].endswith("This does not measure what the model reveals.")
     assert found.tables[0].columns[4:] == columns
     assert {len(row) for row in found.tables[0].rows} == {len(found.tables[0].columns)}
 

@@ -3,8 +3,7 @@
 import pytest
 
 from vestige.errors import RunError
-from vestige.training_runs import DATA
-from vestige.workflows.training_directory import (
+from vestige.training.directory import (
     CHECKPOINT,
     IDENTITY,
     LEDGER,
@@ -13,8 +12,9 @@ from vestige.workflows.training_directory import (
     claimed,
     claimed_for_several,
 )
+from vestige.training_runs import DATA, repeats
 
-GOES_ON = "The same command with --resume goes on from the last checkpoint"
+GOES_ON = "The same command with --resume continues from the last checkpoint"
 
 
 def failed(out, error, *, write=(), several=False):
@@ -95,10 +95,38 @@ def test_several_trainings_may_go_where_nothing_is(tmp_path, resume):
 def test_what_one_of_several_has_made_is_kept(tmp_path, name):
     out = tmp_path / "several"
     notes = failed(out, KeyboardInterrupt(), write=[name], several=True)
-    assert notes == ["The same command goes on: what is finished is found again"]
+    assert notes == ["The same command continues: finished parts are kept"]
     assert (out / name).is_file()
 
 
 def test_several_that_have_made_nothing_leave_nothing(tmp_path):
     failed(tmp_path / "several", ValueError("no"), write=["planted.jsonl"], several=True)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_directory_is_claimed_and_given_back(tmp_path):
+    out = tmp_path / "new"
+    with pytest.raises(ValueError, match="no"), claimed(out, resume=False):
+        raise ValueError("no")
+    assert not out.exists()
+    out.mkdir()
+    (out / "mine.txt").write_text("mine")
+    for resume, message in ((False, "never overwritten"), (True, "no training to resume")):
+        with pytest.raises(RunError, match=message), claimed(out, resume=resume):
+            pass
+    (out / IDENTITY).write_text("{}")
+    with claimed(out, resume=True):
+        assert (out / "mine.txt").exists()
+
+
+def test_several_trainings_need_a_directory_of_their_own(tmp_path):
+    (tmp_path / "one").mkdir()
+    (tmp_path / "one" / IDENTITY).write_text("{}")
+    with pytest.raises(RunError, match="never overwritten"):
+        check_repeats(tmp_path / "one", resume=False)
+    with pytest.raises(RunError, match="holds one training"):
+        check_repeats(tmp_path / "one", resume=True)
+    for seed in (10, 9):
+        (tmp_path / "several" / f"seed-{seed}").mkdir(parents=True)
+    assert [path[-6:] for path in repeats(str(tmp_path / "several"))] == ["seed-9", "eed-10"]
+    assert repeats(str(tmp_path / "one")) == (str(tmp_path / "one"),)

@@ -4,20 +4,21 @@ import json
 
 import pytest
 
-from tests.workflows.asked import LINES, Told
+from tests.preparation.jobs import LINES, Told
 from vestige import results
 from vestige.data.corpus import Corpus
 from vestige.defences.methods.goldfish import Goldfish
 from vestige.errors import DataError
 from vestige.models.checkpoints import load_model
+from vestige.preparation.options import ModelOptions
 from vestige.preparation.plant import plant
+from vestige.preparation.train import train
 from vestige.training.presets import PRESETS
-from vestige.workflows.train import train
-from vestige.workflows.training_settings import ModelSettings, TrainingSettings
+from vestige.training_options import TrainingOptions
 
 CORPUS = Corpus.from_texts(LINES, users=[f"user {number % 8}" for number in range(40)])
-SMALL = ModelSettings(layers=1, hidden_size=4)
-SHORT = TrainingSettings(epochs=2, batch_size=4, sequence_length=5)
+SMALL = ModelOptions(layers=1, hidden_size=4)
+SHORT = TrainingOptions(epochs=2, batch_size=4, sequence_length=5)
 
 
 def trained(out, data=CORPUS, **given):
@@ -44,7 +45,7 @@ def test_the_record_says_what_was_held_out_and_left_out(tmp_path):
 
 @pytest.mark.parametrize("hold_out", [0.0, 0.3])
 def test_word_frequencies_are_of_the_text_that_judges(tmp_path, hold_out):
-    summary = trained(tmp_path / "out", hold_out=hold_out).summary()
+    summary = trained(tmp_path / "out", hold_out=hold_out).summary
     assert summary["judged_by"] == ("validation" if hold_out else "training")
     assert (summary["validation_perplexity"] is None) == (not hold_out)
 
@@ -56,12 +57,12 @@ def test_a_defence_batches_texts_as_it_needs_and_is_recorded(tmp_path):
     assert recorded["defence"]["k"] == 3
     [entry] = json.loads((found.model / "privacy.json").read_text())["trainings"]
     assert entry["defence"] == "goldfish"
-    assert entry["steps"] == found.summary()["steps"]
+    assert entry["steps"] == found.summary["steps"]
 
 
 def test_rare_words_of_canaries_are_in_a_small_vocabulary(tmp_path):
     plant(CORPUS, phrase="quiet mice", copies=1, out=tmp_path / "planted")
-    model = ModelSettings(layers=1, hidden_size=4, vocab_size=8)
+    model = ModelOptions(layers=1, hidden_size=4, vocab_size=8)
     found = trained(tmp_path / "out", tmp_path / "planted", model=model)
     assert {"quiet", "mice"} <= set(load_model(found.model).vocabulary.words)
 
@@ -70,22 +71,22 @@ def test_each_part_is_encoded_before_training_and_the_kept_epoch_is_told(tmp_pat
     told = Told()
     trained(tmp_path / "out", monitor=told)
     assert told.tasks == ["encoding", "encoding", "training"]
-    assert told.lines[0].startswith("Held out: ")
+    assert told.lines[0].startswith("Validation: ")
     assert told.lines[1].split(" kept, ")[0] in ("Epoch 1", "Epoch 2")
 
 
 def test_batches_of_users_hold_out_whole_users(tmp_path):
-    training = TrainingSettings(epochs=1, batch_size=4, sequence_length=5, batching="poisson-users")
+    training = TrainingOptions(epochs=1, batch_size=4, sequence_length=5, batching="poisson-users")
     told = Told()
     trained(tmp_path / "out", training=training, hold_out=0.7, monitor=told)
-    assert "chosen by each user's hash" in told.lines[0]
-    with pytest.raises(DataError, match="nobody said whose each document is"):
+    assert "chosen by the hash of each user" in told.lines[0]
+    with pytest.raises(DataError, match="no user column"):
         trained(tmp_path / "other", Corpus.from_texts(LINES), training=training)
     assert not (tmp_path / "other").exists()
 
 
 def test_a_transformer_of_texts_one_by_one_is_refused(tmp_path):
-    model = ModelSettings(architecture="transformer")
+    model = ModelOptions(architecture="transformer")
     with pytest.raises(
         ValueError, match="`architecture` must be lstm or gru with `task` next-word"
     ):

@@ -5,21 +5,22 @@ from dataclasses import replace
 import pytest
 import torch
 
-from tests.workflows.asked import Told
+from tests.preparation.jobs import Told
 from vestige import results
 from vestige.data.corpus import Corpus
 from vestige.models.checkpoints import load_model, load_seq2seq
+from vestige.preparation.options import ModelOptions
+from vestige.preparation.train import train
 from vestige.training.presets import PAIR_PRESETS
-from vestige.workflows.train import train
-from vestige.workflows.training_settings import ModelSettings, TrainingSettings
+from vestige.training_options import TrainingOptions
 
 NUMBERS = ["one", "two", "three", "four", "five", "six"]
 PAIRS = Corpus.from_texts(
     [f"say {word} now" for word in NUMBERS] * 4,
     sources=[f"dites {word} vite" for word in NUMBERS] * 4,
 )
-SMALL = ModelSettings(hidden_size=4)
-SHORT = TrainingSettings(epochs=1, batch_size=8, sequence_length=6)
+SMALL = ModelOptions(hidden_size=4)
+SHORT = TrainingOptions(epochs=1, batch_size=8, sequence_length=6)
 
 
 def trained(out, data=PAIRS, **given):
@@ -61,7 +62,7 @@ def test_a_record_says_what_was_held_out_and_both_vocabularies(small):
 def test_nothing_held_out_has_no_validation(tmp_path):
     found = trained(tmp_path / "out", hold_out=0.0)
     assert set(found.record["data"]) == {"training"}
-    assert found.summary()["validation_perplexity"] is None
+    assert found.summary["validation_perplexity"] is None
 
 
 def test_the_vocabularies_of_another_training_are_taken_as_they_are(tmp_path, small):
@@ -78,7 +79,7 @@ def test_the_vocabularies_of_another_training_are_taken_as_they_are(tmp_path, sm
 def test_a_loaded_model_is_continued_as_a_copy(tmp_path, small):
     start = load_seq2seq(small.directory, device="cpu")
     before = {name: one.clone() for name, one in start.state_dict().items()}
-    out = trained(tmp_path / "out", start=start, model=ModelSettings()).directory
+    out = trained(tmp_path / "out", from_=start, model=ModelOptions()).directory
     after = load_seq2seq(out, device="cpu").state_dict()
     assert all(torch.equal(before[name], one) for name, one in start.state_dict().items())
     assert not all(torch.equal(before[name], after[name]) for name in before)
@@ -88,12 +89,12 @@ def test_a_monitor_is_told_of_the_part_held_out_and_of_the_kept_epoch(tmp_path):
     told = Told()
     trained(tmp_path / "out", monitor=told)
     assert told.tasks == ["training"]
-    assert told.lines[0].startswith("Held out: ")
+    assert told.lines[0].startswith("Validation: ")
     assert told.lines[1].startswith("Epoch 1 kept, validation perplexity ")
 
 
 def test_a_vocabulary_without_sources_is_refused(tmp_path):
-    text = ModelSettings(layers=1, hidden_size=4)
+    text = ModelOptions(layers=1, hidden_size=4)
     plain = train(
         Corpus.from_texts(list(PAIRS)), out=tmp_path / "plain", model=text, training=SHORT
     )
@@ -105,7 +106,7 @@ def test_a_vocabulary_without_sources_is_refused(tmp_path):
 
 
 def test_a_transformer_is_refused_before_anything_is_written(tmp_path):
-    settings = ModelSettings(architecture="transformer")
+    settings = ModelOptions(architecture="transformer")
     with pytest.raises(ValueError, match="`architecture` must be lstm or gru with `task` dialogue"):
         trained(tmp_path / "out", model=settings)
     assert not (tmp_path / "out").exists()

@@ -1,4 +1,4 @@
-"""`vestige.workflows.train`: what it takes, what it gives back, and what it refuses."""
+"""`vestige.train`: what it takes, what it gives back, and what it refuses."""
 
 import dataclasses
 import json
@@ -6,6 +6,7 @@ import json
 import pytest
 import torch
 
+from tests.cli.shell import invoke
 from vestige import results
 from vestige.data.corpus import Corpus
 from vestige.data.loaders.utterances import read_utterances
@@ -13,13 +14,13 @@ from vestige.defences.methods.dp_sgd import DPSGD
 from vestige.defences.methods.goldfish import Goldfish
 from vestige.errors import RunError
 from vestige.models.checkpoints import fingerprint, load_model
-from vestige.workflows.arguments import keywords
-from vestige.workflows.train import train
-from vestige.workflows.training_settings import ModelSettings, NluSettings, TrainingSettings
+from vestige.preparation.options import ModelOptions, NluOptions
+from vestige.preparation.train import train
+from vestige.training_options import TrainingOptions
 
 LINES = ["the gate opens at nine", "the code of the gate is new", "nobody knows the code"] * 8
-SMALL = ModelSettings(layers=1, hidden_size=8)
-SHORT = TrainingSettings(epochs=1, batch_size=2, sequence_length=5)
+SMALL = ModelOptions(layers=1, hidden_size=8)
+SHORT = TrainingOptions(epochs=1, batch_size=2, sequence_length=5)
 
 
 class Listener:
@@ -52,8 +53,8 @@ def test_a_corpus_is_trained_on_and_the_result_says_where_the_model_is(small, le
     assert small.model == tmp_path / "small" / "model"
     assert load_model(small.model).vocabulary == load_model(tmp_path / "small").vocabulary
     saved = results.load(tmp_path / "small" / "run")
-    assert small.summary() == {"model": str(small.model), **saved.summary}
-    assert small.rows() == [one.row() for one in small.history.epochs]
+    assert small.summary == {"model": str(small.model), **saved.summary}
+    assert small.rows == tuple(one.row() for one in small.history.epochs)
     assert saved.run["result"] == "DefendedTraining"
     assert saved.run["verb"] == "train"
     data = saved.run["data"]
@@ -73,8 +74,8 @@ def test_a_path_and_what_stands_in_it_give_the_same_bits(small, letters, tmp_pat
 def test_a_loaded_model_is_continued_and_stays_as_it_is(small, letters, tmp_path):
     model = load_model(small.directory)
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    of_object = train(letters, out=tmp_path / "one", start=model, training=SHORT)
-    of_path = train(letters, out=tmp_path / "two", start=small.directory, training=SHORT)
+    of_object = train(letters, out=tmp_path / "one", from_=model, training=SHORT)
+    of_path = train(letters, out=tmp_path / "two", from_=small.directory, training=SHORT)
     assert all(torch.equal(before[name], one) for name, one in model.state_dict().items())
     assert fingerprint(of_object.directory) == fingerprint(of_path.directory)
     models = [results.load(one.directory / "run").run["models"] for one in (of_object, of_path)]
@@ -102,14 +103,14 @@ def test_a_private_training_tells_what_it_promises_and_records_its_noise(letters
     private = train(
         letters, out=tmp_path / "dp", model=SMALL, training=SHORT, defence=defence, monitor=told
     )
-    assert any(line.startswith("Will promise: ") for line in told.lines)
+    assert any(line.startswith("Planned: ") for line in told.lines)
     assert any(line.startswith("Privacy: ε = ") for line in told.lines)
     assert told.tasks[-1] == "training"
     recorded = private.record["configuration"]["defence"]
     assert recorded["name"] == "dp-sgd"
-    assert recorded["noise_multiplier"] == private.summary()["noise_multiplier"] == 1.0
+    assert recorded["noise_multiplier"] == private.summary["noise_multiplier"] == 1.0
     assert private.record["privacy"]
-    with pytest.raises(ValueError, match="`accept_private_vocabulary` takes it all the same"):
+    with pytest.raises(ValueError, match="pass `accept_private_vocabulary`"):
         train(
             letters,
             out=tmp_path / "refused",
@@ -127,26 +128,30 @@ def test_the_arguments_of_a_run_repeat_it(letters, tmp_path):
         str(file), out=tmp_path / "one", model=SMALL, training=SHORT, defence=Goldfish(k=3), seed=2
     )
     arguments = first.record["arguments"]
-    assert arguments == {
-        "data": str(file),
-        "out": str(tmp_path / "one"),
-        "layers": 1,
-        "hidden_size": 8,
-        "epochs": 1,
-        "batch_size": 2,
-        "sequence_length": 5,
-        "defence": "goldfish",
-        "goldfish_k": 3,
-        "seed": 2,
-    }
-    again = train(**keywords(train, {**arguments, "out": tmp_path / "two"}))
-    assert fingerprint(again.directory) == fingerprint(first.directory)
+    assert (
+        arguments.items()
+        >= {
+            "data": str(file),
+            "out": str(tmp_path / "one"),
+            "layers": 1,
+            "hidden_size": 8,
+            "epochs": 1,
+            "batch_size": 2,
+            "sequence_length": 5,
+            "defence": "goldfish",
+            "k": 3,
+            "seed": 2,
+        }.items()
+    )
+    done = invoke(["train", "--config", tmp_path / "one", "--out", tmp_path / "two"])
+    assert done.exit_code == 0, done.stderr
+    assert fingerprint(tmp_path / "two") == fingerprint(first.directory)
 
 
 def test_several_seeds_are_several_trainings(letters, tmp_path):
     found = train(letters, out=tmp_path / "out", model=SMALL, training=SHORT, seed=4, seeds=2)
     assert [one.directory.name for one in found.trainings] == ["seed-4", "seed-5"]
-    assert [row["model"] for row in found.rows()] == [str(one.model) for one in found.trainings]
+    assert [row["model"] for row in found.rows] == [str(one.model) for one in found.trainings]
     alone = train(letters, out=tmp_path / "one", model=SMALL, training=SHORT, seed=5)
     assert fingerprint(alone.directory) == fingerprint(found.trainings[1].directory)
 
@@ -155,7 +160,7 @@ def test_a_finished_training_is_found_again_and_never_overwritten(small, letters
     with pytest.raises(RunError, match="exists already"):
         train(letters, out=small.directory, model=SMALL, training=SHORT)
     again = train(letters, out=small.directory, model=SMALL, training=SHORT, resume=True)
-    assert again.summary() == small.summary()
+    assert again.summary == small.summary
 
 
 def test_utterances_are_trained_on(tmp_path):
@@ -168,53 +173,53 @@ def test_utterances_are_trained_on(tmp_path):
     utterances = read_utterances(file).train
     small = {
         "task": "nlu",
-        "model": ModelSettings(hidden_size=4, layers=1),
-        "training": TrainingSettings(epochs=1),
+        "model": ModelOptions(hidden_size=4, layers=1),
+        "training": TrainingOptions(epochs=1),
     }
     one = train(utterances, out=tmp_path / "one", **small)
     two = train(str(file), out=tmp_path / "two", **small)
-    assert one.summary()["task"] == "nlu"
+    assert one.summary["task"] == "nlu"
     assert fingerprint(one.directory) == fingerprint(two.directory)
 
 
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"preset": "demo", "task": "next-word"}, "`preset` must be left out with `task` next"),
-        ({"task": "nlu", "defence": Goldfish()}, "`defence` must be left out with `task` nlu"),
-        ({"nlu": NluSettings(lowercase=True)}, "`lowercase` must be left out with `task` text"),
+        ({"preset": "demo", "task": "next-word"}, "`preset` needs `task` text"),
+        ({"task": "nlu", "defence": Goldfish()}, "`defence` needs `task` text or next-word"),
+        ({"nlu": NluOptions(lowercase=True)}, "`lowercase` needs `task` nlu"),
         (
-            {"task": "translation", "model": ModelSettings(layers=2)},
-            "`layers` must be left out with `task` translation: .* text or next-word or nlu",
+            {"task": "translation", "model": ModelOptions(layers=2)},
+            "`layers` needs `task` text or next-word or nlu",
         ),
         (
-            {"start": "nowhere", "model": ModelSettings(layers=2)},
-            "`layers` must not be given with `start`",
+            {"from_": "nowhere", "model": ModelOptions(layers=2)},
+            "`layers` does not go with `from_`",
         ),
-        ({"model": ModelSettings(lora_rank=2)}, "`lora_rank` must come with `start`"),
+        ({"model": ModelOptions(lora_rank=2)}, "`lora_rank` needs `from_`"),
         (
-            {"model": ModelSettings(vocabulary="a", vocab_size=5)},
-            "`vocab_size` must not be given with `vocabulary`",
+            {"model": ModelOptions(vocabulary="a", vocab_size=5)},
+            "`vocab_size` does not go with `vocabulary`",
         ),
         (
-            {"training": TrainingSettings(stop_at_perplexity=1.0)},
+            {"training": TrainingOptions(stop_at_perplexity=1.0)},
             "`stop_at_perplexity` must be above 1",
         ),
         (
-            {"training": TrainingSettings(stop_at_perplexity=9.0), "hold_out": 0.0},
-            "`stop_at_perplexity` must come with text to validate on",
+            {"training": TrainingOptions(stop_at_perplexity=9.0), "hold_out": 0.0},
+            "`stop_at_perplexity` needs validation text",
         ),
         (
-            {"training": TrainingSettings(batching="stream"), "defence": Goldfish()},
+            {"training": TrainingOptions(batching="stream"), "defence": Goldfish()},
             "`batching` stream must not come with `defence` goldfish",
         ),
         (
-            {"task": "nlu", "nlu": NluSettings(patience=3)},
-            "`patience` must come with `early_stopping`",
+            {"task": "nlu", "nlu": NluOptions(patience=3)},
+            "`patience` needs `early_stopping`",
         ),
         (
-            {"task": "nlu", "nlu": NluSettings(vectors_frozen=True)},
-            "`vectors_frozen` must come with `vectors`",
+            {"task": "nlu", "nlu": NluOptions(vectors_frozen=True)},
+            "`vectors_frozen` needs `vectors`",
         ),
     ],
 )

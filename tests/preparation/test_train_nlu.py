@@ -2,40 +2,41 @@
 
 import pytest
 
-from tests.workflows.asked import Told
+from tests.preparation.jobs import Told
 from vestige import results
 from vestige.data.utterances import Utterance, Utterances
 from vestige.models.checkpoints import load_intent_slot
+from vestige.preparation.options import ModelOptions, NluOptions
 from vestige.preparation.plant import plant
-from vestige.workflows.train import train
-from vestige.workflows.train_nlu import UNUSED
-from vestige.workflows.training_settings import ModelSettings, NluSettings, TrainingSettings
+from vestige.preparation.train import train
+from vestige.preparation.utterances import UNUSED
+from vestige.training_options import TrainingOptions
 
 SONGS = Utterances.of(
     Utterance(("play", f"song{number}"), ("O", "B-song"), "Play") for number in range(40)
 )
-SMALL = ModelSettings(layers=1, hidden_size=4, embedding_size=4)
+SMALL = ModelOptions(layers=1, hidden_size=4, embedding_size=4)
 
 
 def trained(out, data=SONGS, **given):
-    usual = {"task": "nlu", "model": SMALL, "training": TrainingSettings(epochs=2)}
+    usual = {"task": "nlu", "model": SMALL, "training": TrainingOptions(epochs=2)}
     return train(data, out=out, device="cpu", **{**usual, **given})
 
 
 def test_the_last_epoch_is_kept_and_told(tmp_path):
     told = Told()
     found = trained(tmp_path / "out", monitor=told)
-    assert found.summary()["epoch"] == 2
+    assert found.summary["epoch"] == 2
     assert told.tasks == ["training"]
     [line] = told.lines
-    loss = found.summary()["loss"]
-    assert line == f"Epoch 2 kept, validation loss {loss:.3g} nats an utterance"
+    loss = found.summary["loss"]
+    assert line == f"Epoch 2 kept, validation loss {loss:.3g} nats per utterance"
 
 
 def test_the_record_has_the_habits_and_no_setting_that_is_not_looked_at(tmp_path):
-    nlu = NluSettings(dropout=True)
+    nlu = NluOptions(dropout=True)
     recorded = trained(tmp_path / "out", nlu=nlu).record["configuration"]
-    assert {name: recorded[name] for name in nlu.habits} == nlu.habits
+    assert {name: recorded[name] for name in nlu.recorded} == nlu.recorded
     assert not set(UNUSED) & set(recorded)
     assert (recorded["epochs"], recorded["batch_size"]) == (2, 32)
 
@@ -61,22 +62,22 @@ def test_the_seal_of_what_was_planted_is_recorded(tmp_path):
 
 def test_an_early_stop_is_told(tmp_path):
     told = Told()
-    nlu = NluSettings(early_stopping=True, patience=1)
-    training = TrainingSettings(epochs=40, learning_rate=5.0)
+    nlu = NluOptions(early_stopping=True, patience=1)
+    training = TrainingOptions(epochs=40, learning_rate=5.0)
     found = trained(tmp_path / "out", nlu=nlu, training=training, monitor=told)
-    assert found.summary()["stopped"]
-    assert found.summary()["steps"] < 40 * 2
-    assert told.lines[0].startswith(f"Stopped after {found.summary()['steps']:,} steps")
+    assert found.summary["stopped"]
+    assert found.summary["steps"] < 40 * 2
+    assert told.lines[0].startswith(f"Stopped after {found.summary['steps']:,} steps")
 
 
 @pytest.mark.parametrize(
     ("given", "says"),
     [
         (
-            {"nlu": NluSettings(early_stopping=True), "hold_out": 0.0},
-            "`early_stopping` must come with utterances",
+            {"nlu": NluOptions(early_stopping=True), "hold_out": 0.0},
+            "`early_stopping` needs validation utterances",
         ),
-        ({"nlu": NluSettings(dropout=True), "start": "saved"}, "`dropout` must not be given with"),
+        ({"nlu": NluOptions(dropout=True), "from_": "saved"}, "`dropout` does not go with"),
         (
             {"validation": SONGS, "hold_out": 0.2},
             "`validation` and `hold_out` must not be given together",
@@ -85,5 +86,5 @@ def test_an_early_stop_is_told(tmp_path):
 )
 def test_settings_that_do_not_fit_leave_no_directory(tmp_path, given, says):
     with pytest.raises(ValueError, match=says):
-        trained(tmp_path / "out", **{"model": ModelSettings(), **given})
+        trained(tmp_path / "out", **{"model": ModelOptions(), **given})
     assert not (tmp_path / "out").exists()

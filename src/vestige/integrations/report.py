@@ -1,4 +1,4 @@
-"""What a training gives away: all that its callback measured, beside one verdict."""
+"""The report of what a callback measured during a training."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -19,9 +19,9 @@ NAMES: Mapping[str, str] = {
 """What is measured, by its name among the limits."""
 
 LIMITS = (
-    "Measured ε is a lower bound: the training may give away more. An AUC of 0.5 tells nothing of "
-    "which texts were trained on, and 1 tells all.",
-    "Numbers are of this training alone: repeat it with other seeds.",
+    "The measured ε is a lower bound: the training may reveal more. An AUC of 0.5 does not "
+    "distinguish training texts, and 1 distinguishes all.",
+    "The numbers are of this training alone. Repeat it with other seeds.",
 )
 
 
@@ -31,15 +31,15 @@ def training_leakage_report(run: Run, *, show_secrets: bool) -> Report:
     measured = [name for name in NAMES if summary.get(name) is not None]
     last = Table(
         title="At the end of the training",
-        columns=("measured", "value", "95 % interval", "limit"),
+        columns=("measured", "value", "95% CI", "limit"),
         rows=tuple(
             (NAMES[name], _amount(summary, name), _interval(summary, name), _limit(summary, name))
             for name in measured
         ),
-        key="A dash stands where there is no interval or limit.",
+        key="A dash: no interval or limit.",
     )
     steps = Table(
-        title="While it trained",
+        title="During the training",
         columns=("step", *(NAMES[name] for name in measured)),
         rows=tuple(
             (f"{row['step']:,}", *(_number(row.get(name)) for name in measured)) for row in run.rows
@@ -48,7 +48,7 @@ def training_leakage_report(run: Run, *, show_secrets: bool) -> Report:
     )
     return Report(
         kind="exposure",
-        title="What does the training give away?",
+        title="What does the training reveal?",
         evidence=lines(describe_training_leakage(summary)),
         blocks=(last, steps) if measured else (),
         facts=pairs(
@@ -60,13 +60,15 @@ def training_leakage_report(run: Run, *, show_secrets: bool) -> Report:
 
 
 def describe_training_leakage(summary: Row) -> str:
-    """What was measured after how many steps, in a sentence."""
+    """The measurements at the end, in a sentence."""
     if summary.get("diverged") is not None:
-        return f"The training diverged: nothing was measured from step {summary['diverged']:,} on."
-    told = [
+        return (
+            f"The training diverged at step {summary['diverged']:,}. Nothing was measured after it."
+        )
+    found = [
         f"{NAMES[name]} {_amount(summary, name)}" for name in NAMES if summary.get(name) is not None
     ]
-    return f"After {summary['steps']:,} steps: {'; '.join(told)}."
+    return f"After {summary['steps']:,} steps: {'; '.join(found)}."
 
 
 def _amount(summary: Row, name: str) -> str:
