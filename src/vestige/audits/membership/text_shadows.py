@@ -28,8 +28,8 @@ from vestige.training.checkpoint import IDENTITY, identity
 from vestige.training.config import TrainingConfig
 from vestige.training.foreign_recipe import ForeignTraining
 from vestige.training.null_models import START, Recipe, adapter_in
+from vestige.training.presets import gentle
 from vestige.training.snapshot import snapshot
-from vestige.workflows.training_plan import gentle
 
 LONGEST = 512
 """Most tokens of a text if the target's files do not tell."""
