@@ -40,10 +40,10 @@ COMMANDS: dict[str, list[str]] = {
                     "--epochs", "2", "--checkpoint-every", "3", "--device", "cpu", "--out", OUT],
     "train seeds": ["train", "corpus.txt", *_TRAIN, *_SHAPE, "--seeds", "2", "--out", OUT],
     "diff": ["diff", "before", "after", "--device", "cpu", "--out", OUT],
-    "null": ["null", "before", "--text", "clean.txt", "--like", "after", "--count", "2",
-             "--device", "cpu", "--out", OUT],
-    "rank": ["rank", "before", "after", "--phrase", "the code of the gate", "--device", "cpu",
-             "--out", OUT],
+    "diff clean": ["diff", "before", "after", "--clean", "clean.txt", "--nulls", "2", "--size",
+                   "0.2", "--device", "cpu", "--out", OUT],
+    "diff phrase": ["diff", "before", "after", "--phrase", "the code of the gate", "--device",
+                    "cpu", "--out", OUT],
     "exposure": ["exposure", "after", "planted", "--references", "100",
                  "--device", "cpu", "--out", OUT],
     "exposure secrets": ["exposure", "after", "codes.txt", "--references", "100",
@@ -73,7 +73,7 @@ COMMANDS: dict[str, list[str]] = {
 RESUMES = {
     kind: [*words, "--resume"] if words[0] == "train" else words
     for kind, words in COMMANDS.items()
-    if words[0] in ("train", "null", "membership", "reproduce")
+    if words[0] in ("train", "membership", "reproduce") or kind == "diff clean"
 }
 """Those that go on where they were interrupted, and the words that make them."""
 

@@ -34,7 +34,7 @@ def models(path: str) -> None:
 
 
 def verbs(monitor: vg.Monitor) -> None:
-    assert_type(vg.rank("before", "after", "the gate", monitor=monitor), vg.DifferentialRank)
+    assert_type(vg.diff("before", "after", phrase="the gate", monitor=monitor), Result)
 
 
 def training(corpus: vg.Corpus) -> None:
@@ -47,14 +47,13 @@ def training(corpus: vg.Corpus) -> None:
         out="out",
         model=vg.ModelOptions(layers=1),
         training=vg.TrainingOptions(epochs=2),
-        nlu=vg.NluSettings(),
+        nlu=vg.NluOptions(),
         defence=vg.DPSGD(epsilon=8),
     )
     assert_type(trained, vg.Trained | vg.RepeatedTraining)
 
 
 def measuring(model: vg.LanguageModel, manifest: vg.Manifest, corpus: vg.Corpus) -> None:
-
     assert_type(vg.exposure(model, manifest), Result)
     assert_type(vg.exposure(model, ["the code is 4917"], before=model), Result)
     assert_type(vg.extract(model, manifest, beam=4), Result)
@@ -66,8 +65,8 @@ def measuring(model: vg.LanguageModel, manifest: vg.Manifest, corpus: vg.Corpus)
 
 
 def auditing(model: vg.LanguageModel, corpus: vg.Corpus) -> None:
-    nulls = assert_type(vg.null(model, Path("after"), corpus, "nulls"), vg.NullModels)
-    found = assert_type(vg.diff(model, "after", null=nulls), vg.UpdateDiff)
+    options = vg.NullOptions(tokens=1000)
+    found = assert_type(vg.diff(model, Path("after"), clean=corpus, training=options), Result)
     vg.report(found.save("run"), "page.html")
     vg.report("run", "card.md", since=["last-release"])
     assert_type(vg.gate("run", fail_above=["found=0"], junit="gate.xml").code, int)
@@ -94,11 +93,11 @@ def defences() -> None:
     assert_type(vg.Triplet(), vg.Triplet)
 
 
-def returned(run: vg.Run, rank: vg.DifferentialRank) -> None:
+def returned(run: vg.Run, audit: vg.UserAudit) -> None:
     assert_type(run.result, str)
-    result: vg.Result = rank
+    result: vg.Result = audit
     result.save(run.directory)
-    assert_type(rank.summary()["rank"], object)
+    assert_type(audit.summary()["users"], object)
 
 
 def errors(path: str) -> str:

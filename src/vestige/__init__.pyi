@@ -12,15 +12,14 @@ from .audits.release.release import report as report
 from .audits.anatomy.anatomy import anatomy as anatomy
 from .audits.comparison.compare import compare as compare
 from .audits.unlearning.unlearning import unlearning as unlearning
-from .workflows.diff import diff as diff
-from .workflows.null import null as null
+from .audits.update.diff import diff as diff
 from .preparation.plant import plant as plant
-from .workflows.rank import rank as rank
 from .preparation.train import train as train
 
 # What verbs take: settings that travel together.
 from .audits.membership.query_options import QueryOptions as QueryOptions
 from .audits.membership.shadow_options import ShadowOptions as ShadowOptions
+from .audits.update.null_recipe import NullOptions as NullOptions
 from .models.remote_options import RemoteOptions as RemoteOptions
 from .preparation.options import ModelOptions as ModelOptions
 from .preparation.options import NluOptions as NluOptions
@@ -59,11 +58,8 @@ from .defences.methods.triplet import Triplet as Triplet
 from .monitor import Monitor as Monitor
 
 # What verbs return.
-from .attacks.update.differential_rank import DifferentialRank as DifferentialRank
-from .attacks.update.diff_result import UpdateDiff as UpdateDiff
 from .result import Result as Result
 from .results import Run as Run
-from .workflows.null import NullModels as NullModels
 from .preparation.planting import Planting as Planting
 from .preparation.trained import RepeatedTraining as RepeatedTraining
 from .preparation.trained import Trained as Trained

@@ -103,29 +103,24 @@ CASES = {
     "diff": [
         "ok W/before W/after --out OUT --length 3",
         "ok W/before W/after --out OUT --length 3 --json",
-        "ok W/before W/after --out OUT --length 3 --search beam",
         "ok W/before W/after --out OUT --length 3 --size 0.2 --prompt SPOKEN --secrets W/known.txt",
         "ok W/before W/after --out OUT --prompts W/known.txt --secrets W/known.txt --json",
         "no W/before W/after --out OUT --prompt | --secrets W/known.txt",
         "no W/before W/after --out OUT --secrets W/unknown.txt",
-        "no W/before W/after --out OUT --prompt SPOKEN --search beam",
         "no W/before W/other --out OUT",
         "no W/before W/broken --out OUT",
         "no W/before W/twice --out OUT",
-    ],
-    "null": [
-        "no W/before --like W/trained --text W/cut.jsonl --out OUT",
-        "no W/before --like W/trained --text W/no-header.csv --out OUT",
-        "no W/other --like W/trained --text W/corpus.jsonl --out OUT",
-    ],
-    "rank": [
-        "ok W/before W/after --phrase SPOKEN --samples 256 --budget 500 --out OUT",
-        "ok W/before W/after --phrase=SPOKEN --samples 0 --budget 500 --out OUT --json",
+        "no W/before W/trained --clean W/cut.jsonl --out OUT",
+        "no W/before W/trained --clean W/no-header.csv --out OUT",
+        "no W/other W/trained --clean W/corpus.jsonl --out OUT",
+        "ok W/before W/after --phrase SPOKEN --budget 500 --out OUT",
+        "ok W/before W/after --phrase=SPOKEN --budget 500 --out OUT --json",
+        "no W/before W/after --phrase SPOKEN --prompt SPOKEN --out OUT",
         "no W/before W/after --phrase NEW --out OUT",
         "no W/before W/after --phrase SPOKEN|xqznone --out OUT",
         "no W/before W/after --phrase | --out OUT",
         "no W/before W/after --phrase xqzoakas xqzelmas --out OUT",
-        "no W/before W/other --phrase SPOKEN --samples 256 --budget 500 --out OUT",
+        "no W/before W/other --phrase SPOKEN --budget 500 --out OUT",
     ],
     "exposure": [
         "ok W/after W/planted-known --out OUT",
@@ -280,7 +275,7 @@ def make(root: Path, shell) -> None:
         "--candidates n=SET --copies 20 --out W/planted-nlu",
         f"train W/corpus.jsonl {TINY} --out W/trained",
         f"train W/planted-nlu --task nlu {TINY} --out W/trained-nlu",
-        "rank W/before W/after --phrase SPOKEN --out W/run",
+        "diff W/before W/after --phrase SPOKEN --out W/run",
     ):
         done = shell(*filled(line, root, root))
         assert done.finished, (line, done.stderr, done.exception)

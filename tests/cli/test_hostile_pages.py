@@ -26,7 +26,7 @@ EVIL = "\x1b[31m\u202e<b>evil</b>\u2066\x07"
 # The verb and the first of its cases that makes a run of this kind.
 KINDS = {
     "UpdateDiff": ("diff", 0),
-    "DifferentialRank": ("rank", 0),
+    "DifferentialRank": ("diff", 12),
     "SecretRank": ("exposure", 11),
     "CanaryExposure": ("exposure", 0),
     "SecretExposure": ("exposure", 7),

@@ -6,7 +6,6 @@ import pytest
 
 from tests.cli.shell import invoke
 from vestige.cli import app
-from vestige.cli.main import VERBS
 
 EVIL = "\x1b[31m\u202e\x07\u2066evil\x9b31m"
 
@@ -15,9 +14,12 @@ CASES = {
     "demo": ["--out EVIL/x --EVIL"],
     "plant": ["EVIL --out x", "F --phrase EVIL --pattern EVIL --out x", "EVIL --verify", "F EVIL"],
     "train": ["EVIL --out x", "F --preset EVIL --out x", "F --EVIL 1", "F --text EVIL --out x"],
-    "diff": ["EVIL EVIL --out x", "F F --search EVIL --out x"],
-    "null": ["EVIL EVIL EVIL --out x"],
-    "rank": ["EVIL EVIL --phrase EVIL --out x"],
+    "diff": [
+        "EVIL EVIL --out x",
+        "F F --score EVIL --out x",
+        "EVIL EVIL --clean EVIL --out x",
+        "EVIL EVIL --phrase EVIL --out x",
+    ],
     "exposure": [
         "EVIL EVIL.json --out x",
         "EVIL EVIL --question EVIL --out x",
@@ -47,7 +49,7 @@ CASES = {
 
 
 def test_every_verb_has_its_cases():
-    assert set(CASES) == set(VERBS) | set(app.places())
+    assert set(CASES) == set(app.places()) | set(app.HIDDEN)
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ NOT_CLEARED = frozenset({LEAK, UNDECIDED})
 NOT_ACCUSED = frozenset({NO_LEAK, UNDECIDED})
 
 DEAD = ("zero", "random", "broken")
-SMALL = {"seeds": 8, "top": 3, "size": 0.05, "length": 24}
+SMALL = {"top": 3, "size": 0.05, "length": 24}
 
 
 def verbs(world: World) -> dict[str, Cases]:

@@ -43,6 +43,10 @@ VERBS: dict[str, dict[str, tuple[str, str]]] = {
         ),
     },
     "Audit": {
+        "diff": (
+            "vestige.audits.update.diff:diff",
+            "List the phrases that an update made more probable.",
+        ),
         "exposure": (
             "vestige.audits.exposure.exposure:exposure",
             "Measure how well a model knows canaries or your secrets, in bits.",

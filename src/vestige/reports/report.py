@@ -29,7 +29,7 @@ KINDS: dict[str, str] = {
     "DefendedTraining": "vestige.preparation.report:training_report",
     "Demo": "vestige.demo:demo_report",
     "Deletion": "vestige.audits.unlearning.report:unlearning_report",
-    "DifferentialRank": "vestige.reports.rank:rank_report",
+    "DifferentialRank": "vestige.audits.update.rank_report:rank_report",
     "Extraction": "vestige.audits.extraction.utterances_report:utterance_report",
     "IntentSlotTraining": "vestige.preparation.report:learning_report",
     "PairTraining": "vestige.preparation.report:learning_report",
@@ -45,7 +45,7 @@ KINDS: dict[str, str] = {
     "TextAudit": "vestige.audits.membership.text_report:texts_report",
     "TextMemorization": "vestige.audits.extraction.passages_report:passages_report",
     "TrainingLeakage": "vestige.integrations.report:training_leakage_report",
-    "UpdateDiff": "vestige.reports.diff:diff_report",
+    "UpdateDiff": "vestige.audits.update.report:diff_report",
     "UserAudit": "vestige.audits.membership.user_report:user_report",
 }
 """By the name of the result's class: "module:function" of (run, *, show_secrets)."""

@@ -15,13 +15,13 @@ from tests.audits.told import Told
 from tests.cli.shell import invoke
 from tests.models.served import FAULTS, KEY, Served, failing, serving
 from vestige.audits.membership.costs import ENDINGS, server_cost
+from vestige.audits.update.diff import diff
 from vestige.data.corpus import Corpus
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import DataError, ModelError
 from vestige.models.recurrent_network import LSTMConfig, LSTMLanguageModel
 from vestige.models.remote_options import RemoteOptions
 from vestige.models.top_k import Context, narrow
-from vestige.workflows.diff import diff
 
 from .queried import users
 
