@@ -56,10 +56,10 @@ COMMANDS: dict[str, list[str]] = {
                       "--prefix", "2", "--suffix", "3", "--device", "cpu", "--out", OUT],
     "extract utterances": ["extract", "nlu", "secrets", "--controls", "9",
                            "--device", "cpu", "--out", OUT],
-    "audit-users": ["audit-users", "target", *_AUDIT, "--out", OUT],
-    "audit-texts": ["audit-texts", "after", "--base", "before", "--texts", "mine.jsonl",
+    "membership users": ["membership", "target", "--unit", "user", *_AUDIT, "--out", OUT],
+    "membership": ["membership", "after", "--base", "before", "--texts", "mine.jsonl",
                     "--reference", "others.jsonl", "--device", "cpu", "--out", OUT],
-    "verify-deletion": ["verify-deletion", "before", "after", "--deleted", "mine.jsonl",
+    "unlearning": ["unlearning", "before", "after", "--deleted", "mine.jsonl",
                         "--reference", "others.jsonl", "--device", "cpu", "--out", OUT],
     "compare": ["compare", "before", "after", "--baseline", "before", "--manifest", "planted",
                 "--device", "cpu", "--out", OUT],
@@ -73,7 +73,7 @@ COMMANDS: dict[str, list[str]] = {
 RESUMES = {
     kind: [*words, "--resume"] if words[0] == "train" else words
     for kind, words in COMMANDS.items()
-    if words[0] in ("train", "audit-users", "reproduce") or kind == "diff clean"
+    if words[0] in ("train", "membership", "reproduce") or kind == "diff clean"
 }
 """Those that go on where they were interrupted, and the words that make them."""
 

@@ -76,8 +76,8 @@ def rows(seed: int, *, search: bool = True) -> list[Row]:
         "exposure, controls": lambda: _exposure(made, controls[: len(planted)], seed),
         "complete, planted": lambda: _complete(made, planted),
         "complete, controls": lambda: _complete(made, controls),
-        "audit-texts": lambda: _texts(made, planted, controls, seed),
-        "audit-texts, controls": lambda: _texts(made, controls[:16], controls[16:], seed),
+        "membership of texts": lambda: _texts(made, planted, controls, seed),
+        "membership of texts, controls": lambda: _texts(made, controls[:16], controls[16:], seed),
     }
     if search:
         asked["diff"] = lambda: _diff(made, seed)
@@ -138,10 +138,11 @@ def _complete(made: Demo, secrets: Sequence[str]) -> Row:
 
 def _texts(made: Demo, texts: Sequence[str], reference: Sequence[str], seed: int) -> Row:
     sides = [Corpus.from_texts([record(one) for one in side]) for side in (texts, reference)]
-    found = vg.audit_texts(made.model, sides[0], reference=sides[1], base=made.base, seed=seed)
-    told = found.summary()
+    found = vg.membership(
+        made.model, texts=sides[0], reference=sides[1], base=made.base, score="log-ratio", seed=seed
+    )
     names = ("verdict", "named", "texts", "p_value", "at_least")
-    return {name: told[name] for name in names}
+    return {name: found.summary[name] for name in names}
 
 
 def _diff(made: Demo, seed: int) -> Row:

@@ -123,7 +123,7 @@ def exposure(asked: Any, planted: Planted, seed: int) -> Row:
 def their_canaries(
     world: World, model: Any, planted: Planted, seed: int, score: str = "log-ratio"
 ) -> Row:
-    """`vestige audit-texts` of memaudit's canaries, beside memaudit's own controls."""
+    """`vestige membership` of memaudit's canaries, beside memaudit's own controls."""
     sides = [planted.secrets(included=included) for included in (True, False)]
     row = texts(world, model, *sides, seed, score)
     return {**row, "question": "memaudit's canaries"}
@@ -137,27 +137,28 @@ def texts(
     seed: int,
     score: str = "log-ratio",
 ) -> Row:
-    """`vestige audit-texts` against texts that were not trained on, with the base."""
-    found = vg.audit_texts(
+    """`vestige membership` against texts that were not trained on, with the base."""
+    found = vg.membership(
         world.asked(model),
-        Corpus.from_texts(audited),
+        texts=Corpus.from_texts(audited),
         reference=Corpus.from_texts(others),
         base=world.asked(world.base),
         score=score,
         seed=seed,
     )
-    scores = found.texts.scores, found.reference.scores
+    kinds = "audited", "reference"
+    scores = [np.array([row["score"] for row in found.rows if row["kind"] == one]) for one in kinds]
     threshold = np.quantile(scores[1], 1 - RATE, method="higher")  # memaudit's rule
     return {
         "tool": "vestige",
         "question": "texts",
         "score": score,
         "verdict": found.verdict,
-        "alarm": found.verdict == "used",
-        "p": found.p_value,
-        "named": int(found.named.sum()),
-        "texts": len(found.named),
-        "at_least": found.share.at_least,
+        "alarm": found.verdict == LEAK,
+        "p": found.summary["p_value"],
+        "named": found.summary["named"],
+        "texts": found.summary["texts"],
+        "at_least": found.summary["at_least"],
         "detected": int((scores[0] >= threshold).sum()),
         "of": len(scores[0]),
         "auc": separation(*scores).value,

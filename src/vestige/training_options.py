@@ -4,16 +4,16 @@ import math
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from annotated_types import Lt
+from annotated_types import Ge, Lt
 from cyclopts import Parameter
 
 from vestige.arguments import Count, Number, Positive, Width
+from vestige.training.config import Batching
 
 if TYPE_CHECKING:
     from vestige.training.history import StopAtPerplexity
 
-Share = Annotated[Number, Lt(1)]
-Batching = Literal["stream", "documents", "users", "poisson", "poisson-users"]
+Share = Annotated[Number, Ge(0), Lt(1)]
 
 
 @Parameter(name="*")

@@ -18,13 +18,13 @@ REPEATED = {
     "extract": "run.json",
     "extract texts": "run.json",
     "extract utterances": "run.json",
-    "audit-texts": "run.json",
-    "verify-deletion": "run.json",
+    "membership": "run.json",
+    "unlearning": "run.json",
     "compare": "run.json",
     "train": "run/run.json",
     "train nlu": "run/run.json",
     "train pairs": "run/run.json",
-    "audit-users": "run/run.json",
+    "membership users": "run.json",
 }
 """Kinds of quick commands, and where each says how it was made."""
 

@@ -33,9 +33,11 @@ CASES = {
         "EVIL --pattern EVIL --intent EVIL --out x",
         "EVIL --pattern {EVIL:2} --intent EVIL --out x",
     ],
-    "audit-users": ["EVIL:f --texts EVIL --reference EVIL --out x"],
-    "audit-texts": ["EVIL --texts EVIL --reference EVIL --base EVIL --author EVIL --out x"],
-    "verify-deletion": ["EVIL EVIL --deleted EVIL --reference EVIL --retrained EVIL --out x"],
+    "membership": [
+        "EVIL --texts EVIL --reference EVIL --base EVIL --author EVIL --out x",
+        "EVIL:f --unit user --texts EVIL --reference EVIL --out x",
+    ],
+    "unlearning": ["EVIL EVIL --deleted EVIL --reference EVIL --retrained EVIL --out x"],
     "compare": ["EVIL=EVIL EVIL=EVIL --manifest EVIL --test EVIL --out x"],
     "report": [
         "EVIL",

@@ -13,10 +13,10 @@ from vestige.models.folders import is_model
 KINDS = (
     *("plant", "plant nlu", "train", "train private", "train nlu", "train pairs", "train seeds"),
     *("diff", "diff clean", "diff phrase", "exposure", "exposure secrets", "exposure since"),
-    *("extract", "extract secrets", "extract texts", "extract utterances", "audit-users"),
+    *("extract", "extract secrets", "extract texts", "extract utterances", "membership users"),
     *(
-        "audit-texts",
-        "verify-deletion",
+        "membership",
+        "unlearning",
         "compare",
         "gate",
         "report",
@@ -83,11 +83,11 @@ def test_what_a_verb_writes_is_private(run, inputs, tmp_path, kind, umask):
 def test_directories_that_are_there_are_left_as_they_are(run, tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine").chmod(0o755)
-    for kind in ("plant", "train", "audit-users"):
+    for kind in ("plant", "train", "membership users"):
         out = tmp_path / "mine" / kind
-        if kind != "plant":
+        if kind == "train":
             out.mkdir()
             out.chmod(0o750)
         assert run(kind, out).finished
-        assert stat.S_IMODE(out.stat().st_mode) == (0o700 if kind == "plant" else 0o750)
+        assert stat.S_IMODE(out.stat().st_mode) == (0o750 if kind == "train" else 0o700)
     assert stat.S_IMODE((tmp_path / "mine").stat().st_mode) == 0o755

@@ -42,11 +42,11 @@ def verbs(world: World) -> dict[str, Cases]:
         "extract secrets": _secrets(asked, asked.extract_secrets),
         "extract texts": _texts(asked, asked.extract_texts),
         "extract utterances": _utterances(asked),
-        "audit-users": _texts(asked, asked.users, base=True),
-        "audit-texts --base": _texts(asked, asked.texts_with_base, base=True),
-        "audit-texts": _texts(asked, asked.texts),
-        "verify-deletion": _deletion(asked, None),
-        "verify-deletion --retrained": _deletion(asked, "other"),
+        "membership users": _texts(asked, asked.users, base=True),
+        "membership --base": _texts(asked, asked.texts_with_base, base=True),
+        "membership": _texts(asked, asked.texts),
+        "unlearning": _deletion(asked, None),
+        "unlearning --retrained": _deletion(asked, "other"),
         "compare": _defences(asked),
         "callback": _callback(asked),
         "PrivateTrainer": _private(asked),
@@ -63,7 +63,7 @@ class Asked:
 
     def keep(self, name: str, result: Any) -> str:
         self.results.setdefault(name, result)
-        return verdict_of(result)
+        return str(result.verdict)
 
     def path(self, name: str | None) -> str | None:
         return None if name is None else self.world.path(name)
@@ -161,10 +161,11 @@ class Asked:
         return self.world.file(f"{name} {each}", self.list(name), each=each)
 
     def texts(self, model: str, texts: str, never: str, *, base: str | None = None) -> str:
-        found = vestige.audit_texts(
-            self.path(model), self.file(texts), reference=self.file(never), base=self.path(base)
-        )
-        return self.keep(f"audit-texts {model} {texts}", found)
+        found = vestige.membership(
+            self.path(model), texts=self.file(texts), reference=self.file(never),
+            base=self.path(base),
+        )  # fmt: skip
+        return self.keep(f"membership {model} {texts}", found)
 
     def texts_with_base(self, model: str, texts: str, never: str, *, base: str = "base") -> str:
         return self.texts(model, texts, never, base=base)
@@ -177,21 +178,21 @@ class Asked:
         return self.keep(f"extract texts {model} {texts}", found)
 
     def users(self, model: str, texts: str, never: str, *, base: str = "base") -> str:
-        found = vestige.audit_users(
-            self.path(model), self.file(texts, each=5), reference=self.file(never, each=5),
-            base=self.path(base), user="author", device="cpu",
+        found = vestige.membership(
+            self.path(model), texts=self.file(texts, each=5), reference=self.file(never, each=5),
+            unit="user", base=self.path(base), user="author", device="cpu",
             out=self.world.folder / "users" / str(len(self.results)),
         )  # fmt: skip
-        return self.keep(f"audit-users {model} {texts}", found)
+        return self.keep(f"membership users {model} {texts}", found)
 
     def deletion(
         self, before: str, after: str, texts: str, never: str, retrained: str | None
     ) -> str:
-        found = vestige.verify_deletion(
-            self.path(before), self.path(after), self.file(texts), reference=self.file(never),
-            retrained=self.path(retrained),
+        found = vestige.unlearning(
+            self.path(before), self.path(after), deleted=self.file(texts),
+            reference=self.file(never), retrained=self.path(retrained),
         )  # fmt: skip
-        return self.keep(f"verify-deletion {after} {texts} {retrained}", found)
+        return self.keep(f"unlearning {after} {texts} {retrained}", found)
 
     def of_a_server(self, verb: Callable[[str, Any], Any]) -> Answer:
         """A verb asked of a server whose log-probabilities of texts are no numbers."""
@@ -199,7 +200,7 @@ class Asked:
         def answer() -> str:
             from tests.models.served import Served, serving
             from vestige.models.checkpoints import load_model
-            from vestige.workflows.endpoint_settings import EndpointSettings
+            from vestige.models.remote_options import RemoteOptions
 
             class Broken(Served):
                 def choice(self, *of: Any) -> Any:
@@ -213,7 +214,7 @@ class Asked:
 
             model: Any = load_model(self.world.path("tuned"), device="cpu")
             with serving(Broken(model)) as url:
-                found = verb(f"openai:{url}#small", EndpointSettings(attempts=1))
+                found = verb(f"openai:{url}#small", RemoteOptions(attempts=1))
             return verdict_of(found)
 
         return answer
@@ -331,8 +332,8 @@ def _texts(asked: Asked, verb: Callable[..., str], *, base: bool = False) -> Cas
         cases["same model"] = (ask("tuned", base="tuned"), OPEN)
     lists = ("members", "never")
     served = {
-        asked.texts: lambda model, endpoint: vestige.audit_texts(
-            model, asked.file(lists[0]), reference=asked.file(lists[1]), endpoint=endpoint
+        asked.texts: lambda model, remote: vestige.membership(
+            model, texts=asked.file(lists[0]), reference=asked.file(lists[1]), remote=remote
         ),
         asked.extract_texts: lambda model, endpoint: vestige.extract(
             model, asked.file(lists[0]), reference=asked.file(lists[1]),
@@ -460,15 +461,15 @@ GATED: Mapping[str, tuple[tuple[str, ...], frozenset[str]]] = {
     "extract texts tuned members": (("memorized=5",), MUST_LEAK),
     "extract texts tuned absent": ((), MUST_CLEAR),
     "extract texts tuned beyond the context": ((), NOT_CLEARED),
-    "audit-texts zero members": (("used=3",), OPEN),
-    "audit-texts random members": (("used=3",), OPEN),
-    "audit-texts unchanged members": (("used=3",), OPEN),
-    "audit-texts tuned members": (("used=3",), MUST_LEAK),
-    "audit-texts tuned absent": ((), MUST_CLEAR),
-    "audit-texts tuned beyond the context": ((), NOT_CLEARED),
-    "verify-deletion zero members None": (("left=0.2",), OPEN),
-    "verify-deletion random members None": (("left=0.2",), OPEN),
-    "verify-deletion adapter members None": (("left=0.9",), MUST_LEAK),
+    "membership zero members": (("used=3",), OPEN),
+    "membership random members": (("used=3",), OPEN),
+    "membership unchanged members": (("used=3",), OPEN),
+    "membership tuned members": (("used=3",), MUST_LEAK),
+    "membership tuned absent": ((), MUST_CLEAR),
+    "membership tuned beyond the context": ((), NOT_CLEARED),
+    "unlearning zero members None": (("left=0.2",), OPEN),
+    "unlearning random members None": (("left=0.2",), OPEN),
+    "unlearning adapter members None": (("left=0.9",), MUST_LEAK),
     "exposure zero": (("exposure=3",), OPEN),
     "exposure random": (("exposure=3",), OPEN),
     "exposure canaries": (("exposure=3",), MUST_LEAK),
@@ -478,7 +479,7 @@ GATED: Mapping[str, tuple[tuple[str, ...], frozenset[str]]] = {
     "diff base": (("found=0",), OPEN),
     "diff zero": (("found=0",), OPEN),
     "diff --secrets tuned": ((), NOT_CLEARED),
-    "audit-users zero members": (("members=0",), OPEN),
+    "membership users zero members": (("members=0",), OPEN),
 }
 """Results of the verbs above, a limit for each, and what `report` may say, with and without it."""
 

@@ -58,7 +58,6 @@ MINUTES = {
     "docs/audit-before-release.md",
     "docs/before-you-publish.md",
     "docs/train-with-privacy.md",
-    "docs/verbs/audit-users.md",
     "docs/verbs/compare.md",
     "docs/verbs/null.md",
     "docs/verbs/train.md",
@@ -83,9 +82,7 @@ TAKEN = {
     "docs/train-with-privacy.md": {"my-model": "gpt", "public-model": "model"},
     "docs/before-you-publish.md": {"base-model": "chat", "my-lora-adapter": "foreign adapter"},
     "docs/configuration.md": {"before": "model", "after": "update"},
-    "docs/verbs/anatomy.md": {"trained": "target", "gpt2-tuned": "gpt"},
-    "docs/verbs/audit-users.md": {"trained": "target", "base": "gpt", "fine-tuned": "gpt"},
-    "docs/verbs/audit-texts.md": {
+    "docs/verbs/membership.md": {
         "base": "gpt",
         "fine-tuned": "gpt",
         "my-lora-adapter": "adapter",
@@ -94,14 +91,13 @@ TAKEN = {
     "docs/how-much-comes-back.md": {"fine-tuned": "gpt"},
     "docs/secrets-you-have.md": {"fine-tuned": "gpt", "base": "gpt"},
     "docs/are-they-gone.md": {"before": "model", "after": "update", "anew": "null"},
-    "docs/verbs/verify-deletion.md": {"before": "model", "after": "update", "anew": "null"},
+    "docs/verbs/unlearning.md": {"before": "model", "after": "update", "anew": "null"},
     "docs/verbs/compare.md": {
         "public": "model",
         "planted": "planted",
         "goldfish": "other seeds",
         "dp": "private seeds",
         **{f"runs/{seed}": f"single {seed}" for seed in (1, 2, 3)},
-        **{f"runs/{seed + 3}": f"single {seed}" for seed in (1, 2, 3)},
     },
     "docs/verbs/diff.md": {
         "before": "model",

@@ -58,15 +58,17 @@ LINES = (
     "extract W/before W/planted/manifest.json --prefix 2 --device cpu --json",
     "extract W/nlu --pattern {name} --intent Play --candidates name=@W/names.txt "
     "--truth xyzzyred --rank-sample 20",
-    "audit-users W/next-word --texts W/mine.jsonl --reference W/corpus.jsonl --user user "
+    "membership W/next-word --unit user --texts W/mine.jsonl --reference W/corpus.jsonl "
+    "--user user "
     f"--shadows 2 {SMALL} --out C/audit",
-    "audit-users W/next-word --texts W/mine.jsonl --reference W/corpus.jsonl --user user "
+    "membership W/next-word --unit user --texts W/mine.jsonl --reference W/corpus.jsonl "
+    "--user user "
     f"--shadows 2 {SMALL} --out C/audit-cut",
     f"{MADE['asked']} --json --out C/asked-cut",
-    "audit-texts W/after --base W/before --texts W/mine.jsonl --reference W/corpus.jsonl "
+    "membership W/after --base W/before --texts W/mine.jsonl --reference W/corpus.jsonl "
     "--device cpu",
     "extract W/before W/corpus.jsonl --prefix 2 --suffix 2 --continued 2 --device cpu",
-    "verify-deletion W/before W/after --deleted W/corpus.jsonl --reference W/clean.jsonl "
+    "unlearning W/before W/after --deleted W/corpus.jsonl --reference W/clean.jsonl "
     "--device cpu --json",
     "compare a=W/before b=W/after --test W/mine.jsonl --user user --group 2 --baseline a "
     "--device cpu --json",
@@ -74,7 +76,7 @@ LINES = (
         f"report W/{run}"
         for run in (
             "run-diff", "run-rank", "run-exposure", "run-completion", "run-extraction",
-            "run-anatomy", "run-comparison", "audit/run", "before/run", "private/run",
+            "run-anatomy", "run-comparison", "audit", "before/run", "private/run",
         )
     ),
     "report W/run-diff W/run-rank --show-secrets",
@@ -116,7 +118,7 @@ ENTRIES = (
     "W/corpus.jsonl", "W/corpus.txt", "W/corpus.txt.gz", "W/corpus.csv", "W/corpus.parquet",
     "W/said.jsonl", "W/names.txt", "W/service.py", "W/hf", "W/hf/config.json",
     *(f"W/{name}" for name in MADE), "W/before/model", "W/before/checkpoint.safetensors",
-    "W/planted/manifest.json", "W/planted-nlu/manifest.json", "W/audit/run", "W/audit/shadows",
+    "W/planted/manifest.json", "W/planted-nlu/manifest.json", "W/audit", "W/audit.shadows",
     "W/before/run", "W/before/data/training",
 )  # fmt: skip
 OUTSIDE = {"/": "O/full-folder", "../..": "O/..", "/proc/self/mem": "/dev/null"}

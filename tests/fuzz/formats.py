@@ -21,9 +21,8 @@ FORMATS = {
     "encoded": r"(encoded\.json|\.npy)$",
     "run": r"(run|summary)\.json$",
     "rows": r"rows\.parquet$",
-    "audit": r"(audit|shadow)\.json$",
-    "ranks": r"\.npz$",
-    "answers": r"answers\.sqlite$",
+    "shadow": r"shadow\.json$",
+    "work": r"work\.sqlite$",
     "jsonl": r"\.jsonl$",
     "csv": r"\.csv$",
     "parquet": r"\.parquet$",
@@ -78,13 +77,15 @@ def _damage(draw: st.DrawFn, file: str) -> Damage:
 
 def _read_by(words: tuple[str, ...], world: Path) -> list[str]:
     """The files of the world that a line names, or that stand where it points."""
-    resumes = "--resume" in words or words[0] == "audit-users"
+    resumes = "--resume" in words or words[0] == "membership"
     found = []
     for word in words:
         if (named := re.search(r"(?:^|[=@])[WC]/(.+)", word)) is None:
             continue
         path = world / named[1]
-        files = sorted(path.rglob("*")) if path.is_dir() else [path]
+        beside = [one for one in path.parent.glob(f"{path.name}.*") if one.is_dir()]
+        folders = [one for one in (path, *beside) if one.is_dir()]
+        files = [file for one in folders for file in sorted(one.rglob("*"))] or [path]
         names = [str(file.relative_to(world)) for file in files if file.is_file()]
         found += [
             n for n in names if not re.search(UNREAD if resumes else f"{UNREAD}|{RESUMED}", n)

@@ -80,9 +80,11 @@ MADE = {
     "--device cpu",
     "run-comparison": "compare W/before W/after --manifest W/planted --baseline before "
     "--device cpu",
-    "audit": "audit-users W/next-word --texts W/mine.jsonl --reference W/corpus.jsonl --user user "
+    "audit": "membership W/next-word --unit user --texts W/mine.jsonl --reference W/corpus.jsonl "
+    "--user user "
     f"--shadows 2 {SMALL}",
-    "asked": "audit-users service:ask --texts W/mine.jsonl --reference W/corpus.jsonl --user user "
+    "asked": "membership service:ask --unit user --texts W/mine.jsonl --reference W/corpus.jsonl "
+    "--user user "
     "--shadows 0 --top-k 3 --calls 40 --vocabulary-size 50 --device cpu",
 }  # fmt: skip
 """How each directory is made; they build on those before them."""

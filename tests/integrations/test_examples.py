@@ -11,8 +11,8 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 import vestige
 from tests.docs.documents import REPOSITORY
+from tests.integrations.stories import sentences
 from tests.integrations.test_leakage_callback import tokenizer
-from tests.workflows.asked import sentences
 from vestige.results import load
 
 EXAMPLES = REPOSITORY / "examples"

@@ -37,6 +37,10 @@ VERBS: dict[str, dict[str, tuple[str, str]]] = {
             "vestige.preparation.plant:plant",
             "Plant canaries in a copy of a corpus.",
         ),
+        "train": (
+            "vestige.preparation.train:train",
+            "Train a model on DATA, or continue one with --from.",
+        ),
     },
     "Audit": {
         "diff": (
@@ -50,6 +54,14 @@ VERBS: dict[str, dict[str, tuple[str, str]]] = {
         "extract": (
             "vestige.audits.extraction.extract:extract",
             "Measure which canaries, secrets or passages a model generates verbatim.",
+        ),
+        "membership": (
+            "vestige.audits.membership.membership:membership",
+            "Test whether texts or users were in the training data.",
+        ),
+        "unlearning": (
+            "vestige.audits.unlearning.unlearning:unlearning",
+            "Test whether a model still knows texts that were deleted from its training data.",
         ),
     },
     "Report": {

@@ -24,7 +24,7 @@ _ARGUMENT = re.compile(r"^    (\w+): (.*(?:\n {8}.*)*)$", re.MULTILINE)
 def pages() -> dict[str, str]:
     """The text of each verb's page, by file name."""
     old = {f"{name}.md": _page(verb(name)) for name in VERBS}
-    return {**old, **{f"{name}.md": page_of(name) for name in app.places()}}
+    return {**old, **{f"{name}.md": page_of(name) for name in (*app.places(), *app.HIDDEN)}}
 
 
 def write(folder: Path) -> None:
@@ -47,7 +47,9 @@ def page_of(name: str) -> str:
         if one.names[:1] == ("*",):  # options that several verbs share; each has its own row
             continue
         words = described.get(own.name) or one.parameter.help or ""
-        told = _cell(" ".join(words.split()))
+        choices = one.get_choices() or ()
+        among = f" One of {', '.join(f'`{choice}`' for choice in choices)}." if choices else ""
+        told = _cell(" ".join(words.split()) + among)
         if own.is_positional:
             arguments.append(f"| `{own.name.upper()}` | {told} |")
         else:

@@ -21,18 +21,7 @@ from vestige.memory import keep_freed_pages, ran_out
 if TYPE_CHECKING:
     from vestige.cli.verbs import Verb
 
-GROUPS = {
-    "Train": {
-        "train": "Train a model on DATA, or continue one with `--from`: a language model, one that "
-        "translates or answers, or one that reads intents and slots.",
-    },
-    "Audit": {
-        "audit-users": "Say whose text a model was trained on, with a p-value for everybody.",
-        "audit-texts": "Say which texts a model was trained on, and how many at least and at most.",
-        "verify-deletion": "Test whether a model still knows texts that were deleted from its "
-        "training data.",
-    },
-}
+GROUPS: dict[str, dict[str, str]] = {}
 """Each panel of the help, with its verbs and the first sentence of each.
 
 The sentences are those of the workflows, which help of the program does not import; a test

@@ -39,7 +39,8 @@ class Reproduction(Result):
 
     def next_step(self, out: object) -> str:
         """A line for the terminal about the folder."""
-        return f"Tables: {out}/tables.md. For a page: vestige report {out}/results/NAME --out page.html"
+        page = f"vestige report {out}/results/NAME --out page.html"
+        return f"Tables: {out}/tables.md. For a page: {page}"
 
 
 @verb

@@ -148,6 +148,21 @@ def pair_preset(task: str) -> Preset[Seq2SeqConfig]:
     return PAIR_PRESETS[task]
 
 
+def gentle(model: LanguageModel) -> TrainingConfig:
+    """A short training that continues a model without overwriting what it knows."""
+    if not isinstance(model, HuggingFaceLanguageModel):
+        return TrainingConfig(seed=0, epochs=3)
+    return TrainingConfig(
+        seed=0,
+        epochs=3,
+        batch_size=8,
+        sequence_length=min(128, model.longest or 128),
+        learning_rate=1e-3 if model.adapted else 5e-5,
+        schedule="cosine",
+        max_grad_norm=1.0,
+    )
+
+
 def new_model(vocabulary: Vocabulary, config: Shape, *, seed: int) -> LanguageModel:
     """A model with fresh weights, on the CPU: the same seed gives the same ones.
 
@@ -185,18 +200,3 @@ def _language_model(vocabulary: Vocabulary, config: Shape) -> LanguageModel:
     if isinstance(config, GRUConfig):
         return GRULanguageModel(vocabulary, config)
     return CausalTransformer(vocabulary, config)
-
-
-def gentle(model: LanguageModel) -> TrainingConfig:
-    """The training that continues a model unless a preset is given: few epochs, a low rate."""
-    if not isinstance(model, HuggingFaceLanguageModel):
-        return TrainingConfig(seed=0, epochs=3)
-    return TrainingConfig(
-        seed=0,
-        epochs=3,
-        batch_size=8,
-        sequence_length=min(128, model.longest or 128),
-        learning_rate=1e-3 if model.adapted else 5e-5,
-        schedule="cosine",
-        max_grad_norm=1.0,
-    )

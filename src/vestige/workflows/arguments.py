@@ -159,9 +159,9 @@ def verb_of(workflow: Callable[..., object]) -> str:
     """The name of a workflow's verb.
 
     Example:
-        >>> def audit_users(): ...
-        >>> verb_of(audit_users)
-        'audit-users'
+        >>> def audit_texts(): ...
+        >>> verb_of(audit_texts)
+        'audit-texts'
     """
     return workflow.__name__.replace("_", "-")
 

@@ -25,9 +25,9 @@ from vestige.reports.summary_schema import summary_schema
 from vestige.reports.verdicts import VERBS
 
 PHRASES = ("the gate opens at nine", "the code is red")
-VERBS_OF = {"UpdateDiff": "diff", "CanaryExposure": "exposure", "TextAudit": "audit-texts"}
-VERBS_OF |= {"Deletion": "verify-deletion", "SecretExposure": "exposure --secrets"}
-VERBS_OF |= {"UserAudit": "audit-users"}
+VERBS_OF = {"UpdateDiff": "diff", "CanaryExposure": "exposure", "TextAudit": "membership"}
+VERBS_OF |= {"Deletion": "unlearning", "SecretExposure": "exposure --secrets"}
+VERBS_OF |= {"UserAudit": "membership"}
 
 
 def made(out: Path, kind: str, verdict=None, phrases=(), *, run=None, claim=None, **summary):

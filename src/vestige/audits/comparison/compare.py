@@ -53,8 +53,7 @@ def compare(
     Examples:
         vestige train planted --vocabulary public --seeds 3 --out plain
         vestige compare plain goldfish dp --manifest planted --test test.jsonl --out comparison
-        vestige compare a=runs/1 a=runs/2 a=runs/3 b=runs/4 b=runs/5 b=runs/6 \\
-          --baseline a --manifest planted --test mail.jsonl --user author --out comparison
+        vestige compare a=runs/1 a=runs/2 a=runs/3 b=dp --baseline a --test mail.jsonl --out run
 
     Args:
         runs: Folders of `vestige train`, or models. NAME=RUN names one; repeat a NAME to give
