@@ -45,8 +45,8 @@ def training(corpus: vg.Corpus) -> None:
     trained = vg.train(
         corpus,
         out="out",
-        model=vg.ModelSettings(layers=1),
-        training=vg.TrainingSettings(epochs=2),
+        model=vg.ModelOptions(layers=1),
+        training=vg.TrainingOptions(epochs=2),
         nlu=vg.NluSettings(),
         defence=vg.DPSGD(epsilon=8),
     )
@@ -54,14 +54,15 @@ def training(corpus: vg.Corpus) -> None:
 
 
 def measuring(model: vg.LanguageModel, manifest: vg.Manifest, corpus: vg.Corpus) -> None:
+
     assert_type(vg.exposure(model, manifest), Result)
     assert_type(vg.exposure(model, ["the code is 4917"], before=model), Result)
     assert_type(vg.extract(model, manifest, beam=4), Result)
     assert_type(vg.extract(model, ["the code is 4917"]), Result)
     assert_type(vg.extract(model, corpus, reference=corpus, prefix=8), Result)
     assert_type(vg.extract("nlu", pattern="pin:4"), Result)
-    assert_type(vg.anatomy(model, corpus, corpus), vg.Anatomy)
-    assert_type(vg.compare({"plain": ["plain"]}, manifest=manifest), vg.DefenceComparison)
+    assert_type(vg.anatomy(model, corpus, corpus), Result)
+    assert_type(vg.compare({"plain": ["plain"]}, manifest=manifest), Result)
 
 
 def auditing(model: vg.LanguageModel, corpus: vg.Corpus) -> None:
@@ -70,17 +71,18 @@ def auditing(model: vg.LanguageModel, corpus: vg.Corpus) -> None:
     vg.report(found.save("run"), "page.html")
     vg.report("run", "card.md", since=["last-release"])
     assert_type(vg.gate("run", fail_above=["found=0"], junit="gate.xml").code, int)
-    audit = vg.audit_users(
+    audit = vg.membership(
         model,
-        corpus,
+        texts=corpus,
         reference=corpus,
-        top_k=5,
-        service=vg.ServiceSettings(budget=100),
-        shadow_models=vg.ShadowSettings(shadows=0),
+        unit="user",
+        queries=vg.QueryOptions(top_k=5),
+        remote=vg.RemoteOptions(budget=100),
+        shadows=vg.ShadowOptions(shadows=0),
     )
-    assert_type(audit, vg.UserAudit)
-    assert_type(vg.audit_texts(model, corpus, reference=corpus, base=model), vg.TextAudit)
-    assert_type(vg.verify_deletion(model, model, corpus, reference=corpus), vg.Deletion)
+    assert_type(audit, vg.Result)
+    assert_type(vg.membership(model, texts=corpus, reference=corpus, base=model), vg.Result)
+    assert_type(vg.unlearning(model, model, deleted=corpus, reference=corpus), vg.Result)
 
 
 def defences() -> None:
@@ -92,11 +94,10 @@ def defences() -> None:
     assert_type(vg.Triplet(), vg.Triplet)
 
 
-def returned(run: vg.Run, audit: vg.UserAudit) -> None:
+def returned(run: vg.Run, found: Result) -> None:
     assert_type(run.result, str)
-    result: vg.Result = audit
-    result.save(run.directory)
-    assert_type(audit.summary()["users"], object)
+    found.save(run.directory)
+    assert_type(found.verdict, str)
 
 
 def errors(path: str) -> str:

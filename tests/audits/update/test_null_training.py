@@ -9,16 +9,15 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from vestige import NullOptions, diff
+from vestige import NullOptions, TrainingOptions, diff, train
 from vestige.audits.update.null_training import null_models
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
 from vestige.errors import DataError, TrainingError
 from vestige.models.checkpoints import load_model
 from vestige.monitor import SILENT
+from vestige.preparation.options import ModelOptions
 from vestige.session import Session
-from vestige.workflows.train import train
-from vestige.workflows.training_settings import ModelSettings, TrainingSettings
 
 LINES = [f"the code of the gate is {word}" for word in ("one", "two", "three", "four")] * 4
 
@@ -27,13 +26,13 @@ LINES = [f"the code of the gate is {word}" for word in ("one", "two", "three", "
 def update(tmp_path_factory):
     """A model and its update, each the directory of a training."""
     root = tmp_path_factory.mktemp("null")
-    training = TrainingSettings(epochs=1, batch_size=2, sequence_length=8)
+    training = TrainingOptions(epochs=1, batch_size=2, sequence_length=8)
     small = {"training": training, "hold_out": 0}
     texts, later = Corpus.from_texts(LINES), Corpus.from_texts(LINES[:3])
-    shape = ModelSettings(layers=1, hidden_size=8)
+    shape = ModelOptions(layers=1, hidden_size=8)
     longer = {**small, "training": replace(training, epochs=30)}  # no null search without it
     train(texts, out=root / "before", model=shape, **longer)
-    train(later, out=root / "after", start=root / "before", **small)
+    train(later, out=root / "after", from_=root / "before", **small)
     return root
 
 
@@ -119,11 +118,11 @@ def chat(tmp_path_factory):
         )
     ).save_pretrained(root / "base")
     words.save(root / "base")
-    training = TrainingSettings(epochs=2, batch_size=4, sequence_length=16, batching="documents")
-    for name, model in (("adapter", ModelSettings(lora_rank=2)), ("full", ModelSettings())):
+    training = TrainingOptions(epochs=2, batch_size=4, sequence_length=16, batching="documents")
+    for name, model in (("adapter", ModelOptions(lora_rank=2)), ("full", ModelOptions())):
         made = root / f"{name}-trained"
         texts = Corpus.from_texts(LINES[:8])
-        train(texts, out=made, start=root / "base", model=model, training=training, hold_out=0)
+        train(texts, out=made, from_=root / "base", model=model, training=training, hold_out=0)
         shutil.copytree(made / "model", root / name)
     file = root / "adapter" / "adapter_config.json"
     told = json.loads(file.read_text())
