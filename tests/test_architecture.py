@@ -8,8 +8,8 @@ import pytest
 import vestige
 
 LAYERS = [
-    "errors", "monitor", "memory", "_validate", "registry", "arguments", "measured", "data",
-    "store", "resumable", "parallel", "models", "metrics", "claims", "attacks", "training",
+    "errors", "monitor", "versions", "memory", "_validate", "registry", "arguments", "measured",
+    "data", "store", "resumable", "parallel", "models", "metrics", "claims", "attacks", "training",
     "training_options", "defences", "results", "training_runs", "session", "reports", "preparation",
     "audits", "demo", "experiments", "integrations", "cli", "__main__",
 ]  # fmt: skip

@@ -1,18 +1,15 @@
-"""Run directories: the one place where results touch disk.
+"""Results of verbs, and the run folders that hold them.
 
-A run directory holds `run.json` (what was asked, of what, when, by which versions),
-`summary.json` (scalars: a row of a table) and `rows.parquet` (one row per phrase, canary,
-position or user). Reports are built from run directories alone, never from live models.
+A run folder holds `run.json` (command, options, seed, versions, models and data with hashes),
+`summary.json` (scalars and the claim) and `rows.parquet` (one row per phrase, canary, text or
+user). Reports are made from run folders alone, never from models.
 """
 
 import hashlib
 import json
-import math
-import platform
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from importlib import metadata
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,8 +17,12 @@ from typing import TYPE_CHECKING, Any
 from vestige.data import atomic_write
 from vestige.data.json_file import Excerpt, Name, conform, read_object
 from vestige.data.new_files import new_directory, require_new
+from vestige.data.plain_values import plain as plain
+from vestige.data.plain_values import storable
+from vestige.data.plain_values import to_json as to_json
 from vestige.errors import RunError
 from vestige.measured import Measurement
+from vestige.versions import versions
 
 if TYPE_CHECKING:
     import altair
@@ -38,10 +39,6 @@ _SEALED = ("summary.json", "rows.parquet")
 
 _FILES = ("run.json", *_SEALED)
 _REPEAT = "The run directory is damaged; repeat the run."
-_RECORDED = (
-    *("vestige", "torch", "numpy", "scipy", "transformers", "tokenizers", "peft", "pyarrow"),
-    *("opacus", "dp-accounting", "scikit-learn", "cryptography"),
-)
 
 
 class _Asked(Excerpt):
@@ -255,7 +252,7 @@ def _asked(result: Result, run: Mapping[str, object]) -> dict[str, object]:
 def _table(result: Result) -> "pa.Table":
     import pyarrow as pa
 
-    return pa.Table.from_pylist(_storable(plain(row) for row in result.rows))
+    return pa.Table.from_pylist(storable(plain(row) for row in result.rows))
 
 
 def load(directory: str | Path) -> Run:
@@ -349,73 +346,3 @@ def inside_of(folder: Path) -> list[Path]:
         if found := sorted(file.parent for file in folder.glob(f"{depth}/run.json")):
             return found
     return []
-
-
-def versions() -> dict[str, str]:
-    """The versions of Python and of the packages that can change a number."""
-    found = {"python": platform.python_version()}
-    for package in _RECORDED:
-        try:
-            found[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
-
-
-def plain(value: object) -> Any:
-    """Value as plain Python: mappings, lists, numbers and strings that UTF-8 can hold.
-
-    NumPy scalars and arrays become numbers and lists, tuples lists, paths strings.
-
-    Example:
-        >>> plain({"rank": (1, 2), "where": Path("runs")})
-        {'rank': [1, 2], 'where': 'runs'}
-    """
-    if isinstance(value, str):
-        # Half a surrogate pair can stand in a model's text, but in no file.
-        return value.encode("utf-8", "replace").decode()
-    if value is None or isinstance(value, bool | int | float):
-        return value
-    if isinstance(value, Mapping):
-        return {plain(str(key)): plain(item) for key, item in value.items()}
-    if hasattr(value, "tolist"):
-        return plain(value.tolist())
-    if isinstance(value, Iterable):
-        return [plain(item) for item in value]
-    return plain(str(value))
-
-
-def to_json(value: object) -> str:
-    """Strict JSON: NaN and infinities, which JSON does not have, become null.
-
-    Example:
-        >>> print(to_json({"threshold": float("inf")}))
-        {
-          "threshold": null
-        }
-    """
-    return json.dumps(_finite(plain(value)), indent=2, ensure_ascii=False, allow_nan=False)
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_finite(item) for item in value]
-    return value
-
-
-def _storable(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Rows with floats in place of whole numbers beyond 64 bits, column by column."""
-    rows = list(rows)
-    beyond = {
-        name
-        for row in rows
-        for name, value in row.items()
-        if isinstance(value, int) and not -(2**63) <= value < 2**63
-    }
-    for row in rows:
-        row.update({n: float(row[n]) for n in beyond if isinstance(row.get(n), int)})
-    return rows
