@@ -56,7 +56,8 @@ def path(tmp_path):
 def whole(path):
     """The bytes of a store of `VALUES`."""
     with Store(path) as store:
-        store.update(VALUES)
+        with store.transaction():
+            store.update(VALUES)
         store["deleted"] = "y" * 20_000
         del store["deleted"]
     return path.read_bytes()
@@ -228,7 +229,7 @@ def changed(whole, step):
 def test_damage_anywhere_makes_no_wrong_value_and_no_crash(path, whole):
     known = {key: plain(value) for key, value in VALUES.items()}
     partly = 0
-    for what, content in changed(whole, 997):
+    for what, content in changed(whole, 1999):
         path.write_bytes(content)
         log = Log()
         with Store(path, monitor=log) as store:
@@ -236,11 +237,12 @@ def test_damage_anywhere_makes_no_wrong_value_and_no_crash(path, whole):
             assert found.items() <= known.items(), what
             assert len(found) == len(known) or not content or len(log.lines) == 1, what
             partly += 0 < len(found) < len(known)
-            store.update(VALUES)
+            with store.transaction():
+                store.update(VALUES)
         with Store(path, monitor=(log := Log())) as store:
             assert plain({key: store[key] for key in VALUES}) == plain(VALUES), what
             assert not log.lines, what
-    assert partly > 50, "what is intact in a damaged file is read"
+    assert partly > 30, "what is intact in a damaged file is read"
 
 
 def test_a_damaged_value_is_computed_again_and_said_so(path):

@@ -119,8 +119,7 @@ class Store(MutableMapping[str, Any]):
                 yield
                 self._sql("COMMIT")
             except BaseException:
-                if self._db.in_transaction:
-                    self._sql("ROLLBACK")
+                self._db.rollback()
                 raise
 
     def close(self) -> None:

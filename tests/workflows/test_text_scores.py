@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import vestige
-from vestige.attacks.texts import token_statistics as statistics_module
+from vestige.attacks.texts import statistics_cache as statistics_module
 from vestige.attacks.texts.other_texts import lower_case, zlib_score
 from vestige.attacks.texts.token_statistics import token_statistics
 from vestige.claims import LEAK
