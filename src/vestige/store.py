@@ -211,6 +211,8 @@ def _refusal(path: Path | None, error: sqlite3.Error | OSError) -> RunError:
             f"{path} is in use by another process",
             remedy="Wait until that process has ended, or end it.",
         )
+    if code == sqlite3.SQLITE_IOERR:  # SQLite does not say which
+        reason = "File too large, quota exceeded, or the disk fails"
     if code in _UNWRITTEN or getattr(error, "errno", None) in FULL:
         refusal = RunError(
             f"{path} cannot be written: {reason}",
