@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vestige import results
-from vestige.data import new_files
+from vestige import new_files, results
 from vestige.errors import RunError
 
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
+from vestige import new_files
 from vestige.arguments import RUN, PathTo, Seed, Watched
-from vestige.data import new_files
 from vestige.results import Result, Run
 from vestige.session import Session, verb
 

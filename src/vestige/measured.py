@@ -26,6 +26,20 @@ class Measurement(ABC):
     def rows(self) -> Iterable[Mapping[str, object]]:
         """One mapping per phrase, canary, position or user."""
 
+    def __str__(self) -> str:
+        from vestige.results import Result
+
+        return str(Result.of(self))
+
+    def _repr_html_(self) -> str:
+        from vestige.results import Result
+
+        return Result.of(self)._repr_html_()
+
+    def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
+        """The redacted text; `repr` would hold unredacted texts."""
+        return {"text/plain": str(self)}
+
     def save(self, directory: str | PathLike[str]) -> Path:
         """Write a run folder.
 

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 from vestige.data import atomic_write
 from vestige.data.json_file import Excerpt, Name, conform, read_object
-from vestige.data.new_files import new_directory, require_new
 from vestige.data.plain_values import plain as plain
 from vestige.data.plain_values import storable
 from vestige.data.plain_values import to_json as to_json
 from vestige.errors import RunError
 from vestige.measured import Measurement
+from vestige.new_files import new_directory, require_new
 from vestige.versions import versions
 
 if TYPE_CHECKING:

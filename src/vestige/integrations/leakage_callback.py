@@ -23,9 +23,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from transformers import TrainerCallback
 
-from vestige import _validate, claims
+from vestige import _validate, claims, new_files
 from vestige.attacks.exposure.phrase_exposure import FEWEST
-from vestige.data import new_files
 from vestige.data.manifest import Manifest
 from vestige.errors import NotFinite, VestigeError
 from vestige.integrations.arrival import require_arrival
@@ -123,7 +122,7 @@ class LeakageCallback(TrainerCallback):  # type: ignore[misc]
         self._asking: Measurement | None = None
         self._before: Before | None = None
         if self.out is not None:
-            from vestige.data.new_files import require_new
+            from vestige.new_files import require_new
 
             require_new(self.out)
 

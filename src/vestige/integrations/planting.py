@@ -5,8 +5,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from vestige import _validate
-from vestige.data import new_files
+from vestige import _validate, new_files
 from vestige.errors import DataError
 from vestige.integrations.canary_rows import PAIR, among, among_stream, canary_row
 from vestige.monitor import SILENT

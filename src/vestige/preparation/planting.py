@@ -7,7 +7,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from vestige.data import new_files
+from vestige import new_files
 from vestige.data.sources import CORPUS, MANIFEST, TEST, TRAIN, VALIDATION, read_source
 from vestige.monitor import Monitor
 from vestige.results import Result

@@ -7,8 +7,7 @@ and no path.
 from collections.abc import Sequence
 from pathlib import Path
 
-from vestige import __version__, results
-from vestige.data import new_files
+from vestige import __version__, new_files, results
 from vestige.reports.disclosure import markdown_text
 from vestige.reports.overview import rows_of
 from vestige.reports.report import REDACTION, Block, Report, report_of

@@ -9,8 +9,7 @@ from pathlib import Path
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from vestige import __version__, results
-from vestige.data import new_files
+from vestige import __version__, new_files, results
 from vestige.reports.disclosure import printable
 from vestige.reports.overview import overview
 from vestige.reports.report import Block, Report, guarded, report_of

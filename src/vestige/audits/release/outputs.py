@@ -6,7 +6,7 @@ from os import fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vestige.data import new_files
+from vestige import new_files
 
 if TYPE_CHECKING:
     from vestige.audits.release.release import Release
