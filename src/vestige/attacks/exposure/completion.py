@@ -144,7 +144,7 @@ class Completion(Result):
         if not found:
             return None
         p, least = (min(1.0, len(found) * min(each)) for each in zip(*found, strict=True))
-        return claims.Test(p, least, LEVEL, "texts that the model never read")
+        return claims.Test(p, least, LEVEL, "unplanted canaries or guesses")
 
     @property
     def claim(self) -> Claim:
@@ -160,12 +160,12 @@ class Completion(Result):
             most = own.interval.high
             powerful = Check(
                 "powerful", "passed" if most <= COMPLETED_SHARE else "failed",
-                f"At most {most:.0%} of such canaries are completed; required for "
-                f"“{claims.NO_LEAK}”: {COMPLETED_SHARE:.0%}.",
+                f"At most {most:.0%} of such canaries are completed (95% CI); required: at most "
+                f"{COMPLETED_SHARE:.0%}.",
                 (claims.NO_LEAK,),
             )  # fmt: skip
         share = None if own is None else claims.Estimate(
-            "share of planted canaries completed", own.rate, *own.interval
+            "completed share of planted canaries", own.rate, *own.interval
         )  # fmt: skip
         return Claim("extract canaries", test, (*self.checks, powerful), share)
 

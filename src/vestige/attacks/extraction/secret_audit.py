@@ -121,7 +121,7 @@ class SecretAudit(Result):
         found = self.test
         test = None
         if found is not None:
-            never = "secrets of the same patterns, never planted"
+            never = "unplanted secrets of the same patterns"
             test = claims.Test(found.p_value, found.least, LEVEL, never)
         gap, ends = self._difference()
         estimate = None
@@ -151,7 +151,7 @@ class SecretAudit(Result):
         number = len(self.planted.secrets) // self.models
         what = "1 planted secret counts" if number == 1 else f"{number} planted secrets count"
         return claims.Check(
-            "independent", "passed", f"{what} once each, whatever the number of models."
+            "independent", "passed", f"{what} once each, in any number of models."
         )
 
     def _powerful(self, test: claims.Test | None) -> claims.Check:
