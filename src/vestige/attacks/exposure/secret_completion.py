@@ -117,7 +117,7 @@ class SecretCompletion(Result):
         events = len(self.events)
         needed = next((n for n in range(1, events + 1) if self._p(n) <= LEVEL), events + 1)
         test = Test(
-            p=self.p, least=self._p(events), alpha=LEVEL, against="guesses among texts of the format"
+            p=self.p, least=self._p(events), alpha=LEVEL, against="guesses in the format"
         ) if events else None  # fmt: skip
         number = len({one.secret for one in self.attempts})
         low, high = clopper_pearson(self.completed, len(self.attempts), confidence=0.95)

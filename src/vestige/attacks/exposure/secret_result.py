@@ -10,6 +10,7 @@ from vestige.claims import Check, Claim, Estimate, Test, Verdict, powerful
 from vestige.metrics.holm import holm
 from vestige.result import Result
 
+
 @dataclass(frozen=True, kw_only=True)
 class ExposedSecret:
     """Exposure of one secret, in bits.

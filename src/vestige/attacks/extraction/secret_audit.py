@@ -150,9 +150,7 @@ class SecretAudit(Result):
             )  # fmt: skip
         number = len(self.planted.secrets) // self.models
         what = "1 planted secret counts" if number == 1 else f"{number} planted secrets count"
-        return claims.Check(
-            "independent", "passed", f"{what} once each, in any number of models."
-        )
+        return claims.Check("independent", "passed", f"{what} once each, in any number of models.")
 
     def _powerful(self, test: claims.Test | None) -> claims.Check:
         """The difference of exposure that as many secrets, spread like controls, would show."""
