@@ -44,9 +44,7 @@ class RemoteOptions:
     def reject_for_local(self) -> None:
         """Raise ValueError if an option is set: a local model has none of them."""
         for name in self._changed():
-            raise ValueError(
-                f"`{name}` needs a remote model: openai:URL#MODEL or module:function"
-            )
+            raise ValueError(f"`{name}` needs a remote model: openai:URL#MODEL or module:function")
 
     def reject_for_function(self) -> None:
         """Raise ValueError if an option is set that only a server has."""
