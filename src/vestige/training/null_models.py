@@ -141,7 +141,7 @@ def null_texts(
         if stop >= len(reached):
             raise DataError(
                 f"the clean text has {int(reached[-1]):,} tokens; {len(sizes)} parts of "
-                f"{', '.join((f'{n:,}' for n in sorted(set(sizes), reverse=True)))} are needed",
+                f"{', '.join(f'{n:,}' for n in sorted(set(sizes), reverse=True))} are needed",
                 remedy="Add text of the same kind, or train fewer null models.",
             )
         ends.append(stop)

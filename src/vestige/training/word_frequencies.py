@@ -93,7 +93,9 @@ def useless_words(perplexity: float | None, by_frequencies: float, *, who: str =
     """
     own = "not finite" if perplexity is None or not perplexity < math.inf else f"{perplexity:,.0f}"
     return (
-        f"{who}: perplexity {own}, word frequencies {by_frequencies:,.0f}: too weak to audit. Use "
-        "more epochs, more text, another --learning-rate or --from a public model; with dp-sgd "
-        "also larger batches or a larger --epsilon."
+        f"{who} predicts no better than word frequencies: perplexity {own}, where the frequencies "
+        f"of the training words alone reach {by_frequencies:,.0f}. What it leaks or hides says "
+        "nothing about a model that has learnt: give it more epochs or text, another "
+        "--learning-rate, or a model trained on public text to start --from; with dp-sgd, larger "
+        "batches or a larger --epsilon, too."
     )
