@@ -260,8 +260,8 @@ def _text(model: NextToken, canary: Canary, number: int, prefix: int) -> Attempt
     ids = canary.ids or tuple(model.vocabulary.encode(canary.phrase))
     if model.vocabulary.unk_id in ids:
         raise ValueError(
-            f"canaries must hold only words of the model's vocabulary, canary {number} has "
-            f"{sum(token == model.vocabulary.unk_id for token in ids)} others"
+            f"canaries must have only words of the model's vocabulary, canary {number} has "
+            f"{sum((token == model.vocabulary.unk_id for token in ids))} others"
         )
     if not all(0 <= token < model.vocab_size for token in ids):
         raise ValueError(

@@ -50,8 +50,8 @@ class Nodes:
     def __post_init__(self) -> None:
         if self.device == "balanced":
             raise ValueError(
-                "`device` balanced must be left out with `cluster`, whose nodes each hold a whole "
-                "model"
+                "`device` balanced must be left out with `cluster`, whose nodes each load a "
+                "whole model"
             )
 
     @property
@@ -101,8 +101,8 @@ class StatisticsCache:
         names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
         if strange := [name for name in names if not _OURS.fullmatch(name)]:
             raise RunError(
-                f"{folder} holds {strange[0]}, which is no token statistics",
-                remedy="Name a new or empty directory for `statistics`, or none.",
+                f"{folder} has {strange[0]}, which is not a file of token statistics",
+                remedy="Pass a new or empty directory for `statistics`, or none.",
             )
         identity = json.dumps({**model, "likeliest": likeliest, "columns": _COLUMNS})
         name = hashlib.sha256(identity.encode()).hexdigest()[:16]
