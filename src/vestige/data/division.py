@@ -147,7 +147,7 @@ def _within_cap(corpus: Corpus, most: int, kept: NDArray[np.bool_]) -> NDArray[n
     if needed > most:
         raise DataError(
             f"A user has {needed} planted documents and may contribute {most}",
-            remedy="Allow {needed} documents per user, or plant fewer copies or for more users.",
+            remedy=f"Allow {needed} documents per user, or plant fewer copies or for more users.",
         )
     order = np.lexsort((uniform(record_hashes(corpus, purpose=_CAP)), ~kept, owners))
     sizes = np.bincount(owners, minlength=len(names))

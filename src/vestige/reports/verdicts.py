@@ -168,7 +168,8 @@ def _interval(low: float | None, high: float | None) -> str:
 def _test(test: Test | None) -> str:
     if test is None:
         return ""
-    return f"p = {test.p:.2g} compared with {test.against} (level {test.alpha:g})"
+    against = test.against.removeprefix("against ")  # as older versions wrote it
+    return f"p = {test.p:.2g} compared with {against} (level {test.alpha:g})"
 
 
 def _number(value: float | None) -> str:

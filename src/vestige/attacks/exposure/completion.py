@@ -261,7 +261,7 @@ def _text(model: NextToken, canary: Canary, number: int, prefix: int) -> Attempt
     if model.vocabulary.unk_id in ids:
         raise ValueError(
             f"canaries must have only words of the model's vocabulary, canary {number} has "
-            f"{sum((token == model.vocabulary.unk_id for token in ids))} others"
+            f"{sum(token == model.vocabulary.unk_id for token in ids)} others"
         )
     if not all(0 <= token < model.vocab_size for token in ids):
         raise ValueError(

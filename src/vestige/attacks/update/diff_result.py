@@ -225,9 +225,8 @@ class UpdateDiff(Result):
             )  # fmt: skip
         if mean > LIKE[1]:
             return Check(
-                "comparable", "failed", (
-                    f"{told} (required: at most {LIKE[1]:g}): they hide its leaks."
-                ),
+                "comparable", "failed",
+                f"{told} (required: at most {LIKE[1]:g}): they hide its leaks.",
                 (claims.NO_LEAK,),
             )  # fmt: skip
         more = "; their changes were scaled to that of the update" if less < 1 else ""
@@ -268,12 +267,11 @@ class UpdateDiff(Result):
         numbers = [one.number for one in self.known if one.texts and one.direct is None]
         if numbers:
             several = len(numbers) > 1
+            which = f"{len(numbers)} listed secrets" if several else f"secret {numbers[0]}"
             yield Check(
                 "direct", "could not run",
-                "AFTER generates "
-                f"{(f'{len(numbers)} listed secrets' if several else 'secret ')}{('' if several else numbers[0])} "
-                "verbatim, but the number of alternatives is unknown. Mark the part that varies, "
-                f"as in {{{{4917}}}}.",
+                f"AFTER generates {which} verbatim, but the number of alternatives is unknown. "
+                "Mark the part that varies, as in {{4917}}.",
             )  # fmt: skip
 
     @property
@@ -283,7 +281,7 @@ class UpdateDiff(Result):
             return claims.Estimate("secrets generated verbatim", said, unit=f"of {len(self.known)}")
         if self._called:
             number = sum(bool(self.found(finding)) for finding in self.phrases)
-            return claims.Estimate("phrases above all null models", number, unit=f"of {len(self.phrases)}")
+            return claims.Estimate("phrases revealed", number, unit=f"of {len(self.phrases)}")
         top = self.phrases[0].score if self.phrases else None
         return None if top is None else claims.Estimate("best score of a phrase", top)
 

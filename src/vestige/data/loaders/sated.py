@@ -88,7 +88,7 @@ def _translations(part: Path, source: str, target: str) -> Iterator[tuple[str, s
         raise DataError(
             f"{missing[0]} does not exist; it belongs to the part {part.name}",
             remedy=(
-                f"Put {', '.join((file.name for file in files))} into one folder, or pass other "
+                f"Put {', '.join(file.name for file in files)} into one folder, or pass other "
                 "languages."
             ),
         )
