@@ -236,7 +236,7 @@ def test_a_planted_control_is_named(planting: tuple[Corpus, Manifest]) -> None:
     number, control = next(
         (n, canary) for n, canary in enumerate(manifest.canaries, 1) if canary.control
     )
-    with pytest.raises(ManifestError, match=f"control {number} stands 1 times"):
+    with pytest.raises(ManifestError, match=f"control {number} occurs 1 times"):
         manifest.verify(planted + Corpus.from_texts([control.phrase], users=["x"]))
 
 

@@ -87,7 +87,7 @@ def test_a_device_that_never_agrees_with_itself_is_an_error(monkeypatch) -> None
     monkeypatch.setattr(
         torch, "addmm", lambda *given, out: out.copy_(plain(*given)).add_(torch.rand(()))
     )
-    with pytest.raises(ModelError, match="another product whenever"):
+    with pytest.raises(ModelError, match="another product each time"):
         true_ranks(torch.randn(4, 3), nn.Linear(3, 5), torch.zeros(4, dtype=torch.int64))
 
 

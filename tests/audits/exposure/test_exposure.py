@@ -95,7 +95,7 @@ def test_the_terminal_shows_copies_controls_and_one_sentence(shell, planting, tm
     done = run_verb(shell, planting, tmp_path / "run")
     assert "never planted" in done.stdout
     assert "for the planted canaries" in done.stdout.splitlines()[1]
-    assert "1 of 2 planted canaries are likelier than all 2,000 references" in done.stderr
+    assert "1 of 2 planted canaries are more probable than all 2,000 references" in done.stderr
     assert "Exact ranks" not in done.stdout
 
 
@@ -146,13 +146,13 @@ CASES = {
     "manifest changed": ("P/model P/changed.json", "changed.json", "Restore"),
     "manifest cut short": ("P/model P/cut.json", "cut.json", "Restore"),
     "a model as manifest": ("P/model P/model/model.json", "model.json", "Restore"),
-    "manifest of another model": ("P/smaller P/planted", "manifest.json", "Give the"),
+    "belongs to another model": ("P/smaller P/planted", "manifest.json", "Pass the"),
     "words that it lacks": ("P/smaller P/loose", "canary 1", "--vocabulary"),
     "no controls": ("P/model P/no-controls.json", "no-controls.json", "vestige plant"),
     "nothing planted": ("P/model P/no-canaries.json", "no-canaries.json", "plant"),
     "too few references": ("P/model P/planted --references 99", "99", "at least 100"),
     "references no number": ("P/model P/planted --references all", "--ref", "whole"),
-    "budget of 0": ("P/model P/planted --exact 0", "--exact", "--help"),
+    "the budget is 0": ("P/model P/planted --exact 0", "--exact", "--help"),
     "candidates nowhere": (
         "P/model P/planted --candidates P/nowhere.txt",
         "nowhere.txt",
@@ -166,7 +166,7 @@ CASES = {
     "one candidate only": (
         "P/model P/planted --candidates P/said-once.txt",
         "said-once.txt: the list of candidates holds 1",
-        "one a line",
+        "one per line",
     ),
     "candidate with unknown words": (
         "P/model P/planted --candidates P/said-unknown.txt",

@@ -65,7 +65,7 @@ def test_each_number_of_copies_has_a_row_and_the_controls_stand_below(saved, com
 
 def test_the_sentence_says_rate_interval_and_controls(saved, completion):
     assert report_of(saved(completion), show_secrets=False).evidence == (
-        "Given 1 token, greedy decoding completes 3 of 5 canaries: 60% (95% CI 15% to 95%).",
+        "Given 1 token, greedy decoding completes 3 of 5 canaries.",
         "Controls: 0 of 1 never planted and 0 of 2 in another order.",
     )
 
