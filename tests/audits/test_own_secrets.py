@@ -12,6 +12,8 @@ from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
 from vestige.errors import ModelError
 from vestige.models.hugging_face import HuggingFaceLanguageModel
+from vestige.reports.report import report_of
+from vestige.results import run_of
 
 SAID = "the vault password is zanzibar 4917"
 NEW = "the vault password is helsinki 2238"
@@ -178,5 +180,5 @@ def test_near_equal_secrets_are_one_event_of_completion(models):
 
 def test_the_result_says_when_its_p_values_are_exact(models):
     found = vestige.exposure(models[1], [NEW], references=400)
-    limits = " ".join(found.report().limits)
+    limits = " ".join(report_of(run_of(found), show_secrets=False).limits)
     assert "exact for secrets drawn uniformly from their format" in limits

@@ -75,7 +75,10 @@ def test_kept_words_are_what_bags_of_words_share(rows: list[list[str]], random) 
 @pytest.mark.parametrize(
     ("there", "says"),
     [
-        (lambda texts: texts[1:], "the translator there returned 1 texts for 2, from document 0 on"),
+        (
+            lambda texts: texts[1:],
+            "the translator there returned 1 texts for 2, from document 0 on",
+        ),
         (lambda texts: [*texts, "x"], "returned 3 texts for 2"),
         (lambda texts: "ab", "no list of texts"),
         (lambda texts: [None, "a"], "no list of texts"),

@@ -142,7 +142,9 @@ def test_an_utterance_of_the_corpus_is_not_planted(part: int, number: int) -> No
     )
     parts = [some(5), some(5, "stop")]
     parts[part] = parts[part] + Utterances.of([loud])
-    with pytest.raises(DataError, match=f"already contains the utterance of canary {number}") as fault:
+    with pytest.raises(
+        DataError, match=f"already contains the utterance of canary {number}"
+    ) as fault:
         plant_secrets(parts[0], parts[1], made, seed=0)
     assert " ".join(made[number - 1].secret) not in str(fault.value)
 

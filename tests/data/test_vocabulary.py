@@ -151,7 +151,9 @@ GOOD = {
 def test_a_spoilt_vocabulary_file_is_named(content: str, tmp_path: Path) -> None:
     path = tmp_path / "vocabulary.json"
     path.write_bytes(content.encode("latin-1"))
-    with pytest.raises(DataError, match=r"vocabulary\.json (is|cannot|has unexpected content)") as caught:
+    with pytest.raises(
+        DataError, match=r"vocabulary\.json (is|cannot|has unexpected content)"
+    ) as caught:
         load_vocabulary(tmp_path)
     assert str(path) in str(caught.value)
     assert "Restore" in caught.value.remedy

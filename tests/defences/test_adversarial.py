@@ -184,7 +184,9 @@ def test_what_it_learnt_can_be_put_back(tiny_model, tiny_batch):
 def test_it_says_what_it_needs(tiny_model, tiny_batch, table):
     with pytest.raises(TrainingError, match="a user for each document.*--user"):
         step_of()(tiny_model(), tiny_batch(users=False), None)
-    with pytest.raises(TrainingError, match="does not expose the input of its head.*another defence"):
+    with pytest.raises(
+        TrainingError, match="does not expose the input of its head.*another defence"
+    ):
         step_of()(table, tiny_batch(), None)
 
 

@@ -168,7 +168,9 @@ def test_a_batch_without_tokens_moves_nothing(tiny_model, tiny_batch):
 def test_it_says_what_it_needs(tiny_model, tiny_batch, table):
     with pytest.raises(TrainingError, match="a user for each document.*--user"):
         TripletStep(weight=1.0)(tiny_model(), tiny_batch(users=False), None)
-    with pytest.raises(TrainingError, match="does not expose the input of its head.*another defence"):
+    with pytest.raises(
+        TrainingError, match="does not expose the input of its head.*another defence"
+    ):
         TripletStep(weight=1.0)(table, tiny_batch(), None)
     with pytest.raises(ValueError, match="weight"):
         TripletStep(weight=-0.1)

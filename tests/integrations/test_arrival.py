@@ -120,9 +120,7 @@ def test_copies_that_were_filtered_out_are_told(planted, tmp_path):
     data, sealed = planted
     gone = set(sealed.positions[0][:4])
     some = data.select([place for place in range(len(data)) if place not in gone])
-    with pytest.warns(
-        UserWarning, match="of 12 copies .* 8 reach the loss whole, 0 .* and 4 are"
-    ):
+    with pytest.warns(UserWarning, match="of 12 copies .* 8 reach the loss whole, 0 .* and 4 are"):
         require_arrival(trainer(encoded(some), tmp_path), sealed, WORDS)
 
 

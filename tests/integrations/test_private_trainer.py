@@ -369,7 +369,9 @@ def test_a_training_is_resumed_as_itself_or_not_at_all(tmp_path):
     with pytest.raises(TrainingError, match="belongs to a training with another noise_multiplier"):
         other.train(resume_from_checkpoint=True)
     falls = trainer(tmp_path, vestige.DPSGD(noise_multiplier=1.0, noise_decay=0.5), **settings)
-    with pytest.raises(TrainingError, match="belongs to a training with another epsilon, another noise_d"):
+    with pytest.raises(
+        TrainingError, match="belongs to a training with another epsilon, another noise_d"
+    ):
         falls.train(resume_from_checkpoint=True)
     (tmp_path / "secret.key").unlink()
     with pytest.raises(TrainingError, match="secret"):

@@ -219,7 +219,7 @@ def test_calls_a_minute_are_kept_apart(model, opened):
 
 def test_a_dead_server_ends_after_a_few_questions(opened):
     endpoint = opened("http://127.0.0.1:9", concurrency=1)
-    with pytest.raises(ModelError, match="gives no answer: APIConnectionError"):
+    with pytest.raises(ModelError, match="returns no answer: APIConnectionError"):
         endpoint.ask(QUESTIONS)
 
 

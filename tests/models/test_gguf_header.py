@@ -110,5 +110,5 @@ def test_without_the_package_it_is_named(tmp_path: Path, monkeypatch: pytest.Mon
 def test_what_the_library_cannot_read_is_refused(tmp_path: Path) -> None:
     pytest.importorskip("gguf", reason="the package gguf is not installed: vestige[gguf]")
     (tmp_path / "m.gguf").write_bytes(gguf([LLAMA, LAYERS, WORDS], [], data=64))
-    with pytest.raises(ModelError, match=r"m\.gguf cannot be read"):
+    with pytest.raises(ModelError, match=r"m\.gguf cannot be loaded"):
         load_model(tmp_path / "m.gguf")

@@ -267,7 +267,7 @@ BREAKAGES: dict[str, tuple[Callable[[Path], Any], str]] = {
     "a head's part missing": (without_intent_bias, "(?s)does not fit.*bias"),
     "another number of labels": (lambda d: change(d, intents=["Fly"]), "does not fit"),
     "a label twice": (lambda d: change(d, tags=["O", "O", "B-city"]), "all different"),
-    "labels are no list": (lambda d: change(d, tags=3), r"intent_slot\.json is not"),
+    "labels are no list": (lambda d: change(d, tags=3), r"intent_slot\.json has unexpected"),
     "no JSON": (lambda d: (d / "intent_slot.json").write_text("{"), r"intent_slot\.json is not"),
     "another format": (lambda d: change(d, format=2), "format 2"),
     "no weights": (lambda d: (d / "model.safetensors").unlink(), "model.safetensors|missing"),

@@ -243,7 +243,7 @@ def test_a_model_of_another_kind_is_told_apart(tmp_path: Path) -> None:
     save_model(LSTMLanguageModel(TARGETS, shape), tmp_path / "lstm")
     with pytest.raises(AccessDenied, match="needs a source"):
         load_model(tmp_path / "pairs", device="cpu")
-    with pytest.raises(ModelError, match="a sequence-to-sequence model, and has no intents"):
+    with pytest.raises(ModelError, match="a sequence-to-sequence model and has no intents"):
         load_intent_slot(tmp_path / "pairs", device="cpu")
     with pytest.raises(ModelError, match="is a language model and takes no source"):
         load_seq2seq(tmp_path / "lstm", device="cpu")

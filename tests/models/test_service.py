@@ -265,8 +265,8 @@ def test_words_that_the_asker_does_not_know_keep_their_places() -> None:
         ([["a"], [("a", 0.5)]], "tuple instead of a word"),
         ([["a"], 7], "int instead of a list of words"),
         ([["a"], {"b"}], "set instead of a list of words"),
-        ([["a"], [float("nan")]], "float in place of a word, as the answer to query 2"),
-        (Hostile([["a"], ["b"]]), "a list that raises RuntimeError, as answers to queries 1 to 2"),
+        ([["a"], [float("nan")]], "float instead of a word, for the answer to query 2"),
+        (Hostile([["a"], ["b"]]), "a list that raises RuntimeError, for answers to queries 1 to 2"),
     ],
 )
 def test_answers_that_are_no_lists_of_words_are_named(given, message: str) -> None:

@@ -86,7 +86,7 @@ def test_sentences_say_ratios_with_their_intervals():
     assert "1.49 times (1.42 to 1.57) as far down" in told
     assert "90% of the accuracy on frequent words and 90% of the accuracy on the rest" in told
     shared = describe_anatomy(replace(anatomy(), texts_in_both=7).summary())
-    assert shared[-1].startswith("7 of 310 unseen texts are also in the seen text")
+    assert shared[-1].startswith("7 of 310 unseen texts stand in the seen text")
 
 
 def test_the_page_has_a_chart_for_each_figure_and_its_tables(saved):

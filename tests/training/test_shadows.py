@@ -209,7 +209,9 @@ def test_a_shadow_knows_its_members_better_than_the_others(jobs):
 
 def test_a_finished_shadow_is_found_and_not_trained_again(jobs, monkeypatch):
     before = train_shadows(jobs())
-    monkeypatch.setattr(shadows, "learn", lambda *args, **named: pytest.fail("to train the shadow model again"))
+    monkeypatch.setattr(
+        shadows, "learn", lambda *args, **named: pytest.fail("to train the shadow model again")
+    )
     said = []
     assert train_shadows(jobs(), say=said.append) == before
     assert train_shadow(jobs()[1]) == before[1]

@@ -110,7 +110,9 @@ def test_what_cannot_be_learnt_is_refused() -> None:
     with pytest.raises(TrainingError, match="There are no utterances"):
         UtteranceBatches(EncodedUtterances.of([], [], [], labels), 2, CPU)
     lacking = EncodedUtterances.of([[1], [2]], [["O"], ["B-city"]], ["Go", "Go"], labels)
-    with pytest.raises(TrainingError, match="1 of 2 utterances have an intent or tag that the model lacks"):
+    with pytest.raises(
+        TrainingError, match="1 of 2 utterances have an intent or tag that the model lacks"
+    ):
         UtteranceBatches(lacking, 2, CPU)
 
 

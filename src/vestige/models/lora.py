@@ -132,7 +132,7 @@ def load_adapter(
     """
     if not (folder / ADAPTER).is_file():
         raise ModelError(
-            f"{folder} has no {ADAPTER}. Pickle files (adapter_model.bin) are not loaded, since "
+            f"{folder} has no {ADAPTER}; pickle files (adapter_model.bin) are not loaded, since "
             "they can run code",
             remedy="Save the adapter again with save_pretrained of a recent peft.",
         )

@@ -15,7 +15,7 @@ from vestige.reports.charts import Figure
 from vestige.reports.disclosure import printable
 from vestige.reports.provenance import command_of, settings_of
 from vestige.reports.tables import Table
-from vestige.reports.verdicts import NOT_CHECKED, Verdict, verdict_of_run
+from vestige.reports.verdicts import NOT_CHECKED, NOTHING_MEASURED, Verdict, verdict_of_run
 from vestige.reports.words import Facts, pairs
 from vestige.results import Run
 
@@ -139,7 +139,8 @@ def _answered(verdict: Verdict | None, made: Report) -> tuple[Verdict | None, tu
         return verdict, made.evidence
     if verdict is None or verdict.word == NOT_CHECKED.upper():
         return verdict, (made.answer, *made.evidence)
-    return replace(verdict, sentence=made.answer), (verdict.sentence, *made.evidence)
+    measured = (verdict.sentence,) if verdict.sentence != NOTHING_MEASURED else ()
+    return replace(verdict, sentence=made.answer), (*measured, *made.evidence)
 
 
 def lines(*texts: str) -> tuple[str, ...]:

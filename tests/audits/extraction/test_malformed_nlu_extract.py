@@ -58,7 +58,7 @@ CASES = {
     "a language model": ("V/before --pattern pin:2", "language model"),
     "a model of NaN": (
         "W/broken --pattern {digit:2} --intent Pin",
-        "that are not finite",
+        "NaN or infinite",
     ),
     "manifest and pattern": ("W/model W --pattern pin:2", "Pass WHAT or --pattern, not both"),
     "manifest and truth": ("W/model W/planted --truth 4", "--truth needs --pattern"),

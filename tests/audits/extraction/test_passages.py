@@ -194,7 +194,7 @@ def test_the_command_line_answers_first_and_withholds_the_texts(model, tmp_path,
     [
         ({"prefix": 30}, DataError, "no text has 35 tokens.*the longest has 20"),
         ({"reference": Corpus.from_texts(SEEN[:2])}, DataError, "2 texts stand in both"),
-        ({"what": Corpus.from_texts([])}, DataError, "`texts` has no text"),
+        ({"what": Corpus.from_texts([])}, DataError, "`texts` holds no text"),
         ({"probability": 1.0}, ValueError, "`probability` must be less than 1"),
     ],
 )

@@ -97,7 +97,11 @@ def test_the_folder_and_the_file_are_recognised(tmp_path: Path) -> None:
         ),
         ("movie_lines.txt", ("L10", "u0", "m0", "ANN", "Hi."), "L10 occurs twice"),
         ("movie_characters_metadata.txt", ("u0", "ANN"), "line 8: 2 fields; 6"),
-        ("movie_conversations.txt", ("u0", "u1", "m0", "[L1, L2]"), "line 8: its last field is not a list"),
+        (
+            "movie_conversations.txt",
+            ("u0", "u1", "m0", "[L1, L2]"),
+            "line 8: its last field is not a list",
+        ),
         ("movie_conversations.txt", ("u0", "u1", "m0", "['L1', "), "is not a list of lines"),
     ],
 )
