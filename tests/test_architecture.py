@@ -8,10 +8,10 @@ import pytest
 import vestige
 
 LAYERS = [
-    "errors", "monitor", "memory", "_validate", "registry", "arguments", "training_options",
-    "measured", "data", "store", "resumable", "parallel", "models", "metrics", "claims", "attacks", "training",
-    "defences", "results", "training_runs", "session", "reports", "preparation",
-    "audits", "experiments", "integrations", "cli", "__main__",
+    "errors", "monitor", "memory", "_validate", "registry", "arguments", "measured", "data",
+    "store", "resumable", "parallel", "models", "metrics", "claims", "attacks", "training",
+    "training_options", "defences", "results", "training_runs", "session", "reports", "preparation",
+    "audits", "demo", "experiments", "integrations", "cli", "__main__",
 ]  # fmt: skip
 SIBLINGS = [{"models", "metrics"}, {"attacks", "training"}]
 LAZY = {"results": {"reports"}}

@@ -79,18 +79,25 @@ AuthorColumn = Annotated[str | None, DATA, Parameter(help="Column with the autho
 SourceColumn = Annotated[
     str | None, DATA, Parameter(help="Column with what the text answers or translates.")
 ]
+TokensColumn = Annotated[str, DATA, Parameter(help="Column with the words of an utterance.")]
+TagsColumn = Annotated[str, DATA, Parameter(help="Column with the tags of the words.")]
+IntentColumn = Annotated[str, DATA, Parameter(help="Column with the intent.")]
 Limit = Annotated[Count | None, DATA, Parameter(help="Read at most this many texts.")]
+
+_Seed = Annotated[Seed, RUN, Parameter(help="Random seed.")]
+_Device = Annotated[
+    str, RUN, Parameter(help="auto, cpu, cuda, or balanced (layers over all GPUs).")
+]
+_Monitor = Annotated[Monitor, Parameter(parse=False)]
 
 
 class Common(TypedDict, total=False):
     """Keyword arguments of every verb that runs a model; `vestige.session` reads them."""
 
     out: Annotated[PathTo | None, RUN, Parameter(help="Run folder to make (required).")]
-    seed: Annotated[Seed, RUN, Parameter(help="Random seed.")]
-    device: Annotated[
-        str, RUN, Parameter(help="auto, cpu, cuda, or balanced (layers over all GPUs).")
-    ]
-    monitor: Annotated[Monitor, Parameter(parse=False)]
+    seed: _Seed
+    device: _Device
+    monitor: _Monitor
 
 
 class Resumable(Common, total=False):
@@ -99,7 +106,15 @@ class Resumable(Common, total=False):
     out: Annotated[PathTo | None, RUN, Parameter(help="Run folder (required). Rerun to resume.")]
 
 
+class Seeded(TypedDict, total=False):
+    """Keyword arguments of a verb that runs a model and has an `out` of its own."""
+
+    seed: _Seed
+    device: _Device
+    monitor: _Monitor
+
+
 class Watched(TypedDict, total=False):
     """Keyword arguments of a verb that runs no model."""
 
-    monitor: Annotated[Monitor, Parameter(parse=False)]
+    monitor: _Monitor

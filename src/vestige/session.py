@@ -69,6 +69,7 @@ class Session:
         verb: the verb's name as it is typed.
         arguments: of the call, by parameter; a verb may replace one by the value that it chose.
         out: the run folder; None where nothing is saved.
+        defaults: of its parameters.
         store: finished work of this call and, if the verb resumes, of those before it.
         configuration: settings that the record holds besides the arguments.
         models: provenance of models by role.
@@ -82,6 +83,7 @@ class Session:
     seed: int = 0
     device: str = "auto"
     monitor: Monitor = SILENT
+    defaults: Mapping[str, Any] = field(default_factory=dict)
     configuration: dict[str, Any] = field(default_factory=dict)
     models: dict[str, object] = field(default_factory=dict)
     data: dict[str, object] = field(default_factory=dict)
@@ -201,7 +203,7 @@ class Session:
 
     def record(self) -> dict[str, Any]:
         """The contents of `run.json`: everything that the result depends on."""
-        given = {name: _plain(value) for name, value in _flat(self.arguments)}
+        given = {name: _plain(value) for name, value in flat(self.arguments)}
         common = {name: getattr(self, name) for name in ("seed", "device")}
         chosen = {name: value for name, value in common.items() if value != _DEFAULTS[name]}
         return {
@@ -215,11 +217,11 @@ class Session:
         }
 
 
-def _flat(arguments: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def flat(arguments: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Arguments by option: the fields of an options dataclass are options of their own."""
     for name, value in arguments.items():
         if is_options(value):
-            yield from _flat({one.name: getattr(value, one.name) for one in fields(value)})
+            yield from flat({one.name: getattr(value, one.name) for one in fields(value)})
         else:
             yield name.rstrip("_"), value
 
@@ -249,6 +251,7 @@ def verb(work: Callable[Concatenate[Session, P], R]) -> Callable[P, R]:
     public = _public(own)
     name = work.__name__.replace("_", "-")
     shared = _shared(own)
+    defaults = {one.name: one.default for one in public.parameters.values()}
 
     @wraps(work)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -258,9 +261,11 @@ def verb(work: Callable[Concatenate[Session, P], R]) -> Callable[P, R]:
         common = {key: arguments.pop(key) for key in _hints(shared)}
         out = _folder(common.pop("out", None))
         with _opened(out, common["monitor"], resumes=shared is Resumable) as work_:
-            run = Session(name, dict(arguments), out=out, store=work_.store, **common)
+            run = Session(
+                name, dict(arguments), out=out, store=work_.store, defaults=defaults, **common
+            )
             result = work(run, **arguments)  # type: ignore[call-arg]
-            result = replace(result, record=run.record())
+            result = replace(result, record=result.record or run.record())
             complete = result.summary.get("complete") is not False
             work_.save(partial(_save, result, out), complete=complete)
         return result
@@ -331,7 +336,7 @@ def checked(public: Signature, arguments: Mapping[str, Any]) -> dict[str, Any]:
     for value in arguments.values():
         if is_options(value):
             hints |= get_type_hints(type(value), include_extras=True)
-    for name, value in _flat(arguments):
+    for name, value in flat(arguments):
         _check(name, value, hints[name])
     return dict(arguments)
 

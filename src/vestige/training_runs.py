@@ -5,8 +5,10 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-DATA, RUN = "data", "run"
-"""Where a training's directory keeps what it read, and its run."""
+from vestige.training.directory import DATA as DATA
+
+RUN = "run"
+"""Where a training's directory keeps its run."""
 
 REPEAT = "seed-{}"
 """Where `vestige train --seeds` keeps the training of a seed."""

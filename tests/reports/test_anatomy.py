@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 from vestige.attacks.anatomy.memorization_result import Anatomy, measured
+from vestige.audits.anatomy.charts import accuracy, fall, log_probabilities, ranks
+from vestige.audits.anatomy.tables import ACCURACY, FALLS, RANKS, WORDS, describe_anatomy
 from vestige.errors import RunError
-from vestige.reports.anatomy.charts import accuracy, fall, log_probabilities, ranks
-from vestige.reports.anatomy.words import ACCURACY, FALLS, RANKS, WORDS, describe_anatomy
 from vestige.reports.charts import svg_of
 from vestige.reports.page import render
 from vestige.reports.report import report_of
@@ -66,12 +66,12 @@ def anatomy(*, frequent=0.1, rest=0.7, reach=0.05, ablation=True):
 @pytest.mark.parametrize(
     ("gaps", "verdict"),
     [
-        ({}, "Memory shows in frequent and in rarer words, and most in the rarer ones."),
-        ({"frequent": 0.7}, "Memory shows in frequent and in rarer words."),
-        ({"frequent": 0.01}, "Memory shows, and sits in the rarer words only."),
-        ({"rest": 0.01}, "Memory shows, in frequent words only."),
-        ({"frequent": 0.0, "rest": -0.2}, "No memory shows: the same words rank no higher"),
-        ({"reach": NONE}, "There is too little text to say where memory sits."),
+        ({}, "The model memorized frequent and rarer words, the rarer ones more."),
+        ({"frequent": 0.7}, "The model memorized frequent and rarer words."),
+        ({"frequent": 0.01}, "The model memorized the rarer words only."),
+        ({"rest": 0.01}, "The model memorized frequent words only."),
+        ({"frequent": 0.0, "rest": -0.2}, "No memorization shown: the same words rank no higher"),
+        ({"reach": NONE}, "There is too little text for an answer."),
     ],
 )
 def test_the_answer_goes_by_intervals_at_the_same_words(gaps, verdict):
@@ -81,24 +81,24 @@ def test_the_answer_goes_by_intervals_at_the_same_words(gaps, verdict):
 def test_sentences_say_ratios_with_their_intervals():
     told = " ".join(describe_anatomy(anatomy().summary()))
     assert "Perplexity is 148 on seen and 245 on unseen text, 1.11 times (1.05 to 1.16)." in told
-    assert "frequent ones 1.11 times (1.05 to 1.16), all others 2.01 times (1.92 to 2.12)" in told
+    assert "frequent ones 1.11 times (1.05 to 1.16), others 2.01 times (1.92 to 2.12)" in told
     assert "With 50% of the hidden units silent, the frequent words of seen text" in told
-    assert "1.49 times (1.42 to 1.57) as far down" in told
-    assert "90% of the accuracy on frequent words and 90% of the accuracy on the rest" in told
+    assert "rank 1.49 times (1.42 to 1.57) lower" in told
+    assert "90% of the accuracy on frequent words and 90% of the accuracy on others" in told
     shared = describe_anatomy(replace(anatomy(), texts_in_both=7).summary())
-    assert shared[-1].startswith("7 of 310 unseen texts stand in the seen text")
+    assert shared[-1].startswith("7 of 310 unseen texts are also in the seen text")
 
 
 def test_the_page_has_a_chart_for_each_figure_and_its_tables(saved):
     shown = report_of(saved(anatomy()), show_secrets=False)
-    assert shown.title == "Where does the memory sit?"
+    assert shown.title == "Which words does the model memorize?"
     assert len(shown.figures) == 4
     tables = shown.tables
     assert [one.columns for one in tables] == [WORDS, RANKS, ACCURACY, FALLS]
     assert [len(one.rows) for one in tables] == [5, 2, 2, 1]
     assert all(len(row) == len(one.columns) for one in tables for row in one.rows)
     assert tables[1].rows[0][:4] == ("1 to 50", "100", "40", "35 to 45")
-    assert "draw whole users anew" in shown.blocks[-1].lines[0]
+    assert "resample whole users" in shown.blocks[-1].lines[0]
     assert any("differ in training only" in limit for limit in shown.limits)
 
 
@@ -118,7 +118,7 @@ def test_without_an_ablation_the_page_does_not_speak_of_units(saved):
         (log_probabilities, "share of words"),
         (ranks, "mean rank in the predictions"),
         (accuracy, "accuracy"),
-        (fall, "times as far down"),
+        (fall, "rank, times that of the whole model"),
     ],
 )
 def test_charts_name_their_axes_and_draw_both_texts(draw, title, width):

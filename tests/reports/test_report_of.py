@@ -1,7 +1,6 @@
 import pytest
 
 from vestige.errors import RunError
-from vestige.reports.rank import describe_rank
 from vestige.reports.report import report_of
 
 
@@ -24,49 +23,48 @@ def test_phrases_stand_with_their_shading(saved, diff):
 def test_a_phrase_counts_as_found_above_the_null_threshold_only(saved, diff):
     shown = report_of(saved(diff([["a", "b", "c"], ["a"]], threshold=2.5)), show_secrets=True)
     assert [group[0].verdict for group in findings(shown, "Phrases")] == ["found", "19 of 19 nulls"]
-    assert shown.evidence[0].startswith(
-        "1 of 2 phrases is found: 19 null searches reach no such score"
-    )
+    assert shown.evidence[0].startswith("The update reveals 1 of 2 phrases (19 null models).")
 
 
 def test_too_few_null_searches_are_counted(saved, diff):
     shown = report_of(saved(diff([["a", "b"]], nulls=4)), show_secrets=True)
     assert findings(shown, "Phrases")[0][0].verdict == "0 of 4 nulls"
-    assert shown.evidence[0].endswith("0 of 4 null searches reached the best score, 3.00.")
+    wanted = "1 phrase ranked. No score of 4 null models reaches the best (3.00"
+    assert shown.evidence[0].startswith(wanted)
 
 
 def test_where_nothing_is_found_the_best_score_is_compared(saved, diff):
     shown = report_of(saved(diff([["a"], ["b"]], threshold=2.5)), show_secrets=True)
-    assert "19 of 19 null searches reached the best score" in shown.evidence[0]
+    assert "19 of 19 null models reach the best score" in shown.evidence[0]
     assert " found" not in shown.evidence[0]
 
 
 def test_other_samples_are_listed_apart(saved, diff):
     shown = report_of(saved(diff([["a"]], kinds={0: "fragment"})), show_secrets=True)
-    assert [block.title for block in shown.blocks] == ["Other samples, not tested"]
+    assert [block.title for block in shown.blocks] == ["Fragments, not tested"]
     assert len(shown.blocks[0].groups) == 1
-    assert "1 other sample is listed, not tested" in shown.evidence[0]
-    assert "vestige rank" in shown.evidence[0]
+    assert "1 fragment listed, not tested" in shown.evidence[0]
+    assert "--phrase" in shown.evidence[0]
 
 
 def test_without_a_null_model_nothing_counts_as_found(saved, diff):
     shown = report_of(saved(diff([["a"]])), show_secrets=True)
     assert findings(shown, "Phrases")[0][0].verdict == ""
-    assert "Without null models they have no p-value" in shown.evidence[0]
+    assert "no null models: there is no significance level" in shown.evidence[0]
 
 
 def test_a_group_stands_together_behind_its_best(saved, diff):
     shown = report_of(
         saved(diff([["a"], ["b"], ["c"]], groups={0: 0, 1: 1, 2: 0})), show_secrets=True
     )
-    assert [[p.rank for p in group] for group in findings(shown, "Phrases")] == [[0, 2], [1]]
+    assert [[p.rank for p in group] for group in findings(shown, "Phrases")] == [[1, 3], [2]]
 
 
 def test_runs_of_one_token_are_counted_apart(saved, diff):
     shown = report_of(saved(diff([["a"], ["x", "x"]], kinds={1: "run"})), show_secrets=True)
     [runs] = [block for block in shown.blocks if block.template == "findings" and block.folded]
-    assert [[p.rank for p in group] for group in runs.groups] == [[1]]
-    assert [[p.rank for p in group] for group in findings(shown, "Phrases")] == [[0]]
+    assert [[p.rank for p in group] for group in runs.groups] == [[2]]
+    assert [[p.rank for p in group] for group in findings(shown, "Phrases")] == [[1]]
 
 
 def test_an_update_without_phrases_has_a_section(saved, diff):
@@ -75,20 +73,6 @@ def test_an_update_without_phrases_has_a_section(saved, diff):
     assert shown.evidence[0].startswith(
         "The search found no promoted phrase. To test a phrase that you know,"
     )
-
-
-@pytest.mark.parametrize(
-    ("lower", "upper", "sentence"),
-    [
-        (0, 0, "Rank 0, exactly: no sequence of the same length scores higher."),
-        (1, 1, "Rank 1, exactly: 1 sequence of the same length scores higher."),
-        (1234, 1234, "Rank 1,234, exactly: 1,234 sequences of the same length score higher."),
-        (3, 40, "Rank between 3 and 40, both proven."),
-        (3, 59 * 10**33, "Rank between 3 and 5.9 × 10^34, both proven."),
-    ],
-)
-def test_the_certainty_of_a_rank_is_said(rank, lower, upper, sentence):
-    assert describe_rank(rank(["a"], lower, upper).summary()) == sentence
 
 
 SECRET = "Rosalind hides 4917 tulips"
@@ -150,7 +134,7 @@ def test_a_damaged_run_is_named_and_what_it_holds_is_not(saved, rank, monkeypatc
     def fails(run, *, show_secrets):
         return {}[run.rows[0]["piece"]]
 
-    monkeypatch.setattr("vestige.reports.rank.rank_report", fails)
+    monkeypatch.setattr("vestige.audits.update.rank_report.rank_report", fails)
     with pytest.raises(
         RunError, match=r"is not a complete DifferentialRank run \(KeyError\)"
     ) as caught:

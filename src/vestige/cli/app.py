@@ -26,7 +26,27 @@ from vestige.errors import VestigeError
 from vestige.memory import keep_freed_pages, ran_out
 
 VERBS: dict[str, dict[str, tuple[str, str]]] = {
+    "Start": {
+        "demo": (
+            "vestige.demo:demo",
+            "See it work: plant a secret, train two models, find the secret.",
+        ),
+    },
+    "Train": {
+        "plant": (
+            "vestige.preparation.plant:plant",
+            "Plant canaries in a copy of a corpus.",
+        ),
+        "train": (
+            "vestige.preparation.train:train",
+            "Train a model on DATA, or continue one with --from.",
+        ),
+    },
     "Audit": {
+        "diff": (
+            "vestige.audits.update.diff:diff",
+            "List the phrases that an update made more probable.",
+        ),
         "exposure": (
             "vestige.audits.exposure.exposure:exposure",
             "Measure how well a model knows canaries or your secrets, in bits.",
@@ -35,8 +55,20 @@ VERBS: dict[str, dict[str, tuple[str, str]]] = {
             "vestige.audits.extraction.extract:extract",
             "Measure which canaries, secrets or passages a model generates verbatim.",
         ),
+        "membership": (
+            "vestige.audits.membership.membership:membership",
+            "Test whether texts or users were in the training data.",
+        ),
+        "unlearning": (
+            "vestige.audits.unlearning.unlearning:unlearning",
+            "Test whether a model still knows texts that were deleted from its training data.",
+        ),
     },
     "Report": {
+        "compare": (
+            "vestige.audits.comparison.compare:compare",
+            "Compare trainings under several defences, and say which one to use.",
+        ),
         "report": (
             "vestige.audits.release.release:report",
             "Show runs on one page or in the terminal, and pass or fail them.",
@@ -44,6 +76,9 @@ VERBS: dict[str, dict[str, tuple[str, str]]] = {
     },
 }
 """Verbs by group: the function, and the first sentence of its help, which a test compares."""
+
+HIDDEN = {"reproduce": "vestige.experiments.reproduce:reproduce"}
+"""Commands that the help does not list."""
 
 ABOUT = """Measure how much a language model reveals about its training text.
 
@@ -58,13 +93,13 @@ TRACEBACK = "VESTIGE_TRACEBACK"
 
 
 def places() -> dict[str, str]:
-    """The function of each verb, as "module:function"."""
+    """The function of each verb in the help, as "module:function"."""
     return {name: place for group in VERBS.values() for name, (place, _) in group.items()}
 
 
 def function_of(name: str) -> Callable[..., Any]:
     """The function of a verb."""
-    module, _, function = places()[name].partition(":")
+    module, _, function = {**places(), **HIDDEN}[name].partition(":")
     found: Callable[..., Any] = getattr(import_module(module), function)
     return found
 
@@ -82,7 +117,7 @@ def run(words: Sequence[str]) -> int:
     name, *rest = words or [""]
     flags: dict[str, str] = {}
     try:
-        if name in places():
+        if name in (*places(), *HIDDEN):
             function = function_of(name)
             flags = flags_of(function)
             code = call(name, function, rest)
@@ -90,7 +125,7 @@ def run(words: Sequence[str]) -> int:
             code = without_verb(name)
         sys.stdout.flush()  # a full disk fails here, not at the end of the process
     except UsageError as error:
-        more = f"vestige {name} --help" if name in places() else "vestige --help"
+        more = f"vestige {name} --help" if name in (*places(), *HIDDEN) else "vestige --help"
         return refuse(f"{error} See {more}.")
     except Exception as error:
         if os.environ.get(TRACEBACK) or not is_of_input(error):

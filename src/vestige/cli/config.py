@@ -30,7 +30,9 @@ def loaded(path: Path, app: App) -> Dict:
     path = _file_of(path)
     verb = app.name[0].removeprefix("vestige ")
     entries = _of_run(_read(path), path, verb)
-    known = {one.name: one for one in app.assemble_argument_collection(parse_docstring=False)}
+    every = app.assemble_argument_collection(parse_docstring=False)
+    known = {f"--{one.field_info.name.replace('_', '-')}": one for one in every}  # of Python
+    known |= {one.name: one for one in every}
     options: dict[str, Any] = {}
     for key, value in entries.items():
         name = str("null" if key is None else key).replace("_", "-")  # YAML reads null as None
@@ -40,6 +42,7 @@ def loaded(path: Path, app: App) -> Dict:
                 f"{path}: {str(key)!r} is no option of vestige {verb}",
                 remedy=f"See vestige {verb} --help. A key is an option without dashes.",
             )
+        name = argument.name.removeprefix("--")
         if name in options:
             raise DataError(f"{path} sets {name!r} twice", remedy="Keep one of the two.")
         if value is not None:

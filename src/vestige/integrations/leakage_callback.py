@@ -1,6 +1,6 @@
 """Leakage measured while Transformers' `Trainer` trains.
 
-What it measures is what `vestige exposure` and `vestige complete` measure of the same model: the
+What it measures is what `vestige exposure` and `vestige extract` measure of the same model: the
 model is asked in evaluation mode, on the training's own device, and goes on as it was.
 
 A training that diverges is no longer measured, which is logged, and goes on. Its verdict, and that

@@ -130,12 +130,17 @@ class Measurement:
         return moment, before
 
     def _by_verbs(self) -> tuple["CanaryExposure", Any]:
-        import vestige
+        from vestige.audits.exposure.exposure import of_canaries
+        from vestige.audits.extraction.completion import complete_canaries
+        from vestige.session import Session
 
-        found = vestige.exposure(
-            self._asked, self._given, references=self.references, seed=self.seed
-        )
-        return found, vestige.complete(self._asked, self._given, beam=1)
+        asked, given = self._asked, self._given
+        named = {"model": asked, "secrets": given}
+        run = Session("exposure", named, seed=self.seed)
+        found = of_canaries(run, asked, given, self.references)
+        other = Session("extract", {"model": asked, "what": given, "beam": 1})
+        completion = complete_canaries(other, asked, given, prefix=None, beam=1)
+        return replace(found, record=run.record()), replace(completion, record=other.record())
 
     def _by_attacks(self) -> tuple["CanaryExposure", Any]:
         from vestige.attacks.exposure.canary_exposure import canary_exposure

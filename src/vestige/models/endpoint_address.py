@@ -66,5 +66,5 @@ def refuse_endpoint(name: object) -> None:
     if is_endpoint(name):
         raise AccessDenied(
             f"{name} is a server: it returns probable tokens, not weights",
-            remedy="Query it with vestige audit-users, or pass the model's folder.",
+            remedy="Use vestige membership --unit user, or pass the model's folder.",
         )

@@ -41,7 +41,7 @@ def opened(
         concurrency=options.concurrency,
         retry=RetryPolicy(attempts=options.attempts, timeout=options.timeout or TIMEOUT),
     )
-    store = EndpointStore(path)
+    store = EndpointStore(path, monitor)
     with Endpoint(address, store, limits=limits, key_env=options.key_env) as endpoint:
         is_new = store.about("access") is None
         access = probe(endpoint)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 from typing import Annotated
 
 from annotated_types import Le
-from cyclopts import Parameter
+from cyclopts import Group, Parameter
 
 from vestige.arguments import Count, Positive
 
@@ -14,7 +14,7 @@ OF_SERVER = ("token_budget", "concurrency", "calls_per_minute", "key_env")
 """Options of a server that a function does not have."""
 
 
-@Parameter(name="*", group="Remote model")
+@Parameter(name="*", group=Group("Remote model", sort_key=5))
 @dataclass(frozen=True, kw_only=True)
 class RemoteOptions:
     """Budgets, speed and key of a remote model.

@@ -1,14 +1,12 @@
-"""The snapshots that a workflow compares, and null models: with what a run records of them."""
+"""The snapshots that a verb compares, and their provenance."""
 
-from collections.abc import Mapping, Sequence
-from copy import deepcopy
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import isfinite
 from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vestige.arguments import ModelLike, ModelsLike
+from vestige.arguments import ModelLike
 from vestige.models.provenance import of_model, of_object, sha256_of
 from vestige.monitor import Monitor
 
@@ -138,117 +136,6 @@ def load_snapshots(given: Mapping[str, ModelLike], *, device: str, monitor: Moni
         monitor.log(line)
     read = {role: shared.read_by(model) for role, model in models.items()}
     return Snapshots(read, recorded, shared, reader)
-
-
-@dataclass(frozen=True)
-class ComparedNulls:
-    """Null models that an update is compared with; a path is read when its turn comes.
-
-    Attributes:
-        hashes: SHA-256 of the weights of each.
-        like: the snapshots, over whose token ids they are asked.
-    """
-
-    given: tuple[ModelLike, ...]
-    hashes: tuple[str, ...]
-    like: Snapshots
-
-    @classmethod
-    def at(
-        cls, given: ModelsLike, *, unlike: Sequence[ModelLike], like: Snapshots
-    ) -> "ComparedNulls":
-        """The models that are given; a directory that is no model stands for those in it.
-
-        Args:
-            like: the two as they were read.
-            unlike: the two snapshots, which are no null models.
-
-        Raises:
-            ValueError: a model is given twice, or is one of the snapshots.
-            ModelError: there is none.
-        """
-        several = given if isinstance(given, tuple | list) else (given,)
-        models = tuple(model for one in several for model in _models_at(one))
-        hashes = tuple(map(sha256_of, models))
-        told = {sha256_of(model): model for model in unlike} if models else {}
-        for model, weights in zip(models, hashes, strict=True):
-            if weights in told:
-                raise ValueError(
-                    f"`null` must be a training of its own, got {shown(model)}, which has the "
-                    f"weights of {shown(told[weights])}: continue `before` on other clean text"
-                )
-            told[weights] = model
-        return cls(models, hashes, like)
-
-    @property
-    def recorded(self) -> dict[str, object]:
-        """What a run records of them."""
-        if not self.given:
-            return {}
-        paths = [fspath(one) if isinstance(one, str | PathLike) else None for one in self.given]
-        return {"nulls": {"path": paths, "sha256": list(self.hashes)}}
-
-    def opened(self, model: ModelLike) -> "LanguageModel":
-        """One of the models, read as the snapshots were."""
-        return self.like.read(model)
-
-    def moved_as_far(
-        self, model: ModelLike, before: "LanguageModel", moved: float | None
-    ) -> "tuple[LanguageModel, float | None]":
-        """One of the models, and how far it moved the weights: a multiple of the update's change.
-
-        One that moved them a little less is moved as far: its scores would be lower for that
-        reason alone.
-
-        Args:
-            before: the model that the update and the null models continued.
-            moved: how far the update moved its weights; None where that is not known.
-        """
-        from vestige.attacks.update.null_searches import LIKE
-        from vestige.models.weight_change import stretch
-
-        null = self.opened(model)
-        own = _change(before, null)
-        if own is None or moved is None:
-            return null, None
-        if LIKE[0] <= own / moved < 1:
-            if not isinstance(model, str | PathLike):
-                null = deepcopy(null)
-            stretch(_own(before), _own(null), moved / own)
-        return null, own / moved
-
-    def moved(self, before: "LanguageModel", after: "LanguageModel") -> float | None:
-        """How far the update moved the weights; None where that is not known."""
-        return _change(before, after) if self.given else None
-
-
-def _change(before: "LanguageModel", after: "LanguageModel") -> float | None:
-    """How far a model's weights are from those before it; None of other kinds of models."""
-    from vestige.models.weight_change import weight_change
-
-    if getattr(_own(before), "adapted", False):
-        return None
-    change = weight_change(_own(before), _own(after))
-    return change if change > 0 and isfinite(change) else None
-
-
-def _own(model: "LanguageModel") -> "LanguageModel":
-    """The model itself where it is asked over shared ids."""
-    from vestige.models.shared_vocabulary import SharedIds
-
-    return model.model if isinstance(model, SharedIds) else model
-
-
-def _models_at(place: ModelLike) -> list[ModelLike]:
-    """The model, or the models in a directory of such."""
-    from vestige.models.folders import is_model
-
-    if not isinstance(place, str | PathLike):
-        return [place]
-    folder = Path(place)
-    if is_model(folder) or not folder.is_dir():
-        return [fspath(place)]
-    return [str(inner) for inner in sorted(folder.iterdir()) if is_model(inner)] or [fspath(place)]
 
 
 def shown(given: object) -> str:

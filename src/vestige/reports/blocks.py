@@ -22,7 +22,7 @@ class Phrase:
     """One phrase that a search returned.
 
     Attributes:
-        rank: 0 is the first.
+        rank: 1 is the first.
         score: of the whole phrase.
         tokens: with their own scores.
         text: the phrase in one line.

@@ -79,3 +79,15 @@ def listed(names: Sequence[str]) -> str:
     """
     *most, last = names
     return f"{', '.join(most)} and {last}" if most else last
+
+
+def p_value(value: float | None) -> str:
+    """A p-value with two significant digits; a dash for None and NaN.
+
+    Example:
+        >>> p_value(1 / 68), p_value(0.5), p_value(0.00002), p_value(None)
+        ('0.015', '0.5', '0.00002', '–')
+    """
+    if value is None or value != value:
+        return NOTHING
+    return f"{value:.2g}" if value >= 1e-4 else chance(value)

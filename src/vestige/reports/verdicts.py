@@ -18,13 +18,13 @@ VERBS: Mapping[str, tuple[str, ...]] = {
     "Completion": ("extract canaries", "complete", "callback"),
     "SecretCompletion": ("extract secrets", "complete --secrets"),
     "SecretAudit": ("extract utterances", "extract-nlu"),
-    "UserAudit": ("audit-users",),
-    "TextAudit": ("audit-texts",),
+    "UserAudit": ("membership", "audit-users"),
+    "TextAudit": ("membership", "audit-texts"),
     "TextMemorization": ("extract texts", "memorization"),
-    "Deletion": ("verify-deletion",),
+    "Deletion": ("unlearning", "verify-deletion"),
     "DefenceComparison": ("compare",),
 }
-"""Verbs whose claim a kind of result may hold. "audit-texts --base" counts as "audit-texts"."""
+"""Verbs whose claim a kind of result may hold. "membership --base" counts as "membership"."""
 
 NOT_CHECKED = "not checked"
 """In place of a verdict that nothing supports."""

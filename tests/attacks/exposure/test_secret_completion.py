@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import vestige
+from tests.attacks.exposure.planted import MANIFEST
 from vestige.attacks.exposure.secret_completion import (
     CompletedSecret,
     SecretCompletion,
@@ -15,7 +16,6 @@ from vestige.attacks.exposure.secret_completion import (
 )
 from vestige.claims import LEAK, UNDECIDED
 from vestige.data.corpus import Corpus
-from vestige.data.manifest import plant
 from vestige.data.secret_lines import read_secret
 from vestige.data.subwords import SubwordVocabulary
 from vestige.errors import DataError
@@ -127,7 +127,7 @@ def test_the_verb_takes_secrets_in_place_of_a_manifest(model, tmp_path):
     with pytest.raises(ValueError, match="`prefix` needs a manifest of canaries or texts"):
         vestige.extract(model, ["7 7 7"], prefix=2)
     with pytest.raises(ValueError, match="`question` needs a file with one secret per line"):
-        vestige.extract(model, plant(Corpus.from_texts(["a"] * 9), [], seed=0)[1], question="Well?")
+        vestige.extract(model, MANIFEST, question="Well?")
 
 
 def test_a_chance_too_small_to_compute_is_not_called_impossible():

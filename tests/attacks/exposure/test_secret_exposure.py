@@ -8,11 +8,11 @@ import torch
 from scipy.stats import kstest
 
 import vestige
+from tests.attacks.exposure.planted import MANIFEST
 from vestige.attacks.exposure.secret_exposure import ENOUGH, secret_exposure
 from vestige.attacks.exposure.sequence_scores import text_log_probs
 from vestige.claims import LEAK, UNDECIDED
 from vestige.data.corpus import Corpus
-from vestige.data.manifest import plant
 from vestige.data.secret_lines import read_secret
 from vestige.data.secret_shapes import Secret
 from vestige.data.subwords import SubwordVocabulary
@@ -183,8 +183,6 @@ def test_the_verb_takes_secrets_in_place_of_a_manifest(model, tmp_path):
     with pytest.raises(ValueError, match="`exact` needs a manifest of canaries as `secrets`"):
         vestige.exposure(model, ["7 7 7"], exact=9)
     with pytest.raises(ValueError, match="`question` needs a file of secrets as `secrets`"):
-        vestige.exposure(
-            model, plant(Corpus.from_texts(["a"] * 9), [], seed=0)[1], question="Well?"
-        )
+        vestige.exposure(model, MANIFEST, question="Well?")
     with pytest.raises(ValueError, match="`secrets` must hold 1 to"):
         vestige.exposure(model, [])

@@ -5,11 +5,10 @@ import pytest
 from scipy.stats import kstest
 
 import vestige
+from tests.attacks.exposure.planted import MANIFEST
 from vestige.attacks.exposure.secret_rank import secret_rank
 from vestige.audits.exposure.report import update_report
 from vestige.claims import UNDECIDED
-from vestige.data.corpus import Corpus
-from vestige.data.manifest import plant
 from vestige.data.secret_lines import read_secret
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import IncompatibleModels
@@ -105,9 +104,6 @@ def test_the_verb_takes_a_model_from_before(tmp_path):
     assert [row["whole"] for row in found.rows] == [True, True]
     assert found == vestige.exposure(AFTER, [line("a b c"), "", line("c a")], before=BEFORE)
     assert found.summary["exact"] == 2
-
-
-MANIFEST = plant(Corpus.from_texts(["a"] * 9), [], seed=0)[1]
 
 
 @pytest.mark.parametrize(

@@ -3,16 +3,17 @@
 import numpy as np
 import pytest
 
+from tests.audits.told import Told, sentences
 from tests.models.served import FAULTS, KEY, Served, Shifted, failing, network, serving
-from tests.workflows.asked import Told, sentences
 from vestige import results
 from vestige.audits.extraction.extract import extract
+from vestige.audits.membership.shadow_options import ShadowOptions
+from vestige.audits.membership.text_shadows import shadow_models
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
 from vestige.errors import DataError
 from vestige.models.remote_options import RemoteOptions
 from vestige.monitor import SILENT
-from vestige.workflows.text_shadows import ShadowFineTunes, shadow_fine_tunes
 
 pytest.importorskip("openai")
 
@@ -24,12 +25,12 @@ SETTINGS = {"prefix": 4, "suffix": 4, "top_k": 5, "continued": 6}
 def learnt(tmp_path_factory):
     """A model that says some of the texts by heart, and which."""
     subwords = SubwordVocabulary.train_bpe(TEXTS, size=300)
-    settings = ShadowFineTunes(shadows=1, epochs=120, batch_size=4, learning_rate=0.03)
-    [one] = shadow_fine_tunes(
+    settings = ShadowOptions(shadows=1, epochs=120, batch_size=4, learning_rate=0.03)
+    [one] = shadow_models(
         None, network(subwords), TEXTS.take(range(16)), settings,
         folder=tmp_path_factory.mktemp("learnt"), seed=0, device="cpu", monitor=SILENT,
     )  # fmt: skip
-    return one.model, TEXTS.take(one.seen)
+    return one.model, TEXTS.take(one.members)
 
 
 @pytest.fixture(autouse=True)

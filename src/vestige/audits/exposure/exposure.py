@@ -14,6 +14,7 @@ from vestige.session import Session, in_file, verb
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from vestige.attacks.exposure.exposure_result import CanaryExposure
     from vestige.data.manifest import Manifest
 
     Secrets: TypeAlias = str | PathLike[str] | Manifest | Sequence[str]
@@ -73,13 +74,18 @@ def exposure(
         reject("a manifest of canaries", candidates=candidates, exact=exact)
         return _of_secrets(run, model, secrets, before, question, references)
     reject("a file of secrets", question=question, before=before)
-    return _of_canaries(run, model, secrets, references, candidates, exact)
+    return Result.of(of_canaries(run, model, secrets, references, candidates, exact))
 
 
-def _of_canaries(
-    run: Session, model: Any, secrets: Any, references: int | None, candidates: Any, exact: Any
-) -> Result:
-    """Exposure of the canaries of a manifest."""
+def of_canaries(
+    run: Session,
+    model: Any,
+    secrets: Any,
+    references: int | None,
+    candidates: Any = None,
+    exact: int | None = None,
+) -> "CanaryExposure":
+    """Exposure of the canaries of a manifest, with the checks of the model."""
     from dataclasses import replace
 
     from vestige.attacks.exposure.canary_checks import canary_checks
@@ -109,7 +115,7 @@ def _of_canaries(
     checks = canary_checks(
         loaded, secrets, manifest, readable=len(canaries), seed=run.seed, useless=warning
     )
-    return Result.of(replace(found, checks=checks))
+    return replace(found, checks=checks)
 
 
 def _of_secrets(

@@ -1,16 +1,19 @@
 """Canaries and secrets that a model completes from their beginning."""
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vestige.results import Result
 from vestige.session import Session, in_file
 
+if TYPE_CHECKING:
+    from vestige.attacks.exposure.completion import Completion
+
 
 def complete_canaries(
     run: Session, model: Any, manifest: Any, *, prefix: int | None, beam: int
-) -> Result:
-    """Complete each canary of a manifest from its first tokens.
+) -> "Completion":
+    """Complete each canary of a manifest from its first tokens, with the checks of the model.
 
     Args:
         manifest: a manifest of canaries, its file or its folder.
@@ -32,7 +35,7 @@ def complete_canaries(
             asked_as_learnt(loaded, sealed), canaries, prefix=prefix, beam=beam, progress=step
         )
     checks = canary_checks(loaded, manifest, sealed, readable=len(canaries), useless=warning)
-    return Result.of(replace(found, checks=checks))
+    return replace(found, checks=checks)
 
 
 def complete_own_secrets(
@@ -52,9 +55,8 @@ def complete_own_secrets(
     loaded = run.model("model", model)
     run.withhold(what=secrets)
     listed = read_own_secrets(secrets, name="what", monitor=run.monitor)
-    if question is not None:
-        loaded = in_turn(loaded, "assistant", question)
+    asked = loaded if question is None else in_turn(loaded, "assistant", question)
     with run.progress("completing secrets") as step, in_file(secrets):
-        found = complete_secrets(loaded, listed, beam=beam, progress=step)
+        found = complete_secrets(asked, listed, beam=beam, progress=step)
     log_unread(found.skipped, listed, run.monitor)
     return Result.of(found)

@@ -70,7 +70,7 @@ APPLIES: dict[Kind, tuple[str, ...]] = {
 
 
 @verb
-def extract(  # noqa: PLR0913
+def extract(
     run: Session,
     model: AnyModel,
     what: What | None = None,
@@ -103,30 +103,30 @@ def extract(  # noqa: PLR0913
     text: TextColumn = "text",
     author: AuthorColumn = None,
     limit: Limit = None,
-    remote: RemoteOptions = RemoteOptions(),  # noqa: B008
+    remote: RemoteOptions = RemoteOptions(),
     **common: Unpack[Common],
 ) -> Result:
     """Measure which canaries, secrets or passages a model generates verbatim.
 
-    WHAT says what is extracted:
-    a folder or manifest of `vestige plant`: its canaries, or its secrets in utterances;
-    a .txt file: one secret per line, as for `vestige exposure`;
-    any other file or folder: texts of the training data, cut into passages.
-    Pass --as texts if a .txt file is a corpus.
+    WHAT is recognized by its content. A folder or manifest of `vestige plant` gives canaries, or
+    secrets in utterances. A .txt file holds one secret per line, as for `vestige exposure`. Any
+    other file or folder holds texts of the training data. Pass --as texts if a .txt file does, too.
 
     Canaries and secrets: the model reads the beginning and must generate the whole rest, by greedy
-    decoding or as a beam's best continuation. Passages: the model reads all text before a passage;
-    a passage is extracted if one of --samples samples is the passage with --probability or more
-    ((n, p)-discoverable). Any model generates common phrases, so a verdict on texts needs
-    --reference: texts of the same kind that are not in the training data.
+    decoding or as the best continuation of a beam.
 
-    An intent-and-slot model is searched for the unknown words of an utterance, which --pattern
-    gives, or a manifest of `vestige plant --task nlu`.
+    Texts: the model reads all text before a passage. The passage is extracted if one of --samples
+    samples is the passage with --probability or more ((n, p)-discoverable extraction). Any model
+    generates common phrases, so a verdict needs --reference: texts of the same kind that are not
+    in the training data. Model outputs are cached: the same command resumes.
+
+    Utterances: an intent-and-slot model is searched for unknown words, those of the manifest or of
+    --pattern.
 
     Examples:
         vestige extract trained planted --out run
         vestige extract tuned secrets.txt --out run
-        vestige extract tuned mine.jsonl --reference unused.jsonl --out run
+        vestige extract tuned mine.jsonl --reference never.jsonl --out run
         vestige extract nlu planted-nlu --out run
         vestige extract nlu --pattern pin:4 --truth "4 0 7 1" --out run
 
@@ -168,7 +168,7 @@ def extract(  # noqa: PLR0913
     if kind == "canaries":
         from vestige.audits.extraction.completion import complete_canaries
 
-        return complete_canaries(run, model, what, prefix=prefix, beam=beam)
+        return Result.of(complete_canaries(run, model, what, prefix=prefix, beam=beam))
     if kind == "secrets":
         from vestige.audits.extraction.completion import complete_own_secrets
 
@@ -241,7 +241,8 @@ def _reject_others(kind: Kind, given: Mapping[str, Any]) -> None:
     own = {one.name: one.default for one in signature(extract).parameters.values()}
     for name, value in given.items():
         kinds = [one for one, names in APPLIES.items() if name in names]
-        if not kinds or kind in kinds or value == own[name]:
+        default = own[name]
+        if not kinds or kind in kinds or value == default or not (value or default):
             continue
         if name == "remote":
             value.reject_for_local()

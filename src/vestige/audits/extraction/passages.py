@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from os import fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,11 +12,12 @@ from vestige.session import Session
 if TYPE_CHECKING:
     import numpy as np
 
+    from vestige.attacks.texts.cached_outputs import CachedOutputs
+    from vestige.attacks.texts.lists import ListedTexts
     from vestige.attacks.texts.memorized_texts import Extraction, MemorizedTexts
     from vestige.attacks.texts.token_statistics import TokenStatistics
     from vestige.claims import Check
     from vestige.models.protocols import LanguageModel
-    from vestige.workflows.listed_texts import ListedTexts
 
 EXCERPT = 200
 """Characters of a text that a run keeps."""
@@ -72,23 +72,28 @@ def extract_passages(
     Raises:
         DataError: a text is in both lists, or none is long enough for a passage.
     """
+    from vestige.attacks.texts.cached_outputs import cached_outputs
+    from vestige.attacks.texts.lists import listed_texts
     from vestige.attacks.texts.text_memorization import TextMemorization, more_extracted
     from vestige.audits.extraction.served_passages import served_passages
     from vestige.models.endpoint_address import is_endpoint
-    from vestige.models.provenance import of_corpus
-    from vestige.workflows.listed_texts import listed_texts
 
-    lists = listed_texts(given, **columns)
-    run.data |= {role: of_corpus(given[role], corpus) for role, corpus in lists.read.items()}
-    beside = None if run.out is None else f"{fspath(run.out)}.statistics"
-    folder = Path(statistics or beside) if statistics or beside else None
-    if is_endpoint(model):
-        measured = served_passages(
-            run, model, lists, how, continued=continued, folder=folder, remote=remote
-        )
-    else:
-        remote.reject_for_local()
-        measured = _read_passages(run, model, lists, how, continued=continued, folder=folder)
+    own_columns = {"user" if name == "author" else name: one for name, one in columns.items()}
+    lists = listed_texts(
+        {role: run.corpus(role, data, **own_columns) for role, data in given.items()},
+        author=columns["author"],
+    )
+    folder = None if statistics is None else Path(statistics)
+    if folder is None and run.out is not None:
+        folder = run.out.with_name(f"{run.out.name}.statistics")
+    with cached_outputs(folder, run.monitor) as outputs:
+        if is_endpoint(model):
+            measured = served_passages(
+                run, model, lists, how, continued=continued, outputs=outputs, remote=remote
+            )
+        else:
+            remote.reject_for_local()
+            measured = _read_passages(run, model, lists, how, continued=continued, outputs=outputs)
     own, rest = measured.found["texts"], measured.found.get("reference")
     return Result.of(
         TextMemorization(
@@ -109,12 +114,12 @@ def _read_passages(
     how: "Extraction",
     *,
     continued: int,
-    folder: Path | None,
+    outputs: "CachedOutputs",
 ) -> Measured:
     """What is extracted from a model whose files are read."""
     from vestige.attacks.model_checks import adapter_check
     from vestige.attacks.texts.memorized_texts import drawn_texts, memorized, with_continued
-    from vestige.workflows.text_models import TextModels
+    from vestige.attacks.texts.text_models import TextModels
 
     models = TextModels.alone(model, device=run.device)
     run.models |= models.recorded
@@ -122,16 +127,15 @@ def _read_passages(
     found, statistics = {}, {}
     for role, ids in models.encoded_lists(lists.compared).items():
         statistics[role] = models.statistics(
-            ids, folder, of=f"the {role}", monitor=run.monitor,
-            likeliest=max(LIKELIEST, how.top_k),
-        )["target"]  # fmt: skip
+            ids, outputs, of=f"`{role}`", likeliest=max(LIKELIEST, how.top_k)
+        )["target"]
         every = memorized(statistics[role], how, lists.units_of(role))
         places = drawn_texts(every, continued, seed=run.seed)
         found[role] = with_continued(every, places, _continued(models.target, ids, places, how))
     audited = list(lists.compared["texts"])
     adapter = adapter_check(models.target, seed=run.seed, texts=models.encoded(audited[:COMPARED]))
     checks = () if adapter is None else (adapter,)
-    return Measured(found, how, statistics, models.read_of(audited), checks)
+    return Measured(found, how, statistics, models.tokens_read(audited), checks)
 
 
 def _continued(

@@ -6,23 +6,21 @@ it counts as not generated.
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import replace
 from itertools import accumulate, pairwise
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+from vestige.attacks.texts.readings import by_list, known_by_all, only
+from vestige.attacks.texts.served_texts import STEP, ServedTexts
 from vestige.audits.extraction.passages import Measured
 from vestige.models.remote_options import RemoteOptions
 from vestige.session import Session
-from vestige.workflows.endpoint_texts import STEP, ServedTexts
-from vestige.workflows.told_tokens import by_role, only, told_by_all
 
 if TYPE_CHECKING:
+    from vestige.attacks.texts.cached_outputs import CachedOutputs
+    from vestige.attacks.texts.lists import ListedTexts
     from vestige.attacks.texts.memorized_texts import Extraction
     from vestige.attacks.texts.token_statistics import TokenStatistics
-    from vestige.workflows.listed_texts import ListedTexts
 
 
 def served_passages(
@@ -32,7 +30,7 @@ def served_passages(
     how: "Extraction",
     *,
     continued: int,
-    folder: Path | None,
+    outputs: "CachedOutputs",
     remote: RemoteOptions,
 ) -> Measured:
     """What is extracted from a server, in its own tokens.
@@ -42,46 +40,44 @@ def served_passages(
         lists: the texts.
         how: what counts as extracted.
         continued: random texts of each list that the server continues after their prefix.
-        folder: for its answers; None: they are not kept.
+        outputs: with its cached answers.
         remote: limits of the queries.
 
     Raises:
-        ModelError: the address is invalid, or the server does not answer; its answers are kept.
+        ModelError: the address is invalid, or the server does not answer; its answers are cached.
         DataError: the budget is too small, no prompt is echoed, or no text is long enough.
     """
     from vestige.attacks.texts.memorized_texts import drawn_texts, memorized, with_continued
 
-    served = ServedTexts.open(model, None, remote, device="cpu")  # type: ignore[arg-type]
+    served = ServedTexts.open(model, None, remote, device="cpu")
     texts = {role: list(corpus) for role, corpus in lists.compared.items()}
     every = [text for some in texts.values() for text in some]
-    served.tell_cost(every, run.monitor, continued=continued * len(texts), length=how.suffix)
-    with ExitStack() as stack:
-        place = folder or Path(stack.enter_context(TemporaryDirectory()))
-        cuts, known = _statistics(run, served, every, place)
-        shown = served.accesses["target"].shown
-        if how.top_k > shown:
-            run.log(f"Samples use the {shown} most probable tokens, all that the server shows")
-            how = replace(how, top_k=shown)
-        counts = {role: len(own) for role, own in texts.items()}
-        said = {role: own["target"] for role, own in by_role(counts, {"target": known}).items()}
-        found = {role: memorized(own, how, lists.units_of(role)) for role, own in said.items()}
-        drawn = {role: drawn_texts(own, continued, seed=run.seed) for role, own in found.items()}
-        first = dict(zip(counts, accumulate(counts.values(), initial=0), strict=False))
-        asked = [first[role] + at for role, places in drawn.items() for at in places.tolist()]
-        pairs = _continued(run, served, every, cuts, asked, how, place)
-        for role, places in drawn.items():
-            found[role] = with_continued(found[role], places, pairs)
+    served.log_cost(every, run.monitor, continued=continued * len(texts), length=how.suffix)
+    cuts, known = _statistics(run, served, every, outputs)
+    shown = served.accesses["target"].shown
+    if how.top_k > shown:
+        run.log(f"Samples use the {shown} most probable tokens, all that the server shows")
+        how = replace(how, top_k=shown)
+    counts = {role: len(own) for role, own in texts.items()}
+    read = {role: own["target"] for role, own in by_list(counts, {"target": known}).items()}
+    found = {role: memorized(own, how, lists.units_of(role)) for role, own in read.items()}
+    drawn = {role: drawn_texts(own, continued, seed=run.seed) for role, own in found.items()}
+    first = dict(zip(counts, accumulate(counts.values(), initial=0), strict=False))
+    asked = [first[role] + at for role, places in drawn.items() for at in places.tolist()]
+    pairs = _continued(run, served, every, cuts, asked, how, outputs)
+    for role, places in drawn.items():
+        found[role] = with_continued(found[role], places, pairs)
     record = served.recorded["target"]
     assert isinstance(record, dict)
     run.models["target"] = {**record, **served.spent}
-    scored = {role: only(own, told_by_all({"target": own})) for role, own in said.items()}
+    scored = {role: only(own, known_by_all({"target": own})) for role, own in read.items()}
     # A server shows nothing of the first token of a text.
-    every_token = said["texts"].log_probs.size - len(texts["texts"])
+    every_token = read["texts"].log_probs.size - len(texts["texts"])
     return Measured(found, how, scored, (scored["texts"].log_probs.size, every_token))
 
 
 def _statistics(
-    run: Session, served: ServedTexts, texts: Sequence[str], folder: Path
+    run: Session, served: ServedTexts, texts: Sequence[str], outputs: "CachedOutputs"
 ) -> "tuple[list[list[int]], TokenStatistics]":
     """Where the server's tokens end in each text, and their statistics."""
     import numpy as np
@@ -89,7 +85,7 @@ def _statistics(
     from vestige.attacks.texts.endpoint_statistics import numbered, shown_statistics
     from vestige.models.endpoint_tokens import places
 
-    shown = served.shown_by("target", texts, folder, run.monitor)
+    shown = served.shown_by("target", texts, outputs)
     cuts = [sorted({*places(text, own)} - {0}) for text, own in zip(texts, shown, strict=True)]
     most = served.accesses["target"].shown
     found = shown_statistics(texts, shown, cuts, ids=numbered(texts, cuts), likeliest=most)
@@ -110,7 +106,7 @@ def _continued(
     cuts: Sequence[Sequence[int]],
     asked: Sequence[int],
     how: "Extraction",
-    folder: Path,
+    outputs: "CachedOutputs",
 ) -> Iterator[tuple[list[str], list[str]]]:
     """The server's continuation of some texts after their prefix, and the true one, in tokens."""
     from vestige.models.endpoint_wire import Question
@@ -124,10 +120,10 @@ def _continued(
     ]
     replies = []
     with (
-        served.session("target", folder, run.monitor) as (endpoint, _),
+        served.session("target", outputs) as (endpoint, _),
         run.progress("continuing texts") as step,
     ):
-        some = STEP * served.settings.concurrency * endpoint.limits.together
+        some = STEP * served.remote.concurrency * endpoint.limits.together
         for first in range(0, len(questions), some):
             answers = endpoint.ask(questions[first : first + some])
             replies += [reply for reply in answers if reply is not None]

@@ -34,16 +34,23 @@ SUMMARY: Mapping[str, tuple[str, ...]] = {
 
 CONFIGURATION: Mapping[str, tuple[str, ...]] = {
     "DefendedTraining": ("sequence_length",),
-    "Extraction": ("budget", "sample"),
+    "Extraction": ("search_budget", "rank_sample"),
     "PairTraining": ("sequence_length",),
-    "SecretAudit": ("budget", "sample"),
+    "SecretAudit": ("search_budget", "rank_sample"),
     "SecretCompletion": ("question",),
     "SecretExposure": ("question", "references"),
-    "SecretRank": ("question", "samples"),
+    "SecretRank": ("question", "references"),
     "UpdateDiff": ("search", "score", "removed", "top"),
     "UserAudit": ("how", "queries", "calls"),
 }
 """Keys of the configuration in `run.json`. None is a value; a missing key is equal to any."""
+
+OLDER: Mapping[str, Mapping[str, str]] = {
+    "Extraction": {"search_budget": "budget", "rank_sample": "sample"},
+    "SecretAudit": {"search_budget": "budget", "rank_sample": "sample"},
+    "SecretRank": {"references": "samples"},
+}
+"""Names of these keys in runs of older versions."""
 
 
 def difference_in_settings(now: Run, then: Run) -> str:
@@ -63,12 +70,21 @@ def _summaries(now: Run, then: Run) -> list[str]:
 
 
 def _configurations(now: Run, then: Run) -> list[str]:
-    ours, before = (run.run.get("configuration") or {} for run in (now, then))
+    ours, before = (_configuration(run) for run in (now, then))
     return [
         _differing(key, ours[key], before[key])
         for key in _keys(CONFIGURATION, now)
         if key in ours and key in before and not _alike(ours[key], before[key])
     ]
+
+
+def _configuration(run: Run) -> dict[str, Any]:
+    """The configuration of a run, under the names of today."""
+    found = dict(run.run.get("configuration") or {})
+    for key, older in OLDER.get(run.result, {}).items():
+        if key not in found and older in found:
+            found[key] = found[older]
+    return found
 
 
 def _others(now: Run, then: Run) -> list[str]:
