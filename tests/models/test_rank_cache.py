@@ -59,7 +59,7 @@ def test_damaged_ranks_are_computed_again_and_said_so(keep, harm):
         assert log_probs.tolist() == LOG_PROBS.tolist()
     assert keep.computed == 2
     [line] = keep.lines
-    assert "is damaged: these ranks are computed again" in line
+    assert "is damaged: ranks are computed again" in line
 
 
 def test_no_flipped_bit_changes_a_rank(keep):

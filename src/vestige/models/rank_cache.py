@@ -41,7 +41,7 @@ class RankCache:
         if path.is_file():
             if (kept := _read(path, words)) is not None:
                 return kept
-            self.log(f"{path} is damaged: these ranks are computed again")
+            self.log(f"{path} is damaged: ranks are computed again")
         made = compute()
         if made.log_probs is None:
             raise ValueError("log_probs must be given, got None")
