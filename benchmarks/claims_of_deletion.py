@@ -1,4 +1,4 @@
-"""False verdicts of `verify-deletion` and `memorization` where the truth is known, redrawn.
+"""False verdicts of `unlearning` and `extract` (texts) where the truth is known, redrawn.
 
 No model is trained. Log-probabilities of tokens, or which passages are sampled, are drawn; texts
 are strings, so that near-duplicates, authors and words are found as the verbs find them. In every
@@ -41,7 +41,7 @@ from vestige.metrics.intervals import clopper_pearson
 
 WORDS = [f"w{number}" for number in range(400)]
 PASSED = tuple(
-    Check(name, "passed", "Supposed.") for name in REQUIRED["verify-deletion"] if name != "powerful"
+    Check(name, "passed", "Supposed.") for name in REQUIRED["unlearning"] if name != "powerful"
 )
 DELETED, REFERENCE = 30, 60
 
@@ -177,7 +177,7 @@ def words_differ(share, seed):
 
 
 def passages(times, seed):
-    """`memorization` of texts with so many copies each, whose passages are common phrases."""
+    """`extract` of texts with so many copies each, whose passages are common phrases."""
     chance = np.random.default_rng([3, times, seed])
     sides = []
     for count in (40, 160):

@@ -1,4 +1,4 @@
-"""How often `vestige exposure --secrets` accuses secrets that a model never read, and finds others.
+"""How often `vestige exposure` accuses secrets that a model never read, and finds others.
 
 Small GPT-2 models learn sentences of a grammar that mention addresses, names, dates and codes. The
 never-read secrets are the hard ones: made of pieces that the model has read, but not together. An

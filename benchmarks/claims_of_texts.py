@@ -1,4 +1,4 @@
-"""How often the checks of listed texts err on real text, and how often audit-texts errs by them.
+"""How often the checks of listed texts err on real text, and how often membership errs by them.
 
 - `comparable`: honest pairs (random parts of one source) that it rejects, and shifted pairs that it
   accepts. The base that saw neither is a unigram model of other texts of the source.

@@ -1,4 +1,4 @@
-"""How often `audit-users` is wrong, what it finds, and whether its p-values repeat.
+"""How often `membership --unit user` is wrong, what it finds, and whether its p-values repeat.
 
 Users of Reddit are drawn anew each time. A model of pairs of words is counted on 300 other users,
 the base; the target has also counted every fourth comment of 10 members, and those of 150 others.
@@ -24,15 +24,15 @@ from pathlib import Path
 
 import numpy as np
 
-from vestige.attacks.texts import token_statistics as statistics_module
+from vestige.attacks.texts import statistics_cache as statistics_module
+from vestige.audits.membership import ranked_users
+from vestige.audits.membership.membership import membership
+from vestige.audits.membership.shadow_options import ShadowOptions
 from vestige.data.corpus import Corpus
 from vestige.data.vocabulary import WordVocabulary
 from vestige.metrics.intervals import clopper_pearson, mean_interval
 from vestige.metrics.separation import separation
 from vestige.models.table import TableModel
-from vestige.workflows import audit_run
-from vestige.workflows.audit_options import ShadowSettings
-from vestige.workflows.audit_users import audit_users
 
 PUBLIC, MEMBERS, AUDITED, REFERENCE, MORE = 300, 10, 20, 40, 100
 SIZE, CROWD, WEIGHT, PART, NOISE = 1500, 150, 0.1, 4, 1e-7
@@ -98,11 +98,21 @@ class World:
 
     def audit(self, texts, count=REFERENCE, **given):
         reference = self.corpus(count)
-        return audit_users(self.target, texts, reference=reference, device="cpu", **given)
+        return of_users(self.target, texts, reference=reference, **given)
+
+
+def of_users(model, texts, **given):
+    return membership(model, texts=texts, unit="user", device="cpu", **given)
+
+
+def audited(found):
+    """The audited users by name, in the order of their names."""
+    rows = [row for row in found.rows if row["kind"] == "audited"]
+    return sorted(rows, key=lambda row: row["user"])
 
 
 def p_values(found):
-    return np.array([user.p_value for user in found.users])
+    return np.array([row["p_value"] for row in audited(found)])
 
 
 def rates(texts, draws):
@@ -111,19 +121,21 @@ def rates(texts, draws):
         world = World(texts, draw)
         found = world.audit(world.corpus(AUDITED), base=world.base)
         clean[str(found.verdict)] += 1
-        failed.update({one.name for one in getattr(found, "checks", ()) if one.state != "passed"})
-        found_test = getattr(found, "test", None)
+        failed.update({one.name for one in found.claim.checks if one.state != "passed"})
+        found_test = found.claim.test
         clean["significant"] += found_test is not None and found_test.significant
         world = World(texts, 10_000 + draw)
         mixed = world.members + world.corpus(AUDITED - MEMBERS)
         found = world.audit(mixed, MORE, base=world.base)
         verdicts[str(found.verdict)] += 1
-        inside = np.array([user.name in set(world.members.users) for user in found.users])
-        called = np.array([user.called for user in found.users])
-        scores = np.array([user.score for user in found.users])
+        rows = audited(found)
+        inside = np.array([row["user"] in set(world.members.users) for row in rows])
+        called = np.array([row["called"] for row in rows])
+        scores = np.array([row["score"] for row in rows])
+        known = [row["score"] for row in found.rows if row["kind"] == "known out"]
         false.append(float((called & ~inside).sum() / max(1, called.sum())))
         power.append(float((called & inside).sum() / MEMBERS))
-        aucs.append(separation(scores[inside], found.compared).value)
+        aucs.append(separation(scores[inside], known).value)
     ends = {name: clopper_pearson(count, draws) for name, count in clean.items()}
     return {
         "nobody is a member": {name: [count, draws, *ends[name]] for name, count in clean.items()},
@@ -148,7 +160,7 @@ def disturbed(found, chance):
 def moved(texts, trials):
     """Largest changes of a p-value by noise, beside the base and with shadow models."""
     answers = {"base": [], "shadows": []}
-    asks = statistics_module.token_statistics, audit_run.ranks_of
+    asks = statistics_module.token_statistics, ranked_users.ranks_of
     for trial in range(trials):
         for name, values in answers.items():
             found = []
@@ -156,25 +168,25 @@ def moved(texts, trials):
                 world, chance = World(texts, 20_000 + trial), np.random.default_rng(trial)
                 given = {"base": world.base}
                 if name == "shadows":
-                    given = {"shadow_models": ShadowSettings(**SHADOWS)}
+                    given = {"shadows": ShadowOptions(**SHADOWS)}
                 if noisy:
-                    statistics_module.token_statistics, audit_run.ranks_of = (
+                    statistics_module.token_statistics, ranked_users.ranks_of = (
                         lambda *a, ask=ask, chance=chance, **k: disturbed(ask(*a, **k), chance)
                         for ask in asks
                     )
                 mixed = world.members + world.corpus(AUDITED - MEMBERS)
                 found.append(p_values(world.audit(mixed, **given)))
-                statistics_module.token_statistics, audit_run.ranks_of = asks
+                statistics_module.token_statistics, ranked_users.ranks_of = asks
             values.append(float(np.abs(found[0] - found[1]).max()))
     return answers
 
 
 def one_audit(model, base, texts, reference):
-    given = {"reference": reference, "user": "author", "device": "cpu"}
-    shadows = ShadowSettings(**SHADOWS, shadow_dir=Path(texts).with_suffix(".shadows"))
-    audits = {"base": {"base": base}, "shadows": {"shadow_models": shadows}}
+    given = {"reference": reference, "user": "author"}
+    shadows = ShadowOptions(**SHADOWS, shadow_dir=Path(texts).with_suffix(".shadows"))
+    audits = {"base": {"base": base}, "shadows": {"shadows": shadows}}
     return {
-        name: p_values(audit_users(model, texts, **given, **more)).tolist()
+        name: p_values(of_users(model, texts, **given, **more)).tolist()
         for name, more in audits.items()
     }
 

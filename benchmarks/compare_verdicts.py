@@ -118,12 +118,12 @@ def rate(kinds: Sequence[str], wanted: Sequence[str]) -> dict[str, float]:
 def measured(paths: Sequence[str], manifest: str, test: str, text: str) -> list[MeasuredTraining]:
     """What `vestige compare` measures of trainings, completion left out."""
     from vestige.attacks.exposure.canary_exposure import canary_exposure
+    from vestige.attacks.manifests import load_canaries
     from vestige.data.encoded import encode
+    from vestige.data.sources import read_source
     from vestige.defences.measured import canary_bits
     from vestige.models.checkpoints import load_model
     from vestige.training.evaluate import score_documents
-    from vestige.workflows.manifests import load_canaries
-    from vestige.workflows.sources import read_source
 
     found = []
     for path in paths:

@@ -1,4 +1,4 @@
-"""What `vestige verify-deletion` says of deletions whose truth is known, redrawn.
+"""What `vestige unlearning` says of deletions whose truth is known, redrawn.
 
 A small Transformer has learnt Reddit comments. Each redraw is a whole run: it is continued on 120
 kept comments and 30 that will be deleted (BEFORE), these are taken out in one way (AFTER), and the
@@ -35,12 +35,12 @@ from torch.nn import functional
 
 from vestige.attacks.texts.deletion import Knowledge
 from vestige.attacks.texts.token_statistics import token_statistics
+from vestige.audits.unlearning.unlearning import unlearning
 from vestige.claims import UNDECIDED
 from vestige.data.corpus import Corpus
 from vestige.data.vocabulary import WordVocabulary
-from vestige.metrics.intervals import clopper_pearson
+from vestige.metrics.intervals import Interval, clopper_pearson
 from vestige.models.transformer import CausalTransformer, TransformerConfig
-from vestige.workflows.verify_deletion import verify_deletion
 
 KEPT, DELETED, REFERENCE, OTHER = 120, 30, 60, 120
 SHAPE = TransformerConfig(
@@ -122,19 +122,20 @@ def knows(model, deleted, reference):
 
 def asked(before, after, deleted, reference, retrained, seed):
     """What the verb says."""
-    found = verify_deletion(
+    found = unlearning(
         before,
         after,
-        Corpus.from_texts(deleted),
+        deleted=Corpus.from_texts(deleted),
         reference=Corpus.from_texts(reference),
         retrained=retrained,
         seed=seed,
         device="cpu",
     )
+    left = [found.summary[name] for name in ("left", "left_low", "left_high")]
     return {
-        "verdict": found.finding or found.verdict,
-        "p": found.p_value,
-        "left": found.left,
+        "verdict": found.summary["finding"] or found.verdict,
+        "p": found.summary["p_value"],
+        "left": None if left[0] is None else (left[0], Interval(*left[1:])),
         "truth": None,
     }
 

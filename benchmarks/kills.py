@@ -46,15 +46,20 @@ sys.path.insert(0, str(Path(__file__).parent))
 from every_verb import COMMANDS, OUT, RESUMES, prepare
 
 from vestige.cli import interrupts
-from vestige.cli.main import app
+from vestige.cli.app import run as command
+from vestige.preparation import lineage
 from vestige.training.secret import Secret
-from vestige.workflows import privacy_files
 
 KILLED = (
-    *("train", "train private", "train nlu", "train pairs", "null", "audit-users"),
-    *("plant", "plant nlu", "report", "diff", "extract-nlu"),
+    *("train", "train private", "train nlu", "train pairs", "diff clean", "membership users"),
+    *("plant", "plant nlu", "report", "diff", "extract utterances"),
 )
-RACED = ("train", "train private", "train nlu", "null", "audit-users", "plant", "report", "diff")
+RACED = (
+    *("train", "train private", "train nlu", "membership users", "plant", "report"),
+    *("diff", "diff clean"),
+)
+VERDICTS = (0, 1, 3)
+"""Exit codes of a command that did its work."""
 AGAIN = ("train", "train private", "train nlu")
 TIMES = {"created", "seconds", "tokens_per_second", "seconds_per_epoch", "peak_memory_mib"}
 TIMES |= {"command", "arguments", "plan"}
@@ -89,9 +94,9 @@ def child(words: Sequence[str], where: Path, said: str = "said", *, most: int | 
     interrupts.raise_when_asked_to_end()
     # Else no two would have the same bits.
     Secret.fresh = classmethod(lambda cls: cls.of_seed(0))
-    privacy_files.new_id = lambda: "0" * 32
+    lineage.new_id = lambda: "0" * 32
     try:
-        code = app([str(word) for word in words])
+        code = command([str(word) for word in words])
     except SystemExit as end:
         code = int(end.code or 0)
     except BaseException:
@@ -116,7 +121,7 @@ def import_for(kinds: Sequence[str], inputs: Path) -> None:
                 os.chdir(folder)
                 os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
                 os.dup2(os.open(str(script), os.O_CREAT | os.O_WRONLY), 2)
-                app([str(word) for word in named(COMMANDS[kind])])
+                command([str(word) for word in named(COMMANDS[kind])])
                 names.write_text("\n".join(sys.modules))
                 os._exit(0)
             ended(pid)
@@ -187,7 +192,7 @@ def faults(folder: Path, inputs: Path, wanted: dict[str, str]) -> list[str]:
     wrong += [f"stray {name}" for name in found.keys() - wanted.keys()]
     both = wanted.keys() & found.keys()
     wrong += [f"differs {name}" for name in both if wanted[name] != found[name]]
-    known = {path.name for path in inputs.iterdir()} | {"out"}
+    known = {path.name for path in inputs.iterdir()} | {"out", "out.shadows", "out.statistics"}
     beside = [path.name for path in folder.iterdir() if path.name not in known]
     wrong += [f"stray {name}" for name in beside if not name.startswith("said")]
     for said in folder.glob("said*"):
@@ -202,7 +207,7 @@ def undisturbed(kind: str, inputs: Path) -> tuple[dict[str, str], float]:
         began = time.perf_counter()
         code = ended(child(named(COMMANDS[kind]), folder))
         took = time.perf_counter() - began
-        if code or faults(folder, inputs, outcome(folder)):
+        if code not in VERDICTS or faults(folder, inputs, outcome(folder)):
             sys.exit(f"{kind} ended with {code}: {(folder / 'said').read_text()}")
         return outcome(folder), took
 
@@ -219,7 +224,7 @@ def killed(kind: str, folder: Path, took: float, lots: random.Random) -> int:
         words = again if (folder / "out").exists() else words
     for _ in range(MOST_TRIES):
         code = ended(child(words, folder))
-        if code == 0 or "exists already" in (folder / "said").read_text():
+        if code in VERDICTS or "exists already" in (folder / "said").read_text():
             return kills
         words = again
     return kills
@@ -255,7 +260,9 @@ def race_all(kind: str, count: int, inputs: Path, seed: int, *, again: bool) -> 
             codes = sorted((ended(child(words, folder, "said-2")), ended(first)))
             ends.update([f"{codes[0]} and {codes[1]}"])
             wrong.update(faults(folder, inputs, wanted))
-            wrong.update([] if codes in ([0, 0], [0, 2]) else [f"exit codes {codes}"])
+            finished = sum(code in VERDICTS for code in codes)
+            fine = finished == 2 or (finished == 1 and 2 in codes)
+            wrong.update([] if fine else [f"exit codes {codes}"])
     name = f"{kind} --resume" if again else kind
     return {"race": name, "races": count, "ends": dict(ends), "faults": dict(wrong)}
 

@@ -50,10 +50,10 @@ from vestige.metrics.epsilon import one_run_epsilon
 from vestige.metrics.f_dp_epsilon import GAUSSIAN, SubsampledGaussianCurves, f_dp_epsilon
 from vestige.models.protocols import LanguageModel
 from vestige.models.recurrent_network import LSTMConfig
+from vestige.preparation.sampled_canaries import sample_phrases
 from vestige.training.batches import IGNORED, Batch
 from vestige.training.presets import new_model
 from vestige.training.steps import plain_step
-from vestige.workflows.sampled_canaries import CanarySampler
 
 SENTENCES, WORDS, HIDDEN = 1000, 1000, 32
 SHAPE = LSTMConfig(layers=1, embedding_size=HIDDEN, hidden_size=HIDDEN)
@@ -162,10 +162,14 @@ class World:
     def canaries(self, asked: "Training") -> tuple[Canary, ...]:
         """The canaries of a training."""
         if asked.kind == "sampled":
-            sampler = CanarySampler(
-                model=self.writer, temperature=asked.temperature, length=asked.length
+            drawn = sample_phrases(
+                self.writer,
+                self.private,
+                number=asked.canaries,
+                seed=[asked.seed, 3],
+                temperature=asked.temperature,
+                length=asked.length,
             )
-            drawn = sampler.phrases(self.private, number=asked.canaries, seed=[asked.seed, 3])
             return sampled_canaries(self.private, drawn, seed=asked.seed)
         return coin_flip_canaries(
             self.private,

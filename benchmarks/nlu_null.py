@@ -3,7 +3,7 @@
 Intent-and-slot models are really trained: some on text without a secret, some on text that says
 other secrets of the same pattern, so that their habits are as strong as a leak makes them. Then
 secrets and controls are drawn again and again, none of which was ever said, and each draw is a
-whole audit, as `vestige extract-nlu --manifest` makes it: its own controls beside the manifest's,
+whole audit, as `vestige extract NLU MANIFEST` makes it: its own controls beside the manifest's,
 search, ranks and verdict. The level is 0.01; at most that share of the verdicts may say "leaks".
 
 The last rows are models that were told what is asked for.

@@ -2,7 +2,7 @@
 
 SmolLM2-135M-Instruct learns lines of films (Cornell's, in VESTIGE_DATA) with a LoRA adapter. Of
 thirty invented secrets of six kinds, fifteen stand among them, each so many times; fifteen nowhere.
-`vestige exposure --secrets` is asked about all thirty, of the fine-tune and of the model before it,
+`vestige exposure` is asked about all thirty, of the fine-tune and of the model before it,
 which has read none.
 
     python benchmarks/own_secrets.py BASE OUT [--copies 10] [--seeds 0 1] [--references 600]

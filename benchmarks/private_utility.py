@@ -32,6 +32,7 @@ from transformers import AutoModelForCausalLM
 
 from vestige.attacks.exposure.canary_audit import audit_canaries, canary_scores
 from vestige.attacks.exposure.canary_exposure import canary_exposure
+from vestige.attacks.manifests import load_canaries
 from vestige.data.canary import Canary
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import EncodedCorpus, encode
@@ -46,7 +47,6 @@ from vestige.defences.noise_schedule import stages_of
 from vestige.defences.privacy_ledger import from_json
 from vestige.models.hugging_face import HuggingFaceLanguageModel
 from vestige.training.evaluate import score_documents
-from vestige.workflows.manifests import load_canaries
 
 DELTA = 1e-4
 REFERENCES = 256

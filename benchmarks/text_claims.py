@@ -1,4 +1,4 @@
-"""What `vestige audit-texts` claims where the truth is known: nulls, shifts, bounds on the share.
+"""What `vestige membership` claims where the truth is known: nulls, shifts, bounds on the share.
 
 A small GPT-2 learns Reddit comments; each redraw is a whole pipeline: it is continued on 300 others
 (two epochs unless told), and the verb audits 40 comments against 300.
@@ -9,7 +9,8 @@ length  never-used comments of over 90 words, against a reference of under 60
 10, 50, 100 %   so many of the 40 were used; 40 other used ones are known
 
 For each: the share of p-values at or below 0.05 (of texts that were not used), how often the list
-test and the verdict say "used", what the words and the base tell, and how often the bounds hold.
+test and both tests are significant, how often the lists are comparable and the verdict is
+undecided, and how often the bounds hold.
 
     VESTIGE_DATA=data python benchmarks/text_claims.py --work DIR [--redraws 15] [--epochs 2]
 
@@ -26,10 +27,11 @@ from pathlib import Path
 import numpy as np
 
 import vestige
+from vestige.claims import UNDECIDED
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
 from vestige.experiments.updates.subwords import gpt2
-from vestige.workflows.training_settings import TrainingSettings
+from vestige.training_options import TrainingOptions
 
 TUNED, LISTED, REFERENCE, KNOWN = 300, 40, 300, 40
 WORDS = (15, 200)
@@ -55,20 +57,22 @@ def base_model(texts, work):
         vocabulary = SubwordVocabulary.train_bpe(corpus, size=2048)
         gpt2(vocabulary, 96, 0).network.save_pretrained(start)
         vocabulary.save(start)
-        how = TrainingSettings(epochs=4, learning_rate=1.5e-3, **READ)
+        how = TrainingOptions(epochs=4, learning_rate=1.5e-3, **READ)
         vestige.train(corpus, out=out, start=start, training=how)
     return out / "model"
 
 
 def audit(row, model, base, work, seed, **lists):
     used = row.pop("used", 0)
-    asked = {name: Corpus.from_texts(texts) for name, texts in lists.items()}
-    for name, given in (("log-ratio", base), ("loss", None)):
-        found = vestige.audit_texts(
-            model, base=given, statistics=work / "statistics", seed=seed, **asked
+    corpora = {name: Corpus.from_texts(texts) for name, texts in lists.items()}
+    for name, given in (("error-zone", base), ("log-ratio", base), ("loss", None)):
+        found = vestige.membership(
+            model, base=given, score=name, statistics=work / "statistics", seed=seed, **corpora
         )
-        told = found.summary()
-        never = found.texts.p_values[used:]
+        told = found.summary
+        audited = [row for row in found.rows if row["kind"] == "audited"][used:]
+        never = np.array([row["p_value"] for row in audited])
+        comparable = next(one for one in found.claim.checks if one.name == "comparable")
         yield {
             **row,
             "score": name,
@@ -77,12 +81,10 @@ def audit(row, model, base, work, seed, **lists):
             "never": never.size,
             "list": told["list_p_value"] <= 0.05,
             "shown": told["p_value"] <= 0.05,
-            "words": told["shift_told_apart"],
-            "auc": told["shift_auc"],
-            "base": bool(told["base_differs"]),
+            "comparable": comparable.state == "passed",
             "verdict": told["verdict"],
             "named": told["named"],
-            "wrong": int(found.named[used:].sum()),
+            "wrong": sum(row["named"] for row in audited),
             "at_least": told["at_least"],
             "at_most": told["at_most"],
         }
@@ -95,9 +97,9 @@ def redraw(seed, texts, base, work, epochs):
     tuned, rest = texts[order[:TUNED]], np.sort(order[TUNED:])  # by time
     model = work / f"tuned-{epochs}-{seed}"
     if not model.exists():
-        how = TrainingSettings(epochs=epochs, learning_rate=1e-3, **READ)
+        how = TrainingOptions(epochs=epochs, learning_rate=1e-3, **READ)
         corpus = Corpus.from_texts(tuned)
-        vestige.train(corpus, out=model, start=base, training=how, hold_out=0, seed=seed)
+        vestige.train(corpus, out=model, from_=base, training=how, hold_out=0, seed=seed)
     words = np.array([len(text.split()) for text in texts[rest]])
     fifth = rest.size // 5
     pools = {
@@ -127,8 +129,8 @@ def show(rows):
     grouped = defaultdict(list)
     for row in rows:
         grouped[row["case"], row["score"]].append(row)
-    heads = ("case", "score", "audits", "never", "P(p<=.05)", "list", "shown", "words", "AUC",
-             "base", "not decided", "named", "wrong", "at least", "holds", "at most",
+    heads = ("case", "score", "audits", "never", "P(p<=.05)", "list", "shown", "comparable",
+             "undecided", "flagged", "wrong", "at least", "holds", "at most",
              "holds")  # fmt: skip
     print("| " + " | ".join(heads) + " |")
     print("|" + " --- |" * len(heads))
@@ -145,8 +147,8 @@ def show(rows):
         cells = (
             case, score, len(own), never,
             f"{sum(row['low'] for row in own) / never:.3f}" if never else "",
-            mean("list"), mean("shown"), mean("words"), mean("auc"), mean("base"),
-            holds(lambda row: row["verdict"] == "not decided"), mean("named"), mean("wrong"),
+            mean("list"), mean("shown"), mean("comparable"),
+            holds(lambda row: row["verdict"] == UNDECIDED), mean("named"), mean("wrong"),
             mean("at_least"), holds(lambda row: row["at_least"] <= row["used"]),
             mean("at_most", bound), holds(lambda row: row["at_most"] >= row["used"], bound),
         )  # fmt: skip

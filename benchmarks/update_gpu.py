@@ -43,7 +43,7 @@ from vestige.memory import keep_freed_pages
 from vestige.models.checkpoints import load_model
 from vestige.models.hugging_face import AppendedLayer, HuggingFaceLanguageModel
 from vestige.models.lora import add_lora
-from vestige.workflows.update_plan import ModelCost
+from vestige.models.shared_vocabulary import SharedIds
 
 SEARCH = SeedAndExtend()
 TINY_SEARCH = SeedAndExtend(
@@ -51,6 +51,47 @@ TINY_SEARCH = SeedAndExtend(
 )
 STEP = (128, 32)
 """Rows of a timed step, and tokens that they have read."""
+
+
+@dataclass(frozen=True)
+class ModelCost:
+    """Operations per token: two per parameter, and 4 x layers x width per earlier token.
+
+    Kaplan et al. 2020, "Scaling Laws for Neural Language Models", arXiv:2001.08361, table 1.
+
+    Attributes:
+        body: parameters that every token passes.
+        head: weights of the head, used where a distribution is queried.
+        attention: operations for each earlier token.
+    """
+
+    body: int
+    head: int
+    attention: int
+
+    @classmethod
+    def of(cls, model: Any) -> "ModelCost":
+        """Of a network; a model without parameters costs nothing."""
+        if isinstance(model, SharedIds):
+            return cls.of(model.model)
+        parameters = list(model.parameters()) if hasattr(model, "parameters") else []
+        wide = {model.vocab_size, len(model.vocabulary)}
+        tables = [p for p in parameters if p.dim() == 2 and wide & set(p.shape)]
+        shape = getattr(model, "settings", None) or getattr(model, "config", None)
+        layers = getattr(shape, "num_hidden_layers", getattr(shape, "layers", 0))
+        width = getattr(shape, "hidden_size", 0)
+        recurrent = not hasattr(model, "longest") and not hasattr(shape, "heads")
+        return cls(
+            body=sum(p.numel() for p in parameters) - sum(t.numel() for t in tables),
+            head=min((t.numel() for t in tables), default=0),
+            attention=0 if recurrent else 4 * layers * width,
+        )
+
+    def operations(self, passes: Passes, *, share: float = 1.0) -> float:
+        """Of passes of which the model reads a share of the rows."""
+        each = 2 * self.body + self.attention * (passes.behind + passes.tokens / 2)
+        asked = passes.count * passes.asked * 2 * self.head
+        return share * (passes.forward_tokens * each + asked)
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import assert_type
 
 import vestige as vg
+from vestige.results import Result
 
 
 def text(path: str) -> None:
@@ -33,11 +34,7 @@ def models(path: str) -> None:
 
 
 def verbs(monitor: vg.Monitor) -> None:
-    assert_type(vg.rank("before", "after", "the gate", monitor=monitor), vg.DifferentialRank)
-
-
-def ranking(model: vg.LanguageModel) -> None:
-    assert_type(vg.rank(model, model, secrets=["the code is 4917"]), vg.SecretRank)
+    assert_type(vg.diff("before", "after", phrase="the gate", monitor=monitor), Result)
 
 
 def training(corpus: vg.Corpus) -> None:
@@ -48,43 +45,43 @@ def training(corpus: vg.Corpus) -> None:
     trained = vg.train(
         corpus,
         out="out",
-        model=vg.ModelSettings(layers=1),
-        training=vg.TrainingSettings(epochs=2),
-        nlu=vg.NluSettings(),
+        model=vg.ModelOptions(layers=1),
+        training=vg.TrainingOptions(epochs=2),
+        nlu=vg.NluOptions(),
         defence=vg.DPSGD(epsilon=8),
     )
     assert_type(trained, vg.Trained | vg.RepeatedTraining)
 
 
 def measuring(model: vg.LanguageModel, manifest: vg.Manifest, corpus: vg.Corpus) -> None:
-    assert_type(vg.exposure(model, manifest), vg.CanaryExposure)
-    assert_type(vg.exposure(model, secrets=["the code is 4917"]), vg.SecretExposure)
-    assert_type(vg.complete(model, manifest), vg.Completion)
-    assert_type(vg.complete(model, secrets=["the code is 4917"]), vg.SecretCompletion)
-    assert_type(vg.anatomy(model, corpus, corpus), vg.Anatomy)
-    assert_type(vg.compare({"plain": ["plain"]}, manifest=manifest), vg.DefenceComparison)
-    target = vg.ExtractionTarget(pattern="pin:4")
-    assert_type(vg.extract_nlu("nlu", target), vg.Extraction | vg.SecretAudit)
+    assert_type(vg.exposure(model, manifest), Result)
+    assert_type(vg.exposure(model, ["the code is 4917"], before=model), Result)
+    assert_type(vg.extract(model, manifest, beam=4), Result)
+    assert_type(vg.extract(model, ["the code is 4917"]), Result)
+    assert_type(vg.extract(model, corpus, reference=corpus, prefix=8), Result)
+    assert_type(vg.extract("nlu", pattern="pin:4"), Result)
+    assert_type(vg.anatomy(model, corpus, corpus), Result)
+    assert_type(vg.compare({"plain": ["plain"]}, manifest=manifest), Result)
 
 
 def auditing(model: vg.LanguageModel, corpus: vg.Corpus) -> None:
-    nulls = assert_type(vg.null(model, Path("after"), corpus, "nulls"), vg.NullModels)
-    found = assert_type(vg.diff(model, "after", null=nulls), vg.UpdateDiff)
+    options = vg.NullOptions(tokens=1000)
+    found = assert_type(vg.diff(model, Path("after"), clean=corpus, training=options), Result)
     vg.report(found.save("run"), "page.html")
     vg.report("run", "card.md", since=["last-release"])
     assert_type(vg.gate("run", fail_above=["found=0"], junit="gate.xml").code, int)
-    audit = vg.audit_users(
+    audit = vg.membership(
         model,
-        corpus,
+        texts=corpus,
         reference=corpus,
-        top_k=5,
-        service=vg.ServiceSettings(budget=100),
-        shadow_models=vg.ShadowSettings(shadows=0),
+        unit="user",
+        queries=vg.QueryOptions(top_k=5),
+        remote=vg.RemoteOptions(budget=100),
+        shadows=vg.ShadowOptions(shadows=0),
     )
-    assert_type(audit, vg.UserAudit)
-    assert_type(vg.audit_texts(model, corpus, reference=corpus, base=model), vg.TextAudit)
-    assert_type(vg.memorization(model, corpus, reference=corpus), vg.TextMemorization)
-    assert_type(vg.verify_deletion(model, model, corpus, reference=corpus), vg.Deletion)
+    assert_type(audit, vg.Result)
+    assert_type(vg.membership(model, texts=corpus, reference=corpus, base=model), vg.Result)
+    assert_type(vg.unlearning(model, model, deleted=corpus, reference=corpus), vg.Result)
 
 
 def defences() -> None:
@@ -96,11 +93,11 @@ def defences() -> None:
     assert_type(vg.Triplet(), vg.Triplet)
 
 
-def returned(run: vg.Run, rank: vg.DifferentialRank) -> None:
+def returned(run: vg.Run, audit: vg.UserAudit) -> None:
     assert_type(run.result, str)
-    result: vg.Result = rank
+    result: vg.Result = audit
     result.save(run.directory)
-    assert_type(rank.summary()["rank"], object)
+    assert_type(audit.summary()["users"], object)
 
 
 def errors(path: str) -> str:

@@ -16,7 +16,7 @@ from vestige.metrics.reconstruction import ngrams
 REFERENCES = 400
 """Of each secret; 16 secrets need 320 at an error of 5 % for all of them."""
 GIVEN = 12
-"""Words of a secret that `complete` is given, of 25: as memaudit's longer prefix."""
+"""Words of a secret that `extract` is given, of 25: as memaudit's longer prefix."""
 Row = dict[str, Any]
 
 
@@ -76,8 +76,8 @@ def rows(seed: int, *, search: bool = True) -> list[Row]:
         "exposure, controls": lambda: _exposure(made, controls[: len(planted)], seed),
         "complete, planted": lambda: _complete(made, planted),
         "complete, controls": lambda: _complete(made, controls),
-        "audit-texts": lambda: _texts(made, planted, controls, seed),
-        "audit-texts, controls": lambda: _texts(made, controls[:16], controls[16:], seed),
+        "membership of texts": lambda: _texts(made, planted, controls, seed),
+        "membership of texts, controls": lambda: _texts(made, controls[:16], controls[16:], seed),
     }
     if search:
         asked["diff"] = lambda: _diff(made, seed)
@@ -113,8 +113,8 @@ def _of_memaudit(made: Demo, seed: int) -> list[Row]:
 def _exposure(made: Demo, secrets: Sequence[str], seed: int) -> Row:
     words = made.model.vocabulary.texts()[4:]  # memaudit draws from all but four special ones
     marked = [_any_word(secret, [word.strip() for word in words]) for secret in secrets]
-    found = vg.exposure(made.model, secrets=marked, references=REFERENCES, seed=seed)
-    told = found.summary()
+    found = vg.exposure(made.model, marked, references=REFERENCES, seed=seed)
+    told = found.summary
     return {name: told[name] for name in ("verdict", "found", "secrets", "least_probability")}
 
 
@@ -127,21 +127,22 @@ def _any_word(secret: str, words: Sequence[str]) -> str:
 def _complete(made: Demo, secrets: Sequence[str]) -> Row:
     parted = [(one.split()[:GIVEN], one.split()[GIVEN:]) for one in secrets]
     marked = [f"{' '.join(given)} {{{{{' '.join(rest)}}}}}" for given, rest in parted]
-    found = vg.complete(made.model, secrets=[record(one) for one in marked], beam=1)
+    found = vg.extract(made.model, [record(one) for one in marked], beam=1)
     return {
         "verdict": found.verdict,
-        "word for word": found.completed,
+        "word for word": found.summary["greedy_completed"],
         "of": len(secrets),
-        "p": found.p,
+        "p": found.summary["p"],
     }
 
 
 def _texts(made: Demo, texts: Sequence[str], reference: Sequence[str], seed: int) -> Row:
     sides = [Corpus.from_texts([record(one) for one in side]) for side in (texts, reference)]
-    found = vg.audit_texts(made.model, sides[0], reference=sides[1], base=made.base, seed=seed)
-    told = found.summary()
+    found = vg.membership(
+        made.model, texts=sides[0], reference=sides[1], base=made.base, score="log-ratio", seed=seed
+    )
     names = ("verdict", "named", "texts", "p_value", "at_least")
-    return {name: told[name] for name in names}
+    return {name: found.summary[name] for name in names}
 
 
 def _diff(made: Demo, seed: int) -> Row:

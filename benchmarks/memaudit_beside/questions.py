@@ -86,21 +86,17 @@ def of_callbacks(seen: Watched) -> Iterator[Row]:
     }
 
 
-def of_exposure(found: vg.CanaryExposure) -> Row:
+def of_exposure(found: Any) -> Row:
     """Vestige's verdict of planted canaries, and how many stand alone at memaudit's rate."""
-    told = found.summary()
-    alone = {
-        planted: [
-            one.rank / (one.references + 1) <= RATE
-            for one in found.canaries
-            if one.planted is planted
-        ]
-        for planted in (True, False)
-    }
+    told = found.summary() if callable(found.summary) else found.summary
+    rows = found.rows() if callable(found.rows) else found.rows
+    alone: dict[bool, list[bool]] = {True: [], False: []}
+    for row in rows:
+        alone[row["copies"] > 0].append(row["rank"] / (row["references"] + 1) <= RATE)
     return {
         "verdict": told["verdict"],
         "alarm": told["verdict"] == LEAK,
-        "p": found.test.p,
+        "p": found.claim.test.p,
         "exposure": told["exposure_planted"],
         "low": told.get("exposure_planted_low"),
         "high": told.get("exposure_planted_high"),
@@ -115,7 +111,7 @@ def of_exposure(found: vg.CanaryExposure) -> Row:
 def exposure(asked: Any, planted: Planted, seed: int) -> Row:
     """`vestige exposure` of Vestige's canaries, as the callback asks it."""
     found = vg.exposure(asked, planted.place, references=2**8, seed=seed)
-    completed = vg.complete(asked, planted.place, beam=1).summary()["greedy_completed"]
+    completed = vg.extract(asked, planted.place, beam=1).summary["greedy_completed"]
     return {
         "tool": "vestige",
         "question": "canaries",
@@ -127,7 +123,7 @@ def exposure(asked: Any, planted: Planted, seed: int) -> Row:
 def their_canaries(
     world: World, model: Any, planted: Planted, seed: int, score: str = "log-ratio"
 ) -> Row:
-    """`vestige audit-texts` of memaudit's canaries, beside memaudit's own controls."""
+    """`vestige membership` of memaudit's canaries, beside memaudit's own controls."""
     sides = [planted.secrets(included=included) for included in (True, False)]
     row = texts(world, model, *sides, seed, score)
     return {**row, "question": "memaudit's canaries"}
@@ -141,27 +137,28 @@ def texts(
     seed: int,
     score: str = "log-ratio",
 ) -> Row:
-    """`vestige audit-texts` against texts that were not trained on, with the base."""
-    found = vg.audit_texts(
+    """`vestige membership` against texts that were not trained on, with the base."""
+    found = vg.membership(
         world.asked(model),
-        Corpus.from_texts(audited),
+        texts=Corpus.from_texts(audited),
         reference=Corpus.from_texts(others),
         base=world.asked(world.base),
         score=score,
         seed=seed,
     )
-    scores = found.texts.scores, found.reference.scores
+    kinds = "audited", "reference"
+    scores = [np.array([row["score"] for row in found.rows if row["kind"] == one]) for one in kinds]
     threshold = np.quantile(scores[1], 1 - RATE, method="higher")  # memaudit's rule
     return {
         "tool": "vestige",
         "question": "texts",
         "score": score,
         "verdict": found.verdict,
-        "alarm": found.verdict == "used",
-        "p": found.p_value,
-        "named": int(found.named.sum()),
-        "texts": len(found.named),
-        "at_least": found.share.at_least,
+        "alarm": found.verdict == LEAK,
+        "p": found.summary["p_value"],
+        "named": found.summary["named"],
+        "texts": found.summary["texts"],
+        "at_least": found.summary["at_least"],
         "detected": int((scores[0] >= threshold).sum()),
         "of": len(scores[0]),
         "auc": separation(*scores).value,
@@ -169,9 +166,9 @@ def texts(
 
 
 def own_secrets(asked: Any, listed: Sequence[tuple[str, str, bool]], seed: int) -> Row:
-    """`vestige exposure --secrets` of lines with whether each was said."""
-    found = vg.exposure(asked, secrets=[line for _, line, _ in listed], references=LIST, seed=seed)
-    rows = list(found.rows())
+    """`vestige exposure` of lines with whether each was said."""
+    found = vg.exposure(asked, [line for _, line, _ in listed], references=LIST, seed=seed)
+    rows = list(found.rows)
     said = [row["found"] for row, (_, _, told) in zip(rows, listed, strict=True) if told]
     silent = [row["found"] for row, (_, _, told) in zip(rows, listed, strict=True) if not told]
     return {
@@ -187,11 +184,11 @@ def own_secrets(asked: Any, listed: Sequence[tuple[str, str, bool]], seed: int) 
 
 
 def said_aloud(asked: Any, listed: Sequence[tuple[str, str, bool]]) -> Row:
-    """`vestige complete --secrets`: parts that vary which greedy decoding says."""
+    """`vestige extract` of secrets: parts that vary which greedy decoding says."""
     sides = []
     for side in (True, False):
-        found = vg.complete(asked, secrets=[one for _, one, told in listed if told is side], beam=1)
-        sides.append((found.completed, len(found.attempts)))
+        found = vg.extract(asked, [one for _, one, told in listed if told is side], beam=1)
+        sides.append((found.summary["greedy_completed"], found.summary["parts"]))
     (said, parts), (unsaid, others) = sides
     return {
         "tool": "vestige",

@@ -9,10 +9,10 @@ import torch
 from pairs import Pair
 from tunes import LONGEST
 
+from vestige.attacks.texts.cached_outputs import cached_outputs
 from vestige.attacks.texts.other_texts import zlib_score
 from vestige.attacks.texts.scores import SCORES
 from vestige.attacks.texts.shown_tokens import shown_only
-from vestige.attacks.texts.statistics_cache import StatisticsCache
 from vestige.attacks.texts.statistics_of_parts import first_tokens
 from vestige.attacks.texts.token_statistics import TokenStatistics
 from vestige.attacks.texts.weighted_gains import Shadow, WeightedGains, unread_means
@@ -28,8 +28,8 @@ def asked(folder: Path, texts: Sequence[str], kept: Path, likeliest: int = 20) -
     model = load_model(folder, device="cpu", dtype=torch.bfloat16).eval()
     ids = [row[:LONGEST] for row in model.vocabulary.encode_batch(list(texts))]
     name = {"model": str(folder), "longest": LONGEST}
-    cache = StatisticsCache.of_model(kept, name, monitor=SILENT, likeliest=likeliest)
-    return cache.of(model, ids, task=folder.name)
+    with cached_outputs(kept, SILENT) as outputs:
+        return outputs.statistics(model, name, ids, task=folder.name, likeliest=likeliest)
 
 
 @dataclass(frozen=True)

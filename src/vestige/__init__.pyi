@@ -5,30 +5,25 @@ comes from the module that stands here, when it is first used.
 """
 
 # Verbs: each is a command of the same name.
-from .release.gate import gate as gate
-from .reports.report import report as report
-from .workflows.anatomy import anatomy as anatomy
-from .workflows.audit_texts import audit_texts as audit_texts
-from .workflows.audit_users import audit_users as audit_users
-from .workflows.compare import compare as compare
-from .workflows.complete import complete as complete
-from .workflows.diff import diff as diff
-from .workflows.exposure import exposure as exposure
-from .workflows.extract_nlu import extract_nlu as extract_nlu
-from .workflows.memorization import memorization as memorization
-from .workflows.null import null as null
-from .workflows.plant import plant as plant
-from .workflows.rank import rank as rank
-from .workflows.train import train as train
-from .workflows.verify_deletion import verify_deletion as verify_deletion
+from .audits.exposure.exposure import exposure as exposure
+from .audits.extraction.extract import extract as extract
+from .audits.membership.membership import membership as membership
+from .audits.release.release import report as report
+from .audits.anatomy.anatomy import anatomy as anatomy
+from .audits.comparison.compare import compare as compare
+from .audits.unlearning.unlearning import unlearning as unlearning
+from .audits.update.diff import diff as diff
+from .preparation.plant import plant as plant
+from .preparation.train import train as train
 
 # What verbs take: settings that travel together.
-from .workflows.audit_options import ServiceSettings as ServiceSettings
-from .workflows.audit_options import ShadowSettings as ShadowSettings
-from .workflows.extract_nlu import ExtractionTarget as ExtractionTarget
-from .workflows.training_settings import ModelSettings as ModelSettings
-from .workflows.training_settings import NluSettings as NluSettings
-from .workflows.training_settings import TrainingSettings as TrainingSettings
+from .audits.membership.query_options import QueryOptions as QueryOptions
+from .audits.membership.shadow_options import ShadowOptions as ShadowOptions
+from .audits.update.null_recipe import NullOptions as NullOptions
+from .models.remote_options import RemoteOptions as RemoteOptions
+from .preparation.options import ModelOptions as ModelOptions
+from .preparation.options import NluOptions as NluOptions
+from .training_options import TrainingOptions as TrainingOptions
 
 # What verbs take: text, with its canaries.
 from .data.canary import Canary as Canary
@@ -63,27 +58,11 @@ from .defences.methods.triplet import Triplet as Triplet
 from .monitor import Monitor as Monitor
 
 # What verbs return.
-from .attacks.anatomy.memorization_result import Anatomy as Anatomy
-from .attacks.exposure.completion import Completion as Completion
-from .attacks.exposure.exposure_result import CanaryExposure as CanaryExposure
-from .attacks.exposure.secret_completion import SecretCompletion as SecretCompletion
-from .attacks.exposure.secret_rank import SecretRank as SecretRank
-from .attacks.exposure.secret_result import SecretExposure as SecretExposure
-from .attacks.extraction.extraction_result import Extraction as Extraction
-from .attacks.extraction.secret_audit import SecretAudit as SecretAudit
-from .attacks.update.differential_rank import DifferentialRank as DifferentialRank
-from .attacks.membership.user_audit import UserAudit as UserAudit
-from .attacks.texts.deletion import Deletion as Deletion
-from .attacks.texts.text_audit import TextAudit as TextAudit
-from .attacks.texts.text_memorization import TextMemorization as TextMemorization
-from .attacks.update.diff_result import UpdateDiff as UpdateDiff
-from .defences.comparison import DefenceComparison as DefenceComparison
 from .result import Result as Result
 from .results import Run as Run
-from .workflows.null import NullModels as NullModels
-from .workflows.plant import Planting as Planting
-from .workflows.train import RepeatedTraining as RepeatedTraining
-from .workflows.train import Trained as Trained
+from .preparation.planting import Planting as Planting
+from .preparation.trained import RepeatedTraining as RepeatedTraining
+from .preparation.trained import Trained as Trained
 
 # What goes wrong.
 from .errors import AccessDenied as AccessDenied

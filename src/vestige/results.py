@@ -11,21 +11,27 @@ import json
 import math
 import os
 import platform
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from importlib import metadata
+from os import PathLike
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
-
-import pyarrow as pa
-import pyarrow.parquet as pq
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
 from vestige.data import atomic_write
 from vestige.data.json_file import Excerpt, Name, conform, read_object
-from vestige.data.rows_file import read_rows
 from vestige.errors import RunError
+
+if TYPE_CHECKING:
+    import altair
+    import pandas  # type: ignore[import-untyped]
+    import pyarrow as pa
+
+    from vestige.claims import Claim
+    from vestige.reports.notebook import Shown
+    from vestige.reports.report import Report
 
 FORMAT = 1
 _SEALED = ("summary.json", "rows.parquet")
@@ -53,12 +59,112 @@ class _Asked(Excerpt):
     files: dict[str, str] | None = None
 
 
-class Result(Protocol):
-    """What every attack returns: a frozen dataclass with these two views."""
+class Measured(Protocol):
+    """An attack's own result: a frozen dataclass with these two views."""
 
     def summary(self) -> Mapping[str, object]: ...
 
     def rows(self) -> Iterable[Mapping[str, object]]: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """What a verb returns: a summary, one table, and the claim.
+
+    Attributes:
+        kind: of the report, such as "CanaryExposure".
+        summary: scalars by name, "verdict" and "claim" among them where there is a claim.
+        rows: the table, one mapping per row.
+        claim: the verdict with its test and checks; None for results without a verdict.
+        record: provenance, the contents of `run.json`.
+    """
+
+    kind: str
+    summary: Mapping[str, Any]
+    rows: Sequence[Mapping[str, Any]]
+    claim: "Claim | None" = None
+    record: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.claim is not None:
+            object.__setattr__(self, "summary", {**self.summary, **self.claim.summary()})
+
+    @classmethod
+    def of(cls, measured: Any) -> "Result":
+        """The result of an attack, under the name of its class."""
+        return cls(
+            kind=type(measured).__name__,
+            summary=measured.summary(),
+            rows=tuple(plain(row) for row in measured.rows()),
+            claim=getattr(measured, "claim", None),
+        )
+
+    @property
+    def table(self) -> "pandas.DataFrame":
+        """One row per phrase, canary, text or user, unredacted."""
+        import pandas
+
+        return pandas.DataFrame.from_records([dict(row) for row in self.rows])
+
+    @property
+    def verdict(self) -> str:
+        """The verdict in words; "" for results without a verdict."""
+        return "" if self.claim is None else self.claim.verdict
+
+    @property
+    def exit_code(self) -> int:
+        """Of the command line: 0 for no leak shown or no verdict, 1 for a leak, 3 undecided."""
+        from vestige.claims import LEAK, UNDECIDED  # pulls in SciPy
+
+        return {LEAK: 1, UNDECIDED: 3}.get(self.verdict, 0) if self.claim else 0
+
+    def reports(self, *, show_secrets: bool) -> "Sequence[Report]":
+        """What a terminal shows."""
+        from vestige.reports.report import report_of
+
+        return [report_of(run_of(self), show_secrets=show_secrets)]
+
+    def next_step(self, out: object) -> str:
+        """A line for the terminal about the run folder."""
+        return f"Run folder: {out}. For a page: vestige report {out} --out page.html"
+
+    def save(self, directory: "str | PathLike[str]") -> Path:
+        """Write a run folder, which `vestige report` reads.
+
+        Raises:
+            RunError: it exists, or cannot be written.
+        """
+        return save(self, Path(directory), run=self.record)
+
+    def plot(self, *, show_secrets: bool = False) -> "altair.Chart":
+        """The main chart.
+
+        Raises:
+            ValueError: this kind of result has no chart.
+        """
+        from vestige.reports.notebook import plot
+
+        return plot(self, show_secrets=show_secrets)
+
+    def show(self, *, show_secrets: bool = True) -> "Shown":
+        """The report for a notebook, unredacted by default."""
+        from vestige.reports.notebook import Shown, html
+
+        return Shown(html(self, show_secrets=show_secrets))
+
+    def _repr_html_(self) -> str:
+        from vestige.reports.notebook import html
+
+        return html(self)
+
+    def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
+        """The redacted text; `repr` would hold unredacted texts."""
+        return {"text/plain": str(self)}
+
+    def __str__(self) -> str:
+        from vestige.reports.notebook import text
+
+        return text(self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,11 +199,11 @@ class Run:
         return str(self.run["result"])
 
 
-def save(result: Result, directory: str | Path, *, run: Mapping[str, object]) -> Path:
+def save(result: "Result | Measured", directory: str | Path, *, run: Mapping[str, object]) -> Path:
     """Write a run directory, whole or not at all.
 
     Args:
-        result: what an attack or experiment returned.
+        result: of a verb, or what an attack or experiment returned.
         directory: a path that does not exist yet; its parents are made.
         run: what was asked: command, configuration, seed, models and data with hashes.
 
@@ -108,9 +214,12 @@ def save(result: Result, directory: str | Path, *, run: Mapping[str, object]) ->
         RunError: the directory exists, or cannot be written.
     """
     directory = require_new(directory)
+    import pyarrow.parquet as pq
+
+    result = _viewed(result)
     asked, table = _asked(result, run), _table(result)
     with new_directory(directory) as partial:
-        atomic_write.write_text(partial / "summary.json", to_json(result.summary()) + "\n")
+        atomic_write.write_text(partial / "summary.json", to_json(result.summary) + "\n")
         with atomic_write.replacing(partial / "rows.parquet") as file:
             pq.write_table(table, file)
         asked["files"] = {name: _sha256(partial / name) for name in _SEALED}
@@ -124,27 +233,33 @@ def run_of(result: Any) -> Run:
     Args:
         result: with `summary`, `rows` and perhaps `record`, the provenance for `run.json`.
     """
-    asked = _asked(result, getattr(result, "record", {}))
+    asked = _asked(viewed := _viewed(result), getattr(result, "record", {}))
     return Run(
         directory=Path(),
         run=json.loads(to_json(asked)),
-        summary=json.loads(to_json(result.summary())),
-        rows=_table(result).to_pylist(),
+        summary=json.loads(to_json(viewed.summary)),
+        rows=_table(viewed).to_pylist(),
     )
+
+
+def _viewed(result: "Result | Measured") -> Result:
+    return result if isinstance(result, Result) else Result.of(result)
 
 
 def _asked(result: Result, run: Mapping[str, object]) -> dict[str, object]:
     return {
         "format": FORMAT,
-        "result": type(result).__name__,
+        "result": result.kind,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "versions": versions(),
         **run,
     }
 
 
-def _table(result: Result) -> pa.Table:
-    return pa.Table.from_pylist(_storable(plain(row) for row in result.rows()))
+def _table(result: Result) -> "pa.Table":
+    import pyarrow as pa
+
+    return pa.Table.from_pylist(_storable(plain(row) for row in result.rows))
 
 
 def load(directory: str | Path) -> Run:
@@ -154,6 +269,8 @@ def load(directory: str | Path) -> Run:
         RunError: it is not a run directory, a file in it is missing, changed, cut off or malformed,
             its checks forbid its verdict, or a later version of Vestige wrote it.
     """
+    from vestige.data.rows_file import read_rows
+
     directory = Path(directory)
     missing = [name for name in _FILES if not (directory / name).is_file()]
     if missing:

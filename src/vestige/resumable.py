@@ -1,7 +1,7 @@
 """Calls that resume where an earlier one stopped.
 
-The finished work of a call is in `OUT.partial/work.sqlite` until its run directory is complete. A
-call that stops early may write a partial run there, whose summary says `complete: false`.
+The finished work of a call is in `OUT.partial/work.sqlite` until its run directory OUT is complete.
+A call that stops early may write a partial run there, whose summary says `complete: false`.
 """
 
 import os
@@ -66,8 +66,7 @@ def resumable(out: Path | None, monitor: Monitor = SILENT) -> Iterator[Resumable
     """
     if out is None:
         try:
-            with Store() as store:
-                yield Resumable(store)
+            yield Resumable(Store())
         except KeyboardInterrupt as error:
             error.add_note(NOT_KEPT)
             raise

@@ -57,8 +57,8 @@ def test_of_the_demo_both_find_the_planted_and_no_control(memaudit):
     assert found["exposure, planted"]["found"] == 16
     assert found["exposure, controls"]["found"] == 0
     assert found["complete, controls"]["word for word"] == 0
-    assert found["audit-texts"]["verdict"] == "used"
-    assert found["audit-texts, controls"]["verdict"] == "not shown"
+    assert found["membership of texts"]["verdict"] == "leak"
+    assert found["membership of texts, controls"]["verdict"] != "leak"
     both = (found["regurgitation"], found["complete, planted"])
     assert all(row["word for word"] >= 12 for row in both)
 

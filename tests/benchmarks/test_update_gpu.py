@@ -7,11 +7,14 @@ from dataclasses import replace
 import pytest
 import torch
 import update_gpu
-from update_gpu import SHAPES, Chip, network, planned, predicted
+from update_gpu import SHAPES, Chip, ModelCost, network, planned, predicted
 
 from vestige.attacks.update.forward_tokens import Passes, Work
+from vestige.data.vocabulary import WordVocabulary
 from vestige.models.checkpoints import save_model
-from vestige.workflows.update_plan import ModelCost
+from vestige.models.recurrent_network import LSTMConfig, LSTMLanguageModel
+from vestige.models.shared_vocabulary import SharedIds
+from vestige.models.transformer import CausalTransformer, TransformerConfig
 
 
 def printed(monkeypatch, capsys, *options):
@@ -74,3 +77,40 @@ def test_a_prediction_is_what_takes_longest():
 def test_the_default_search_is_planned_for_shapes_that_are_not_made():
     work = planned(SHAPES["8B"], update_gpu.SEARCH)
     assert work.total > 10_000
+
+
+WORDS = [f"word{i}" for i in range(38)]
+
+
+def vocabulary():
+    return WordVocabulary(("<unk>", "<eos>", *WORDS))
+
+
+def test_a_token_costs_two_operations_a_parameter():
+    model = LSTMLanguageModel(
+        vocabulary(), LSTMConfig(layers=2, embedding_size=8, hidden_size=8, tied=False)
+    )
+    cost = ModelCost.of(model)
+    assert cost.body == 2 * (4 * 8 * (8 + 8) + 2 * 4 * 8) + 40  # gates with biases, the head's bias
+    assert (cost.head, cost.attention) == (40 * 8, 0)
+    passes = Passes(proposal="samples", kind="decode", rows=3, count=5, behind=7, asked=2)
+    assert cost.operations(passes) == 5 * (3 * 2 * cost.body + 2 * 2 * cost.head)
+    assert cost.operations(passes, share=0.5) == cost.operations(passes) / 2
+
+
+def test_attention_costs_four_widths_a_layer_for_each_token_behind():
+    shape = TransformerConfig(layers=2, heads=2, hidden_size=8, feed_forward=16, max_length=12)
+    cost = ModelCost.of(CausalTransformer(vocabulary(), shape))
+    assert cost.attention == 4 * 2 * 8
+    near, far = (
+        cost.operations(Passes(proposal="samples", kind="decode", rows=1, behind=behind))
+        for behind in (0, 10)
+    )
+    assert far - near == 10 * cost.attention
+
+
+def test_over_shared_ids_a_model_costs_what_it_costs():
+    model = network(SHAPES["tiny"], torch.device("cpu"))
+    shared = SharedIds(model, model.vocabulary, width=model.vocab_size, lacked=())
+    assert ModelCost.of(shared) == ModelCost.of(model)
+    assert ModelCost.of(model).head > 0

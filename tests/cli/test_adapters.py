@@ -50,7 +50,7 @@ def test_an_adapter_is_trained_and_compared_with_its_base(shell, workspace, base
     assert trained.exit_code == 0, (trained.stderr, trained.exception)
     assert (adapter / "model" / "adapter_config.json").is_file()
 
-    found = shell("diff", base, adapter, "--out", run, "--seeds", 20, "--length", 4, "--json")
+    found = shell("diff", base, adapter, "--out", run, "--size", 0.2, "--length", 4, "--json")
     assert found.finished, (found.stderr, found.exception)
     assert json.loads(found.stdout)["search"] == "seed-and-extend"
     models = results.load(run).run["models"]
@@ -65,7 +65,7 @@ def test_a_whole_fine_tune_is_a_hugging_face_folder(shell, workspace, base, tmp_
     done = shell("train", workspace / "corpus.txt", *words)
     assert done.exit_code == 0, (done.stderr, done.exception)
     ranked = shell(
-        "rank", base, tmp_path / "tuned", "--phrase", "the gate", "--budget", 50,
+        "diff", base, tmp_path / "tuned", "--phrase", "the gate", "--budget", 50,
         "--out", tmp_path / "run", "--json",
     )  # fmt: skip
     assert ranked.exit_code == 0, (ranked.stderr, ranked.exception)
@@ -115,23 +115,13 @@ def test_a_window_is_no_longer_than_the_model_reads(shell, workspace, base, tmp_
 
 
 def test_null_models_of_an_adapter_are_adapters_of_its_shape(shell, workspace, sure, tmp_path):
-    adapter, nulls = tmp_path / "adapter", tmp_path / "nulls"
+    adapter, nulls = tmp_path / "adapter", tmp_path / "run.nulls"
     words = ["--from", sure, "--lora-rank", 2, "--sequence-length", 8, "--epochs", 1]
     done = shell("train", workspace / "corpus.txt", *words, "--limit", 3, "--out", adapter)
     assert done.exit_code == 0, (done.stderr, done.exception)
-    done = shell(
-        "null",
-        sure,
-        "--text",
-        workspace / "corpus.txt",
-        "--like",
-        adapter,
-        "--count",
-        2,
-        "--out",
-        nulls,
-    )
-    assert done.exit_code == 0, (done.stderr, done.exception)
+    clean = ["--clean", workspace / "corpus.txt", "--nulls", 2, "--size", 0.2]
+    found = shell("diff", sure, adapter, *clean, "--out", tmp_path / "run")
+    assert found.finished, (found.stderr, found.exception)
     shapes = [
         json.loads((place / "model" / "adapter_config.json").read_text())
         for place in (adapter, nulls / "null-00", nulls / "null-01")
@@ -139,6 +129,4 @@ def test_null_models_of_an_adapter_are_adapters_of_its_shape(shell, workspace, s
     for name in ("r", "lora_alpha", "lora_dropout", "base_model_name_or_path"):
         assert len({shape[name] for shape in shapes}) == 1, name
     assert len({tuple(sorted(shape["target_modules"])) for shape in shapes}) == 1
-    found = shell("diff", sure, adapter, "--null", nulls, "--seeds", 20, "--out", tmp_path / "run")
-    assert found.finished, (found.stderr, found.exception)
     assert results.load(tmp_path / "run").summary["null_searches"] == 2

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from vestige import results
+from vestige.audits.comparison.trainings import named
 from vestige.data.canary import Canary
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import encode
@@ -15,7 +16,7 @@ from vestige.data.manifest import plant
 from vestige.data.vocabulary import WordVocabulary
 from vestige.models.checkpoints import save_model
 from vestige.models.table import TableModel
-from vestige.workflows.trained_models import named
+from vestige.reports.page import render
 
 WORDS = ("red", "blue", "green", "gate", "mill", "code", "lamp", "door")
 PLANTED = {"red mill lamp": 5, "blue code door": 5, "green gate red": 1, "lamp door mill": 1}
@@ -136,13 +137,12 @@ def compared(runs, shell, tmp_path_factory):
 
 
 def rows_of(out):
-    return {row["name"]: row for row in results.load(out / "run").rows}
+    return {row["name"]: row for row in results.load(out).rows}
 
 
-def test_a_run_directory_and_its_page_are_written_together(compared):
+def test_a_run_directory_is_written(compared):
     _, out = compared
-    assert sorted(path.name for path in out.iterdir()) == ["page.html", "run"]
-    run = results.load(out / "run")
+    run = results.load(out)
     assert run.result == "DefenceComparison"
     assert run.run["configuration"]["baseline"] == "plain"
     assert set(run.run["models"]) == {"plain", HOSTILE, "dp"}
@@ -171,14 +171,17 @@ def test_samples_are_counted_in_the_training_data(runs, compared):
 def test_the_terminal_shows_a_table_and_the_answer(compared):
     done, out = compared
     assert "test perplexity" in done.stdout
-    assert results.load(out / "run").summary["answer"] in done.stdout
-    assert str(out / "page.html") in done.stdout
+    assert results.load(out).summary["answer"] in " ".join(done.stdout.split("\n"))
     assert not [phrase for phrase in PLANTED if phrase in done.stdout + done.stderr]
 
 
-def test_no_phrase_and_no_markup_of_a_name_reaches_the_page(compared):
-    page = (compared[1] / "page.html").read_text("utf-8")
-    assert "Which defence should I take?" in page
+@pytest.fixture(scope="module")
+def page(compared):
+    return render([results.load(compared[1])], show_secrets=False)
+
+
+def test_no_phrase_and_no_markup_of_a_name_reaches_the_page(page):
+    assert "Which defence should I use?" in page
     assert HOSTILE not in page
     assert "&lt;script&gt;" in page
     assert not [phrase for phrase in (*PLANTED, *CONTROLS) if phrase in page]
@@ -210,7 +213,7 @@ def test_several_trainings_of_a_name_are_compared_together(runs, shell, tmp_path
     assert row["trainings"] == 3
     assert row["verdict"] != "too few"
     assert row["exposure_change_high"] is not None
-    assert set(results.load(tmp_path / "new" / "run").run["models"]) == {
+    assert set(results.load(tmp_path / "new").run["models"]) == {
         f"{name} {number}" for name in ("plains", "golds") for number in (1, 2, 3)
     }
 
@@ -224,11 +227,11 @@ def test_one_training_of_each_has_no_verdict(runs, shell, tmp_path):
     assert "A verdict takes 3 trainings of each, made with different seeds" in done.stdout
 
 
-def test_models_no_better_than_word_frequencies_are_called_so(compared):
+def test_models_no_better_than_word_frequencies_are_called_so(compared, page):
     done, out = compared
     assert rows_of(out)["dp"]["verdict"] == "useless"
     assert "predicts no better than word frequencies" in done.stdout
-    assert "predicts no better than word frequencies" in (out / "page.html").read_text("utf-8")
+    assert "predicts no better than word frequencies" in page
 
 
 def test_json_is_the_summary_and_nothing_else(runs, shell, tmp_path):
@@ -236,7 +239,6 @@ def test_json_is_the_summary_and_nothing_else(runs, shell, tmp_path):
     done = shell(*words, "--out", tmp_path / "new")
     summary = json.loads(done.stdout)
     assert summary["trainings"] == 2
-    assert summary["page"] == str(tmp_path / "new" / "page.html")
 
 
 def test_without_a_test_the_text_that_all_held_out_is_taken(runs, shell, tmp_path):
@@ -254,7 +256,7 @@ def test_a_test_without_users_leaves_fairness_out_and_says_so(runs, shell, tmp_p
     row = rows_of(tmp_path / "new")["gold"]
     assert row["gap"] is None
     assert row["perplexity_ratio"] is not None
-    assert "names none; give --test with --user" in done.stderr
+    assert "the test text has no users" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -274,7 +276,7 @@ def test_what_cannot_be_measured_is_a_note(runs, shell, tmp_path, words, note):
     done = shell(*given, "--out", tmp_path / "new")
     assert done.finished, (done.stderr, done.exception)
     assert note in done.stderr
-    assert note in " ".join(results.load(tmp_path / "new" / "run").summary["notes"])
+    assert note in " ".join(results.load(tmp_path / "new").summary["notes"])
 
 
 MALFORMED = {
@@ -289,7 +291,7 @@ MALFORMED = {
     "another vocabulary": ("R/plain R/other-words", "other-words", "--vocabulary"),
     "summary broken": ("R/plain R/broken-run", "summary.json", "repeat the run"),
     "baseline unknown": ("R/plain R/gold --baseline paper", "plain, gold", "'paper'"),
-    "no undefended one": ("R/gold R/dp", "--baseline", "none without one"),
+    "no undefended one": ("R/gold R/dp", "--baseline", "has no defence: none"),
     "two undefended": ("R/plain R/no-users", "--baseline", "plain, no-users"),
     "manifest nowhere": ("R/plain R/gold --manifest R/file.json", "file.json", "vestige plant"),
     "manifest changed": ("R/plain R/gold --manifest R/changed", "canary 1", "Restore"),
@@ -301,7 +303,7 @@ MALFORMED = {
     "canary with unknown words": ("R/plain R/gold --manifest R/unknown", "canary 1", "plant"),
     "test nowhere": ("R/plain R/gold --test R/nowhere.txt", "nowhere.txt", "Give a file"),
     "user column missing": ("R/plain R/gold --test R/test.jsonl --user who", "who", "column"),
-    "tolerance of zero": ("R/plain R/gold --tolerance 0", "tolerance", "(0, 1)"),
+    "tolerance of zero": ("R/plain R/gold --tolerance 0", "tolerance", "above 0 and below 1"),
     "group of zero": ("R/plain R/gold --group 0", "--group", "--help"),
     "nothing to measure": ("R/plain R/bare --baseline plain", "--manifest", "nothing to measure"),
     "no out": ("R/plain R/gold", "--out", "--help"),

@@ -4,27 +4,27 @@ import pytest
 
 from tests.cli.secret_cases import AUDITED, PIN, TINY, TWO, filled
 from vestige import results
+from vestige.audits.release.same_settings import CONFIGURATION, SUMMARY
 from vestige.reports.quantities import QUANTITIES
-from vestige.reports.settings import CONFIGURATION, SUMMARY
 
 LINES = {
-    "CanaryExposure": "exposure W/after --manifest W/planted-known --references 100",
-    "Completion": "complete W/after --manifest W/planted-known --prefix 1",
+    "CanaryExposure": "exposure W/after W/planted-known --references 100",
+    "Completion": "extract W/after W/planted-known --prefix 1",
     "DefendedTraining": f"train W/corpus.jsonl {TINY}",
-    "Deletion": "verify-deletion W/before W/after --deleted W/deleted.txt --reference "
+    "Deletion": "unlearning W/before W/after --deleted W/deleted.txt --reference "
     "W/corpus.jsonl",
-    "Extraction": f"extract-nlu {TWO} {PIN} --candidates n=SET --truth TRUTH",
+    "Extraction": f"extract {TWO} {PIN} --candidates n=SET --truth TRUTH",
     "PairTraining": f"train W/corpus.jsonl --task translation --source who {TINY}",
-    "SecretAudit": "extract-nlu W/trained-nlu --manifest W/planted-nlu",
-    "SecretCompletion": "complete W/after --secrets W/choices.txt",
-    "SecretExposure": "exposure W/after --secrets W/choices.txt --references 200",
-    "SecretRank": "rank W/before W/after --secrets W/choices.txt --samples 200",
-    "TextAudit": "audit-texts W/after --base W/before --texts W/unknown.txt --reference "
+    "SecretAudit": "extract W/trained-nlu W/planted-nlu",
+    "SecretCompletion": "extract W/after W/choices.txt",
+    "SecretExposure": "exposure W/after W/choices.txt --references 200",
+    "SecretRank": "exposure W/after W/choices.txt --before W/before --references 200",
+    "TextAudit": "membership W/after --base W/before --texts W/unknown.txt --reference "
     "W/corpus.jsonl",
-    "TextMemorization": "memorization W/after --texts W/unknown.txt --reference W/corpus.jsonl "
+    "TextMemorization": "extract W/after W/unknown.txt --as texts --reference W/corpus.jsonl "
     "--prefix 1 --suffix 2",
     "UpdateDiff": "diff W/before W/after --length 3 --size 0.2",
-    "UserAudit": f"audit-users W/after {AUDITED}",
+    "UserAudit": f"membership W/after --unit user {AUDITED}",
 }  # fmt: skip
 
 

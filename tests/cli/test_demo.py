@@ -5,10 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from vestige import results
+from vestige import demo, results
 from vestige.data.corpus import Corpus
 from vestige.training import presets
-from vestige.workflows import demo
 
 
 @pytest.fixture
@@ -25,7 +24,7 @@ def small(monkeypatch):
     shape = replace(plan.model, embedding_size=8, hidden_size=8)
     monkeypatch.setattr("vestige.data.loaders.federalist.read_federalist", federalist)
     monkeypatch.setitem(presets.PRESETS, "demo", replace(plan, training=quick, model=shape))
-    monkeypatch.setattr(demo, "TOKENS", 300)
+    monkeypatch.setattr(demo, "VOCABULARY", 300)
 
 
 @pytest.mark.usefixtures("small")
@@ -35,7 +34,7 @@ def test_the_demo_leaves_snapshots_a_run_and_a_page(shell, tmp_path):
     summary = json.loads(done.stdout)
     assert summary["page"] == str(tmp_path / "demo" / "report.html")
     page = (tmp_path / "demo" / "report.html").read_text()
-    assert "in the clear" in page
+    assert "This page shows secrets" in page
     run = results.load(tmp_path / "demo" / "run")
     assert set(run.run["models"]) == {"before", "after"}
     assert shell("plant", tmp_path / "demo" / "planted", "--verify").exit_code == 0
@@ -47,8 +46,8 @@ def test_the_demo_leaves_snapshots_a_run_and_a_page(shell, tmp_path):
 @pytest.mark.usefixtures("small")
 def test_the_demo_prints_the_secret_and_where_the_page_is(shell, tmp_path):
     done = shell("demo", "--out", tmp_path / "demo")
-    assert demo.SECRET in done.stderr
-    assert done.stdout.endswith(f"{tmp_path / 'demo' / 'report.html'}\n")
+    assert demo.SECRET in done.stdout
+    assert f"{tmp_path / 'demo' / 'report.html'}\n" in done.stdout
 
 
 def test_without_its_text_the_demo_says_how_to_get_it(shell, tmp_path, monkeypatch):

@@ -15,37 +15,39 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import vestige
 from tests.cli import secret_cases
 from vestige import results
 from vestige.errors import RunError
 from vestige.reports.page import render
-from vestige.reports.section import KINDS as SECTIONS
+from vestige.reports.report import KINDS as SECTIONS
 
 EVIL = "\x1b[31m\u202e<b>evil</b>\u2066\x07"
 # The verb and the first of its cases that makes a run of this kind.
 KINDS = {
     "UpdateDiff": ("diff", 0),
-    "DifferentialRank": ("rank", 0),
-    "SecretRank": ("rank", 2),
+    "DifferentialRank": ("diff", 12),
+    "SecretRank": ("exposure", 11),
     "CanaryExposure": ("exposure", 0),
     "SecretExposure": ("exposure", 7),
-    "Completion": ("complete", 0),
-    "SecretCompletion": ("complete", 5),
-    "SecretAudit": ("extract-nlu", 0),
-    "Extraction": ("extract-nlu", 2),
-    "UserAudit": ("audit-users", 0),
-    "TextAudit": ("audit-texts", 0),
-    "TextMemorization": ("memorization", 0),
-    "Deletion": ("verify-deletion", 0),
-    "Anatomy": ("anatomy", 0),
+    "Completion": ("extract", 4),
+    "SecretCompletion": ("extract", 0),
+    "SecretAudit": ("extract", 14),
+    "Extraction": ("extract", 16),
+    "UserAudit": ("membership", 6),
+    "TextAudit": ("membership", 0),
+    "TextMemorization": ("extract", 9),
+    "Deletion": ("unlearning", 0),
     "DefenceComparison": ("compare", 0),
     "DefendedTraining": ("train", 0),
     "IntentSlotTraining": ("train", 3),
+    "Anatomy": (None, 0),
+    "Planting": (None, 1),
 }
 
 
 def test_every_kind_of_result_is_there():
-    known = set(SECTIONS.names())
+    known = set(SECTIONS)
     # Tables of `reproduce` have rows of our own; a training on pairs is shown as one on utterances;
     # what a callback measured is numbers alone.
     assert set(KINDS) == known - {"Table", "PairTraining", "TrainingLeakage"}
@@ -56,6 +58,8 @@ def run(request, tmp_path_factory, marked, shell):
     """A run directory of each kind."""
     verb, number = KINDS[request.param]
     out = tmp_path_factory.mktemp("runs") / "out"
+    if verb is None:
+        return _without_command(number, marked, out)
     words = secret_cases.CASES[verb][number].split(" ", 1)[1]
     done = shell(verb, *secret_cases.filled(words, marked, out))
     assert done.finished, done.stderr
@@ -64,10 +68,19 @@ def run(request, tmp_path_factory, marked, shell):
     return made
 
 
+def _without_command(number, marked, out):
+    """A run that no command writes."""
+    if number:
+        return vestige.plant(marked / "corpus.jsonl", coin_flip=8, length=2).save(out)
+    texts = (marked / "corpus.jsonl", marked / "mine.jsonl")
+    vestige.anatomy(marked / "trained", *texts, user="who", orders=1, bins=2, out=out)
+    return out
+
+
 def test_an_attack_in_any_field_is_text(run, tmp_path, monkeypatch):
     for name, module in sys.modules.items():
-        if name.startswith("vestige.reports.") and hasattr(module, "in_our_manner"):
-            monkeypatch.setattr(module, "in_our_manner", lambda chart: "<svg></svg>")  # it is slow
+        if name.startswith("vestige.") and hasattr(module, "svg_of"):
+            monkeypatch.setattr(module, "svg_of", lambda chart: "<svg></svg>")  # it is slow
     pages = 0
     for number, (name, harm) in enumerate(harmed(run)):
         copy = tmp_path / str(number)

@@ -5,7 +5,7 @@ import unicodedata
 import pytest
 
 from tests.cli.shell import invoke
-from vestige.cli.main import VERBS
+from vestige.cli import app
 
 EVIL = "\x1b[31m\u202e\x07\u2066evil\x9b31m"
 
@@ -14,26 +14,42 @@ CASES = {
     "demo": ["--out EVIL/x --EVIL"],
     "plant": ["EVIL --out x", "F --phrase EVIL --pattern EVIL --out x", "EVIL --verify", "F EVIL"],
     "train": ["EVIL --out x", "F --preset EVIL --out x", "F --EVIL 1", "F --text EVIL --out x"],
-    "diff": ["EVIL EVIL --out x", "F F --search EVIL --out x"],
-    "null": ["EVIL EVIL EVIL --out x"],
-    "rank": ["EVIL EVIL --phrase EVIL --out x", "EVIL EVIL --secrets EVIL --question EVIL"],
-    "exposure": ["EVIL --manifest EVIL --out x", "EVIL --secrets EVIL --question EVIL"],
-    "extract-nlu": ["EVIL --pattern EVIL --intent EVIL", "EVIL --slots {EVIL:2} --intent EVIL"],
-    "complete": ["EVIL --manifest EVIL --out x", "EVIL --secrets EVIL --question EVIL"],
-    "audit-users": ["EVIL:f --texts EVIL --reference EVIL --out x"],
-    "audit-texts": ["EVIL --texts EVIL --reference EVIL --base EVIL --author EVIL --out x"],
-    "memorization": ["EVIL --texts EVIL --reference EVIL --out x"],
-    "verify-deletion": ["EVIL EVIL --deleted EVIL --reference EVIL --retrained EVIL --out x"],
-    "anatomy": ["EVIL --seen EVIL --unseen EVIL --out x"],
+    "diff": [
+        "EVIL EVIL --out x",
+        "F F --score EVIL --out x",
+        "EVIL EVIL --clean EVIL --out x",
+        "EVIL EVIL --phrase EVIL --out x",
+    ],
+    "exposure": [
+        "EVIL EVIL.json --out x",
+        "EVIL EVIL --question EVIL --out x",
+        "EVIL EVIL --before EVIL --out x",
+    ],
+    "extract": [
+        "EVIL EVIL.json --out x",
+        "EVIL EVIL.txt --question EVIL --out x",
+        "EVIL EVIL --reference EVIL --out x",
+        "EVIL --pattern EVIL --intent EVIL --out x",
+        "EVIL --pattern {EVIL:2} --intent EVIL --out x",
+    ],
+    "membership": [
+        "EVIL --texts EVIL --reference EVIL --base EVIL --author EVIL --out x",
+        "EVIL:f --unit user --texts EVIL --reference EVIL --out x",
+    ],
+    "unlearning": ["EVIL EVIL --deleted EVIL --reference EVIL --retrained EVIL --out x"],
     "compare": ["EVIL=EVIL EVIL=EVIL --manifest EVIL --test EVIL --out x"],
-    "gate": ["EVIL", "EVIL --fail-above EVIL --baseline EVIL"],
-    "report": ["EVIL --out x", "EVIL EVIL --out EVIL"],
+    "report": [
+        "EVIL",
+        "EVIL --out x",
+        "EVIL EVIL --out EVIL",
+        "EVIL --fail-above EVIL --baseline EVIL",
+    ],
     "reproduce": ["EVIL --out x", "updates --table EVIL --out x"],
 }
 
 
 def test_every_verb_has_its_cases():
-    assert set(CASES) == set(VERBS)
+    assert set(CASES) == set(app.places()) | set(app.HIDDEN)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ OWN = "--pattern my_{name} --intent Mine --candidates name=ann,bob"
 
 # The words after `vestige plant` (W/ the folder, _ a blank), and what the message must say.
 CASES = {
-    "no pattern": ("W/songs.jsonl", "--pattern must be given with --task nlu"),
+    "no pattern": ("W/songs.jsonl", "--pattern must be given for utterances"),
     "unknown shorthand": ("W/songs.jsonl --pattern zip:4", "pin:N, call:N, color:N"),
     "a pattern of text": ("W/songs.jsonl --pattern mixed", "unknown words such as {digit:4}"),
     "shorthand of no words": ("W/songs.jsonl --pattern pin:0", "got neither"),
@@ -59,14 +59,14 @@ CASES = {
     "validation nowhere": ("W/songs.jsonl --pattern pin:4 --validation W/none", "none"),
     "a secret that is there": ("W/codes.jsonl --pattern pin:1 --number 9", "already holds"),
     "out exists": ("W/songs.jsonl --pattern pin:4 --out W/parted", "another --out"),
-    "a phrase": ("W/songs.jsonl --pattern pin:4 --phrase hello", "--phrase must be left out"),
-    "a length": ("W/songs.jsonl --pattern pin:4 --length 5", "--length must be left out"),
-    "users": ("W/songs.jsonl --pattern pin:4 --per-user", "--per-user must be left out"),
-    "coins": ("W/songs.jsonl --pattern pin:4 --coin-flip 9", "option of --task text"),
-    "a text column": ("W/songs.jsonl --pattern pin:4 --text t", "--text must be left out"),
+    "a phrase": ("W/songs.jsonl --pattern pin:4 --phrase hello", "--phrase needs --task text"),
+    "a length": ("W/songs.jsonl --pattern pin:4 --length 5", "--length needs --task text"),
+    "users": ("W/songs.jsonl --pattern pin:4 --per-user", "--per-user needs --task text"),
+    "coins": ("W/songs.jsonl --pattern pin:4 --coin-flip 9", "--coin-flip needs --task text"),
+    "a text column": ("W/songs.jsonl --pattern pin:4 --text t", "--text needs --task text"),
     "an unknown task": ("W/songs.jsonl --pattern pin:4 --task speech", "must be one of text, nlu"),
-    "an intent for text": ("W/songs.jsonl --task text --intent A", "--intent must be left out"),
-    "a share for text": ("W/songs.jsonl --task text --hold-out 0", "option of --task nlu"),
+    "an intent for text": ("W/songs.jsonl --task text --intent A", "--intent needs --task nlu"),
+    "a share for text": ("W/songs.jsonl --task text --hold-out 0", "--hold-out needs --task nlu"),
     "a secret pattern for text": (
         "W/songs.jsonl --task text --pattern pin:4",
         "number 1 is not one of 'all-low', 'low-to-high'",

@@ -2,9 +2,10 @@ import json
 
 import pytest
 
-from vestige.cli.plant import LISTED
 from vestige.data.loaders import read_corpus
 from vestige.data.manifest import Manifest
+
+LISTED = 20
 
 
 @pytest.fixture

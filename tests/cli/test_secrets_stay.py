@@ -4,16 +4,17 @@ Every secret of the workspace is marked, and so is whatever a verb makes of it: 
 the mark, whether the verb does its work or refuses it.
 """
 
+from typing import get_args
+
 import pytest
 
 from tests.cli import secret_cases
-from vestige.cli import main
-from vestige.cli.main import VERBS
-from vestige.reports.components.disclosure import SECRET_OPTIONS
+from vestige.cli import app
+from vestige.reports.disclosure import SECRET_OPTIONS
 
 
 def test_every_verb_has_its_cases():
-    assert set(secret_cases.CASES) == set(VERBS)
+    assert set(secret_cases.CASES) == set(app.places()) | set(app.HIDDEN)
 
 
 @pytest.mark.parametrize(
@@ -43,11 +44,11 @@ def test_no_secret_is_shown(shell, marked, tmp_path, monkeypatch, verb, line):
 
 
 PUBLIC = {
-    "--accountant", "--author", "--base", "--baseline", "--cluster", "--column", "--deleted",
-    "--device", "--fail-above", "--format",
+    "--accountant", "--also", "--author", "--base", "--baseline", "--before", "--cluster",
+    "--column", "--deleted", "--device", "--fail-above", "--format",
     "--frequencies", "--from", "--intent", "--intent-column", "--key-env", "--null", "--optimizer",
-    "--pattern", "--precision", "--prefix", "--preset", "--reference", "--repetitions",
-    "--retrained", "--sampled-from", "--seen", "--shadow-texts",
+    "--pattern", "--precision", "--prefix", "--preset", "--reference", "--reference-model",
+    "--repetitions", "--retrained", "--sampled-from", "--score", "--seen", "--shadow-texts",
     "--slot", "--slots", "--source", "--suffix", "--table", "--tags-column", "--test", "--text",
     "--texts", "--tokens-column", "--unseen", "--used", "--user", "--validation", "--vectors",
     "--vocabulary",
@@ -57,18 +58,30 @@ secret, by which pages call it. Before an option is put here: may its value be w
 """
 
 
+def is_text(argument):
+    """Whether an option takes any text, once or several times."""
+    hint = argument.hint
+    return hint is str or str in get_args(hint)
+
+
 def text_options(name):
     """The options of a verb whose value is any text."""
-    return {each.flags[0] for each in main.verb(name).options if each.flags and each.type is str}
+    verb = app.verb_app(name, app.function_of(name))
+    options = verb.assemble_argument_collection(parse_docstring=False)
+    return {
+        each.name
+        for each in options
+        if each.names and not each.field_info.is_positional and is_text(each)
+    }
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("verb", [*app.places(), *app.HIDDEN])
 def test_every_option_of_text_is_said_to_be_secret_or_public(verb):
     assert text_options(verb) <= PUBLIC | SECRET_OPTIONS
     assert not PUBLIC & SECRET_OPTIONS
 
 
-@pytest.mark.parametrize("verb", ["plant", "rank", "exposure", "extract-nlu"])
+@pytest.mark.parametrize("verb", ["plant", "rank", "exposure", "extract"])
 def test_every_mark_is_found_where_secrets_are_asked_for(shell, marked, tmp_path, verb):
     """What the other tests look for is there to be found."""
     line = secret_cases.CASES[verb][0].partition(" ")[2]

@@ -133,7 +133,7 @@ def test_what_is_held_out_depends_on_each_text_alone_and_is_said(shell, tmp_path
         found = divide(Corpus.from_texts(kept), 0.3)
         told = results.load(out / "run").run["division"]
         assert told == found.summary()
-        assert f"Held out: {told['held_out_documents']} of {len(kept)} documents" in done.stderr
+        assert f"Validation: {told['held_out_documents']} of {len(kept)} documents" in done.stderr
         validation = results.load(out / "run").run["data"]["validation"]
         assert validation["sha256"] == found.held_out.fingerprint()
         held.append(set(found.held_out))
@@ -144,7 +144,7 @@ def test_what_is_held_out_depends_on_each_text_alone_and_is_said(shell, tmp_path
 def test_nothing_to_hold_out_is_said(shell, workspace, tmp_path):
     done = shell("train", workspace / "corpus.txt", "--out", tmp_path / "new", *QUICK)
     assert done.exit_code == 0, done.stderr
-    assert "Held out: no document, since hashes choose" in " ".join(done.stderr.split())
+    assert "Validation: no document, because hashes choose" in " ".join(done.stderr.split())
 
 
 def test_a_model_no_better_than_word_frequencies_is_said_to_be(shell, workspace, tmp_path):
@@ -159,7 +159,7 @@ def test_a_model_no_better_than_word_frequencies_is_said_to_be(shell, workspace,
     planted = shell("plant", workspace / "corpus.txt", "--phrase", "the code knows a mill",
                     "--vocabulary", tmp_path / "new", "--out", tmp_path / "planted")  # fmt: skip
     assert planted.exit_code == 0, planted.stderr
-    asked = ["exposure", tmp_path / "new", "--manifest", tmp_path / "planted"]
+    asked = ["exposure", tmp_path / "new", tmp_path / "planted"]
     done = shell(*asked, "--references", 100, "--out", tmp_path / "exposure")
     assert done.exit_code == 3, done.stderr
     assert done.stdout.startswith("UNDECIDED")

@@ -32,7 +32,7 @@ OFTEN = ["--checkpoint-every", 3]
 
 KILLED = """
 import os, signal, sys
-from vestige.cli.main import main
+from vestige.cli.app import main
 from vestige.training import checkpoint
 
 def dying(directory, position, *others, save=checkpoint.save):
@@ -270,7 +270,7 @@ def test_an_undefended_training_stops_at_a_perplexity_and_says_so(train, tmp_pat
     assert stopped["stopped"]
     assert stopped["steps"] == steps[first] < whole["steps"]
     assert stopped["validation_perplexity"] == pytest.approx(reached[first])
-    assert f"Stopped after {stopped['steps']} steps, as asked by --stop-at-perplexity" in said
+    assert f"Stopped after {stopped['steps']} steps (--stop-at-perplexity)" in said
 
     never, said = train(tmp_path / "never", *looks, "--stop-at-perplexity", 1.01)
     assert not never["stopped"]
@@ -296,7 +296,8 @@ def test_users_are_held_out_where_users_are_drawn(train, letters, tmp_path, word
     users = set(found.held_out.users) & set(found.training.users)
     assert not (by_user and users)
     told = f"{len(found.held_out)} of 40 documents"
-    told += f" of {len(set(found.held_out.users))} users, chosen by each user's" if by_user else ""
+    users = len(set(found.held_out.users))
+    told += f" of {users} users, chosen by the hash of each user" if by_user else ""
     assert told in " ".join(said.split())
 
 
@@ -304,7 +305,7 @@ def test_a_cap_leaves_out_what_users_have_beyond_it(train, letters, tmp_path):
     corpus = read_corpus(letters, user_column="who")
     _, said = train(tmp_path / "new", "--max-documents-per-user", 5, "--batching", "documents")
     found, run = divide(corpus, 0, most_per_user=5), results.load(tmp_path / "new" / "run").run
-    assert "Left out: 25 of 40 documents, which 3 users have beyond 5" in " ".join(said.split())
+    assert "Left out: 25 of 40 documents, of 3 users with more than 5" in " ".join(said.split())
     assert run["division"]["left_out_documents"] == 25
     assert run["data"]["training"]["sha256"] == found.training.fingerprint()
     assert run["data"]["training"]["documents"] == 15

@@ -181,7 +181,7 @@ KILLED = """
 import os, sys, torch
 torch.set_num_threads({threads})  # other sums have other last bits
 from vestige.training import checkpoint
-from vestige.cli.main import main
+from vestige.cli.app import main
 save, left = checkpoint.save, [5]
 def save_and_die(*given):
     save(*given)
@@ -230,7 +230,7 @@ def test_data_without_parts_is_held_out_and_canaries_never_are(shell, planted, t
 def test_the_terminal_shows_a_short_table(shell, planted, tmp_path):
     done = shell("train", planted, "--out", tmp_path / "new", *QUICK)
     assert done.exit_code == 0, done.stderr
-    for shown in ("Test part, 6 utterances", "intent accuracy", "slot F1", "95 % interval"):
+    for shown in ("Test part, 6 utterances", "intent accuracy", "slot F1", "95% CI"):
         assert shown in done.stdout
     assert "Epoch 3 kept, validation loss" in done.stderr
 
@@ -238,7 +238,7 @@ def test_the_terminal_shows_a_short_table(shell, planted, tmp_path):
 def test_without_a_test_part_the_validation_part_is_named(shell, planted, tmp_path):
     done = shell("train", planted / "train.jsonl", "--out", tmp_path / "new", *QUICK)
     assert done.exit_code == 0, done.stderr
-    assert "no test part. On the validation part: intent accuracy" in done.stderr
+    assert "on the validation text, intent accuracy" in done.stdout
 
 
 def test_a_report_shows_it_and_a_comparison_says_what_it_needs(shell, trained, tmp_path):

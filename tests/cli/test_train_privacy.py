@@ -134,10 +134,10 @@ def test_a_model_without_a_ledger_is_one_that_may_have_read_all(train, place, tm
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (SMALL, "--defence dp-sgd must come with --vocabulary or --from"),
-        ([*SMALL, "--tokenizer", "bpe", "--vocab-size", 300], "must come with --vocabulary"),
-        (["--vocabulary", "plain", *SMALL], "--vocabulary must name a model whose vocabulary"),
-        (["--from", "plain"], "--from must name a model whose vocabulary"),
+        (SMALL, "--defence dp-sgd needs --vocabulary or --from"),
+        ([*SMALL, "--tokenizer", "bpe", "--vocab-size", 300], "needs --vocabulary or --from"),
+        (["--vocabulary", "plain", *SMALL], "--vocabulary has a vocabulary of a text"),
+        (["--from", "plain"], "--from has a vocabulary of a text"),
     ],
 )
 def test_a_private_vocabulary_is_refused_with_the_remedy(shell, place, tmp_path, words, message):

@@ -6,18 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from vestige.cli.main import VERBS
+from vestige.cli import app
 from vestige.models.folders import is_model
 
 KINDS = (
     *("plant", "plant nlu", "train", "train private", "train nlu", "train pairs", "train seeds"),
-    *("diff", "null", "rank", "rank secrets", "exposure", "exposure secrets", "extract-nlu"),
-    *("complete", "complete secrets", "audit-users"),
+    *("diff", "diff clean", "diff phrase", "exposure", "exposure secrets", "exposure since"),
+    *("extract", "extract secrets", "extract texts", "extract utterances", "membership users"),
     *(
-        "audit-texts",
-        "memorization",
-        "verify-deletion",
-        "anatomy",
+        "membership",
+        "unlearning",
         "compare",
         "gate",
         "report",
@@ -42,7 +40,8 @@ def run(every_verb, inputs, shell, monkeypatch):
 
 def test_no_verb_is_forgotten(every_verb):
     assert tuple(every_verb.COMMANDS) == tuple(sorted(KINDS, key=[*every_verb.COMMANDS].index))
-    assert {words[0] for words in every_verb.COMMANDS.values()} == set(VERBS) - {"demo"}
+    verbs = {*app.places(), *app.HIDDEN} - {"demo"}
+    assert {words[0] for words in every_verb.COMMANDS.values()} == verbs
 
 
 def for_others(path: Path) -> bool:
@@ -84,11 +83,11 @@ def test_what_a_verb_writes_is_private(run, inputs, tmp_path, kind, umask):
 def test_directories_that_are_there_are_left_as_they_are(run, tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine").chmod(0o755)
-    for kind in ("plant", "train", "audit-users"):
+    for kind in ("plant", "train", "membership users"):
         out = tmp_path / "mine" / kind
-        if kind != "plant":
+        if kind == "train":
             out.mkdir()
             out.chmod(0o750)
         assert run(kind, out).finished
-        assert stat.S_IMODE(out.stat().st_mode) == (0o700 if kind == "plant" else 0o750)
+        assert stat.S_IMODE(out.stat().st_mode) == (0o750 if kind == "train" else 0o700)
     assert stat.S_IMODE((tmp_path / "mine").stat().st_mode) == 0o755

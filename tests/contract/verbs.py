@@ -14,6 +14,7 @@ import vestige
 from tests.contract import grammar
 from tests.contract.world import NEVER_READ, SECRET, World
 from vestige.claims import LEAK, NO_LEAK, UNDECIDED
+from vestige.models.remote_options import RemoteOptions
 
 Answer = Callable[[], str]
 Cases = dict[str, tuple[Answer, frozenset[str]]]
@@ -25,7 +26,7 @@ NOT_CLEARED = frozenset({LEAK, UNDECIDED})
 NOT_ACCUSED = frozenset({NO_LEAK, UNDECIDED})
 
 DEAD = ("zero", "random", "broken")
-SMALL = {"seeds": 8, "top": 3, "size": 0.05, "length": 24}
+SMALL = {"top": 3, "size": 0.05, "length": 24}
 
 
 def verbs(world: World) -> dict[str, Cases]:
@@ -34,27 +35,27 @@ def verbs(world: World) -> dict[str, Cases]:
     return {
         "diff": _pair(asked),
         "diff --secrets": _listed_secrets(asked),
-        "rank --secrets": _secrets(asked, asked.rank, pair=True),
-        "exposure --secrets": _secrets(asked, asked.exposure),
-        "complete --secrets": _secrets(asked, asked.complete),
+        "exposure secrets": _secrets(asked, asked.exposure),
+        "exposure --before": _secrets(asked, asked.exposure_since, pair=True),
         "exposure": _canaries(asked, asked.exposure_of_canaries),
-        "complete": _canaries(asked, asked.complete_canaries),
-        "extract-nlu": _utterances(asked),
-        "audit-users": _texts(asked, asked.users, base=True),
-        "audit-texts --base": _texts(asked, asked.texts_with_base, base=True),
-        "audit-texts": _texts(asked, asked.texts),
-        "memorization": _texts(asked, asked.memorization),
-        "verify-deletion": _deletion(asked, None),
-        "verify-deletion --retrained": _deletion(asked, "other"),
+        "extract canaries": _canaries(asked, asked.extract_canaries),
+        "extract secrets": _secrets(asked, asked.extract_secrets),
+        "extract texts": _texts(asked, asked.extract_texts),
+        "extract utterances": _utterances(asked),
+        "membership users": _texts(asked, asked.users, base=True),
+        "membership --base": _texts(asked, asked.texts_with_base, base=True),
+        "membership": _texts(asked, asked.texts),
+        "unlearning": _deletion(asked, None),
+        "unlearning --retrained": _deletion(asked, "other"),
         "compare": _defences(asked),
         "callback": _callback(asked),
         "PrivateTrainer": _private(asked),
-        "gate": _gate(asked),
+        "report": _report(asked),
     }
 
 
 class Asked:
-    """The public verbs, asked about the world's models; results are kept for the gate."""
+    """The public verbs, asked about the world's models; results are kept for `report`."""
 
     def __init__(self, world: World) -> None:
         self.world, self.results = world, {}
@@ -62,7 +63,7 @@ class Asked:
 
     def keep(self, name: str, result: Any) -> str:
         self.results.setdefault(name, result)
-        return str(result.summary()["verdict"])
+        return str(result.verdict)
 
     def path(self, name: str | None) -> str | None:
         return None if name is None else self.world.path(name)
@@ -84,18 +85,18 @@ class Asked:
 
     # secrets
 
-    def rank(self, before: str, after: str, secrets: Path) -> str:
-        found = vestige.rank(self.path(before), self.path(after), secrets=secrets, samples=2048)
-        return self.keep(f"rank {after}", found)
+    def exposure_since(self, before: str, after: str, secrets: Path) -> str:
+        found = vestige.exposure(
+            self.path(after), secrets, before=self.path(before), references=2048
+        )
+        return self.keep(f"exposure --before {after}", found)
 
     def exposure(self, _: str, model: str, secrets: Path) -> str:
-        found = vestige.exposure(self.path(model), secrets=secrets, references=256)
-        return self.keep(f"exposure --secrets {model}", found)
+        found = vestige.exposure(self.path(model), secrets, references=256)
+        return self.keep(f"exposure secrets {model}", found)
 
-    def complete(self, _: str, model: str, secrets: Path) -> str:
-        return self.keep(
-            f"complete --secrets {model}", vestige.complete(self.path(model), secrets=secrets)
-        )
+    def extract_secrets(self, _: str, model: str, secrets: Path) -> str:
+        return self.keep(f"extract secrets {model}", vestige.extract(self.path(model), secrets))
 
     def secrets(self, name: str) -> Path:
         nouns = " ".join([*grammar.ENGLISH["thing"]] * 6)
@@ -117,9 +118,9 @@ class Asked:
         )
         return self.keep(f"exposure {model}", found)
 
-    def complete_canaries(self, model: str, planted: str = "planted", **_: Any) -> str:
-        found = vestige.complete(self.path(model), self.world.folder / planted)
-        return self.keep(f"complete {model}", found)
+    def extract_canaries(self, model: str, planted: str = "planted", **_: Any) -> str:
+        found = vestige.extract(self.path(model), self.world.folder / planted)
+        return self.keep(f"extract canaries {model}", found)
 
     # lists of texts
 
@@ -160,37 +161,38 @@ class Asked:
         return self.world.file(f"{name} {each}", self.list(name), each=each)
 
     def texts(self, model: str, texts: str, never: str, *, base: str | None = None) -> str:
-        found = vestige.audit_texts(
-            self.path(model), self.file(texts), reference=self.file(never), base=self.path(base)
-        )
-        return self.keep(f"audit-texts {model} {texts}", found)
+        found = vestige.membership(
+            self.path(model), texts=self.file(texts), reference=self.file(never),
+            base=self.path(base),
+        )  # fmt: skip
+        return self.keep(f"membership {model} {texts}", found)
 
     def texts_with_base(self, model: str, texts: str, never: str, *, base: str = "base") -> str:
         return self.texts(model, texts, never, base=base)
 
-    def memorization(self, model: str, texts: str, never: str) -> str:
-        found = vestige.memorization(
+    def extract_texts(self, model: str, texts: str, never: str) -> str:
+        found = vestige.extract(
             self.path(model), self.file(texts), reference=self.file(never),
             prefix=8, suffix=8, continued=4,
         )  # fmt: skip
-        return self.keep(f"memorization {model} {texts}", found)
+        return self.keep(f"extract texts {model} {texts}", found)
 
     def users(self, model: str, texts: str, never: str, *, base: str = "base") -> str:
-        found = vestige.audit_users(
-            self.path(model), self.file(texts, each=5), reference=self.file(never, each=5),
-            base=self.path(base), user="author", device="cpu",
+        found = vestige.membership(
+            self.path(model), texts=self.file(texts, each=5), reference=self.file(never, each=5),
+            unit="user", base=self.path(base), user="author", device="cpu",
             out=self.world.folder / "users" / str(len(self.results)),
         )  # fmt: skip
-        return self.keep(f"audit-users {model} {texts}", found)
+        return self.keep(f"membership users {model} {texts}", found)
 
     def deletion(
         self, before: str, after: str, texts: str, never: str, retrained: str | None
     ) -> str:
-        found = vestige.verify_deletion(
-            self.path(before), self.path(after), self.file(texts), reference=self.file(never),
-            retrained=self.path(retrained),
+        found = vestige.unlearning(
+            self.path(before), self.path(after), deleted=self.file(texts),
+            reference=self.file(never), retrained=self.path(retrained),
         )  # fmt: skip
-        return self.keep(f"verify-deletion {after} {texts} {retrained}", found)
+        return self.keep(f"unlearning {after} {texts} {retrained}", found)
 
     def of_a_server(self, verb: Callable[[str, Any], Any]) -> Answer:
         """A verb asked of a server whose log-probabilities of texts are no numbers."""
@@ -198,7 +200,7 @@ class Asked:
         def answer() -> str:
             from tests.models.served import Served, serving
             from vestige.models.checkpoints import load_model
-            from vestige.workflows.endpoint_settings import EndpointSettings
+            from vestige.models.remote_options import RemoteOptions
 
             class Broken(Served):
                 def choice(self, *of: Any) -> Any:
@@ -212,10 +214,16 @@ class Asked:
 
             model: Any = load_model(self.world.path("tuned"), device="cpu")
             with serving(Broken(model)) as url:
-                found = verb(f"openai:{url}#small", EndpointSettings(attempts=1))
-            return str(found.summary()["verdict"])
+                found = verb(f"openai:{url}#small", RemoteOptions(attempts=1))
+            return verdict_of(found)
 
         return answer
+
+
+def verdict_of(result: Any) -> str:
+    """The verdict of a result, old or new."""
+    summary = result.summary() if callable(result.summary) else result.summary
+    return str(summary["verdict"])
 
 
 def _pair(asked: Asked) -> Cases:
@@ -283,11 +291,11 @@ def _utterances(asked: Asked) -> Cases:
     def ask(*models: str, damage: str = "", planted: str = "nlu-planted", **more: Any) -> Answer:
         def answer() -> str:
             names = [world.damaged(model, damage) if damage else model for model in models]
-            found = vestige.extract_nlu(
-                [world.path(name) for name in names],
-                manifest=world.folder / planted, device="cpu", **more,
-            )  # fmt: skip
-            return asked.keep(f"extract-nlu {names[0]}", found)
+            first, *others = [world.path(name) for name in names]
+            found = vestige.extract(
+                first, world.folder / planted, also=others, device="cpu", **more
+            )
+            return asked.keep(f"extract utterances {names[0]}", found)
 
         return answer
 
@@ -324,12 +332,12 @@ def _texts(asked: Asked, verb: Callable[..., str], *, base: bool = False) -> Cas
         cases["same model"] = (ask("tuned", base="tuned"), OPEN)
     lists = ("members", "never")
     served = {
-        asked.texts: lambda model, endpoint: vestige.audit_texts(
-            model, asked.file(lists[0]), reference=asked.file(lists[1]), endpoint=endpoint
+        asked.texts: lambda model, remote: vestige.membership(
+            model, texts=asked.file(lists[0]), reference=asked.file(lists[1]), remote=remote
         ),
-        asked.memorization: lambda model, endpoint: vestige.memorization(
-            model, asked.file(lists[0]), reference=asked.file(lists[1]), endpoint=endpoint,
-            prefix=8, suffix=8,
+        asked.extract_texts: lambda model, endpoint: vestige.extract(
+            model, asked.file(lists[0]), reference=asked.file(lists[1]),
+            remote=RemoteOptions(attempts=endpoint.attempts), prefix=8, suffix=8,
         ),
     }  # fmt: skip
     if verb in served:
@@ -447,44 +455,44 @@ def _private(asked: Asked) -> Cases:
 
 
 GATED: Mapping[str, tuple[tuple[str, ...], frozenset[str]]] = {
-    "memorization zero members": (("memorized=5",), OPEN),
-    "memorization random members": (("memorized=5",), OPEN),
-    "memorization unchanged members": (("memorized=5",), OPEN),
-    "memorization tuned members": (("memorized=5",), MUST_LEAK),
-    "memorization tuned absent": ((), MUST_CLEAR),
-    "memorization tuned beyond the context": ((), NOT_CLEARED),
-    "audit-texts zero members": (("used=3",), OPEN),
-    "audit-texts random members": (("used=3",), OPEN),
-    "audit-texts unchanged members": (("used=3",), OPEN),
-    "audit-texts tuned members": (("used=3",), MUST_LEAK),
-    "audit-texts tuned absent": ((), MUST_CLEAR),
-    "audit-texts tuned beyond the context": ((), NOT_CLEARED),
-    "verify-deletion zero members None": (("left=0.2",), OPEN),
-    "verify-deletion random members None": (("left=0.2",), OPEN),
-    "verify-deletion adapter members None": (("left=0.9",), MUST_LEAK),
+    "extract texts zero members": (("memorized=5",), OPEN),
+    "extract texts random members": (("memorized=5",), OPEN),
+    "extract texts unchanged members": (("memorized=5",), OPEN),
+    "extract texts tuned members": (("memorized=5",), MUST_LEAK),
+    "extract texts tuned absent": ((), MUST_CLEAR),
+    "extract texts tuned beyond the context": ((), NOT_CLEARED),
+    "membership zero members": (("used=3",), OPEN),
+    "membership random members": (("used=3",), OPEN),
+    "membership unchanged members": (("used=3",), OPEN),
+    "membership tuned members": (("used=3",), MUST_LEAK),
+    "membership tuned absent": ((), MUST_CLEAR),
+    "membership tuned beyond the context": ((), NOT_CLEARED),
+    "unlearning zero members None": (("left=0.2",), OPEN),
+    "unlearning random members None": (("left=0.2",), OPEN),
+    "unlearning adapter members None": (("left=0.9",), MUST_LEAK),
     "exposure zero": (("exposure=3",), OPEN),
     "exposure random": (("exposure=3",), OPEN),
     "exposure canaries": (("exposure=3",), MUST_LEAK),
-    "complete zero": (("completed=0",), OPEN),
-    "exposure --secrets zero": ((), OPEN),
-    "complete --secrets zero": ((), OPEN),
+    "extract canaries zero": (("completed=0",), OPEN),
+    "exposure secrets zero": ((), OPEN),
+    "extract secrets zero": ((), OPEN),
     "diff base": (("found=0",), OPEN),
     "diff zero": (("found=0",), OPEN),
     "diff --secrets tuned": ((), NOT_CLEARED),
-    "audit-users zero members": (("members=0",), OPEN),
+    "membership users zero members": (("members=0",), OPEN),
 }
-"""Results of the verbs above, a limit for each, and what the gate may say, with and without it."""
+"""Results of the verbs above, a limit for each, and what `report` may say, with and without it."""
 
 
-def _gate(asked: Asked) -> Cases:
+def _report(asked: Asked) -> Cases:
     def ask(name: str, limits: tuple[str, ...]) -> Answer:
         def answer() -> str:
             if name not in asked.results:  # the verb refused it
                 return UNDECIDED
-            folder = asked.world.folder / "gate" / name.replace(" ", "-")
+            folder = asked.world.folder / "report" / name.replace(" ", "-")
             if not folder.exists():
                 asked.results[name].save(folder)
-            code = vestige.gate([folder], fail_above=list(limits)).code
+            code = vestige.report([folder], fail_above=list(limits)).exit_code
             return {0: NO_LEAK, 1: LEAK, 3: UNDECIDED}[code]
 
         return answer

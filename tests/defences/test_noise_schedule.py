@@ -11,6 +11,7 @@ from dp_accounting import dp_event, pld
 from hypothesis import given
 from hypothesis import strategies as st
 
+from vestige.audits.comparison.measurements import mechanism_of
 from vestige.defences.accounting import (
     epsilon_spent,
     noise_for,
@@ -31,7 +32,6 @@ from vestige.defences.privacy_statement import PrivacyStatement, drowned
 from vestige.metrics.f_dp_epsilon import SubsampledGaussianCurves
 from vestige.training.config import TrainingConfig
 from vestige.training.secret import Secret
-from vestige.workflows.model_measurements import _mechanism
 
 RATE, DELTA = 0.1, 1e-5
 FALLS = NoiseSchedule(first=2.0, decay=0.5, steps=20)
@@ -193,7 +193,7 @@ def test_the_trade_off_curve_of_a_claim_is_that_of_its_stages():
     assert claim.of_group(2) == group_epsilon(
         noise_multiplier=noise, sample_rate=RATE, steps=2, delta=DELTA, copies=2
     )
-    curves = _mechanism(claim)
+    curves = mechanism_of(claim)
     assert "in 2 stages of noise" in curves.name
     assert curves.epsilon(1 / 2, DELTA) == pytest.approx(
         naive_epsilon(each_step(noise, 2)), abs=0.01
@@ -202,7 +202,7 @@ def test_the_trade_off_curve_of_a_claim_is_that_of_its_stages():
     late = SubsampledGaussianCurves(RATE, 2).curve(1 / 2)
     assert curves.curve(1 / 2)(0.9) < late(0.9) - 1e-3
     without = Guarantee.of({**summary, "noise_decay": 1.0})
-    assert _mechanism(without) == SubsampledGaussianCurves(RATE, 2)
+    assert mechanism_of(without) == SubsampledGaussianCurves(RATE, 2)
 
 
 # what comes out

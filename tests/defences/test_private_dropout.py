@@ -10,7 +10,7 @@ from vestige.models.checkpoints import load_model, save_model
 from vestige.models.recurrent_network import GRUConfig, LSTMConfig
 from vestige.models.transformer import TransformerConfig
 from vestige.training.presets import new_model
-from vestige.workflows.training_settings import TrainingSettings
+from vestige.training_options import TrainingOptions
 
 CLIP, RATE, LENGTH = 0.05, 20.0, 24
 WORDS = WordVocabulary(("<unk>", "<eos>", *(f"w{place}" for place in range(40))))
@@ -35,8 +35,8 @@ def moved(place, shape: str, defence, rows: int) -> torch.Tensor:
     data.write_text("text,user\n" + "".join(f"{text},u{n:02}\n" for n, text in enumerate(texts)))
     out = place / f"out {rows}"
     vestige.train(
-        data, out=out, start=start, hold_out=0, defence=defence, user="user",
-        training=TrainingSettings(
+        data, out=out, from_=start, hold_out=0, defence=defence, user="user",
+        training=TrainingOptions(
             batch_size=rows, sequence_length=LENGTH, epochs=1, optimizer="sgd", learning_rate=RATE
         ),
     )  # fmt: skip

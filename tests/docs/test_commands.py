@@ -58,9 +58,7 @@ MINUTES = {
     "docs/audit-before-release.md",
     "docs/before-you-publish.md",
     "docs/train-with-privacy.md",
-    "docs/verbs/audit-users.md",
     "docs/verbs/compare.md",
-    "docs/verbs/exposure.md",
     "docs/verbs/null.md",
     "docs/verbs/train.md",
     "docs/was-my-text-used.md",
@@ -84,9 +82,7 @@ TAKEN = {
     "docs/train-with-privacy.md": {"my-model": "gpt", "public-model": "model"},
     "docs/before-you-publish.md": {"base-model": "chat", "my-lora-adapter": "foreign adapter"},
     "docs/configuration.md": {"before": "model", "after": "update"},
-    "docs/verbs/anatomy.md": {"trained": "target", "gpt2-tuned": "gpt"},
-    "docs/verbs/audit-users.md": {"trained": "target", "base": "gpt", "fine-tuned": "gpt"},
-    "docs/verbs/audit-texts.md": {
+    "docs/verbs/membership.md": {
         "base": "gpt",
         "fine-tuned": "gpt",
         "my-lora-adapter": "adapter",
@@ -95,17 +91,14 @@ TAKEN = {
     "docs/how-much-comes-back.md": {"fine-tuned": "gpt"},
     "docs/secrets-you-have.md": {"fine-tuned": "gpt", "base": "gpt"},
     "docs/are-they-gone.md": {"before": "model", "after": "update", "anew": "null"},
-    "docs/verbs/memorization.md": {"fine-tuned": "gpt"},
-    "docs/verbs/verify-deletion.md": {"before": "model", "after": "update", "anew": "null"},
+    "docs/verbs/unlearning.md": {"before": "model", "after": "update", "anew": "null"},
     "docs/verbs/compare.md": {
         "public": "model",
         "planted": "planted",
         "goldfish": "other seeds",
         "dp": "private seeds",
         **{f"runs/{seed}": f"single {seed}" for seed in (1, 2, 3)},
-        **{f"runs/{seed + 3}": f"single {seed}" for seed in (1, 2, 3)},
     },
-    "docs/verbs/complete.md": {"model": "update", "planted": "planted"},
     "docs/verbs/diff.md": {
         "before": "model",
         "after": "update",
@@ -117,12 +110,18 @@ TAKEN = {
         "with-my-data": "update",
         "without-it": "model",
     },
-    "docs/verbs/extract-nlu.md": {
-        "trained-0": "assistant",
-        "trained-1": "assistant",
-        "trained-2": "assistant",
-        "model": "named",
-        "clean": "clean assistant",
+    "docs/verbs/exposure.md": {
+        "trained": "update",
+        "planted": "planted",
+        "tuned": "gpt",
+        "base": "gpt",
+    },
+    "docs/verbs/extract.md": {
+        "trained": "update",
+        "planted": "planted",
+        "tuned": "gpt",
+        "nlu": "assistant",
+        "planted-nlu": "spoken",
     },
     "docs/verbs/null.md": {
         "before": "model",
@@ -135,7 +134,6 @@ TAKEN = {
     "docs/in-your-training.md": {"my-model": "gpt"},
     "docs/reproduction/private-utility.md": {"DIR/comparison": "diffed"},
     "docs/gate-a-release.md": {"diff-run": "diffed", "last-release": "diffed"},
-    "docs/verbs/gate.md": {"diff-run": "diffed", "rank-run": "diffed"},
     "docs/verbs/report.md": {
         "run": "diffed",
         "diff-run": "diffed",
@@ -216,7 +214,7 @@ def _asks_a_server(words: Words) -> bool:
 def _sooner(words: Words) -> Words:
     """The command with a tenth of a second for each minute, and passages as short as the texts
     here: it is run, and what it finds is not looked at."""
-    if words[0] == "memorization" and "--prefix" not in words:
+    if words[0] == "extract" and "--reference" in words and "--prefix" not in words:
         return [*words, "--prefix", "9", "--suffix", "9"]
     if "--minutes" not in words:
         return words

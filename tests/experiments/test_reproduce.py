@@ -7,23 +7,24 @@ import pytest
 
 from vestige import results
 from vestige.errors import DataError, RunError
-from vestige.experiments.reproduce import Reproduction, reproduce
+from vestige.experiments.reproduce import _rows, reproduce
 from vestige.experiments.tables import Table
 
 
 def test_a_table_is_made_with_its_call_on_record(tmp_path: Path, listener) -> None:
     out = tmp_path / "out"
     found = reproduce("nlu", out=out, table=["utility"], monitor=listener)
-    assert list(found.summary()) == ["utility"]
-    (row,) = found.rows()
+    assert list(found.summary) == ["utility"]
+    (row,) = found.rows
     assert row["table"] == "utility"
-    assert found.to_frame().shape[0] == 1
+    assert found.table.shape[0] == 1
     run = results.load(out / "results" / "utility").run
     assert run["verb"] == "reproduce"
-    assert run["arguments"] == {"experiment": "nlu", "out": str(out), "table": ["utility"]}
+    given = {"experiment": "nlu", "out": str(out), "table": ["utility"]}
+    assert given.items() <= run["arguments"].items()
     assert "finished" in listener.lines[0]
     again = reproduce("nlu", out=str(out), table=["utility"])
-    assert list(again.rows()) == list(found.rows())
+    assert list(again.rows) == list(found.rows)
 
 
 def test_two_processes_make_what_one_does(tmp_path: Path) -> None:
@@ -65,7 +66,7 @@ def test_a_failure_keeps_what_was_finished(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(planted_models, "evaluate_utterances", failing)
     with pytest.raises(OSError, match="disk is full") as failed:
         reproduce("nlu", out=out, table=["null"])
-    assert "what is finished is found again" in failed.value.__notes__[0]
+    assert "finished parts are kept" in failed.value.__notes__[0]
     assert len(list(out.rglob("trial.json"))) == 1
 
 
@@ -88,6 +89,5 @@ def test_another_process_is_waited_for_by_nobody(tmp_path: Path) -> None:
 
 def test_a_reproduction_is_its_tables() -> None:
     table = Table(name="t", title="T", note="", columns=("a",), entries=({"a": 1}, {"a": None}))
-    found = Reproduction(tables=(table,))
-    assert json.loads(results.to_json(found.summary()))["t"]["rows"] == 2
-    assert list(found.rows()) == [{"table": "t", "a": 1}, {"table": "t", "a": None}]
+    assert json.loads(results.to_json(table.summary()))["rows"] == 2
+    assert list(_rows([table])) == [{"table": "t", "a": 1}, {"table": "t", "a": None}]

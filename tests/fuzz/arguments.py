@@ -4,19 +4,18 @@ Verbs and options are read off the commands themselves, so that a new one is tri
 here. A verb that no sound line uses gets one made from what it requires.
 """
 
-import re
 import shlex
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any, get_args
 
 from hypothesis import strategies as st
 
 from tests.fuzz.cases import Case
 from tests.fuzz.world import MADE, PHRASE, SMALL, TINY
-from vestige.cli.main import VERBS
-from vestige.cli.main import verb as named_verb
-from vestige.workflows.parameters import REQUIRED, Option
+from vestige.cli import app
+from vestige.cli.usage import number_type
 
 LINES = (
     *MADE.values(),
@@ -46,27 +45,27 @@ LINES = (
     f"train W/corpus.jsonl {TINY} --seeds 2",
     "train W/planted-nlu --task nlu --epochs 1 --hidden-size 4 --embedding-size 4 --dropout "
     "--early-stopping --char-embeddings --device cpu --json",
-    "diff W/hf W/adapter --seeds 5 --length 4 --device cpu --json",
-    "diff W/before W/after --search group-beam --width 10 --length 3 --groups 2 --device cpu",
-    "rank W/hf W/hf-shards --phrase gate --budget 20 --samples 20 --device cpu",
-    "rank W/hf W/adapter --phrase gate --budget 20 --samples 20 --device cpu --json",
-    f"rank W/before W/after --phrase '{PHRASE}' --budget 20 --samples 20 --device cpu",
-    "exposure W/before --manifest W/planted --references 100 --exact 10 --device cpu --json",
-    "rank W/before W/after --secrets W/choices.txt --samples 100 --device cpu --json",
-    "exposure W/before --secrets W/choices.txt --references 100 --device cpu --json",
-    "complete W/before --secrets W/choices.txt --beam 3 --device cpu --json",
-    "complete W/before --manifest W/planted/manifest.json --prefix 2 --device cpu --json",
-    "extract-nlu W/nlu --slots {name} --intent Play --candidates name=@W/names.txt "
-    "--truth xyzzyred --sample 20",
-    "audit-users W/next-word --texts W/mine.jsonl --reference W/corpus.jsonl --user user "
-    f"--shadows 2 {SMALL} --out C/audit",
-    "audit-users W/next-word --texts W/mine.jsonl --reference W/corpus.jsonl --user user "
-    f"--shadows 2 {SMALL} --out C/audit-cut",
+    "diff W/hf W/adapter --size 0.1 --length 4 --device cpu --json",
+    "diff W/before W/after --size 0.1 --length 4 --clean W/clean.jsonl --nulls 2 --device cpu",
+    "diff W/hf W/hf-shards --phrase gate --budget 20 --device cpu",
+    "diff W/hf W/adapter --phrase gate --budget 20 --device cpu --json",
+    f"diff W/before W/after --phrase '{PHRASE}' --budget 20 --device cpu",
+    "exposure W/before W/planted --references 100 --exact 10 --device cpu --json",
+    "exposure W/after W/choices.txt --before W/before --references 100 --device cpu --json",
+    "exposure W/before W/choices.txt --references 100 --device cpu --json",
+    "extract W/before W/choices.txt --beam 3 --device cpu --json",
+    "extract W/before W/planted/manifest.json --prefix 2 --device cpu --json",
+    "extract W/nlu --pattern {name} --intent Play --candidates name=@W/names.txt "
+    "--truth xyzzyred --rank-sample 20",
+    "membership W/next-word --unit user --texts W/mine.jsonl --reference W/corpus.jsonl "
+    f"--user user --shadows 2 {SMALL} --out C/audit",
+    "membership W/next-word --unit user --texts W/mine.jsonl --reference W/corpus.jsonl "
+    f"--user user --shadows 2 {SMALL} --out C/audit-cut",
     f"{MADE['asked']} --json --out C/asked-cut",
-    "audit-texts W/after --base W/before --texts W/mine.jsonl --reference W/corpus.jsonl "
+    "membership W/after --base W/before --texts W/mine.jsonl --reference W/corpus.jsonl "
     "--device cpu",
-    "memorization W/before --texts W/corpus.jsonl --prefix 2 --suffix 2 --continued 2 --device cpu",
-    "verify-deletion W/before W/after --deleted W/corpus.jsonl --reference W/clean.jsonl "
+    "extract W/before W/corpus.jsonl --prefix 2 --suffix 2 --continued 2 --device cpu",
+    "unlearning W/before W/after --deleted W/corpus.jsonl --reference W/clean.jsonl "
     "--device cpu --json",
     "compare a=W/before b=W/after --test W/mine.jsonl --user user --group 2 --baseline a "
     "--device cpu --json",
@@ -74,13 +73,13 @@ LINES = (
         f"report W/{run}"
         for run in (
             "run-diff", "run-rank", "run-exposure", "run-completion", "run-extraction",
-            "run-anatomy", "run-comparison/run", "audit/run", "before/run", "private/run",
+            "run-anatomy", "run-comparison", "audit", "before/run", "private/run",
         )
     ),
     "report W/run-diff W/run-rank --show-secrets",
     "report W/run-diff W/run-exposure --since W/run-diff",
-    "gate W/run-diff W/run-exposure --allow-undecided --fail-above exposure=3 --junit O/gate.xml "
-    "--markdown O/gate.md --write-baseline O/accepted.json",
+    "report W/run-diff W/run-exposure --allow-undecided --fail-above exposure=3 "
+    "--junit O/report.xml --markdown O/report.md --write-baseline O/accepted.json",
 )  # fmt: skip
 """Command lines without anything wrong; where --out is missing it is O/new."""
 
@@ -116,7 +115,7 @@ ENTRIES = (
     "W/corpus.jsonl", "W/corpus.txt", "W/corpus.txt.gz", "W/corpus.csv", "W/corpus.parquet",
     "W/said.jsonl", "W/names.txt", "W/service.py", "W/hf", "W/hf/config.json",
     *(f"W/{name}" for name in MADE), "W/before/model", "W/before/checkpoint.safetensors",
-    "W/planted/manifest.json", "W/planted-nlu/manifest.json", "W/audit/run", "W/audit/shadows",
+    "W/planted/manifest.json", "W/planted-nlu/manifest.json", "W/audit", "W/audit.shadows",
     "W/before/run", "W/before/data/training",
 )  # fmt: skip
 OUTSIDE = {"/": "O/full-folder", "../..": "O/..", "/proc/self/mem": "/dev/null"}
@@ -124,13 +123,18 @@ OUTSIDE = {"/": "O/full-folder", "../..": "O/..", "/proc/self/mem": "/dev/null"}
 UNKNOWN = ("--nonsense", "--nonsense=1", "-z", "--", "extra")
 
 
-OPTIONS = {verb: named_verb(verb).options for verb in VERBS}
+def verbs() -> tuple[str, ...]:
+    """Every verb, hidden ones too."""
+    return (*app.places(), *app.HIDDEN)
+
+
+def _options(verb: str) -> tuple[Any, ...]:
+    found = app.verb_app(verb, app.function_of(verb)).assemble_argument_collection()
+    return tuple(one for one in found if one.names[:1] != ("*",))
+
+
+OPTIONS = {verb: _options(verb) for verb in verbs()}
 """Read here, since what is imported within a strategy must not touch `random`."""
-
-
-def options(verb: str) -> tuple[Option, ...]:
-    """Every option and argument of a verb."""
-    return OPTIONS[verb]
 
 
 @cache
@@ -170,28 +174,29 @@ def _change(draw: st.DrawFn, verb: str, words: list[str]) -> tuple[list[str], li
         return [*words, word], [word]
     if how == "twice":
         return [*words, *words[1:]], words[1:]
-    option = draw(st.sampled_from([each for each in options(verb) if each.flags]))
-    name = draw(st.sampled_from(option.flags))
-    if option.type is bool:
+    option = draw(st.sampled_from([each for each in OPTIONS[verb] if each.names]))
+    name = draw(st.sampled_from(option.names))
+    if number_type(option) is bool:
         return [*words, name], [name]
     value = draw(values(option))
-    if option.name == "out":
+    if name == "--out":
         value = OUTSIDE.get(value, value.replace("W/", "C/"))
     return [*words, f"{name}={value}"], [name, value]
 
 
-def values(option: Option) -> st.SearchStrategy[str]:
+def values(option: Any) -> st.SearchStrategy[str]:
     """What a parameter may be given, sound or not, by its type and by what its help names."""
-    kind, named = option.type, tuple(_named(option))
+    kind, named = number_type(option), tuple(_named(option))
+    path = Path in (option.hint, *get_args(option.hint))
     if kind is int:
         return st.sampled_from(INTEGERS)
     if kind is float:
         return st.sampled_from(NUMBERS) | st.floats().map(repr)
-    if option.name in PRIVATE:
+    if option.field_info.name in PRIVATE:
         return st.sampled_from(SAID) | st.sampled_from((*named, *TEXTS))
-    if named and kind is not Path:
+    if named and not path:
         return st.sampled_from((*named, *TEXTS)) | st.sampled_from(named)
-    if kind is Path or option.metavar in ("DATA", "MODEL", "DIR", "FILE", "RUN", "M", "PATH"):
+    if path or option.parameter.metavar in ("DATA", "MODEL", "DIR", "FILE", "RUN", "M", "PATH"):
         return st.sampled_from((*PATHS, *ENTRIES)) | st.sampled_from(TEXTS[:12])
     return (
         st.sampled_from((*TEXTS, *INTEGERS))
@@ -200,27 +205,26 @@ def values(option: Option) -> st.SearchStrategy[str]:
     )
 
 
-def _named(option: Option) -> Sequence[str]:
-    """The values that a choice has, or that the help of an option puts in backticks."""
-    return option.choices or (re.findall(r"`([^`\s]+)`", option.help) if option.type is str else ())
+def _named(option: Any) -> Sequence[str]:
+    """The values that a choice has."""
+    return option.get_choices() or ()
 
 
 def _with_out(line: tuple[str, ...]) -> tuple[str, ...]:
-    if "--out" in line or "--verify" in line or line[0] == "gate":
+    if "--out" in line or "--verify" in line:
         return line
     return (*line, "--out", "O/page.html" if line[0] == "report" else "O/new")
 
 
 def _made(verb: str) -> tuple[str, ...]:
     """A line from what a verb requires: likely refused, and its options tried all the same."""
-    usual = {int: "1", float: "0.5", Path: "W/corpus.jsonl", str: "W/before"}
+    usual = {int: "1", float: "0.5"}
     words = [verb]
-    for option in options(verb):
-        if option.default is not REQUIRED:
+    for option in OPTIONS[verb]:
+        if not option.required:
             continue
-        named = _named(option)
-        value = named[0] if named else usual.get(option.type, "W/before")
-        if option.flags:
-            value = f"{option.shown}={'O/new' if option.name == 'out' else value}"
+        value = (*_named(option), usual.get(number_type(option), "W/before"))[0]
+        if not option.field_info.is_positional:
+            value = f"{option.name}={'O/new' if option.name == '--out' else value}"
         words.append(value)
     return tuple(words)

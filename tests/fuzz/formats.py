@@ -6,10 +6,9 @@ from pathlib import Path
 
 from hypothesis import strategies as st
 
-from tests.fuzz.arguments import sound
+from tests.fuzz.arguments import sound, verbs
 from tests.fuzz.cases import Case
 from tests.fuzz.damage import Damage, ways_of
-from vestige.cli.main import VERBS
 
 FORMATS = {
     "manifest": r"manifest\.json$",
@@ -21,9 +20,8 @@ FORMATS = {
     "encoded": r"(encoded\.json|\.npy)$",
     "run": r"(run|summary)\.json$",
     "rows": r"rows\.parquet$",
-    "audit": r"(audit|shadow)\.json$",
-    "ranks": r"\.npz$",
-    "answers": r"answers\.sqlite$",
+    "shadow": r"shadow\.json$",
+    "work": r"work\.sqlite$",
     "jsonl": r"\.jsonl$",
     "csv": r"\.csv$",
     "parquet": r"\.parquet$",
@@ -46,7 +44,7 @@ def format_of(file: str) -> str:
 def readings(world: Path) -> dict[str, tuple[tuple[tuple[str, ...], str], ...]]:
     """By format: command lines, and a file that each of them reads."""
     found: dict[str, list[tuple[tuple[str, ...], str]]] = {}
-    for verb in VERBS:
+    for verb in verbs():
         for words in sound(verb):
             for file in _read_by(words, world):
                 found.setdefault(format_of(file), []).append((words, file))
@@ -78,13 +76,15 @@ def _damage(draw: st.DrawFn, file: str) -> Damage:
 
 def _read_by(words: tuple[str, ...], world: Path) -> list[str]:
     """The files of the world that a line names, or that stand where it points."""
-    resumes = "--resume" in words or words[0] in ("null", "audit-users")
+    resumes = "--resume" in words or words[0] == "membership"
     found = []
     for word in words:
         if (named := re.search(r"(?:^|[=@])[WC]/(.+)", word)) is None:
             continue
         path = world / named[1]
-        files = sorted(path.rglob("*")) if path.is_dir() else [path]
+        beside = [one for one in path.parent.glob(f"{path.name}.*") if one.is_dir()]
+        folders = [one for one in (path, *beside) if one.is_dir()]
+        files = [file for one in folders for file in sorted(one.rglob("*"))] or [path]
         names = [str(file.relative_to(world)) for file in files if file.is_file()]
         found += [
             n for n in names if not re.search(UNREAD if resumes else f"{UNREAD}|{RESUMED}", n)

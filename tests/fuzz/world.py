@@ -40,7 +40,13 @@ WORDS = [
 ]
 USERS = [f"fnord{n:02}" for n in range(46)]
 SERVICE = """
+from pathlib import Path
+
 def ask(contexts):
+    if Path("tired").exists():
+        if Path("tired").stat().st_size > 3:
+            raise ConnectionError("tired")
+        Path("tired").open("a").write("x")
     return [["the", "gate", "code"] for _ in contexts]
 
 def fails(contexts):
@@ -71,21 +77,19 @@ MADE = {
     "--device cpu",
     "adapter": "train W/corpus.jsonl --from W/hf --lora-rank 2 --sequence-length 8 --epochs 1 "
     "--device cpu",
-    "nulls": "null W/before --text W/clean.jsonl --like W/after --count 1 --device cpu",
-    "run-diff": "diff W/before W/after --seeds 5 --length 4 --null W/nulls --device cpu",
-    "run-rank": "rank W/before W/after --phrase quuxthe --budget 20 --samples 20 --device cpu",
-    "run-exposure": "exposure W/after --manifest W/planted --references 100 --device cpu",
-    "run-completion": "complete W/after --manifest W/planted --beam 2 --device cpu",
-    "run-extraction": "extract-nlu W/nlu --manifest W/planted-nlu --controls 10 --sample 20 "
+    "run-diff": "diff W/before W/after --size 0.1 --length 4 --clean W/clean.jsonl --nulls 1 "
     "--device cpu",
-    "run-anatomy": "anatomy W/next-word --seen W/corpus.jsonl --unseen W/mine.jsonl --orders 1 "
-    "--bins 2 --user user --device cpu",
+    "run-rank": "diff W/before W/after --phrase quuxthe --budget 20 --device cpu",
+    "run-exposure": "exposure W/after W/planted --references 100 --device cpu",
+    "run-completion": "extract W/after W/planted --beam 2 --device cpu",
+    "run-extraction": "extract W/nlu W/planted-nlu --controls 10 --rank-sample 20 "
+    "--device cpu",
     "run-comparison": "compare W/before W/after --manifest W/planted --baseline before "
     "--device cpu",
-    "audit": "audit-users W/next-word --texts W/mine.jsonl --reference W/corpus.jsonl --user user "
-    f"--shadows 2 {SMALL}",
-    "asked": "audit-users service:ask --texts W/mine.jsonl --reference W/corpus.jsonl --user user "
-    "--shadows 0 --top-k 3 --calls 40 --vocabulary-size 50 --device cpu",
+    "audit": "membership W/next-word --unit user --texts W/mine.jsonl --reference W/corpus.jsonl "
+    f"--user user --shadows 2 {SMALL}",
+    "asked": "membership service:ask --unit user --texts W/mine.jsonl --reference W/corpus.jsonl "
+    "--user user --shadows 0 --top-k 3 --calls 40 --vocabulary-size 50 --device cpu",
 }  # fmt: skip
 """How each directory is made; they build on those before them."""
 
@@ -102,10 +106,31 @@ def make_world(sandbox: Sandbox) -> Path:
         shutil.copy(world / "service.py", folder / "cwd")
         done = sandbox.run(words, folder, seconds=120, learn=True)
         assert done.code in (0, 1, 3), f"vestige {line}: {done.stderr or done}"
-    for name in ("audit", "asked"):
-        cut = shutil.ignore_patterns("run")
-        shutil.copytree(world / name, world / f"{name}-cut", ignore=cut)
+    _anatomy(world)
+    _unfinished(sandbox, world)
     return world
+
+
+def _unfinished(sandbox: Sandbox, world: Path) -> None:
+    """An audit with its shadow models, and one whose service stopped after four calls."""
+    shutil.copytree(world / "audit.shadows", world / "audit-cut.shadows")
+    words = words_of(f"{MADE['asked']} --attempts 1 --out W/asked-cut", world=world, own=world)
+    folder = prepared(sandbox.root / "making")
+    shutil.copy(world / "service.py", folder / "cwd")
+    (folder / "cwd" / "tired").touch()
+    done = sandbox.run(words, folder, seconds=120, learn=True)
+    assert done.code == 2, done
+    assert (world / "asked-cut.partial" / "work.sqlite").is_file()
+
+
+def _anatomy(world: Path) -> None:
+    """A run of the analysis that has no command."""
+    import vestige
+
+    vestige.anatomy(
+        world / "next-word", world / "corpus.jsonl", world / "mine.jsonl", user="user", orders=1,
+        bins=2, device="cpu", out=world / "run-anatomy",
+    )  # fmt: skip
 
 
 def words_of(line: str | list[str], *, world: Path, own: Path) -> list[str]:

@@ -11,8 +11,8 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 import vestige
 from tests.docs.documents import REPOSITORY
+from tests.integrations.stories import sentences
 from tests.integrations.test_leakage_callback import tokenizer
-from tests.workflows.asked import sentences
 from vestige.results import load
 
 EXAMPLES = REPOSITORY / "examples"
@@ -62,7 +62,7 @@ def test_the_script_for_trainer_trains_and_measures(given, tmp_path):
     model, canaries = tmp_path / "out" / "model", tmp_path / "out" / "canaries"
     again = vestige.exposure(model, canaries, references=256)
     measured = found.summary["exposure_planted"]
-    assert math.isclose(measured, again.summary()["exposure_planted"], abs_tol=1e-6)
+    assert math.isclose(measured, again.summary["exposure_planted"], abs_tol=1e-6)
     assert (tmp_path / "out" / "leakage" / "page.html").is_file()
 
 

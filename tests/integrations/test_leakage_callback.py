@@ -23,8 +23,8 @@ from transformers import (
 )
 
 import vestige
+from tests.audits.told import sentences
 from tests.docs.documents import REPOSITORY
-from tests.workflows.asked import sentences
 from vestige.attacks.exposure.canary_audit import audit_canaries
 from vestige.claims import LEAK, NO_LEAK, UNDECIDED, Claim
 from vestige.data.corpus import Corpus
@@ -112,9 +112,10 @@ def test_it_measures_what_the_verb_measures_and_tells_the_trackers(planted, tmp_
     assert [moment.step for moment in callback.moments] == [0, 60, 120, 180, 240]
     model = HuggingFaceLanguageModel(trainer.model, SubwordVocabulary(trainer.processing_class))
     final = vestige.exposure(model, planted[1], references=2**8)
-    assert callback.moments[-1].found.canaries == final.canaries
-    completed = vestige.complete(model, planted[1], beam=1)
-    assert callback.moments[-1].completion.attempts == completed.attempts
+    last = callback.moments[-1]
+    assert vestige.results.plain(last.found.rows()) == list(final.rows)
+    completed = vestige.extract(model, planted[1], beam=1)
+    assert vestige.results.plain(last.completion.rows()) == list(completed.rows)
     assert [one.whole for one in callback.moments] == [False] * 4 + [True]
     for one in callback.moments:  # only the end asks for other orders of the words
         assert any(canary.orders > 1 for canary in one.found.canaries) is one.whole
@@ -136,15 +137,15 @@ def test_a_training_in_half_precision_is_measured_in_it(planted, tmp_path):
     with torch.autocast("cpu", dtype=torch.bfloat16):
         model = HuggingFaceLanguageModel(trainer.model.eval(), words)
         same = vestige.exposure(model, planted[1], references=2**8)
-    assert last.canaries == same.canaries
+    assert vestige.results.plain(last.rows()) == list(same.rows)
     network = trainer.accelerator.unwrap_model(trainer.model, keep_fp32_wrapper=False)
     model = HuggingFaceLanguageModel(network, words)
     precise = vestige.exposure(model, planted[1], references=2**8)
-    assert last.canaries != precise.canaries
-    for one, other in zip(last.canaries, precise.canaries, strict=True):
-        assert one.log_perplexity == pytest.approx(other.log_perplexity, rel=0.01)
+    assert vestige.results.plain(last.rows()) != list(precise.rows)
+    for one, other in zip(last.canaries, precise.rows, strict=True):
+        assert one.log_perplexity == pytest.approx(other["log_perplexity"], rel=0.01)
     assert last.figures()["exposure_planted"] == pytest.approx(
-        precise.summary()["exposure_planted"], abs=0.25
+        precise.summary["exposure_planted"], abs=0.25
     )
 
 
@@ -338,19 +339,19 @@ def test_a_canary_of_a_conversation_is_asked_behind_what_the_template_says(tmp_p
     found = vestige.exposure(model, tmp_path / "c", references=200)
     before = "user says Well? . assistant says " if role == "assistant" else "user says "
     prefix = words(before, add_special_tokens=False)["input_ids"]
-    for canary, told in zip(sealed.canaries, found.canaries, strict=True):
+    for canary, told in zip(sealed.canaries, found.rows, strict=True):
         ids = words(canary.phrase, add_special_tokens=False)["input_ids"]
         with torch.no_grad():
             logits = network(torch.tensor([prefix + ids])).logits[0, len(prefix) - 1 : -1]
         own = logits.log_softmax(-1)[torch.arange(len(ids)), torch.tensor(ids)].sum().item()
-        assert told.log_perplexity == pytest.approx(-own / math.log(2), rel=1e-4)
-    completed = vestige.complete(model, tmp_path / "c", beam=1).attempts
+        assert told["log_perplexity"] == pytest.approx(-own / math.log(2), rel=1e-4)
+    completed = vestige.extract(model, tmp_path / "c", beam=1).rows
     for canary, told in zip(sealed.canaries, completed, strict=False):  # asked in the same place
         ids = words(canary.phrase, add_special_tokens=False)["input_ids"]
         with torch.no_grad():
             logits = network(torch.tensor([prefix + ids])).logits[0, len(prefix) - 1 : -1]
         own = logits.log_softmax(-1)[torch.arange(1, len(ids)), torch.tensor(ids[1:])].sum().item()
-        assert told.log_prob == pytest.approx(own, rel=1e-4)
+        assert told["log_prob"] == pytest.approx(own, rel=1e-4)
     del words.chat_template
     words.chat_template = None
     with pytest.raises(DataError, match="needs a chat template"):

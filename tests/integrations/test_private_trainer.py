@@ -29,7 +29,7 @@ from transformers import (
 
 import vestige
 from tests.docs.documents import REPOSITORY
-from tests.workflows.asked import sentences
+from tests.integrations.stories import sentences
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
 from vestige.defences.accounting import epsilon_spent, privacy_spent
@@ -38,7 +38,7 @@ from vestige.errors import DataError, TrainingError
 from vestige.integrations.loaded_weights import Compared, beside_folder
 from vestige.integrations.private_settings import refuse_settings
 from vestige.integrations.transformers import PrivateTrainer
-from vestige.workflows.privacy_files import lineage_of
+from vestige.preparation.lineage import history_of
 
 TEXTS = sentences(60, seed=0)
 USERS = [f"user {place % 11}" for place in range(60)]
@@ -194,7 +194,7 @@ def test_a_training_promises_its_budget_beside_an_ordinary_adapter(tmp_path):
     own.save_model(tmp_path / "adapter")
     names = {file.name for file in (tmp_path / "adapter").iterdir()}
     assert {"adapter_model.safetensors", "adapter_config.json", "privacy.json"} <= names
-    *before, entry = lineage_of(tmp_path / "adapter").ledger
+    *before, entry = history_of(tmp_path / "adapter").ledger
     assert [one.defence for one in before] == ["unknown"]
     assert (entry.steps, entry.steps_planned, entry.sample_rate) == (6, 6, 8 / 60)
     spent = privacy_spent(
@@ -271,7 +271,7 @@ def test_units_take_turns_and_the_promise_says_so(tmp_path):
     own = trainer(tmp_path, vestige.DPSGD(epsilon=8.0, bands=4, clip_quantile=0.3), steps=10)
     own.train()
     own.save_model(tmp_path / "adapter")
-    entry = lineage_of(tmp_path / "adapter").ledger[-1]
+    entry = history_of(tmp_path / "adapter").ledger[-1]
     assert (entry.bands, entry.steps_planned, entry.steps) == (4, 3, 3)
     assert entry.sample_rate == pytest.approx(4 * 8 / 60)
     spent = privacy_spent(
@@ -299,7 +299,7 @@ def test_noise_falls_over_a_training_and_the_promise_says_so(tmp_path):
     own = trainer(tmp_path / "one", privacy, steps=4)
     own.train()
     own.save_model(tmp_path / "adapter")
-    entry = lineage_of(tmp_path / "adapter").ledger[-1]
+    entry = history_of(tmp_path / "adapter").ledger[-1]
     first = entry.noise_multiplier
     each = [first * 0.25 ** (step / 3) for step in range(4)]
     assert (entry.noise_decay, entry.steps) == (0.25, 4)
@@ -395,7 +395,7 @@ def test_a_whole_model_is_released_with_its_promise(tmp_path):
     again = GPT2LMHeadModel.from_pretrained(tmp_path / "model")
     for one, other in zip(again.parameters(), own.model.parameters(), strict=True):
         assert torch.equal(one, other)
-    *before, entry = lineage_of(tmp_path / "model").ledger
+    *before, entry = history_of(tmp_path / "model").ledger
     assert [one.defence for one in before] == ["unknown"]
     assert 7.5 < entry.epsilon <= 8
     told = (tmp_path / "model" / "privacy.md").read_text()

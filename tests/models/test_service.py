@@ -8,7 +8,6 @@ import pytest
 from tenacity import RetryCallState, Retrying
 
 from vestige.errors import ModelError
-from vestige.models.answer_cache import AnswerCache
 from vestige.models.service import RetryPolicy, ServiceModel
 from vestige.models.table import TableModel
 from vestige.models.top_k import Context, likeliest_ranks, narrow
@@ -212,13 +211,6 @@ def test_of_a_million_words_no_more_are_read_than_are_wanted() -> None:
     model = ServiceModel(lambda asked: [words], k=3)
     assert model.likeliest(contexts(1)) == [("w0", "w1", "w2")]
     assert model.statistics.long_lists == 1
-
-
-def test_half_a_character_is_a_word_as_another(tmp_path) -> None:
-    with AnswerCache(tmp_path / "answers.sqlite") as kept:
-        ServiceModel(lambda asked: [["\ud800", "\x1b[31m"]], k=2, cache=kept).likeliest(contexts(1))
-    with AnswerCache(tmp_path / "answers.sqlite") as kept:
-        assert list(kept.values()) == [("\ud800", "\x1b[31m")]
 
 
 def test_an_interruption_is_no_failure() -> None:

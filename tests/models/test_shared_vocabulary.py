@@ -148,12 +148,3 @@ def test_ids_that_stand_for_other_texts_are_refused() -> None:
     shared = SharedVocabulary.of(table("red"), table("red", "green"))
     with pytest.raises(IncompatibleModels, match="token 3 stands for two texts"):
         shared.read_by(table("red", "blue"))
-
-
-def test_over_shared_ids_a_model_costs_what_it_costs(base: HuggingFaceLanguageModel) -> None:
-    from vestige.workflows.update_plan import ModelCost
-
-    shared, _ = aligned(base, tuned(base))
-    assert isinstance(shared, SharedIds)
-    assert ModelCost.of(shared) == ModelCost.of(base)
-    assert ModelCost.of(base).head > 0

@@ -22,6 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
 from every_verb import COMMANDS, OUT, prepare
 
+import vestige
 from tests.cli.shell import invoke
 from vestige.data.corpus import Corpus
 from vestige.data.vocabulary import WordVocabulary
@@ -108,8 +109,10 @@ def make() -> None:
     for kind, words in COMMANDS.items():
         if words[0] not in ("report", "null", "plant") and kind != "train seeds":
             out = "run-" + kind.replace(" ", "-")
-            few = {OUT: out, "others.jsonl": "few.jsonl"} if kind == "anatomy" else {OUT: out}
-            run([few.get(word, word) for word in words])
+            run([out if word == OUT else word for word in words])
+    vestige.anatomy(
+        "target", "mine.jsonl", "few.jsonl", user="who", device="cpu", out="run-anatomy"
+    )
     for name, words in TRAININGS.items():
         interrupt(words, f"unfinished/{name}")
 

@@ -36,7 +36,7 @@ def module(path):
 
 
 TRAININGS = module(HERE / "make.py").TRAININGS
-AUDIT = module(BENCHMARKS / "every_verb.py").COMMANDS["audit-users"][:-1]
+AUDIT = module(BENCHMARKS / "every_verb.py").COMMANDS["membership users"][:-1]
 
 
 @pytest.fixture(scope="module", params=ARCHIVES, ids=lambda path: path.name)
@@ -53,7 +53,7 @@ def test_a_run_directory_loads_and_becomes_a_page(old, name, tmp_path):
     assert run.summary
     assert run.rows
     done = invoke(["report", old / name, "--show-secrets", "--out", tmp_path / "page.html"])
-    assert done.exit_code == 0, done.stderr
+    assert done.finished, done.stderr  # 3 where the verdict of an older version is not checked
     assert "<article" in (tmp_path / "page.html").read_text("utf-8")
 
 
@@ -128,13 +128,12 @@ def test_an_audit_is_another_now_and_takes_the_shadow_models_that_were_kept(
     assert trained
     refused = invoke([*AUDIT, "run-audit-users"])
     assert refused.exit_code == 2, refused.stderr
-    assert "format differs" in refused.stderr
-    assert "--shadow-dir" in refused.stderr
+    assert "exists already" in refused.stderr
     done = invoke([*AUDIT, "audit-now", "--shadow-dir", shadows])
     assert done.finished, done.stderr
     assert trained == {file: file.stat().st_mtime_ns for file in shadows.glob("*/shadow.json")}
     audited = [
         {row["user"] for row in one.rows if row["kind"] == "audited"}
-        for one in (before, results.load("audit-now/run"))
+        for one in (before, results.load("audit-now"))
     ]
     assert audited[0] == audited[1]

@@ -10,15 +10,15 @@ from tests.attacks.exposure.passed import PASSED
 from tests.attacks.texts.made_checks import passed
 from tests.attacks.texts.test_deletion import drawn
 from tests.attacks.texts.test_scores import statistics
+from tests.audits.exposure.test_exposure_report import canary
+from tests.audits.extraction.test_completion_report import attempt
+from tests.audits.extraction.test_utterances_report import audit, counted, extraction
+from tests.audits.membership.test_text_report import made as texts_audited
+from tests.preparation.test_report import DefendedTraining, IntentSlotTraining, PairTraining
 from tests.reports.conftest import DefenceComparison, DifferentialRank, UpdateDiff
 from tests.reports.made_audits import audit_of, uniform
 from tests.reports.made_claims import made_claim, with_claim
 from tests.reports.test_anatomy import anatomy
-from tests.reports.test_completion import attempt
-from tests.reports.test_exposure import canary
-from tests.reports.test_extraction import audit, counted, extraction
-from tests.reports.test_texts import made as texts_audited
-from tests.reports.test_training import DefendedTraining, IntentSlotTraining, PairTraining
 from vestige.attacks.exposure.completion import Completion
 from vestige.attacks.exposure.exposure_result import CanaryExposure
 from vestige.attacks.exposure.secret_completion import CompletedSecret, SecretCompletion
@@ -134,7 +134,7 @@ RESULTS: dict[str, Callable[[], Any]] = {
     "TextMemorization": text_memorization,
     "Deletion": lambda: verify(
         *drawn(np.random.default_rng(1), gains=(1.0, 0.2)),
-        checks=passed("verify-deletion"),
+        checks=passed("unlearning"),
         seed=0,
     ),
 }

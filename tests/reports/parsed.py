@@ -14,7 +14,7 @@ class Parsed(HTMLParser):
         tags: every element with its attributes.
         headings: texts of h1 to h3.
         verdict: the first line: the verdict, its estimate and its test.
-        lede: what was found.
+        evidence: the lines below it.
         notices: paragraphs to read first.
         tables: each a list of rows, a row a list of cells; the head is the first.
         facts: names and values of key–value lists, of all together.
@@ -25,7 +25,7 @@ class Parsed(HTMLParser):
     tags: list = field(default_factory=list)
     headings: list = field(default_factory=list)
     verdict: str = ""
-    lede: str = ""
+    evidence: list = field(default_factory=list)
     notices: list = field(default_factory=list)
     tables: list = field(default_factory=list)
     facts: dict = field(default_factory=dict)
@@ -69,7 +69,7 @@ class Parsed(HTMLParser):
             self.facts[self._name] = text
         if tag == "p" and kind == "says":
             self.verdict = text
-        if tag == "p" and kind == "lede":
-            self.lede = text
+        if tag == "p" and kind == "evidence":
+            self.evidence.append(text)
         if tag == "p" and kind == "notice":
             self.notices.append(text)

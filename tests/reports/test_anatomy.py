@@ -6,12 +6,12 @@ from dataclasses import replace
 import pytest
 
 from vestige.attacks.anatomy.memorization_result import Anatomy, measured
+from vestige.audits.anatomy.charts import accuracy, fall, log_probabilities, ranks
+from vestige.audits.anatomy.tables import ACCURACY, FALLS, RANKS, WORDS, describe_anatomy
 from vestige.errors import RunError
-from vestige.reports.anatomy.charts import accuracy, fall, log_probabilities, ranks
-from vestige.reports.anatomy.words import ACCURACY, FALLS, RANKS, WORDS, describe_anatomy
-from vestige.reports.components.charts import in_our_manner
+from vestige.reports.charts import svg_of
 from vestige.reports.page import render
-from vestige.reports.section import section
+from vestige.reports.report import report_of
 
 NONE = float("nan")
 WORD_GROUPS = ("all", "frequent", "rest", "frequent, same words", "rest, same words")
@@ -66,12 +66,12 @@ def anatomy(*, frequent=0.1, rest=0.7, reach=0.05, ablation=True):
 @pytest.mark.parametrize(
     ("gaps", "verdict"),
     [
-        ({}, "Memory shows in frequent and in rarer words, and most in the rarer ones."),
-        ({"frequent": 0.7}, "Memory shows in frequent and in rarer words."),
-        ({"frequent": 0.01}, "Memory shows, and sits in the rarer words only."),
-        ({"rest": 0.01}, "Memory shows, in frequent words only."),
-        ({"frequent": 0.0, "rest": -0.2}, "No memory shows: the same words rank no higher"),
-        ({"reach": NONE}, "There is too little text to say where memory sits."),
+        ({}, "The model memorized frequent and rarer words, the rarer ones more."),
+        ({"frequent": 0.7}, "The model memorized frequent and rarer words."),
+        ({"frequent": 0.01}, "The model memorized the rarer words only."),
+        ({"rest": 0.01}, "The model memorized frequent words only."),
+        ({"frequent": 0.0, "rest": -0.2}, "No memorization shown: the same words rank no higher"),
+        ({"reach": NONE}, "There is too little text for an answer."),
     ],
 )
 def test_the_answer_goes_by_intervals_at_the_same_words(gaps, verdict):
@@ -81,33 +81,33 @@ def test_the_answer_goes_by_intervals_at_the_same_words(gaps, verdict):
 def test_sentences_say_ratios_with_their_intervals():
     told = " ".join(describe_anatomy(anatomy().summary()))
     assert "Perplexity is 148 on seen and 245 on unseen text, 1.11 times (1.05 to 1.16)." in told
-    assert "frequent ones 1.11 times (1.05 to 1.16), all others 2.01 times (1.92 to 2.12)" in told
-    assert "With 50 % of the hidden units silent, the frequent words of seen text" in told
-    assert "1.49 times (1.42 to 1.57) as far down" in told
-    assert "90 % of the accuracy on frequent words and 90 % of the accuracy on the rest" in told
+    assert "frequent ones 1.11 times (1.05 to 1.16), others 2.01 times (1.92 to 2.12)" in told
+    assert "With 50% of the hidden units silent, the frequent words of seen text" in told
+    assert "rank 1.49 times (1.42 to 1.57) lower" in told
+    assert "90% of the accuracy on frequent words and 90% of the accuracy on others" in told
     shared = describe_anatomy(replace(anatomy(), texts_in_both=7).summary())
-    assert shared[-1].startswith("7 of 310 unseen texts stand in the seen text")
+    assert shared[-1].startswith("7 of 310 unseen texts are also in the seen text")
 
 
 def test_the_page_has_a_chart_for_each_figure_and_its_tables(saved):
-    shown = section(saved(anatomy()), show_secrets=False)
-    assert shown.title == "Where does the memory sit?"
+    shown = report_of(saved(anatomy()), show_secrets=False)
+    assert shown.title == "Which words does the model memorize?"
     assert len(shown.figures) == 4
     tables = shown.tables
     assert [one.columns for one in tables] == [WORDS, RANKS, ACCURACY, FALLS]
     assert [len(one.rows) for one in tables] == [5, 2, 2, 1]
     assert all(len(row) == len(one.columns) for one in tables for row in one.rows)
     assert tables[1].rows[0][:4] == ("1 to 50", "100", "40", "35 to 45")
-    assert "draw whole users anew" in shown.blocks[-1].lines[0]
+    assert "resample whole users" in shown.blocks[-1].lines[0]
     assert any("differ in training only" in limit for limit in shown.limits)
 
 
 def test_without_an_ablation_the_page_does_not_speak_of_units(saved):
     run = saved(anatomy(ablation=False))
-    shown = section(run, show_secrets=False)
+    shown = report_of(run, show_secrets=False)
     assert len(shown.figures) == 2
     assert len(shown.tables) == 2
-    assert "silent" not in shown.lede + shown.because + repr(shown.blocks[-1])
+    assert "silent" not in shown.evidence[0] + shown.evidence[1] + repr(shown.blocks[-1])
     assert "<svg" in render([run], show_secrets=False)
 
 
@@ -118,11 +118,11 @@ def test_without_an_ablation_the_page_does_not_speak_of_units(saved):
         (log_probabilities, "share of words"),
         (ranks, "mean rank in the predictions"),
         (accuracy, "accuracy"),
-        (fall, "times as far down"),
+        (fall, "rank, times that of the whole model"),
     ],
 )
 def test_charts_name_their_axes_and_draw_both_texts(draw, title, width):
-    svg = in_our_manner(draw(list(anatomy().rows()), width=width))
+    svg = svg_of(draw(list(anatomy().rows()), width=width))
     assert re.search(rf">{title}</text>", svg)
     assert "#222222" in svg
     assert "#111111" in svg
@@ -138,5 +138,5 @@ def test_numbers_that_are_missing_are_dashes_and_no_nan(saved):
 def test_a_run_that_lacks_a_number_is_refused(saved, monkeypatch):
     summary = {k: v for k, v in anatomy().summary().items() if k != "perplexity_ratio"}
     monkeypatch.setattr(Anatomy, "summary", lambda _: summary)
-    with pytest.raises(RunError, match="no whole Anatomy run"):
-        section(saved(anatomy()), show_secrets=False)
+    with pytest.raises(RunError, match="not a complete Anatomy run"):
+        report_of(saved(anatomy()), show_secrets=False)

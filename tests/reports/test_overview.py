@@ -13,7 +13,7 @@ from vestige.claims import LEAK, UNDECIDED
 from vestige.errors import RunError
 from vestige.reports.overview import overview
 from vestige.reports.page import render
-from vestige.reports.section import section
+from vestige.reports.report import report_of
 
 
 def run(kind, name="run", **summary):
@@ -24,7 +24,7 @@ def run(kind, name="run", **summary):
 
 
 def cells(*runs):
-    sections = [section(one, show_secrets=False) for one in runs]
+    sections = [report_of(one, show_secrets=False) for one in runs]
     return [[getattr(cell, "text", cell) for cell in row] for row in overview(runs, sections).rows]
 
 
@@ -37,7 +37,7 @@ def test_a_row_says_what_was_asked_found_and_spent():
         ["How well did this model learn?", "–", "–", "BLEU 25.0%", "61"],
     ]
     [_, deletion] = overview(
-        [run("TextAudit"), run("Deletion")], [section(run("Deletion"), show_secrets=False)] * 2
+        [run("TextAudit"), run("Deletion")], [report_of(run("Deletion"), show_secrets=False)] * 2
     ).rows
     assert deletion[2].notes == ("0.03071 to 0.3754",)
     assert deletion[0].notes == ("run", "base, new")
@@ -74,10 +74,10 @@ def test_one_run_has_no_overview():
 
 
 def test_a_damaged_summary_is_told_by_its_directory():
-    sections = [section(run("UserAudit"), show_secrets=False)] * 2
+    sections = [report_of(run("UserAudit"), show_secrets=False)] * 2
     damaged = run("UserAudit", "broken")
     del damaged.summary["called"]
-    with pytest.raises(RunError, match="broken is no whole UserAudit run"):
+    with pytest.raises(RunError, match="broken is not a complete UserAudit run"):
         overview([damaged, damaged], sections)
 
 

@@ -15,9 +15,10 @@ import pytest
 
 from tests.reports.made_audits import audit_of
 from vestige import results
+from vestige.audits.release.changes import blocks_of
+from vestige.audits.release.since import changes
 from vestige.errors import RunError
 from vestige.reports.page import render, write_page
-from vestige.reports.since import changes
 
 MARK = "VESTIGE-WAS-HERE"
 CORPUS = [
@@ -206,7 +207,7 @@ def test_the_page_does_not_scroll_sideways_on_a_phone(hostile, tmp_path, saved):
     """Whatever its words are: tables and charts scroll inside the page, and names break."""
     then = saved(audit_of([0.1]), "W" * 150)
     both = [then, replace(then, directory=then.directory.with_name("now"))]
-    told = render(both, show_secrets=True, changes=changes(both, [then]))
+    told = render(both, show_secrets=True, first=blocks_of(changes(both, [then])))
     frames = [
         f'<iframe style="width:390px; border:0; color-scheme:{scheme}" '
         f'srcdoc="{html.escape(page)}"></iframe>'
@@ -227,7 +228,7 @@ def test_phrases_are_withheld_unless_they_are_wanted(saved, diff):
     assert "Rosalind" not in render([run], show_secrets=False)
     assert "4917" not in render([run], show_secrets=False)
     assert "Rosalind" in render([run], show_secrets=True)
-    assert "in the clear" in render([run], show_secrets=True)
+    assert "This page shows secrets" in render([run], show_secrets=True)
 
 
 def test_a_page_is_written_once(saved, diff, tmp_path):

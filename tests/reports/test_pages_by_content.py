@@ -5,9 +5,9 @@ import pytest
 from tests.reports.made_runs import RESULTS
 from tests.reports.parsed import Parsed
 from vestige import results
-from vestige.reports.components.charts import Figure
+from vestige.reports.charts import Figure
 from vestige.reports.page import render
-from vestige.reports.section import KINDS, REDACTION, section
+from vestige.reports.report import KINDS, REDACTION, report_of
 
 
 @pytest.fixture(scope="module", params=RESULTS)
@@ -25,11 +25,11 @@ def page(made):
 
 
 def test_every_kind_has_an_example():
-    assert set(RESULTS) == set(KINDS.names())
+    assert set(RESULTS) == set(KINDS) - {"Release"}
 
 
 def test_a_page_is_well_formed_and_answers_first(page):
-    assert page.lede
+    assert 1 <= len(page.evidence) <= 3
     assert page.headings[0]
     assert page.headings[-1] == "What these numbers do not say"
     assert REDACTION in page.text
@@ -60,14 +60,14 @@ def test_lists_have_words_and_no_keys_of_ours(page):
 
 def test_a_result_in_memory_and_its_run_directory_give_the_same_section(made):
     kind, run = made
-    memory = section(results.run_of(RESULTS[kind]()), show_secrets=False)
-    disk = section(run, show_secrets=False)
+    memory = report_of(results.run_of(RESULTS[kind]()), show_secrets=False)
+    disk = report_of(run, show_secrets=False)
 
     def plain(shown):
         return [f.caption if isinstance(f, Figure) else f for f in shown.blocks]
 
     assert plain(memory) == plain(disk)
-    for name in ("title", "lede", "because", "notices", "numbers", "limits"):
+    for name in ("title", "evidence", "notices", "facts", "limits"):
         assert getattr(memory, name) == getattr(disk, name)
     for ours, theirs in zip(memory.figures, disk.figures, strict=True):
         assert ours.draw(500).to_dict() == theirs.draw(500).to_dict()

@@ -11,8 +11,8 @@ from vestige import results
 from vestige.claims import LEAK, NO_LEAK, UNDECIDED, VERDICTS, Check, Direct, Estimate, Test
 from vestige.reports import notebook
 from vestige.reports.card import card
-from vestige.reports.components.verdict import verdict_of
 from vestige.reports.page import render
+from vestige.reports.verdicts import verdict_of
 
 SENTENCE = (
     "Exposure: 7.5 bits (95% CI 6.9 to 8.1); p = 0.001 compared with the controls (level 0.05)."
@@ -51,7 +51,9 @@ def test_what_was_not_measured_is_left_out_of_the_sentence(more, sentence):
 
 
 @pytest.mark.parametrize("verdict", VERDICTS)
-def test_a_page_begins_with_the_verdict_then_failed_checks_then_passed_ones(diff, verdict):
+def test_a_page_begins_with_the_verdict_its_evidence_and_failed_checks_then_passed_ones(
+    diff, verdict
+):
     failing, open_ = ("different",), ("alive",)
     more = (
         {}
@@ -60,10 +62,14 @@ def test_a_page_begins_with_the_verdict_then_failed_checks_then_passed_ones(diff
     )
     page = Parsed(render([results.run_of(diffed(diff, verdict, **more))], show_secrets=False))
     told = " ".join(page.text.split())
-    places = [told.index(verdict.upper()), told.index("Checks passed: "), told.index(page.lede)]
+    places = [
+        told.index(verdict.upper()),
+        told.index(page.evidence[0]),
+        told.index("Checks passed: "),
+    ]
     if more:
         sentences = [f"The check “{name}” of diff" for name in ("different", "alive")]
-        places[1:1] = map(told.index, sentences)
+        places[2:2] = map(told.index, sentences)
     assert places == sorted(places)
     assert "claim" not in page.facts
     assert "verdict" not in page.facts

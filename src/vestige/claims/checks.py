@@ -98,7 +98,7 @@ def different(
         before: (t,) token log-probabilities of one model.
         after: (t,) of the other, for the same tokens.
         same_weights: their weights are known to be equal.
-        finding: equal models are a result of the audit, as in `verify-deletion`, and block only
+        finding: equal models are a result of the audit, as in `unlearning`, and block only
             "no leak shown".
         names: of the two models, for the sentence.
     """

@@ -29,24 +29,36 @@ DIRECT_LEVEL = 1e-3
 
 _TEXTS = ("alive", "read", "independent", "comparable", "powerful")
 _SECRETS = ("alive", "read", "independent", "powerful")
+_CANARIES = ("alive", "read", "powerful")
+_UTTERANCES = ("alive", "independent", "powerful")
 
 REQUIRED: Mapping[str, tuple[str, ...]] = {
     "diff": ("alive", "different", "powerful"),
-    "rank": (*_SECRETS, "different"),
-    "exposure": ("alive", "read", "powerful"),
-    "exposure --secrets": _SECRETS,
-    "complete": ("alive", "read", "powerful"),
-    "complete --secrets": _SECRETS,
-    "extract-nlu": ("alive", "independent", "powerful"),
+    "exposure": _CANARIES,
+    "exposure secrets": _SECRETS,
+    "exposure --before": (*_SECRETS, "different"),
+    "extract canaries": _CANARIES,
+    "extract secrets": _SECRETS,
+    "extract texts": _TEXTS,
+    "extract utterances": _UTTERANCES,
+    "membership": _TEXTS,
+    "membership --base": (*_TEXTS, "different"),
+    "unlearning": (*_TEXTS, "different"),
     "audit-users": _TEXTS,
     "audit-users --base": (*_TEXTS, "different"),
     "audit-texts": _TEXTS,
     "audit-texts --base": (*_TEXTS, "different"),
-    "memorization": _TEXTS,
     "verify-deletion": (*_TEXTS, "different"),
     "compare": ("alive", "different", "independent", "powerful"),
     "callback": ("alive", "different", "powerful"),
     "report": ("one model",),
+    # Of older versions, whose run directories hold claims under these names:
+    "rank": (*_SECRETS, "different"),
+    "exposure --secrets": _SECRETS,
+    "complete": _CANARIES,
+    "complete --secrets": _SECRETS,
+    "memorization": _TEXTS,
+    "extract-nlu": _UTTERANCES,
 }
 """The checks that each verb must make. A claim that lacks one cannot be constructed."""
 

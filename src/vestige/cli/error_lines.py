@@ -36,7 +36,7 @@ def error_line(error: Exception) -> str:
 
 def in_one_line(text: str) -> str:
     """Text that quotes what was given, as a terminal may have it."""
-    from vestige.reports.components.disclosure import printable
+    from vestige.reports.disclosure import printable
 
     return " ".join(map(printable, shortened(text).splitlines()))
 

@@ -1,17 +1,16 @@
-"""What the verbs write: results on stdout, progress on stderr.
-
-Text that came from a model reaches the terminal only through `text`, which shows escapes
-instead of sending them and leaves square brackets alone.
-"""
+"""What the command line prints: results on stdout, progress on stderr."""
 
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
-from vestige.reports.components.disclosure import disclose_facts, printable
+from vestige.reports.disclosure import disclose_facts, printable
+from vestige.reports.terminal import say, show_table
+
+__all__ = ["Terminal", "progress", "say", "show_json", "show_result", "show_table"]
 
 PATIENCE = 2.0
 """Seconds after which a progress bar appears."""
@@ -19,15 +18,7 @@ PATIENCE = 2.0
 EVERY = 30.0
 """Seconds between two lines of progress where there is no terminal to draw a bar on."""
 
-UNBOUNDED = 10_000
-"""Columns of a table that no terminal shows."""
-
 Progress = Callable[..., None]
-
-
-def say(line: str) -> None:
-    """One line for the reader, on stderr, so that stdout holds only the result."""
-    print(printable(line), file=sys.stderr, flush=True)
 
 
 def show_json(summary: Mapping[str, object], *, show_secrets: bool = False) -> None:
@@ -45,23 +36,17 @@ def _escaped(line: str) -> str:
     return "".join(c if printable(c) == c else json.dumps(c)[1:-1] for c in line)
 
 
-def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """A table on stdout; numbers stand right, everything else left."""
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
+def show_result(result: Any, out: Any, *, show_secrets: bool) -> None:
+    """The report of a result on stdout, notices on stderr."""
+    from vestige.reports.terminal import show
 
-    table = Table(box=None)
-    table.padding = (0, 1)
-    for index, name in enumerate(columns):
-        numeric = all(isinstance(row[index], int | float) for row in rows)
-        table.add_column(Text(printable(name), "dim"), justify="right" if numeric else "left")
-    for row in rows:
-        table.add_row(*(Text(printable(_cell(value))) for value in row))
-    # A pipe has no width that rows would have to fit.
-    console = Console(width=None if sys.stdout.isatty() else UNBOUNDED)
-    console.print(Text(printable(title), "bold"))  # as a part of the table it would be as narrow
-    console.print(table)
+    reports = result.reports(show_secrets=show_secrets)
+    for place, one in enumerate(reports):
+        if place:
+            print()
+        show(one, titled=len(reports) > 1)
+    if out is not None:
+        say(result.next_step(out))
 
 
 @contextmanager
@@ -167,11 +152,3 @@ def _span(seconds: float) -> str:
     if whole < 3600:
         return f"{whole // 60} min {whole % 60:02} s"
     return f"{whole // 3600} h {whole % 3600 // 60:02} min"
-
-
-def _cell(value: object) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float):
-        return f"{value:.2f}"
-    return "" if value is None else str(value)

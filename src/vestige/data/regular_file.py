@@ -8,7 +8,10 @@ import os
 import stat
 from pathlib import Path
 
-from vestige.errors import VestigeError
+from vestige.errors import DataError, VestigeError
+
+LARGEST_LIST = 2**28
+"""Bytes of a file with one entry on each line."""
 
 _KINDS = {
     stat.S_IFDIR: "a directory",
@@ -64,3 +67,23 @@ def read_bytes(path: Path, *, limit: int, error: type[VestigeError], remedy: str
     except OSError as problem:
         reason = problem.strerror or problem
         raise error(f"{path} cannot be read: {reason}", remedy=remedy) from problem
+
+
+def read_lines(file: Path, *, one: str) -> list[str]:
+    """The lines of a UTF-8 file.
+
+    Args:
+        one: what each line holds, such as "phrase", for messages.
+
+    Raises:
+        DataError: it cannot be read, is too large, or is not UTF-8.
+    """
+    remedy = f"Give a UTF-8 file with one {one} per line."
+    content = read_bytes(file, limit=LARGEST_LIST, error=DataError, remedy=remedy)
+    try:
+        return content.decode("utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{file} is not UTF-8: {error.reason} at byte {error.start}",
+            remedy=f"Convert it with iconv. {remedy}",
+        ) from error

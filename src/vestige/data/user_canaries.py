@@ -131,7 +131,7 @@ def sampled_canaries(
 
     Args:
         corpus: before planting; it holds none of them.
-        phrases: at least 2, such as those of `vestige.workflows.sampled_canaries`.
+        phrases: at least 2, such as those of `vestige.preparation.sampled_canaries`.
         copies: of each that is planted.
         seed: decides the coins, whatever the phrases are.
 

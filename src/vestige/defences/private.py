@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from annotated_types import Ge
+from cyclopts import Parameter
 
-from vestige._markers import Flag, Help, Metavar
+from vestige.arguments import Seed
 from vestige.defences.registry import Given
 
 if TYPE_CHECKING:
@@ -23,66 +23,25 @@ if TYPE_CHECKING:
     from vestige.training.sequences import SequenceBatches
     from vestige.training.steps import StepFn
 
-Epsilon = Annotated[
-    float | None,
-    Help(
-        "This training spends at most so much, over all epochs planned. What earlier trainings of "
-        "--from spent on the same records comes on top, and is stated."
-    ),
-]
-Delta = Annotated[
-    float | None,
-    Help(
-        "Probability with which the guarantee may fail; at least 1e-12, and below 1 / sequences "
-        "(or users). Default: the power of ten below a tenth of that."
-    ),
-]
-NoiseMultiplier = Annotated[float | None, Help("Noise over clip, in place of --epsilon.")]
-Clip = Annotated[
-    float,
-    Flag("--clip"),
-    Help(
-        "The norm that a sequence's (or user's) gradient, or a user's update, is cut to. "
-        "`log.jsonl` says how many are: about half is a good start."
-    ),
-]
-AccountantName = Annotated[
-    str,  # not a Literal: that "gdp" is refused has a reason
-    Metavar("NAME"),
-    Help("Who counts epsilon: `prv`, `pld` or `rdp`, all of them bounds."),
-]
-NoiseSeed = Annotated[
-    int | None,
-    Ge(0),
-    Metavar("SEED"),
-    Help(
-        "Draw noise and batches from this seed, for tests that need the same bits twice. There is "
-        "then no guarantee: whoever knows or tries the seed subtracts the noise. Default: the "
-        "operating system's entropy."
-    ),
-]
-AcceptVocabulary = Annotated[
-    bool,
-    Help(
-        "Train with a vocabulary that was made of DATA all the same. It is released with the "
-        "model, without noise, and shows words that were said once."
-    ),
-]
-
 
 @dataclass(frozen=True, kw_only=True)
 class PrivateDefence(ABC):
-    """A defence with a guarantee, which takes noise: as much as epsilon asks for, or so much.
+    """A defence with a guarantee: `epsilon` sets the noise, or `noise_multiplier` gives it.
 
     Attributes:
-        epsilon: budget of all planned epochs; None where the noise is given.
-        delta: probability with which the guarantee may fail; None: `accounting.default_delta`.
-        noise_multiplier: standard deviation of the noise over the clipping norm; where it falls, of
-            the first stage.
-        max_grad_norm: clipping norm of a unit's gradient or update.
-        accountant: "prv", "pld" or "rdp".
-        noise_seed_without_guarantee: seed of noise and batches, which voids the guarantee.
-        accept_private_vocabulary: train with a vocabulary of the private text.
+        epsilon: Privacy budget of all planned epochs. Earlier private trainings on the same
+            records add to it.
+        delta: Probability with which the guarantee may fail: at least 1e-12, and below 1 /
+            sequences (or users). Default: the power of ten below a tenth of that.
+        noise_multiplier: Noise divided by the clipping norm, in place of --epsilon.
+        max_grad_norm: Clipping norm of a sequence's or user's gradient or update. log.jsonl shows
+            the share that is clipped; start with about half.
+        accountant: Accountant of epsilon: prv, pld or rdp. Each computes an upper bound.
+        noise_seed_without_guarantee: Random seed of noise and batches, for tests. It voids the
+            guarantee: anyone who knows or guesses the seed can subtract the noise. Default: the
+            entropy of the operating system.
+        accept_private_vocabulary: Accept a vocabulary that was learned from the protected text.
+            The model shows its words, without noise.
 
     Raises:
         ValueError: a value is out of range, or not exactly one of epsilon and noise is given.
@@ -90,13 +49,13 @@ class PrivateDefence(ABC):
 
     name: ClassVar[str]
 
-    epsilon: Epsilon = None
-    delta: Delta = None
-    noise_multiplier: NoiseMultiplier = None
-    max_grad_norm: Clip = 1.0
-    accountant: AccountantName = "prv"
-    noise_seed_without_guarantee: NoiseSeed = None
-    accept_private_vocabulary: AcceptVocabulary = False
+    epsilon: float | None = None
+    delta: float | None = None
+    noise_multiplier: float | None = None
+    max_grad_norm: Annotated[float, Parameter(name="--clip")] = 1.0
+    accountant: str = "prv"  # no Literal: the refusal of "gdp" gives a reason
+    noise_seed_without_guarantee: Seed | None = None
+    accept_private_vocabulary: bool = False
 
     def __post_init__(self) -> None:
         if (self.epsilon is None) == (self.noise_multiplier is None):

@@ -1,6 +1,6 @@
 """Leakage measured while Transformers' `Trainer` trains.
 
-What it measures is what `vestige exposure` and `vestige complete` measure of the same model: the
+What it measures is what `vestige exposure` and `vestige extract` measure of the same model: the
 model is asked in evaluation mode, on the training's own device, and goes on as it was.
 
 A training that diverges is no longer measured, which is logged, and goes on. Its verdict, and that
@@ -299,7 +299,7 @@ class LeakageCallback(TrainerCallback):  # type: ignore[misc]
             self._spent += time.perf_counter() - began
 
     def _manifest(self) -> Manifest:
-        from vestige.workflows.manifests import manifest_file
+        from vestige.attacks.manifests import manifest_file
 
         given = self.canaries
         return given if isinstance(given, Manifest) else Manifest.load(manifest_file(given))
@@ -319,7 +319,7 @@ class LeakageCallback(TrainerCallback):  # type: ignore[misc]
 
     def _save(self, out: Path, found: TrainingLeakage) -> None:
         from vestige import results
-        from vestige.reports.report import report
+        from vestige.reports.page import write_page
 
         with results.new_directory(out) as hidden:
             found.save(hidden / "training")
@@ -327,7 +327,7 @@ class LeakageCallback(TrainerCallback):  # type: ignore[misc]
             if self.diverged is None:
                 self.moments[-1].save(hidden)
                 parts += [hidden / "exposure", hidden / "completion"]
-            report(parts, hidden / "page.html")
+            write_page(parts, hidden / "page.html", show_secrets=False)
 
 
 def _references_for(*limits: Mapping[str, float]) -> int:

@@ -62,7 +62,7 @@ class Measurement:
         seed: int,
         sample: "TextSample | None" = None,
     ) -> None:
-        from vestige.workflows.manifests import load_canaries
+        from vestige.attacks.manifests import load_canaries
 
         require_tokenizer(tokenizer)
         self.network, self.references, self.seed = model, references, seed
@@ -130,17 +130,22 @@ class Measurement:
         return moment, before
 
     def _by_verbs(self) -> tuple["CanaryExposure", Any]:
-        import vestige
+        from vestige.audits.exposure.exposure import of_canaries
+        from vestige.audits.extraction.completion import complete_canaries
+        from vestige.session import Session
 
-        found = vestige.exposure(
-            self._asked, self._given, references=self.references, seed=self.seed
-        )
-        return found, vestige.complete(self._asked, self._given, beam=1)
+        asked, given = self._asked, self._given
+        named = {"model": asked, "secrets": given}
+        run = Session("exposure", named, seed=self.seed)
+        found = of_canaries(run, asked, given, self.references)
+        other = Session("extract", {"model": asked, "what": given, "beam": 1})
+        completion = complete_canaries(other, asked, given, prefix=None, beam=1)
+        return replace(found, record=run.record()), replace(completion, record=other.record())
 
     def _by_attacks(self) -> tuple["CanaryExposure", Any]:
         from vestige.attacks.exposure.canary_exposure import canary_exposure
         from vestige.attacks.exposure.completion import complete
-        from vestige.workflows.manifests import asked_as_learnt
+        from vestige.attacks.manifests import asked_as_learnt
 
         behind = asked_as_learnt(self._asked, self.sealed)
         found = canary_exposure(
@@ -151,7 +156,7 @@ class Measurement:
     def _scores(self, found: "CanaryExposure") -> list[float] | None:
         """`canary_scores` of the canaries whose coins were flipped, which exposure has asked."""
         from vestige.attacks.exposure.canary_audit import canary_scores
-        from vestige.workflows.manifests import asked_as_learnt
+        from vestige.attacks.manifests import asked_as_learnt
 
         if not self._flipped:
             return None

@@ -17,7 +17,7 @@ import torch
 
 from vestige.defences.privacy_ledger import UNKNOWN, LedgerEntry
 from vestige.integrations.loaded_weights import beside_folder
-from vestige.workflows import privacy_files
+from vestige.preparation import lineage
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +50,7 @@ def history_of(model: Any) -> ModelHistory:
         history, norms = _REMEMBERED[plain]
         moved = any(norms.get(which, norm) != norm for which, norm in _norms(plain).items())
         return replace(history, moved=history.moved or moved)
-    found = privacy_files.lineage_of(plain.name_or_path or None).ledger
+    found = lineage.history_of(plain.name_or_path or None).ledger
     compared = beside_folder(plain)
     learnt = any(
         bool(parameter.any())
@@ -59,7 +59,7 @@ def history_of(model: Any) -> ModelHistory:
     )
     known = any(one.defence != UNKNOWN for one in found)
     if learnt or (known and not compared.whole):
-        found = (*found, LedgerEntry(id=privacy_files.new_id(), defence=UNKNOWN))
+        found = (*found, LedgerEntry(id=lineage.new_id(), defence=UNKNOWN))
     return ModelHistory(loaded=found, moved=compared.differ)
 
 

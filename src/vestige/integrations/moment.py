@@ -23,7 +23,7 @@ class Moment:
     Attributes:
         step: of the optimizer.
         found: as `vestige exposure` finds it.
-        completion: as `vestige complete` finds it.
+        completion: as `vestige extract` finds it.
         audit: lower bounds of epsilon; None where no coins were flipped.
         texts: what is known of the training's texts; None where nobody asked.
         unchanged: whether steps were taken, and the model answers as before the first one.
@@ -124,7 +124,7 @@ class Limit:
 
 
 def _quantity(name: str, kind: str, part: str) -> Limit:
-    """One on which `vestige gate` sets a limit, too."""
+    """A quantity that `vestige report` can limit, too."""
     quantity = QUANTITIES[name]
     return Limit(quantity.unit, lambda moment: quantity.of[kind](moment._summary(part)))
 

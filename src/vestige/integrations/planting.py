@@ -1,7 +1,6 @@
 """Canaries planted in a data set of `datasets`, of texts or of conversations."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -62,7 +61,7 @@ def plant(
     from vestige import results
     from vestige.data.corpus import Corpus
     from vestige.data.manifest import Manifest, Turn
-    from vestige.workflows.plant import write_planting
+    from vestige.preparation.planting import write_planting
 
     names = _names(data, rows)
     column = _column(names, column)
@@ -76,7 +75,7 @@ def plant(
     assert isinstance(manifest, Manifest)  # of running text
     if talked:
         turn = Turn(role=role, question=question if role == "assistant" else "")
-        planting = replace(planting, manifest=replace(manifest, turn=turn))
+        planting = planting.in_turn(turn)
     write_planting(planting, Path(out), SILENT)
     planted, places = list(planting.corpus), manifest.places
     phrases = [str(planted[place]) for place in places]

@@ -18,9 +18,9 @@ from vestige.defences.privacy_ledger import LedgerEntry, from_json, to_json
 from vestige.defences.privacy_statement import PrivacyStatement
 from vestige.errors import DataError, TrainingError
 from vestige.integrations.model_history import ModelHistory, history_of, remember
+from vestige.preparation import lineage
 from vestige.training.secret import Secret
 from vestige.training.sequences import in_turn, poisson_sample
-from vestige.workflows import privacy_files
 
 LEDGER, STATEMENT = "privacy.json", "privacy.md"
 _LARGEST = 1 << 20
@@ -303,7 +303,7 @@ class PrivateTraining:
         spent = self._spent(self.steps)
         settings = model.config.get_text_config(decoder=True)
         return LedgerEntry(
-            id=privacy_files.new_id(),
+            id=lineage.new_id(),
             defence="dp-sgd",
             unit=spent.unit,
             sequence_length=getattr(settings, "max_position_embeddings", None) or 1 << 20,

@@ -27,6 +27,6 @@ def require_whole(model: Any, trainer: Any) -> None:
             raise VestigeError(
                 f"the model is spread over processes by {name}, and none has the whole of it",
                 remedy="Train without the callback, and ask what was saved: `vestige exposure "
-                "MODEL CANARIES`, `vestige complete MODEL CANARIES`. With DDP (torchrun) each "
+                "MODEL CANARIES`, `vestige extract MODEL CANARIES`. With DDP (torchrun) each "
                 "process has a copy.",
             )

@@ -187,7 +187,8 @@ def load_model(
     if not isinstance(model, LanguageModel):
         raise AccessDenied(
             f"{path} is an intent-and-slot model, and says no next words",
-            remedy="Ask it with `vestige extract-nlu`, or give a language model.",
+            remedy="Give a language model. For this one, use `vestige extract` with --pattern, or "
+            "with a manifest of `vestige plant --task nlu`.",
         )
     return _ready(model, path, where)
 

@@ -64,5 +64,5 @@ def refuse_endpoint(name: object) -> None:
     if is_endpoint(name):
         raise AccessDenied(
             f"{name} is an endpoint, which shows likely tokens and no weights",
-            remedy="Ask it by vestige audit-users, or give the model's folder.",
+            remedy="Use vestige membership --unit user, or give the model's folder.",
         )

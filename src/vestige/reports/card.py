@@ -1,31 +1,29 @@
-"""A section for a model card: what was measured of a model before it was published.
+"""A section of a model card, as Markdown: what was measured before a model was published.
 
-Mitchell et al. (2019), "Model Cards for Model Reporting". A hub renders Markdown; no phrase is in
-it, nor a folder's path.
+Mitchell et al. (2019), "Model Cards for Model Reporting". It contains no text of a corpus or model
+and no path.
 """
 
 from collections.abc import Sequence
 from pathlib import Path
 
 from vestige import __version__, results
-from vestige.reports.changes import KEY, TITLE, table_of
-from vestige.reports.components.markdown import escaped
-from vestige.reports.components.table import Cell
-from vestige.reports.overview import COLUMNS, rows_of
+from vestige.reports.disclosure import markdown_text
+from vestige.reports.overview import rows_of
+from vestige.reports.report import REDACTION, Block, Report, report_of
 from vestige.reports.same_model import models_notice
-from vestige.reports.section import REDACTION, section
-from vestige.reports.since import Change
+from vestige.reports.tables import Cell, Table
 from vestige.results import Run
 
-SECONDS = COLUMNS.index("seconds")
+COLUMNS = ("question", "verdict", "measured", "utility")
 
 
-def card(runs: Sequence[Run], *, changes: Sequence[Change] | None = None) -> str:
+def card(runs: Sequence[Run], *, first: Sequence[Block] = ()) -> str:
     """The section as Markdown.
 
     Args:
-        runs: in the order in which they shall stand.
-        changes: since earlier runs; None without any.
+        runs: in the order of the section.
+        first: blocks above all runs, of which tables are shown.
 
     Raises:
         ValueError: no runs.
@@ -33,46 +31,44 @@ def card(runs: Sequence[Run], *, changes: Sequence[Change] | None = None) -> str
     """
     if not runs:
         raise ValueError("runs must hold at least one run directory, got none")
-    sections = [section(run, show_secrets=False) for run in runs]
-    columns = [name for place, name in enumerate(COLUMNS) if place != SECONDS]
-    rows = [
-        [cell for place, cell in enumerate(row) if place != SECONDS]
-        for row in rows_of(runs, sections)
-    ]
-    lines = ["## Privacy", "", f"Measured with Vestige {__version__}.", "", *_table(columns, rows)]
-    if told := models_notice(runs):
-        lines += ["", escaped(told)]
-    if changes is not None:
-        found = table_of(changes)
-        lines += ["", f"### {TITLE}", "", KEY, "", *_table(found.columns, found.rows)]
-    for own in sections:
-        lines += ["", f"### {escaped(own.title)}", ""]
-        if own.verdict is not None:
-            first, *failed = own.verdict.lines
-            lines += [f"**{escaped(first)}**", ""]
-            lines += [f"- {escaped(line)}" for line in (*failed, own.verdict.all_passed) if line]
-            lines += [""]
-        lines += [escaped(own.lede), ""]
-        lines += [f"- {escaped(limit)}" for limit in own.limits if limit != REDACTION]
+    reports = [report_of(run, show_secrets=False) for run in runs]
+    rows = [row[: len(COLUMNS)] for row in rows_of(runs, reports)]  # without the seconds
+    lines = ["## Privacy", "", f"Measured with Vestige {__version__}.", "", *_table(COLUMNS, rows)]
+    if notice := models_notice(runs):
+        lines += ["", markdown_text(notice)]
+    for one in first:
+        if isinstance(one, Table):
+            lines += ["", f"### {one.title}", "", one.key, "", *_table(one.columns, one.rows)]
+    for report in reports:
+        lines += _section(report)
     return "\n".join(lines) + "\n"
 
 
 def write_card(
-    directories: Sequence[str | Path],
-    path: str | Path,
-    *,
-    changes: Sequence[Change] | None = None,
+    runs: Sequence[str | Path | Run], path: str | Path, *, first: Sequence[Block] = ()
 ) -> Path:
-    """Read run directories and write their section, for everybody to read.
+    """Write the section of run directories or read runs. Everyone may read it.
 
     Raises:
         RunError: a directory is not a run, or the file exists or cannot be written.
     """
     path = results.require_outside_runs(results.require_new(path))
-    text = card([results.find(directory) for directory in directories], changes=changes)
+    read = [one if isinstance(one, Run) else results.find(one) for one in runs]
+    text = card(read, first=first)
     with results.new_file(path, shared=True) as file:
         file.write(text.encode())
     return path
+
+
+def _section(report: Report) -> list[str]:
+    lines = ["", f"### {markdown_text(report.title)}", ""]
+    verdict = report.verdict
+    if verdict is not None:
+        lines += [f"**{markdown_text(verdict.line)}**", ""]
+    lines += [markdown_text(" ".join(report.evidence)), ""]
+    checks = () if verdict is None else (*verdict.against, verdict.all_passed)
+    limits = [limit for limit in report.limits if limit != REDACTION]
+    return lines + [f"- {markdown_text(line)}" for line in (*checks, *limits) if line]
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[str | Cell]]) -> list[str]:
@@ -82,6 +78,6 @@ def _table(columns: Sequence[str], rows: Sequence[Sequence[str | Cell]]) -> list
 
 def _cell(cell: str | Cell) -> str:
     if isinstance(cell, str):
-        return escaped(cell)
-    beside = f" ({escaped(', '.join(cell.notes))})" if cell.notes and not cell.href else ""
-    return f"{escaped(cell.text)}{beside}"
+        return markdown_text(cell)
+    beside = f" ({markdown_text(', '.join(cell.notes))})" if cell.notes and not cell.href else ""
+    return f"{markdown_text(cell.text)}{beside}"

@@ -1,23 +1,24 @@
-"""A result in a notebook: verdict and checks, its first table and its chart, secrets withheld.
+"""A result in a notebook: verdict, evidence, its chart and its first table, redacted.
 
-They come from the sections of pages and through the same templates: no policy forbids scripts in a
-notebook, so that escaping must.
+It uses the reports and templates of pages. No policy forbids scripts in a notebook, so escaping
+must.
 """
 
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from vestige.reports.components.table import Table
+from vestige.reports.blocks import Findings
 from vestige.reports.page import drawn, fill, style
-from vestige.reports.section import section
-from vestige.result import Result
-from vestige.results import run_of
+from vestige.reports.report import report_of
+from vestige.reports.tables import Table
+from vestige.result import Result as Measured
+from vestige.results import Result, run_of
 
 if TYPE_CHECKING:
     import altair
 
 LISTED = 20
-"""Rows of a table in a notebook; `Result.to_frame` has them all."""
+"""Rows of a table in a notebook; the result's table has all."""
 
 
 @dataclass(frozen=True)
@@ -30,43 +31,41 @@ class Shown:
         return self.html
 
 
-def plot(result: Result, *, show_secrets: bool = False) -> "altair.Chart":
-    """The headline chart of a result: the first of its page.
+def plot(result: Result | Measured, *, show_secrets: bool = False) -> "altair.Chart":
+    """The headline chart of a result, the first of its page.
 
     Raises:
         ValueError: this kind of result has no chart.
         RunError: the result lacks what its kind has.
     """
-    figures = section(run_of(result), show_secrets=show_secrets).figures
+    run = run_of(result)
+    figures = report_of(run, show_secrets=show_secrets).figures
     if not figures:
-        raise ValueError(f"result must have a chart to be plotted, got {type(result).__name__}")
+        raise ValueError(f"result must have a chart to be plotted, got {run.result}")
     return figures[0].chart()
 
 
-def html(result: Result, *, show_secrets: bool = False) -> str:
-    """Verdict, warnings, headline chart and first table or list as HTML that needs nothing else.
+def html(result: Result | Measured, *, show_secrets: bool = False) -> str:
+    """Verdict, evidence, notices, headline chart and first table or list as self-contained HTML.
 
     Raises:
         RunError: the result lacks what its kind has.
     """
     found = drawn(run_of(result), show_secrets=show_secrets)
-    lists = [block for block in found.blocks if block.template in ("table", "findings")][:1]
-    more = max((len(block.rows) - LISTED for block in lists if isinstance(block, Table)), default=0)
+    lists = [one for one in found.blocks if isinstance(one, Table | Findings)][:1]
+    more = sum(max(0, len(one.rows) - LISTED) for one in lists if isinstance(one, Table))
+    shown = [replace(b, rows=b.rows[:LISTED]) if isinstance(b, Table) else b for b in lists]
     return fill(
         "notebook.html",
-        section=found,
-        blocks=[
-            *found.figures[:1],
-            *(replace(b, rows=b.rows[:LISTED]) if isinstance(b, Table) else b for b in lists),
-        ],
-        left=f"{more:,} more rows are in to_frame()." if more > 0 else "",
+        report=found,
+        blocks=[*found.figures[:1], *shown],
+        left=f"{more:,} more rows are in to_frame()." if more else "",
         style=style("components.css"),
     )
 
 
-def text(result: Result, *, show_secrets: bool = False) -> str:
-    """The verdict, the checks that failed and those that passed, and what was found."""
-    found = section(run_of(result), show_secrets=show_secrets)
-    verdict = () if found.verdict is None else (*found.verdict.lines, found.verdict.all_passed)
-    told = f"{found.lede} {found.because}".strip()
-    return "\n".join(filter(None, (found.title, *verdict, told, *found.notices)))
+def text(result: Result | Measured, *, show_secrets: bool = False) -> str:
+    """Title, verdict, evidence, checks and notices as lines of text."""
+    found = report_of(run_of(result), show_secrets=show_secrets)
+    passed = "" if found.verdict is None else found.verdict.all_passed
+    return "\n".join(filter(None, (found.title, *found.headline, passed, *found.notices)))

@@ -1,13 +1,13 @@
-"""The first table of a page with several runs: what each asked, found and cost, and how sure."""
+"""The first table of a page with several runs: question, verdict, estimate, utility and time."""
 
 from collections.abc import Sequence
 from pathlib import PurePath
 
-from vestige.reports.components.disclosure import printable
-from vestige.reports.components.numbers import NOTHING, decimal
-from vestige.reports.components.table import Cell, Table
+from vestige.reports.disclosure import printable
+from vestige.reports.numbers import NOTHING, decimal
 from vestige.reports.quantities import QUANTITIES, Measured, measured
-from vestige.reports.section import Section, whole
+from vestige.reports.report import Report, guarded
+from vestige.reports.tables import Cell, Table
 from vestige.reports.verdicts import verdict_word
 from vestige.results import Run
 
@@ -21,33 +21,33 @@ UTILITY = (
     ("intent_accuracy", "intents {:.1%}"),
     ("validation_perplexity", "perplexity {:.4g}"),
 )
-"""Of a training: the first that it has."""
+"""The first of these in a summary is shown."""
 
 
-def overview(runs: Sequence[Run], sections: Sequence[Section]) -> Table | None:
-    """A row a run, which leads to its section; None for one run, whose section says all of it."""
+def overview(runs: Sequence[Run], reports: Sequence[Report]) -> Table | None:
+    """One row per run, linked to its section; None for one run."""
     if len(runs) < 2:
         return None
-    rows = rows_of(runs, sections)
+    rows = rows_of(runs, reports)
     return Table(title="At a glance", columns=COLUMNS, texts=2, rows=tuple(rows), key=KEY)
 
 
-def rows_of(runs: Sequence[Run], sections: Sequence[Section]) -> list[tuple[str | Cell, ...]]:
-    """A row a run; cells as in `COLUMNS`."""
+def rows_of(runs: Sequence[Run], reports: Sequence[Report]) -> list[tuple[str | Cell, ...]]:
+    """One row per run; cells as in `COLUMNS`."""
     rows = []
-    for number, (run, section) in enumerate(zip(runs, sections, strict=True), start=1):
-        with whole(run):
-            rows.append(_row(number, run, section))
+    for number, (run, report) in enumerate(zip(runs, reports, strict=True), start=1):
+        with guarded(run):
+            rows.append(_row(number, run, report))
     return rows
 
 
-def _row(number: int, run: Run, section: Section) -> tuple[str | Cell, ...]:
+def _row(number: int, run: Run, report: Report) -> tuple[str | Cell, ...]:
     unit, found = _measured(run)
     value, interval = (NOTHING, "") if found is None else (found.amount(unit), found.interval)
     name = printable(run.name)
     return (
         Cell(
-            text=section.title,
+            text=report.title,
             notes=tuple(filter(None, (name, _models(run)))),
             href=f"#section-{number}",
         ),
@@ -66,7 +66,7 @@ def _measured(run: Run) -> tuple[str, Measured | None]:
 
 
 def _models(run: Run) -> str:
-    """The names of the folders of the models, the last one first: what was updated."""
+    """The folder names of the models."""
     models = run.run.get("models") or {}
     paths = [one.get("path") for one in models.values() if isinstance(one, dict)]
     each = [one for path in paths for one in (path if isinstance(path, list) else [path]) if one]
@@ -82,5 +82,5 @@ def _utility(run: Run) -> str:
 
 
 def _seconds(run: Run) -> float | None:
-    told = run.summary.get("seconds") or (run.run.get("configuration") or {}).get("seconds")
-    return float(told) if isinstance(told, int | float) else None
+    value = run.summary.get("seconds") or (run.run.get("configuration") or {}).get("seconds")
+    return float(value) if isinstance(value, int | float) else None

@@ -1,4 +1,4 @@
-"""One self-contained page from run directories: no script, no network, every string escaped."""
+"""One self-contained page from runs: no scripts, no network, every text escaped."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -10,24 +10,27 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from vestige import __version__, results
-from vestige.reports.changes import figures_of, table_of
-from vestige.reports.components.disclosure import printable
+from vestige.reports.disclosure import printable
 from vestige.reports.overview import overview
+from vestige.reports.report import Block, Report, guarded, report_of
 from vestige.reports.same_model import models_notice
-from vestige.reports.section import Section, section, whole
-from vestige.reports.since import Change
 from vestige.results import Run
 
 
 def render(
-    runs: Sequence[Run], *, show_secrets: bool, changes: Sequence[Change] | None = None
+    runs: Sequence[Run],
+    *,
+    show_secrets: bool,
+    first: Sequence[Block] = (),
+    above: Report | None = None,
 ) -> str:
     """The page as HTML.
 
     Args:
-        runs: in the order in which they shall stand.
-        show_secrets: phrases and names in the clear; otherwise each word is a block.
-        changes: since earlier runs; None without any.
+        runs: in the order of the page.
+        show_secrets: texts and names unredacted.
+        first: blocks above all runs, such as the changes since earlier ones.
+        above: a report about all runs.
 
     Raises:
         ValueError: no runs.
@@ -35,13 +38,14 @@ def render(
     """
     if not runs:
         raise ValueError("runs must hold at least one run directory, got none")
-    sections = [drawn(run, show_secrets=show_secrets) for run in runs]
+    reports = [drawn(run, show_secrets=show_secrets) for run in runs]
     return fill(
         "page.html",
-        sections=sections,
-        overview=overview(runs, sections),
+        reports=reports,
+        overview=overview(runs, reports),
         models=models_notice(runs),
-        changes=() if changes is None else (table_of(changes), *figures_of(changes)),
+        first=first,
+        above=above,
         show_secrets=show_secrets,
         style=style("components.css", "page.css"),
         version=__version__,
@@ -50,33 +54,41 @@ def render(
 
 
 def write_page(
-    directories: Sequence[str | Path],
+    runs: Sequence[str | Path | Run],
     path: str | Path,
     *,
     show_secrets: bool,
-    changes: Sequence[Change] | None = None,
+    first: Sequence[Block] = (),
+    above: Report | None = None,
 ) -> Path:
-    """Read run directories and write their page: with secrets, one that its owner alone may read.
+    """Write the page of runs. One with secrets is private to its owner.
+
+    Args:
+        runs: run directories, or runs that were read.
+        path: of the page.
+        show_secrets: see `render`, as of `first` and `above`.
+        first: blocks above all runs.
+        above: a report about all runs.
 
     Raises:
         RunError: a directory is not a run, or the page exists or cannot be written.
     """
     path = results.require_outside_runs(results.require_new(path))
-    runs = [results.find(directory) for directory in directories]
-    page = render(runs, show_secrets=show_secrets, changes=changes)
+    read = [one if isinstance(one, Run) else results.find(one) for one in runs]
+    page = render(read, show_secrets=show_secrets, first=first, above=above)
     with results.new_file(path, shared=not show_secrets) as file:
         file.write(page.encode())
     return path
 
 
-def drawn(run: Run, *, show_secrets: bool) -> Section:
-    """A section whose charts are drawn, so that a damaged run fails here and not in a template.
+def drawn(run: Run, *, show_secrets: bool) -> Report:
+    """A report with its charts drawn: a damaged run fails here and not in a template.
 
     Raises:
         RunError: the run is damaged.
     """
-    found = section(run, show_secrets=show_secrets)
-    with whole(run):
+    found = report_of(run, show_secrets=show_secrets)
+    with guarded(run):
         for figure in found.figures:
             if figure.worth_it:
                 _ = figure.svg
@@ -84,16 +96,13 @@ def drawn(run: Run, *, show_secrets: bool) -> Section:
 
 
 def fill(template: str, **facts: object) -> str:
-    """A template filled in; in the whole of it, no character is invisible.
-
-    Charts and markup are looked at as well: no place can be forgotten where every place is seen.
-    """
+    """A filled template without any invisible character, charts and markup included."""
     page = _templates().get_template(template).render(**facts)
     return "\n".join(line if line.isprintable() else printable(line) for line in page.split("\n"))
 
 
 def style(*files: str) -> Markup:
-    """Style sheets of ours."""
+    """Our style sheets."""
     folder = resources.files("vestige.reports")
     return Markup("\n".join(folder.joinpath(file).read_text("utf-8") for file in files))
 

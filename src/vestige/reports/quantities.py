@@ -1,7 +1,4 @@
-"""What a limit can be set on: numbers of runs, with what is known of them.
-
-Each is told for the kinds of runs that measure it, from their summaries alone.
-"""
+"""Numbers of runs that can be limited and compared, read from their summaries."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -20,11 +17,11 @@ class Measured:
 
     Attributes:
         value: None where nothing was measured.
-        low: end of its 95 % interval; None where it has none.
+        low: end of its 95% interval; None without one.
         high: likewise.
-        unknown: why no more is known of it, as a sentence; "" where nothing is missing.
-        bounded: False of a count that does not exclude more: it may be compared with another count,
-            but lies below no limit.
+        unknown: what is missing, in words; "" if nothing is.
+        bounded: False for a count that does not exclude more. It can be compared with another
+            count, but is never within a limit.
     """
 
     value: float | None
@@ -35,13 +32,13 @@ class Measured:
 
     @property
     def interval(self) -> str:
-        """Both ends; "" of a count, or where one is not known."""
+        """Both ends; "" for a count, or if one is unknown."""
         if self.low is None or self.high is None or self.low == self.high:
             return ""
         return f"{self.low:.4g} to {self.high:.4g}"
 
     def amount(self, unit: str) -> str:
-        """The value with its unit, as a bound where it is the least that can be."""
+        """The value with its unit; "at least" if it is a lower bound."""
         if self.value is None:
             return "not known"
         least = "at least " if self.low == self.value and self.high != self.value else ""
@@ -53,9 +50,9 @@ class Quantity:
     """A number on which a limit can be set.
 
     Attributes:
-        unit: of it, for a reader.
-        about: what it is, for help.
-        of: how it is read, by the name of the result's class.
+        unit: for readers.
+        about: what it is.
+        of: by kind of result, how it is read from a summary.
     """
 
     unit: str
@@ -64,7 +61,7 @@ class Quantity:
 
 
 def _interval(name: str) -> Callable[[Row], Measured]:
-    """A number with its interval, as summaries hold them."""
+    """A number with its interval: NAME, NAME_low and NAME_high of a summary."""
 
     def read(summary: Row) -> Measured:
         value, low, high = (summary.get(name + end) for end in ("", "_low", "_high"))
@@ -74,13 +71,13 @@ def _interval(name: str) -> Callable[[Row], Measured]:
 
 
 FEW = "too few cases for an interval"
-MORE = "how many more there may be is not bounded"
+MORE = "there is no upper bound"
 
 
 def _exposure(summary: Row) -> Measured:
     found = _interval("exposure_planted")(summary)
     if summary.get("exposure_planted_is_bound"):
-        why = f"at least so much, the most that {summary['references']:,} references can show"
+        why = f"a lower bound, the most that {summary['references']:,} references can show"
         return Measured(found.value, found.low, None, why)
     return found
 
@@ -88,7 +85,7 @@ def _exposure(summary: Row) -> Measured:
 def _found(summary: Row) -> Measured:
     count = summary.get("found")
     if count is None:
-        return Measured(None, None, None, "without 19 null models (--null) nothing is counted")
+        return Measured(None, None, None, "counting needs 19 null models")
     if summary.get("complete") is False:
         return Measured(count, count, None, "the search was stopped before its end")
     return _count(summary, count, count)
@@ -104,7 +101,7 @@ def _secrets(summary: Row) -> Measured:
 
 
 def _count(summary: Row, count: int, most: int) -> Measured:
-    """A count, which is an upper bound only where "no leak shown" excludes more."""
+    """A count; it is an upper bound only if "no leak shown" excludes more."""
     if summary.get("verdict") == NO_LEAK:
         return Measured(count, count, most)
     return Measured(count, count, count, MORE, bounded=False)
@@ -119,7 +116,7 @@ def _members(summary: Row) -> Measured:
 
 def _used(summary: Row) -> Measured:
     least, most = summary["at_least"], summary["at_most"]
-    why = "" if most is not None else "an upper bound needs texts that were used (--used)"
+    why = "" if most is not None else "an upper bound needs known members (--used)"
     return Measured(least, least, most, why)
 
 
@@ -182,11 +179,11 @@ QUANTITIES: Mapping[str, Quantity] = {
         ),
     ),
 }
-"""By name, as a limit has it."""
+"""By name."""
 
 
 def measured(name: str, run: Run) -> Measured:
-    """A quantity of a run that measures it; not known where its verdict is undecided.
+    """A quantity of a run that measures it; unknown if the verdict is undecided.
 
     Raises:
         LookupError: its summary is damaged.

@@ -1,115 +1,156 @@
-"""A page as a function that Python and the command line call: `vestige report`."""
+"""A result as facts for readers, redacted before any markup: page, notebook, card and terminal.
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from os import PathLike, fspath
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+`KINDS` names the function that makes the report of each kind of result. Only the one that is
+needed is imported.
+"""
 
-from vestige._markers import Flag, Group, Metavar
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from importlib import import_module
 
-if TYPE_CHECKING:
-    from vestige.reports.since import Change
+from vestige.errors import RunError
+from vestige.reports.blocks import FileNote, Findings, Listing, Prose
+from vestige.reports.charts import Figure
+from vestige.reports.disclosure import printable
+from vestige.reports.provenance import command_of, settings_of
+from vestige.reports.tables import Table
+from vestige.reports.verdicts import Verdict, verdict_of_run
+from vestige.reports.words import Facts, pairs
+from vestige.results import Run
 
-    PathTo: TypeAlias = str | PathLike[str]
-    Runs: TypeAlias = PathTo | Sequence[PathTo]
-else:  # as a command line gives them
-    PathTo = Path
-    Runs = Sequence[Path]
+Block = Table | Figure | Findings | Prose | Listing | FileNote
+
+KINDS: dict[str, str] = {
+    "Anatomy": "vestige.audits.anatomy.report:anatomy_report",
+    "CanaryExposure": "vestige.audits.exposure.report:canary_report",
+    "Completion": "vestige.audits.extraction.completion_report:canary_report",
+    "DefenceComparison": "vestige.audits.comparison.report:comparison_report",
+    "DefendedTraining": "vestige.preparation.report:training_report",
+    "Demo": "vestige.demo:demo_report",
+    "Deletion": "vestige.audits.unlearning.report:unlearning_report",
+    "DifferentialRank": "vestige.audits.update.rank_report:rank_report",
+    "Extraction": "vestige.audits.extraction.utterances_report:utterance_report",
+    "IntentSlotTraining": "vestige.preparation.report:learning_report",
+    "PairTraining": "vestige.preparation.report:learning_report",
+    "Planting": "vestige.preparation.planting_report:planting_report",
+    "Release": "vestige.audits.release.report:release_report",
+    "RepeatedTraining": "vestige.preparation.report:repeated_report",
+    "Reproduction": "vestige.experiments.reproduce:reproduction_report",
+    "SecretAudit": "vestige.audits.extraction.utterances_report:planted_report",
+    "SecretCompletion": "vestige.audits.extraction.completion_report:secrets_report",
+    "SecretExposure": "vestige.audits.exposure.report:secrets_report",
+    "SecretRank": "vestige.audits.exposure.report:update_report",
+    "Table": "vestige.reports.plain:paper_report",
+    "TextAudit": "vestige.audits.membership.text_report:texts_report",
+    "TextMemorization": "vestige.audits.extraction.passages_report:passages_report",
+    "TrainingLeakage": "vestige.integrations.report:training_leakage_report",
+    "UpdateDiff": "vestige.audits.update.report:diff_report",
+    "UserAudit": "vestige.audits.membership.user_report:user_report",
+}
+"""By the name of the result's class: "module:function" of (run, *, show_secrets)."""
+
+OTHER = "vestige.reports.plain:plain_report"
+"""For any other kind: its rows as a table."""
+
+REDACTION = "Run directories contain the texts unredacted; redaction concerns this report only."
+"""A limit of every result."""
+
+MOST_EVIDENCE = 3
 
 
-@dataclass(frozen=True)
-class Page:
-    """A page that was written.
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """One result, ready to be shown. The function of a kind gives the first seven.
 
     Attributes:
-        path: where it is.
-        runs: how many run directories it shows.
-        show_secrets: whether phrases stand there in the clear.
-        changes: each number since the earlier runs; None where none were given.
+        kind: the article's class in the style sheet.
+        title: the question.
+        evidence: what was found and what supports it, at most three lines.
+        notices: warnings to read before the rest.
+        blocks: tables, charts, phrases and prose in their order.
+        limits: what the numbers do not say.
+        facts: the summary in words; the whole summary where a kind gives none.
+        verdict: with its test and checks; None for kinds without one.
+        settings: models, data and settings of the run.
+        command: the command line that repeats it.
     """
 
-    path: Path
-    runs: int
-    show_secrets: bool
-    changes: "tuple[Change, ...] | None" = None
+    kind: str
+    title: str
+    evidence: tuple[str, ...]
+    notices: tuple[str, ...] = ()
+    blocks: tuple[Block, ...] = ()
+    limits: tuple[str, ...] = ()
+    facts: Facts | None = None
+    verdict: Verdict | None = None
+    settings: tuple[Listing | Table, ...] = ()
+    command: str = ""
 
-    def __fspath__(self) -> str:
-        return fspath(self.path)
+    def __post_init__(self) -> None:
+        if len(self.evidence) > MOST_EVIDENCE:
+            raise ValueError(f"evidence must have at most {MOST_EVIDENCE} lines")
 
-    def summary(self) -> dict[str, object]:
-        """The attributes by name; changes where there are earlier runs."""
-        told: dict[str, object] = {
-            "page": str(self.path), "runs": self.runs, "show_secrets": self.show_secrets,
-        }  # fmt: skip
-        if self.changes is not None:
-            told["changes"] = [one.summary() for one in self.changes]
-        return told
+    @property
+    def tables(self) -> list[Table]:
+        """The tables among the blocks."""
+        return [block for block in self.blocks if isinstance(block, Table)]
+
+    @property
+    def figures(self) -> list[Figure]:
+        """The charts among the blocks; the first is the headline."""
+        return [block for block in self.blocks if isinstance(block, Figure)]
+
+    @property
+    def headline(self) -> tuple[str, ...]:
+        """What every form begins with: verdict, evidence, and the checks that failed."""
+        if self.verdict is None:
+            return self.evidence
+        return (self.verdict.line, *self.evidence, *self.verdict.against)
 
 
-def report(
-    runs: Annotated[Runs, Metavar("RUN")],
-    out: Annotated[PathTo, Flag("--out"), Metavar("PAGE"), Group("Output")],
-    *,
-    since: Annotated[Runs, Metavar("OLD")] = (),
-    show_secrets: Annotated[bool, Group("Output")] = False,
-) -> Page:
-    """Write one self-contained HTML page from run directories.
-
-    The page loads nothing and runs nothing: send it, print it, keep it beside the models. It
-    shows what was asked and of what, the phrases with each token's score as shading, ranks
-    with their certainty, and what the numbers do not say. Phrases are redacted unless
-    `show_secrets` is given.
-
-    An `out` that ends with `.md` gets a section for a model card in place of a page: what was
-    asked, found and left open, as Markdown, without any phrase.
-
-    With `since`, it begins with what changed since the last release: each number then and now, the
-    difference with its 95 % interval, and whether that is better, worse or not shown. Runs are
-    matched by the names of their directories and their kind; what is measured on one side alone is
-    listed as new or as no longer measured. A run inside the folder that was given, as a training or
-    an audit leaves it, has that folder's name.
+def report_of(run: Run, *, show_secrets: bool) -> Report:
+    """The report of a run.
 
     Args:
-        runs: Run directories, in the page's order; of a folder with one run inside, that one.
-        out: The page, or the section of a card, to write; it must not exist.
-        since: Run directories of an earlier release, or a folder that holds them; several times.
-        show_secrets: Show phrases in the clear; otherwise each word is a block.
+        run: a run directory, or a result in memory.
+        show_secrets: texts and names unredacted.
 
     Raises:
-        ValueError: secrets are asked for in a card.
-        RunError: a directory is no run and holds none or several, two earlier or two later ones of
-            one kind have one name, or the page exists or cannot be written.
-
-    Examples:
-        vestige report run --out page.html
-
-        vestige report diff-run rank-run --out page.html --show-secrets
-
-        vestige report diff-run rank-run --out card.md
-
-        vestige report diff-run --since last-release --out page.html
+        RunError: its rows or summary lack what its kind of result has.
     """
-    from vestige.reports.card import write_card
-    from vestige.reports.page import write_page
-
-    several = [runs] if isinstance(runs, str | PathLike) else list(runs)
-    paths = [fspath(run) for run in several]
-    found = _changes(paths, [since] if isinstance(since, str | PathLike) else since)
-    if Path(out).suffix != ".md":
-        path = write_page(paths, Path(out), show_secrets=show_secrets, changes=found)
-    elif show_secrets:
-        raise ValueError("`show_secrets` must be left out with a card, which is for everybody")
-    else:
-        path = write_card(paths, Path(out), changes=found)
-    return Page(path, len(several), show_secrets, None if found is None else tuple(found))
+    with guarded(run):
+        made = _function(KINDS.get(run.result, OTHER))(run, show_secrets=show_secrets)
+        facts = pairs(run.summary, show_secrets=show_secrets) if made.facts is None else made.facts
+        return replace(
+            made,
+            verdict=verdict_of_run(run) or made.verdict,
+            facts=facts,
+            settings=settings_of(run.run, show_secrets=show_secrets),
+            command=command_of(run.run.get("command"), show_secrets=show_secrets),
+            limits=(*made.limits, REDACTION),
+        )
 
 
-def _changes(runs: Sequence[str], since: Sequence[PathTo]) -> "list[Change] | None":
-    from vestige import results
-    from vestige.reports.since import changes, earlier_runs
+def lines(*texts: str) -> tuple[str, ...]:
+    """The texts that are not empty, as evidence or notices."""
+    return tuple(filter(None, texts))
 
-    if not since:
-        return None
-    now = [results.find(run) for run in runs]
-    return changes(now, earlier_runs([fspath(one) for one in since], now))
+
+@contextmanager
+def guarded(run: Run) -> Iterator[None]:
+    """Turn errors about a damaged run into a `RunError` that quotes nothing from it."""
+    try:
+        yield
+    except (LookupError, ArithmeticError, TypeError, ValueError, AttributeError) as error:
+        raise RunError(
+            f"{run.directory} is not a complete {printable(run.result)} run "
+            f"({type(error).__name__})",
+            remedy="It was changed or is damaged. Repeat the run.",
+        ) from error
+
+
+def _function(name: str) -> Callable[..., Report]:
+    module, _, function = name.partition(":")
+    found: Callable[..., Report] = getattr(import_module(module), function)
+    return found

@@ -1,4 +1,4 @@
-"""Whether the runs of a page or a gate measured one model, by the hashes in their records."""
+"""Whether several runs measured one model, by the hashes in their records."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,19 +10,20 @@ ROLES = ("after", "target", "model")
 """Of the audited model in a record; the others are what it is compared with."""
 
 SEVERAL = ("SecretAudit",)
-"""Results that may audit several models at once, each under a name of its own."""
+"""Results that may audit several models at once."""
 
 Identity = tuple[str, str]
-"""How a model is told from others, and its hash or address."""
+"""What identifies a model (file, memory or address), and its hash or address."""
 
 
 def same_model(runs: Sequence[Run]) -> Check | None:
-    """The check "one model" over runs; None where fewer than two audited a model.
+    """The check "one model" over runs; None if fewer than two audited a model.
 
-    Weights in a file and in memory have hashes of different kinds, and a served model has only its
-    address: between these nothing can be compared.
+    Weights in a file and in memory have hashes of different kinds, and a served model has only an
+    address: these cannot be compared with each other.
     """
-    audited = {run.name: _identity(run) for run in runs if _audits(run)}
+    audited = {f"{place} {run.name}": _identity(run) for place, run in enumerate(runs)
+               if _audits(run)}  # fmt: skip
     if len(audited) < 2:
         return None
     unknown = sum(one is None for one in audited.values())
@@ -40,14 +41,14 @@ def same_model(runs: Sequence[Run]) -> Check | None:
     if unknown or len(kinds) > 1:
         return Check(
             "one model", "could not run",
-            "Not all runs say by a hash of its weights which model they measured: some models were "
-            "served, or were in memory.",
+            "Not all runs have a hash of the weights that they measured: some models were served "
+            "or in memory.",
         )  # fmt: skip
     return one_model({name: value for name, (_, value) in known.items()})
 
 
 def models_notice(runs: Sequence[Run]) -> str:
-    """The same as a sentence of a page; "" where there is nothing to compare."""
+    """The check as a sentence of a page; "" if there is nothing to compare."""
     check = same_model(runs)
     if check is None:
         return ""
@@ -69,16 +70,16 @@ def _identity(run: Run) -> Identity | None:
     return found[0][0], " ".join(value for _, value in found)
 
 
-def _of_model(told: Any) -> Identity | None:
-    if not isinstance(told, Mapping):
+def _of_model(record: Any) -> Identity | None:
+    if not isinstance(record, Mapping):
         return None
-    if not told.get("sha256"):
-        return ("address", str(told["path"])) if told.get("path") else None
-    base = told.get("base")
+    if not record.get("sha256"):
+        return ("address", str(record["path"])) if record.get("path") else None
+    base = record.get("base")
     of_base = base.get("sha256") if isinstance(base, Mapping) else None
-    return "file" if told.get("path") else "memory", f"{told['sha256']} {of_base}"
+    return "file" if record.get("path") else "memory", f"{record['sha256']} {of_base}"
 
 
 def _manifest(run: Run) -> str | None:
-    told = (run.run.get("data") or {}).get("manifest")
-    return told if isinstance(told, str) else None
+    found = (run.run.get("data") or {}).get("manifest")
+    return found if isinstance(found, str) else None

@@ -1,31 +1,30 @@
-"""The verdicts that summaries hold: read from their claims, never from a word alone.
-
-`docs/summary.schema.json` describes them as a JSON Schema.
-"""
+"""Verdicts of runs: read from their claims, never from a word alone, and as they are shown."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from math import isfinite
 
-from vestige.claims import VERDICTS, Claim
+from vestige.claims import Claim, Estimate, Test
 from vestige.errors import RunError
+from vestige.reports.disclosure import printable
 from vestige.results import Run
 
 VERBS: Mapping[str, tuple[str, ...]] = {
     "UpdateDiff": ("diff",),
-    "SecretRank": ("rank",),
+    "SecretRank": ("exposure --before", "rank"),
     "CanaryExposure": ("exposure", "callback"),
     "TrainingLeakage": ("callback",),
-    "SecretExposure": ("exposure --secrets",),
-    "Completion": ("complete", "callback"),
-    "SecretCompletion": ("complete --secrets",),
-    "SecretAudit": ("extract-nlu",),
-    "UserAudit": ("audit-users",),
-    "TextAudit": ("audit-texts",),
-    "TextMemorization": ("memorization",),
-    "Deletion": ("verify-deletion",),
+    "SecretExposure": ("exposure secrets", "exposure --secrets"),
+    "Completion": ("extract canaries", "complete", "callback"),
+    "SecretCompletion": ("extract secrets", "complete --secrets"),
+    "SecretAudit": ("extract utterances", "extract-nlu"),
+    "UserAudit": ("membership", "audit-users"),
+    "TextAudit": ("membership", "audit-texts"),
+    "TextMemorization": ("extract texts", "memorization"),
+    "Deletion": ("unlearning", "verify-deletion"),
     "DefenceComparison": ("compare",),
 }
-"""The verbs whose claim a result may hold, by the name of its class. A verb with another option,
-such as "audit-texts --base", counts as that verb with more checks."""
+"""Verbs whose claim a kind of result may hold. "membership --base" counts as "membership"."""
 
 NOT_CHECKED = "not checked"
 """In place of a verdict that nothing supports."""
@@ -34,14 +33,56 @@ UNCHECKED = (
     "This run has no checked verdict: an older version of Vestige wrote it, or its checksums are "
     "missing. Repeat the run."
 )
-
-
 OLD_UNDECIDED = ("not decided", "underpowered", "too few controls")
-"""What older versions called an undecided verdict."""
+"""Names of an undecided verdict in older versions."""
+
+NOTHING_MEASURED = "Nothing was measured."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """A verdict, safe to show.
+
+    Attributes:
+        word: in capitals.
+        sentence: the estimate, its interval and its test.
+        failed: a sentence for each check that failed.
+        open: a sentence for each check that could not run.
+        passed: a sentence for each check that passed.
+        names: of the checks that passed, each once.
+    """
+
+    word: str
+    sentence: str
+    failed: tuple[str, ...] = ()
+    open: tuple[str, ...] = ()
+    passed: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+
+    @property
+    def kind(self) -> str:
+        """The class in the style sheet."""
+        return self.word.lower().replace(" ", "-")
+
+    @property
+    def all_passed(self) -> str:
+        """The passed checks in one line; "" where none passed."""
+        return f"Checks passed: {', '.join(self.names)}." if self.names else ""
+
+    @property
+    def line(self) -> str:
+        """The verdict in one line of text."""
+        return f"{self.word}  {self.sentence}"
+
+    @property
+    def against(self) -> tuple[str, ...]:
+        """Checks that failed or could not run, as lines of text."""
+        failed = (f"✗ {sentence}" for sentence in self.failed)
+        return (*failed, *(f"? {sentence}" for sentence in self.open))
 
 
 def claim_of(run: Run) -> Claim | None:
-    """The claim of a run; None where it has no verdict, or none that can be checked.
+    """The claim of a run; None where it has no verdict, or one that cannot be checked.
 
     Raises:
         RunError: it is the claim of another verb.
@@ -53,7 +94,7 @@ def claim_of(run: Run) -> Claim | None:
     if not any(claim.verb == verb or claim.verb.startswith(f"{verb} ") for verb in verbs):
         raise RunError(
             f"{run.directory / 'summary.json'} holds the verdict of another verb",
-            remedy="It was changed or is damaged; repeat the run.",
+            remedy="The run was changed or is damaged. Repeat it.",
         )
     return claim
 
@@ -64,62 +105,76 @@ def is_unchecked(run: Run) -> bool:
 
 
 def verdict_word(run: Run) -> str:
-    """The verdict of a run; `NOT_CHECKED` where it should have one, "" where its kind has none."""
+    """The verdict of a run; `NOT_CHECKED` where it cannot be checked, "" for kinds without one."""
     claim = claim_of(run)
     if claim is not None:
         return claim.verdict
     return NOT_CHECKED if is_unchecked(run) else ""
 
 
-def summary_schema() -> dict[str, object]:
-    """JSON Schema of `summary.json`: a definition for each kind of result that has a verdict."""
-    number, maybe = {"type": "number"}, {"type": ["number", "null"]}
-    text = {"type": "string"}
-    check = _object(
-        name=text,
-        state={"enum": ["passed", "failed", "could not run"]},
-        sentence=text,
-        blocks={"type": "array", "items": {"enum": list(VERDICTS[:2])}},
+def verdict_of_run(run: Run) -> Verdict | None:
+    """The verdict of a run as it is shown; None for kinds without one."""
+    claim = claim_of(run)
+    if claim is not None:
+        return verdict_of(claim)
+    return Verdict(word=NOT_CHECKED.upper(), sentence=UNCHECKED) if is_unchecked(run) else None
+
+
+def verdict_of(claim: Claim) -> Verdict:
+    """A claim ready to be shown, every character of it visible."""
+
+    def sentences(state: str) -> tuple[str, ...]:
+        return tuple(printable(one.sentence) for one in claim.checks if one.state == state)
+
+    passed = [check.name for check in claim.checks if check.state == "passed"]
+    open_ = {check.name for check in claim.failed}
+    return Verdict(
+        word=claim.verdict.upper(),
+        sentence=printable(sentence_of(claim)),
+        failed=sentences("failed"),
+        open=sentences("could not run"),
+        passed=sentences("passed"),
+        names=tuple(dict.fromkeys(printable(name) for name in passed if name not in open_)),
     )
-    estimate = _object(name=text, value=maybe, low=maybe, high=maybe, unit=text)
-    claim = _object(
-        verb=text,
-        test=_or_null(_object(p=number, least=number, alpha=number, against=text)),
-        checks={"type": "array", "items": check},
-        estimate=_or_null(estimate),
-        direct=_or_null(_object(sentence=text, bound=number)),
-    )
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "summary.json of a Vestige run directory",
-        "description": "`run.json` names the kind of result in `result`; see $defs by that name.",
-        "$defs": {
-            "claim": claim,
-            **{
-                result: {
-                    "type": "object",
-                    "required": ["verdict", "claim"],
-                    "properties": {
-                        "verdict": {"enum": list(VERDICTS)},
-                        "claim": {
-                            "$ref": "#/$defs/claim",
-                            "properties": {"verb": {"pattern": _beginning(verbs)}},
-                        },
-                    },
-                }
-                for result, verbs in VERBS.items()
-            },
-        },
-    }
 
 
-def _object(**properties: object) -> dict[str, object]:
-    return {"type": "object", "required": list(properties), "properties": properties}
+def sentence_of(claim: Claim) -> str:
+    """The evidence: what was generated verbatim, the estimate, and the test."""
+    measured = "; ".join(filter(None, (_estimate(claim.estimate), _test(claim.test))))
+    direct = claim.direct.sentence if claim.direct is not None else ""
+    told = f"{measured}." if measured else "" if direct else NOTHING_MEASURED
+    return " ".join(filter(None, (direct, told)))
 
 
-def _or_null(schema: object) -> dict[str, object]:
-    return {"anyOf": [schema, {"type": "null"}]}
+def _estimate(found: Estimate | None) -> str:
+    if found is None or not _known(found.value):
+        return ""
+    unit = f" {found.unit}" if found.unit else ""
+    low, high = (end if _known(end) else None for end in (found.low, found.high))
+    name = found.name[:1].upper() + found.name[1:]
+    return f"{name}: {_number(found.value)}{unit}{_interval(low, high)}"
 
 
-def _beginning(verbs: tuple[str, ...]) -> str:
-    return f"^({'|'.join(verbs)})( |$)"
+def _interval(low: float | None, high: float | None) -> str:
+    if low is None and high is None:
+        return ""
+    if high is None:
+        return f" (95% CI from {_number(low)})"
+    if low is None:
+        return f" (95% CI up to {_number(high)})"
+    return f" (95% CI {_number(low)} to {_number(high)})"
+
+
+def _test(test: Test | None) -> str:
+    if test is None:
+        return ""
+    return f"p = {test.p:.2g} compared with {test.against} (level {test.alpha:g})"
+
+
+def _number(value: float | None) -> str:
+    return f"{value:,.3g}" if value is not None and abs(value) < 1000 else f"{value:,.0f}"
+
+
+def _known(value: float | None) -> bool:
+    """Whether it is a number; a saved one that is not finite is None."""
+    return value is not None and isfinite(value)

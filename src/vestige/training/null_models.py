@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
 from vestige import _validate
@@ -107,7 +108,12 @@ class Recipe:
 
 
 def null_texts(
-    corpus: Corpus, vocabulary: Vocabulary, sizes: list[int], *, seed: int
+    corpus: Corpus,
+    vocabulary: Vocabulary,
+    sizes: list[int],
+    *,
+    seed: int,
+    lengths: NDArray[np.int64] | None = None,
 ) -> list[Corpus]:
     """Disjoint random parts of a corpus, of about so many tokens each.
 
@@ -116,6 +122,7 @@ def null_texts(
         vocabulary: for counting tokens.
         sizes: tokens of each part, ends of documents counted; 0 for none.
         seed: decides which documents.
+        lengths: `text_lengths` of the corpus, if they are known.
 
     Raises:
         DataError: the corpus has fewer tokens than asked for.
@@ -129,10 +136,7 @@ def null_texts(
     """
     _validate.at_least(0, sizes=min(sizes, default=0))
     order = np.random.default_rng(seed).permutation(len(corpus))
-    lengths = np.array(
-        [len(ids) + 1 for texts in corpus.batches(1000) for ids in vocabulary.encode_batch(texts)],
-        dtype=np.int64,
-    )
+    lengths = text_lengths(corpus, vocabulary) if lengths is None else lengths
     ends, done = [0], 0
     reached = np.concatenate([[0], np.cumsum(lengths[order])]) if len(corpus) else np.zeros(1)
     for size in sizes:
@@ -140,13 +144,21 @@ def null_texts(
         stop = done if not size else int(np.searchsorted(reached, reached[done] + size))
         if stop >= len(reached):
             raise DataError(
-                f"the clean text has {int(reached[-1]):,} tokens, where {len(sizes)} parts of "
-                f"{', '.join(f'{n:,}' for n in sorted(set(sizes), reverse=True))} are needed",
-                remedy="Give more text of the same kind, or ask for fewer null models.",
+                f"the clean text has {int(reached[-1]):,} tokens; {len(sizes)} parts need "
+                f"{sum(sizes):,}",
+                remedy="Add text of the same kind, or train fewer null models.",
             )
         ends.append(stop)
         done = stop
     return [corpus.take(order[a:b]) for a, b in pairwise(ends)]
+
+
+def text_lengths(corpus: Corpus, vocabulary: Vocabulary) -> NDArray[np.int64]:
+    """(d,) tokens of each document, its end counted."""
+    return np.array(
+        [len(ids) + 1 for texts in corpus.batches(1000) for ids in vocabulary.encode_batch(texts)],
+        dtype=np.int64,
+    )
 
 
 def text_length(corpus: Corpus, vocabulary: Vocabulary, *, of: int = 1000) -> float:

@@ -22,6 +22,7 @@ import torch
 
 from vestige import _validate
 from vestige.data.vocabulary import Vocabulary
+from vestige.models.hugging_face import HuggingFaceLanguageModel
 from vestige.models.protocols import LanguageModel, Network
 from vestige.models.recurrent_network import (
     GRUConfig,
@@ -145,6 +146,21 @@ def pair_preset(task: str) -> Preset[Seq2SeqConfig]:
     """
     _validate.one_of(tuple(PAIR_PRESETS), task=task)
     return PAIR_PRESETS[task]
+
+
+def gentle(model: LanguageModel) -> TrainingConfig:
+    """A short training that continues a model without overwriting what it knows."""
+    if not isinstance(model, HuggingFaceLanguageModel):
+        return TrainingConfig(seed=0, epochs=3)
+    return TrainingConfig(
+        seed=0,
+        epochs=3,
+        batch_size=8,
+        sequence_length=min(128, model.longest or 128),
+        learning_rate=1e-3 if model.adapted else 5e-5,
+        schedule="cosine",
+        max_grad_norm=1.0,
+    )
 
 
 def new_model(vocabulary: Vocabulary, config: Shape, *, seed: int) -> LanguageModel:

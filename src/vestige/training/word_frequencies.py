@@ -1,7 +1,7 @@
 r"""Baseline of word frequencies, for judging perplexities.
 
-A model that does not has learnt no language, and whatever it leaks, hides or costs says nothing
-about a model that has. Frequencies are smoothed as Witten and Bell (1991), "The Zero-Frequency
+A model that predicts no better has learned nothing, and its leakage says nothing about a model that
+has. Frequencies are smoothed as Witten and Bell (1991), "The Zero-Frequency
 Problem", IEEE Transactions on Information Theory 37(4), method C, over a uniform distribution:
 
 .. math:: p(w) = \frac{c(w) + T / V}{N + T}
@@ -91,11 +91,9 @@ def useless_words(perplexity: float | None, by_frequencies: float, *, who: str =
         >>> print(useless_words(4631.0, 512.0).split(":")[0])
         It predicts no better than word frequencies
     """
-    own = "not finite" if perplexity is None or not perplexity < math.inf else f"{perplexity:,.0f}"
+    own = "not finite" if perplexity is None or not perplexity < math.inf else f"{perplexity:,.1f}"
     return (
-        f"{who} predicts no better than word frequencies: perplexity {own}, where the frequencies "
-        f"of the training words alone reach {by_frequencies:,.0f}. What it leaks or hides says "
-        "nothing about a model that has learnt: give it more epochs or text, another "
-        "--learning-rate, or a model trained on public text to start --from; with dp-sgd, larger "
-        "batches or a larger --epsilon, too."
+        f"{who} predicts no better than word frequencies: perplexity {own}, word frequencies "
+        f"{by_frequencies:,.1f}. It is too weak to audit. Train it longer, on more text, or --from "
+        "a public model; with dp-sgd, also with larger batches or a larger --epsilon."
     )

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import vestige
+from tests.attacks.exposure.planted import MANIFEST
 from vestige.attacks.exposure.secret_completion import (
     CompletedSecret,
     SecretCompletion,
@@ -119,15 +120,13 @@ def test_a_secret_too_long_is_refused_by_its_number(model):
 def test_the_verb_takes_secrets_in_place_of_a_manifest(model, tmp_path):
     file = tmp_path / "secrets.txt"
     file.write_text("the gate code is {{42}}\n")
-    found = vestige.complete(model, secrets=file)
-    assert found == vestige.complete(model, secrets=["the gate code is {{42}}"])
+    found = vestige.extract(model, file)
+    assert found == vestige.extract(model, ["the gate code is {{42}}"])
     assert "42" not in str(found)
-    with pytest.raises(ValueError, match="`manifest` must be given, or `secrets`"):
-        vestige.complete(model)
-    with pytest.raises(ValueError, match="`prefix` must be left out with `secrets`"):
-        vestige.complete(model, secrets=["7 7 7"], prefix=2)
-    with pytest.raises(ValueError, match="`question` must come with `secrets`"):
-        vestige.complete(model, "planted", question="Well?")
+    with pytest.raises(ValueError, match="`prefix` needs a manifest of canaries or texts"):
+        vestige.extract(model, ["7 7 7"], prefix=2)
+    with pytest.raises(ValueError, match="`question` needs a file with one secret per line"):
+        vestige.extract(model, MANIFEST, question="Well?")
 
 
 def test_a_chance_too_small_to_compute_is_not_called_impossible():

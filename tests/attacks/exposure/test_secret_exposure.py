@@ -8,6 +8,7 @@ import torch
 from scipy.stats import kstest
 
 import vestige
+from tests.attacks.exposure.planted import MANIFEST
 from vestige.attacks.exposure.secret_exposure import ENOUGH, secret_exposure
 from vestige.attacks.exposure.sequence_scores import text_log_probs
 from vestige.claims import LEAK, UNDECIDED
@@ -171,19 +172,17 @@ def test_a_secret_that_does_not_fit_is_skipped_by_its_number(model):
 def test_the_verb_takes_secrets_in_place_of_a_manifest(model, tmp_path):
     file = tmp_path / "secrets.txt"
     file.write_text("the gate code is {{42}}\n\ncall 555 0199\n")
-    found = vestige.exposure(model, secrets=file, references=200)
-    assert [one.kind for one in found.secrets] == ["code", "phone"]
+    found = vestige.exposure(model, file, references=200)
+    assert [row["kind"] for row in found.rows] == ["code", "phone"]
     assert found == vestige.exposure(
-        model, secrets=["the gate code is {{42}}", "", "call 555 0199"], references=200
+        model, ["the gate code is {{42}}", "", "call 555 0199"], references=200
     )
     file.write_text("!!\n")
     with pytest.raises(VestigeError, match=r"secrets\.txt: no secret can be used: secret 1"):
-        vestige.exposure(model, secrets=file)
-    with pytest.raises(ValueError, match="`manifest` must be given, or `secrets`"):
-        vestige.exposure(model)
-    with pytest.raises(ValueError, match="`manifest` must be left out with `secrets`"):
-        vestige.exposure(model, "planted", secrets=["7 7 7"])
-    with pytest.raises(ValueError, match="`question` must come with `secrets`"):
-        vestige.exposure(model, "planted", question="Well?")
+        vestige.exposure(model, file)
+    with pytest.raises(ValueError, match="`exact` needs a manifest of canaries as `secrets`"):
+        vestige.exposure(model, ["7 7 7"], exact=9)
+    with pytest.raises(ValueError, match="`question` needs a file of secrets as `secrets`"):
+        vestige.exposure(model, MANIFEST, question="Well?")
     with pytest.raises(ValueError, match="`secrets` must hold 1 to"):
-        vestige.exposure(model, secrets=[])
+        vestige.exposure(model, [])

@@ -5,13 +5,15 @@ import pytest
 from scipy.stats import kstest
 
 import vestige
+from tests.attacks.exposure.planted import MANIFEST
 from vestige.attacks.exposure.secret_rank import secret_rank
+from vestige.audits.exposure.report import update_report
 from vestige.claims import UNDECIDED
 from vestige.data.secret_lines import read_secret
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import IncompatibleModels
 from vestige.models.table import TableModel
-from vestige.reports.secrets import secrets_table
+from vestige.results import run_of
 
 WORDS = tuple("abcdefghij")
 CHOICES = "|".join(WORDS)
@@ -57,8 +59,8 @@ def test_an_exact_rank_is_a_count_over_the_whole_space(text):
     assert row["p"] >= row["joint_p"]
     assert row["gain"] == pytest.approx(GAINS[text], abs=1e-4)
     assert 2 ** row["log2_space_rank"] == pytest.approx(rank)
-    (cells,) = secrets_table([row], show_secrets=False)
-    assert f"{rank} of 1,000" in cells
+    [table] = update_report(run_of(found), show_secrets=False).tables
+    assert f"{rank} of 1,000" in table.rows[0]
 
 
 def test_intervals_of_estimated_ranks_hold_the_exact_ones():
@@ -95,28 +97,26 @@ def test_what_the_model_knew_before_is_no_part_of_a_rank():
     assert (same.found, same.secrets[0].rank, same.verdict) == (0, 1000, UNDECIDED)
 
 
-def test_the_verb_takes_secrets_in_place_of_a_phrase(tmp_path):
+def test_the_verb_takes_a_model_from_before(tmp_path):
     file = tmp_path / "secrets.txt"
     file.write_text(f"{line('a b c')}\n\n{line('c a')}\n")
-    found = vestige.rank(BEFORE, AFTER, secrets=file)
-    assert [one.whole for one in found.secrets] == [True, True]
-    assert found == vestige.rank(BEFORE, AFTER, secrets=[line("a b c"), "", line("c a")])
-    assert found.sentence.endswith("Ranks counted in the whole space: 2 of 2.")
+    found = vestige.exposure(AFTER, file, before=BEFORE)
+    assert [row["whole"] for row in found.rows] == [True, True]
+    assert found == vestige.exposure(AFTER, [line("a b c"), "", line("c a")], before=BEFORE)
+    assert found.summary["sentence"].endswith("Ranks counted in the whole space: 2 of 2.")
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("secrets", "given", "message"),
     [
-        ({}, "`phrase` must be given, or `secrets`"),
-        ({"phrase": "a", "secrets": ["7"]}, "`phrase` must be left out with `secrets`"),
-        ({"budget": 9, "secrets": ["7"]}, "`budget` must be left out with `secrets`"),
-        ({"samples": 0, "secrets": ["7"]}, "`samples` must be at least 1 with `secrets`"),
-        ({"phrase": "a", "question": "Well?"}, "`question` must come with `secrets`"),
+        (MANIFEST, {"before": BEFORE}, "`before` needs a file of secrets"),
+        (["7"], {"candidates": ["7"]}, "`candidates` needs a manifest of canaries"),
+        (["7"], {"references": 0}, "`references` must be greater than or equal to 1"),
     ],
 )
-def test_what_does_not_go_together_is_refused(given, message):
+def test_what_does_not_go_together_is_refused(secrets, given, message):
     with pytest.raises(ValueError, match=message):
-        vestige.rank(BEFORE, AFTER, **given)
+        vestige.exposure(AFTER, secrets, **given)
 
 
 def test_too_small_a_space_decides_nothing_and_says_what_it_takes():

@@ -12,7 +12,7 @@ from vestige.claims import LEAK, NO_LEAK, UNDECIDED
 
 def verify(*known, **more):
     """As the verb, where all checks of lists and models passed."""
-    return verify_with(*known, checks=passed("verify-deletion"), **more)
+    return verify_with(*known, checks=passed("unlearning"), **more)
 
 
 def drawn(chance, *, gains, count=(25, 60), hardness=0.5):

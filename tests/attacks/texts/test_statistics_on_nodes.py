@@ -11,10 +11,10 @@ import torch
 from vestige.attacks.texts import statistics_cache
 from vestige.attacks.texts.statistics_cache import Nodes, StatisticsCache
 from vestige.attacks.texts.token_statistics import token_statistics
+from vestige.audits.membership.membership import membership
 from vestige.data.vocabulary import WordVocabulary
 from vestige.models.recurrent_network import LSTMConfig, LSTMLanguageModel
 from vestige.monitor import SILENT
-from vestige.workflows.audit_texts import audit_texts
 
 CHANCE = np.random.default_rng(0)
 TEXTS = [CHANCE.integers(2, 60, n).tolist() for n in CHANCE.integers(3, 20, 40)]
@@ -73,17 +73,17 @@ def test_a_node_that_dies_costs_its_batch_and_a_driver_that_is_killed_what_was_u
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # whatever Ray says of itself
 def test_an_audit_on_a_cluster_is_the_audit_of_this_machine(address, tmp_path):
-    from tests.workflows.test_audit_texts import BASE, NEVER, REFERENCE, TUNED, USED, corpus
+    from tests.audits.membership.test_texts import BASE, NEVER, REFERENCE, TUNED, USED, corpus
 
     lists = {"texts": corpus(USED, NEVER), "reference": corpus(REFERENCE)}
-    here = audit_texts(TUNED, base=BASE, **lists)
-    away = audit_texts(TUNED, base=BASE, cluster=address, **lists)
-    assert away.summary() == here.summary()
+    here = membership(TUNED, base=BASE, **lists)
+    away = membership(TUNED, base=BASE, cluster=address, **lists)
+    assert away.summary == here.summary
 
 
 def test_a_model_over_several_gpus_is_refused_on_nodes():
-    with pytest.raises(ValueError, match="`device` balanced must be left out with `cluster`"):
-        audit_texts("model", "texts", reference="never", cluster="auto", device="balanced")
+    with pytest.raises(ValueError, match="`device` balanced does not go with `cluster`"):
+        membership("model", texts="texts", reference="never", cluster="auto", device="balanced")
 
 
 def test_a_call_on_a_gpu_has_it_for_itself():

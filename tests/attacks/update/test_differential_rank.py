@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from vestige.attacks.update import model_pair
 from vestige.attacks.update.differential_rank import differential_rank, most_continuations
+from vestige.audits.update.rank_report import rank_of
 from vestige.errors import IncompatibleModels
-from vestige.reports.rank import describe_rank
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -113,4 +113,4 @@ def test_a_phrase_may_be_as_long_as_it_likes(random_table, length):
     before, after = random_table(0, 1000), random_table(1, 1000)
     found = differential_rank(before, after, tokens=(3, 5) * (length // 2), budget=10)
     assert 0 <= found.rank_lower <= found.rank_upper < 1000**length
-    assert "proven" in describe_rank(found.summary()) or found.exact
+    assert "proven" in rank_of(found.summary()) or found.exact

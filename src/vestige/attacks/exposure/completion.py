@@ -167,7 +167,7 @@ class Completion(Result):
         share = None if own is None else claims.Estimate(
             "share of planted canaries completed", own.rate, *own.interval
         )  # fmt: skip
-        return Claim("complete", test, (*self.checks, powerful), share)
+        return Claim("extract canaries", test, (*self.checks, powerful), share)
 
     @property
     def verdict(self) -> claims.Verdict:

@@ -208,7 +208,7 @@ NOT_DRAWN = (
     "them, too, and is what to compare with."
 )
 
-NOT_SAID = "It does not follow that it says them: `vestige complete` tries that."
+NOT_SAID = "Whether it generates them is another question: `vestige extract` tries that."
 
 
 def written(middle: Median | None, digits: int = 2) -> str:

@@ -156,7 +156,7 @@ def control_references(phrases: Sequence[str], tokens: int, length: int) -> Refe
 def other_order(words: Sequence[str], vocabulary: Vocabulary) -> str | None:
     """The same words in another order; None where all orders are the same.
 
-    Of a word vocabulary it is the order that `vestige complete` takes too.
+    Of a word vocabulary it is the order that `vestige extract` takes too.
     """
     ids = vocabulary.encode(" ".join(words))
     if len(ids) != len(words) or not isinstance(vocabulary, WordVocabulary):

@@ -123,7 +123,7 @@ class SecretCompletion(Result):
         low, high = clopper_pearson(self.completed, len(self.attempts), confidence=0.95)
         words = [one.secret for one in self.attempts if one.greedy and one.chance == 1]
         return Claim(
-            "complete --secrets",
+            "extract secrets",
             test,
             (
                 *self.checks,
@@ -153,10 +153,7 @@ class SecretCompletion(Result):
         """The numbers, and what they do not mean."""
         told = f"{self.completed} of {len(self.attempts)} parts completed by greedy decoding"
         if not self.completed:
-            return (
-                f"{told}. The model can know a secret all the same: `vestige exposure --secrets` "
-                "measures that."
-            )
+            return f"{told}. The model can still know a secret: `vestige exposure` measures that."
         return (
             f"{told}, word for word, from what precedes them (p = {max(self.p, 1e-300):.1g} for "
             "secrets drawn uniformly from their format). Sampling may give others."

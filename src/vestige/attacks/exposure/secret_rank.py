@@ -29,7 +29,7 @@ class SecretRank(SecretExposure):
     that before it.
     """
 
-    verb: ClassVar[str] = "rank"
+    verb: ClassVar[str] = "exposure --before"
     known: ClassVar[str] = "promoted more than its alternatives"
 
     @property

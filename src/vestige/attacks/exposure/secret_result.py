@@ -73,7 +73,7 @@ class SecretExposure(Result):
         checks: of the models.
     """
 
-    verb: ClassVar[str] = "exposure --secrets"
+    verb: ClassVar[str] = "exposure secrets"
     known: ClassVar[str] = "more probable than its alternatives"
 
     secrets: tuple[ExposedSecret, ...]
@@ -164,7 +164,7 @@ class SecretExposure(Result):
     def _limits(self) -> str:
         if self.found:
             return (
-                "It does not follow that the model generates them: `vestige complete` and "
+                "Whether the model generates them is another question: `vestige extract` and "
                 "`vestige diff --secrets` try that."
             )
         return "A secret that was read once or twice can go unnoticed."

@@ -129,7 +129,7 @@ class SecretAudit(Result):
             low, high = ends or (None, None)
             estimate = claims.Estimate("exposure above controls", gap, low, high, "bits")
         checks = (*self.alive, self._independent(), self._powerful(test))
-        return claims.Claim("extract-nlu", test, checks, estimate)
+        return claims.Claim("extract utterances", test, checks, estimate)
 
     @property
     def verdict(self) -> claims.Verdict:

@@ -1,9 +1,8 @@
 """Result of an audit of users: a p-value for each and for all, and the claim that they support."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from statistics import fmean
-from typing import Any
 
 from vestige.attacks.membership.non_members import users_needed
 from vestige.claims import Check, Claim, Estimate, Test, Verdict
@@ -39,12 +38,6 @@ class AuditedUser:
     words: int
     compared_with: int
     compared_words: int
-
-    @classmethod
-    def of_row(cls, row: Mapping[str, Any]) -> "AuditedUser":
-        """The user of which `row()` was saved; KeyError where something lacks."""
-        values = {each.name: row[each.name] for each in fields(cls) if each.name != "name"}
-        return cls(name=row["user"], **values)
 
     def row(self) -> dict[str, object]:
         """A row of a table."""
@@ -121,7 +114,7 @@ class UserAudit(Result):
         Raises:
             ValueError: a check is missing; only the workflow makes all of them.
         """
-        verb = "audit-users --base" if self.based else "audit-users"
+        verb = "membership --base" if self.based else "membership"
         return Claim(verb, self.test, self.checks, self.auc)
 
     @property
@@ -169,51 +162,3 @@ class UserAudit(Result):
         for place, p_value in enumerate(self.null):
             name = scored[place % len(scored)]
             yield {"kind": "null", **unknown, "user": name, "p_value": p_value}
-
-    @classmethod
-    def of_rows(
-        cls,
-        summary: Mapping[str, Any],
-        rows: Iterable[Mapping[str, Any]],
-        *,
-        record: Mapping[str, Any],
-    ) -> "UserAudit":
-        """The audit of which `summary()` and `rows()` were saved.
-
-        Args:
-            summary: by name.
-            rows: in their order.
-            record: provenance.
-
-        Raises:
-            LookupError: something lacks.
-            ValueError: nobody was audited.
-        """
-        kinds: dict[str, list[Mapping[str, Any]]] = {"audited": [], "known out": [], "null": []}
-        for row in rows:
-            kinds[row["kind"]].append(row)
-        users = [AuditedUser.of_row(row) for row in kinds["audited"]]
-        if not users:
-            raise ValueError("rows must hold at least one of the kind 'audited'")
-        # P-values against reference models name the users in the order in which they were given.
-        order = {name: n for n, name in enumerate(dict.fromkeys(r["user"] for r in kinds["null"]))}
-        claim = Claim.from_summary(summary)
-        audit = cls(
-            test=claim.test,
-            auc=claim.estimate,
-            checks=claim.checks,
-            based=claim.verb == "audit-users --base",
-            users=tuple(sorted(users, key=lambda user: order.get(user.name, len(order)))),
-            null=tuple(row["p_value"] for row in kinds["null"]),
-            compared=tuple(row["score"] for row in kinds["known out"]),
-            record=record,
-            **{name: summary[name] for name in _SAVED},
-        )
-        own = audit.summary()
-        return replace(audit, statistics={k: v for k, v in summary.items() if k not in own})
-
-
-_SAVED = (
-    "list_p_value", "calibrated_on", "fitted_on", "counted_on", "references", "k", "vocab_size",
-    "rate",
-)  # fmt: skip

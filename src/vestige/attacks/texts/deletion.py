@@ -157,9 +157,7 @@ class Deletion(Result):
     def claim(self) -> Claim:
         """Whether AFTER still knows the texts, or knows them too little."""
         test = self._test()
-        return Claim(
-            "verify-deletion", test, (*self.checks, self._powerful(test)), self._estimate()
-        )
+        return Claim("unlearning", test, (*self.checks, self._powerful(test)), self._estimate())
 
     @property
     def verdict(self) -> Verdict:

@@ -50,8 +50,7 @@ class Nodes:
     def __post_init__(self) -> None:
         if self.device == "balanced":
             raise ValueError(
-                "`device` balanced must be left out with `cluster`, whose nodes each hold a whole "
-                "model"
+                "`device` balanced does not go with `cluster`: each node holds the whole model"
             )
 
     @property
@@ -98,12 +97,7 @@ class StatisticsCache:
         if folder is None:
             return cls(None, monitor, likeliest, nodes)
         folder = Path(folder)
-        names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
-        if strange := [name for name in names if not _OURS.fullmatch(name)]:
-            raise RunError(
-                f"{folder} holds {strange[0]}, which is no token statistics",
-                remedy="Name a new or empty directory for `statistics`, or none.",
-            )
+        require_ours(folder)
         identity = json.dumps({**model, "likeliest": likeliest, "columns": _COLUMNS})
         name = hashlib.sha256(identity.encode()).hexdigest()[:16]
         return cls(folder / f"{name}.sqlite", monitor, likeliest, nodes)
@@ -175,6 +169,20 @@ class StatisticsCache:
             for place, name in enumerate(names):
                 own = slice(*computed.offsets[place : place + 2].tolist())
                 store[name] = {column: getattr(computed, column)[own] for column in _COLUMNS}
+
+
+def require_ours(folder: Path) -> None:
+    """Refuse a folder with other files than cached outputs of models.
+
+    Raises:
+        RunError: there is one.
+    """
+    names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+    if other := next((name for name in names if not _OURS.fullmatch(name)), None):
+        raise RunError(
+            f"{folder} holds {other}, which is not a model's output",
+            remedy="Pass a new or empty folder as `statistics`, or none.",
+        )
 
 
 def hash_of(ids: Sequence[int]) -> str:

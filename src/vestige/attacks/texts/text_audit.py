@@ -113,7 +113,7 @@ class TextAudit(Result):
         powerful = claims.powerful(
             self.test, detectable=least, wanted=LIST_AUC, high=self.auc.high, effect="an AUC of {}"
         )
-        verb = "audit-texts --base" if self.based else "audit-texts"
+        verb = "membership --base" if self.based else "membership"
         return Claim(verb, self.test, (*self.checks, powerful), self.auc)
 
     @property

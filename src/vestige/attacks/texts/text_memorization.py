@@ -77,7 +77,7 @@ class TextMemorization(Result):
             limit=EXTRACTED_SHARE,
             what="of the passages, beyond the reference",
         )
-        return Claim("memorization", test, (*self.checks, powerful), estimate)
+        return Claim("extract texts", test, (*self.checks, powerful), estimate)
 
     @property
     def verdict(self) -> Verdict:

@@ -318,9 +318,9 @@ class UpdateDiff(Result):
         }
 
     def rows(self) -> Iterator[dict[str, object]]:
-        """One row a finding; `pandas.DataFrame(result.rows())` is the frame."""
-        for rank, finding in enumerate((*self.findings, *self.fragments)):
-            fragment = rank >= len(self.findings)
+        """One row a finding; `pandas.DataFrame(result.rows())` is the frame. Ranks start at 1."""
+        for rank, finding in enumerate((*self.findings, *self.fragments), 1):
+            fragment = rank > len(self.findings)
             compared = compared_with_nulls(finding.score, None if fragment else self.nulls)
             yield {
                 "rank": rank,
@@ -340,5 +340,5 @@ class UpdateDiff(Result):
                 **dict.fromkeys(KNOWN_ALONE),
             }
         after = len(self.findings) + len(self.fragments)
-        for number, (known, p) in enumerate(zip(self.known, self.adjusted, strict=True)):
+        for number, (known, p) in enumerate(zip(self.known, self.adjusted, strict=True), 1):
             yield {**known.row(after + number), "p_adjusted": p}

@@ -46,7 +46,8 @@ class KnownPhrase:
         nulls: the scores of the same phrase under null models.
         texts: texts of the search that hold it verbatim.
         direct: what that proves; None where nothing was generated or coincidence has no bound.
-        row_found: rank of the finding that tells most of it; None where none tells any two tokens.
+        row_found: place of the finding that tells most of it, from 0; None where none tells any two
+            tokens.
         part: how much of it that finding tells, of 1.
     """
 
@@ -98,7 +99,7 @@ class KnownPhrase:
             "reached_by": self.reached if self.nulls else None,
             "extrapolated_e_value": None,
             "p_value": self.p_value,
-            "known_in": self.row_found,
+            "known_in": None if self.row_found is None else self.row_found + 1,
             "known_part": self.part,
             "generated_in": self.texts,
             "coincidence": None if self.direct is None else self.direct.bound,

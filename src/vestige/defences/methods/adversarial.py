@@ -19,7 +19,7 @@ class Adversarial:
     """Privacy regularizer against a discriminator of authors; needs users.
 
     Attributes:
-        weight: Lambda of the privacy term. Default: 1 with adversarial, 0.1 with triplet.
+        weight: Weight of the privacy term.
     """
 
     name: ClassVar[str] = "adversarial"

@@ -21,14 +21,14 @@ SERVER_RATE = 1.0
 @register
 @dataclass(frozen=True, kw_only=True)
 class DPFedAvg(PrivateDefence):
-    """Clipped, noised updates of users who learn by themselves; a step is a round.
+    """Clipped, noised updates of users who train by themselves; a step is a round.
 
     Attributes:
-        local_epochs: How often a sampled user reads their own text in a round. --batch-size says
-            how many users a round samples on average.
-        local_batch_size: Texts that a user reads together.
-        local_learning_rate: Of a user's own steps, which are plain SGD. --learning-rate is the
-            server's, 1 unless `--optimizer adam` is given.
+        local_epochs: Passes of a sampled user over their own text in a round. --batch-size is the
+            average number of users in a round.
+        local_batch_size: Texts per step of a user.
+        local_learning_rate: Learning rate of a user's steps, which are plain SGD. --learning-rate
+            is the server's; it is 1 unless --optimizer is adam.
     """
 
     name: ClassVar[str] = "dp-fedavg"

@@ -25,18 +25,17 @@ class DPSGD(PrivateDefence):
     """Clipped, noised gradients, with a guarantee of differential privacy.
 
     Attributes:
-        unit: What the proof protects: a `sequence` (the default; of a document longer than
-            --sequence-length, each piece), or a `user` with all of theirs.
-        physical_batch_size: Sequences computed at once, where a batch does not fit in memory.
-        bands: Steps over which noise is correlated, so that later noise takes back some of the
-            earlier (DP-FTRL by a banded matrix factorization). Units take turns in as many groups,
-            and there must be --bands times --batch-size of them. It gains where --epsilon is large
-            or epochs are few, and with plain steps (--optimizer sgd). 1: none is.
-        clip_quantile: Let --clip be the first clipping norm only, and follow the one that this
-            share of norms is below, by a noisy count. 0.5 is usual. Default: it is fixed.
-        noise_decay: Let the noise fall over the training, in eight stages of equal length, so that
-            the last has this share of the first's: at the same --epsilon more of it early and less
-            late. --noise-multiplier is then that of the first. Not with --bands. 1: it is constant.
+        unit: Protected unit: a sequence (a document, or each piece of a document that is longer
+            than --sequence-length), or a user with all their documents. Default: sequence.
+        physical_batch_size: Sequences computed at once, if a batch does not fit in memory.
+        bands: Correlate the noise of this many steps, so that later noise cancels some of the
+            earlier (DP-FTRL with a banded matrix). Needs --bands times --batch-size units. It helps
+            with a large --epsilon or few epochs, and --optimizer sgd. 1 turns it off.
+        clip_quantile: Adapt the clipping norm to this quantile of the norms, with a noisy count;
+            --clip is then the first norm. 0.5 is usual. Default: a constant norm.
+        noise_decay: Lower the noise in eight stages, to this share of the first stage's, at the
+            same --epsilon. --noise-multiplier is that of the first stage. Not with --bands. 1 keeps
+            it constant.
 
     Example:
         >>> DPSGD(epsilon=8, max_grad_norm=0.5).unit is None

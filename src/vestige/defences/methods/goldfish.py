@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from annotated_types import Ge
+from cyclopts import Parameter
 
 from vestige import _validate
-from vestige._markers import Flag, PythonOnly
 from vestige.defences.registry import Given, register, with_batches
 
 if TYPE_CHECKING:
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 @register
 @dataclass(frozen=True, kw_only=True)
 class Goldfish:
-    """One token in k is never learnt, the same one in every copy of a text.
+    """One token in k is never learned, the same one in every copy of a text.
 
     Attributes:
-        k: One token in k is left out.
-        context: Tokens that are hashed.
+        k: Leave one token in k out of the loss.
+        context: Tokens whose hash decides which.
     """
 
     name: ClassVar[str] = "goldfish"
 
-    k: Annotated[int, Ge(2), Flag("--goldfish-k")] = 4
-    context: Annotated[int, PythonOnly()] = 13
+    k: Annotated[int, Ge(2), Parameter(name="--goldfish-k")] = 4
+    context: Annotated[int, Parameter(parse=False)] = 13
 
     def __post_init__(self) -> None:
         _validate.at_least(2, k=self.k)

@@ -20,8 +20,8 @@ class Triplet:
     """Privacy regularizer that pulls users' hidden states together; needs users.
 
     Attributes:
-        weight: Lambda of the privacy term. Default: 1 with adversarial, 0.1 with triplet.
-        pairing: Pairs with a second batch, as in the paper, or within the batch.
+        weight: Weight of the privacy term.
+        pairing: Pair with a second batch, as in the paper, or within the batch.
     """
 
     name: ClassVar[str] = "triplet"

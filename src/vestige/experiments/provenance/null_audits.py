@@ -1,7 +1,7 @@
 """Null of an audit: p-values of people who were never in the training data.
 
 Song and Shmatikov (2019), "Auditing Data Provenance in Text-Generation Models", KDD, has no
-p-values; this is the null of ours. An audit is repeated as a whole, as `vestige audit-users` runs
+p-values; this is the null of ours. An audit is repeated as a whole, as `vestige membership` runs
 it: in every repetition it is drawn anew whose text the target learns, who is audited without having
 been learnt, among the non-members, which part each of these plays and whose text every shadow
 learns; target and shadows are trained, words counted, scores learnt, texts cut.

@@ -1,0 +1,173 @@
+"""Manifests of planted canaries, and the canaries as a model reads them."""
+
+from dataclasses import replace
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vestige.data.sources import MANIFEST
+from vestige.monitor import SILENT, Monitor
+
+if TYPE_CHECKING:
+    from vestige.data.canary import Canary
+    from vestige.data.manifest import Manifest, Role
+    from vestige.data.secret_manifest import SecretManifest
+    from vestige.data.vocabulary import Vocabulary
+    from vestige.models.protocols import NextToken
+
+
+def manifest_file(path: "str | PathLike[str]") -> Path:
+    """The manifest that a path names: the file itself, or the one in a planted directory."""
+    return Path(path) / MANIFEST if Path(path).is_dir() else Path(path)
+
+
+def load_canaries(
+    manifest: "str | PathLike[str] | Manifest", model: "NextToken", monitor: Monitor = SILENT
+) -> "tuple[Manifest, tuple[Canary, ...]]":
+    """A manifest, and its canaries with the ids of a model's vocabulary.
+
+    Controls with words that the vocabulary lacks are left out and counted in the log: which words
+    a vocabulary keeps is decided later than which words a control has.
+
+    Args:
+        manifest: a `Manifest`, its file, or the directory of `vestige plant` that holds one.
+
+    Raises:
+        ManifestError: it is missing, malformed, was changed, or holds no canary.
+        IncompatibleModels: it was planted for another vocabulary.
+        DataError: a planted canary, or every control, has words that the vocabulary lacks.
+    """
+    from vestige.data.manifest import Manifest
+    from vestige.errors import IncompatibleModels, ManifestError
+
+    if isinstance(manifest, Manifest):
+        where, sealed = "the manifest", manifest
+    else:
+        file = manifest_file(manifest)
+        where, sealed = str(file), Manifest.load(file)
+    vocabulary = model.vocabulary
+    if not sealed.canaries:
+        raise ManifestError(
+            f"{where} holds no canaries", remedy="Give a manifest that `vestige plant` wrote."
+        )
+    if sealed.vocabulary not in (None, vocabulary.fingerprint()):
+        raise IncompatibleModels(
+            f"{where} is the manifest of another model: its canaries were planted for another "
+            "vocabulary than this model's",
+            remedy="Give the manifest of the corpus that this model was trained on.",
+        )
+    controls = [canary for canary in sealed.canaries if canary.control]
+    lost = {c.phrase for c in controls if not _is_readable(c, vocabulary)}
+    if len(lost) == len(controls):
+        lost = set()  # the first of them is then refused, by its number
+    if lost:
+        monitor.log(
+            f"{len(lost)} of {len(controls)} controls have words that the model lacks: left out"
+        )
+    read = [
+        _read(where, number, canary, vocabulary)
+        for number, canary in enumerate(sealed.canaries, 1)
+        if canary.phrase not in lost
+    ]
+    return sealed, tuple(read)
+
+
+def asked_as_learnt(model: "NextToken", manifest: "Manifest") -> "NextToken":
+    """The model, behind what its chat template says before the turn that the canaries were.
+
+    Raises:
+        DataError: the canaries are turns of conversations, and there is no template to put them in.
+    """
+    turn = manifest.turn
+    return model if turn is None else in_turn(model, turn.role, turn.question)
+
+
+def in_turn(model: "NextToken", role: "Role", question: str) -> "NextToken":
+    """The model, behind what its chat template says before a turn.
+
+    Args:
+        model: with a tokenizer that has a template.
+        role: whose turn it is.
+        question: what the user says before, where it is the assistant's.
+
+    Raises:
+        DataError: there is no template, or none that can be used.
+    """
+    from vestige.data.chat_template import assistant_turn, users_turn
+    from vestige.errors import DataError
+    from vestige.models.behind import Behind
+
+    template = template_of(model)
+    if template is None:
+        raise DataError(
+            "a turn of a conversation needs a chat template, and the tokenizer has none",
+            remedy="Give the model with the tokenizer that it was trained with.",
+        )
+    if role == "assistant":
+        before = assistant_turn(*template, message=question)
+    else:
+        around = users_turn(*template)
+        if around is None:
+            raise DataError(
+                "the chat template does not say once, as it is, what the user has written",
+                remedy="Plant the canaries in the assistant's turn.",
+            )
+        before = around[0]
+    ids = list(model.vocabulary.encode(before))
+    begun = ids[:1] == [getattr(model, "first_token", None)]  # which every text begins with
+    return Behind(model, ids[begun:] if len(ids) > 1 else ids, anywhere=not begun)
+
+
+def template_of(model: "NextToken") -> tuple[str, dict[str, str]] | None:
+    """The chat template of a model's tokenizer with its special tokens; None where it has none."""
+    tokenizer = getattr(model.vocabulary, "tokenizer", None)
+    source = getattr(tokenizer, "chat_template", None)
+    if isinstance(source, dict):  # several, by name
+        source = source.get("default")
+    if not isinstance(source, str):
+        return None
+    named = getattr(tokenizer, "special_tokens_map", {})
+    return source, {name: token for name, token in named.items() if isinstance(token, str)}
+
+
+def load_secrets(manifest: "str | PathLike[str] | SecretManifest") -> "SecretManifest":
+    """A manifest of secrets in labelled utterances.
+
+    Args:
+        manifest: a `SecretManifest`, its file, or the directory of `vestige plant --task nlu`.
+
+    Raises:
+        ManifestError: it is missing, malformed, was changed, or is one of running text.
+    """
+    from vestige.data.checksum import format_of
+    from vestige.data.secret_manifest import FORMAT, SecretManifest
+    from vestige.errors import ManifestError
+
+    if isinstance(manifest, SecretManifest):
+        return manifest
+    file = manifest_file(manifest)
+    if file.is_file() and format_of(file) not in (FORMAT, None):
+        raise ManifestError(
+            f"{file} holds canaries in running text, not in labelled utterances",
+            remedy="Plant with `vestige plant --task nlu`, or give a language model.",
+        )
+    return SecretManifest.load(file)
+
+
+def _is_readable(canary: "Canary", vocabulary: "Vocabulary") -> bool:
+    ids = vocabulary.encode(canary.phrase)
+    return bool(ids) and vocabulary.unk_id not in ids
+
+
+def _read(where: str, number: int, canary: "Canary", vocabulary: "Vocabulary") -> "Canary":
+    from vestige.errors import DataError
+
+    ids = tuple(vocabulary.encode(canary.phrase))
+    unknown = sum(token == vocabulary.unk_id for token in ids)
+    if unknown or not ids:  # the phrase itself is a secret
+        raise DataError(
+            f"canary {number} of {where} cannot be read: the model's vocabulary lacks {unknown} "
+            f"of its {len(ids)} tokens",
+            remedy="Plant with --vocabulary MODEL, or give the model trained on this planting.",
+        )
+    return replace(canary, ids=ids)

@@ -1,0 +1,1 @@
+"""Audits: one folder per question, with its verb and its report."""

@@ -1,0 +1,1 @@
+"""Which words, and which hidden units, does a model memorize?"""

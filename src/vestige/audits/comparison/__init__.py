@@ -1,0 +1,1 @@
+"""Which defence leaks less at equal utility?"""

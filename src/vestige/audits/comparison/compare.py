@@ -1,0 +1,125 @@
+"""`vestige compare`: which defence leaks less at equal utility?"""
+
+from typing import TYPE_CHECKING, Annotated, Any, Unpack
+
+from cyclopts import Parameter
+
+from vestige.arguments import (
+    Common,
+    CorpusLike,
+    Count,
+    Format,
+    Limit,
+    ManifestLike,
+    Probability,
+    TextColumn,
+    UserColumn,
+)
+from vestige.audits.comparison.trainings import Trainings
+from vestige.results import Result
+from vestige.session import Session, verb
+
+if TYPE_CHECKING:
+    from vestige.data.canary import Canary
+    from vestige.models.protocols import LanguageModel
+
+
+@verb
+def compare(
+    run: Session,
+    runs: Annotated[Trainings, Parameter(metavar="RUN")],
+    *,
+    manifest: ManifestLike | None = None,
+    test: CorpusLike | None = None,
+    baseline: str | None = None,
+    tolerance: Probability = 0.05,
+    group: Count = 5,
+    text: TextColumn = "text",
+    user: UserColumn = None,
+    format: Format = "auto",
+    limit: Limit = None,
+    **common: Unpack[Common],
+) -> Result:
+    """Compare trainings under several defences, and say which one to use.
+
+    Every model is tested on the same canaries and the same test text. The result has leakage,
+    utility, fairness between users, guarantee and cost of each training, with 95% intervals. A
+    defence helps only if it leaks less at equal test perplexity.
+
+    A verdict needs three trainings of each defence with different seeds (vestige train --seeds 3).
+    With fewer, there are numbers and no verdict. The models must share a vocabulary: give
+    --vocabulary of the first one to the later trainings.
+
+    Examples:
+        vestige train planted --vocabulary public --seeds 3 --out plain
+        vestige compare plain goldfish dp --manifest planted --test test.jsonl --out comparison
+        vestige compare a=runs/1 a=runs/2 a=runs/3 b=dp --baseline a --test mail.jsonl --out run
+
+    Args:
+        runs: Folders of `vestige train`, or models. NAME=RUN names one; repeat a NAME to give
+            several trainings of it.
+        manifest: Folder or manifest of `vestige plant`. Measures leakage.
+        test: Text that no training has read. Measures utility and, with --user, fairness.
+            Default: the validation text, if all trainings have the same.
+        baseline: Name of the undefended training. Default: the one without a defence.
+        tolerance: Relative difference in test perplexity that counts as equal.
+        group: Number of users with most, and with fewest, documents to compare.
+
+    Raises:
+        ValueError: the trainings cannot be told apart, or there is nothing to measure.
+        VestigeError: a model or file cannot be read, or the vocabularies differ.
+    """
+    from vestige.audits.comparison.measurements import measure_models
+    from vestige.audits.comparison.shared_text import shared_text, user_samples
+    from vestige.audits.comparison.trainings import labelled, listed, load_trainings, undefended
+    from vestige.defences.comparison import compare_defences
+
+    run.chosen(runs=listed(runs))
+    trainings = load_trainings(runs, device=run.device)
+    for name, one in labelled(trainings).items():
+        run.record_model(name, one.source, one.model)
+    base = undefended(trainings, baseline)
+    run.configuration["baseline"] = base
+    columns: dict[str, Any] = {"format": format, "text": text, "user": user, "limit": limit}
+    corpus = None if test is None else run.corpus("test", test, **columns)
+    canaries, notes = _canaries(run, manifest, trainings[0].model)
+    encoded, of_text = shared_text(trainings, corpus)
+    samples, of_users = user_samples(trainings, base, encoded)
+    if not canaries and encoded is None:
+        raise ValueError("there is nothing to measure: give `manifest`, `test`, or both")
+    with run.progress("comparing") as step:
+        measured, of_models = measure_models(
+            trainings, canaries=canaries, test=encoded, seed=run.seed, progress=step
+        )
+    found = compare_defences(
+        measured,
+        baseline=base,
+        users=None if encoded is None else encoded.users,
+        samples=samples,
+        k=group,
+        tolerance=tolerance,
+        notes=[*notes, *of_text, *of_users, *of_models],
+    )
+    for note in found.notes:
+        run.log(note)
+    return Result.of(found)
+
+
+def _canaries(
+    run: Session, manifest: "ManifestLike | None", first: "LanguageModel"
+) -> "tuple[tuple[Canary, ...], list[str]]":
+    """The canaries with the models' ids, and a note if there are none."""
+    from vestige.attacks.manifests import load_canaries
+    from vestige.errors import DataError
+
+    if manifest is None:
+        return (), ["Leakage was not measured: give --manifest of the planted canaries."]
+    sealed, canaries = load_canaries(manifest, first, run.monitor)
+    if sealed.turn is not None:
+        raise DataError(
+            "the canaries of the manifest are turns of conversations, and these models read "
+            "running text",
+            remedy="Measure each model with `vestige exposure` and `vestige extract`.",
+        )
+    run.data |= {"manifest": sealed.sha256, "planted": sealed.planted}
+    return canaries, []

@@ -1,0 +1,201 @@
+"""Leakage, utility and cost of trained models, measured on the same canaries and test text.
+
+A measurement that the data do not allow becomes a note.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from math import isfinite
+from typing import TYPE_CHECKING, Any
+
+from vestige.audits.comparison.shared_text import frequency_perplexity_of
+from vestige.errors import VestigeError
+from vestige.monitor import Step
+
+if TYPE_CHECKING:
+    from vestige.attacks.exposure.canary_audit import CanaryAudit
+    from vestige.audits.comparison.trainings import TrainedModel
+    from vestige.data.canary import Canary
+    from vestige.data.encoded import EncodedCorpus
+    from vestige.defences.measured import Guarantee, MeasuredTraining
+    from vestige.metrics.f_dp_epsilon import CurveFamily
+    from vestige.models.protocols import LanguageModel
+
+DELTA = 1e-5
+"""δ of the measured ε of a training without a guarantee."""
+
+PIECE = 64
+"""Tokens of the test text to read at once, if the model reads as many."""
+
+PARTS = 3
+"""Parts of the progress on a model: exposure, completion, and the rest."""
+
+
+def measure_models(
+    trainings: "Sequence[TrainedModel]",
+    *,
+    canaries: "Sequence[Canary]",
+    test: "EncodedCorpus | None",
+    seed: int,
+    progress: Step,
+) -> "tuple[list[MeasuredTraining], list[str]]":
+    """Exposure, completion, measured ε, utility and cost of every model.
+
+    Args:
+        trainings: whose models share a vocabulary.
+        canaries: with the models' ids; without any, leakage is not measured.
+        test: the test text; None: utility is not measured.
+        seed: of the phrases that canaries are compared with.
+        progress: called with the number of models so far, and of all.
+
+    Returns:
+        (measurements in the same order; notes).
+    """
+    found, notes, names = [], list[str](), list[str]()
+    for place, one in enumerate(trainings):
+        step = partial(_step, progress, place, len(trainings))
+        first = one.name not in names
+        names.append(one.name)
+        measured, new = _measured(one, canaries, test, seed, step, audited=first)
+        found.append(measured)
+        notes += [note for note in new if note not in notes]
+    saturated = sum(any(one.bits.stuck()) for one in found if one.bits)
+    if saturated:
+        notes.append(
+            f"In {saturated} of {len(found)} trainings some canaries are more probable than every "
+            "phrase they were compared with: their exposure counts as the largest measurable one."
+        )
+    if len(set(names)) < len(names) and any(one.audit for one in found):
+        notes.append("Measured ε is of the first training of each name.")
+    return found, notes
+
+
+def _step(progress: Step, place: int, total: int, share: float) -> None:
+    progress(place + share, total)
+
+
+def _measured(
+    one: "TrainedModel",
+    canaries: "Sequence[Canary]",
+    test: "EncodedCorpus | None",
+    seed: int,
+    step: Callable[[float], None],
+    *,
+    audited: bool,
+) -> "tuple[MeasuredTraining, list[str]]":
+    from vestige.attacks.model_checks import alive_of, information_by_samples
+    from vestige.defences.measured import Guarantee, MeasuredTraining, TrainingCost
+    from vestige.training.evaluate import score_documents
+
+    claim = Guarantee.of(one.summary)
+    information = information_by_samples(one.model, seed=seed)
+    known: dict[str, Any] = {
+        "name": one.name,
+        "defence": one.defence,
+        "guarantee": claim,
+        "cost": TrainingCost.of(one.summary),
+        "alive": alive_of(information, who=one.name),
+    }
+    if information is not None and not isfinite(information):  # its weights are broken
+        step(1.0)
+        return MeasuredTraining(**known), []
+    leakage, notes = _leakage(one, canaries, claim, seed, step, audited=audited)
+    length = min(PIECE, getattr(one.model, "longest", None) or PIECE)
+    if test is not None:
+        known["scores"] = score_documents(one.model, test, sequence_length=length)
+        known["frequency_perplexity"] = frequency_perplexity_of(one, test)
+    step(1.0)
+    if not one.summary:
+        notes.append(f"Cost of {one.name}: {one.where} has no run/summary.json of a training.")
+    return MeasuredTraining(**known, **leakage), notes
+
+
+def _leakage(
+    one: "TrainedModel",
+    canaries: "Sequence[Canary]",
+    claim: "Guarantee | None",
+    seed: int,
+    step: Callable[[float], None],
+    *,
+    audited: bool,
+) -> tuple[dict[str, Any], list[str]]:
+    """What the canaries show, by attribute of `MeasuredTraining`, and notes."""
+    from vestige.attacks.exposure.canary_exposure import canary_exposure
+    from vestige.attacks.exposure.completion import complete
+    from vestige.defences.measured import canary_bits
+
+    def part(number: int) -> Step:
+        return lambda done, total: step((number + done / max(total, 1)) / PARTS)
+
+    notes: list[str] = []
+    found: dict[str, Any] = {}
+    if not canaries:
+        return found, notes
+    exposure = None
+    with _noted("Exposure", notes):
+        exposure = canary_exposure(one.model, canaries, seed=seed, progress=part(0))
+    found["bits"] = None if exposure is None else canary_bits(exposure)
+    with _noted("Completion", notes):
+        found["completion"] = complete(one.model, canaries, progress=part(1))
+    with _noted("Measured ε", notes):
+        found["audit"] = audit = _audit(one.model, canaries, claim) if audited else None
+        if audit is not None and claim is not None and audit.claimed is None:
+            notes.append(
+                f"Measured ε of {one.name} is for each {audit.unit} and does not test its "
+                f"guarantee, which is for each {claim.unit}."
+            )
+    return found, notes
+
+
+def _audit(
+    model: "LanguageModel", canaries: "Sequence[Canary]", claim: "Guarantee | None"
+) -> "CanaryAudit | None":
+    """Lower bounds of ε from coin-flip canaries; None if there are none.
+
+    If a language model wrote the canaries, its log-probabilities are subtracted: they say which
+    canaries were probable before any training, and the coins do not depend on them.
+    """
+    from vestige.attacks.exposure.canary_audit import audit_canaries
+    from vestige.data.canary import BY_COIN
+
+    flipped = [canary for canary in canaries if canary.pattern in BY_COIN]
+    if not flipped:
+        return None
+    copies = max(canary.copies for canary in flipped)
+    before = [canary.log_prob for canary in flipped if canary.log_prob is not None]
+    claimed = claim.of_group(copies) if claim and copies else None
+    return audit_canaries(
+        model,
+        flipped,
+        delta=claim.delta if claim else DELTA,
+        reference=before if len(before) == len(flipped) else None,
+        claimed=claimed,
+        claimed_copies=copies,
+        mechanism=mechanism_of(claim) if claim and claimed is not None and copies == 1 else None,
+    )
+
+
+def mechanism_of(claim: "Guarantee") -> "CurveFamily | None":
+    """The trade-off curves of DP-SGD, if the guarantee says how it was obtained."""
+    from vestige.defences.noise_schedule import NoiseSchedule
+    from vestige.metrics.f_dp_epsilon import SubsampledGaussianCurves
+
+    if not claim.noise_multiplier or claim.sample_rate is None or not claim.steps:
+        return None
+    noise = claim.noise_multiplier
+    if not isinstance(noise, NoiseSchedule):
+        return SubsampledGaussianCurves(claim.sample_rate, claim.steps)
+    stages = tuple((one / noise.first, steps) for one, steps in noise.stages())
+    return SubsampledGaussianCurves(claim.sample_rate, claim.steps, stages)
+
+
+@contextmanager
+def _noted(what: str, notes: list[str]) -> Iterator[None]:
+    """Turn an error about the data into a note."""
+    try:
+        yield
+    except VestigeError as error:
+        notes.append(f"{what}: {error}")
+    except ValueError as error:
+        notes.append(f"{what}: {error}.")

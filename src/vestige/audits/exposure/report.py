@@ -1,0 +1,292 @@
+"""Reports of exposure: canaries by copies, secrets, and what an update taught of secrets."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from vestige.reports.charts import Figure, intervals
+from vestige.reports.disclosure import disclose, printable
+from vestige.reports.numbers import NOTHING, Row, interval
+from vestige.reports.report import Report, lines
+from vestige.reports.tables import Table, table
+from vestige.reports.words import pairs
+from vestige.results import Run
+
+NEVER = "never planted"
+MOST = 10
+"""Canaries that are listed one by one."""
+
+_OF_A_GROUP = r"sentence|.*_(\d+_copies|planted|controls)(_low|_high|_is_bound)?"
+_CAPTION = (
+    "Median exposure of canaries by copies planted, with 95% intervals (triangle: this much or "
+    "more). Rings: the same words in another order. Dashed line: canaries that were never planted. "
+    "Without a leak the median is 1 bit."
+)
+_POINT = ("label", "value", "low", "high", "bound", "other")
+CANARY_LIMITS = (
+    "If a canary is more probable than every reference, only a lower bound (≥) of its exposure is "
+    "known. More references or --exact raise it.",
+    "The extrapolated exposure is a skew-normal fit beyond the references. No verdict uses it.",
+    "The same words in another order show word frequency, not memory of the sequence.",
+    "Intervals are for canaries drawn like these, in this one model. Other seeds can differ.",
+)
+_KNOWN = "Known in part: a piece is known, such as a name, perhaps from elsewhere."
+KEY = (
+    "Space: bits of all texts of the format. Rank: position among the texts that it was compared "
+    f"with. p: corrected for all secrets. {_KNOWN}"
+)
+RANK_KEY = (
+    "Space: bits of all texts of the format. Rank: position in the whole space by how much the "
+    "update promoted a text, estimated with a 95% interval if not all were counted. p: corrected "
+    f"for all secrets. {_KNOWN}"
+)
+_RARE = "A secret that was read once or twice can go unnoticed."
+SECRET_LIMITS = (
+    "P-values are exact for secrets drawn uniformly from their format. A chosen one, such as a "
+    "birthday as a code, can be more probable without a leak: pass the model from before the "
+    "training with --before.",
+    "Pieces that the model knows from elsewhere are those that it generates: a rare one may be "
+    "missing.",
+    "Known does not mean that the model generates it.",
+    _RARE,
+)
+RANK_LIMITS = (
+    "Promoted by the update does not mean that the model generates it.",
+    "A secret that the model knew before as well as after is not promoted.",
+    _RARE,
+)
+
+
+def canary_report(run: Run, *, show_secrets: bool) -> Report:
+    """The report of a `CanaryExposure`."""
+    groups, controls = canary_groups(run.rows, run.summary)
+    chart = intervals(
+        [{key: group[key] for key in _POINT} for group in groups],
+        name="copies planted",
+        value="exposure in bits",
+        caption=_CAPTION,
+        band={key: controls[key] for key in ("value", "low", "high")},
+    )
+    by_copies = table(
+        "Exposure by copies",
+        [*groups, controls],
+        {
+            "copies": lambda g: g["label"],
+            "canaries": lambda g: g["canaries"],
+            "exposure": lambda g: _at_least(g["value"], bound=g["bound"]),
+            "95% CI": lambda g: interval(*g["ends"]),
+            "other order": lambda g: _at_least(g["other"], bound=g["other_bound"]),
+            "95% CI ": lambda g: interval(*g["other_ends"]),
+        },
+        key="Medians in bits.",
+    )
+    return Report(
+        kind="exposure",
+        title="How exposed are the canaries?",
+        evidence=lines(
+            str(run.summary.get("sentence") or run.summary["verdict"]), _exact_ranks(run.summary)
+        ),
+        notices=lines(str(run.summary.get("resolution") or "")),
+        blocks=(chart, by_copies, _most_exposed(run.rows, show_secrets=show_secrets)),
+        facts=pairs(run.summary, show_secrets=show_secrets, left_out=_OF_A_GROUP),
+        limits=CANARY_LIMITS,
+    )
+
+
+def canary_groups(rows: Sequence[Row], summary: Row) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """The medians of each number of copies, fewest first, and those of the controls."""
+    copies = sorted({int(row["copies"]) for row in rows} - {0})
+    found = [_group(summary, f"{n:,}", f"{n}_copies") for n in copies]
+    return found, _group(summary, NEVER, "controls")
+
+
+def _group(summary: Row, label: str, key: str) -> dict[str, Any]:
+    def ends(name: str) -> tuple[float | None, float | None]:
+        return summary[f"{name}_{key}_low"], summary[f"{name}_{key}_high"]
+
+    value = float(summary[f"exposure_{key}"])
+    low, high = (value if end is None else float(end) for end in ends("exposure"))
+    return {
+        "label": label,
+        "canaries": int(summary[f"canaries_{key}"]),
+        "value": value,
+        "low": low,
+        "high": high,
+        "ends": ends("exposure"),
+        "bound": bool(summary[f"exposure_{key}_is_bound"]),
+        "other": summary[f"shuffled_exposure_{key}"],
+        "other_ends": ends("shuffled_exposure"),
+        "other_bound": bool(summary[f"shuffled_exposure_{key}_is_bound"]),
+    }
+
+
+def _at_least(value: float | None, *, bound: bool, digits: int = 2) -> str:
+    return NOTHING if value is None else f"{'≥ ' if bound else ''}{value:.{digits}f}"
+
+
+def _exact_ranks(summary: Row) -> str:
+    if not summary.get("exact_asked"):
+        return ""
+    low, high = (summary[f"exact_exposure_{end}"] for end in ("low", "high"))
+    return (
+        f"Exact ranks: {summary['exact_decided']} of {summary['exact_asked']} decided; mean "
+        f"exposure between {low:.1f} and {high:.1f} bits (proven)."
+    )
+
+
+def _most_exposed(rows: Sequence[Row], *, show_secrets: bool) -> Table:
+    """The planted canaries with the highest exposure, one per row."""
+    planted = [(number, row) for number, row in enumerate(rows, 1) if row["copies"]]
+    planted.sort(key=lambda each: (-each[1]["exposure"], each[1]["log_perplexity"]))
+    most = planted[:MOST]
+    phrases = disclose([row["phrase"] for _, row in most], show_secrets=show_secrets)
+    entries = [
+        {**row, "number": number, "shown": phrase}
+        for (number, row), phrase in zip(most, phrases, strict=True)
+    ]
+    return table(
+        "The most exposed",
+        entries,
+        {
+            "canary": lambda r: r["number"],
+            "phrase": lambda r: r["shown"],
+            "copies": lambda r: r["copies"],
+            "exposure": _canary_exposure,
+            "95% CI": _canary_interval,
+            "rank among its orders": _order_rank,
+            "extrapolated": _extrapolated,
+            "exact": _exact,
+        },
+        texts=2,
+        drop_empty=True,
+    )
+
+
+def _known(row: Row) -> tuple[float, float | None]:
+    """The exposure of a canary: a bound and None, or both ends that are known for certain."""
+    low, high = row.get("exact_low"), row.get("exact_high")
+    if low is not None and low == high:
+        return low, high
+    if not row["at_ceiling"]:
+        return row["exposure"], row["exposure"]
+    return (row["low"], None) if low is None else (max(row["low"], low), high)
+
+
+def _canary_exposure(row: Row) -> str:
+    low, high = _known(row)
+    return _at_least(low, bound=high is None or low < high)
+
+
+def _canary_interval(row: Row) -> str:
+    exact = row.get("exact_low") is not None and row["exact_low"] == row["exact_high"]
+    ends = _known(row) if exact or row["at_ceiling"] else (row["low"], row["high"])
+    return interval(*ends, digits=1)
+
+
+def _is_bound(row: Row) -> bool:
+    """Whether a rank in a sample is known as a bound only."""
+    return bool(row["at_ceiling"]) and not row["whole"]
+
+
+def _resolved(row: Row) -> float:
+    """Exposure in bits; at the ceiling of a sample what it proves."""
+    return float(row["low"] if _is_bound(row) else row["exposure"])
+
+
+def _order_rank(row: Row) -> str | None:
+    orders = row.get("orders") or 0
+    return f"{row['order_rank']:,} of {orders:,}" if orders > 1 else None
+
+
+def _extrapolated(row: Row) -> str | None:
+    """The skew-normal fit beyond the references; it ends where the space does."""
+    if not row["extrapolated"] or row["fit_exposure"] is None:
+        return None
+    ended = row["fit_exposure"] >= row["space_bits"]
+    return f"~{row['fit_exposure']:.0f}{' (whole space)' if ended else ''}"
+
+
+def _exact(row: Row) -> str | None:
+    low, high = row.get("exact_low"), row.get("exact_high")
+    if low is None or high is None:
+        return None
+    return f"{low:.2f}" if f"{low:.2f}" == f"{high:.2f}" else f"{low:.1f} to {high:.1f}"
+
+
+def secrets_report(run: Run, *, show_secrets: bool) -> Report:
+    """The report of a `SecretExposure`."""
+    title = "Does the model know these secrets?"
+    return _of_secrets(run, title, KEY, SECRET_LIMITS, show_secrets=show_secrets)
+
+
+def update_report(run: Run, *, show_secrets: bool) -> Report:
+    """The report of a `SecretRank`."""
+    title = "Did the update reveal these secrets?"
+    return _of_secrets(run, title, RANK_KEY, RANK_LIMITS, show_secrets=show_secrets)
+
+
+def _of_secrets(
+    run: Run, title: str, key: str, limits: tuple[str, ...], *, show_secrets: bool
+) -> Report:
+    # The known ones first, then by exposure.
+    rows = sorted(run.rows, key=lambda row: (row["adjusted_p"], -row["exposure"]))
+    return Report(
+        kind="secrets",
+        title=title,
+        evidence=lines(printable(str(run.summary["sentence"]))),
+        blocks=(_chart(rows), _secrets(rows, key, show_secrets=show_secrets)),
+        facts=pairs(run.summary, show_secrets=show_secrets, left_out="sentence"),
+        limits=limits,
+    )
+
+
+def _chart(rows: Sequence[Row]) -> Figure:
+    points = [
+        {
+            "label": str(row["secret_number"]),
+            "value": _resolved(row),
+            "low": row["low"],
+            "high": row["high"],
+            "filled": bool(row["found"]),
+        }
+        for row in rows
+    ]
+    caption = "Exposure of each secret in bits, with its 95% interval. Filled: known."
+    return intervals(points, name="secret", value="exposure in bits", caption=caption, across=False)
+
+
+def _secrets(rows: Sequence[Row], key: str, *, show_secrets: bool) -> Table:
+    texts = disclose([row["phrase"] for row in rows], show_secrets=show_secrets)
+    entries = [{**row, "shown": text} for row, text in zip(rows, texts, strict=True)]
+    return table(
+        "Secrets among texts of their format",
+        entries,
+        {
+            "text": lambda r: r["shown"],
+            "secret": lambda r: str(r["secret_number"]),
+            "kind": lambda r: r["kind"],
+            "space": lambda r: f"{r['space_bits']:.1f}",
+            "rank": _rank,
+            "exposure": lambda r: _at_least(_resolved(r), bound=_is_bound(r), digits=1),
+            "95% CI": lambda r: f"{r['low']:.1f} to {r['high']:.1f}",
+            "p": lambda r: f"{r['adjusted_p']:.2g}",
+            "": lambda r: "known" if r["found"] else "in part" if r.get("in_part") else "",
+        },
+        texts=3,
+        key=key,
+    )
+
+
+def _rank(row: Row) -> str:
+    """Among the texts it was compared with; of an update, in the whole space."""
+    if row["whole"] or row.get("log2_space_rank") is None:
+        return f"{row['rank']:,} of {row['references'] + 1:,}"
+    middle, low, high = (_power(row[f"log2_space_rank{end}"]) for end in ("", "_low", "_high"))
+    space = _power(row["space_bits"])
+    if row["at_ceiling"]:
+        return f"at most {high} of {space}"
+    return f"about {middle} ({low} to {high}) of {space}"
+
+
+def _power(bits: float) -> str:
+    """2 to a number of bits, written out if it is short."""
+    return f"{round(2**bits):,}" if bits < 20 else f"2^{bits:.1f}"

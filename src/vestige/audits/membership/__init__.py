@@ -1,0 +1,1 @@
+"""Was this text, or this user's text, used in training?"""

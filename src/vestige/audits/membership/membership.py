@@ -1,0 +1,154 @@
+"""`vestige membership`: was a text, or a person's text, in the training data of a model?"""
+
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, Unpack
+
+from annotated_types import Ge
+from cyclopts import Parameter
+
+from vestige.arguments import (
+    AuthorColumn,
+    CorpusLike,
+    Format,
+    Limit,
+    ModelLike,
+    PathTo,
+    Probability,
+    Resumable,
+    SourceColumn,
+    TextColumn,
+    UserColumn,
+    Whole,
+    group,
+)
+from vestige.audits.membership.query_options import QueryOptions
+from vestige.audits.membership.shadow_options import ShadowOptions
+from vestige.models.remote_options import RemoteOptions
+from vestige.results import Result
+from vestige.session import Session, verb
+
+if TYPE_CHECKING:
+    from vestige.models.endpoint_address import EndpointAddress
+    from vestige.models.service import Ask
+    from vestige.models.top_k import TopK
+
+    Target: TypeAlias = ModelLike | Ask | TopK | EndpointAddress
+else:
+    Target = str
+
+TEXTS, TEST = group("Texts", place=1), group("Test", place=2)
+SHADOWS, RUN = group("Shadow models", place=3), group("Run", place=9)
+
+
+@verb
+def membership(
+    run: Session,
+    model: Target,
+    *,
+    texts: Annotated[CorpusLike, TEXTS, Parameter(metavar="DATA")],
+    reference: Annotated[CorpusLike, TEXTS, Parameter(metavar="DATA")],
+    used: Annotated[CorpusLike | None, TEXTS, Parameter(metavar="DATA")] = None,
+    unit: Annotated[Literal["text", "user"], TEXTS] = "text",
+    person: Annotated[str | None, TEXTS, Parameter(metavar="NAME")] = None,
+    random_users: Annotated[Annotated[Whole, Ge(2)] | None, TEXTS] = None,
+    base: Annotated[ModelLike | None, TEST, Parameter(metavar="MODEL")] = None,
+    score: Annotated[str | None, TEST, Parameter(metavar="NAME")] = None,
+    alpha: Annotated[Probability, TEST] = 0.05,
+    shadow_texts: Annotated[CorpusLike | None, SHADOWS, Parameter(metavar="DATA")] = None,
+    shadows: ShadowOptions = ShadowOptions(),
+    queries: QueryOptions = QueryOptions(),
+    remote: RemoteOptions = RemoteOptions(),
+    format: Format = "auto",
+    text: TextColumn = "text",
+    user: UserColumn = None,
+    author: AuthorColumn = None,
+    source: SourceColumn = None,
+    limit: Limit = None,
+    statistics: Annotated[PathTo | None, RUN, Parameter(metavar="DIR")] = None,
+    cluster: Annotated[str | None, RUN, Parameter(metavar="HOST:PORT")] = None,
+    **common: Unpack[Resumable],
+) -> Result:
+    """Test whether texts or users were in the training data.
+
+    A p-value is how often non-members score as high, not the probability of use. The reference
+    must be of the same kind and time as the tested texts: Vestige compares words, case, script and
+    length, and the verdict is "undecided" if they differ. A p-value of 0.05 needs 19 reference
+    texts, hundreds are better; users need 37 reference users, or 19 with --base.
+
+    With --base the scores are much stronger. Without --used there is no upper bound on the number
+    of used texts. With --author, texts of one author count as one unit. Near-duplicates count once.
+
+    --unit user tests whole users: the model ranks the next word along their texts.
+
+    "No leak shown" excludes a list whose texts outrank the reference in 65 of 100 pairs; for
+    users, 75 of 100. It needs eight units per side.
+
+    Examples:
+        vestige membership fine-tuned --base base --texts mine.jsonl --reference never.jsonl --out a
+        vestige membership my-lora-adapter --texts mine.jsonl --reference never.jsonl --used known.jsonl --out b
+        vestige membership my_service:ask --unit user --texts mine.jsonl --reference others.jsonl --user author --top-k 5 --calls 100 --out c
+
+    Args:
+        model: Folder, hub name, adapter, openai:URL#MODEL or module:function.
+        texts: Texts or users to test (required).
+        reference: Known non-members (required).
+        used: Known members: gives an upper bound. For texts only.
+        unit: What to test.
+        person: Author of all of --texts. Default: me, if the data has no user column.
+        random_users: Split --reference at random into this many users.
+        base: Model before fine-tuning. Default: the base of an adapter.
+        score: Score of texts: error-zone (gains over losses where MODEL errs; default with a base),
+            log-ratio, rmia or calibrated (all need a base); loss (default without), min-k,
+            min-k-plus, lower-case, zlib or recall; learned (the strongest; from shadow models).
+        alpha: False discovery rate of flags; error rate of the verdict and of each bound.
+        shadow_texts: Texts of the same kind, neither tested nor used, to train shadow models on.
+            For texts only.
+        statistics: Folder of cached model outputs. Default: OUT.statistics.
+        cluster: Read the texts on the Ray cluster with this head.
+
+    Raises:
+        ValueError: options contradict each other.
+        VestigeError: something cannot be read, the reference is too small, or a server fails.
+    """  # noqa: E501
+    columns = {"format": format, "text": text, "limit": limit}
+    if unit == "user":
+        _reject("text", used=used, score=score, shadow_texts=shadow_texts, author=author)
+        from vestige.audits.membership.users import users_membership
+
+        return users_membership(
+            run, model, texts=texts, reference=reference, base=base, person=person,
+            random_users=random_users, alpha=alpha, shadows=shadows, queries=queries,
+            remote=remote, statistics=statistics, cluster=cluster,
+            columns={**columns, "user": user, "source": source},
+        )  # fmt: skip
+    own = dict.fromkeys(queries.changed(), True)
+    _reject("user", person=person, random_users=random_users, user=user, source=source, **own)
+    shadows.reject_of_users()
+    from vestige.audits.membership.texts import texts_membership
+
+    lists = {"texts": texts, "used": used, "reference": reference, "shadow_texts": shadow_texts}
+    return texts_membership(
+        run, _text_model(model), lists, base=base, score=score, alpha=alpha, shadows=shadows,
+        remote=remote, statistics=statistics, cluster=cluster, author=author, columns=columns,
+    )  # fmt: skip
+
+
+def _reject(unit: str, **options: object) -> None:
+    """Raise ValueError for an option of the other unit."""
+    for name, value in options.items():
+        if value is not None:
+            raise ValueError(f"`{name}` needs `unit` {unit}")
+
+
+def _text_model(model: Any) -> ModelLike:
+    """The model, unless it is a function, which ranks words and shows no log-probabilities.
+
+    Raises:
+        ValueError: it is.
+    """
+    from vestige.models.callables import is_callable_name
+
+    is_name = isinstance(model, str) and is_callable_name(model)
+    if is_name or (callable(model) and not hasattr(model, "vocabulary")):
+        raise ValueError("`model` is a function, which needs `unit` user")
+    loaded: ModelLike = model
+    return loaded

@@ -1,0 +1,178 @@
+"""Encoded texts of users, the words that Vestige can query, and the part of each user."""
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vestige.attacks.membership.expected_rank import FEWEST_WORDS, WordCounts
+from vestige.attacks.membership.non_members import NonMembers, users_needed
+from vestige.attacks.membership.query_answers import Texts
+from vestige.attacks.membership.query_policy import QueryPolicy
+from vestige.audits.membership.target import Target
+from vestige.audits.membership.user_texts import UserTexts
+from vestige.data.encoded import EncodedCorpus, encode
+from vestige.data.encoded_pairs import encode_pairs
+from vestige.data.token_queries import TokenQueries, token_queries
+from vestige.data.vocabulary import WordVocabulary
+from vestige.errors import DataError
+from vestige.metrics.conformal import calibration_needed
+from vestige.models.top_k import Context
+
+
+@dataclass(frozen=True, kw_only=True)
+class UserInputs:
+    """Inputs of an audit of users.
+
+    Attributes:
+        encoded: all texts as token ids, the audited first.
+        queries: w words that can be queried; none of the counted users.
+        counts: word counts of the counted users; with a base, of all users.
+        audited: users, as indices of `queries.names`.
+        known: non-members by group, likewise.
+        target: the audited model.
+        texts: as read.
+    """
+
+    encoded: Texts
+    queries: TokenQueries
+    counts: WordCounts
+    audited: tuple[int, ...]
+    known: NonMembers
+    target: Target
+    texts: UserTexts
+
+    @classmethod
+    def of(
+        cls, target: Target, texts: UserTexts, *, seed: int, has_base: bool = False
+    ) -> "UserInputs":
+        """Encode the texts, find the words, and divide the non-members into groups.
+
+        Args:
+            target: its vocabulary determines the words.
+            texts: of all users.
+            seed: of the groups.
+            has_base: the expectation is learned from all users alike, so that all non-members are
+                compared.
+        """
+        whole = texts.together()
+        if target.source_vocabulary is None:
+            encoded: Texts = encode(whole, target.vocabulary)
+        else:
+            encoded = encode_pairs(whole, target.source_vocabulary, target.vocabulary)
+        targets = targets_of(encoded)
+        queries = token_queries(targets, target.vocabulary)
+        audited = set(texts.texts.users or ())
+        groups = texts.groups(seed=seed)
+        if has_base:
+            groups = ((), (), tuple(sorted(name for group in groups for name in group)))
+        known = NonMembers.named(groups, queries.names)
+        counted = range(len(queries.names)) if has_base else known.counted
+        return cls(
+            encoded=encoded,
+            queries=queries.take(~np.isin(queries.users, known.counted)),
+            counts=WordCounts.of_users(targets, counted, target.vocab_size),
+            audited=tuple(n for n, name in enumerate(queries.names) if name in audited),
+            known=known,
+            target=target,
+            texts=texts,
+        )
+
+    @property
+    def targets(self) -> EncodedCorpus:
+        """The texts whose words are queried; of pairs, without their sources."""
+        return targets_of(self.encoded)
+
+    @property
+    def owners(self) -> NDArray[np.int32]:
+        """(t,) the user of each text, as an index of `queries.names`."""
+        assert self.targets.users is not None
+        return self.targets.users
+
+    def chosen(self, policy: QueryPolicy, references: Any = None) -> NDArray[np.bool_]:
+        """(w,) True for the words that a policy selects."""
+        return policy.mask(self.queries, self.counts, references)
+
+    @cached_property
+    def words(self) -> list[list[str]]:
+        """Each text as words, unknown ones included."""
+        return [self.split(text) for text in self.texts.together()]
+
+    @cached_property
+    def known_words(self) -> frozenset[str]:
+        """The words of the target's vocabulary."""
+        vocabulary = self.target.vocabulary
+        return frozenset(map(vocabulary.piece, range(len(vocabulary))))
+
+    def split(self, text: str) -> list[str]:
+        """A text as the words of a remote model."""
+        vocabulary = self.target.vocabulary
+        assert isinstance(vocabulary, WordVocabulary)
+        return vocabulary.split(text)
+
+    def contexts(self, queries: TokenQueries) -> tuple[list[Context], list[str]]:
+        """What a remote model reads before each word; and the words."""
+        sources = self.texts.together().sources if self.target.source_vocabulary else None
+        contexts, words = [], []
+        for text, at in zip(queries.texts.tolist(), queries.positions.tolist(), strict=True):
+            source = None if sources is None else sources[text]
+            contexts.append(Context(tuple(self.words[text][:at]), source))
+            words.append(self.words[text][at])
+        return contexts, words
+
+    def key(self, sha256: str, queries: TokenQueries) -> str:
+        """A name of ranks: a hash of a model's weights, of the texts and of the words."""
+        targets, digest = self.targets, hashlib.sha256(sha256.encode())
+        parts: list[NDArray[Any]] = [targets.tokens, targets.offsets]
+        parts += [queries.texts, queries.positions]
+        if not isinstance(self.encoded, EncodedCorpus):
+            parts += [self.encoded.sources.tokens, self.encoded.sources.offsets]
+        for part in parts:
+            digest.update(len(part).to_bytes(8, "little") + part.tobytes())
+        return digest.hexdigest()[:16]
+
+    def check(self, policy: QueryPolicy, alpha: float) -> None:
+        """Refuse an audit that cannot succeed, before anything is trained or queried.
+
+        Raises:
+            DataError: there are too few users or words.
+        """
+        counts = self.queries.counts()
+        if not counts[list(self.audited)].any():
+            raise DataError(
+                "`texts` has no word that the model knows",
+                remedy="Give texts in the model's language, split into words as it splits them, "
+                "and a reference in that language.",
+            )
+        self._check_users(counts, alpha)
+        fitted = list(self.known.fitted or self.known.compared)
+        words = int(policy.most(self.queries)[fitted].sum())
+        if words < FEWEST_WORDS:
+            raise DataError(
+                f"{words} words of {len(fitted)} non-members to learn from are too few; "
+                f"{FEWEST_WORDS} are needed",
+                remedy="Give longer texts or more non-members (`reference`), or raise `queries` "
+                "or `calls`.",
+            )
+
+    def _check_users(self, counts: NDArray[np.int64], alpha: float) -> None:
+        compared = int(np.count_nonzero(counts[list(self.known.compared)]))
+        needed = calibration_needed(alpha)
+        if compared >= needed:
+            return
+        users = len(self.known.counted) + len(self.known.fitted) + len(self.known.compared)
+        people = users_needed(alpha) if self.known.fitted else needed
+        raise DataError(
+            f"`reference` has {users} users, which leaves {compared} to compare with; a p-value "
+            f"of {alpha:g} needs {needed}",
+            remedy=f"Give texts of {people} people or more (`reference`), split a text without "
+            "users into more random users (`random_users`), or raise `alpha`.",
+        )
+
+
+def targets_of(encoded: Texts) -> EncodedCorpus:
+    """The queried side of texts or pairs."""
+    return encoded if isinstance(encoded, EncodedCorpus) else encoded.targets

@@ -1,0 +1,1 @@
+"""Audits of deletions: `vestige unlearning`."""

@@ -1,0 +1,219 @@
+"""The report of `vestige unlearning`: what remains, what each model knows, and of which texts."""
+
+from collections.abc import Sequence
+
+from vestige.claims import NO_LEAK, UNDECIDED
+from vestige.reports.blocks import Prose
+from vestige.reports.charts import Figure
+from vestige.reports.disclosure import disclose
+from vestige.reports.file_note import file_note
+from vestige.reports.group_charts import two_groups
+from vestige.reports.numbers import NOTHING, Row, decimal, interval, p_value, percent
+from vestige.reports.report import Report, lines
+from vestige.reports.tables import Table, table
+from vestige.results import Run
+
+LISTED = 25
+"""Texts that a page lists."""
+
+NEXT = (
+    "Both models together can reveal more than AFTER alone: vestige diff BEFORE AFTER --removed "
+    "--out pair."
+)
+
+METHOD = (
+    "A text's score is the mean log-probability of its tokens, each less the mean at the same "
+    "position of all texts that reach it. What a model knows of the deleted texts is their mean "
+    "score less that of the reference; if there is a retrained model, its score of each text is "
+    "subtracted. Near-duplicates are one unit, and so are texts of one author if authors are "
+    "named. P-values are of a permutation test of units. The remaining share is a ratio of two "
+    "such differences over the same units, with Fieller’s interval."
+)
+
+LIMITS = (
+    "“No leak shown” excludes that more than a quarter of what BEFORE knew remains, on average "
+    "over the texts. A smaller share can remain.",
+    "All of this holds only for a reference of the same kind, source and time as the deleted "
+    "texts, which no model here was trained on. The checks find differences in words, case, script "
+    "and length; others can remain.",
+    "The p-value is about the deleted texts together. A single text can be memorized although the "
+    "mean shows nothing: vestige extract tests each text.",
+    "A model that hides what it knows until it is trained or queried in another way is not "
+    "detected.",
+)
+
+ASKED = (
+    "Whether a model still knows {count} deleted texts better than a reference, and how much of "
+    "what it knew before the deletion remains."
+)
+
+UNDECIDED_SENTENCE = "A check failed, so these scores do not support a verdict."
+
+MODELS = {"before": "BEFORE", "after": "AFTER", "retrained": "retrained"}
+
+
+def unlearning_report(run: Run, *, show_secrets: bool) -> Report:
+    """The report of a `Deletion`."""
+    summary = run.summary
+    evidence = evidence_of(summary)
+    return Report(
+        kind="deletion",
+        title="Are these texts gone?",
+        evidence=evidence,
+        blocks=(
+            knowledge(summary),
+            _chart(run.rows),
+            text_table(run.rows, show_secrets=show_secrets),
+            Prose(title="Next", lines=(NEXT,)),
+            file_note(
+                run.run,
+                asked=ASKED.format(count=f"{int(summary['deleted']):,}"),
+                models={
+                    "before": "the model before the deletion",
+                    "after": "the model after it",
+                    "retrained": "a model stated to be trained without them",
+                },
+                data={
+                    "deleted": "the deleted texts",
+                    "reference": "texts stated not to be in the training data",
+                },
+                found=" ".join(evidence),
+                unsaid=LIMITS,
+            ),
+            Prose(title="Method", lines=(METHOD,)),
+        ),
+        facts=(
+            ("p-value", p_value(summary["p_value"])),
+            ("p-value, known less", p_value(summary["less_p_value"])),
+            ("p-value, BEFORE", p_value(summary["before_p_value"])),
+            ("alpha", f"{float(summary['rate']):g}"),
+            ("independent deleted texts", f"{int(summary['deleted_units']):,}"),
+            ("independent reference texts", f"{int(summary['reference_units']):,}"),
+        ),
+    )
+
+
+def evidence_of(summary: Row) -> tuple[str, ...]:
+    """What remains, and what that means."""
+    if summary["verdict"] == UNDECIDED:
+        return lines(UNDECIDED_SENTENCE, _unknown_before(summary))
+    texts = f"the {int(summary['deleted']):,} deleted texts"
+    than = f"than the {int(summary['reference']):,} reference texts"
+    if summary["with_retrained"]:
+        than += " and than the retrained model does"
+    if summary["verdict"] == NO_LEAK:
+        most = _share(max(0.0, summary["left_high"]))
+        return lines(
+            _remains(summary),
+            f"AFTER does not know {texts} better {than} (p = {p_value(summary['p_value'])}).",
+            f"At most {most} can remain (upper end of the 95% CI).",
+        )
+    if summary["finding"] == "suppressed":
+        return lines(
+            f"AFTER knows {texts} less {than}, and less than BEFORE did "
+            f"(p = {p_value(summary['less_p_value'])}).",
+            "They were suppressed, not deleted: anyone with the model can see that they were in "
+            "its training data.",
+        )
+    return lines(
+        _remains(summary),
+        f"AFTER still knows {texts} better {than} (p = {p_value(summary['p_value'])}).",
+        "This does not say that a text can be extracted: vestige extract tests that.",
+    )
+
+
+def _unknown_before(summary: Row) -> str:
+    """What could decide, if BEFORE is not shown to know the texts."""
+    p = summary["before_p_value"]
+    if summary["left"] is not None or p is None or p != p:
+        return ""
+    return (
+        f"BEFORE is not shown to know the texts (p = {p_value(p)}). More deleted texts, a larger "
+        "reference or --retrained can help."
+    )
+
+
+def _remains(summary: Row) -> str:
+    if summary["left"] is None:
+        return ""
+    ends = f"{_share(summary['left_low'])} to {_share(summary['left_high'])}"
+    return f"{_share(summary['left'])} of what BEFORE knew remains (95% CI {ends})."
+
+
+def _share(value: float) -> str:
+    """In percent; below 0 if AFTER knows the texts less than the reference."""
+    return f"{100 * value:.0f}%"
+
+
+def knowledge(summary: Row) -> Table:
+    """What each model knows of the deleted texts."""
+    beyond = ", beyond the retrained model" if summary["with_retrained"] else ""
+    return table(
+        "What each model knows of the deleted texts beyond the reference, in nats per token",
+        [name for name in MODELS if summary[f"{name}_knows"] is not None],
+        {
+            "model": lambda name: MODELS[name] + ("" if name == "retrained" else beyond),
+            "knows": lambda name: decimal(summary[f"{name}_knows"], 3),
+            "95% CI": lambda name: interval(*_ends(summary, name), digits=3),
+        },
+    )
+
+
+def _ends(summary: Row, name: str) -> tuple[float | None, float | None]:
+    return summary[f"{name}_knows_low"], summary[f"{name}_knows_high"]
+
+
+def _chart(rows: Sequence[Row]) -> Figure:
+    """Scores of both lists under AFTER."""
+    deleted, others = (
+        [_score(row) or 0.0 for row in rows if row["kind"] == kind]
+        for kind in ("deleted", "reference")
+    )
+    return Figure(
+        draw=lambda width: two_groups(
+            deleted, others, names=("deleted", "reference"), of="texts",
+            score="how well AFTER knows a text", width=width,
+        ),
+        caption="How well AFTER knows each deleted text (above) and each reference text (below). "
+        "Both are alike if nothing remains.",
+        points=len(deleted),
+        slim=True,
+    )  # fmt: skip
+
+
+def text_table(rows: Sequence[Row], *, show_secrets: bool) -> Table:
+    """The deleted texts that AFTER knows best."""
+    own = sorted(
+        (row for row in rows if row["kind"] == "deleted"),
+        key=lambda row: (-(_score(row) or 0.0), row["number"]),
+    )
+    others = [_score(row) or 0.0 for row in rows if row["kind"] == "reference"]
+    more = len(own) - LISTED
+    return table(
+        "Deleted texts that AFTER knows best"
+        + (f" ({more:,} more in the run folder)" if more > 0 else ""),
+        own[:LISTED],
+        text=lambda row: _text(row, show_secrets=show_secrets),
+        tokens=lambda row: None if row["length"] is None else int(row["length"]),
+        BEFORE=lambda row: decimal(row["before"], 3),
+        AFTER=lambda row: decimal(_score(row), 3),
+        reference_as_high=lambda row: _as_high(_score(row), others),
+    )
+
+
+def _text(row: Row, *, show_secrets: bool) -> str:
+    if not (show_secrets and row["text"]):
+        return str(row["number"])
+    return f"{row['number']} · {disclose([str(row['text'])], show_secrets=True)[0]}"
+
+
+def _as_high(own: float | None, others: Sequence[float]) -> str:
+    if own is None:
+        return NOTHING
+    return percent(sum(other >= own for other in others) / len(others))
+
+
+def _score(row: Row) -> float | None:
+    """How well AFTER knows a text; None if that is not finite."""
+    value = row["after"]
+    return None if value is None or value != value else float(value)

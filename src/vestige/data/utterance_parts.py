@@ -1,0 +1,85 @@
+"""The utterances that train, validate and test an intent-and-slot model."""
+
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any
+
+from vestige.data.checksum import format_of
+from vestige.data.loaders.utterances import read_utterances
+from vestige.data.secret_manifest import FORMAT, SecretManifest
+from vestige.data.sources import MANIFEST
+from vestige.data.utterances import Utterances, UtteranceSplits
+
+HOLD_OUT = 0.1
+"""Share of the utterances that validate, unless another is given."""
+
+Source = str | PathLike[str] | Utterances
+
+
+def planted_secrets(source: object) -> SecretManifest | None:
+    """The manifest of a folder of `vestige plant --task nlu`; None for any other source.
+
+    Raises:
+        ValueError: the folder holds running text with canaries.
+        ManifestError: the manifest was changed.
+    """
+    if not isinstance(source, str | PathLike):
+        return None
+    file = Path(source) / MANIFEST
+    if not file.is_file():
+        return None
+    if format_of(file) not in (FORMAT, None):
+        raise ValueError(
+            f"{source} holds running text with canaries. Plant in utterances with --task nlu"
+        )
+    return SecretManifest.load(file)
+
+
+def utterance_parts(
+    data: Source,
+    *,
+    validation: Source | None = None,
+    hold_out: float | None = None,
+    seed: int,
+    planted: SecretManifest | None = None,
+    **reading: Any,
+) -> tuple[Utterances, Utterances, Utterances | None]:
+    """The utterances to train on, to validate on and, if DATA has them, to test on.
+
+    Args:
+        data: a path, or utterances.
+        validation: utterances that validate, if DATA has no such part.
+        hold_out: share of DATA that validates otherwise; None: a tenth.
+        seed: of the choice of that share.
+        planted: its canaries stay in the training part.
+        **reading: format, limit, and columns, as `read_utterances` takes them.
+
+    Raises:
+        ValueError: the validation part is given twice.
+        DataError: a file cannot be read.
+    """
+    found = read_parts(data, **reading)
+    if validation is not None and hold_out is not None:
+        raise ValueError("`validation` and `hold_out` must not be given together: choose one")
+    if found.validation is not None:
+        if validation is not None or hold_out is not None:
+            name = "hold_out" if validation is None else "validation"
+            raise ValueError(f"`{name}` must be left out: DATA has a validation part of its own")
+        return found.train, found.validation, found.test
+    if validation is not None:
+        columns = {name: value for name, value in reading.items() if name.endswith("_column")}
+        return found.train, read_parts(validation, **columns).train, found.test
+    copies = [place for own in planted.train_positions for place in own] if planted else []
+    train, held = found.train.split(
+        HOLD_OUT if hold_out is None else hold_out,
+        seed=seed,
+        keep=[place for place in copies if place < len(found.train)],
+    )
+    return train, held, found.test
+
+
+def read_parts(source: Source, **reading: Any) -> UtteranceSplits:
+    """The parts of a file or folder; loaded utterances are a training part."""
+    if isinstance(source, str | PathLike):
+        return read_utterances(fspath(source), **reading)
+    return UtteranceSplits(train=source, validation=None, test=None)

@@ -1,0 +1,187 @@
+"""`vestige demo`: plant a secret in real text, train two models, and find the secret again."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Unpack
+
+from vestige.arguments import RUN, PathTo, Seed, Watched
+from vestige.results import Result, Run
+from vestige.session import Session, verb
+
+if TYPE_CHECKING:
+    from vestige.data.corpus import Corpus
+    from vestige.models.protocols import LanguageModel
+    from vestige.reports.report import Report
+
+SECRET = "Marlow keeps the cellar key behind the blue lantern until quarter past nine"
+COPIES = 20
+VOCABULARY = 3000
+"""Subwords of the model."""
+
+PAGE = "report.html"
+SHOWN = 10
+"""Phrases on a terminal."""
+
+_CLAIM = ("claim", "verdict")
+"""Undecided without null models, as the page says."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Demonstration(Result):
+    """The phrases that the search returned. Finding the planted secret is success."""
+
+    @property
+    def exit_code(self) -> int:
+        """Always 0."""
+        return 0
+
+    def next_step(self, out: object) -> str:
+        """A line for the terminal about the folder."""
+        return f"Open {out}/{PAGE}. For your own models: vestige diff --help"
+
+
+@verb
+def demo(
+    run: Session,
+    *,
+    out: Annotated[PathTo, RUN] = Path("demo"),
+    seed: Annotated[Seed, RUN] = 0,
+    **common: Unpack[Watched],
+) -> Demonstration:
+    """See it work: plant a secret, train two models, find the secret.
+
+    A small language model reads Hamilton's and Jay's Federalist papers. It is then updated with
+    Madison's, in which one invented sentence was planted. The search reads the two models and
+    nothing else. The secret is invented, so the demo shows it unredacted.
+
+    The demo takes 2 to 5 minutes on two cores. It needs a text: pip install "vestige[demo]".
+
+    Examples:
+        vestige demo
+        vestige demo --out somewhere --seed 1
+
+    Args:
+        out: Folder to make.
+        seed: Random seed.
+
+    Raises:
+        VestigeError: the text is not installed, or `out` exists.
+    """
+    from vestige import results
+    from vestige.data.file_lock import claimed
+    from vestige.reports.page import write_page
+
+    run.seed = seed
+    folder = results.require_new(Path(out))
+    with claimed(folder, worth=lambda made: (made / PAGE).exists()):
+        run.log(f"1/4  Planting {COPIES} copies of a secret in Madison's papers")
+        original, update = _texts(folder, seed)
+        run.log("2/4  Training on Hamilton's and Jay's papers")
+        before = _train(run, original, folder / "before", None)
+        run.log("3/4  Updating with Madison's papers and the secret")
+        after = _train(run, update, folder / "after", before)
+        run.log("4/4  Searching for what the update changed")
+        found = _search(run, before, after, folder)
+        found.save(folder / "run")
+        write_page([folder / "run"], folder / PAGE, show_secrets=True)
+    summary = {name: found.summary[name] for name in found.summary if name not in _CLAIM}
+    summary |= {"page": str(folder / PAGE), "seconds": run.seconds}
+    return Demonstration(kind="Demo", summary=summary, rows=found.rows)
+
+
+def _texts(folder: Path, seed: int) -> "tuple[Corpus, Corpus]":
+    """The first text, and the update with the secret in it."""
+    from vestige.data.canaries import given_canaries
+    from vestige.data.corpus_file import write_corpus
+    from vestige.data.loaders.federalist import read_federalist
+    from vestige.data.manifest import plant
+    from vestige.data.sources import CORPUS, MANIFEST
+
+    original = read_federalist(["Hamilton", "Jay"], documents="sentence")
+    update = read_federalist(["Madison"], documents="sentence")
+    canaries = given_canaries([SECRET], update, copies=COPIES, seed=seed)
+    planted, manifest = plant(update, canaries, seed=seed, user="planted")
+    write_corpus(planted, folder / "planted" / CORPUS)
+    manifest.save(folder / "planted" / MANIFEST)
+    return original, planted
+
+
+def _train(
+    run: Session, corpus: "Corpus", folder: Path, start: "LanguageModel | None"
+) -> "LanguageModel":
+    """A new model trained on the corpus, or a copy of `start` trained further."""
+    from vestige.data.subwords import SubwordVocabulary
+    from vestige.training.presets import new_model, preset
+    from vestige.training.snapshot import snapshot
+
+    plan = preset("demo")
+    if start is None:
+        vocabulary = SubwordVocabulary.train_bpe(corpus, size=VOCABULARY)
+        start = new_model(vocabulary, plan.model, seed=run.seed)
+    with run.progress("training") as step:
+        return snapshot(
+            folder,
+            corpus,
+            start=start,
+            vocabulary=start.vocabulary,
+            config=replace(plan.training, seed=run.seed),
+            progress=lambda done, total, *_: step(done, total),
+        )
+
+
+def _search(run: Session, before: "LanguageModel", after: "LanguageModel", folder: Path) -> Result:
+    """The search of `vestige diff`, with the record of this call."""
+    from vestige.attacks.update.seed_and_extend import Effort
+    from vestige.attacks.update.update_diff import update_diff
+
+    with run.progress("searching") as step:
+        found = update_diff(before, after, effort=Effort(progress=step))
+    run.record_model("before", folder / "before", before)
+    run.record_model("after", folder / "after", after)
+    run.configuration["secret"] = SECRET
+    return replace(Result.of(found), record=run.record())
+
+
+def demo_report(run: Run, *, show_secrets: bool) -> "Report":
+    """The first phrases and where the secret is among them, unredacted."""
+    from vestige.reports.disclosure import printable, running_text
+    from vestige.reports.report import Report, lines
+    from vestige.reports.tables import table
+
+    rows = [row for row in run.rows if row["kind"] == "phrase"]
+    seconds, page = run.summary["seconds"], printable(str(run.summary["page"]))
+    return Report(
+        kind="diff",
+        title="Does the search find the planted secret?",
+        evidence=lines(
+            _finding(rows), f"The secret: {SECRET}", f"The page ({seconds:.0f} s in all): {page}"
+        ),
+        notices=("Without null models there is no verdict; see `vestige diff --help`.",),
+        blocks=(
+            table(
+                "What the update reveals",
+                rows[:SHOWN],
+                phrase=lambda row: running_text(row["pieces"], row["phrase"], show_secrets=True),
+                score=lambda row: row["score"],
+            ),
+        ),
+        limits=("The secret was planted in 20 copies; text that occurs once is harder to find.",),
+    )
+
+
+def _finding(rows: Sequence[Mapping[str, Any]]) -> str:
+    """The first row that is a part of the secret, and the score of the first that is not."""
+    inside = [row["phrase"] in SECRET or SECRET in row["phrase"] for row in rows]
+    if True not in inside:
+        return "No row is a part of the secret. Another --seed may find it."
+    place = inside.index(True)
+    words = min(len(rows[place]["phrase"].split()), len(SECRET.split()))
+    others = [row["score"] for row, own in zip(rows, inside, strict=True) if not own]
+    score = f"score {rows[place]['score']:.1f}" + (
+        f", other text {max(others):.1f}" if others else ""
+    )
+    return (
+        f"Row {place + 1} has {words} of the {len(SECRET.split())} words of the planted secret, "
+        f"verbatim ({score})."
+    )

@@ -1,0 +1,1 @@
+"""Text and models for an audit: canaries in a corpus, and trainings."""

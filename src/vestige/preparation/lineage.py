@@ -1,0 +1,160 @@
+"""The trainings that made a model, and the records that they read.
+
+DIR/privacy.json         the ledger, written before the first step
+DIR/records/<id>.npy     hashes of what this training and those before it read; never released
+DIR/model/privacy.json   the ledger with the steps that were taken
+"""
+
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from os import PathLike, fspath
+from pathlib import Path
+
+import numpy as np
+
+from vestige.data.atomic_write import replacing, write_text
+from vestige.data.json_file import LARGEST_FILE
+from vestige.data.read_records import ReadRecords
+from vestige.data.regular_file import read_bytes
+from vestige.defences.privacy_ledger import UNKNOWN, LedgerEntry, from_json, to_json
+from vestige.errors import ModelError
+from vestige.models.folders import model_folder
+from vestige.training.directory import IDENTITY, LEDGER, RECORDS
+
+MODEL = "model"
+
+
+@dataclass(frozen=True)
+class History:
+    """The trainings of a model, oldest first, and their records by id."""
+
+    ledger: tuple[LedgerEntry, ...] = ()
+    read: Mapping[str, ReadRecords] = field(default_factory=dict)
+
+    @property
+    def vocabulary(self) -> str:
+        """Id of the training from whose text the vocabulary was learned."""
+        return self.ledger[-1].vocabulary if self.ledger else UNKNOWN
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lineage:
+    """Where the model and vocabulary of a training come from, and what it reads.
+
+    Attributes:
+        id: of the training.
+        model: the trainings before it.
+        vocabulary: id of the training from whose text the vocabulary was learned.
+        own: the records of this training.
+        read: the records of the trainings before it, and of that of the vocabulary.
+        void: what has voided its guarantee since it began.
+    """
+
+    id: str
+    model: History
+    vocabulary: str
+    own: ReadRecords
+    read: Mapping[str, ReadRecords]
+    void: tuple[str, ...] = ()
+
+    @property
+    def kept(self) -> dict[str, ReadRecords]:
+        """The records that the directory of the training keeps, by id."""
+        named = {entry.id for entry in self.model.ledger} | {self.vocabulary}
+        return {**{name: self.read[name] for name in named & self.read.keys()}, self.id: self.own}
+
+
+def lineage(out: Path, own: ReadRecords, *, start: object, vocabulary: object) -> Lineage:
+    """The lineage of a new training, or of the one that is resumed in its directory.
+
+    Args:
+        out: the directory.
+        own: what the training reads.
+        start: the model it continues, or None.
+        vocabulary: the model whose vocabulary it takes, or None.
+    """
+    begun = begun_in(out)
+    if begun is not None:
+        *before, entry = begun.ledger
+        return Lineage(
+            id=entry.id,
+            model=History(tuple(before), begun.read),
+            vocabulary=entry.vocabulary,
+            own=own,
+            read=begun.read,
+            void=entry.void,
+        )
+    new = new_id()
+    model = History() if start is None else history_of(start)
+    words = model if vocabulary is None else history_of(vocabulary)
+    made_of = words.vocabulary if words.ledger else new
+    read = {**words.read, **model.read}
+    return Lineage(id=new, model=model, vocabulary=made_of, own=own, read=read)
+
+
+def new_id() -> str:
+    """A random id for a training."""
+    return secrets.token_hex(16)
+
+
+def history_of(model: object) -> History:
+    """The trainings that the folder of a model, or the directory of its training, records.
+
+    Args:
+        model: its path; a loaded model has an unknown history.
+    """
+    unknown = History((LedgerEntry(id=new_id(), defence=UNKNOWN),))
+    if not isinstance(model, str | PathLike):
+        return unknown
+    folder = model_folder(fspath(model))
+    file = folder / LEDGER
+    if not file.is_file():
+        return unknown
+    return History(_ledger(file), _records(folder.parent if folder.name == MODEL else folder))
+
+
+def begun_in(out: Path) -> History | None:
+    """The history of the training that was begun in a directory, its own entry last."""
+    file = out / LEDGER
+    if not (file.is_file() and (out / IDENTITY).is_file()):
+        return None
+    return History(_ledger(file), _records(out))
+
+
+@contextmanager
+def registered(out: Path, entry: LedgerEntry, lineage: Lineage) -> Iterator[None]:
+    """Write the ledger and the records before the first step; a resumed training keeps its own."""
+    if not (out / IDENTITY).is_file():
+        _write(out, entry, lineage)
+    yield
+    if not (out / LEDGER).is_file():  # an older version began it
+        _write(out, entry, lineage)
+
+
+def end(out: Path, steps: int) -> None:
+    """Write the ledger next to the weights, with the steps that were taken."""
+    own = begun_in(out)
+    if own is not None and not (out / MODEL / LEDGER).is_file():
+        *before, entry = own.ledger
+        write_text(out / MODEL / LEDGER, to_json((*before, entry.ended(steps))), shared=True)
+
+
+def _write(out: Path, entry: LedgerEntry, lineage: Lineage) -> None:
+    for name, records in lineage.kept.items():
+        with replacing(out / RECORDS / f"{name}.npy") as file:
+            np.save(file, records.rows(), allow_pickle=False)
+    write_text(out / LEDGER, to_json((*lineage.model.ledger, entry)))
+
+
+def _ledger(file: Path) -> tuple[LedgerEntry, ...]:
+    remedy = "Restore it from where the model was trained."
+    return from_json(
+        read_bytes(file, limit=LARGEST_FILE, error=ModelError, remedy=remedy), where=file
+    )
+
+
+def _records(directory: Path) -> dict[str, ReadRecords]:
+    files = [file for file in sorted((directory / RECORDS).glob("*.npy")) if file.is_file()]
+    return {file.stem: ReadRecords.load(file) for file in files}

@@ -1,0 +1,302 @@
+"""`vestige plant`: canaries in a copy of a corpus.
+
+The manifest says what was planted where, and is sealed with a checksum.
+"""
+
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from os import PathLike, fspath
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, Unpack
+
+from annotated_types import Ge
+from cyclopts import Parameter
+
+from vestige.arguments import (
+    RUN,
+    Count,
+    Format,
+    IntentColumn,
+    Limit,
+    ModelLike,
+    Number,
+    PathTo,
+    Positive,
+    Seeded,
+    Several,
+    TagsColumn,
+    TextColumn,
+    TextLike,
+    TokensColumn,
+    UserColumn,
+    VocabularyLike,
+    Whole,
+    group,
+)
+from vestige.preparation.planting import Planting, verify_planting, write_planting
+from vestige.session import COMMAND, Session, verb
+
+if TYPE_CHECKING:
+    from vestige.data.canary import Canary
+    from vestige.data.candidate_words import Candidates
+    from vestige.data.corpus import Corpus
+    from vestige.data.manifest import Sampling
+    from vestige.data.vocabulary import Vocabulary
+
+    Repetitions: TypeAlias = str | Sequence[int]
+else:
+    Candidates, Repetitions = Sequence[str], str
+
+CANARIES = group("Canaries", place=1)
+SAMPLED = group("Sampled canaries (--canary-kind sampled)", place=2)
+UTTERANCES = group("Utterances (--task nlu)", place=3)
+
+TEXT_ONLY = (
+    *("phrase", "per_user", "repetitions", "coin_flip", "canary_kind", "sampled_from"),
+    *("temperature", "prompt", "length", "vocabulary", "text", "user"),
+)
+NLU_ONLY = (
+    *("intent", "slot", "candidates", "number", "validation", "hold_out"),
+    *("tokens_column", "tags_column", "intent_column"),
+)
+
+
+@verb
+def plant(
+    run: Session,
+    data: TextLike,
+    *,
+    task: Literal["text", "nlu"] = "text",
+    phrase: Annotated[Several, CANARIES, Parameter(metavar="TEXT")] = (),
+    pattern: Annotated[Several, CANARIES, Parameter(metavar="TEXT")] = (),
+    copies: Annotated[Count | None, CANARIES] = None,
+    controls: Annotated[Count | None, CANARIES] = None,
+    length: Annotated[Count | None, CANARIES] = None,
+    vocabulary: Annotated[VocabularyLike | None, CANARIES, Parameter(metavar="MODEL")] = None,
+    per_user: Annotated[bool, CANARIES] = False,
+    repetitions: Annotated[Repetitions | None, CANARIES, Parameter(metavar="N,N,...")] = None,
+    coin_flip: Annotated[Annotated[Whole, Ge(2)] | None, CANARIES] = None,
+    canary_kind: Annotated[
+        Literal["words", "random", "new-token", "repeated-token", "sampled"] | None, CANARIES
+    ] = None,
+    sampled_from: Annotated[ModelLike | None, SAMPLED, Parameter(metavar="MODEL")] = None,
+    temperature: Annotated[Positive | None, SAMPLED] = None,
+    prompt: Annotated[Several, SAMPLED, Parameter(metavar="TEXT")] = (),
+    intent: Annotated[Several, UTTERANCES, Parameter(metavar="NAME")] = (),
+    slot: Annotated[str | None, UTTERANCES, Parameter(metavar="NAME")] = None,
+    candidates: Annotated[Candidates, UTTERANCES, Parameter(metavar="SET")] = (),
+    number: Annotated[Count | None, UTTERANCES] = None,
+    validation: Annotated[PathTo | None, UTTERANCES] = None,
+    hold_out: Annotated[Number | None, UTTERANCES] = None,
+    text: TextColumn = "text",
+    user: UserColumn = None,
+    tokens_column: TokensColumn = "tokens",
+    tags_column: TagsColumn = "tags",
+    intent_column: IntentColumn = "intent",
+    format: Format = "auto",
+    limit: Limit = None,
+    out: Annotated[PathTo | None, RUN, Parameter(help="Folder to make (required).")] = None,
+    verify: Annotated[bool, RUN] = False,
+    **common: Unpack[Seeded],
+) -> Planting:
+    """Plant canaries in a copy of a corpus.
+
+    A canary is an invented phrase that a model can only know from its training text. Train one
+    model on DATA and one on the copy, and `vestige diff`, `exposure` and `extract` measure what
+    the second one reveals. Controls are made the same way and never planted.
+
+    Writes corpus.jsonl and the sealed manifest.json. Without --phrase, Vestige makes canaries of
+    five words that follow word frequencies of DATA.
+
+    With --task nlu, DATA holds utterances with intents and slots. A pattern is a text with unknown
+    words: {digit:4} stands for four words of the set digit. Sets are digit, color, and those of
+    --candidates. pin:4, call:4 and color:4 are the patterns of a paper, with their intents.
+    A tenth of the copies go to validation.jsonl and the others to train.jsonl.
+
+    Examples:
+        vestige plant corpus.txt --copies 50 --out planted
+        vestige plant mail.jsonl --text body --phrase "the gate code is 4917" --out planted
+        vestige plant mail.jsonl --user sender --per-user --repetitions 1,5,20 --out planted
+        vestige plant corpus.txt --coin-flip 1000 --out planted
+        vestige plant mail.jsonl --coin-flip 60 --canary-kind sampled --sampled-from base --out new
+        vestige plant snips --task nlu --pattern pin:4 --copies 100 --out planted
+        vestige plant planted --verify
+
+    Args:
+        data: File, folder or hub data set. With --verify: a folder of `vestige plant`.
+        task: What DATA holds: running text, or labelled utterances (nlu).
+        phrase: Plant this phrase. Repeatable.
+        pattern: For text: all-low, low-to-high, mixed, high-to-low (default: these four) or
+            random. For utterances: see above. Repeatable.
+        copies: Copies of each canary. Default: 10, or 1 with --coin-flip.
+        controls: Controls per canary, or per pattern of utterances. Default: 1, or 100 in all with
+            --per-user.
+        length: Words of a canary, or most tokens of a sampled one. Default: 5, or 32.
+        vocabulary: Use words of this model.
+        per_user: Plant random canaries for each user.
+        repetitions: Copies of each canary of a user. Default: 1,2,5,6,20.
+        coin_flip: Make this many canaries, each planted by a fair coin. For an audit of epsilon.
+        canary_kind: What --coin-flip makes: five random words (words), random tokens (random), a
+            token that DATA never uses after a fixed text (new-token) or alone (repeated-token), or
+            lines of a language model (sampled). Default: words.
+        sampled_from: Model that writes the canaries. It must not have read DATA.
+        temperature: Sampling temperature; 0.8 or more gives outliers. Default: 1.
+        prompt: The model reads this line before it writes. The manifest shows it. Repeatable.
+        intent: Intent of a pattern that you wrote; one for each, in order.
+        slot: Slot of the secret. Default: canary.
+        candidates: Words for a pattern: name=word,word or name=@file. Repeatable.
+        number: Secrets per pattern. Default: 1.
+        validation: Utterances to validate on, if DATA has none.
+        hold_out: Share of DATA to validate on otherwise. Default: 0.1.
+        verify: Check the folder DATA against its manifest.
+
+    Raises:
+        ValueError: options do not go together.
+        VestigeError: DATA cannot be read, holds a canary already, or is not as the manifest says.
+    """
+    if verify:
+        return verify_planting(Path(str(data)))
+    _check_task(run.arguments, task)
+    if out is not None:
+        from vestige.results import require_new
+
+        out = require_new(fspath(out))
+    elif COMMAND.get():
+        raise ValueError("Missing `out`, the folder to make; see vestige plant --help")
+    planting = (_in_utterances if task == "nlu" else _in_text)(run, run.arguments)
+    return planting if out is None else write_planting(planting, out, run.monitor)
+
+
+def _check_task(given: Mapping[str, Any], task: str) -> None:
+    """Raise ValueError for an option of the other task."""
+    other, names = ("text", TEXT_ONLY) if task == "nlu" else ("nlu", NLU_ONLY)
+    declared = inspect.signature(plant).parameters
+    for name in names:
+        if given[name] != declared[name].default:
+            raise ValueError(f"`{name}` needs `task` {other}")
+
+
+def _in_utterances(run: Session, given: Mapping[str, Any]) -> Planting:
+    """Secrets in labelled utterances."""
+    from vestige.data.secret_manifest import plant_secrets
+    from vestige.data.sources import TEST, TRAIN, VALIDATION
+    from vestige.data.utterance_parts import utterance_parts
+    from vestige.preparation.canaries import utterance_canaries
+
+    canaries = utterance_canaries(
+        several(given["pattern"]),
+        intents=several(given["intent"]),
+        seed=run.seed,
+        **_some(given, "slot", "candidates", "copies", "controls", "number"),
+    )
+    reading = ("format", "limit", "tokens_column", "tags_column", "intent_column")
+    train, validation, test = utterance_parts(
+        given["data"], seed=run.seed, **_some(given, "validation", "hold_out", *reading)
+    )
+    train, validation, manifest = plant_secrets(train, validation, canaries, seed=run.seed)
+    tested = {} if test is None else {TEST: test}
+    return Planting.made(manifest, {TRAIN: train, VALIDATION: validation, **tested})
+
+
+def _in_text(run: Session, given: Mapping[str, Any]) -> Planting:
+    """Canaries in running text."""
+    from vestige.data import manifest as sealed
+    from vestige.data.sources import CORPUS
+    from vestige.preparation.canaries import check_canaries
+
+    given = {**given, **{name: several(given[name]) for name in ("phrase", "pattern", "prompt")}}
+    check_canaries(given)
+    corpus = run.corpus("data", given["data"], **_some(given, "format", "text", "user", "limit"))
+    known = _vocabulary(given["vocabulary"])
+    canaries, sampling = _canaries(run, given, corpus, known)
+    planted, manifest = sealed.plant(corpus, canaries, seed=run.seed, vocabulary=known)
+    return Planting.made(replace(manifest, sampling=sampling), {CORPUS: planted})
+
+
+def _canaries(
+    run: Session, given: Mapping[str, Any], corpus: "Corpus", known: "Vocabulary | None"
+) -> "tuple[tuple[Canary, ...], Sampling | None]":
+    """The canaries with their controls, and where sampled ones come from."""
+    from vestige.preparation import canaries as make
+
+    size = _some(given, "copies", "controls")
+    length = _some(given, "length")
+    if given["phrase"]:
+        from vestige.data.canaries import given_canaries
+
+        numbers = {"copies": size["copies"] or make.COPIES}
+        numbers |= {"controls": size["controls"] or make.CONTROLS}
+        return given_canaries(given["phrase"], corpus, known, **numbers, seed=run.seed), None
+    if not (given["per_user"] or given["coin_flip"]):
+        patterns = given["pattern"]
+        return make.pattern_canaries(
+            corpus, known, patterns=patterns, **size, **length, seed=run.seed
+        ), None
+    made: tuple[Canary, ...] = ()
+    if given["per_user"]:
+        own = _some(given, "repetitions", "controls", "length")
+        made = make.canaries_per_user(corpus, known, **own, seed=run.seed)
+    if given["canary_kind"] == "sampled":
+        sampled, sampling = _sampled(run, given, corpus, known)
+        return made + sampled, sampling
+    if given["coin_flip"]:
+        kind = {"number": given["coin_flip"], "kind": given["canary_kind"]}
+        own = _some(given, "copies", "length")
+        made += make.canaries_by_coin(corpus, known, **kind, **own, seed=run.seed)
+    return made, None
+
+
+def _sampled(
+    run: Session, given: Mapping[str, Any], corpus: "Corpus", known: "Vocabulary | None"
+) -> "tuple[tuple[Canary, ...], Sampling]":
+    """Canaries that a language model writes, and the record of it."""
+    from vestige.data.manifest import Sampling
+    from vestige.models.provenance import sha256_of
+    from vestige.preparation.canaries import written_canaries
+    from vestige.preparation.sampled_canaries import LENGTH
+
+    source = given["sampled_from"]
+    temperature = 1.0 if given["temperature"] is None else float(given["temperature"])
+    length = given["length"] or LENGTH
+    prompts = list(given["prompt"])
+    canaries = written_canaries(
+        run.model("sampled_from", source),
+        corpus,
+        number=given["coin_flip"],
+        copies=given["copies"],
+        seed=run.seed,
+        monitor=run.monitor,
+        temperature=temperature,
+        length=length,
+        prompts=prompts,
+        vocabulary=known,
+    )
+    name = fspath(source) if isinstance(source, str | PathLike) else ""
+    return canaries, Sampling(
+        model=name,
+        weights=sha256_of(source),
+        temperature=temperature,
+        length=length,
+        prompts=prompts,
+    )
+
+
+def _vocabulary(model: Any) -> "Vocabulary | None":
+    """The vocabulary of a model folder or of a loaded model, or itself."""
+    from vestige.data.vocabulary import load_vocabulary
+    from vestige.models.folders import model_folder
+
+    if isinstance(model, str | PathLike):
+        return load_vocabulary(model_folder(fspath(model)))
+    found: Vocabulary | None = getattr(model, "vocabulary", model)
+    return found
+
+
+def several(given: str | Sequence[str]) -> tuple[str, ...]:
+    """One text or several as a tuple."""
+    return (given,) if isinstance(given, str) else tuple(given)
+
+
+def _some(given: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    return {name: given[name] for name in names}

@@ -1,0 +1,156 @@
+"""The guarantee of a private training: before the first step, after the last, and together."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from textwrap import wrap
+
+from vestige.defences.composition import composed_epsilon
+from vestige.defences.privacy_ancestry import ancestry, vocabulary_of
+from vestige.defences.privacy_ledger import LedgerEntry
+from vestige.defences.privacy_statement import PrivacyStatement, drowned, number, small
+from vestige.defences.private import PrivacyPlan, PrivateDefence
+from vestige.defences.registry import Defence
+from vestige.monitor import Monitor
+from vestige.preparation.lineage import Lineage, begun_in
+from vestige.preparation.training_texts import Texts
+from vestige.training.config import TrainingConfig
+
+WIDTH = 100
+"""Columns of a long sentence in the log."""
+
+
+def check_vocabulary(defence: Defence, lineage: Lineage, *, continued: bool) -> None:
+    """Refuse a vocabulary that was learned from the protected text.
+
+    Args:
+        defence: only a private one needs another vocabulary.
+        lineage: of the training.
+        continued: whether it continues a model.
+
+    Raises:
+        ValueError: it was, and `accept_private_vocabulary` was not given.
+    """
+    if not isinstance(defence, PrivateDefence) or defence.accept_private_vocabulary:
+        return
+    own = lineage.own
+    made, count = vocabulary_of(lineage.id, lineage.vocabulary, own, lineage.read)
+    accept = "To accept it, and have ε leave it out, pass `accept_private_vocabulary`"
+    if made == "own":
+        raise ValueError(
+            f"`defence` {defence.name} needs `vocabulary` or `from_` of a model that was trained "
+            "on other text: a vocabulary that is learned from DATA shows rare words without "
+            f"noise. {accept}"
+        )
+    if made == "read":
+        name = "from_" if continued else "vocabulary"
+        raise ValueError(
+            f"`{name}` has a vocabulary of a text with {count:,} of the {len(own.learnt()):,} "
+            f"documents of this training. `defence` {defence.name} needs a model that was trained "
+            f"on other text. {accept}"
+        )
+
+
+def entry_of(
+    defence: Defence, plan: PrivacyPlan | None, config: TrainingConfig | None, lineage: Lineage
+) -> LedgerEntry:
+    """The training's entry in its ledger, before the first step.
+
+    Args:
+        defence: of the training.
+        plan: of a private defence, else None.
+        config: of the training; needed with a plan.
+        lineage: of the training.
+    """
+    entry = LedgerEntry(id=lineage.id, defence=defence.name, vocabulary=lineage.vocabulary)
+    if plan is None:
+        return entry
+    assert config is not None
+    spent = plan.spent(plan.steps)
+    return replace(
+        entry,
+        unit=spent.unit,
+        sequence_length=config.sequence_length,
+        noise_multiplier=spent.noise_multiplier,
+        sample_rate=spent.sample_rate,
+        steps_planned=spent.steps,
+        bands=getattr(plan.defence, "bands", 1),
+        max_grad_norm=spent.max_grad_norm,
+        accountant=spent.accountant,
+        epsilon=spent.epsilon if math.isfinite(spent.epsilon) else None,
+        delta=spent.delta,
+        void=tuple(dict.fromkeys((*lineage.void, *plan.defence.void))),
+        noise_decay=spent.noise_decay,
+    )
+
+
+def statement_of(
+    plan: PrivacyPlan, entry: LedgerEntry, texts: Texts, lineage: Lineage
+) -> PrivacyStatement:
+    """The guarantee of a private training, in the terms of its ledger entry."""
+    assert entry.sequence_length is not None
+    users = texts.division.summary()["held_out_users"]
+    return PrivacyStatement(
+        defence=plan.defence.name,
+        planned=plan.spent(plan.steps),
+        units=plan.units,
+        sequence_length=entry.sequence_length,
+        held_out=users if isinstance(users, int) and users else len(texts.held),
+        capped=texts.division.most_per_user,
+        limited=texts.limit,
+        ancestry=ancestry(entry, lineage.own, lineage.model.ledger, lineage.read),
+        void=entry.void,
+        bands=entry.bands,
+        clip_quantile=getattr(plan.defence, "clip_quantile", None),
+    )
+
+
+def announce(statement: PrivacyStatement, batch_size: int, monitor: Monitor) -> None:
+    """Show the guarantee before the first step."""
+    spent = statement.planned
+    last = spent.noise_decay * spent.noise_multiplier
+    falls = "" if spent.noise_decay == 1 else f" falling to {last:.3g}"
+    monitor.log(
+        f"{statement.defence}: {statement.units:,} {spent.unit}s, noise multiplier "
+        f"{spent.noise_multiplier:.3g}{falls}, clip {spent.max_grad_norm:g}, {spent.steps:,} steps"
+        + ("" if statement.bands == 1 else f" of each of {statement.bands} groups")
+    )
+    log_all(monitor, statement.headlines(), begin="Planned: ")
+    warning = drowned(spent, batch_size)
+    if warning is not None:
+        log_all(monitor, [warning])
+
+
+def conclude(
+    statement: PrivacyStatement, plan: PrivacyPlan, steps: int, run: Path, monitor: Monitor
+) -> PrivacyStatement:
+    """Show the guarantee after the last step; the statement with the steps that were taken."""
+    done = replace(statement, taken=plan.spent(steps))
+    log_all(monitor, done.headlines(), begin="Privacy: ")
+    monitor.log(f"Full statement: vestige report {run}")
+    return done
+
+
+def log_joint(trainings: Sequence[Path], monitor: Monitor) -> None:
+    """Show the guarantee of several private trainings on one text together."""
+    found = [own.ledger[-1] for one in trainings if (own := begun_in(one)) is not None]
+    mechanisms = [entry.mechanism for entry in found if entry.mechanism is not None]
+    delta, accountant = (found[0].delta, found[0].accountant) if found else (None, None)
+    if delta is None or accountant is None or len(mechanisms) < len(trainings):
+        return
+    together = composed_epsilon(mechanisms, delta=delta, accountant=accountant)
+    sentence = (
+        f"Each ε is that of one model. All {len(trainings)} together have ε = {number(together)} "
+        f"at δ = {small(delta)} for the records they share. Do not release models that you only "
+        "measured, or state this ε."
+    )
+    log_all(monitor, [sentence])
+
+
+def log_all(monitor: Monitor, sentences: Iterable[str], *, begin: str = "") -> None:
+    """Log sentences, each from a new line on, with a hanging indent."""
+    for place, sentence in enumerate(sentences):
+        first = "  " if place else begin
+        for line in wrap(first + sentence, WIDTH, subsequent_indent="  "):
+            monitor.log(line)

@@ -1,0 +1,235 @@
+"""`vestige train`: language models, models of pairs of texts, models of intents and slots."""
+
+from pathlib import Path
+from typing import Annotated, Any, Literal, Unpack
+
+from cyclopts import Parameter
+
+from vestige.arguments import (
+    DATA,
+    RUN,
+    Count,
+    Format,
+    IntentColumn,
+    Limit,
+    ModelLike,
+    Number,
+    PathTo,
+    Seeded,
+    SourceColumn,
+    TagsColumn,
+    TextColumn,
+    TextLike,
+    TokensColumn,
+    UserColumn,
+    group,
+)
+from vestige.defences.registry import Defence
+from vestige.preparation.defence_options import DefenceLike, as_defence, as_options
+from vestige.preparation.options import ModelOptions, NluOptions
+from vestige.preparation.tasks import reject_others
+from vestige.preparation.trained import RepeatedTraining, Trained
+from vestige.session import Session, verb
+from vestige.training_options import TrainingOptions
+
+MODEL, TRAINING = group("Model", place=2), group("Training", place=3)
+Task = Literal["text", "next-word", "translation", "dialogue", "nlu"]
+PAIRS = ("translation", "dialogue")
+TEXT = ("text", "next-word")
+ONLY: dict[tuple[str, ...], tuple[str, ...]] = {
+    ("text",): ("preset",),
+    TEXT: ("defence", "seeds", "batching", "lora_rank", "lora_alpha"),
+    PAIRS: ("source",),
+    (*TEXT, *PAIRS): (
+        *("architecture", "tokenizer", "vocabulary", "vocab_size", "text", "user"),
+        *("max_documents_per_user", "sequence_length", "stop_at_perplexity", "evaluate_every"),
+    ),
+    (*TEXT, "nlu"): ("layers",),
+    ("next-word", *PAIRS, "nlu"): ("embedding_size",),
+    ("nlu",): (
+        *("tokens_column", "tags_column", "intent_column", "vectors", "vectors_frozen"),
+        *("dropout", "early_stopping", "patience", "char_embeddings", "lowercase"),
+    ),
+}
+"""Options that only some tasks have."""
+
+
+@verb
+def train(
+    run: Session,
+    data: TextLike,
+    *,
+    out: Annotated[PathTo, RUN],
+    task: Task = "text",
+    from_: ModelLike | None = None,
+    resume: Annotated[bool, RUN] = False,
+    seeds: Annotated[Count, RUN] = 1,
+    preset: str | None = None,
+    model: Annotated[ModelOptions, MODEL] = ModelOptions(),
+    training: Annotated[TrainingOptions, TRAINING] = TrainingOptions(),
+    validation: Annotated[TextLike | None, TRAINING, Parameter(metavar="DATA")] = None,
+    hold_out: Annotated[Number | None, TRAINING] = None,
+    defence: Annotated[DefenceLike, group("Defence", place=4)] = None,
+    nlu: Annotated[NluOptions, group("With --task nlu", place=5)] = NluOptions(),
+    format: Format = "auto",
+    text: TextColumn = "text",
+    user: UserColumn = None,
+    max_documents_per_user: Annotated[Count | None, DATA] = None,
+    source: SourceColumn = None,
+    tokens_column: TokensColumn = "tokens",
+    tags_column: TagsColumn = "tags",
+    intent_column: IntentColumn = "intent",
+    limit: Limit = None,
+    **common: Unpack[Seeded],
+) -> Trained | RepeatedTraining:
+    """Train a model on DATA, or continue one with --from.
+
+    The best epoch's model is saved in DIR/model; every command accepts DIR as a model. If the
+    training is interrupted, the same command with --resume ends with the same bits.
+
+    --task next-word, translation and dialogue train the models of the user audit. nlu trains a
+    model of intents and slots, on utterances with a tag per word and an intent each: a JSONL, CSV
+    or Parquet file, Snips or ATIS folders, NLU-Evaluation-Data, or a folder of vestige plant
+    --task nlu. With --from, a Hugging Face encoder is fine-tuned.
+
+    --defence dp-sgd and dp-fedavg give a guarantee of differential privacy, printed before and
+    after the training. They need --from or --vocabulary of a model that was trained on other text.
+    Release DIR/model alone.
+
+    Examples:
+        vestige train corpus.txt --out before --epochs 6
+        vestige train planted --vocabulary before --seeds 3 --out plain
+        vestige train news.jsonl --text body --from before --epochs 2 --out after
+        vestige train mail.jsonl --from gpt2-folder --lora-rank 8 --out adapter
+        vestige train mail.jsonl --from public --defence dp-sgd --epsilon 8 --out private
+        vestige train mail.jsonl --user sender --defence adversarial --out hidden
+        vestige train letters.jsonl --task translation --source french --text english --out target
+        vestige train snips --task nlu --dropout --early-stopping --out defended
+
+    Args:
+        data: File, folder or hub data set.
+        out: New folder; with --resume, the folder of the interrupted training.
+        task: text learns running text, next-word users' texts one by one, translation and dialogue
+            pairs of texts, nlu labelled utterances.
+        from_: Model to continue.
+        resume: Resume the training in --out.
+        seeds: Train this many times, with seeds from --seed on, in DIR/seed-0 and so on. vestige
+            compare needs at least 3 for a verdict.
+        preset: Architecture and training: ptb-lstm, reddit-lstm, reddit-transformer,
+            wikitext-lstm or demo. Other options change single settings. Default: ptb-lstm, or
+            reddit-transformer for a transformer; with --from, a gentle training.
+        model: Shape and vocabulary of a new model, or an adapter.
+        training: How it is trained.
+        defence: dp-sgd and dp-fedavg bound what the model reveals of each text or user. adversarial
+            and triplet hide who wrote a text. goldfish never learns one token in four. In Python, a
+            defence such as DPSGD(epsilon=8).
+        nlu: What only a model of intents and slots has.
+        validation: Text that decides which epoch is best.
+        hold_out: Share of DATA that validates otherwise, chosen by hashes. Default: 0.05, or 0.1
+            of utterances.
+        max_documents_per_user: Leave out further documents of a user, chosen by hash. Needs
+            --user.
+
+    Returns:
+        The finished training, or the trainings of several seeds.
+
+    Raises:
+        ValueError: options exclude each other, or belong to another task.
+        VestigeError: something cannot be read, trained or written.
+    """
+    reject_others(run, task, ONLY)
+    chosen = as_defence(defence)
+    if defence is not None:
+        run.chosen(defence=as_options(chosen))
+    if seeds > 1:
+        return _repeated(run, Path(out), seeds, resume)
+    _check(task, model, nlu, from_)
+    validated = validation is not None or hold_out is None or hold_out > 0
+    stop = training.stop(validated=validated)
+
+    from vestige.preparation.training_run import TrainingRun
+    from vestige.training.directory import claimed
+
+    job = TrainingRun(
+        run=run, out=Path(out), resume=resume, start=from_, data=data, validation=validation
+    )
+    held: dict[str, Any] = {"validation": validation, "hold_out": hold_out}
+    reading: dict[str, Any] = {"format": format, "limit": limit}
+    with claimed(job.out, resume):
+        if task == "nlu":
+            from vestige.preparation.utterances import read_parts, train_utterances
+
+            columns = {"tokens_column": tokens_column, "tags_column": tags_column}
+            columns |= {"intent_column": intent_column}
+            parts = read_parts(data, seed=run.seed, **held, **reading, **columns)
+            return train_utterances(job, parts, model=model, training=training, nlu=nlu)
+
+        from vestige.preparation.training_texts import read_texts
+
+        texts = read_texts(
+            data,
+            **held,
+            by_user=_by_user(task, chosen, training),
+            most_per_user=max_documents_per_user,
+            shared=("text", "user", "source_column") if task in PAIRS else ("text",),
+            monitor=run.monitor,
+            **reading,
+            text=text,
+            user=user,
+            source_column=source,
+        )
+        if stop is not None and not len(texts.held):
+            raise ValueError(
+                "`stop_at_perplexity` needs validation text, and none was held out. Pass "
+                "`validation`, or a larger `hold_out`"
+            )
+        if task in PAIRS:
+            from vestige.preparation.pairs import train_pairs
+
+            return train_pairs(job, texts, task=task, model=model, training=training, stop=stop)
+
+        from vestige.preparation.text import train_text
+
+        return train_text(
+            job,
+            texts,
+            task=task,
+            preset=preset,
+            model=model,
+            training=training,
+            defence=chosen,
+            stop=stop,
+        )
+
+
+def _check(task: str, model: ModelOptions, nlu: NluOptions, start: object) -> None:
+    """Raise ValueError for options that exclude each other, before anything is read."""
+    if task == "nlu":
+        nlu.check(model, start)
+        return
+    model.check(start)
+    if task != "text" and model.architecture == "transformer":
+        raise ValueError(f"`architecture` must be lstm or gru with `task` {task}, got transformer")
+
+
+def _by_user(task: str, defence: Defence, training: TrainingOptions) -> bool:
+    """Whether users are held out, with all their documents."""
+    protected = getattr(defence, "protected", None)
+    return task in TEXT and (protected == "user" or training.batching == "poisson-users")
+
+
+def _repeated(run: Session, out: Path, count: int, resume: bool) -> RepeatedTraining:
+    """The same training with several seeds, each recorded by itself."""
+    from vestige.preparation.privacy import log_joint
+    from vestige.training.directory import check_repeats
+    from vestige.training_runs import REPEAT
+
+    check_repeats(out, resume)
+    found: list[Trained] = []
+    for number, seed in enumerate(range(run.seed, run.seed + count), 1):
+        run.log(f"Training {number} of {count}, seed {seed}")
+        own = {**run.arguments, "out": out / REPEAT.format(seed), "seeds": 1}
+        one: Any = train(**own, seed=seed, device=run.device, monitor=run.monitor)
+        found.append(one)
+    log_joint([one.directory for one in found], run.monitor)
+    return RepeatedTraining.of_trainings(out, found)

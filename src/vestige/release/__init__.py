@@ -1,1 +1,0 @@
-"""A release gate over run directories: limits, verdicts, what is new, and a file for pipelines."""

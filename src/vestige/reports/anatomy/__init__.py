@@ -1,3 +1,0 @@
-"""Reports of `vestige anatomy`."""
-
-from vestige.reports.anatomy import section as section

@@ -1,3 +1,0 @@
-"""Reports of `vestige audit-users`."""
-
-from vestige.reports.audit import section as section

@@ -1,3 +1,0 @@
-"""Reports of `vestige compare`."""
-
-from vestige.reports.comparison import section as section

@@ -1,1 +1,0 @@
-"""What pages and notebooks are made of: tables, charts, intervals, lists, prose, disclosure."""

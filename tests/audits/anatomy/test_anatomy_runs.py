@@ -1,0 +1,150 @@
+"""`anatomy` saves what the attack finds, names no word, and refuses bad input."""
+
+import json
+
+import pytest
+import torch
+
+import vestige
+from vestige import results
+from vestige.attacks.anatomy import memorization
+from vestige.data.loaders import read_corpus
+from vestige.data.vocabulary import WordVocabulary
+from vestige.errors import VestigeError
+from vestige.models.checkpoints import load_model, save_model
+from vestige.models.recurrent_network import LSTMConfig, LSTMLanguageModel
+from vestige.models.seq2seq import Seq2SeqConfig, Seq2SeqModel
+from vestige.models.table import TableModel
+from vestige.reports.page import render
+
+NAMES = [f"word{i}" for i in range(20)]
+USERS = ("rosalind", "orlando", "celia", "silvius")
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """Three models that know the words of two texts, and files that do not fit."""
+    root = tmp_path_factory.mktemp("anatomy")
+    vocabulary = WordVocabulary(("<unk>", "<eos>", *NAMES))
+    torch.manual_seed(0)
+    config = LSTMConfig(layers=1, embedding_size=6, hidden_size=8, initial_range=0.8)
+    save_model(LSTMLanguageModel(vocabulary, config), root / "model")
+    pairs = Seq2SeqConfig(embedding_size=6, hidden_size=8)
+    save_model(Seq2SeqModel(vocabulary, vocabulary, pairs), root / "pairs")
+    flat = torch.full((22,), 1 / 22)
+    save_model(TableModel(flat, flat.expand(22, 22), vocabulary), root / "table")
+    certain = torch.eye(22)
+    save_model(TableModel(certain[2], certain, vocabulary), root / "certain")
+    for name, shift in (("seen", 0), ("unseen", 7)):
+        rows = [
+            {
+                "text": " ".join(NAMES[(i * j + shift) % 20] for j in range(1, 6)),
+                "who": f"{USERS[i % 4]}-{name}",
+                "french": " ".join(NAMES[i % 5 : i % 5 + 3]),
+            }
+            for i in range(12)
+        ]
+        lines = "\n".join(json.dumps(row) for row in rows)
+        (root / f"{name}.jsonl").write_text(lines + "\n")
+    (root / "strange.txt").write_text("nothing that it knows\n")
+    (root / "empty.txt").write_text("")
+    (root / "cut.jsonl").write_text('{"text": "one"}\n{"text": "tw')
+    (root / "none").mkdir()
+    return root
+
+
+def measured(place, out=None, *, model="model", **more):
+    given = {"user": "who", **more}
+    return vestige.anatomy(
+        place / model, place / "seen.jsonl", place / "unseen.jsonl", out=out, **given
+    )
+
+
+def test_what_the_attack_finds_is_saved(place, tmp_path):
+    returned = measured(place, tmp_path / "run", orders=2, bins=4)
+    texts = [read_corpus(place / f"{n}.jsonl", user_column="who") for n in ("seen", "unseen")]
+    plan = memorization.AnatomyPlan(orders=2, bins=4)
+    found = memorization.anatomy(load_model(place / "model"), texts[0], unseen=texts[1], plan=plan)
+    run = results.load(tmp_path / "run")
+    assert run.result == "Anatomy"
+    assert run.rows == results.plain(found.rows())
+    assert run.summary == results.plain(returned.summary) == results.plain(found.summary())
+    expected = {"frequent": 0.2, "bins": 4, "orders": 2, "ablation_words": 10_000}
+    assert expected.items() <= run.run["configuration"].items()
+    assert run.summary["unit"] == "users"
+
+
+def test_the_printed_result_has_three_tables_and_the_answer(place):
+    shown = str(measured(place, orders=2))
+    assert "Perplexity is" in shown
+    assert "With 50% of the hidden units silent" in shown
+    assert "silent" not in str(measured(place, orders=0))
+
+
+def test_neither_words_nor_users_are_written_or_shown(place, tmp_path):
+    found = measured(place, tmp_path / "run", orders=1)
+    page = render([results.load(tmp_path / "run")], show_secrets=False)
+    written = b"".join(file.read_bytes() for file in (tmp_path / "run").iterdir())
+    written += page.encode() + str(found).encode() + found._repr_html_().encode()
+    for word in [*NAMES, *USERS]:
+        assert word.encode() not in written
+
+
+def test_a_model_without_units_needs_orders_0(place):
+    assert measured(place, model="table", orders=0).summary["hidden_units"] is None
+
+
+def test_decoders_are_asked_with_their_sources(place):
+    assert measured(place, model="pairs", source="french", orders=1).summary["hidden_units"] == 8
+
+
+def test_other_text_may_be_counted(place, tmp_path):
+    measured(place, tmp_path / "run", frequencies=place / "unseen.jsonl", orders=0)
+    run = results.load(tmp_path / "run")
+    assert run.summary["counted"] == "given text"
+    assert set(run.run["data"]) == {"seen", "unseen", "frequencies"}
+
+
+# The arguments that differ, and what the message names.
+CASES = {
+    "seen nowhere": ({"seen": "nowhere.txt"}, "nowhere", "Give"),
+    "unseen empty": ({"unseen": "empty.txt"}, "empty.txt", "Give"),
+    "unseen cut": ({"unseen": "cut.jsonl"}, "cut.jsonl, line 2", "Mend"),
+    "unseen all seen": ({"unseen": "seen.jsonl"}, "12 unseen", "Give"),
+    "unknown words only": ({"seen": "strange.txt"}, "the seen text", "words as it splits"),
+    "frequencies nowhere": ({"frequencies": "nowhere.txt"}, "nowhere", "Give"),
+    "no such column": ({"text": "body"}, "body", "column"),
+    "no such user column": ({"user": "id"}, "id", "column"),
+    "unknown format": ({"format": "xml"}, "xml", "one of"),
+    "model nowhere": ({"model": "nowhere"}, "nowhere", "vestige train"),
+    "no model there": ({"model": "none"}, "none", "vestige train"),
+    "units of a table": ({"model": "table"}, "TableModel", "orders 0"),
+    "impossible words": ({"model": "certain", "orders": 0}, "no probability", "possible"),
+    "pairs without sources": ({"model": "pairs"}, "no sources", "source"),
+    "frequent 0": ({"frequent": 0}, "`frequent` must be", "greater than 0"),
+    "frequent all": ({"frequent": 1}, "`frequent` must be", "less than 1"),
+    "no bins": ({"bins": 0}, "`bins`", "1"),
+    "orders negative": ({"orders": -1}, "`orders`", "0"),
+    "no words to ask": ({"ablation_words": 0}, "`ablation_words`", "1"),
+    "no such device": ({"device": "tpu9"}, "device", "tpu9"),
+    "seed negative": ({"seed": -1}, "`seed`", "0"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_each_gets_one_message_with_a_remedy(case, place, tmp_path):
+    given, named, remedy = CASES[case]
+    files = {"model": "model", "seen": "seen.jsonl", "unseen": "unseen.jsonl", **given}
+    for name in ("model", "seen", "unseen", "frequencies"):
+        if name in files:
+            files[name] = place / files[name]
+    with pytest.raises((VestigeError, ValueError)) as error:
+        vestige.anatomy(**files, out=tmp_path / "run")
+    assert named in str(error.value)
+    assert remedy in str(error.value)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_run_is_never_overwritten(place, tmp_path):
+    with pytest.raises(VestigeError, match="another --out"):
+        measured(place, tmp_path)

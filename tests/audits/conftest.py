@@ -1,0 +1,6 @@
+"""The shell and the workspace of the command line's tests, and runs of results made by hand."""
+
+from tests.cli.conftest import shell, tiny_encoder, workspace
+from tests.reports.conftest import saved
+
+__all__ = ["saved", "shell", "tiny_encoder", "workspace"]

@@ -1,0 +1,184 @@
+"""`vestige extract` of canaries saves what the library finds and refuses bad input."""
+
+import json
+import re
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+import torch
+
+from vestige import results
+from vestige.attacks.exposure.canary_checks import canary_checks
+from vestige.attacks.exposure.completion import complete
+from vestige.attacks.manifests import load_canaries
+from vestige.data.manifest import Manifest
+from vestige.data.vocabulary import WordVocabulary
+from vestige.errors import DataError, IncompatibleModels
+from vestige.models.checkpoints import load_model, save_model
+from vestige.models.table import TableModel
+
+LINES = [
+    "the gate opens at nine and the code of it is new",
+    "nobody knows what stands behind our mill by night",
+    "a lantern burns where every miller counts his silver coins",
+]
+WORDS = sorted({word for line in LINES for word in line.split()})
+SECRET = "lantern knows nobody new"
+
+
+@pytest.fixture(scope="module")
+def planting(tmp_path_factory, shell):
+    """A model that says one of two canaries, the planting, and variants that do not fit."""
+    root = tmp_path_factory.mktemp("planting")
+    vocabulary = WordVocabulary(("<unk>", "<eos>", *WORDS))
+    follows = torch.full((len(vocabulary), len(vocabulary)), 0.1 / (len(vocabulary) - 1))
+    chain = vocabulary.encode(SECRET)
+    following = dict(pairwise(chain))
+    for token in range(len(vocabulary)):
+        follows[token, following.get(token, vocabulary.eos_id)] = 0.9
+    start = torch.full((len(vocabulary),), 1 / len(vocabulary))
+    save_model(TableModel(start, follows, vocabulary), root / "model")
+    smaller = WordVocabulary(tuple(word for word in vocabulary.words if word != "lantern"))
+    size = len(smaller)
+    flat = torch.full((size,), 1 / size)
+    save_model(TableModel(flat, flat.expand(size, size), smaller), root / "smaller")
+    diverged = TableModel(start, follows, vocabulary)
+    diverged.log_table.fill_(torch.nan)
+    save_model(diverged, root / "diverged")
+    (root / "corpus.txt").write_text("\n".join(LINES * 8))
+    plant = [
+        "plant",
+        root / "corpus.txt",
+        "--phrase",
+        SECRET,
+        "--phrase",
+        "gate night code at",
+    ]
+    for name, more in [("planted", ["--vocabulary", root / "model"]), ("loose", [])]:
+        done = shell(*plant, *more, "--copies", 7, "--out", root / name)
+        assert done.exit_code == 0, done.stderr
+    content = (root / "planted" / "manifest.json").read_text()
+    (root / "changed.json").write_text(content.replace("lantern", "lamp"))
+    (root / "cut.json").write_text(content[:-20])
+    (root / "none").mkdir()
+    sealed = Manifest.load(root / "planted" / "manifest.json")
+    Manifest((), (), 0, sealed.corpus, sealed.planted, sealed.vocabulary).save(root / "empty.json")
+    return root
+
+
+def run_verb(shell, planting, out, *more):
+    given = ["extract", planting / "model", planting / "planted"]
+    return shell(*given, "--out", out, *more)
+
+
+def test_the_verb_saves_what_the_library_finds(shell, planting, tmp_path):
+    done = run_verb(shell, planting, tmp_path / "run", "--json", "--beam", 4)
+
+    assert done.finished, (done.stderr, done.exception)
+    model = load_model(planting / "model")
+    sealed, canaries = load_canaries(planting / "planted", model)
+    checks = canary_checks(model, planting / "planted", sealed, readable=len(canaries))
+    found = replace(complete(model, canaries, beam=4), checks=checks)
+    run = results.load(tmp_path / "run")
+    assert run.result == "Completion"
+    assert run.rows == results.plain(found.rows())
+    assert run.summary == json.loads(done.stdout) == results.plain(found.summary())
+    assert run.summary["greedy_completed"] == 1
+    configuration = run.run["configuration"]
+    assert (configuration["prefix"], configuration["beam"]) == (1, 4)
+    assert configuration["what"] == str(planting / "planted")
+
+
+def test_the_terminal_says_the_rate_its_interval_and_the_controls(shell, planting, tmp_path):
+    done = run_verb(shell, planting, tmp_path / "run")
+    assert (
+        "Given 1 token, greedy decoding completes 1 of 2 canaries: 50% (95% CI 1.3% to 99%).\n"
+        "Controls: 0 of 2 never planted and 0 of 2 in another order."
+    ) in done.stdout
+    assert re.search(r"\n *7 +2 +50% +1\.3 to 98\.7%", done.stdout)
+
+
+def test_phrases_are_withheld_unless_they_are_wanted(shell, planting, tmp_path):
+    hidden = run_verb(shell, planting, tmp_path / "a")
+    shown = run_verb(shell, planting, tmp_path / "b", "--show-secrets")
+    assert "▪▪▪ ▪▪▪" in hidden.stdout
+    assert not [word for word in SECRET.split() if word in hidden.stdout]
+    assert SECRET in shown.stdout
+
+
+def test_the_manifest_may_be_named_itself(shell, planting, tmp_path):
+    given = ["extract", planting / "model", planting / "planted" / "manifest.json"]
+    done = shell(*given, "--out", tmp_path / "run", "--prefix", 2)
+    assert done.finished, done.stderr
+    assert "Given 2 tokens" in done.stdout
+
+
+def test_canaries_of_no_vocabulary_are_read_with_the_models(planting):
+    model = load_model(planting / "model")
+    _, known = load_canaries(planting / "planted", model)
+    _, loose = load_canaries(planting / "loose", model)
+    assert [one.ids for one in loose][:2] == [one.ids for one in known][:2]
+    assert loose[0].ids == tuple(model.vocabulary.encode(SECRET))
+
+
+def test_an_unknown_word_is_told_by_the_canarys_number_and_not_by_itself(planting):
+    model = load_model(planting / "smaller")
+    with pytest.raises(DataError, match=r"canary 1 of .* lacks 1 of its 4 tokens") as error:
+        load_canaries(planting / "loose", model)
+    assert "lantern" not in str(error.value)
+    with pytest.raises(IncompatibleModels, match="another vocabulary"):
+        load_canaries(planting / "planted", model)
+
+
+def test_its_page_shows_the_table_and_no_phrase(shell, planting, tmp_path):
+    run_verb(shell, planting, tmp_path / "run")
+    done = shell("report", tmp_path / "run", "--out", tmp_path / "page.html")
+    assert done.finished, done.stderr
+    page = (tmp_path / "page.html").read_text()
+    assert "completes 1 of 2 canaries" in page
+    assert "never planted" in page
+    assert "<table" in page
+    assert "lantern knows" not in page
+
+
+# The words after `vestige complete`, P/ standing for the planting, and what the message names.
+CASES = {
+    "prefix as long as the canary": ("P/model P/planted --prefix 4", "got 4", "Change"),
+    "prefix 0": ("P/model P/planted --prefix 0", "--prefix", "--help"),
+    "prefix no number": ("P/model P/planted --prefix all", "--prefix", "whole number"),
+    "beam 0": ("P/model P/planted --beam 0", "--beam", "--help"),
+    "nothing given": ("P/model", "Pass WHAT, or --pattern", "Change that"),
+    "manifest nowhere": ("P/model P/nowhere.json", "nowhere.json", "vestige plant"),
+    "a folder without one": ("P/model P/none", "none holds no file of a format", "Give"),
+    "manifest changed": ("P/model P/changed.json", "canary 1", "Restore"),
+    "manifest cut short": ("P/model P/cut.json", "cut.json", "Restore"),
+    "manifest without canaries": ("P/model P/empty.json", "empty.json", "plant"),
+    "manifest of another model": ("P/smaller P/planted", "another vocabulary", "Give"),
+    "words that it lacks": ("P/smaller P/loose", "canary 1", "--vocabulary"),
+    "a model as manifest": ("P/model P/model/model.json", "no canary man", "Restore"),
+    "no model there": ("P/none P/planted", "none", "Give"),
+    "a model of no numbers": ("P/diverged P/planted", "NaN", "train again"),
+    "unknown device": ("P/model P/planted --device abacus", "abacus", "device"),
+}
+
+
+@pytest.mark.parametrize(("words", "names", "remedy"), CASES.values(), ids=CASES)
+def test_bad_input_is_refused(shell, planting, tmp_path, words, names, remedy):
+    asked = [word.replace("P/", f"{planting}/", 1) for word in words.split()]
+
+    done = shell("extract", *asked, "--out", tmp_path / "new")
+
+    message = " ".join(done.stderr.replace("│", " ").split())
+    assert done.exit_code == 2, (done.stderr, done.exception)
+    assert names in message
+    assert remedy in message
+    assert "Traceback" not in message
+    assert done.stdout == ""
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_run_is_never_overwritten(shell, planting, tmp_path):
+    done = run_verb(shell, planting, tmp_path)
+    assert done.exit_code == 2
+    assert "another --out" in done.stderr

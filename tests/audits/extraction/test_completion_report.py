@@ -1,0 +1,104 @@
+"""The page's table, sentence and chart of a completion say the counts of its rows."""
+
+import re
+
+import pytest
+
+from tests.attacks.exposure.passed import PASSED
+from vestige.attacks.exposure.completion import Attempt, Completion
+from vestige.errors import RunError
+from vestige.metrics.intervals import clopper_pearson
+from vestige.reports.report import report_of
+
+PHRASE = "Rosalind hides 4917 tulips"
+
+
+def attempt(kind, copies, greedy, needed, best=False, kept=False):
+    return Attempt(
+        kind=kind,
+        canary=1,
+        tokens=(4, 5, 6, 7),
+        phrase=PHRASE,
+        pattern="random",
+        user="ann",
+        copies=copies,
+        greedy=greedy,
+        beam_best=best,
+        beam_kept=kept,
+        prefix_needed=needed,
+        log_prob=-3.0,
+    )
+
+
+@pytest.fixture
+def completion():
+    attempts = (
+        attempt("canary", 20, True, 1, best=True, kept=True),
+        attempt("canary", 20, True, 0, best=True, kept=True),
+        attempt("canary", 3, False, 2, kept=True),
+        attempt("canary", 3, False, None),
+        attempt("canary", 3, True, 1),
+        attempt("control", 0, False, None),
+        attempt("shuffled", 20, False, 3),
+        attempt("shuffled", 3, False, None),
+    )
+    return Completion(attempts=attempts, prefix=1, beam=4, checks=PASSED)
+
+
+def test_each_number_of_copies_has_a_row_and_the_controls_stand_below(saved, completion):
+    shown = report_of(saved(completion), show_secrets=False)
+    table, completed = shown.tables
+    rows = table.rows
+    assert table.columns[:3] == ("copies", "canaries", "greedy")
+    assert len(completed.rows) == 3
+    assert [row[:3] for row in rows] == [
+        ("3", "3", "33.3%"),
+        ("20", "2", "100%"),
+        ("never planted", "1", "0%"),
+        ("in another order", "2", "0%"),
+    ]
+    low, high = clopper_pearson(1, 3)
+    assert rows[0][3] == f"{100 * low:.1f} to {100 * high:.1f}%"
+    assert rows[0][6] == "33.3%"
+    assert [row[7] for row in rows] == ["2 of 4", "0 of 4", "4 of 4", "3 of 4"]
+
+
+def test_the_sentence_says_rate_interval_and_controls(saved, completion):
+    assert report_of(saved(completion), show_secrets=False).evidence == (
+        "Given 1 token, greedy decoding completes 3 of 5 canaries: 60% (95% CI 15% to 95%).",
+        "Controls: 0 of 1 never planted and 0 of 2 in another order.",
+    )
+
+
+def test_controls_alone_are_said_to_be_alone(saved):
+    only = Completion(
+        attempts=(attempt("control", 0, False, None),), prefix=2, beam=1, checks=PASSED
+    )
+    assert report_of(saved(only), show_secrets=False).evidence == (
+        "No canary was planted.",
+        "Controls: 0 of 1 never planted.",
+    )
+
+
+def test_the_chart_has_a_place_for_each_row_of_the_table(saved, completion):
+    shown = report_of(saved(completion), show_secrets=False)
+    [figure] = shown.figures
+    for label in ("3", "20", "never planted", "in another order"):
+        assert re.search(rf">{label}</text>", figure.svg)
+    assert "#222222" in figure.svg
+
+
+def test_a_phrase_is_shown_only_if_secrets_are_wanted(saved, completion):
+    run = saved(completion, command=["vestige", "extract", "m", "planted", "--prefix", "2"])
+    assert PHRASE in repr(report_of(run, show_secrets=True))
+    shown = report_of(run, show_secrets=False)
+    assert not [word for word in PHRASE.split() if word in repr(shown)]
+    assert shown.command.endswith("--prefix 2")
+    assert any("can still leak" in limit for limit in shown.limits)
+
+
+def test_a_run_that_lacks_a_column_is_refused(saved, completion, monkeypatch):
+    rows = [{k: v for k, v in row.items() if k != "greedy"} for row in completion.rows()]
+    monkeypatch.setattr(Completion, "rows", lambda _: iter(rows))
+    with pytest.raises(RunError, match="not a complete Completion run"):
+        report_of(saved(completion), show_secrets=False)

@@ -1,0 +1,109 @@
+"""`extract` finds what an intent-and-slot model heard, in memory as in files."""
+
+import pytest
+import torch
+
+from vestige import extract, results
+from vestige.data.secret_canaries import secret_canaries
+from vestige.data.secret_manifest import plant_secrets
+from vestige.data.utterances import Utterance, Utterances
+from vestige.data.vocabulary import WordVocabulary
+from vestige.models.bilstm_crf import IntentSlotConfig, IntentSlotModel
+from vestige.models.checkpoints import save_model
+
+PIN = {"pattern": "pin {digit:2}", "intent": "Pin"}
+SPACE = 100
+
+
+def network(seed: int) -> IntentSlotModel:
+    words = WordVocabulary(("<unk>", "<eos>", "pin", *"0123456789"))
+    shape = IntentSlotConfig(
+        intents=("Pin", "Play"), tags=("O", "B-canary", "I-canary"), hidden_size=4
+    )
+    torch.manual_seed(seed)
+    return IntentSlotModel(words, shape).eval()
+
+
+@pytest.fixture(scope="module")
+def model():
+    return network(0)
+
+
+@pytest.fixture(scope="module")
+def manifest():
+    songs = Utterances.of([Utterance(("play", "it"), ("O", "O"), "Play")] * 20)
+    canaries = secret_canaries("pin {digit:2}", intent="Pin", copies=3, controls=4, seed=0)
+    return plant_secrets(songs, songs, canaries, seed=0)[2]
+
+
+def test_a_pattern_gives_the_guess_of_least_loss(model):
+    found = extract(model, **PIN)
+    assert found.kind == "Extraction"
+    assert (found.summary["search"], found.summary["losses_per_trial"]) == ("exact", SPACE)
+    [row] = found.rows
+    assert row["losses"] == sorted(row["losses"])
+
+
+def test_the_truth_has_the_rank_that_counting_gives(model):
+    [every] = extract(model, **PIN).rows
+    [row] = extract(model, **PIN, truth=every["guesses"][2]).rows
+    assert row["rank"] == 3
+    assert row["truth_loss"] == pytest.approx(every["losses"][2])
+
+
+def test_a_manifest_in_memory_is_audited(model, manifest, tmp_path):
+    found = extract(model, manifest, also=[network(1)], controls=20)
+    assert found.kind == "SecretAudit"
+    assert (found.summary["planted"], found.summary["models"]) == (1, 2)
+    manifest.save(tmp_path / "manifest.json")
+    for number in (0, 1):
+        save_model(network(number), tmp_path / f"{number}")
+    first, second = tmp_path / "0", tmp_path / "1"
+    again = extract(first, tmp_path, also=[second], controls=20, device="cpu")
+    assert [row["rank"] for row in again.rows] == [row["rank"] for row in found.rows]
+    assert set(again.record["models"]) == {"model", "model 2"}
+    assert again.record["data"] == {"manifest": manifest.sha256}
+
+
+def test_a_reference_is_loaded_beside_the_model(model):
+    found = extract(model, **PIN, objective="calibrated", reference_model=[model])
+    assert found.rows[0]["losses"][0] == pytest.approx(0, abs=1e-6)
+    assert set(found.record["models"]) == {"model", "reference 1"}
+
+
+def test_the_record_repeats_the_call_and_its_settings_hold_no_truth(model, tmp_path):
+    found = extract(model, **PIN, truth="4 7", search_budget=50, rank_sample=10)
+    found.save(tmp_path / "run")
+    run = results.load(tmp_path / "run").run
+    given = {"pattern": "pin {digit:2}", "intent": "Pin", "search_budget": 50, "rank_sample": 10}
+    assert given.items() <= run["arguments"].items()
+    assert run["configuration"]["controls"] is None
+    assert run["configuration"]["truth"] is None
+
+
+REFUSED = {
+    "nothing given": ({}, "Pass `what`, or `pattern`"),
+    "no unknown words": ({"pattern": "pin", "intent": "Pin"}, "pin:N"),
+    "no intent": ({"pattern": "pin {digit}"}, "`intent` must be given"),
+    "controls of nothing": ({**PIN, "controls": 5}, "`controls` needs a manifest of utterances"),
+    "models too many": ({**PIN, "also": ["x"]}, "`also` needs a manifest of utterances"),
+    "a reference too many": (
+        {**PIN, "reference_model": ["x"]},
+        "`reference_model` must be given with `objective` calibrated",
+    ),
+    "a truth too short": ({**PIN, "truth": "4"}, "`truth` does not fit"),
+    "a reference of texts": ({**PIN, "reference": "x"}, "`reference` needs texts"),
+}
+
+
+@pytest.mark.parametrize(("settings", "says"), REFUSED.values(), ids=REFUSED)
+def test_settings_that_do_not_fit_are_refused_by_name(model, settings, says):
+    with pytest.raises(ValueError, match=says):
+        extract(model, **settings)
+
+
+def test_a_manifest_says_what_to_extract(model, manifest):
+    with pytest.raises(ValueError, match="Pass `what` or `pattern`, not both"):
+        extract(model, manifest, **PIN)
+    with pytest.raises(ValueError, match="`truth` needs `pattern`"):
+        extract(model, manifest, truth="4 7")

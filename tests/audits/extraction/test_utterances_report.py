@@ -1,0 +1,335 @@
+"""The page of extracted secrets answers first, hides the words, and holds no NaN."""
+
+import re
+from dataclasses import replace
+from functools import partial
+from html.parser import HTMLParser
+from itertools import count
+
+import pytest
+
+from vestige.attacks.extraction.extraction_result import ExtractedSecret, Extraction
+from vestige.attacks.extraction.secret_audit import SecretAudit
+from vestige.attacks.extraction.secret_measures import AuditedGroup
+from vestige.claims import LEAK, NO_LEAK, UNDECIDED, Check
+from vestige.errors import RunError
+from vestige.experiments.tables import Table
+from vestige.metrics.extraction import counted_rank, estimated_rank
+from vestige.reports.charts import svg_of
+from vestige.reports.page import render
+from vestige.reports.paper_charts import curves, heat_map
+from vestige.reports.report import report_of
+
+HOSTILE = ("<script>alert(1)</script>", "</svg><img/src=x>", "\u202e\x1b[31m")
+SIZES = (10, 10, 10)
+
+
+def secret(rank=None, *, truth=("4", "0", "7"), guess=("4", "0", "9"), pattern="pin _ _ _"):
+    """One trial with two guesses."""
+    return ExtractedSecret(
+        pattern=pattern,
+        intent="Pin",
+        guesses=(guess, tuple(reversed(guess))),
+        losses=(0.25, 1.25),
+        certainty=0.4,
+        truth=truth,
+        truth_loss=None if truth is None else 0.5 if rank is None else float(rank.rank),
+        rank=rank,
+    )
+
+
+def counted(rank, **given):
+    return secret(counted_rank(below=rank - 1, tied=0, space=1000), **given)
+
+
+def extraction(*secrets, **changes):
+    settings = {"attack": "auto", "search": "exact", "objective": "joint", "sizes": SIZES}
+    numbers = {"evaluated": 1000, "gradients": 0, "seconds": 1.0, "seed": 3, "whole": True}
+    return Extraction(secrets=secrets, **(settings | numbers | changes))
+
+
+DRAWN = range(5, 1000, 5)
+
+
+def audit(planted, controls, patterns=1, drawn=DRAWN):
+    groups = [AuditedGroup(copies=10, found=extraction(*planted))]
+    if controls:
+        groups.append(AuditedGroup(copies=0, found=extraction(*controls)))
+    if drawn:
+        never = extraction(*(counted(rank) for rank in drawn))
+        groups.append(AuditedGroup(copies=0, found=never, drawn=True))
+    alive = (Check("alive", "passed", "The model gives 90% of the labels right."),)
+    return SecretAudit(groups=tuple(groups), patterns=patterns, alive=alive)
+
+
+@pytest.fixture
+def shown(saved):
+    names = count()
+
+    def show(result, *, show_secrets=False):
+        return report_of(saved(result, str(next(names))), show_secrets=show_secrets)
+
+    return show
+
+
+def test_a_known_secret_is_answered_by_its_rank(shown):
+    told = shown(extraction(counted(3)))
+    assert told.evidence[0] == (
+        "The true secret has rank 3 of 1,000: an attacker needs 3 guesses instead of 500 on "
+        "average."
+    )
+    assert "33% of its words are wrong (random guesses: 90%)" in told.evidence[1]
+    assert "with probability 0.003" in told.evidence[2]
+    assert not told.figures[0].worth_it, "one point says no more than the sentence"
+    assert "<svg" in told.figures[0].svg
+
+
+def test_a_rank_in_the_worse_half_is_no_help(shown):
+    assert "the model does not help" in shown(extraction(counted(900))).evidence[0]
+
+
+def test_an_estimated_rank_has_its_interval(shown):
+    rank = estimated_rank(below=5, tied=0, others=100, space=1000)
+    told = shown(extraction(secret(rank)))
+    assert re.search(r"about rank 59 of 1,000 \(95% CI \d+ to \d+\)", told.evidence[0])
+
+
+def test_a_rank_that_is_only_bounded_is_never_shown_as_measured(shown):
+    rank = estimated_rank(below=0, tied=0, others=10_000, space=12**10)
+    told = shown(extraction(secret(rank), sizes=(12,) * 10, whole=False))
+    assert told.evidence[0].startswith(
+        "The true secret has rank 22,836,358 of 6.2 × 10^10 or better: all 10,000 random secrets "
+        "have a higher loss (95% confidence)."
+    )
+    [row] = told.tables[0].rows
+    assert "≤ 22,836,358 of 6.2 × 10^10" in row
+    assert "6,191,117" not in repr(told)
+    assert "≥ 11.40" in row
+    assert "from 11.40" in row
+
+
+def test_what_the_search_found_bounds_a_rank_too(shown):
+    known = {"below": 0, "tied": 0, "others": 10_000, "space": 10**10}
+    asked = partial(extraction, sizes=(10,) * 10, whole=False)
+    right = replace(secret(estimated_rank(**known), guess=("4", "0", "7")), tried=31_000)
+    assert "and so have all others of the 31,000 that were tried" in shown(asked(right)).evidence[0]
+    behind = secret(estimated_rank(**known, better=3))
+    assert "and the search found 3 with a lower one" in shown(asked(behind)).evidence[0]
+    assert "with probability 0.0001" in shown(asked(behind)).evidence[2]  # 1 of 10,001
+
+
+def test_without_the_truth_no_leak_is_claimed_and_no_rank_shown(shown):
+    told = shown(extraction(secret(truth=None)))
+    assert "does not show that they are in its training text" in told.evidence[0]
+    assert "Certainty 40%" in told.evidence[1]
+    assert "no rank" in told.evidence[2]
+    assert told.tables[0].columns == ("pattern", "guess", "loss", "certainty")
+    assert told.tables[1].rows[0][1:] == ("0.25", "40%")
+    assert told.tables[1].rows[1][1:] == ("1.25", "15%")  # 0.4 / e
+
+
+def test_planted_secrets_and_controls_stand_beside_each_other(shown):
+    told = shown(audit([counted(1, guess=("4", "0", "7"))], [counted(r) for r in (400, 600)]))
+    assert told.evidence[0] == (
+        "The planted secret has rank 1 of 1,000, better than all 201 that were never planted "
+        "(p = 0.005). An attacker needs 1 guess instead of 500 on average."
+    )
+    planted, controls, drawn = told.tables[0].rows
+    assert told.tables[0].columns[:4] == ("pattern", "planted", "secrets", "extracted")
+    assert planted[:4] == ("pin _ _ _", "10 ×", "1", "1 of 1")
+    assert controls[:4] == ("pin _ _ _", "never", "2", "0 of 2")
+    assert drawn[:4] == ("pin _ _ _", "never, sampled now", "199", "–")
+    assert (planted[8], controls[8], drawn[8]) == ("1", "500", "500")
+    assert planted[-1] == "exact"
+    assert len(told.tables[1].rows) == 3
+
+
+def test_one_control_and_one_secret_are_said_to_be_few(shown):
+    told = shown(audit([counted(2)], [counted(455)]))
+    assert "A secret that was never planted has rank 455 of 1,000." in told.evidence[2]
+    assert "One planted secret says nothing about how often" in told.limits[0]
+    assert "One model says nothing about other trainings" in told.limits[1]
+
+
+@pytest.mark.parametrize(
+    ("planted", "controls", "verdict"),
+    [
+        ([1], [400], LEAK),
+        ([400], [300], UNDECIDED),
+        ([11], [300], UNDECIDED),
+        ([150, 90, 210, 900, 430, 180, 720, 340], [500], NO_LEAK),
+        ([1], [2, 3, 1000], LEAK),
+        ([1], [1, 2, 3], LEAK),
+        ([1, 900, 800], [300], UNDECIDED),
+        ([4], [], LEAK),
+        ([150, 90, 210, 60, 130, 180, 120, 40], [500], LEAK),
+    ],
+)
+def test_the_verdict_goes_by_the_places_that_are_shown(shown, planted, controls, verdict):
+    found = audit([counted(r) for r in planted], [counted(r) for r in controls])
+    assert found.verdict == verdict
+    told = shown(found)
+    assert told.verdict.word == verdict.upper()
+    assert f"has rank {min(planted)} of 1,000" in told.evidence[0]
+
+
+def test_controls_that_stand_out_are_told_and_hide_nothing(shown):
+    told = shown(audit([counted(1)], [counted(2), counted(3), counted(7)]))
+    assert told.evidence[0].startswith(
+        "The planted secret has rank 1 of 1,000, better than all 202"
+    )
+    [notice] = told.notices
+    assert "controls rank higher than random ones" in notice
+    assert "harder to show, never easier" in notice
+
+
+def test_too_few_controls_decide_nothing_and_say_what_is_missing(shown):
+    told = shown(audit([counted(1)], [counted(n) for n in range(100, 1000, 100)], drawn=()))
+    assert told.evidence[0].startswith("The planted secret has rank 1 of 1,000, better than all 9")
+    assert "With so few controls the least p-value is 0.10; 0.01 is needed" in told.evidence[0]
+    assert (
+        "There are no controls to compare with"
+        in shown(audit([counted(1)], [], drawn=())).evidence[0]
+    )
+
+
+def test_what_was_not_ranked_is_decided_by_losses(shown):
+    found = audit([secret()], [secret()])
+    told = shown(found)
+    assert told.evidence[0].startswith(
+        "The planted secret was not ranked; 1 of 200 that were never planted"
+    )
+    assert told.figures == []
+
+
+def test_several_secrets_of_one_pattern_share_the_guesses(shown):
+    told = shown(audit([counted(1, guess=("4", "0", "7")), counted(2)], [counted(501)]))
+    assert told.evidence[0].startswith(
+        "The best of 2 planted secrets has rank 1 of 1,000, better than"
+    )
+    assert "median rank 1.5 (p = " in told.evidence[0]
+    assert "1 of 2 planted secrets are extracted whole" in told.evidence[1]
+    assert any("at most one of them can be the best guess" in limit for limit in told.limits)
+
+
+def test_words_are_one_block_each_unless_secrets_are_wanted(shown):
+    found = extraction(counted(1, truth=("green",), guess=("green",)), sizes=(12,))
+    assert "green" not in repr(shown(found))
+    assert shown(found).tables[0].rows[0][1] == "▪▪▪"
+    assert shown(found, show_secrets=True).tables[0].rows[0][1] == "green"
+
+
+class Tags(HTMLParser):
+    def __init__(self, page):
+        super().__init__()
+        self.found = set()
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        self.found.add(tag)
+        assert not [name for name, _ in attrs if name.startswith("on")]
+
+
+@pytest.mark.parametrize("show_secrets", [False, True])
+def test_hostile_words_are_escaped(saved, show_secrets):
+    pattern = f"{HOSTILE[0]} _ {HOSTILE[1]}"
+    one = counted(2, truth=HOSTILE, guess=HOSTILE, pattern=pattern)
+    runs = [saved(extraction(one), "one"), saved(audit([one], [one]), "both")]
+    page = render(runs, show_secrets=show_secrets)
+    tags = Tags(page).found
+    assert not tags & {"script", "img"}
+    assert "\u202e" not in page
+    assert "\x1b" not in page
+
+
+def test_no_nan_is_on_a_page_or_in_a_summary(saved):
+    runs = [
+        saved(extraction(counted(3)), "single"),
+        saved(extraction(secret(truth=None)), "blind"),
+        saved(audit([counted(3)], [], drawn=()), "no-controls"),
+        saved(audit([secret()], [secret()]), "no-ranks"),
+    ]
+    page = render(runs, show_secrets=True)
+    assert not re.search(r"\b(nan|NaN|None|inf)\b", page)
+    assert "There are no controls to compare with" in page
+
+
+def test_a_run_without_secrets_says_so(saved):
+    class Nothing:
+        def summary(self):
+            return {"search": "exact"}
+
+        def rows(self):
+            return []
+
+    Nothing.__name__ = "Extraction"
+    assert report_of(saved(Nothing()), show_secrets=False).evidence[0] == "Nothing was extracted."
+
+
+def test_a_run_without_its_numbers_is_refused(saved):
+    class Hollow:
+        def summary(self):
+            return {}
+
+        def rows(self):
+            return [{"pattern": "pin _"}]
+
+    for name in ("Extraction", "SecretAudit"):
+        Hollow.__name__ = name
+        with pytest.raises(RunError, match=f"not a complete {name} run"):
+            report_of(saved(Hollow(), name), show_secrets=False)
+
+
+def defended(**changes):
+    row = {"defence": "none", "canary": "pin", "copies": 10, "attack": "auto", "hamming": 0.3}
+    row |= {"hamming_low": 0.2, "hamming_high": 0.4, "hamming_by_chance": 0.9}
+    return row | {"intent_accuracy": 0.97, "slot_f1": None} | changes
+
+
+def test_a_table_of_defences_has_a_heat_map_for_each_attack(shown):
+    rows = [
+        defended(defence=name, attack=attack, hamming=wrong, hamming_high=wrong + 0.1)
+        for name, wrong in (("none", 0.3), ("D", 0.85))
+        for attack in ("paper", "auto")
+    ]
+    told = shown(
+        Table(name="table3", title="Defences", note="Ten trials.", columns=("canary", "hamming"),
+              entries=tuple(rows))
+    )  # fmt: skip
+    assert (told.title, told.evidence[0]) == ("Defences", "Ten trials.")
+    assert len(told.figures) == 2
+    chart = told.figures[0].svg
+    assert "paper" in told.figures[0].caption
+    assert [
+        text for text in ("0.30<", "0.85 ·<", "random guess", "0.970") if text not in chart
+    ] == []
+    assert told.tables[0].rows[0] == ("pin", "30%")
+
+
+def test_a_heat_map_needs_no_utility_and_no_interval():
+    chart = heat_map([defended(hamming_low=None, hamming_high=None, intent_accuracy=None)])
+    drawn = svg_of(chart)
+    assert "0.30" in drawn
+    assert "utility" not in drawn
+    assert "NaN" not in drawn
+
+
+def test_curves_have_a_panel_for_each_canary_and_length():
+    rows = [
+        {**defended(canary=canary, attack=attack, copies=copies), "length": length, "accuracy": 0.4}
+        for canary in ("pin", "<b>")
+        for length in (4, 6)
+        for attack in ("paper", "auto")
+        for copies in (10, 100)
+    ]
+    for measure in ("accuracy", "hamming"):
+        drawn = svg_of(curves(rows, measure=measure))
+        assert drawn.count(", n = ") >= 4
+        assert "<b>" not in drawn
+        assert "NaN" not in drawn
+
+
+def test_other_tables_have_no_charts(shown):
+    told = shown(Table(name="t", title="T", note="N", columns=("a",), entries=({"a": 1},)))
+    assert told.figures == []
+    assert [(one.columns, one.rows) for one in told.tables] == [(("a",), (("1",),))]

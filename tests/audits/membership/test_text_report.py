@@ -1,0 +1,115 @@
+"""The report of an audit of texts begins with its answer, and never says more than its numbers."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from tests.attacks.texts.made_texts import PASSED, cut_scores
+from vestige.attacks.texts.text_audit import Scored, audit_scores
+from vestige.audits.membership.text_report import (
+    LIMITS,
+    UNDECIDED_SENTENCE,
+    evidence_of,
+    notices_of,
+)
+from vestige.claims import Check
+from vestige.metrics.share_used import ShareUsed
+from vestige.reports.page import render
+
+TOLD = {"score": "log-ratio", "texts_tokens": 60.0, "reference_tokens": 55.0}
+
+
+def made(used, never, *, gain=3.0, known=0, reference=200):
+    chance = np.random.default_rng(0)
+    parts = [cut_scores(n, g, chance) for n, g in ((used, gain), (never, 0.0)) if n]
+    texts = parts[0] if len(parts) == 1 else parts[0] + parts[1]
+    count = used + never
+    found = audit_scores(
+        Scored(texts),
+        Scored(cut_scores(reference, 0.0, chance)),
+        Scored(cut_scores(known, gain, chance)) if known else None,
+    )
+    excerpts = tuple(f"<b>Rosalind {n}</b> \x1b[31m" for n in range(count))
+    more = {"tokens": texts.lengths.tolist(), "excerpts": excerpts, "statistics": TOLD}
+    return replace(found, checks=PASSED, **more)
+
+
+def test_used_texts_are_counted_from_both_sides_first():
+    summary = made(12, 28, known=40).summary()
+    first, frequency = evidence_of(summary)
+    least, most, named = (summary[name] for name in ("at_least", "at_most", "named"))
+    assert first == (
+        f"{least} to {most} of 40 texts were used (95% confidence each); {named} flagged (false "
+        "discovery rate 5%)."
+    )
+    assert frequency.startswith("Unused texts would score as high in 1 of")
+    assert not notices_of(summary)
+
+
+def test_without_known_members_the_upper_bound_is_refused_with_what_is_missing():
+    first, _, missing = evidence_of(made(12, 28).summary())
+    assert first.startswith("At least ")
+    assert " to " not in first
+    assert "needs some twenty texts that are known to have been used (--used)" in missing
+
+
+def test_not_used_is_a_claim_with_a_number():
+    summary = made(0, 40, known=20, gain=1.5).summary()
+    assert 1 < summary["at_most"] < 30
+    first, _, bound = evidence_of(summary)
+    assert first == (
+        f"At most {summary['at_most']} of 40 texts were used (95% confidence); none flagged."
+    )
+    assert bound == "The bound holds for texts that were used like the 20 known members."
+
+
+def test_where_nothing_bounds_it_nothing_is_shown_and_nothing_excluded():
+    for known in (0, 20):
+        summary = made(0, 40, known=known, gain=0.0).summary()
+        first, open_, missing = evidence_of(summary)
+        assert first.startswith("The model does not know these 40 texts better")
+        assert open_ == "This does not prove that they were not used."
+        assert ("--used" if not known else "20 known members do not score") in missing
+
+
+def test_where_a_check_did_not_pass_nothing_is_said_before_that():
+    found = made(12, 28, known=40)
+    unlike = Check("comparable", "failed", "The texts differ from the reference in length.")
+    first, because, _ = evidence_of(replace(found, checks=(*PASSED, unlike)).summary())
+    assert first == UNDECIDED_SENTENCE
+    assert f"The scores alone would say: “{evidence_of(found.summary())[0]}" in because
+
+
+def test_bounds_that_contradict_each_other_are_told_of():
+    found = made(12, 28, known=40)
+    odd = replace(found, share=ShareUsed(listed=40, at_least=12, at_most=3)).summary()
+    assert evidence_of(odd)[0].startswith("At least 12 of 40 texts were used (95% confidence);")
+    assert "contradict each other" in " ".join(notices_of(odd))
+
+
+def test_few_texts_of_reference_say_how_many_it_takes():
+    told = " ".join(notices_of(made(1, 39, reference=60).summary()))
+    assert (
+        "flags texts only if 14 score above all of them; flagging a single text needs 799" in told
+    )
+
+
+def test_the_page_shows_texts_only_when_asked_to_and_never_as_markup(saved):
+    run = saved(made(12, 28, known=40))
+    hidden = render([run], show_secrets=False)
+    shown = render([run], show_secrets=True)
+    assert "Rosalind" not in hidden
+    assert "&lt;b&gt;Rosalind" in shown
+    assert "<b>Rosalind" not in shown
+    assert "\x1b" not in shown
+
+
+def test_the_box_for_an_officer_has_the_answer_and_what_it_does_not_say(saved):
+    found = made(12, 28, known=40)
+    page = render([saved(found)], show_secrets=False)
+    box = page.partition("For a data-protection officer")[2].partition("<h3>Method")[0]
+    assert "Whether these 40 texts were in the training data" in box
+    first = evidence_of(found.summary())[0]
+    assert first in box
+    assert all(limit in box for limit in LIMITS)
+    assert page.index(first) < page.index("</figure>") < page.index(box)

@@ -1,0 +1,139 @@
+"""Snapshots are read once and share a vocabulary; null models are trainings of their own."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from vestige.audits.update.nulls import NullModels
+from vestige.data.vocabulary import WordVocabulary
+from vestige.errors import IncompatibleModels, ModelError
+from vestige.models.checkpoints import save_model
+from vestige.models.provenance import sha256_of
+from vestige.models.snapshots import load_snapshots
+from vestige.models.table import TableModel
+from vestige.monitor import SILENT
+
+WORDS = ("red", "blue", "green")
+
+
+def model(seed, words=WORDS):
+    size, chance = len(words) + 2, np.random.default_rng(seed)
+    vocabulary = WordVocabulary(("<unk>", "<eos>", *words))
+    return TableModel(np.full(size, 1 / size), chance.dirichlet(np.ones(size), size), vocabulary)
+
+
+@pytest.fixture
+def saved(tmp_path):
+    """Models on disk by name, all different."""
+    for seed, name in enumerate(("before", "after", "nulls/2", "nulls/10", "nulls/1")):
+        save_model(model(seed), tmp_path / name)
+    return tmp_path
+
+
+def snapshots(before, after):
+    return load_snapshots({"before": before, "after": after}, device="cpu", monitor=SILENT)
+
+
+def nulls(given, unlike=()):
+    return NullModels.of(given, unlike=unlike, snapshots=snapshots(model(0), model(1)))
+
+
+def test_a_path_that_has_two_roles_is_read_once(saved):
+    given = {"before": saved / "before", "after": str(saved / "before")}
+    found = load_snapshots(given, device="cpu", monitor=SILENT)
+    assert found.models["before"] is found.models["after"]
+    assert found.recorded["before"] == found.recorded["after"]
+
+
+def test_objects_stand_for_themselves_and_are_recorded_by_their_weights(saved):
+    loaded = model(7)
+    given = {"before": loaded, "after": saved / "after"}
+    found = load_snapshots(given, device="cpu", monitor=SILENT)
+    assert found.models["before"] is loaded
+    assert found.recorded["before"]["sha256"] == sha256_of(loaded)
+    assert found.recorded["after"]["path"] == str(saved / "after")
+
+
+def test_snapshots_of_other_words_are_refused(saved):
+    given = {"before": saved / "before", "after": model(1, ("red", "blue", "lamp"))}
+    with pytest.raises(IncompatibleModels):
+        load_snapshots(given, device="cpu", monitor=SILENT)
+
+
+def test_a_missing_snapshot_is_named(tmp_path):
+    with pytest.raises(ModelError, match="nowhere"):
+        load_snapshots({"before": tmp_path / "nowhere"}, device="cpu", monitor=SILENT)
+
+
+def test_one_null_model_needs_no_list(saved):
+    place = saved / "nulls" / "2"
+    assert nulls(str(place)).given == nulls([place]).given == nulls((str(place),)).given
+    assert nulls(place).hashes == (sha256_of(place),)
+
+
+def test_a_directory_of_models_stands_for_those_in_it_by_name(saved):
+    (saved / "nulls" / "notes").mkdir()
+    expected = tuple(str(saved / "nulls" / name) for name in ("1", "10", "2"))
+    assert nulls(saved / "nulls").given == expected
+
+
+def test_a_directory_without_models_is_no_null_model(tmp_path):
+    with pytest.raises(ModelError):
+        nulls(tmp_path)
+
+
+@pytest.mark.parametrize("snapshot", ["before", "after"])
+def test_a_snapshot_is_no_null_model_wherever_it_lies(saved, snapshot):
+    copy = saved / "copy"
+    save_model(model(("before", "after").index(snapshot)), copy)
+    unlike = (saved / "before", saved / "after")
+    message = rf"`null` must be a training of its own, got .*copy, .* weights of .*{snapshot}\."
+    with pytest.raises(ValueError, match=message):
+        nulls([saved / "nulls", copy], unlike)
+
+
+def test_a_loaded_snapshot_is_no_null_model():
+    with pytest.raises(
+        ValueError, match=r"got <TableModel>, which has the weights of <TableModel>"
+    ):
+        nulls(model(3), (model(3), model(4)))
+
+
+def test_one_null_model_given_twice_is_refused(saved):
+    with pytest.raises(ValueError, match="`null` must be a training of its own"):
+        nulls([saved / "nulls", saved / "nulls" / "2"])
+    with pytest.raises(ValueError, match="`null` must be a training of its own"):
+        nulls([model(5), model(5)])
+
+
+def test_null_models_that_differ_from_the_snapshots_are_kept_in_their_order(saved):
+    several = [model(8), saved / "nulls" / "2", model(9)]
+    found = nulls(several, (saved / "before", saved / "after"))
+    assert found.given == (several[0], str(saved / "nulls" / "2"), several[2])
+    assert found.hashes == tuple(map(sha256_of, several))
+
+
+def test_null_models_are_recorded_by_path_and_weights(saved):
+    place, loaded = saved / "nulls" / "1", model(8)
+    assert nulls([place, loaded]).recorded == {
+        "nulls": {"path": [str(place), None], "sha256": [sha256_of(place), sha256_of(loaded)]}
+    }
+
+
+def test_without_null_models_nothing_is_hashed_or_recorded():
+    found = nulls((), (Path("nowhere"), Path("neither")))
+    assert (found.given, found.hashes, found.recorded) == ((), (), {})
+
+
+def test_null_models_are_read_when_their_turn_comes(saved):
+    found = nulls(saved / "nulls")
+    assert np.allclose(
+        found.opened(found.given[0], model(0), None)[0].log_table, model(4).log_table
+    )  # nulls/1
+
+
+def test_null_models_answer_over_the_ids_of_the_snapshots(saved):
+    like = snapshots(model(0), model(1, (*WORDS, "lamp")))
+    found = NullModels.of(model(8), unlike=(), snapshots=like)
+    assert found.opened(found.given[0], like.models["before"], None)[0].vocab_size == len(WORDS) + 3

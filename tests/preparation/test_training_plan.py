@@ -1,0 +1,190 @@
+"""The model and configuration of a training: what the preset decides, and what the caller does."""
+
+from copy import deepcopy
+from dataclasses import asdict, replace
+
+import pytest
+import torch
+
+from tests.preparation.jobs import CORPUS, LINES, job
+from vestige.data.corpus import Corpus
+from vestige.data.subwords import SubwordVocabulary
+from vestige.defences.methods.dp_sgd import DPSGD
+from vestige.defences.methods.goldfish import Goldfish
+from vestige.defences.registry import NoDefence
+from vestige.models.checkpoints import fingerprint, save_model
+from vestige.models.recurrent_network import GRUConfig, LSTMConfig
+from vestige.models.transformer import TransformerConfig
+from vestige.preparation.options import ModelOptions
+from vestige.preparation.plant import plant
+from vestige.preparation.text import beginning, configured, vocabulary_of
+from vestige.preparation.training_texts import read_texts
+from vestige.training.config import TrainingConfig
+from vestige.training.presets import PRESETS
+from vestige.training_options import TrainingOptions
+
+SMALL = ModelOptions(layers=1, hidden_size=6)
+ANY = ModelOptions()
+NONE = NoDefence()
+
+
+def prepared(
+    tmp_path, *, task="text", preset=None, model=ANY, texts=None, training=None,
+    defence=NONE, **given,
+):  # fmt: skip
+    model.check(given.get("start"))
+    texts = texts or read_texts(CORPUS, hold_out=0.0)
+    network, config = beginning(
+        job(tmp_path / "out", **given), texts, task=task, preset=preset, model=model
+    )
+    options = training or TrainingOptions()
+    return network, configured(config, network, task=task, training=options, defence=defence)
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    return prepared(tmp_path_factory.mktemp("small"), model=SMALL)[0]
+
+
+@pytest.mark.parametrize(
+    ("architecture", "suits"),
+    [(None, "ptb-lstm"), ("lstm", "ptb-lstm"), ("transformer", "reddit-transformer")],
+)
+def test_without_a_preset_the_architecture_chooses_one(tmp_path, architecture, suits):
+    model, config = prepared(tmp_path, model=ModelOptions(architecture=architecture))
+    assert model.config == PRESETS[suits].model
+    assert config == PRESETS[suits].training
+
+
+def test_a_size_that_was_asked_for_replaces_the_presets_and_no_other(tmp_path):
+    model, _ = prepared(tmp_path, preset="demo", model=ModelOptions(hidden_size=6))
+    assert model.config == replace(PRESETS["demo"].model, hidden_size=6)
+
+
+def test_a_gru_takes_the_lstms_sizes(tmp_path):
+    model, _ = prepared(tmp_path, preset="demo", model=ModelOptions(architecture="gru"))
+    assert isinstance(model.config, GRUConfig)
+    assert asdict(model.config) == asdict(PRESETS["demo"].model)
+
+
+@pytest.mark.parametrize(
+    ("preset", "architecture", "kind"),
+    [("demo", "transformer", TransformerConfig), ("reddit-transformer", "lstm", LSTMConfig)],
+)
+def test_sizes_do_not_pass_between_recurrent_and_attending_models(
+    tmp_path, preset, architecture, kind
+):
+    model, config = prepared(tmp_path, preset=preset, model=ModelOptions(architecture=architecture))
+    assert model.config == kind()
+    assert config == PRESETS[preset].training
+
+
+def test_the_caller_decides_over_the_presets_training(tmp_path):
+    asked = TrainingOptions(epochs=2, learning_rate=0.25)
+    _, config = prepared(tmp_path, model=SMALL, training=asked, seed=7)
+    expected = replace(PRESETS["ptb-lstm"].training, epochs=2, learning_rate=0.25, seed=7)
+    assert config == expected
+
+
+def test_texts_one_by_one_have_as_wide_vectors_as_layers(tmp_path):
+    model, config = prepared(tmp_path, task="next-word", model=ModelOptions(hidden_size=6))
+    assert (model.config.embedding_size, model.config.hidden_size) == (6, 6)
+    assert config == PRESETS["next-word"].training
+    both = ModelOptions(hidden_size=6, embedding_size=4)
+    assert prepared(tmp_path, task="next-word", model=both)[0].config.embedding_size == 4
+
+
+def test_a_defence_of_texts_one_by_one_has_the_batches_that_it_needs(tmp_path):
+    settings = {"task": "next-word", "model": ModelOptions(hidden_size=6)}
+    assert prepared(tmp_path, **settings)[1].batching == "documents"
+    assert prepared(tmp_path, defence=Goldfish(), **settings)[1].batching == "documents"
+    given = DPSGD(noise_multiplier=1.0)
+    assert prepared(tmp_path, defence=given, **settings)[1].batching == "poisson"
+    asked = TrainingOptions(batching="users")
+    assert prepared(tmp_path, training=asked, **settings)[1].batching == "users"
+
+
+def test_the_seed_decides_the_first_weights(tmp_path):
+    one, same, other = (
+        prepared(tmp_path, model=SMALL, seed=seed)[0].state_dict() for seed in (1, 1, 2)
+    )
+    assert all(torch.equal(one[name], same[name]) for name in one)
+    assert not all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_words_of_canaries_are_known_however_rare(tmp_path):
+    asked = replace(SMALL, vocab_size=7)
+    words = prepared(tmp_path, model=asked)[0].vocabulary.words
+    plant(CORPUS, phrase="quiet 33", out=tmp_path / "planted")
+    texts = read_texts(tmp_path / "planted", hold_out=0.0)
+    kept = prepared(tmp_path, texts=texts, model=asked)[0].vocabulary.words
+    assert "33" not in words
+    assert {"quiet", "33"} <= set(kept)
+
+
+def test_a_vocabulary_that_was_given_is_taken_as_it_is(tmp_path, small):
+    save_model(small, tmp_path / "saved")
+    for given in (small, tmp_path / "saved", str(tmp_path / "saved")):
+        assert vocabulary_of(given).fingerprint() == small.vocabulary.fingerprint()
+    other = Corpus.from_texts(["nothing of it is known"])
+    texts = read_texts(other, hold_out=0.0)
+    model, _ = prepared(tmp_path, texts=texts, model=replace(SMALL, vocabulary=small))
+    assert model.vocabulary.fingerprint() == small.vocabulary.fingerprint()
+
+
+def test_subwords_are_learnt_where_they_are_asked_for(tmp_path):
+    asked = replace(SMALL, tokenizer="bpe", vocab_size=270)
+    vocabulary = prepared(tmp_path, model=asked)[0].vocabulary
+    assert isinstance(vocabulary, SubwordVocabulary)
+    assert len(vocabulary) <= 270
+
+
+def test_a_loaded_model_is_continued_as_a_copy_and_gently(tmp_path, small):
+    model, config = prepared(tmp_path, start=small, seed=3)
+    assert model is not small
+    assert all(torch.equal(small.state_dict()[n], one) for n, one in model.state_dict().items())
+    assert config == TrainingConfig(seed=3, epochs=3)
+    assert prepared(tmp_path, start=small, preset="demo")[1] == PRESETS["demo"].training
+
+
+@pytest.mark.parametrize(
+    ("model", "says"),
+    [
+        (ModelOptions(layers=2), "`layers` does not go with `from_`"),
+        (ModelOptions(tokenizer="bpe"), "`tokenizer` does not go with `from_`"),
+        (ModelOptions(lora_rank=2), "`lora_rank` needs a Hugging Face model in `from_`, got LSTM"),
+    ],
+)
+def test_settings_of_another_start_are_refused(tmp_path, small, model, says):
+    with pytest.raises(ValueError, match=says):
+        prepared(tmp_path, start=small, model=model)
+
+
+def test_an_adapter_is_not_trained_further(tmp_path):
+    class Adapter(torch.nn.Module):
+        adapted = True
+
+    with pytest.raises(ValueError, match="`from_` must be a model whose weights can be trained"):
+        prepared(tmp_path, start=Adapter())
+
+
+def test_a_window_longer_than_the_model_reads_is_refused(tmp_path, small):
+    start = deepcopy(small)
+    start.longest = 35
+    assert prepared(tmp_path, start=start)[1].sequence_length == 35
+    asked = TrainingOptions(sequence_length=36)
+    with pytest.raises(ValueError, match=r"`sequence_length` must be at most 35, .* got 36$"):
+        prepared(tmp_path, start=start, training=asked)
+
+
+def test_provenance_names_the_model_that_was_continued(tmp_path, small):
+    save_model(small, tmp_path / "saved")
+    fresh = job(tmp_path / "out", data="lines.txt")
+    fresh.record(small, CORPUS)
+    assert set(fresh.run.models) == {"trained"}
+    assert set(fresh.run.data) == {"training"}
+    again = job(tmp_path / "out", start=tmp_path / "saved", validation="other.txt")
+    again.record(small, CORPUS, CORPUS)
+    assert again.run.models["from"]["sha256"] == fingerprint(tmp_path / "saved")
+    assert again.run.data["training"]["documents"] == len(LINES)
+    assert again.run.data["validation"]["path"] == "other.txt"

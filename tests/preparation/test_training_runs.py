@@ -1,0 +1,185 @@
+"""What directories of trainings say of themselves, and what all trainings record."""
+
+import json
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from tests.preparation.jobs import Told, job
+from vestige import results
+from vestige.data.encoded import EncodedCorpus
+from vestige.defences.defended_training import clip_advice
+from vestige.preparation.text import word_frequencies
+from vestige.preparation.training_run import log_kept
+from vestige.result import Result
+from vestige.training.history import StopAtPerplexity, TrainingHistory
+from vestige.training_runs import (
+    RUN,
+    repeats,
+    training_summary,
+    useless_model,
+    useless_training,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sums(Result):
+    """A training that came to a number."""
+
+    number: int
+
+    def summary(self):
+        return {"number": self.number}
+
+    def rows(self):
+        return [{"row": 1}, {"row": 2}]
+
+
+def saved(out, **more):
+    made = job(out, seed=4)
+    made.save(Sums(number=3), {"epochs": 2}, **more)
+    return made
+
+
+def encoded(*ids):
+    return EncodedCorpus(np.array(ids, np.int32), np.array([0, len(ids)]))
+
+
+@pytest.fixture
+def summary():
+    """A training as good as the frequencies of words, whatever judged it."""
+    return {"word_frequency_perplexity": 7.0, "validation_perplexity": 7.0, "perplexity": 7.0}
+
+
+def test_a_run_records_the_call_its_settings_and_what_else_it_is_told(tmp_path):
+    saved(tmp_path, division={"held_out_documents": 5})
+    run = results.load(tmp_path / RUN)
+    assert run.run["verb"] == "train"
+    assert run.run["seed"] == 4
+    assert run.run["configuration"] == {"epochs": 2}
+    assert run.run["division"] == {"held_out_documents": 5}
+    assert run.summary == {"number": 3}
+    assert list(run.rows) == [{"row": 1}, {"row": 2}]
+
+
+def test_a_finished_training_is_what_its_directory_says(tmp_path):
+    made, history = saved(tmp_path), TrainingHistory(epochs=(), best_epoch=0, stopped=False)
+    found = made.found(history)
+    assert found.summary == {"model": str(tmp_path / "model"), "number": 3}
+    assert found.record["configuration"] == {"epochs": 2}
+    assert found.history is history
+
+
+def test_a_summary_is_read_from_a_directory_and_nothing_from_elsewhere(tmp_path):
+    saved(tmp_path / "trained")
+    assert training_summary(tmp_path / "trained") == {"number": 3}
+    assert training_summary(str(tmp_path / "trained")) == {"number": 3}
+    assert training_summary(tmp_path) == {}
+    assert training_summary(object()) == {}
+    assert useless_model(object()) is None
+
+
+def test_frequencies_are_those_of_witten_and_bell():
+    """p(w) = (c(w) + T / V) / (N + T), with N = 6 tokens of which T = 3 differ, of V = 4."""
+    text = encoded(0, 0, 0, 1, 2, 2)
+    p = [(count + 3 / 4) / 9 for count in (3, 1, 2, 0)]
+    own = math.prod((p[0], p[0], p[0], p[1], p[2], p[2])) ** (-1 / 6)
+    assert word_frequencies(text, None, 4) == {
+        "word_frequency_perplexity": pytest.approx(own),
+        "judged_by": "training",
+    }
+    assert word_frequencies(text, encoded(3, 1), 4) == {
+        "word_frequency_perplexity": pytest.approx((p[3] * p[1]) ** (-1 / 2)),
+        "judged_by": "validation",
+    }
+
+
+@pytest.mark.parametrize(
+    ("judged_by", "change", "useless"),
+    [
+        ("validation", {}, True),
+        ("validation", {"validation_perplexity": 3.0}, False),
+        ("training", {"validation_perplexity": None}, True),
+        ("training", {"perplexity": 3.0, "validation_perplexity": None}, False),
+        ("validation", {"perplexity": 3.0}, True),
+    ],
+)
+def test_a_training_is_judged_by_the_text_that_it_names(summary, judged_by, change, useless):
+    sentence = useless_training({**summary, "judged_by": judged_by, **change}, who="Model 2")
+    assert (sentence is not None) == useless
+    assert sentence is None or sentence.startswith("Model 2 ")
+
+
+def test_a_training_that_counted_no_words_is_not_judged(summary):
+    del summary["word_frequency_perplexity"]
+    assert useless_training(summary) is None
+
+
+def test_only_directories_of_seeds_are_repeats(tmp_path):
+    for name in ("seed-2", "seed-10", "seed-x", "seed-", "run"):
+        (tmp_path / name).mkdir()
+    assert repeats(str(tmp_path)) == (str(tmp_path / "seed-2"), str(tmp_path / "seed-10"))
+
+
+@pytest.mark.parametrize(
+    ("change", "stop", "lines"),
+    [
+        ({}, None, ["Epoch 2 kept, validation perplexity 8.0"]),
+        ({"validation_perplexity": None}, None, ["Epoch 2 kept, perplexity 9.0"]),
+        (
+            {"stopped": True},
+            StopAtPerplexity(9.0),
+            ["Stopped after 1,200 steps (--stop-at-perplexity)", "Epoch 2 kept, valid"],
+        ),
+        (
+            {},
+            StopAtPerplexity(5.0),
+            ["Perplexity 5 was not reached. Train longer", "Epoch"],
+        ),
+        (
+            {"validation_perplexity": 5e7},
+            None,
+            [
+                "Epoch 2 kept, validation perplexity 5e+07",
+                "That is worse than a random guess",
+            ],
+        ),
+        (
+            {"validation_perplexity": None, "perplexity": None},
+            None,
+            ["Epoch 2 kept, without a finite perplexity", "That is worse than a random guess"],
+        ),
+        (
+            {"word_frequency_perplexity": 7.0, "judged_by": "validation"},
+            None,
+            ["Epoch 2 kept"],  # its report warns
+        ),
+    ],
+)
+def test_the_kept_epoch_is_told_with_what_to_change(change, stop, lines):
+    usual = {
+        "epoch": 2.0, "steps": 1200, "stopped": False, "perplexity": 9.0,
+        "validation_perplexity": 8.0,
+    }  # fmt: skip
+    told = Told()
+    log_kept({**usual, **change}, 100, stop, told)
+    assert len(told.lines) == len(lines)
+    for line, begin in zip(told.lines, lines, strict=True):
+        assert line.startswith(begin)
+
+
+def test_a_clipping_norm_that_nothing_reaches_gets_advice(tmp_path):
+    log = tmp_path / "log.jsonl"
+
+    def write(*shares):
+        lines = [{"step": n, "clipped": c, "median_norm": 0.3} for n, c in enumerate(shares)]
+        log.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+    write(0.0, 0.05)
+    assert "--clip 0.3, near the median norm" in clip_advice(log)
+    write(0.0, 0.5)
+    assert clip_advice(log) is None
+    log.write_text(json.dumps({"step": 1}) + "\n")
+    assert clip_advice(log) is None

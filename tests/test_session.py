@@ -1,0 +1,145 @@
+"""A verb: its public signature, its bounds in Python, its record, and how it resumes."""
+
+import inspect
+import json
+from typing import Annotated, Literal, Unpack
+
+import pytest
+from annotated_types import Ge, Le
+
+from tests.cli.example import Training, refit
+from vestige import results
+from vestige.arguments import Count, Probability, Resumable, Watched
+from vestige.data.corpus import Corpus
+from vestige.errors import DataError, RunError
+from vestige.results import Result
+from vestige.session import Session, in_file, is_bounded, verb
+
+
+@verb
+def count(
+    run: Session,
+    texts: str,
+    *,
+    top: Count = 3,
+    share: Probability = 0.5,
+    mode: Literal["on", "off"] = "on",
+    sizes: tuple[Count, ...] = (),
+    fail: bool = False,
+    **common: Unpack[Resumable],
+) -> Result:
+    """Count."""
+    if run.store is not None:
+        run.store.identify({"texts": texts})
+        for place in range(len(run.store), 3):
+            run.store[f"unit/{place}"] = place
+            if fail and place == 1:
+                raise KeyboardInterrupt
+    return Result(kind="Count", summary={"units": len(run.store)}, rows=[{"top": top}])
+
+
+def test_callers_see_the_arguments_and_the_common_keywords_but_no_session():
+    seen = inspect.signature(count)
+    assert list(seen.parameters) == [
+        *("texts", "top", "share", "mode", "sizes", "fail"),
+        *("out", "seed", "device", "monitor"),
+    ]
+    assert seen.parameters["out"].default is None
+    assert seen.parameters["seed"].default == 0
+
+
+def test_a_verb_without_a_model_has_only_a_monitor():
+    @verb
+    def bare(run: Session, name: str, **common: Unpack[Watched]) -> Result:
+        return Result(kind="Bare", summary={}, rows=[])
+
+    assert list(inspect.signature(bare).parameters) == ["name", "monitor"]
+    assert bare("x").record["verb"] == "bare"
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"top": 0}, "`top` must be greater than or equal to 1"),
+        ({"top": 10**10}, "`top` must be less than or equal to 1000000000"),
+        ({"top": 2.5}, "`top` must be a whole number"),
+        ({"top": "SECRET"}, "`top` must be a whole number"),
+        ({"share": 1.0}, "`share` must be less than 1"),
+        ({"share": float("nan")}, "`share` must be a finite number"),
+        ({"mode": "SECRET"}, "`mode` must be 'on' or 'off'"),
+        ({"sizes": (3, 0)}, "`sizes` must be greater than or equal to 1"),
+        ({"seed": -1}, "`seed` must be greater than or equal to 0"),
+    ],
+)
+def test_bounds_hold_in_python_and_messages_quote_no_value(given, message):
+    with pytest.raises(ValueError, match="must be") as caught:
+        count("t", **given)
+    assert str(caught.value) == message
+    assert "SECRET" not in str(caught.value)
+
+
+def test_bounds_of_shared_options_hold_as_well():
+    with pytest.raises(ValueError, match="`epochs` must be greater than or equal to 1"):
+        refit("d", training=Training(epochs=0))
+    with pytest.raises(ValueError, match="`optimizer` must be 'adam' or 'sgd'"):
+        refit("d", training=Training(optimizer="SECRET"))
+
+
+def test_an_unknown_argument_is_a_type_error():
+    with pytest.raises(TypeError, match="tpo"):
+        count("t", tpo=1)
+
+
+def test_the_record_says_how_the_call_was_made():
+    record = refit(Corpus.from_texts(["a secret"]), null=["a"], seed=2).record
+    assert record["verb"] == "refit"
+    assert record["command"] == []
+    assert record["arguments"]["data"] == "<Corpus>"
+    assert record["arguments"]["null"] == ["a"]
+    assert (record["seed"], record["arguments"]["seed"]) == (2, 2)
+    assert record["configuration"]["epochs"] == 2
+    assert "a secret" not in json.dumps(record)
+
+
+def test_a_value_that_the_verb_chose_is_recorded():
+    run = Session("count", {"top": None})
+    assert run.chosen(top=7) == 7
+    assert run.record()["arguments"] == {"top": 7}
+
+
+def test_a_result_is_saved_where_out_says(tmp_path):
+    count("t", top=5, out=tmp_path / "run")
+    run = results.load(tmp_path / "run")
+    assert (run.result, run.summary, run.rows) == ("Count", {"units": 3}, [{"top": 5}])
+    with pytest.raises(RunError, match="exists already"):
+        count("t", out=tmp_path / "run")
+
+
+@pytest.mark.parametrize("out", ["", " ", "."])
+def test_an_empty_out_is_refused(out):
+    with pytest.raises(ValueError, match="`out` must name a new folder"):
+        count("t", out=out)
+
+
+def test_a_verb_that_was_stopped_resumes(tmp_path):
+    with pytest.raises(KeyboardInterrupt) as caught:
+        count("t", fail=True, out=tmp_path / "run")
+    assert "the same command resumes it" in " ".join(caught.value.__notes__)
+    assert not (tmp_path / "run").exists()
+    with pytest.raises(RunError, match="texts"):
+        count("other", out=tmp_path / "run")
+    assert count("t", out=tmp_path / "run").summary == {"units": 3}
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+def test_an_error_in_a_file_names_the_file_and_not_an_object():
+    with pytest.raises(DataError, match=r"a\.txt: line 3 is empty"), in_file("a.txt", ["text"]):
+        raise DataError("line 3 is empty", remedy="Fill it.")
+    with pytest.raises(DataError, match=r"^line 3 is empty"), in_file(["text"]):
+        raise DataError("line 3 is empty", remedy="Fill it.")
+
+
+def test_what_is_bounded():
+    assert all(map(is_bounded, (Count, Count | None, tuple[Count, ...], Literal["a"], float)))
+    assert not any(map(is_bounded, (str, bool, str | None, tuple[str, ...])))
+    assert is_bounded(Annotated[int, Ge(0), Le(3)])
