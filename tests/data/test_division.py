@@ -123,7 +123,7 @@ def test_canaries_are_neither_held_out_nor_left_out():
         found = divide(corpus, 0.95, by_user=by_user, most_per_user=2, keep=keep)
         assert found.capped[keep].all()
         assert not found.drawn[keep].any()
-    with pytest.raises(DataError, match="2 planted documents.*contribute 1") as caught:
+    with pytest.raises(DataError, match=r"2 planted documents.*contribute 1") as caught:
         divide(corpus, 0, most_per_user=1, keep=keep)
     assert "Allow 2 documents" in caught.value.remedy
 

@@ -270,7 +270,7 @@ def test_a_copy_gone_moved_or_labelled_otherwise_is_named(planting: Planting) ->
     own = {place for places in manifest.train_positions for place in places}
     free = next(i for i in range(len(train)) if i not in own)
     order[[place, free]] = free, place
-    with pytest.raises(ManifestError, match="canary 1 .* at its positions in the training part"):
+    with pytest.raises(ManifestError, match=r"canary 1 .* at its positions in the training part"):
         manifest.verify(train.take(order), validation)
 
     rows = list(validation)

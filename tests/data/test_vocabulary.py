@@ -170,5 +170,5 @@ def test_words_to_keep_take_the_places_of_the_rarest() -> None:
     built = WordVocabulary.build(corpus, size=5, keep=["d e"])
     assert built.words == ("<unk>", "<eos>", "a", "d", "e")
     assert WordVocabulary.build(corpus, keep=["e"]).words[-1] == "e"
-    with pytest.raises(DataError, match="3 words are required.*room for 2"):
+    with pytest.raises(DataError, match=r"3 words are required.*room for 2"):
         WordVocabulary.build(corpus, size=4, keep=["d e f"])

@@ -182,10 +182,10 @@ def test_what_it_learnt_can_be_put_back(tiny_model, tiny_batch):
 
 
 def test_it_says_what_it_needs(tiny_model, tiny_batch, table):
-    with pytest.raises(TrainingError, match="a user for each document.*--user"):
+    with pytest.raises(TrainingError, match=r"a user for each document.*--user"):
         step_of()(tiny_model(), tiny_batch(users=False), None)
     with pytest.raises(
-        TrainingError, match="does not expose the input of its head.*another defence"
+        TrainingError, match=r"does not expose the input of its head.*another defence"
     ):
         step_of()(table, tiny_batch(), None)
 

@@ -154,7 +154,7 @@ def test_another_model_behind_the_same_name_is_noticed_and_its_answers_forgotten
         endpoint.confirm()
         served.model = network(model.vocabulary, seed=1)
         endpoint.ask(QUESTIONS)
-        with pytest.raises(ModelError, match="now has another model.*3 answers"):
+        with pytest.raises(ModelError, match=r"now has another model.*3 answers"):
             endpoint.confirm()
         served.model = model
         assert opened(url).ask(QUESTIONS)[:2] == kept

@@ -221,7 +221,7 @@ def test_the_seed_decides_the_heads(folder: Path) -> None:
 
 def test_longer_utterances_than_the_encoder_reads_are_refused(model: IntentSlotEncoder) -> None:
     said = Utterance(("york",) * 13, ("O",) * 13, "Fly")
-    with pytest.raises(DataError, match="utterance 2 has .* pieces; the encoder reads at most"):
+    with pytest.raises(DataError, match=r"utterance 2 has .* pieces; the encoder reads at most"):
         model.encode(Utterances.of([next(iter(SAID)), said]))
     longest = torch.full((1, model.longest), 6)
     model.predict(longest)

@@ -114,7 +114,7 @@ def test_secrets_never_read_are_said_no_more_often_than_chance_allows(model):
 
 
 def test_a_secret_too_long_is_refused_by_its_number(model):
-    with pytest.raises(DataError, match="secret 1 needs .* tokens; the model reads 128"):
+    with pytest.raises(DataError, match=r"secret 1 needs .* tokens; the model reads 128"):
         complete_secrets(model, [read_secret("7" * 200, 1)])
 
 

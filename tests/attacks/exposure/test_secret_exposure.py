@@ -165,7 +165,7 @@ def test_a_secret_that_does_not_fit_is_skipped_by_its_number(model):
     assert [number for number, _ in found.skipped] == [2]
     assert found.verdict == UNDECIDED
     assert "50% of the 2 distinct secrets were read" in " ".join(found.claim.reasons)
-    with pytest.raises(DataError, match="secret 2 needs .* tokens; the model reads 128"):
+    with pytest.raises(DataError, match=r"secret 2 needs .* tokens; the model reads 128"):
         secret_exposure(model, secrets[1:], seed=0)
 
 
